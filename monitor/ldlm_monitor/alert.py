@@ -1,0 +1,56 @@
+"""Alerts as they cross from the rules to everyone who hears of them."""
+
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias, TypeVar
+
+from ldlm_monitor.points import Labels
+from ldlm_monitor.records import Position
+
+State: TypeAlias = Literal["pending", "firing", "resolved", "ended", "unknown"]
+"""What a transition leads to; how an alert ended is part of it (contract section 4)."""
+
+@dataclass(frozen=True, slots=True)
+class VectorSample:
+    """One element of an instant vector; `labels` do not include `__name__`."""
+
+    labels: Labels
+    value: float
+
+
+Expr = TypeVar("Expr", contravariant=True)
+
+
+class Query(Protocol[Expr]):
+    """Asks for the value of a parsed expression at a time (Unix seconds)."""
+
+    def __call__(self, expr: Expr, at: float, /) -> list[VectorSample]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """An alert went from one state to another.
+
+    `time` is None where the log tells no time at all. `active_at` is when the
+    expression first held. `reason` is a word of `names.REASONS`. `position` is
+    the line that made the expression hold, where one line did; `line` is its
+    text and `step` the training step it speaks of.
+    """
+
+    time: float | None
+    alert: str
+    state: State
+    previous: Literal["inactive", "pending", "firing"]
+    reason: str
+    labels: dict[str, str]
+    annotations: dict[str, str] = field(default_factory=dict)
+    value: float
+    position: Position | None = None
+    active_at: float
+    step: int | None = None
+    line: str | None = None
+
+    @property
+    def key(self) -> str:
+        """Names the alert instance: the same for all its transitions."""
+        inner = ",".join(f"{name}={value}" for name, value in sorted(self.labels.items()))
+        return f"{self.alert}{{{inner}}}"

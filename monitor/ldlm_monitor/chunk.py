@@ -1,0 +1,36 @@
+"""What a source hands to the parser: bytes of one file, and where they stand."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+FileId: TypeAlias = tuple[int, int, int]
+"""(device, inode, generation): a new file under an old name is another file."""
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Consecutive bytes of one file.
+
+    `data` holds whole records (each ended by `\\n`, `\\r\\n` or `\\r`) unless
+    `final` or `peek`. `offset` (bytes) and `line` (1-based, counting `\\n`) are
+    those of its first byte. `final`: nothing more of this file will follow, so
+    an unfinished last record is all there is. `peek`: an unfinished last record
+    as it stands after a silence; the same bytes come again, whole, later.
+    """
+
+    path: str
+    file: FileId
+    offset: int
+    line: int
+    data: bytes
+    final: bool = False
+    peek: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Whose bytes they are: the run, and node and rank where the file's name tells."""
+
+    run: str
+    node: str | None = None
+    rank: int | None = None

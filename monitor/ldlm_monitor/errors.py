@@ -1,0 +1,67 @@
+"""Every error this package raises on purpose.
+
+LdlmError
+├── UsageError          a command, a flag or an input is wrong            exit 2
+│   ├── ConfigError     ldlm-monitor.toml or an LDLM_* variable
+│   ├── InputError      a log that is missing or cannot be read
+│   ├── RuleError       a rule file, or PromQL that we do not evaluate
+│   └── FormatError     a format or event definition
+└── DeliveryError       a receiver did not accept a notification
+"""
+
+
+class LdlmError(Exception):
+    """Base of all errors raised on purpose; `exit_code` is the process's."""
+
+    exit_code = 1
+
+
+class UsageError(LdlmError):
+    """Something the user can mend.
+
+    `what` is wrong, `where` it stands (file and key, flag, path), and `remedy`
+    says how to mend it. The three make one line on stderr.
+    """
+
+    exit_code = 2
+
+    def __init__(self, what: str, *, where: str = "", remedy: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.what}" if self.where else self.what
+        return f"{text}; {self.remedy}" if self.remedy else text
+
+
+class ConfigError(UsageError):
+    """A key of ldlm-monitor.toml, or an LDLM_* variable, that cannot be used."""
+
+
+class InputError(UsageError):
+    """An input that does not exist or cannot be read."""
+
+
+class RuleError(UsageError):
+    """A rule file that cannot be loaded, or an expression that is not supported."""
+
+
+class FormatError(UsageError):
+    """A format or event definition that cannot be loaded."""
+
+
+class DeliveryError(LdlmError):
+    """A receiver did not accept a notification.
+
+    `retry_after` is the receiver's own wish in seconds (None: ours to choose);
+    `permanent` means that trying again cannot help.
+    """
+
+    def __init__(
+        self, message: str, *, retry_after: float | None = None, permanent: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        self.permanent = permanent

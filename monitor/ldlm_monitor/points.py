@@ -1,0 +1,56 @@
+"""Numbers under names and labels: what is exported, stored and asked for."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+Labels: TypeAlias = tuple[tuple[str, str], ...]
+"""Sorted (name, value) pairs; a label with an empty value is left out."""
+
+
+def make_labels(**pairs: str | None) -> Labels:
+    """Labels of the pairs that have a value, sorted by name."""
+    return tuple(sorted((name, value) for name, value in pairs.items() if value))
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One exported value: `name` stands in `names.METRICS`, `labels` are sorted."""
+
+    name: str
+    labels: Labels
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Samples of one series in time order.
+
+    `labels` include `__name__`; `times` are Unix seconds, strictly increasing.
+    `ended` is when the series was marked stale (None: it goes on): from then on
+    an instant selector does not look back at its samples any more.
+    """
+
+    labels: Labels
+    times: Sequence[float]
+    values: Sequence[float]
+    ended: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Matcher:
+    """A label matcher of a PromQL selector; regular expressions match whole values (RE2)."""
+
+    name: str
+    op: Literal["=", "!=", "=~", "!~"]
+    value: str
+
+
+class Storage(Protocol):
+    """Where an evaluator finds samples."""
+
+    def select(
+        self, matchers: Sequence[Matcher], start: float, end: float
+    ) -> Iterable[Series]:
+        """The series that satisfy every matcher, with their samples in [start, end]."""
+        ...
