@@ -1,0 +1,9 @@
+"""PromQL: expressions are accepted or refused by name (`parse`), then evaluated (`evaluate`).
+
+The meaning is that of Prometheus 3: ranges and the lookback are open on the left.
+"""
+
+from ldlm_monitor.promql.evaluate import Evaluator
+from ldlm_monitor.promql.parse import Expression, max_range, metric_names, parse, uses_time
+
+__all__ = ["Evaluator", "Expression", "max_range", "metric_names", "parse", "uses_time"]

@@ -1,0 +1,296 @@
+"""Evaluates accepted expressions over a storage.
+
+Pure: the same samples, expression and time give the same vector.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ldlm_monitor.alert import VectorSample
+from ldlm_monitor.errors import RuleError
+from ldlm_monitor.points import Labels, Storage
+from ldlm_monitor.promql.aggregation import aggregate
+from ldlm_monitor.promql.functions import (
+    ELEMENTWISE,
+    KEEPS_NAME,
+    OVER_VECTOR,
+    labels_of_absent,
+)
+from ldlm_monitor.promql.matching import (
+    SET_OPERATORS,
+    combine_scalars,
+    combine_sets,
+    combine_vectors,
+    combine_with_scalar,
+)
+from ldlm_monitor.promql.nodes import (
+    LOOKBACK,
+    Aggregation,
+    Binary,
+    Call,
+    Negation,
+    Node,
+    Number,
+    Range,
+    Selector,
+    Shift,
+    Subquery,
+    Text,
+    Value,
+    Vector,
+    Window,
+    without_name,
+)
+from ldlm_monitor.promql.parse import Expression
+from ldlm_monitor.promql.ranges import OVER_RANGE
+
+
+class Evaluator:
+    """Answers expressions from `storage`; an `alert.Query`.
+
+    `lookback` is how old a sample may be for an instant selector, `step` the
+    resolution of subqueries that name none, both in seconds.
+    """
+
+    def __init__(self, storage: Storage, lookback: float = LOOKBACK, *, step: float = 60.0) -> None:
+        self._storage = storage
+        self._lookback = lookback
+        self._step = step
+
+    def __call__(self, expr: Expression, at: float) -> list[VectorSample]:
+        """The instant vector at `at`; a scalar becomes one sample without labels.
+
+        Raises RuleError where the data forbid the operation, as in a match of
+        many to many.
+        """
+        value = self.value(expr, at)
+        if isinstance(value, float):
+            return [VectorSample((), value)]
+        return [VectorSample(without_name(labels), number) for labels, number in value]
+
+    def value(
+        self, expr: Expression, at: float, *, start: float | None = None, end: float | None = None
+    ) -> float | Vector:
+        """As a call, with metric names kept; `start` and `end` are what `@` may refer to."""
+        ends = (at if start is None else start, at if end is None else end)
+        query = _Query(self._storage, self._lookback, self._step, ends)
+        return query.number(expr.root, at)
+
+
+class _Query:
+    """One query: what stays the same while its nodes are evaluated at one or many times."""
+
+    __slots__ = ("_ends", "_known", "_lookback", "_step", "_storage")
+
+    def __init__(
+        self, storage: Storage, lookback: float, step: float, ends: tuple[float, float]
+    ) -> None:
+        self._storage = storage
+        self._lookback = lookback
+        self._step = step
+        self._ends = ends
+        self._known: dict[tuple[Node, float], Value] = {}
+
+    def value(self, node: Node, at: float) -> Value:
+        """The node's value; no caller may change a vector that it was given."""
+        if not isinstance(node, Selector | Aggregation):
+            return _HANDLERS[type(node)](self, node, at)
+        key = (node, at)  # equal selectors and aggregations of one rule are evaluated once
+        value = self._known.get(key)
+        if value is None:
+            value = self._known[key] = _HANDLERS[type(node)](self, node, at)
+        return value
+
+    def vector(self, node: Node, at: float) -> Vector:
+        value = self.value(node, at)
+        assert isinstance(value, list), node
+        return value
+
+    def number(self, node: Node, at: float) -> float | Vector:
+        value = self.value(node, at)
+        assert not isinstance(value, str), node
+        return value
+
+    def scalar(self, node: Node, at: float) -> float:
+        value = self.value(node, at)
+        assert isinstance(value, float), node
+        return value
+
+    def _shifted(self, shift: Shift, at: float) -> float:
+        anchor = shift.anchor
+        if anchor is not None:
+            at = self._ends[anchor == "end"] if isinstance(anchor, str) else anchor
+        return at - shift.offset
+
+    def _latest(self, node: Selector, at: float) -> Iterator[tuple[Labels, float, float]]:
+        """Labels, time and value of the sample that stands for each series at `at`."""
+        until = self._shifted(node.shift, at)
+        since = until - self._lookback
+        for series in self._storage.select(node.matchers, since, until):
+            if not len(series.times):
+                continue
+            last = series.times[-1]
+            if last <= since:
+                continue
+            if series.ended is not None and last <= series.ended <= until:
+                continue
+            yield series.labels, last, series.values[-1]
+
+    def selected(self, node: Selector, at: float) -> Vector:
+        return [(labels, value) for labels, _, value in self._latest(node, at)]
+
+    def windows(self, node: Node, at: float) -> Iterator[Window]:
+        """The samples of each series of a range vector; series without any are left out."""
+        if isinstance(node, Subquery):
+            yield from self._resampled(node, at)
+            return
+        assert isinstance(node, Range), node
+        end = self._shifted(node.selector.shift, at)
+        start = end - node.seconds
+        for series in self._storage.select(node.selector.matchers, start, end):
+            times, values = series.times, series.values
+            if len(times) and times[0] <= start:
+                times, values = times[1:], values[1:]
+            if len(times):
+                yield Window(series.labels, times, values, start, end)
+
+    def _resampled(self, node: Subquery, at: float) -> Iterator[Window]:
+        end = self._shifted(node.shift, at)
+        start = end - node.seconds
+        step = node.step or self._step
+        samples: dict[Labels, tuple[list[float], list[float]]] = {}
+        slot = math.floor(start / step) + 1  # steps are aligned to zero, not to the query
+        while slot * step <= end:
+            time = slot * step
+            value = self.number(node.operand, time)
+            for labels, number in [((), value)] if isinstance(value, float) else value:
+                times, values = samples.setdefault(labels, ([], []))
+                times.append(time)
+                values.append(number)
+            slot += 1
+        for labels, (times, values) in samples.items():
+            yield Window(labels, times, values, start, end)
+
+    def negated(self, node: Negation, at: float) -> Value:
+        value = self.number(node.operand, at)
+        if isinstance(value, float):
+            return -value
+        return unique([(without_name(labels), -number) for labels, number in value])
+
+    def combined(self, node: Binary, at: float) -> Value:
+        left = self.number(node.left, at)
+        if left == [] and node.operator in {"and", "unless"}:
+            return left  # whatever the right side holds
+        right = self.number(node.right, at)
+        if isinstance(left, float):
+            if isinstance(right, float):
+                return combine_scalars(node, left, right)
+            return unique(combine_with_scalar(node, right, left, scalar_left=True))
+        if isinstance(right, float):
+            return unique(combine_with_scalar(node, left, right, scalar_left=False))
+        if node.operator in SET_OPERATORS:
+            return combine_sets(node.operator, left, right, node.matching)
+        return combine_vectors(node, left, right)
+
+    def aggregated(self, node: Aggregation, at: float) -> Vector:
+        parameter = None if node.parameter is None else self.value(node.parameter, at)
+        return aggregate(node, self.vector(node.operand, at), parameter)
+
+    def called(self, node: Call, at: float) -> Value:
+        special = _SPECIAL.get(node.function)
+        if special is not None:
+            return special(self, node, at)
+        if node.function in OVER_RANGE:
+            return self._over_range(node, at)
+        vector = self.vector(node.arguments[0], at)
+        others = [self.value(argument, at) for argument in node.arguments[1:]]
+        whole = OVER_VECTOR.get(node.function)
+        if whole is not None:
+            result = whole(vector, *others)
+            if node.function not in KEEPS_NAME:
+                result = [(without_name(labels), value) for labels, value in result]
+            return unique(result)
+        compute = ELEMENTWISE[node.function]
+        return unique([(without_name(labels), compute(value, *others)) for labels, value in vector])
+
+    def _over_range(self, node: Call, at: float) -> Vector:
+        scalars: list[float] = []
+        operand: Node | None = None
+        for argument in node.arguments:
+            if isinstance(argument, Range | Subquery):
+                operand = argument
+            else:
+                scalars.append(self.scalar(argument, at))
+        assert operand is not None, node
+        if node.function == "predict_linear":
+            scalars.insert(0, at)
+        compute = OVER_RANGE[node.function]
+        rename = _same if node.function in KEEPS_NAME else without_name
+        result: Vector = []
+        for window in self.windows(operand, at):
+            value = compute(window, *scalars)
+            if value is not None:
+                result.append((rename(window.labels), value))
+        return unique(result)
+
+
+def _same(labels: Labels) -> Labels:
+    return labels
+
+
+def unique(vector: Vector) -> Vector:
+    """The vector itself. Raises RuleError where two elements have the same labels."""
+    if len(vector) > 1 and len({labels for labels, _ in vector}) != len(vector):
+        raise RuleError(
+            "the result has several series with the same labels once the metric name is dropped",
+            remedy="select one metric, or aggregate",
+        )
+    return vector
+
+
+def _timestamp(query: _Query, node: Call, at: float) -> Vector:
+    operand = node.arguments[0]
+    if isinstance(operand, Selector):
+        found = [(without_name(labels), time) for labels, time, _ in query._latest(operand, at)]
+        return unique(found)
+    return unique([(without_name(labels), at) for labels, _ in query.vector(operand, at)])
+
+
+def _scalar(query: _Query, node: Call, at: float) -> float:
+    vector = query.vector(node.arguments[0], at)
+    return vector[0][1] if len(vector) == 1 else math.nan
+
+
+def _absent(query: _Query, node: Call, at: float) -> Vector:
+    operand = node.arguments[0]
+    if query.vector(operand, at):
+        return []
+    return [(labels_of_absent(operand), 1.0)]
+
+
+def _absent_over_time(query: _Query, node: Call, at: float) -> Vector:
+    operand = node.arguments[0]
+    if next(query.windows(operand, at), None) is not None:
+        return []
+    return [(labels_of_absent(operand), 1.0)]
+
+
+_SPECIAL: dict[str, Callable[[_Query, Call, float], Value]] = {
+    "time": lambda query, node, at: at,
+    "pi": lambda query, node, at: math.pi,
+    "vector": lambda query, node, at: [((), query.scalar(node.arguments[0], at))],
+    "scalar": _scalar,
+    "timestamp": _timestamp,
+    "absent": _absent,
+    "absent_over_time": _absent_over_time,
+}
+_HANDLERS: dict[type, Callable[[_Query, Any, float], Value]] = {
+    Number: lambda query, node, at: node.value,
+    Text: lambda query, node, at: node.value,
+    Selector: _Query.selected,
+    Negation: _Query.negated,
+    Binary: _Query.combined,
+    Aggregation: _Query.aggregated,
+    Call: _Query.called,
+}

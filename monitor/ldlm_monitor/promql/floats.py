@@ -1,0 +1,216 @@
+"""Arithmetic as Go's float64 has it: IEEE 754, never an exception.
+
+Python raises on division by zero, overflow and domain errors; here they give Inf
+and NaN.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
+
+NAN = math.nan
+INF = math.inf
+
+
+def divide(left: float, right: float) -> float:
+    """`left / right`; by zero Inf with the sign of both, or NaN."""
+    if right != 0:
+        return left / right
+    if left == 0 or math.isnan(left):
+        return NAN
+    return math.copysign(INF, left) * math.copysign(1.0, right)
+
+
+def modulo(left: float, right: float) -> float:
+    """The remainder with the sign of the dividend (`math.Mod`)."""
+    if right == 0 or math.isinf(left):
+        return NAN
+    return math.fmod(left, right)
+
+
+def power(left: float, right: float) -> float:
+    """`left ** right` (`math.Pow`)."""
+    odd = right % 2 == 1
+    try:
+        return math.pow(left, right)
+    except OverflowError:
+        return -INF if left < 0 and odd else INF
+    except ValueError:
+        if left == 0:  # to a negative power
+            return math.copysign(INF, left) if odd else INF
+        return NAN
+
+
+ARITHMETIC: dict[str, Callable[[float, float], float]] = {
+    "+": lambda left, right: left + right,
+    "-": lambda left, right: left - right,
+    "*": lambda left, right: left * right,
+    "/": divide,
+    "%": modulo,
+    "^": power,
+    "atan2": math.atan2,
+}
+COMPARISON: dict[str, Callable[[float, float], bool]] = {
+    "==": lambda left, right: left == right,
+    "!=": lambda left, right: left != right,
+    ">": lambda left, right: left > right,
+    "<": lambda left, right: left < right,
+    ">=": lambda left, right: left >= right,
+    "<=": lambda left, right: left <= right,
+}
+
+
+def add_compensated(addend: float, total: float, lost: float) -> tuple[float, float]:
+    """One step of Neumaier's summation: the new total and the low-order part it lost."""
+    new = total + addend
+    if math.isinf(new):
+        return new, 0.0
+    if abs(total) >= abs(addend):
+        return new, lost + ((total - new) + addend)
+    return new, lost + ((addend - new) + total)
+
+
+def sum_of(values: Iterable[float]) -> float:
+    """The compensated sum."""
+    total = lost = 0.0
+    for value in values:
+        total, lost = add_compensated(value, total, lost)
+    return total + lost
+
+
+def mean_of(values: Sequence[float]) -> float:
+    """The mean, also where the sum overflows: from there on it is carried incrementally."""
+    total, lost = values[0], 0.0
+    for count in range(2, len(values) + 1):
+        new, new_lost = add_compensated(values[count - 1], total, lost)
+        if math.isinf(new):
+            before = count - 1
+            return _continue_mean(values, before, total / before, lost / before)
+        total, lost = new, new_lost
+    return (total + lost) / len(values)
+
+
+def _continue_mean(values: Sequence[float], done: int, mean: float, lost: float) -> float:
+    for count in range(done + 1, len(values) + 1):
+        value = values[count - 1]
+        if math.isinf(mean) and (value == mean or math.isfinite(value)):
+            continue
+        step = value / count - (mean + lost) / count
+        mean, lost = add_compensated(step, mean, lost)
+    return mean + lost
+
+
+def variance_of(values: Sequence[float]) -> float:
+    """The population variance by Welford's method; NaN where a value is not finite."""
+    count = 0
+    mean = mean_lost = squares = squares_lost = 0.0
+    for value in values:
+        count += 1
+        delta = value - (mean + mean_lost)
+        mean, mean_lost = add_compensated(delta / count, mean, mean_lost)
+        square = delta * (value - (mean + mean_lost))
+        squares, squares_lost = add_compensated(square, squares, squares_lost)
+    return (squares + squares_lost) / count
+
+
+def least_of(values: Iterable[float]) -> float:
+    """The smallest value; NaN only where there is nothing else."""
+    least = NAN
+    for value in values:
+        if value < least or math.isnan(least):
+            least = value
+    return least
+
+
+def greatest_of(values: Iterable[float]) -> float:
+    """The greatest value; NaN only where there is nothing else."""
+    greatest = NAN
+    for value in values:
+        if value > greatest or math.isnan(greatest):
+            greatest = value
+    return greatest
+
+
+def rising(value: float) -> tuple[bool, float]:
+    """Sort key with NaN below everything."""
+    return (False, 0.0) if math.isnan(value) else (True, value)
+
+
+def quantile_of(rank: float, values: Iterable[float]) -> float:
+    """The quantile by linear interpolation between neighbours; NaN counts as smallest."""
+    ordered = sorted(values, key=rising)
+    if not ordered or math.isnan(rank):
+        return NAN
+    if rank < 0:
+        return -INF
+    if rank > 1:
+        return INF
+    position = rank * (len(ordered) - 1)
+    lower = math.floor(position)
+    upper = min(len(ordered) - 1, lower + 1)
+    weight = position - lower
+    return ordered[lower] * (1 - weight) + ordered[upper] * weight
+
+
+def decimal_text(value: float) -> str:
+    """The shortest decimal without exponent that reads back as `value`."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    text = format(Decimal(repr(value)), "f")
+    return text.removesuffix(".0")
+
+
+def greater(left: float, right: float) -> float:
+    """`math.Max`: +Inf wins over NaN, NaN over everything else."""
+    if INF in (left, right):
+        return INF
+    if math.isnan(left) or math.isnan(right):
+        return NAN
+    return max(left, right)
+
+
+def lesser(left: float, right: float) -> float:
+    """`math.Min`: -Inf wins over NaN, NaN over everything else."""
+    if -INF in (left, right):
+        return -INF
+    if math.isnan(left) or math.isnan(right):
+        return NAN
+    return min(left, right)
+
+
+def floor(value: float) -> float:
+    """The greatest integer not above `value`; keeps the sign of zero, NaN and Inf."""
+    return _whole(value, math.floor)
+
+
+def ceil(value: float) -> float:
+    """The smallest integer not below `value`; keeps the sign of zero, NaN and Inf."""
+    return _whole(value, math.ceil)
+
+
+def _whole(value: float, rounded: Callable[[float], int]) -> float:
+    if not math.isfinite(value):
+        return value
+    return math.copysign(float(rounded(value)), value) if abs(value) < 1 else float(rounded(value))
+
+
+def total(function: Callable[[float], float]) -> Callable[[float], float]:
+    """`function`, with NaN outside its domain and Inf where it overflows."""
+
+    def computed(value: float) -> float:
+        try:
+            return function(value)
+        except ValueError:
+            return NAN
+        except OverflowError:
+            return INF
+
+    return computed
+
+
+def logarithm(function: Callable[[float], float]) -> Callable[[float], float]:
+    """A logarithm that is -Inf at zero and NaN below."""
+    defined = total(function)
+    return lambda value: -INF if value == 0 else defined(value)

@@ -1,0 +1,155 @@
+"""Binary operations on vectors: which elements meet, and under which labels.
+
+Semantics: Prometheus `promql/engine.go`, `VectorBinop` and the set operators.
+"""
+
+from collections.abc import Callable, Iterable
+
+from ldlm_monitor.errors import RuleError
+from ldlm_monitor.points import Labels
+from ldlm_monitor.promql.floats import ARITHMETIC, COMPARISON
+from ldlm_monitor.promql.nodes import NAME, Binary, Matching, Vector, without_name
+
+SET_OPERATORS = frozenset({"and", "or", "unless"})
+
+
+def signature_of(on: bool, names: Iterable[str]) -> Callable[[Labels], Labels]:
+    """What of an element's labels decides which group it belongs to."""
+    wanted = frozenset(names)
+    if on:
+        return lambda labels: tuple(pair for pair in labels if pair[0] in wanted)
+    if not wanted:
+        return without_name
+    ignored = wanted | {NAME}
+    return lambda labels: tuple(pair for pair in labels if pair[0] not in ignored)
+
+
+def combine_sets(operator: str, left: Vector, right: Vector, matching: Matching) -> Vector:
+    """`and`, `or`, `unless`."""
+    signature = signature_of(matching.on, matching.labels)
+    if operator == "or":
+        known = {signature(labels) for labels, _ in left}
+        return left + [sample for sample in right if signature(sample[0]) not in known]
+    known = {signature(labels) for labels, _ in right}
+    keep = operator == "and"
+    return [sample for sample in left if (signature(sample[0]) in known) is keep]
+
+
+def combine_scalars(node: Binary, left: float, right: float) -> float:
+    """Both sides are scalars; a comparison yields 0 or 1."""
+    compare = COMPARISON.get(node.operator)
+    if compare is not None:
+        return float(compare(left, right))
+    return ARITHMETIC[node.operator](left, right)
+
+
+def combine_with_scalar(
+    node: Binary, vector: Vector, scalar: float, *, scalar_left: bool
+) -> Vector:
+    """One side is a scalar; a comparison that filters keeps the vector's values and names."""
+    compare = COMPARISON.get(node.operator)
+    if compare is None:
+        compute = ARITHMETIC[node.operator]
+        if scalar_left:
+            return [(without_name(labels), compute(scalar, value)) for labels, value in vector]
+        return [(without_name(labels), compute(value, scalar)) for labels, value in vector]
+    if scalar_left:
+        verdicts = [compare(scalar, value) for _, value in vector]
+    else:
+        verdicts = [compare(value, scalar) for _, value in vector]
+    if node.as_bool:
+        return [
+            (without_name(sample[0]), float(verdict))
+            for sample, verdict in zip(vector, verdicts, strict=True)
+        ]
+    return [sample for sample, verdict in zip(vector, verdicts, strict=True) if verdict]
+
+
+def combine_vectors(node: Binary, left: Vector, right: Vector) -> Vector:
+    """Elements of both sides that share a signature.
+
+    Raises RuleError where a group has several elements on a side that may hold one.
+    """
+    if not left or not right:
+        return []
+    swapped = node.matching.many == "right"
+    many, one = (right, left) if swapped else (left, right)
+    signature = signature_of(node.matching.on, node.matching.labels)
+    partners = _index_by_signature(one, signature, side="left" if swapped else "right")
+    compute = _elementwise(node)
+    rename = _result_labels(node)
+    taken: set[tuple[Labels, Labels | None]] = set()
+    result: Vector = []
+    for labels, value in many:
+        group = signature(labels)
+        partner = partners.get(group)
+        if partner is None:
+            continue
+        outcome = compute(partner[1], value) if swapped else compute(value, partner[1])
+        if outcome is None:
+            continue
+        metric = rename(labels, partner[0])
+        claim = (group, metric if node.matching.many else None)
+        if claim in taken:
+            raise RuleError(
+                "multiple matches for labels",
+                remedy=(
+                    "name the grouping labels that keep results apart in group_left/group_right"
+                    if node.matching.many
+                    else "many-to-one matching must be explicit (group_left/group_right)"
+                ),
+            )
+        taken.add(claim)
+        result.append((metric, outcome))
+    return result
+
+
+def _index_by_signature(
+    vector: Vector, signature: Callable[[Labels], Labels], *, side: str
+) -> dict[Labels, tuple[Labels, float]]:
+    found: dict[Labels, tuple[Labels, float]] = {}
+    for sample in vector:
+        group = signature(sample[0])
+        if group in found:
+            shown = ", ".join(f'{name}="{value}"' for name, value in group)
+            raise RuleError(
+                f"several series for the match group {{{shown}}} on the {side}-hand side",
+                remedy="many-to-many matching is not allowed: aggregate, or match on more labels",
+            )
+        found[group] = sample
+    return found
+
+
+def _elementwise(node: Binary) -> Callable[[float, float], float | None]:
+    """The operation on a pair; None where a filtering comparison does not hold."""
+    compare = COMPARISON.get(node.operator)
+    if compare is None:
+        return ARITHMETIC[node.operator]
+    holds = compare
+    if node.as_bool:
+        return lambda left, right: float(holds(left, right))
+    return lambda left, right: left if holds(left, right) else None
+
+
+def _result_labels(node: Binary) -> Callable[[Labels, Labels], Labels]:
+    """The labels of a pair's result, from those of the many side and of the one side."""
+    matching = node.matching
+    drop_name = node.operator in ARITHMETIC or node.as_bool
+    named: Callable[[Labels], Labels] = without_name if drop_name else lambda labels: labels
+    listed = frozenset(matching.labels)
+    include = frozenset(matching.include)
+
+    def paired(labels: Labels, _: Labels) -> Labels:
+        if not matching.on and not listed:
+            return named(labels)
+        return tuple(pair for pair in named(labels) if (pair[0] in listed) is matching.on)
+
+    def grouped(labels: Labels, other: Labels) -> Labels:
+        kept = named(labels)
+        if not include:
+            return kept
+        pairs = [pair for pair in kept if pair[0] not in include]
+        pairs += [pair for pair in other if pair[0] in include]
+        return tuple(sorted(pairs))
+
+    return paired if matching.many is None else grouped

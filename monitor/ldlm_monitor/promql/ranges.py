@@ -1,0 +1,161 @@
+"""Functions of range vectors: what a series did within a window.
+
+Each takes a `Window`, which holds at least one sample, and scalar arguments; None
+means that the window says too little. Semantics: Prometheus 3 `promql/functions.go`.
+"""
+
+import math
+from collections.abc import Callable
+from itertools import pairwise
+
+from ldlm_monitor.errors import RuleError
+from ldlm_monitor.promql.floats import (
+    add_compensated,
+    divide,
+    greatest_of,
+    least_of,
+    mean_of,
+    quantile_of,
+    sum_of,
+    variance_of,
+)
+from ldlm_monitor.promql.nodes import Window
+
+
+def _extrapolated(window: Window, *, counter: bool) -> float | None:
+    """The change over the whole window, extrapolated to its ends (`extrapolatedRate`)."""
+    times, values = window.times, window.values
+    if len(values) < 2:
+        return None
+    change = values[-1] - values[0]
+    if counter:
+        for before, after in pairwise(values):
+            if after < before:
+                change += before
+    sampled = times[-1] - times[0]
+    spacing = sampled / (len(values) - 1)
+    to_start = times[0] - window.start
+    if to_start >= spacing * 1.1:
+        to_start = spacing / 2
+    if counter and change > 0 and values[0] >= 0:
+        to_start = min(to_start, sampled * (values[0] / change))  # a counter begins at zero
+    to_end = window.end - times[-1]
+    if to_end >= spacing * 1.1:
+        to_end = spacing / 2
+    return change * ((sampled + to_start + to_end) / sampled)
+
+
+def _rate(window: Window) -> float | None:
+    change = _extrapolated(window, counter=True)
+    return None if change is None else change / (window.end - window.start)
+
+
+def _last_two(window: Window, *, counter: bool) -> tuple[float, float] | None:
+    """Change and distance in time of the last two samples."""
+    if len(window.values) < 2:
+        return None
+    before, last = window.values[-2], window.values[-1]
+    change = last if counter and last < before else last - before
+    return change, window.times[-1] - window.times[-2]
+
+
+def _instant_rate(window: Window) -> float | None:
+    found = _last_two(window, counter=True)
+    return None if found is None else found[0] / found[1]
+
+
+def _instant_delta(window: Window) -> float | None:
+    found = _last_two(window, counter=False)
+    return None if found is None else found[0]
+
+
+def _changes(window: Window) -> float:
+    return float(
+        sum(
+            before != after and not (math.isnan(before) and math.isnan(after))
+            for before, after in pairwise(window.values)
+        )
+    )
+
+
+def _resets(window: Window) -> float:
+    return float(sum(after < before for before, after in pairwise(window.values)))
+
+
+def _regression(window: Window, origin: float) -> tuple[float, float]:
+    """Slope per second and value at `origin` of the least-squares line."""
+    values = window.values
+    if all(value == values[0] for value in values):
+        return (math.nan, math.nan) if math.isinf(values[0]) else (0.0, values[0])
+    sums = [(0.0, 0.0)] * 4
+    for time, value in zip(window.times, values, strict=True):
+        x = time - origin
+        terms = (x, value, x * value, x * x)
+        sums = [add_compensated(term, *carried) for term, carried in zip(terms, sums, strict=True)]
+    sum_x, sum_y, sum_xy, sum_xx = (high + low for high, low in sums)
+    count = len(values)
+    slope = divide(sum_xy - sum_x * sum_y / count, sum_xx - sum_x * sum_x / count)
+    return slope, sum_y / count - slope * sum_x / count
+
+
+def _derivative(window: Window) -> float | None:
+    if len(window.values) < 2:
+        return None
+    return _regression(window, window.times[0])[0]
+
+
+def _predict(window: Window, evaluated_at: float, ahead: float) -> float | None:
+    if len(window.values) < 2:
+        return None
+    slope, intercept = _regression(window, evaluated_at)
+    return slope * ahead + intercept
+
+
+def _smoothed(window: Window, smoothing: float, trending: float) -> float | None:
+    """Holt's double exponential smoothing."""
+    for name, factor in (("smoothing", smoothing), ("trend", trending)):
+        if not 0 < factor < 1:
+            raise RuleError(
+                f"double_exponential_smoothing: {name} factor {factor}",
+                remedy="it must lie between 0 and 1",
+            )
+    values = window.values
+    if len(values) < 2:
+        return None
+    level, trend, before = values[0], values[1] - values[0], 0.0
+    for index in range(1, len(values)):
+        if index > 1:
+            trend = trending * (level - before) + (1 - trending) * trend
+        new = smoothing * values[index] + (1 - smoothing) * (level + trend)
+        before, level = level, new
+    return level
+
+
+def _median_deviation(window: Window) -> float:
+    median = quantile_of(0.5, window.values)
+    return quantile_of(0.5, [abs(value - median) for value in window.values])
+
+
+OVER_RANGE: dict[str, Callable[..., float | None]] = {
+    "rate": _rate,
+    "increase": lambda window: _extrapolated(window, counter=True),
+    "delta": lambda window: _extrapolated(window, counter=False),
+    "irate": _instant_rate,
+    "idelta": _instant_delta,
+    "changes": _changes,
+    "resets": _resets,
+    "deriv": _derivative,
+    "predict_linear": _predict,
+    "double_exponential_smoothing": _smoothed,
+    "avg_over_time": lambda window: mean_of(window.values),
+    "count_over_time": lambda window: float(len(window.values)),
+    "last_over_time": lambda window: window.values[-1],
+    "mad_over_time": _median_deviation,
+    "max_over_time": lambda window: greatest_of(window.values),
+    "min_over_time": lambda window: least_of(window.values),
+    "present_over_time": lambda window: 1.0,
+    "quantile_over_time": lambda window, rank: quantile_of(rank, window.values),
+    "stddev_over_time": lambda window: math.sqrt(variance_of(window.values)),
+    "stdvar_over_time": lambda window: variance_of(window.values),
+    "sum_over_time": lambda window: sum_of(window.values),
+}

@@ -1,0 +1,96 @@
+"""What is accepted, what is refused by name, and what an expression tells of itself."""
+
+import math
+
+import pytest
+
+from ldlm_monitor.errors import RuleError
+from ldlm_monitor.promql import max_range, metric_names, parse, uses_time
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("histogram_quantile(0.9, x)", "function histogram_quantile"),
+        ("histogram_count(x)", "function histogram_count"),
+        ("info(x)", "function info"),
+        ("sort_by_label(x, 'a')", "function sort_by_label"),
+        ("first_over_time(x[5m])", "function first_over_time"),
+        ("limitk(1, x)", "aggregation limitk"),
+        ("limit_ratio(0.5, x)", "aggregation limit_ratio"),
+        ("{a='1' or b='2'}", "`or` between label matchers"),
+        ("a + fill(0) b", "modifier fill"),
+        ("x @ -5", "`@` with a time before 1970"),
+        ("x @ 1e20", "`@` with a time beyond the year 9999"),
+        ("nosuch(x)", "nosuch"),
+        ("x[5m]", "range vector"),
+        ("'x'", "string"),
+        ("sum(", "left parenthesis"),
+        ("rate(x)", "rate"),
+        ('x{a=~"("}', "("),
+        ("label_replace(x, 'a', '', 'b', '(')", "'('"),
+    ],
+)
+def test_what_is_not_supported_is_refused_by_name(text: str, named: str) -> None:
+    with pytest.raises(RuleError) as caught:
+        parse(text)
+    assert named in str(caught.value)
+    assert text.split("(", maxsplit=1)[0] in caught.value.where
+
+
+def test_a_refusal_is_one_line_even_where_the_expression_is_long() -> None:
+    with pytest.raises(RuleError) as caught:
+        parse("sum(\n" + " or\n".join(["x"] * 200) + "\n) + limitk(1, x)")
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    "text", ["(" * 900 + "x" + ")" * 900, "-" * 300 + "x", "x" + " or x" * 400]
+)
+def test_what_nests_too_deeply_is_refused_before_it_is_evaluated(text: str) -> None:
+    with pytest.raises(RuleError, match="nested deeper"):
+        parse(text)
+
+
+def test_an_at_sign_in_a_label_value_is_no_modifier() -> None:
+    assert metric_names(parse('x{mail="me@-1"}')) == {"x"}
+
+
+def test_metric_names_are_those_that_selectors_ask_for() -> None:
+    text = 'rate(a[5m]) / on() group_left sum({__name__="b", x="1"}) or {__name__=~"c.*"}'
+    assert metric_names(parse(text)) == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1 + time()", 0),
+        ("x", 300),
+        ("x offset 10m", 900),
+        ("x offset -10m", 300),
+        ("rate(x[30m])", 1800),
+        ("rate(x[30m] offset 1h)", 5400),
+        ("x or rate(y[1h])", 3600),
+        ("topk(scalar(rate(x[2h])), y)", 7200),
+        ("max_over_time(rate(x[5m])[1h:1m] offset 1m)", 3960),
+        ("x @ 1000", math.inf),
+        ("x @ end()", 300),
+    ],
+)
+def test_max_range_is_the_furthest_look_back(text: str, seconds: float) -> None:
+    assert max_range(parse(text)) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("time() - x > 3", True),
+        ("sum(timestamp(x))", True),
+        ("hour()", True),
+        ("x > bool 3", False),
+        ("rate(x[5m])", False),
+    ],
+)
+def test_uses_time(text: str, expected: bool) -> None:
+    assert uses_time(parse(text)) is expected
