@@ -1,0 +1,140 @@
+"""Numbers as Go prints them, and Prometheus' `humanize` family.
+
+Source of the formats: Prometheus `template/template.go` and Go's `fmt`.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from decimal import Decimal
+
+_LARGE = ("k", "M", "G", "T", "P", "E", "Z", "Y")
+_SMALL = ("m", "u", "n", "p", "f", "a", "z", "y")
+_BINARY = ("ki", "Mi", "Gi", "Ti", "Pi", "Ei", "Zi", "Yi")
+
+_VERB = re.compile(r"%(?P<flags>[-+0 ]*)(?P<width>\d*)(?P<precision>\.\d*)?(?P<verb>[efg])")
+
+
+def go_float(value: float) -> str:
+    """`%v` of a float64: the shortest text that reads back, exponent from 1e+06 or below 1e-4."""
+    if not math.isfinite(value):
+        return _not_finite(value)
+    if value == 0:
+        return "-0" if math.copysign(1.0, value) < 0 else "0"
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    power = len(digits) + exponent - 1
+    text = "".join(map(str, digits))
+    if -4 <= power < 6:
+        shown = format(Decimal((0, digits, exponent)), "f")
+    else:
+        fraction = f".{text[1:]}" if len(text) > 1 else ""
+        shown = f"{text[0]}{fraction}e{'-' if power < 0 else '+'}{abs(power):02d}"
+    return f"-{shown}" if sign else shown
+
+
+def _not_finite(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    return "+Inf" if value > 0 else "-Inf"
+
+
+def go_format(verb: str, value: float) -> str:
+    """One floating-point verb of `fmt.Sprintf`, such as `%.4g` or `%6.2f`, or a plain `%g`."""
+    if verb == "%g":
+        return go_float(value)
+    found = _VERB.fullmatch(verb)
+    if found is None:
+        raise ValueError(f"{verb!r} is no floating-point verb")
+    if math.isfinite(value):
+        return verb % value
+    text = _not_finite(value)
+    if value == math.inf and "+" not in found["flags"]:
+        text = " Inf" if " " in found["flags"] else "+Inf"
+    elif math.isnan(value) and "+" in found["flags"]:
+        text = "+NaN"
+    width = int(found["width"] or 0)
+    return text.ljust(width) if "-" in found["flags"] else text.rjust(width)
+
+
+def humanize(value: float) -> str:
+    """With a metric prefix and four significant digits: 1.235M."""
+    if value == 0 or not math.isfinite(value):
+        return go_format("%.4g", value)
+    if abs(value) >= 1:
+        return _scaled(value, _LARGE, 1000.0)
+    return _shrunk(value)
+
+
+def humanize1024(value: float) -> str:
+    """With a binary prefix and four significant digits: 1.5Gi."""
+    if abs(value) <= 1 or not math.isfinite(value):
+        return go_format("%.4g", value)
+    return _scaled(value, _BINARY, 1024.0)
+
+
+def _scaled(value: float, prefixes: tuple[str, ...], base: float) -> str:
+    shown = ""
+    for prefix in prefixes:
+        if abs(value) < base:
+            break
+        shown = prefix
+        value /= base
+    return go_format("%.4g", value) + shown
+
+
+def _shrunk(value: float) -> str:
+    shown = ""
+    for prefix in _SMALL:
+        if abs(value) >= 1:
+            break
+        shown = prefix
+        value *= 1000
+    return go_format("%.4g", value) + shown
+
+
+def humanize_duration(value: float) -> str:
+    """Seconds as days to seconds: 1h 1m 1s; below a second 12.5ms."""
+    if not math.isfinite(value):
+        return go_format("%.4g", value)
+    if abs(value) < 1:
+        return ("0" if value == 0 else _shrunk(value)) + "s"
+    minutes, seconds = divmod(int(abs(value)), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    sign = "-" if value < 0 else ""
+    if days:
+        return f"{sign}{days}d {hours}h {minutes}m {seconds}s"
+    if hours:
+        return f"{sign}{hours}h {minutes}m {seconds}s"
+    if minutes:
+        return f"{sign}{minutes}m {seconds}s"
+    return sign + go_format("%.4g", abs(value)) + "s"
+
+
+def humanize_percentage(value: float) -> str:
+    """A ratio as a percentage: 0.1234 is 12.34%."""
+    return go_format("%.4g", value * 100) + "%"
+
+
+def humanize_timestamp(value: float) -> str:
+    """Unix seconds as UTC, to the millisecond: 2015-04-24 12:08:05 +0000 UTC."""
+    if not math.isfinite(value):
+        return go_format("%.4g", value)
+    milliseconds = math.floor(value * 1000)
+    try:
+        date = datetime.fromtimestamp(milliseconds // 1000, UTC)
+    except (ValueError, OverflowError, OSError):  # beyond the years that a date can hold
+        return go_float(value)
+    fraction = f".{milliseconds % 1000:03d}".rstrip("0") if milliseconds % 1000 else ""
+    return f"{date:%Y-%m-%d %H:%M:%S}{fraction} +0000 UTC"
+
+
+FILTERS: dict[str, Callable[[float], str]] = {
+    "humanize": humanize,
+    "humanize1024": humanize1024,
+    "humanizeDuration": humanize_duration,
+    "humanizePercentage": humanize_percentage,
+    "humanizeTimestamp": humanize_timestamp,
+}

@@ -1,0 +1,242 @@
+"""Prometheus rule files: read, checked, and turned into rules that can be evaluated."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, Generic, TypeAlias, TypeVar
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from ldlm_monitor.alerts.templates import Template
+from ldlm_monitor.errors import RuleError
+
+E = TypeVar("E")
+"""A parsed expression; what it is, only the evaluator knows."""
+
+ALERT_NAME = "alertname"
+TEST_SUFFIX = ".test.yml"
+
+_DURATION = re.compile(
+    r"(?:(\d+)y)?(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?"
+)
+_UNITS = (365 * 86400.0, 7 * 86400.0, 86400.0, 3600.0, 60.0, 1.0, 0.001)
+_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+
+
+@dataclass(frozen=True, slots=True)
+class AlertRule(Generic[E]):
+    """An alerting rule; `hold` (`for`) and `keep_firing_for` are seconds."""
+
+    name: str
+    expr: E
+    text: str
+    hold: float
+    keep_firing_for: float
+    labels: dict[str, Template]
+    annotations: dict[str, Template]
+    file: str
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingRule(Generic[E]):
+    """A rule whose result becomes the series `record`, with `labels` set on it."""
+
+    record: str
+    expr: E
+    text: str
+    labels: dict[str, str]
+    file: str
+    group: str
+
+
+Rule: TypeAlias = AlertRule[E] | RecordingRule[E]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSet(Generic[E]):
+    """All rules, in the order in which they are evaluated: as they are written."""
+
+    rules: tuple[Rule[E], ...]
+
+    @property
+    def alerts(self) -> tuple[AlertRule[E], ...]:
+        """The alerting rules alone."""
+        return tuple(rule for rule in self.rules if isinstance(rule, AlertRule))
+
+
+def load_rules(paths: Sequence[Path], parse: Callable[[str], E]) -> RuleSet[E]:
+    """The rules of the files; of a folder those in its `*.yml` that are no unit tests.
+
+    Raises RuleError naming file, group and rule of the first problem.
+    """
+    found = [file for path in paths for file in _files_of(path)]
+    return RuleSet(tuple(rule for file in found for rule in _load_file(file, parse)))
+
+
+def packaged_rules() -> list[Path]:
+    """The default pack, from a checkout or from an installed wheel."""
+    return [Path(str(files("ldlm_monitor"))) / "rules" / "default.yml"]
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of a Prometheus duration such as `1h30m`. Raises ValueError."""
+    found = _DURATION.fullmatch(text)
+    if text == "0":
+        return 0.0
+    if found is None or not text:
+        raise ValueError(f"{text!r} is not a duration such as 30s, 5m or 1h30m")
+    return sum(int(count) * unit for count, unit in zip(found.groups("0"), _UNITS, strict=True))
+
+
+def _duration(value: Any) -> float:
+    return parse_duration(str(value))
+
+
+def _text(value: Any) -> str:
+    """YAML writes `severity: 1` and `expr: 1` as numbers; Prometheus reads them as text."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError("must be a text")
+    return str(value)
+
+
+_Duration: TypeAlias = Annotated[float, BeforeValidator(_duration)]
+_Text: TypeAlias = Annotated[str, BeforeValidator(_text)]
+
+
+class _RuleModel(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    alert: _Text = ""
+    record: _Text = ""
+    expr: _Text
+    hold: _Duration = Field(0.0, alias="for")
+    keep_firing_for: _Duration = 0.0
+    labels: dict[str, _Text] = {}
+    annotations: dict[str, _Text] = {}
+
+    @model_validator(mode="after")
+    def _is_one_kind(self) -> "_RuleModel":
+        if bool(self.alert) == bool(self.record):
+            raise ValueError("needs either alert or record")
+        if self.record and {"hold", "keep_firing_for", "annotations"} & self.model_fields_set:
+            raise ValueError("a recording rule has no for, keep_firing_for or annotations")
+        if self.record and not _METRIC_NAME.fullmatch(self.record):
+            raise ValueError(f"{self.record!r} is not a metric name")
+        for name in (*self.labels, *self.annotations):
+            if not _LABEL_NAME.fullmatch(name) or name == "__name__":
+                raise ValueError(f"{name!r} is not a label name that a rule may set")
+        return self
+
+
+class _GroupModel(BaseModel):
+    """`interval` is accepted for Prometheus' sake; here all rules share one grid."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Annotated[str, Field(min_length=1)]
+    interval: _Duration = 0.0
+    rules: list[Any] = []
+
+
+class _FileModel(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    groups: list[_GroupModel] = []
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Refuses a key that is written twice; the first would be lost without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        mapping = super().construct_mapping(node, deep)
+        if len(mapping) != len(node.value):
+            raise yaml.constructor.ConstructorError(
+                None, None, "a key is written twice in one mapping", node.start_mark
+            )
+        return mapping
+
+
+def _files_of(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    return sorted(file for file in path.glob("*.yml") if not file.name.endswith(TEST_SUFFIX))
+
+
+def _load_file(path: Path, parse: Callable[[str], E]) -> list[Rule[E]]:
+    groups = _read(path).groups
+    names = [group.name for group in groups]
+    for name in names:
+        if names.count(name) > 1:
+            raise RuleError(
+                f"group {name!r} stands twice", where=str(path), remedy="rename one of them"
+            )
+    return [
+        _build(raw, number, parse, str(path), group.name)
+        for group in groups
+        for number, raw in enumerate(group.rules, 1)
+    ]
+
+
+def _read(path: Path) -> _FileModel:
+    try:
+        document = yaml.load(path.read_bytes(), _StrictLoader)  # a SafeLoader
+    except OSError as problem:
+        raise RuleError(
+            f"cannot be read: {problem.strerror}", where=str(path), remedy="check --rules"
+        ) from problem
+    except (yaml.YAMLError, UnicodeDecodeError) as problem:
+        line = " ".join(str(problem).split())
+        raise RuleError(line, where=str(path), remedy="it must be YAML") from problem
+    try:
+        return _FileModel.model_validate({} if document is None else document)
+    except ValidationError as problem:
+        raise _invalid(problem, str(path)) from None
+
+
+def _build(raw: Any, number: int, parse: Callable[[str], E], file: str, group: str) -> Rule[E]:
+    named = raw.get("alert") or raw.get("record") if isinstance(raw, dict) else None
+    where = f"{file}: group {group}, rule {number}" + (f" ({named})" if named else "")
+    try:
+        model = _RuleModel.model_validate(raw)
+    except ValidationError as problem:
+        raise _invalid(problem, where) from None
+    try:
+        expr = parse(model.expr)
+        if model.record:
+            labels = dict(model.labels)
+            return RecordingRule(model.record, expr, model.expr, labels, file, group)
+        return AlertRule(
+            name=model.alert,
+            expr=expr,
+            text=model.expr,
+            hold=model.hold,
+            keep_firing_for=model.keep_firing_for,
+            labels={name: Template.parse(text) for name, text in model.labels.items()},
+            annotations={name: Template.parse(text) for name, text in model.annotations.items()},
+            file=file,
+            group=group,
+        )
+    except RuleError as problem:
+        inner = f"{where}, {problem.where}" if problem.where else where
+        raise RuleError(problem.what, where=inner, remedy=problem.remedy) from problem
+
+
+def _invalid(problem: ValidationError, where: str) -> RuleError:
+    """The first complaint of pydantic as one line."""
+    first = problem.errors(include_url=False, include_context=False)[0]
+    key = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        return RuleError(
+            f"unknown key {key}", where=where, remedy="remove it, or mend its spelling"
+        )
+    message = first["msg"].removeprefix("Value error, ")
+    return RuleError(
+        f"{key}: {message}" if key else message,
+        where=where,
+        remedy="see the rule file format of Prometheus",
+    )

@@ -1,0 +1,259 @@
+"""The state of every alert, stepped from one evaluation to the next.
+
+The step equals Prometheus' `AlertingRule.Eval` (`rules/alerting.go`); what is told
+beside it is how an alert ended.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeAlias, TypeVar
+
+from ldlm_monitor.alert import Query, Transition, VectorSample
+from ldlm_monitor.alerts.rules import ALERT_NAME, AlertRule, RecordingRule, RuleSet
+from ldlm_monitor.errors import RuleError
+from ldlm_monitor.points import Labels
+
+E = TypeVar("E")
+
+Ending: TypeAlias = Literal["resolved", "ended", "unknown"]
+AlertKey: TypeAlias = tuple[int, Labels]
+"""The position of the rule in its set, and the alert's labels."""
+
+Recorder: TypeAlias = Callable[[str, list[VectorSample], float], None]
+"""Takes all that a series name holds from a time on: a series of that name that is
+missing from the samples has ended."""
+
+ALERTS_SERIES = "ALERTS"
+_ENDING_REASONS: dict[Ending, str] = {
+    "resolved": "condition no longer holds",
+    "ended": "run ended",
+    "unknown": "no data",
+}
+
+
+@dataclass(slots=True)
+class ActiveAlert(Generic[E]):
+    """A pending or firing alert.
+
+    `active_at` is when its expression first held, `fired_at` when it began to fire,
+    `absent_since` when a firing alert that `keep_firing_for` holds up lost its
+    condition. All Unix seconds.
+    """
+
+    rule: AlertRule[E]
+    labels: dict[str, str]
+    state: Literal["pending", "firing"]
+    active_at: float
+    value: float
+    annotations: dict[str, str]
+    fired_at: float | None = None
+    absent_since: float | None = None
+
+
+class AlertStates(Generic[E]):
+    """All active alerts of a rule set, and how its rules fare.
+
+    `active` is keyed by rule and labels; `health` holds, by the rule's position in
+    the set, the error of those whose last evaluation failed.
+    """
+
+    def __init__(self, rules: RuleSet[E]) -> None:
+        self._rules = rules
+        self._by_rule: list[dict[Labels, ActiveAlert[E]]] = [{} for _ in rules.rules]
+        self._recorded: dict[int, list[VectorSample]] = {}
+        self.health: dict[int, RuleError] = {}
+
+    @property
+    def active(self) -> dict[AlertKey, ActiveAlert[E]]:
+        """The pending and firing alerts, in rule order."""
+        return {
+            (index, labels): alert
+            for index, alerts in enumerate(self._by_rule)
+            for labels, alert in alerts.items()
+        }
+
+    def due(self) -> float | None:
+        """The earliest time at which a `for` or a `keep_firing_for` runs out."""
+        times: list[float] = []
+        for alerts in self._by_rule:
+            for alert in alerts.values():
+                if alert.state == "pending":
+                    times.append(alert.active_at + alert.rule.hold)
+                elif alert.absent_since is not None:
+                    times.append(alert.absent_since + alert.rule.keep_firing_for)
+        return min(times, default=None)
+
+    def evaluate(
+        self,
+        query: Query[E],
+        at: float,
+        *,
+        ending: Callable[[AlertRule[E], Mapping[str, str]], Ending],
+        record: Recorder,
+    ) -> list[Transition]:
+        """Evaluate every rule at `at` and say what changed.
+
+        A rule whose query fails keeps its alerts as they are and stands in `health`;
+        the others go on. `ending` is asked how an alert that stops firing ended.
+        `record` gets the results of recording rules, and `ALERTS`.
+        """
+        transitions: list[Transition] = []
+        for index, rule in enumerate(self._rules.rules):
+            try:
+                vector = query(rule.expr, at)
+                if isinstance(rule, RecordingRule):
+                    self._record(index, rule, vector, at, record)
+                    continue
+                fresh = _instances(rule, vector, at)
+            except RuleError as problem:
+                self.health[index] = problem
+                continue
+            self.health.pop(index, None)
+            alerts = self._by_rule[index]
+            shown = bool(alerts)
+            transitions += _step(rule, alerts, fresh, at, ending)
+            if shown or alerts:
+                record(ALERTS_SERIES, self._alerts_series(), at)
+        return transitions
+
+    def _record(
+        self,
+        index: int,
+        rule: RecordingRule[E],
+        vector: list[VectorSample],
+        at: float,
+        record: Recorder,
+    ) -> None:
+        samples = [_relabelled(sample, rule.labels) for sample in vector]
+        if len({sample.labels for sample in samples}) != len(samples):
+            raise RuleError("the result has several series with the same labels")
+        self.health.pop(index, None)
+        self._recorded[index] = samples
+        rules = self._rules.rules
+        of_name = [
+            sample
+            for other, samples in sorted(self._recorded.items())
+            if _records(rules[other], rule.record)
+            for sample in samples
+        ]
+        record(rule.record, of_name, at)
+
+    def _alerts_series(self) -> list[VectorSample]:
+        return [
+            VectorSample(
+                _sorted_labels(
+                    {**alert.labels, ALERT_NAME: alert.rule.name, "alertstate": alert.state}
+                ),
+                1.0,
+            )
+            for alerts in self._by_rule
+            for alert in alerts.values()
+        ]
+
+
+def _records(rule: AlertRule[E] | RecordingRule[E], name: str) -> bool:
+    return isinstance(rule, RecordingRule) and rule.record == name
+
+
+def _sorted_labels(pairs: Mapping[str, str]) -> Labels:
+    return tuple(sorted((name, value) for name, value in pairs.items() if value))
+
+
+def _relabelled(sample: VectorSample, labels: Mapping[str, str]) -> VectorSample:
+    if not labels:
+        return sample
+    return VectorSample(_sorted_labels({**dict(sample.labels), **labels}), sample.value)
+
+
+def _instances(
+    rule: AlertRule[E], vector: Iterable[VectorSample], at: float
+) -> dict[Labels, ActiveAlert[E]]:
+    """The alerts that the vector calls for, all as if they had just begun."""
+    found: dict[Labels, ActiveAlert[E]] = {}
+    for sample in vector:
+        given = dict(sample.labels)
+        labels = {name: value for name, value in given.items() if name != ALERT_NAME}
+        for name, template in rule.labels.items():
+            labels[name] = template.expand(given, sample.value)
+        labels = {name: value for name, value in labels.items() if value and name != ALERT_NAME}
+        key = _sorted_labels(labels)
+        if key in found:
+            raise RuleError("several alerts have the same labels once the rule's own are set")
+        annotations = {
+            name: template.expand(given, sample.value)
+            for name, template in rule.annotations.items()
+        }
+        found[key] = ActiveAlert(rule, labels, "pending", at, sample.value, annotations)
+    return found
+
+
+def _step(
+    rule: AlertRule[E],
+    alerts: dict[Labels, ActiveAlert[E]],
+    fresh: dict[Labels, ActiveAlert[E]],
+    at: float,
+    ending: Callable[[AlertRule[E], Mapping[str, str]], Ending],
+) -> list[Transition]:
+    """Bring the alerts of one rule up to `at`."""
+    transitions: list[Transition] = []
+    for key, alert in list(alerts.items()):
+        now = fresh.get(key)
+        if now is not None:
+            alert.value, alert.annotations, alert.absent_since = now.value, now.annotations, None
+        elif _keeps_firing(alert, at):
+            continue
+        else:
+            del alerts[key]
+            if alert.state == "firing":
+                outcome = ending(rule, alert.labels)
+                transitions.append(
+                    _transition(alert, at, outcome, "firing", _ENDING_REASONS[outcome])
+                )
+    for key, begun in fresh.items():
+        known = key in alerts
+        alert = alerts.setdefault(key, begun)
+        if alert.state == "pending":
+            transitions += _mature(alert, at, known=known)
+    return transitions
+
+
+def _keeps_firing(alert: ActiveAlert[E], at: float) -> bool:
+    if alert.state != "firing" or alert.rule.keep_firing_for <= 0:
+        return False
+    if alert.absent_since is None:
+        alert.absent_since = at
+    return at - alert.absent_since < alert.rule.keep_firing_for
+
+
+def _mature(alert: ActiveAlert[E], at: float, *, known: bool) -> list[Transition]:
+    """A pending alert fires once it has held long enough; a new one is announced."""
+    if at - alert.active_at >= alert.rule.hold:
+        alert.state = "firing"
+        alert.fired_at = at
+        if known:
+            reason = "condition held for its duration"
+            return [_transition(alert, at, "firing", "pending", reason)]
+        return [_transition(alert, at, "firing", "inactive", "condition holds")]
+    if known:
+        return []
+    return [_transition(alert, at, "pending", "inactive", "condition holds")]
+
+
+def _transition(
+    alert: ActiveAlert[E],
+    at: float,
+    state: Literal["pending", "firing"] | Ending,
+    previous: Literal["inactive", "pending", "firing"],
+    reason: str,
+) -> Transition:
+    return Transition(
+        time=at,
+        alert=alert.rule.name,
+        state=state,
+        previous=previous,
+        reason=reason,
+        labels=dict(alert.labels),
+        annotations=dict(alert.annotations),
+        value=alert.value,
+        active_at=alert.active_at,
+    )

@@ -1,0 +1,297 @@
+"""The subset of Prometheus' Go templates that alert labels and annotations use.
+
+Text with actions: `{{ $labels.run }}`, `{{ $value }}` and `{{ . }}`, each through
+any of the `humanize` functions or `printf`, and the blocks `if` and `with` with
+`else`. What lies beyond is refused when the rule is loaded, so that no template
+can fail, or read differently in Prometheus, when an alert fires.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from ldlm_monitor.alerts.humanize import FILTERS, go_float, go_format
+from ldlm_monitor.errors import RuleError
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """What the actions of one expansion can see; `dot` is set inside a `with`."""
+
+    labels: Mapping[str, str]
+    value: float
+    dot: str | float | None = None
+
+
+_Read: TypeAlias = Callable[[_Scope], str | float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """An expression with its type, so that a mismatch is found when it is parsed."""
+
+    kind: Literal["text", "number"]
+    read: _Read
+
+
+@dataclass(frozen=True, slots=True)
+class _Show:
+    operand: _Operand
+
+
+@dataclass(frozen=True, slots=True)
+class _Branch:
+    """`if` or (`rebind`) `with`, and what stands in its two arms."""
+
+    condition: _Operand
+    rebind: bool
+    then: tuple["_Part", ...]
+    otherwise: tuple["_Part", ...]
+
+
+_Part: TypeAlias = str | _Show | _Branch
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A parsed template."""
+
+    source: str
+    parts: tuple[_Part, ...]
+
+    @classmethod
+    def parse(cls, source: str) -> "Template":
+        """Raises RuleError naming what is not supported."""
+        return cls(source, _Parser(source).parse())
+
+    def expand(self, labels: Mapping[str, str], value: float) -> str:
+        """The text for one alert; a label that is missing reads as empty."""
+        if len(self.parts) == 1 and isinstance(self.parts[0], str):
+            return self.parts[0]
+        return _render(self.parts, _Scope(labels, value))
+
+
+def _render(parts: tuple[_Part, ...], scope: _Scope) -> str:
+    shown: list[str] = []
+    for part in parts:
+        if isinstance(part, str):
+            shown.append(part)
+        elif isinstance(part, _Show):
+            result = part.operand.read(scope)
+            shown.append(result if isinstance(result, str) else go_float(result))
+        else:
+            shown.append(_render_branch(part, scope))
+    return "".join(shown)
+
+
+def _render_branch(branch: _Branch, scope: _Scope) -> str:
+    found = branch.condition.read(scope)
+    if not found:  # the empty string and zero; NaN is true, as in Go
+        return _render(branch.otherwise, scope)
+    inner = _Scope(scope.labels, scope.value, found) if branch.rebind else scope
+    return _render(branch.then, inner)
+
+
+_ACTION = re.compile(
+    r"\{\{(?P<left>- )?(?P<body>(?:\"(?:[^\"\\]|\\.)*\"|`[^`]*`|[^}])*?)(?P<right> -)?\}\}",
+    re.DOTALL,
+)
+_TOKEN = re.compile(r'\s*(?:(\|)|("(?:[^"\\]|\\.)*"|`[^`]*`)|([^\s|"`]+))')
+_LABEL = re.compile(r"(?:\$labels|\$?\.Labels)\.([a-zA-Z_][a-zA-Z0-9_]*)")
+_VALUES = frozenset({"$value", ".Value", "$.Value"})
+_BLOCKS = frozenset({"if", "with", "else", "end"})
+_VERBS = re.compile(r"%(?:%|[-+0 ]*\d*(?:\.\d*)?([a-zA-Z]))")
+
+
+class _Parser:
+    """Recursive descent over the pieces of one template."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._pieces = _split(source)
+        self._next = 0
+        self._kinds: list[Literal["text", "number"]] = []
+        """The type of `.` in each `with` that is open."""
+
+    def parse(self) -> tuple[_Part, ...]:
+        parts, stop = self._sequence()
+        if stop is not None:
+            raise _refused(f"{{{{ {stop} }}}} without a block", self._source)
+        return parts
+
+    def _sequence(self) -> tuple[tuple[_Part, ...], str | None]:
+        """Parts up to an `else` or `end`, and that word (None at the end of the template)."""
+        parts: list[_Part] = []
+        while self._next < len(self._pieces):
+            is_action, text = self._pieces[self._next]
+            self._next += 1
+            if not is_action:
+                parts.append(text)
+                continue
+            word, _, rest = text.partition(" ")
+            if word in {"else", "end"}:
+                return tuple(parts), text
+            if word in {"if", "with"}:
+                parts.append(self._block(word, rest))
+            else:
+                parts.append(_Show(self._pipeline(text)))
+        return tuple(parts), None
+
+    def _block(self, word: str, rest: str) -> _Branch:
+        condition = self._pipeline(rest)
+        rebind = word == "with"
+        if rebind:
+            self._kinds.append(condition.kind)
+        then, stop = self._sequence()
+        if rebind:
+            self._kinds.pop()
+        otherwise: tuple[_Part, ...] = ()
+        if stop is not None and stop.startswith("else if "):
+            return _Branch(condition, rebind, then, (self._block("if", stop[8:]),))
+        if stop == "else":
+            otherwise, stop = self._sequence()
+        if stop != "end":
+            raise _refused(f"{{{{ {word} }}}} that is closed by {stop or 'nothing'}", self._source)
+        return _Branch(condition, rebind, then, otherwise)
+
+    def _pipeline(self, text: str) -> _Operand:
+        commands: list[list[str]] = [[]]
+        position = 0
+        while position < len(text.rstrip()):
+            found = _TOKEN.match(text, position)
+            if found is None:
+                raise _refused(text, self._source)
+            position = found.end()
+            if found[1]:
+                commands.append([])
+            else:
+                commands[-1].append(found[2] or found[3])
+        operand: _Operand | None = None
+        for words in commands:
+            operand = self._command(words, operand, text)
+        assert operand is not None
+        return operand
+
+    def _command(self, words: list[str], piped: _Operand | None, text: str) -> _Operand:
+        if not words:
+            raise _refused(f"{{{{ {text} }}}}", self._source)
+        name, arguments = words[0], words[1:]
+        if name == "printf" and arguments:
+            given = [self._operand(word) for word in arguments[1:]]
+            return self._printf(arguments[0], [*given, *([piped] if piped else [])])
+        if name in FILTERS:
+            given = [self._operand(word) for word in arguments] + ([piped] if piped else [])
+            if len(given) != 1 or given[0].kind != "number":
+                raise _refused(f"{name} of anything but one number", self._source)
+            return _filtered(FILTERS[name], given[0])
+        if arguments or piped:
+            raise _refused(name, self._source)
+        return self._operand(name)
+
+    def _operand(self, word: str) -> _Operand:
+        label = _LABEL.fullmatch(word)
+        if label is not None and self._reachable(word):
+            name = label[1]
+            return _Operand("text", lambda scope: scope.labels.get(name, ""))
+        if word in _VALUES and self._reachable(word):
+            return _Operand("number", lambda scope: scope.value)
+        if word == "." and self._kinds:
+            return _Operand(self._kinds[-1], lambda scope: "" if scope.dot is None else scope.dot)
+        if word[0] in '"`':
+            text = _unquoted(word)
+            return _Operand("text", lambda scope: text)
+        raise _refused(word, self._source)
+
+    def _reachable(self, word: str) -> bool:
+        """`.Labels` means the alert's data only where `.` has not been rebound."""
+        return word[0] == "$" or not self._kinds
+
+    def _printf(self, quoted: str, operands: list[_Operand]) -> _Operand:
+        if quoted[0] not in '"`':
+            raise _refused("printf without a literal format", self._source)
+        template = _unquoted(quoted)
+        verbs = [found for found in _VERBS.finditer(template) if found[1]]
+        if template.count("%") != sum(
+            found[0].count("%") for found in _VERBS.finditer(template)
+        ) or len(verbs) != len(operands):
+            raise _refused(f"printf {quoted} with {len(operands)} values", self._source)
+        for found, operand in zip(verbs, operands, strict=True):
+            if not _fits(found[0], operand.kind):
+                raise _refused(f"printf verb {found[0]} of a {operand.kind}", self._source)
+        return _Operand("text", _formatter(template, operands))
+
+
+def _fits(verb: str, kind: Literal["text", "number"]) -> bool:
+    """Whether Go and Python print a value of this kind alike with the verb."""
+    if verb == "%v":
+        return True
+    if kind == "text":
+        return re.fullmatch(r"%-?(?:[1-9]\d*)?(?:\.\d+)?s", verb) is not None
+    return verb == "%g" or verb[-1] in "ef" or (verb[-1] == "g" and "." in verb)
+
+
+def _filtered(function: Callable[[float], str], operand: _Operand) -> _Operand:
+    read = operand.read
+    return _Operand("text", lambda scope: function(float(read(scope))))
+
+
+def _formatter(template: str, operands: list[_Operand]) -> _Read:
+    def formatted(scope: _Scope) -> str:
+        values = iter(operands)
+
+        def shown(found: re.Match[str]) -> str:
+            if not found[1]:
+                return "%"
+            value = next(values).read(scope)
+            if isinstance(value, str):
+                return value if found[1] == "v" else found[0] % value
+            return go_float(value) if found[1] == "v" else go_format(found[0], value)
+
+        return _VERBS.sub(shown, template)
+
+    return formatted
+
+
+def _split(source: str) -> list[tuple[bool, str]]:
+    """Text and actions in turn; `{{-` and `-}}` trim the white space beside them."""
+    pieces: list[tuple[bool, str]] = []
+    position, trim = 0, False
+    for found in _ACTION.finditer(source):
+        text = source[position : found.start()]
+        text = text.lstrip() if trim else text
+        text = text.rstrip() if found["left"] else text
+        if text:
+            pieces.append((False, text))
+        trim = found["right"] is not None
+        position = found.end()
+        body = (
+            " ".join(found["body"].split()) if '"' not in found["body"] else found["body"].strip()
+        )
+        if not (body.startswith("/*") and body.endswith("*/")):
+            pieces.append((True, body))
+    rest = source[position:]
+    rest = rest.lstrip() if trim else rest
+    if "{{" in rest:
+        raise _refused("{{ that is not closed", source)
+    if rest:
+        pieces.append((False, rest))
+    return pieces
+
+
+def _unquoted(word: str) -> str:
+    if word[0] == "`":
+        return word[1:-1]
+    return re.sub(
+        r"\\(.)", lambda found: {"n": "\n", "t": "\t"}.get(found[1], found[1]), word[1:-1]
+    )
+
+
+def _refused(feature: str, source: str) -> RuleError:
+    line = " ".join(source.split())
+    shown = line if len(line) <= 80 else f"{line[:79]}…"
+    return RuleError(
+        f"template feature {feature} is not supported",
+        where=f"template {shown!r}",
+        remedy="use $labels.NAME, $value, humanize*, printf, if and with",
+    )

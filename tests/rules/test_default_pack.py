@@ -1,0 +1,32 @@
+"""The default pack keeps what the contract promises of it."""
+
+import pytest
+
+from ldlm_monitor import names
+from ldlm_monitor.alerts import AlertRule, load_rules, packaged_rules
+from ldlm_monitor.promql import Expression, metric_names, parse
+
+RULES = load_rules(packaged_rules(), parse).alerts
+
+
+def test_it_is_one_file_that_stands_beside_the_package() -> None:
+    assert [path.name for path in packaged_rules()] == ["default.yml"]
+    assert all(path.is_file() for path in packaged_rules())
+
+
+def test_it_holds_exactly_the_named_alerts_with_their_severities() -> None:
+    severities = {rule.name: rule.labels["severity"].source for rule in RULES}
+    assert severities == names.ALERTS
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_every_alert_says_what_happened_and_what_to_try(rule: AlertRule[Expression]) -> None:
+    assert set(rule.annotations) == {"summary", "description", "action"}
+    assert "$labels.run" in rule.annotations["summary"].source
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_every_metric_asked_for_is_one_that_we_export(rule: AlertRule[Expression]) -> None:
+    asked = metric_names(rule.expr)
+    assert asked
+    assert asked <= set(names.METRICS)
