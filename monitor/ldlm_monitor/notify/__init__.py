@@ -1,0 +1,23 @@
+"""Takes alert transitions to people: at least once, in order, with no secret in them.
+
+A transition becomes a `notification.Notification`, waits in the `outbox.Outbox`
+and is sent by one `courier.Courier` a receiver until the receiver accepts it.
+"""
+
+from ldlm_monitor.notify.courier import Courier, Receiver
+from ldlm_monitor.notify.notification import Notification, from_transition
+from ldlm_monitor.notify.outbox import Outbox
+from ldlm_monitor.notify.redact import redact
+from ldlm_monitor.notify.slack import SlackWebhook, how_to_configure, slack_message
+
+__all__ = [
+    "Courier",
+    "Notification",
+    "Outbox",
+    "Receiver",
+    "SlackWebhook",
+    "from_transition",
+    "how_to_configure",
+    "redact",
+    "slack_message",
+]

@@ -1,0 +1,109 @@
+"""Brings what waits in the outbox to one receiver, in a thread of its own."""
+
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from ldlm_monitor.errors import DeliveryError
+from ldlm_monitor.notify.notification import Notification
+from ldlm_monitor.notify.outbox import Outbox, Pending
+
+log = logging.getLogger(__name__)
+
+LONGEST_SLEEP = 60.0
+"""Seconds; a clock that was set back, or a machine that slept, is noticed after so long."""
+
+
+class Receiver(Protocol):
+    """Someone who takes notifications; a repeat of the same one does no harm."""
+
+    name: str
+
+    def send(self, notification: Notification) -> None:
+        """Return once it was accepted. Raises DeliveryError if it was not."""
+        ...
+
+
+class Courier(threading.Thread):
+    """Drains the outbox for one receiver, oldest first; a receiver that is down stalls no other.
+
+    `wake` after `Outbox.add`; what waits for its next attempt wakes the courier by
+    itself. `clock` gives Unix seconds.
+    """
+
+    def __init__(
+        self, receiver: Receiver, outbox: Outbox, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        super().__init__(name=f"courier-{receiver.name}", daemon=True)
+        self._receiver = receiver
+        self._outbox = outbox
+        self._clock = clock
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._abandoned = threading.Event()
+        outbox.register(receiver.name)
+
+    def wake(self) -> None:
+        """Something was added."""
+        self._wake.set()
+
+    def stop(self, timeout: float) -> bool:
+        """Send what is due and end, within `timeout` seconds.
+
+        False if the receiver did not answer in time: the thread ends with its
+        answer, or with the process; what it holds then goes again after a restart.
+        """
+        self._stopping.set()
+        self._wake.set()
+        self.join(timeout)
+        self._abandoned.set()
+        return not self.is_alive()
+
+    def run(self) -> None:
+        """Deliver until stopped."""
+        try:
+            self._drain()
+        except sqlite3.ProgrammingError:
+            # Only once `stop` gave up waiting may the outbox be closed under us.
+            if not self._abandoned.is_set():
+                raise
+
+    def _drain(self) -> None:
+        while not self._abandoned.is_set():
+            self._wake.clear()
+            stopping = self._stopping.is_set()  # asked first: what came before `stop` is sent
+            pending = self._outbox.due(self._receiver.name, self._clock())
+            if pending is not None:
+                self._deliver(pending)
+            elif stopping:
+                return
+            else:
+                self._wake.wait(self._idle_seconds())
+
+    def _idle_seconds(self) -> float:
+        next_at = self._outbox.next_attempt(self._receiver.name)
+        if next_at is None:
+            return LONGEST_SLEEP
+        return min(LONGEST_SLEEP, max(0.0, next_at - self._clock()))
+
+    def _deliver(self, pending: Pending) -> None:
+        try:
+            self._receiver.send(pending.notification)
+        except DeliveryError as error:
+            self._record_failure(pending, error)
+        except Exception:  # one message that breaks its receiver must not end the thread
+            log.exception("%s: a fault of ours while sending", pending.receiver)
+            self._record_failure(pending, DeliveryError("a fault of ours", permanent=True))
+        else:
+            self._outbox.accepted(pending, self._clock())
+
+    def _record_failure(self, pending: Pending, error: DeliveryError) -> None:
+        self._outbox.failed(pending, error, self._clock())
+        if error.permanent:
+            told = (pending.receiver, pending.notification.key, pending.notification.state, error)
+            log.error("%s did not take %s (%s) and never will: %s", *told)
+        elif pending.attempts == 0:
+            log.warning("%s: %s; trying again until it is accepted", pending.receiver, error)

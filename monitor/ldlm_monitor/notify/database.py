@@ -1,0 +1,161 @@
+"""One SQLite file that may fail at any moment, and never takes the monitor with it."""
+
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+Work = Callable[[sqlite3.Connection], T]
+
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_BUSY_SECONDS = 5.0
+
+
+class Database:
+    """One connection, shared by all threads one at a time.
+
+    A damaged file is moved aside and a fresh one begun; where a file cannot be
+    written at all, and from the moment when it cannot be any more, the data are
+    kept in memory. Either is told in one line by `take_notices`.
+    """
+
+    def __init__(self, path: Path, schema: str) -> None:
+        self._path = path
+        self._schema = schema
+        self._lock = threading.Lock()
+        self._notices: list[str] = []
+        self._connection = self._open()
+
+    def run(self, work: Work[T]) -> T:
+        """What `work` returns, its writes committed: all of them, or none.
+
+        `work` runs again from the start where the file failed and memory took over.
+        Raises sqlite3.ProgrammingError after `close`.
+        """
+        with self._lock:
+            try:
+                return _transact(self._connection, work)
+            except sqlite3.DatabaseError as error:
+                if not _of_the_file(error):
+                    raise
+                self._go_on_in_memory(error)
+                return _transact(self._connection, work)
+
+    def take_notices(self) -> list[str]:
+        """What the user should know, each once."""
+        with self._lock:
+            notices, self._notices = self._notices, []
+            return notices
+
+    def close(self) -> None:
+        """Release the file; it is complete at any time, so this loses nothing."""
+        with self._lock:
+            self._connection.close()
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            try:
+                return _connect(self._path, self._schema)
+            except sqlite3.DatabaseError as error:
+                if _primary(error) not in _DAMAGED:
+                    raise
+                self._move_aside(error)
+                return _connect(self._path, self._schema)
+        except (OSError, sqlite3.Error) as error:
+            self._notices.append(self._in_memory(error))
+            return _prepare(_memory(), self._schema)
+
+    def _move_aside(self, error: sqlite3.Error) -> None:
+        number = 1
+        while (aside := self._path.with_name(f"{self._path.name}.damaged-{number}")).exists():
+            number += 1
+        self._path.rename(aside)
+        for suffix in ("-wal", "-shm"):
+            companion = self._path.with_name(self._path.name + suffix)
+            if companion.exists():
+                companion.rename(aside.with_name(aside.name + suffix))
+        self._notices.append(
+            f"{self._path}: damaged ({error}); kept as {aside.name}, a new one is begun;"
+            " alerts that waited in it to be sent are not sent"
+        )
+
+    def _go_on_in_memory(self, error: sqlite3.Error) -> None:
+        failed, self._connection = self._connection, _memory()
+        try:
+            failed.backup(self._connection)
+        except sqlite3.Error:
+            self._connection.close()
+            self._connection = _memory()
+        finally:
+            failed.close()
+        _prepare(self._connection, self._schema)
+        self._notices.append(self._in_memory(error))
+
+    def _in_memory(self, error: OSError | sqlite3.Error) -> str:
+        reason = error.strerror if isinstance(error, OSError) else error
+        return (
+            f"{self._path}: cannot be used ({reason}); alerts that wait to be sent are kept in"
+            " memory only; free the disk or choose another --state-dir, and restart"
+        )
+
+
+def _connect(path: Path, schema: str) -> sqlite3.Connection:
+    path.touch(mode=0o600)  # it holds log lines; its companions get the same mode
+    connection = _plain_connection(str(path))
+    try:
+        if (damage := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+            raise _damaged(damage)
+        connection.execute("PRAGMA journal_mode = WAL")
+        # FULL: a commit survives the loss of power, not only of the process.
+        connection.execute("PRAGMA synchronous = FULL")
+        return _prepare(connection, schema)
+    except sqlite3.Error:
+        connection.close()
+        raise
+
+
+def _damaged(what: str) -> sqlite3.DatabaseError:
+    error = sqlite3.DatabaseError(what)
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error
+
+
+def _of_the_file(error: sqlite3.Error) -> bool:
+    """Whether the file failed (full, locked, read-only, damaged), and not our use of it."""
+    return isinstance(error, sqlite3.OperationalError) or _primary(error) in _DAMAGED
+
+
+def _primary(error: sqlite3.Error) -> int:
+    """The primary result code of an extended one."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _memory() -> sqlite3.Connection:
+    return _plain_connection(":memory:")
+
+
+def _plain_connection(name: str) -> sqlite3.Connection:
+    """Transactions are ours to begin (`isolation_level`), threads ours to keep apart."""
+    return sqlite3.connect(
+        name, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+    )
+
+
+def _prepare(connection: sqlite3.Connection, schema: str) -> sqlite3.Connection:
+    connection.executescript(f"BEGIN IMMEDIATE;\n{schema}\nCOMMIT;")
+    return connection
+
+
+def _transact(connection: sqlite3.Connection, work: Work[T]) -> T:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        result = work(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return result

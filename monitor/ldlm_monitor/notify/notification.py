@@ -1,0 +1,100 @@
+"""What one receiver is told about one transition of one alert."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import ClassVar
+
+from pydantic import ConfigDict, TypeAdapter
+
+from ldlm_monitor.alert import State, Transition
+from ldlm_monitor.notify.redact import plain, redact
+
+MAX_TEXT = 4000
+"""Characters kept of the log line and of each annotation; a receiver may show fewer."""
+MAX_LABEL = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notification:
+    """One transition in words that may leave the machine.
+
+    `key` names the alert instance and is the same for all its transitions; with
+    `state` and `started_at` it names the notification, so that a repeat can be
+    told. Times are Unix seconds; `at` is None where the log tells no time.
+    `line` is the log line that made the condition hold, `path` and `line_number`
+    (1-based) where it stands. `reason` is a word of `names.REASONS`.
+    """
+
+    __pydantic_config__: ClassVar = ConfigDict(ser_json_inf_nan="strings")
+
+    key: str
+    alert: str
+    state: State
+    severity: str
+    reason: str
+    run: str
+    rank: str | None
+    step: int | None
+    line: str | None
+    path: str | None
+    line_number: int | None
+    summary: str
+    description: str
+    action: str
+    labels: dict[str, str]
+    value: float
+    started_at: float
+    at: float | None
+
+    @property
+    def duration(self) -> float | None:
+        """Seconds from the start of the alert to this transition, where both are known."""
+        return None if self.at is None else max(0.0, self.at - self.started_at)
+
+
+def from_transition(transition: Transition) -> Notification:
+    """The notification of a transition: its texts cleaned, redacted and then bounded."""
+    labels = {name: _fit(value, MAX_LABEL) for name, value in transition.labels.items()}
+    annotations = transition.annotations
+    position = transition.position
+    return Notification(
+        key=_fit(transition.key),
+        alert=transition.alert,
+        state=transition.state,
+        severity=labels.get("severity", "none"),
+        reason=transition.reason,
+        run=labels.get("run", ""),
+        rank=labels.get("rank"),
+        step=transition.step,
+        line=None if transition.line is None else _fit(transition.line),
+        path=None if position is None else _fit(position.path),
+        line_number=None if position is None else position.line,
+        summary=_fit(annotations.get("summary", "")),
+        description=_fit(annotations.get("description", "")),
+        action=_fit(annotations.get("action", "")),
+        labels=labels,
+        value=transition.value,
+        started_at=transition.active_at,
+        at=transition.time,
+    )
+
+
+def _fit(text: str, limit: int = MAX_TEXT) -> str:
+    """Redacted before it is cut: half a secret is not recognised any more."""
+    clean = redact(plain(text)).strip()
+    return clean if len(clean) <= limit else clean[: limit - 1] + "…"
+
+
+@cache
+def _adapter() -> TypeAdapter[Notification]:
+    return TypeAdapter(Notification)
+
+
+def to_json(notification: Notification) -> str:
+    """One JSON object, non-finite numbers as strings."""
+    return _adapter().dump_json(notification).decode()
+
+
+def from_json(text: str) -> Notification:
+    """The notification that `to_json` wrote. Raises `pydantic.ValidationError`."""
+    return _adapter().validate_json(text)

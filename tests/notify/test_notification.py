@@ -1,0 +1,82 @@
+"""A transition in words that may leave the machine."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from ldlm_monitor.alert import Transition
+from ldlm_monitor.notify.notification import MAX_TEXT, from_json, from_transition, to_json
+from ldlm_monitor.records import Position
+
+KEY = "hf_AbCdEfGhIjKlMnOpQrStUvWxYz012345"
+
+
+def a_transition(**changes: object) -> Transition:
+    fields = {
+        "time": 1_700_000_030.0,
+        "alert": "NonFiniteLoss",
+        "state": "firing",
+        "previous": "pending",
+        "reason": "condition holds",
+        "labels": {"run": "r1", "rank": "3", "severity": "critical"},
+        "annotations": {"summary": "s", "description": "d", "action": "a"},
+        "value": float("nan"),
+        "position": Position("logs/a.log", 17, 2048),
+        "active_at": 1_700_000_000.0,
+        "step": 120,
+        "line": "loss: nan",
+    }
+    return Transition(**{**fields, **changes})
+
+
+def test_it_tells_what_where_and_since_when():
+    transition = a_transition()
+    told = from_transition(transition)
+    assert told.key == transition.key
+    assert (told.alert, told.state, told.severity) == ("NonFiniteLoss", "firing", "critical")
+    assert (told.run, told.rank, told.step) == ("r1", "3", 120)
+    assert (told.line, told.path, told.line_number) == ("loss: nan", "logs/a.log", 17)
+    assert (told.summary, told.description, told.action) == ("s", "d", "a")
+    assert (told.started_at, told.at, told.duration) == (1_700_000_000.0, 1_700_000_030.0, 30.0)
+
+
+def test_what_is_not_known_is_none():
+    told = from_transition(
+        a_transition(time=None, position=None, line=None, step=None, labels={}, annotations={})
+    )
+    assert (told.line, told.path, told.line_number, told.duration) == (None, None, None, None)
+    assert (told.run, told.rank, told.severity, told.summary) == ("", None, "none", "")
+
+
+def test_secrets_are_gone_before_it_is_stored_and_before_it_is_cut():
+    line = "x" * (MAX_TEXT - 10) + " " + KEY
+    told = from_transition(
+        a_transition(
+            line=line,
+            labels={"run": f"r-{KEY}"},
+            annotations={"summary": f"\x1b[1m{KEY}", "action": f"password={KEY}"},
+            position=Position(f"logs/{KEY}.log", 1, 0),
+        )
+    )
+    assert KEY[:12] not in to_json(told)
+    assert told.line is not None
+    assert len(told.line) <= MAX_TEXT
+
+
+@given(
+    line=st.text(alphabet=st.characters(categories=["L", "N", "P", "S", "Z", "C"])),
+    value=st.floats(),
+    at=st.none() | st.floats(allow_nan=False),
+)
+def test_it_comes_back_from_json_as_it_was(line, value, at):
+    told = from_transition(a_transition(line=line, value=value, time=at))
+    back = from_json(to_json(told))
+    assert math.isnan(back.value) if math.isnan(value) else back == told
+
+
+def test_text_that_is_no_notification_is_refused():
+    with pytest.raises(ValidationError):
+        from_json('{"key": "k"}')

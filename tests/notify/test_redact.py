@@ -1,0 +1,124 @@
+"""Secrets are hidden, and what only looks like one stays readable."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ldlm_monitor.notify.redact import REDACTED, plain, redact
+
+HEX40 = "0123456789abcdef0123456789abcdef01234567"
+
+SECRETS = [
+    ("openai key sk-abcDEF1234567890abcdEFGH end", "openai key [redacted] end"),
+    ("sk-proj-Ab1_cD2-eF3gH4iJ5kL6", "[redacted]"),
+    ("sk-ant-api03-Ab1cD2eF3gH4iJ5", "[redacted]"),
+    ("token hf_AbCdEfGhIjKlMnOpQrStUvWxYz012345 used", "token [redacted] used"),
+    ("ghp_0123456789abcdefABCDEF0123456789abcd", "[redacted]"),
+    ("github_pat_11ABCDEFG0123456789_abcdefghij", "[redacted]"),
+    ("glpat-Ab1cD2eF3gH4iJ5kL6mN", "[redacted]"),
+    ("xoxb-1234567890-abcdefghij", "[redacted]"),
+    ("xoxe.xoxp-1-Mi0yLTEyMzQ1Njc4", "[redacted]"),
+    ("id AKIAIOSFODNN7EXAMPLE.", "id [redacted]."),
+    ("AIzaSyA1234567890abcdefghijklmnopqrstuv", "[redacted]"),
+    ("wandb_v1_AbCdEfGhIjKlMnOpQrStUv", "[redacted]"),
+    ("nvapi-AbCdEfGhIjKlMnOpQrStUv-1", "[redacted]"),
+    ("cut_hf_AbCdEfGhIjKlMnOpQrSt", "cut_[redacted]"),
+    ("Authorization: Bearer abc", "Authorization: [redacted]"),
+    ("'Authorization': 'Basic YWJjOmRlZg==', 'x': 1", "'Authorization': '[redacted]', 'x': 1"),
+    ("sent Bearer 0a1b2c3d4e", "sent Bearer [redacted]"),
+    ("Set-Cookie: session=1; Path=/", "Set-Cookie: [redacted]"),
+    ("+ export AWS_SECRET_ACCESS_KEY=wJalr/bPx", "+ export AWS_SECRET_ACCESS_KEY=[redacted]"),
+    ("AWS_SESSION_TOKEN='two words' next", "AWS_SESSION_TOKEN='[redacted]' next"),
+    (f"WANDB_API_KEY={HEX40}", "WANDB_API_KEY=[redacted]"),
+    (f"+ wandb login --relogin {HEX40}", "+ wandb login --relogin [redacted]"),
+    (f"wandb.login(key='{HEX40}')", "wandb.login(key='[redacted]')"),
+    ("HF_TOKEN: abc", "HF_TOKEN: [redacted]"),
+    ("CI_TOKEN=abc", "CI_TOKEN=[redacted]"),
+    ("password=hunter2, user=bob", "password=[redacted] user=bob"),
+    ('{"db_password": "a\\"b c", "lr": 1}', '{"db_password": "[redacted]", "lr": 1}'),
+    (r"{\"api_key\": \"a b\", \"lr\": 1}", r"{\"api_key\": \"[redacted]\", \"lr\": 1}"),
+    ("--api-key abc --lr 3e-4", "--api-key [redacted] --lr 3e-4"),
+    ("x-api-key: abc", "x-api-key: [redacted]"),
+    ("postgres://bob:p@ss@db:5432/runs", "postgres://[redacted]@db:5432/runs"),
+    ("https://0123456789abcdef01234567@o1.ingest.io/2", "https://[redacted]@o1.ingest.io/2"),
+    ("at https://hooks.slack.com/services/T0/B0/Xy9 x", "at https://hooks.slack.com/[redacted] x"),
+    ("https://discord.com/api/webhooks/1/ab-c", "https://discord.com/api/webhooks/[redacted]"),
+    ("https://api.telegram.org/bot1:ab/send", "https://api.telegram.org/bot[redacted]/send"),
+    ("s3 GET /x?a=1&X-Amz-Signature=abc&b=2", "s3 GET /x?a=1&X-Amz-Signature=[redacted]&b=2"),
+    ("jwt eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc-_ end", "jwt [redacted] end"),
+    (
+        "a -----BEGIN RSA PRIVATE KEY-----\nMIIB\n-----END RSA PRIVATE KEY----- b",
+        "a [redacted] b",
+    ),
+    ("torn -----BEGIN OPENSSH PRIVATE KEY-----\nb3Bl", "torn [redacted]"),
+]  # fmt: skip
+
+HARMLESS = [
+    f"commit {HEX40}",
+    f"sha256:{HEX40}{HEX40[:24]}",
+    "550e8400-e29b-41d4-a716-446655440000",
+    "train_20260129_101500_node0.log",
+    "run sk-learn-regression-model-v2",
+    "task-0123456789abcdef0123",
+    "hf_transfer is enabled, hf_hub_download of meta-llama/Llama-3-8B",
+    "tokens: 1024 | tokens_per_second=123.4 | max_tokens=2048 | token_id=50256",
+    "pad_token=<pad> eos_token: </s> Token: 5",
+    "PWD=/data/run OLDPWD=/home",
+    "tcp://10.0.0.1:29500 git@github.com:a/b.git ssh://git@github.com/a/b",
+    "https://github.com/a/b/pull/1#issuecomment-2",
+    "[rank3]: loss=nan grad_norm=inf lr=1e-4 Loss: 2.3456",
+    "NCCL WARN Call to ibv_modify_qp failed with error No such device",
+    "secretary: Bob, passing: 3, keyboard: us, monkey=1",
+    "12:34:56 10.0.0.1:52312 [0] NCCL INFO Channel 00/24",
+]
+
+
+@pytest.mark.parametrize(("text", "shown"), SECRETS)
+def test_a_secret_is_hidden(text, shown):
+    assert redact(text) == shown
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_what_is_no_secret_stays(text):
+    assert redact(text) == text
+
+
+@pytest.mark.parametrize("text", [text for text, _ in SECRETS])
+def test_redacting_again_changes_nothing(text):
+    once = redact(text)
+    assert redact(once) == once
+
+
+@given(before=st.text(), after=st.text())
+def test_a_key_is_hidden_wherever_it_stands(before, after):
+    key = "hf_AbCdEfGhIjKlMnOpQrStUvWxYz012345"
+    assert key not in redact(f"{before} {key} {after}")
+
+
+@given(st.text(alphabet=st.characters(categories=["L", "N", "P", "S", "Z", "Cc", "Cs"])))
+def test_any_text_can_be_redacted_and_printed(text):
+    shown = plain(redact(text))
+    shown.encode()
+    assert not any(char < " " and char not in "\n\t" for char in shown)
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        ("\x1b[1;31mred\x1b[0m", "red"),
+        ("\x9b31mred", "red"),
+        ("\x1b]8;;https://evil.example\x07here\x1b]8;;\x1b\\", "here"),
+        ("a\rb\r\nc\x0bd\u2028e", "a\nb\nc\nd\ne"),
+        ("a\tb", "a\tb"),
+        ("nul\x00bell\x07del\x7f", "nulbelldel"),
+        ("txt\u202egpj.exe zero\u200bwidth\ufeff", "txtgpj.exe zerowidth"),
+        ("lone \ud83d, pair \ud83d\ude00", "lone \ufffd, pair 😀"),
+        ("unfinished \x1b", "unfinished "),
+    ],
+)
+def test_plain_text_is_what_a_terminal_shows(raw, shown):
+    assert plain(raw) == shown
+
+
+def test_an_escape_sequence_cannot_hide_a_key():
+    assert redact(plain("sk-\x1b[0mabcDEF\u200b1234567890abcdEFGH")) == REDACTED
