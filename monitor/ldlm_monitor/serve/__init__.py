@@ -1,0 +1,6 @@
+"""Shows the monitor's snapshot to Prometheus, to scripts and to browsers. Read-only."""
+
+from ldlm_monitor.serve.http import Server
+from ldlm_monitor.serve.metrics import SnapshotCollector, exposition
+
+__all__ = ["Server", "SnapshotCollector", "exposition"]

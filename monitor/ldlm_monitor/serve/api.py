@@ -1,0 +1,62 @@
+"""`/api/v1`: parts of the snapshot as JSON, and the landing page."""
+
+import json
+import math
+from collections.abc import Callable
+from html import escape
+from typing import TypeAlias
+
+from ldlm_monitor.view import Snapshot
+
+RESOURCES = ("runs", "alerts", "events")
+LINKS = ("/metrics", "/-/healthy", "/-/ready", *(f"/api/v1/{name}" for name in RESOURCES))
+
+Redact: TypeAlias = Callable[[str], str]
+
+_SHOWN = 200
+"""Characters of a run's name on the landing page."""
+
+
+def resource(snapshot: Snapshot, name: str, redact: Redact) -> bytes:
+    """One of RESOURCES with the snapshot's `version` and `at`, as a JSON object.
+
+    Non-finite numbers are the strings "NaN", "Infinity" and "-Infinity"; every
+    text passes through `redact`, since it may come from a log.
+    """
+    document = snapshot.model_dump(include={"version", "at", name})
+    return json.dumps(_plain(document, redact), allow_nan=False).encode("ascii")
+
+
+def _plain(value: object, redact: Redact) -> object:
+    """`value` with nothing in it that JSON cannot say."""
+    match value:
+        case str():
+            return redact(value.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+        case float() if not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        case dict():
+            return {_plain(key, redact): _plain(item, redact) for key, item in value.items()}
+        case list() | tuple():
+            return [_plain(item, redact) for item in value]
+        case _:
+            return value
+
+
+def landing_page(snapshot: Snapshot) -> bytes:
+    """HTML for a person who opened the port in a browser: the runs, and where to go."""
+    runs = "".join(
+        f"<li>{_shown(run.name)}: {_shown(run.state)}, {_shown(run.health)}"
+        f"{'' if run.step is None else f', step {run.step}'}</li>"
+        for run in snapshot.runs
+    )
+    links = "".join(f'<li><a href="{link}">{link}</a></li>' for link in LINKS)
+    return (
+        "<!DOCTYPE html>\n"
+        '<html lang="en"><head><meta charset="utf-8"><title>ldlm-monitor</title></head>'
+        f"<body><h1>ldlm-monitor</h1><h2>Runs</h2><ul>{runs or '<li>none yet</li>'}</ul>"
+        f"<h2>Pages</h2><ul>{links}</ul></body></html>\n"
+    ).encode("utf-8", "replace")
+
+
+def _shown(text: str) -> str:
+    return escape(text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…")

@@ -1,0 +1,193 @@
+"""The HTTP server: a plain function from request to answer, and threads around it."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from socketserver import TCPServer, ThreadingMixIn
+from typing import TYPE_CHECKING, Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+from ldlm_monitor.serve import api
+from ldlm_monitor.serve.metrics import exposition
+from ldlm_monitor.view import Snapshot
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIEnvironment
+
+log = logging.getLogger(__name__)
+
+REQUEST_SECONDS = 30
+"""So long may a client take over one read or write."""
+
+_TEXT = "text/plain; charset=utf-8"
+_HEADERS = (
+    ("Server", "ldlm-monitor"),
+    ("Cache-Control", "no-store"),
+    ("X-Content-Type-Options", "nosniff"),
+    ("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"),
+    ("Referrer-Policy", "no-referrer"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Status line, content type, and body of one response."""
+
+    status: str
+    content_type: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """What is served: each part is asked anew for every request.
+
+    `notifications` is `Outbox.counts`, `behind` gives bytes. `redact` is applied to
+    every text of the JSON API.
+    """
+
+    snapshot: Callable[[], Snapshot]
+    notifications: Callable[[], Mapping[tuple[str, str], int]]
+    behind: Callable[[], int]
+    ready: Callable[[], bool]
+    redact: Callable[[str], str] = str
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """The WSGI application."""
+        method = environ["REQUEST_METHOD"]
+        if method in ("GET", "HEAD"):
+            answer = self._answer_safely(environ["PATH_INFO"], environ.get("HTTP_ACCEPT", ""))
+            more = []
+        else:
+            answer, more = _line("405 Method Not Allowed", "only GET"), [("Allow", "GET, HEAD")]
+        about = [
+            ("Content-Type", answer.content_type),
+            ("Content-Length", str(len(answer.body))),
+        ]
+        start_response(answer.status, [*about, *more, *_HEADERS])
+        return [] if method == "HEAD" else [answer.body]
+
+    def _answer_safely(self, path: str, accept: str) -> Answer:
+        try:
+            return self.answer(path, accept)
+        except Exception:  # a request's thread ends here, and the client is to hear of it
+            log.exception("a fault of ours while answering %s", path[:200])
+            return _line("500 Internal Server Error", "a fault of the monitor; its log tells more")
+
+    def answer(self, path: str, accept: str) -> Answer:
+        """The response to a GET of `path`."""
+        match path:
+            case "/metrics":
+                return Answer("200 OK", *self._metrics(accept))
+            case "/-/healthy":
+                return _line("200 OK", "healthy")
+            case "/-/ready":
+                return (
+                    _line("200 OK", "ready")
+                    if self.ready()
+                    else _line("503 Service Unavailable", "not ready")
+                )
+            case "/":
+                page = api.landing_page(self.snapshot())
+                return Answer("200 OK", "text/html; charset=utf-8", page)
+        for name in api.RESOURCES:
+            if path == f"/api/v1/{name}":
+                body = api.resource(self.snapshot(), name, self.redact)
+                return Answer("200 OK", "application/json", body)
+        return _line("404 Not Found", "no such page; / lists what there is")
+
+    def _metrics(self, accept: str) -> tuple[str, bytes]:
+        return exposition(
+            self.snapshot(),
+            notifications=self.notifications(),
+            behind=self.behind(),
+            accept=accept,
+        )
+
+
+def _line(status: str, text: str) -> Answer:
+    return Answer(status, _TEXT, f"{text}\n".encode())
+
+
+class Server:
+    """Serves a Site on one address, each request in a daemon thread.
+
+    Binds at once (port 0: any free one); raises OSError if the address is taken.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        snapshot: Callable[[], Snapshot],
+        notifications: Callable[[], Mapping[tuple[str, str], int]],
+        behind: Callable[[], int],
+        ready: Callable[[], bool],
+        redact: Callable[[str], str] = str,
+    ) -> None:
+        family, *_, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        self._server = _ThreadingServer(family, (str(address[0]), port))
+        self._server.set_app(
+            Site(
+                snapshot=snapshot,
+                notifications=notifications,
+                behind=behind,
+                ready=ready,
+                redact=redact,
+            )
+        )
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, name="http"
+        )
+        self._thread.daemon = True
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+        return int(self._server.server_address[1])
+
+    def start(self) -> None:
+        """Answer requests from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Close the port; requests under way are not waited for."""
+        if self._thread.is_alive():
+            self._server.shutdown()
+            self._thread.join()
+        self._server.server_close()
+
+
+class _ThreadingServer(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, family: int, address: tuple[str, int]) -> None:
+        self.address_family = family
+        super().__init__(address, _RequestHandler)
+
+    def server_bind(self) -> None:
+        """Bind without HTTPServer's look-up of the host's name, which may take seconds."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+        self.setup_environ()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that hangs up or sends nothing is no fault of ours."""
+        if not isinstance(sys.exception(), OSError):
+            log.error("a fault of ours while serving %s", client_address, exc_info=True)
+
+
+class _RequestHandler(WSGIRequestHandler):
+    timeout = REQUEST_SECONDS
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 # so named above
+        """Requests are not logged."""

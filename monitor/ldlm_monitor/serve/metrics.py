@@ -1,0 +1,117 @@
+"""`/metrics`: the families of one snapshot, built anew for every scrape.
+
+Nothing is kept between scrapes, so nothing can be left over from a run that ended.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
+
+from prometheus_client.core import Metric as Family
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from ldlm_monitor import names
+from ldlm_monitor.points import Labels, Point, make_labels
+from ldlm_monitor.view import MonitorView, Snapshot
+
+OPENMETRICS = "application/openmetrics-text"
+TEXT = "text/plain"
+_encode_openmetrics: Callable[[CollectorRegistry], bytes] = openmetrics.generate_latest
+_RECORD_TYPES = ("sample", "event", "heartbeat")
+_UNEXPORTABLE = {code: "\ufffd" for code in range(0x20) if code != ord("\n")}
+"""Control characters: a NUL ends a whole scrape in Prometheus' lexer, the others help nobody."""
+
+
+class SnapshotCollector(Collector):
+    """The metrics of a snapshot, and of the monitor itself.
+
+    `notifications` are `Outbox.counts()`; `behind` is in bytes.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, *, notifications: Mapping[tuple[str, str], int], behind: int
+    ) -> None:
+        self._snapshot = snapshot
+        self._notifications = notifications
+        self._behind = behind
+
+    def collect(self) -> Iterator[Family]:
+        """One family a name, in alphabetical order; a series that comes twice counts once."""
+        values: dict[str, dict[Labels, float]] = {}
+        own = _own_points(self._snapshot.monitor, self._notifications, self._behind)
+        for point in chain(self._snapshot.points, own):
+            values.setdefault(point.name, {})[point.labels] = point.value
+        for name in sorted(values):
+            yield _family(name, values[name])
+
+
+def exposition(
+    snapshot: Snapshot, *, notifications: Mapping[tuple[str, str], int], behind: int, accept: str
+) -> tuple[str, bytes]:
+    """(content type, body) in the form that the `Accept` header asks for."""
+    registry = CollectorRegistry()
+    registry.register(SnapshotCollector(snapshot, notifications=notifications, behind=behind))
+    if _prefers_openmetrics(accept):
+        return openmetrics.CONTENT_TYPE_LATEST, _encode_openmetrics(registry)
+    return CONTENT_TYPE_PLAIN_0_0_4, generate_latest(registry)
+
+
+def _family(name: str, series: Mapping[Labels, float]) -> Family:
+    metric = names.METRICS.get(name) or _detected(name)
+    # The library writes a counter's family without `_total` where a format wants it so.
+    counter = metric.kind == "counter"
+    family = Family(name.removesuffix("_total") if counter else name, metric.help, metric.kind)
+    for labels, value in series.items():
+        family.add_sample(name, {label: _exportable(text) for label, text in labels}, value)
+    return family
+
+
+def _detected(name: str) -> names.Metric:
+    words = name.removeprefix(names.DETECT_PREFIX).replace("_", " ")
+    return names.Metric(name, "gauge", f"Computed by a detector: {words}.")
+
+
+def _exportable(value: str) -> str:
+    whole = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return whole.translate(_UNEXPORTABLE)
+
+
+def _own_points(
+    monitor: MonitorView, notifications: Mapping[tuple[str, str], int], behind: int
+) -> Iterator[Point]:
+    yield Point("ldlm_monitor_lines_total", (), monitor.lines)
+    yield Point("ldlm_monitor_bytes_total", (), monitor.bytes)
+    yield Point("ldlm_monitor_parse_errors_total", (), monitor.parse_errors)
+    yield Point("ldlm_monitor_evaluations_total", (), monitor.evaluations)
+    yield Point("ldlm_monitor_evaluation_seconds", (), monitor.evaluation_seconds)
+    yield Point("ldlm_monitor_behind_bytes", (), behind)
+    for record, count in {**dict.fromkeys(_RECORD_TYPES, 0), **monitor.records}.items():
+        yield Point("ldlm_monitor_records_total", make_labels(record=record), count)
+    for reason, count in monitor.dropped.items():
+        yield Point("ldlm_monitor_dropped_total", make_labels(reason=reason), count)
+    for (receiver, outcome), count in notifications.items():
+        if outcome != "pending":  # it falls again, which a counter may not
+            labels = make_labels(receiver=receiver, outcome=outcome)
+            yield Point("ldlm_monitor_notifications_total", labels, count)
+
+
+def _prefers_openmetrics(accept: str) -> bool:
+    """Whether `Accept` (RFC 9110, 12.5.1) asks for OpenMetrics at least as much as for text."""
+    weights = {OPENMETRICS: 0.0, TEXT: 0.0}
+    for part in accept.split(","):
+        media_type, *parameters = (piece.strip().lower() for piece in part.split(";"))
+        if media_type in weights:
+            weights[media_type] = max(weights[media_type], _weight(parameters))
+    return weights[OPENMETRICS] > 0 and weights[OPENMETRICS] >= weights[TEXT]
+
+
+def _weight(parameters: list[str]) -> float:
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip() == "q":
+            try:
+                return float(value)
+            except ValueError:
+                return 0.0
+    return 1.0
