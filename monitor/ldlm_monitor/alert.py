@@ -9,6 +9,7 @@ from ldlm_monitor.records import Position
 State: TypeAlias = Literal["pending", "firing", "resolved", "ended", "unknown"]
 """What a transition leads to; how an alert ended is part of it (contract section 4)."""
 
+
 @dataclass(frozen=True, slots=True)
 class VectorSample:
     """One element of an instant vector; `labels` do not include `__name__`."""
@@ -17,13 +18,15 @@ class VectorSample:
     value: float
 
 
-Expr = TypeVar("Expr", contravariant=True)
+ExprT_contra = TypeVar("ExprT_contra", contravariant=True)
 
 
-class Query(Protocol[Expr]):
+class Query(Protocol[ExprT_contra]):
     """Asks for the value of a parsed expression at a time (Unix seconds)."""
 
-    def __call__(self, expr: Expr, at: float, /) -> list[VectorSample]: ...
+    def __call__(self, expr: ExprT_contra, at: float, /) -> list[VectorSample]:
+        """The instant vector; a scalar is one sample without labels."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,3 +34,12 @@ class Origin:
     run: str
     node: str | None = None
     rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClockMark:
+    """Where a step stands in a file: byte `offset`, and the bar's elapsed seconds if it tells."""
+
+    offset: int
+    step: int
+    elapsed: float | None

@@ -100,7 +100,9 @@ class Metric:
 _TRAIN = (
     Metric("ldlm_train_loss", "gauge", "Training loss, the last value reported."),
     Metric(
-        "ldlm_train_component_loss", "gauge", "Loss of one component, the last value reported.",
+        "ldlm_train_component_loss",
+        "gauge",
+        "Loss of one component, the last value reported.",
         ("component",),
     ),
     Metric("ldlm_eval_loss", "gauge", "Evaluation loss, the last value reported."),
@@ -124,11 +126,13 @@ _TRAIN = (
     Metric("ldlm_train_nonfinite_total", "counter", "NaN and infinite values seen.", ("quantity",)),
     Metric("ldlm_train_skipped_steps_total", "counter", "Optimizer steps skipped."),
     Metric(
-        "ldlm_train_last_progress_timestamp_seconds", "gauge",
+        "ldlm_train_last_progress_timestamp_seconds",
+        "gauge",
         "When the step last advanced, in Unix time.",
     ),
     Metric(
-        "ldlm_train_stall_limit_seconds", "gauge",
+        "ldlm_train_stall_limit_seconds",
+        "gauge",
         "How long a pause is still normal for this run in its present phase.",
     ),
     Metric("ldlm_events_total", "counter", "Typed events.", ("kind", "severity")),
@@ -136,7 +140,9 @@ _TRAIN = (
     Metric("ldlm_run_info", "gauge", "One row a run.", ("framework", "world_size")),
     Metric("ldlm_run_health", "gauge", "0 healthy, 1 warning, 2 unhealthy, 3 critical."),
     Metric(
-        "ldlm_alerts", "gauge", "Pending and firing alerts.",
+        "ldlm_alerts",
+        "gauge",
+        "Pending and firing alerts.",
         ("alertname", "alertstate", "severity"),
     ),
 )
@@ -147,12 +153,12 @@ _MONITOR = (
     Metric("ldlm_monitor_parse_errors_total", "counter", "Lines that could not be decoded."),
     Metric("ldlm_monitor_evaluations_total", "counter", "Evaluations of all rules."),
     Metric(
-        "ldlm_monitor_notifications_total", "counter", "Notifications by receiver and outcome.",
+        "ldlm_monitor_notifications_total",
+        "counter",
+        "Notifications by receiver and outcome.",
         ("receiver", "outcome"),
     ),
-    Metric(
-        "ldlm_monitor_dropped_total", "counter", "What was dropped, and why.", ("reason",)
-    ),
+    Metric("ldlm_monitor_dropped_total", "counter", "What was dropped, and why.", ("reason",)),
     Metric("ldlm_monitor_behind_bytes", "gauge", "Bytes written to the logs and not read yet."),
     Metric("ldlm_monitor_evaluation_seconds", "gauge", "Duration of the last evaluation."),
 )

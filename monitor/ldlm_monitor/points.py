@@ -8,9 +8,13 @@ Labels: TypeAlias = tuple[tuple[str, str], ...]
 """Sorted (name, value) pairs; a label with an empty value is left out."""
 
 
+MAX_LABEL_LENGTH = 128
+"""Characters of a label's value; what log text adds beyond is cut."""
+
+
 def make_labels(**pairs: str | None) -> Labels:
-    """Labels of the pairs that have a value, sorted by name."""
-    return tuple(sorted((name, value) for name, value in pairs.items() if value))
+    """Labels of the pairs that have a value, sorted by name, values bounded in length."""
+    return tuple(sorted((name, value[:MAX_LABEL_LENGTH]) for name, value in pairs.items() if value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +53,6 @@ class Matcher:
 class Storage(Protocol):
     """Where an evaluator finds samples."""
 
-    def select(
-        self, matchers: Sequence[Matcher], start: float, end: float
-    ) -> Iterable[Series]:
+    def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Iterable[Series]:
         """The series that satisfy every matcher, with their samples in [start, end]."""
         ...

@@ -1,0 +1,1 @@
+"""The embedded store: what Prometheus would have scraped, on one grid."""

@@ -1,0 +1,115 @@
+"""Which run, node and rank a file belongs to, told from its path (contract section 1, "Runs")."""
+
+import re
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import PurePath
+
+from ldlm_monitor.chunk import Origin
+
+SAME_LAUNCH_SECONDS = 120.0
+"""How far apart the stamps of one launch's nodes may lie: each node names its own log."""
+
+_STAMP = re.compile(r"^(?P<prefix>.*?)(?P<stamp>(?:19|20)\d{6}[_T-]\d{6})(?P<rest>.*)$")
+_NODE = re.compile(r"[_.-]?node[_-]?(?P<node>\d+)")
+_NCCL_DEBUG = re.compile(r"nccl[_-]debug[_-](?P<node>\d+)$")
+_RANK = re.compile(r"[_.-]?rank[_-]?(?P<rank>\d+)")
+_SLURM = re.compile(r"^slurm-(?P<job>\d+)(?:[_-](?P<task>\d+))?$")
+_ELASTIC = re.compile(
+    r"(?:^|/)(?P<run>[^/]+)_[A-Za-z0-9_]{8}/attempt_\d+/(?P<rank>\d+)/(?:stdout|stderr)\.log$"
+)
+_GENERIC = frozenset(
+    {"training_log", "trainer_log", "train", "log", "logs", "train_logs", "output", "out"}
+    | {"console", "stdout", "stderr", "metrics", "nohup", "health", "heartbeat", "nccl_debug"}
+    | {"nccl", "saved", "results", "runs", "output_dir"}
+)
+
+
+def origin_of(path: str, run: str | None = None) -> Origin:
+    """Run, node and rank as the path alone tells them; `run` overrides the name."""
+    if path == "-":
+        return Origin(run or "stdin")
+    if elastic := _ELASTIC.search(path):
+        return Origin(run or elastic["run"], rank=int(elastic["rank"]))
+    pure = PurePath(path)
+    stem = pure.stem
+    if slurm := _SLURM.match(stem):
+        return Origin(run or f"slurm-{slurm['job']}")
+    rank = _RANK.search(stem)
+    node = _NCCL_DEBUG.search(stem) or _NODE.search(stem)
+    return Origin(
+        run or _run_name(pure),
+        node=node["node"] if node else None,
+        rank=int(rank["rank"]) if rank else None,
+    )
+
+
+def launch_time(path: str) -> float | None:
+    """When the launch began by the stamp in the file's name, as this host's local time."""
+    stamped = _STAMP.match(PurePath(path).stem)
+    if stamped is None:
+        return None
+    digits = re.sub(r"\D", "", stamped["stamp"])
+    try:
+        return datetime.strptime(digits, "%Y%m%d%H%M%S").astimezone().timestamp()
+    except ValueError:
+        return None
+
+
+def _run_name(pure: PurePath) -> str:
+    folders = [part for part in pure.parts[:-1] if part not in ("/", ".", "..")]
+    if len(folders) > 1 and folders[-2] == "saved":
+        return folders[-1]
+    stem = _RANK.sub("", _NODE.sub("", _NCCL_DEBUG.sub("", pure.stem))).strip("_.-")
+    for name in (stem, *reversed(folders)):
+        if name and name not in _GENERIC:
+            return name
+    return pure.stem
+
+
+@dataclass(slots=True)
+class _Launch:
+    prefix: str
+    started: float
+    run: str
+    nodes: set[str] = field(default_factory=set)
+
+
+class RunNames:
+    """Gives every file its origin, and files of one launch the same run.
+
+    `run` (from `--run`) names everything. Nodes of one launch stamp their logs a
+    few seconds apart: the run bears the name that was seen first.
+    """
+
+    def __init__(self, run: str | None = None) -> None:
+        self._run = run
+        self._origins: dict[str, Origin] = {}
+        self._launches: list[_Launch] = []
+
+    def origin(self, path: str) -> Origin:
+        """The origin of a file; the same answer for the same path, always."""
+        known = self._origins.get(path)
+        if known is None:
+            known = self._origins[path] = self._first_seen(path)
+        return known
+
+    def tie(self, path: str, run: str) -> None:
+        """Make a companion part of the run that it belongs to."""
+        told = origin_of(path)
+        self._origins[path] = Origin(self._run or run, told.node, told.rank)
+
+    def _first_seen(self, path: str) -> Origin:
+        origin = origin_of(path, self._run)
+        started = launch_time(path)
+        if self._run or started is None or origin.node is None:
+            return origin
+        stamped = _STAMP.match(PurePath(path).stem)
+        prefix = str(PurePath(path).parent / (stamped["prefix"] if stamped else ""))
+        for launch in self._launches:
+            near = abs(launch.started - started) <= SAME_LAUNCH_SECONDS
+            if launch.prefix == prefix and near and origin.node not in launch.nodes:
+                launch.nodes.add(origin.node)
+                return Origin(launch.run, origin.node, origin.rank)
+        self._launches.append(_Launch(prefix, started, origin.run, {origin.node}))
+        return origin

@@ -1,0 +1,265 @@
+"""Where a run stands: starting, running, evaluating, stalled, finished, crashed or killed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ldlm_monitor.names import ENDED_STATES
+from ldlm_monitor.records import Event, Heartbeat, Position, Sample
+from ldlm_monitor.run.pace import Pace, StallSettings
+
+TABLE_SECONDS = 3.0
+"""How long torchrun's failure table, which names the rank, is waited for."""
+SILENCE_SECONDS = 10.0
+"""A traceback is a crash only if the run goes on no more: it may have been caught."""
+STRAY_SECONDS = 1.0
+"""Another file of the run may tell its last steps this much after the end."""
+
+_DEATHS = frozenset({"elastic_worker_failed", "fatal_python_error"})
+_KILLS = frozenset({"elastic_agent_signaled", "slurm_cancelled", "slurm_oom_kill"})
+_TERMINATION_SIGNALS = (-15, -2)
+_PHASES = {
+    "eval_started": ("evaluating", "evaluating"),
+    "eval_finished": ("evaluating", "running"),
+    "checkpoint_started": ("checkpointing", "checkpointing"),
+    "checkpoint_saved": ("checkpointing", "running"),
+    "checkpoint_failed": ("checkpointing", "running"),
+}
+"""What an event says of a pause: what explains it, and the phase that follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a run may have ended, since `since`; certain at `confirm_at` if it does not go on."""
+
+    state: str
+    since: float
+    confirm_at: float
+    rank: int | None
+    evidence: Event
+
+
+class Lifecycle:
+    """The state of one run, from its records and the passing of time.
+
+    Progress is an advance of the step in any file of the run: a redrawn bar, a
+    repeated line or a growing file is none. A smaller step is a resume.
+    """
+
+    def __init__(self, started: float, settings: StallSettings, first: Position) -> None:
+        self.pace = Pace(settings)
+        self.phase = "starting"
+        self.started_at = started
+        self.last_progress_at = started
+        self.progress_position = first
+        self.progress_step: int | None = None
+        self.ended_at: float | None = None
+        self.rank: int | None = None
+        self.ending: Ending | None = None
+        self.end_evidence: Event | None = None
+        self.resumed = 0
+        self._steps: dict[tuple[str, int | None], int] = {}
+        self._alive_at = started
+        self._paused_by: str | None = None
+        self._stalled = False
+        self._training = False
+        self._highest_step = -1
+
+    @property
+    def state(self) -> str:
+        """A word of `names.RUN_STATES`."""
+        return "stalled" if self._stalled and not self.ended else self.phase
+
+    @property
+    def ended(self) -> bool:
+        """Finished, crashed or killed."""
+        return self.phase in ENDED_STATES
+
+    @property
+    def can_stall(self) -> bool:
+        """A training has shown itself, and has not ended: a kernel log never stalls."""
+        return self._training and not self.ended
+
+    @property
+    def stall_limit(self) -> float:
+        """How many seconds after `last_progress_at` a pause stops being normal."""
+        return self._alive_at - self.last_progress_at + self.pace.limit(self.phase)
+
+    def due(self) -> float | None:
+        """When the state will change by itself."""
+        times = []
+        if self.ending is not None:
+            times.append(self.ending.confirm_at)
+        if self.can_stall and not self._stalled:
+            times.append(self.last_progress_at + self.stall_limit)
+        return min(times, default=None)
+
+    def tick(self, now: float) -> bool:
+        """Let time pass; True if the state changed."""
+        before = self.state
+        if self.ending is not None and now >= self.ending.confirm_at:
+            self._confirm(now)
+        if self.can_stall:
+            self._stalled = now - self.last_progress_at > self.stall_limit
+        return self.state != before
+
+    def finish(self, now: float) -> bool:
+        """Nothing more will come: what looked like an end was one."""
+        if self.ending is None:
+            return False
+        self._confirm(now)
+        return True
+
+    def observe_sample(self, sample: Sample, at: float) -> bool:
+        """Take in a sample; True if the state changed."""
+        before = self.state
+        self._training = True
+        if "eval_progress" in sample.values or "skip_progress" in sample.values:
+            self._alive_at = at
+            self._stalled = False
+        elif sample.step is not None:
+            self._step(sample.step, (sample.position.path, sample.rank), sample.position, at)
+        return self.state != before
+
+    def observe_heartbeat(self, beat: Heartbeat, at: float) -> bool:
+        """Take in a rank's own sign of life; True if the state changed."""
+        before = self.state
+        self._training = True
+        self._step(beat.step, (beat.position.path, beat.rank), beat.position, at)
+        return self.state != before
+
+    def observe_event(self, event: Event, at: float) -> bool:
+        """Take in an event; True if the state changed, or will soon."""
+        before = (self.state, self.ending)
+        kind = event.kind
+        if kind in ("run_started", "config"):
+            self._training = True
+        if kind == "run_started" and self.ended:
+            self._restart(at)
+        elif kind == "run_finished":
+            self._end("finished", at)
+        elif kind in _PHASES:
+            if not self.ended:
+                self._pause(kind, at)
+        else:
+            self._suspect(event, at)
+        return (self.state, self.ending) != before
+
+    def _step(
+        self, step: int, source: tuple[str, int | None], position: Position, at: float
+    ) -> None:
+        previous = self._steps.get(source)
+        if previous == step:
+            return
+        back = previous is not None and step < previous
+        if back:
+            self.resumed += 1
+        self._steps[source] = step
+        if self.ended and not self._revived(step, back, at):
+            return
+        self._highest_step = step if back else max(step, self._highest_step)
+        self._advance(step, position, at)
+
+    def _revived(self, step: int, back: bool, at: float) -> bool:
+        since = at - (at if self.ended_at is None else self.ended_at)
+        return since > STRAY_SECONDS and (back or step > self._highest_step)
+
+    def _advance(self, step: int, position: Position, at: float) -> None:
+        gap = at - self.last_progress_at
+        if self._paused_by is not None:
+            self.pace.learn_pause(self._paused_by, gap)
+        elif self.phase == "running" and not self._stalled:
+            self.pace.learn_gap(gap)
+        if self.phase != "running":
+            self._enter("running", at)
+        self._paused_by = None
+        self._stalled = False
+        if self.ending is not None and at - self.ending.since > STRAY_SECONDS:
+            self.ending = None
+        self.rank = None
+        self.ended_at = None
+        self.last_progress_at = self._alive_at = at
+        self.progress_position = position
+        self.progress_step = step
+
+    def _restart(self, at: float) -> None:
+        self._enter("starting", at)
+        self._steps.clear()
+        self._highest_step = -1
+        self.ending = self.rank = self.ended_at = None
+        self.last_progress_at = at
+
+    def _enter(self, phase: str, at: float) -> None:
+        self.phase = phase
+        self._alive_at = at
+        self._stalled = False
+
+    def _pause(self, kind: str, at: float) -> None:
+        self._paused_by, phase = _PHASES[kind]
+        if phase == "running" and self.phase == "starting":
+            return
+        self._enter(phase, at)
+
+    def _suspect(self, event: Event, at: float) -> None:
+        kind = event.kind
+        if kind in _KILLS:
+            if self.ending is None:
+                self._end_soon("killed", at, TABLE_SECONDS, event)
+        elif kind == "elastic_failure_table":
+            self._end_soon("crashed", at, 0.0, event)
+        elif kind in _DEATHS:
+            self._end_soon("crashed", at, TABLE_SECONDS, event)
+        elif not self.ended and self.ending is None and _is_fatal(event):
+            self._end_soon("crashed", at, SILENCE_SECONDS, event)
+
+    def _end_soon(self, state: str, at: float, wait: float, event: Event) -> None:
+        rank, known = culprit(event), self.ending
+        if known is None:
+            if self.phase not in ("crashed", "killed"):
+                self.ending = Ending(state, at, at + wait, rank, event)
+        elif known.state == "crashed":
+            self.ending = replace(
+                known,
+                confirm_at=min(known.confirm_at, at + wait),
+                rank=rank if known.rank is None else known.rank,
+            )
+
+    def _confirm(self, now: float) -> None:
+        if self.ending is not None:
+            self.rank = self.ending.rank
+            self._end(self.ending.state, now)
+
+    def _end(self, state: str, at: float) -> None:
+        if state == "finished" and (self.phase in ("crashed", "killed") or self.ending):
+            return
+        self.phase = state
+        self.ended_at = at
+        self._stalled = False
+        if self.ending is not None:
+            self.end_evidence, self.ending = self.ending.evidence, None
+
+
+def _is_fatal(event: Event) -> bool:
+    """An uncaught exception by its looks: a root cause with a traceback."""
+    return (
+        event.fields.get("role") == "root"
+        and event.severity in ("error", "critical")
+        and "traceback" in event.fields
+    )
+
+
+def culprit(event: Event) -> int | None:
+    """The global rank that an event of torchrun names as the first to fail.
+
+    Ranks that the agent terminated itself (SIGTERM) are never named.
+    """
+    if event.rank is not None:
+        return event.rank
+    if event.kind == "elastic_failure_table":
+        if event.fields.get("root_exitcode") in _TERMINATION_SIGNALS:
+            return None
+        rank = event.fields.get("root_rank")
+    else:
+        # On the first node local ranks are the global ones.
+        rank = event.fields.get("local_rank") if event.node in (None, "0") else None
+    return rank if isinstance(rank, int) else None

@@ -1,0 +1,99 @@
+"""What is normal for a run: the gaps between its steps, and how long a pause may last."""
+
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+WINDOW = 1000
+"""Gaps that are remembered."""
+LEARNED_AFTER = 20
+"""Gaps after which the run's own pace is trusted."""
+
+
+@dataclass(frozen=True, slots=True)
+class StallSettings:
+    """What the user may set, in seconds.
+
+    `floor`: no pause shorter than this is a stall. `startup`: allowed before the
+    first step, and for a first evaluation. `limits`: a fixed limit for a phase
+    ("starting", "running", "evaluating", "checkpointing"), instead of the learned one.
+    """
+
+    floor: float = 30.0
+    startup: float = 600.0
+    limits: Mapping[str, float] = field(default_factory=dict)
+
+
+class Pace:
+    """Learns the stall limit of one run.
+
+    While steps are running, with `q99` the 99th percentile of the last 1000 gaps
+    between advances of the step, and `pause` the longest gap that a checkpoint
+    explained (it is announced only when it is over):
+
+        limit = max(floor, 5 * q99, 2 * pause)
+
+    and before 20 gaps are known, `max(4 * floor, 10 * longest gap, 2 * pause)`,
+    at most `startup`. In an evaluation the limit counts from the last step too:
+
+        limit = (begin of the evaluation - last step) + allowance
+        allowance = max(floor, 2 * longest evaluation so far), `startup` before the first
+
+    and each sign of life inside it moves the begin. Five times the longest
+    observed interval is what NVIDIA's resiliency extension uses for heartbeats.
+    """
+
+    def __init__(self, settings: StallSettings) -> None:
+        self._settings = settings
+        self._recent: deque[float] = deque()
+        self._sorted: list[float] = []
+        self.longest_pause: dict[str, float] = {}
+
+    def learn_gap(self, seconds: float) -> None:
+        """An ordinary gap between two advances of the step."""
+        if seconds <= 0:
+            return
+        if len(self._recent) == WINDOW:
+            del self._sorted[bisect_left(self._sorted, self._recent.popleft())]
+        self._recent.append(seconds)
+        insort(self._sorted, seconds)
+
+    def learn_pause(self, phase: str, seconds: float) -> None:
+        """A pause that a phase explains: "evaluating" or "checkpointing"."""
+        self.longest_pause[phase] = max(seconds, self.longest_pause.get(phase, 0.0))
+
+    @property
+    def typical_gap(self) -> float | None:
+        """The median gap, None before there is one."""
+        return self._sorted[len(self._sorted) // 2] if self._sorted else None
+
+    def limit(self, phase: str) -> float:
+        """How many seconds without an advance are still normal in `phase`.
+
+        For "evaluating" this is the allowance, counted from the last sign of life.
+        """
+        fixed = self._settings.limits.get(phase)
+        if fixed is not None:
+            return fixed
+        if phase == "starting":
+            return self._settings.startup
+        if phase in ("evaluating", "checkpointing"):
+            return self._pause_limit(phase)
+        return self._step_limit()
+
+    def _pause_limit(self, phase: str) -> float:
+        longest = self.longest_pause.get(phase)
+        if longest is None:
+            return self._settings.startup
+        return max(self._settings.floor, 2 * longest, self._step_limit())
+
+    def _step_limit(self) -> float:
+        floor = self._settings.floor
+        unannounced = 2 * self.longest_pause.get("checkpointing", 0.0)
+        if len(self._sorted) < LEARNED_AFTER:
+            longest = self._sorted[-1] if self._sorted else 0.0
+            cautious = max(4 * floor, 10 * longest, unannounced)
+            return max(floor, min(cautious, max(self._settings.startup, 2 * longest)))
+        q99 = self._sorted[int(0.99 * (len(self._sorted) - 1))]
+        return max(floor, 5 * q99, unannounced)

@@ -1,0 +1,141 @@
+"""Places the bytes of a finished (or half-written) log in time.
+
+Most training logs carry no time of their own. What is known is the elapsed field
+of their progress bars and the time of their last write; a step log without bars
+borrows the clock of its run's bars through the step.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from ldlm_monitor.chunk import Chunk, ClockMark
+
+PIECES_A_SECOND = 4
+"""How finely the bars of one second are told apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepClock:
+    """When each step was first shown; both rise."""
+
+    steps: Sequence[int]
+    times: Sequence[float]
+
+    def when(self, step: int) -> float:
+        """The time of the first bar that shows `step` or more."""
+        index = min(bisect_left(self.steps, step), len(self.times) - 1)
+        return self.times[index]
+
+
+class Timeline:
+    """Estimated arrival times of one file's bytes.
+
+    `offsets[i]` is the first byte that arrived at `times[i]`; both rise. `timed`
+    says whether the times mean anything beyond their order.
+    """
+
+    def __init__(
+        self, offsets: Sequence[int], times: Sequence[float], *, timed: bool = True
+    ) -> None:
+        self._offsets = offsets
+        self._times = times
+        self.timed = timed
+
+    @property
+    def end(self) -> float:
+        """When the last byte arrived."""
+        return self._times[-1]
+
+    def split(self, chunk: Chunk) -> Iterator[tuple[float, Chunk]]:
+        """The chunk in pieces of whole records, each with its time."""
+        first = max(bisect_right(self._offsets, chunk.offset) - 1, 0)
+        start, line = chunk.offset, chunk.line
+        stop = chunk.offset + len(chunk.data)
+        for index in range(first, len(self._offsets)):
+            later = self._offsets[index + 1] if index + 1 < len(self._offsets) else stop
+            end = min(max(later, start), stop)
+            if end > start or (start == stop and index == first):
+                data = chunk.data[start - chunk.offset : end - chunk.offset]
+                last = end == stop
+                piece = replace(
+                    chunk, offset=start, line=line, data=data, final=chunk.final and last
+                )
+                yield self._times[index], piece
+                line += data.count(b"\n")
+                start = end
+            if start >= stop:
+                return
+
+
+def from_bars(marks: Iterable[ClockMark], last_write: float) -> tuple[Timeline, StepClock] | None:
+    """The timeline of a log whose bars tell elapsed seconds; None where it has none.
+
+    `last_write` (Unix seconds) is the time of the last bar. A clock that falls
+    back is that of a new bar after a restart: it goes on from the old one. Bars
+    tell whole seconds; those of one second are spread over it.
+    """
+    seconds = list(_seconds(marks))
+    if not seconds:
+        return None
+    start = last_write - seconds[-1].elapsed
+    offsets, times, steps, step_times = [0], [start], [0], [start]
+    for second in seconds:
+        kept = second.marks[:: max(len(second.marks) // PIECES_A_SECOND, 1)][:PIECES_A_SECOND]
+        for index, mark in enumerate(kept):
+            when = start + second.elapsed + index / len(kept)
+            if when > times[-1] and mark.offset > offsets[-1]:
+                offsets.append(mark.offset)
+                times.append(min(when, last_write))
+            if mark.step > steps[-1]:
+                steps.append(mark.step)
+                step_times.append(min(when, last_write))
+    return Timeline(offsets, times), StepClock(steps, step_times)
+
+
+@dataclass(slots=True)
+class _Second:
+    elapsed: float
+    marks: list[ClockMark]
+
+
+def _seconds(marks: Iterable[ClockMark]) -> Iterator[_Second]:
+    base = previous = 0.0
+    second: _Second | None = None
+    for mark in marks:
+        if mark.elapsed is None:
+            continue
+        if mark.elapsed < previous:
+            base += previous
+        previous = mark.elapsed
+        if second is not None and second.elapsed == base + mark.elapsed:
+            second.marks.append(mark)
+            continue
+        if second is not None:
+            yield second
+        second = _Second(base + mark.elapsed, [mark])
+    if second is not None:
+        yield second
+
+
+def from_steps(marks: Iterable[ClockMark], clock: StepClock) -> Timeline | None:
+    """The timeline of a step log (one row a step) by the clock of its run's bars."""
+    offsets, times = [0], [clock.times[0]]
+    for mark in marks:
+        when = clock.when(mark.step)
+        if when > times[-1]:
+            offsets.append(mark.offset)
+            times.append(when)
+    return Timeline(offsets, times)
+
+
+def from_rows(offsets: Sequence[int], last_write: float, seconds: float = 1.0) -> Timeline:
+    """Order without time: row after row at a nominal `seconds`, ending at `last_write`."""
+    rows = list(offsets) or [0]
+    first = last_write - seconds * (len(rows) - 1)
+    return Timeline(rows, [first + seconds * index for index in range(len(rows))], timed=False)
+
+
+def at_once(when: float) -> Timeline:
+    """Everything at one time: nothing is known but the last write."""
+    return Timeline([0], [when], timed=False)

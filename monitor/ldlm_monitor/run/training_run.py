@@ -1,0 +1,226 @@
+"""One run as a whole: its numbers, its events, its life, and what of it is exported."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable
+
+from ldlm_monitor.names import RUN_STATES
+from ldlm_monitor.points import Labels, Point, make_labels
+from ldlm_monitor.records import Event, Heartbeat, Position, Record, Sample
+from ldlm_monitor.run.lifecycle import Lifecycle
+from ldlm_monitor.run.pace import StallSettings
+from ldlm_monitor.run.values import Evidence, RunValues, Source, source_of
+from ldlm_monitor.view import Health, RunView, Statistics
+
+_URGENT = ("error", "critical")
+_PACE_STEPS = 50
+
+
+class TrainingRun:
+    """Everything the monitor knows of one run."""
+
+    def __init__(self, name: str, started: float, stall: StallSettings, first: Position) -> None:
+        self.name = name
+        self.values = RunValues(name)
+        self.life = Lifecycle(started, stall, first)
+        self.files: dict[str, None] = {}
+        self.skipped_steps = 0
+        self.progress_line: str | None = None
+        self._events: Counter[tuple[str, str, int | None]] = Counter()
+        self._event_evidence: dict[tuple[str, Labels], Evidence] = {}
+        self._settings: dict[str, str] = {}
+        self._framework = "unknown"
+        self._total_steps: int | None = None
+        self._epoch: float | None = None
+        self._step: tuple[Source, int] | None = None
+        self._recent: deque[tuple[float, int]] = deque(maxlen=_PACE_STEPS)
+
+    def observe(self, record: Record, at: float, *, rows: bool) -> str | None:
+        """Take in a record at `at`; what is urgent about it, if anything, as a short key.
+
+        `rows`: its file is JSON lines.
+        """
+        self.files[record.position.path] = None
+        if isinstance(record, Sample):
+            return self._observe_sample(record, at, source_of(record, rows=rows))
+        if isinstance(record, Heartbeat):
+            return "state" if self.life.observe_heartbeat(record, at) else None
+        return self._observe_event(record, at)
+
+    def points(self) -> list[Point]:
+        """The run's series as they stand."""
+        return [*self.values.points(), *self._life_points(), *self._event_points()]
+
+    def evidence(self, names: Iterable[str], labels: dict[str, str]) -> Evidence | None:
+        """The line that last changed one of the named series that carry `labels`.
+
+        Labels that an aggregation dropped do not matter.
+        """
+        wanted = frozenset(names)
+        if "ldlm_train_last_progress_timestamp_seconds" in wanted:
+            life = self.life
+            return Evidence(life.progress_position, life.progress_step, self.progress_line)
+        if "ldlm_run_state" in wanted and self.life.end_evidence is not None:
+            event = self.life.end_evidence
+            return Evidence(event.position, self.life.progress_step, event.message)
+        found: Evidence | None = None
+        for known in (self._event_evidence, self.values.evidence):
+            for (name, own), evidence in known.items():
+                agrees = all(labels.get(label, value) == value for label, value in own)
+                if name in wanted and agrees and (found is None or evidence.order > found.order):
+                    found = evidence
+        return found
+
+    def view(self, health: Health) -> RunView:
+        """The run for people."""
+        life = self.life
+        return RunView(
+            name=self.name,
+            framework=self._framework,
+            world_size=self._world_size(),
+            state=life.state,
+            health=health,
+            step=self._step[1] if self._step else None,
+            total_steps=self._total_steps,
+            epoch=self._epoch,
+            progress=self._progress(),
+            eta_seconds=self._eta(),
+            started_at=life.started_at,
+            last_progress_at=life.last_progress_at if self._step else None,
+            stall_limit_seconds=life.stall_limit if life.can_stall else None,
+            ended_at=life.ended_at,
+            files=tuple(self.files),
+            statistics={name: _statistics(*seen) for name, seen in self.values.windows().items()},
+            event_counts=self._counts_by_kind(),
+            skipped_steps=self.skipped_steps,
+            settings=dict(self._settings),
+            failed_rank=life.rank,
+        )
+
+    def _observe_sample(self, sample: Sample, at: float, source: Source) -> str | None:
+        alarming = self.values.observe(sample, source)
+        if "total_steps" in sample.values:
+            self._total_steps = int(sample.values["total_steps"])
+        if sample.step is not None and (self._step is None or source <= self._step[0]):
+            if self._recent and sample.step < self._recent[-1][1]:
+                self._recent.clear()
+            if not self._recent or sample.step > self._recent[-1][1]:
+                self._recent.append((at, sample.step))
+            self._step = (source, sample.step)
+            self._epoch = sample.epoch if sample.epoch is not None else self._epoch
+        changed = self.life.observe_sample(sample, at)
+        if alarming:
+            return f"nonfinite {sample.rank}"
+        return "state" if changed else None
+
+    def _observe_event(self, event: Event, at: float) -> str | None:
+        self._events[event.kind, event.severity, event.rank] += 1
+        labels = self._event_labels(event.kind, event.severity, event.rank)
+        self._event_evidence["ldlm_events_total", labels] = Evidence(
+            event.position, self.life.progress_step, event.message
+        )
+        if event.kind in ("config", "run_started"):
+            self._configure(event)
+        elif event.kind == "skipped_step":
+            self.skipped_steps += 1
+        counted = event.kind == "nonfinite_metric" and self.values.observe_nonfinite(event)
+        changed = self.life.observe_event(event, at)
+        if counted or event.severity in _URGENT:
+            return f"{event.kind} {event.rank}"
+        return "state" if changed else None
+
+    def _configure(self, event: Event) -> None:
+        if event.kind == "run_started":
+            framework = event.fields.get("framework")
+            self._framework = str(framework) if framework else self._framework
+        for name, value in event.fields.items():
+            if name not in ("family", "role", "framework") and isinstance(value, str | int | float):
+                self._settings[name] = str(value)
+
+    def _life_points(self) -> list[Point]:
+        life, run = self.life, make_labels(run=self.name)
+        points = [
+            Point("ldlm_train_skipped_steps_total", run, self.skipped_steps),
+            Point("ldlm_run_info", self._info_labels(), 1),
+        ]
+        gauges = {
+            "ldlm_train_step": self._step[1] if self._step else None,
+            "ldlm_train_epoch": self._epoch,
+            "ldlm_train_progress_ratio": self._progress(),
+            "ldlm_train_eta_seconds": self._eta(),
+        }
+        if self.values.last("step_seconds") is None:
+            gauges["ldlm_train_step_seconds"] = self._step_seconds()
+        if life.can_stall or self._step:
+            gauges["ldlm_train_last_progress_timestamp_seconds"] = life.last_progress_at
+            gauges["ldlm_train_stall_limit_seconds"] = life.stall_limit
+        points += [Point(name, run, value) for name, value in gauges.items() if value is not None]
+        present = life.state
+        for state in RUN_STATES:
+            rank = str(life.rank) if state == present and life.rank is not None else None
+            labels = make_labels(run=self.name, state=state, rank=rank)
+            points.append(Point("ldlm_run_state", labels, state == present))
+        return points
+
+    def _event_points(self) -> list[Point]:
+        return [
+            Point("ldlm_events_total", self._event_labels(kind, severity, rank), count)
+            for (kind, severity, rank), count in self._events.items()
+        ]
+
+    def _event_labels(self, kind: str, severity: str, rank: int | None) -> Labels:
+        told = None if rank is None else str(rank)
+        return make_labels(run=self.name, kind=kind, severity=severity, rank=told)
+
+    def _info_labels(self) -> Labels:
+        size = self._world_size()
+        return make_labels(
+            run=self.name,
+            framework=self._framework,
+            world_size=None if size is None else str(size),
+        )
+
+    def _world_size(self) -> int | None:
+        told = self._settings.get("world_size", "")
+        return int(told) if told.isdigit() else None
+
+    def _progress(self) -> float | None:
+        if self._step is None or not self._total_steps:
+            return None
+        # A step log counts from 0, a bar counts what is done.
+        done = self._step[1] + (1 if self._step[0] < Source.TEXT else 0)
+        return min(done / self._total_steps, 1.0)
+
+    def _step_seconds(self) -> float | None:
+        if len(self._recent) < 2:
+            return None
+        (start, first), (end, last) = self._recent[0], self._recent[-1]
+        return (end - start) / (last - first) if end > start else None
+
+    def _eta(self) -> float | None:
+        progress = self._progress()
+        if progress is None or self._total_steps is None or self.life.ended:
+            return None
+        pace = self.values.last("step_seconds") or self._step_seconds()
+        if pace is None and (rate := self.values.last("steps_per_second")):
+            pace = 1 / rate
+        return None if pace is None else (1 - progress) * self._total_steps * pace
+
+    def _counts_by_kind(self) -> dict[str, int]:
+        counts: Counter[str] = Counter()
+        for (kind, _, _), count in self._events.items():
+            counts[kind] += count
+        return dict(counts)
+
+
+def _statistics(current: float, recent: list[float], nonfinite: int) -> Statistics:
+    finite = [value for value in recent if abs(value) < float("inf")]
+    return Statistics(
+        current=current,
+        mean=sum(finite) / len(finite) if finite else None,
+        minimum=min(finite, default=None),
+        maximum=max(finite, default=None),
+        count=len(recent),
+        nonfinite=nonfinite,
+    )

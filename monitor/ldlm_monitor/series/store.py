@@ -1,0 +1,169 @@
+"""Series as a Prometheus that scrapes every `interval` seconds would hold them.
+
+Only changes are kept. A scrape that brings the same value again costs nothing, and
+so does a grid slot that is skipped because nothing can differ: on reading, every
+slot of the grid is there.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import re2
+
+from ldlm_monitor.points import Labels, Matcher, Point, Series
+
+
+@dataclass(slots=True)
+class _Segment:
+    """A stretch in which the series was there; values hold until the next change."""
+
+    born: float
+    ended: float | None = None
+    times: array[float] = field(default_factory=lambda: array("d"))
+    values: array[float] = field(default_factory=lambda: array("d"))
+
+
+@dataclass(slots=True)
+class _Kept:
+    labels: Labels
+    segments: list[_Segment]
+    seen: int = 0
+
+
+class SeriesStore:
+    """Appended to at every scrape; read through `points.Storage`.
+
+    `interval` is the grid in seconds, `retention` how far back samples are kept.
+    Scrapes off the grid (an evaluation that could not wait) are samples too.
+    """
+
+    def __init__(self, interval: float, retention: float) -> None:
+        self._interval = interval
+        self._retention = retention
+        self._series: dict[Labels, _Kept] = {}
+        self._by_name: dict[str, list[_Kept]] = {}
+        self._extra: list[float] = []
+        self._scrape = 0
+        self.last_scrape = -math.inf
+        self._matched: dict[tuple[Matcher, ...], list[_Kept]] = {}
+
+    def append(self, points: Iterable[Point], at: float) -> None:
+        """One scrape at `at`, not before the last one. A series that is missing has ended."""
+        self._scrape += 1
+        if at % self._interval and (not self._extra or self._extra[-1] < at):
+            self._extra.append(at)
+        for point in points:
+            kept = self._find(point)
+            kept.seen = self._scrape
+            self._put(kept, point.value, at)
+        for kept in self._series.values():
+            segment = kept.segments[-1]
+            if kept.seen != self._scrape and segment.ended is None:
+                segment.ended = at
+        self.last_scrape = at
+        if self._scrape % 256 == 0:
+            self._forget(at - self._retention)
+
+    def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Iterable[Series]:
+        """The series that satisfy every matcher, with their samples in [start, end]."""
+        for kept in self._matching(matchers):
+            series = self._read(kept, start, min(end, self.last_scrape))
+            if series is not None:
+                yield series
+
+    def latest(self, matchers: Sequence[Matcher], at: float) -> Iterable[tuple[Labels, float]]:
+        """The series that are alive at `at` (not before the last scrape), with their value."""
+        for kept in self._matching(matchers):
+            segment = kept.segments[-1]
+            if segment.ended is None and segment.born <= at:
+                yield kept.labels, segment.values[-1]
+
+    def _find(self, point: Point) -> _Kept:
+        labels = (("__name__", point.name), *point.labels)
+        kept = self._series.get(labels)
+        if kept is None:
+            kept = self._series[labels] = _Kept(labels, [])
+            self._matched.clear()
+            self._by_name.setdefault(point.name, []).append(kept)
+        return kept
+
+    def _put(self, kept: _Kept, value: float, at: float) -> None:
+        if not kept.segments or kept.segments[-1].ended is not None:
+            kept.segments.append(_Segment(at))
+        segment = kept.segments[-1]
+        if segment.times and _same(segment.values[-1], value):
+            return
+        if segment.times and segment.times[-1] == at:
+            segment.values[-1] = value
+        else:
+            segment.times.append(at)
+            segment.values.append(value)
+
+    def _matching(self, matchers: Sequence[Matcher]) -> list[_Kept]:
+        key = tuple(matchers)
+        matched = self._matched.get(key)
+        if matched is None:
+            name = next((m.value for m in key if m.name == "__name__" and m.op == "="), None)
+            candidates = self._series.values() if name is None else self._by_name.get(name, ())
+            matched = [kept for kept in candidates if all(_holds(m, kept.labels) for m in key)]
+            self._matched[key] = matched
+        return matched
+
+    def _read(self, kept: _Kept, start: float, end: float) -> Series | None:
+        times: list[float] = []
+        values: list[float] = []
+        for segment in kept.segments:
+            stop = end if segment.ended is None else min(end, segment.ended)
+            grid = self._grid(max(start, segment.born), stop)
+            if segment.ended is not None:
+                grid = [t for t in grid if t < segment.ended]
+            times += grid
+            values += [segment.values[bisect_right(segment.times, t) - 1] for t in grid]
+        ended = kept.segments[-1].ended
+        return Series(kept.labels, times, values, ended) if times else None
+
+    def _grid(self, start: float, end: float) -> list[float]:
+        if start > end:
+            return []
+        interval = self._interval
+        slots = range(math.ceil(start / interval), math.floor(end / interval) + 1)
+        times = [slot * interval for slot in slots]
+        low, high = bisect_left(self._extra, start), bisect_right(self._extra, end)
+        return sorted({*times, *self._extra[low:high]}) if low < high else times
+
+    def _forget(self, before: float) -> None:
+        """Drop what no rule can look back to; the value that still held then stays."""
+        del self._extra[: bisect_left(self._extra, before)]
+        for labels, kept in list(self._series.items()):
+            kept.segments = [s for s in kept.segments if s.ended is None or s.ended > before]
+            for segment in kept.segments:
+                old = max(bisect_right(segment.times, before) - 1, 0)
+                del segment.times[:old], segment.values[:old]
+                segment.born = segment.times[0]
+            if not kept.segments:
+                del self._series[labels]
+                self._matched.clear()
+                self._by_name[labels[0][1]].remove(kept)
+
+
+def _same(old: float, new: float) -> bool:
+    return old == new or (math.isnan(old) and math.isnan(new))
+
+
+def _holds(matcher: Matcher, labels: Labels) -> bool:
+    value = next((v for name, v in labels if name == matcher.name), "")
+    if matcher.op == "=":
+        return value == matcher.value
+    if matcher.op == "!=":
+        return value != matcher.value
+    found = _compiled(matcher.value).fullmatch(value) is not None
+    return found == (matcher.op == "=~")
+
+
+_compiled = lru_cache(maxsize=1024)(re2.compile)

@@ -1,0 +1,64 @@
+"""Which run, node and rank a file belongs to."""
+
+import pytest
+
+from ldlm_monitor.chunk import Origin
+from ldlm_monitor.run.identity import RunNames, launch_time, origin_of
+
+LAUNCH = "train_20260129_101500"
+
+
+@pytest.mark.parametrize(
+    ("path", "origin"),
+    [
+        ("train_logs/train_20260129_101500_node0.log", Origin(LAUNCH, node="0")),
+        ("saved/qwen_l2t/training_log.jsonl", Origin("qwen_l2t")),
+        ("/data/exp7/saved/training_log.jsonl", Origin("exp7")),
+        ("saved/qwen_l2t/health_rank3.jsonl", Origin("qwen_l2t", rank=3)),
+        ("exp7/console.out", Origin("exp7")),
+        ("nccl_debug_1.log", Origin("nccl_debug_1", node="1")),
+        ("logs/job7_9dotthhq/attempt_0/3/stderr.log", Origin("job7", rank=3)),
+        ("slurm-48213.out", Origin("slurm-48213")),
+        ("finetune.log", Origin("finetune")),
+        ("-", Origin("stdin")),
+    ],
+)
+def test_a_path_tells_run_node_and_rank(path: str, origin: Origin) -> None:
+    assert origin_of(path) == origin
+
+
+def test_the_name_that_the_user_gives_wins_everywhere() -> None:
+    names = RunNames("mine")
+    assert names.origin("saved/other/training_log.jsonl").run == "mine"
+    assert names.origin("train_logs/train_20260129_101500_node1.log") == Origin("mine", node="1")
+
+
+def test_nodes_of_one_launch_that_stamped_their_logs_seconds_apart_are_one_run() -> None:
+    names = RunNames()
+    first = names.origin("logs/train_20260129_101500_node0.log")
+    second = names.origin("logs/train_20260129_101503_node1.log")
+    assert (first.run, second.run) == (LAUNCH, LAUNCH)
+    assert (first.node, second.node) == ("0", "1")
+
+
+def test_the_same_node_a_minute_later_is_another_launch() -> None:
+    names = RunNames()
+    names.origin("logs/train_20260129_101500_node0.log")
+    assert names.origin("logs/train_20260129_101600_node0.log").run == "train_20260129_101600"
+
+
+def test_a_companion_shares_the_run_of_its_log_and_keeps_its_own_rank() -> None:
+    names = RunNames()
+    names.tie("saved/qwen/health_rank3.jsonl", LAUNCH)
+    assert names.origin("saved/qwen/health_rank3.jsonl") == Origin(LAUNCH, rank=3)
+
+
+def test_the_stamp_of_a_launch_is_local_time() -> None:
+    first, later = (
+        launch_time(f"train_20260129_{clock}_node0.log") for clock in ("101500", "101503")
+    )
+    assert first is not None
+    assert later is not None
+    assert later - first == 3
+    assert launch_time("train.log") is None
+    assert launch_time("train_20269999_101500.log") is None

@@ -1,0 +1,219 @@
+"""The states of a run, told by what its records say and by the passing of time."""
+
+from typing import Any
+
+import pytest
+
+from ldlm_monitor.records import Event, Position, Sample
+from ldlm_monitor.run.lifecycle import Lifecycle
+from ldlm_monitor.run.pace import StallSettings
+
+BARS, ROWS = "train_node0.log", "training_log.jsonl"
+
+
+def position(path: str = BARS) -> Position:
+    return Position(path, 1, 0)
+
+
+def sample(step: int | None, path: str = BARS, **values: float) -> Sample:
+    return Sample(run="r", step=step, values=values, position=position(path))
+
+
+def event(kind: str, severity: Any = "info", *, rank: int | None = None, **fields: Any) -> Event:
+    return Event(
+        kind=kind,
+        severity=severity,
+        run="r",
+        rank=rank,
+        node="0",
+        message=kind,
+        fields=fields,
+        position=position(),
+    )
+
+
+def started() -> Lifecycle:
+    return Lifecycle(0.0, StallSettings(), position())
+
+
+def running(steps: int = 100) -> Lifecycle:
+    """A run that took one step a second; the last at `steps - 1` seconds."""
+    life = started()
+    for step in range(steps):
+        life.observe_sample(sample(step), float(step))
+    return life
+
+
+def traceback(rank: int | None = None) -> Event:
+    return event("python_exception", "error", rank=rank, role="root", traceback="Traceback ...")
+
+
+class TestStalls:
+    def test_a_run_without_a_new_step_stalls_at_its_limit_and_not_before(self) -> None:
+        life = running()
+        assert life.due() == 99 + 30
+        life.tick(129.0)
+        assert life.state == "running"
+        life.tick(129.1)
+        assert life.state == "stalled"
+
+    def test_a_redrawn_bar_is_no_progress(self) -> None:
+        life = running()
+        life.observe_sample(sample(99), 112.0)
+        life.tick(130.0)
+        assert life.state == "stalled"
+        assert life.last_progress_at == 99
+
+    def test_the_next_step_ends_a_stall_and_is_not_learned_as_a_normal_gap(self) -> None:
+        life = running()
+        life.tick(189.0)
+        life.observe_sample(sample(100), 189.0)
+        assert life.state == "running"
+        assert life.stall_limit == 30
+
+    def test_an_evaluation_of_two_minutes_is_none_even_the_first_time(self) -> None:
+        life = running()
+        life.observe_event(event("eval_started"), 100.0)
+        life.tick(219.0)
+        assert life.state == "evaluating"
+        life.observe_event(event("eval_finished"), 220.0)
+        life.observe_sample(sample(100), 220.0)
+        assert life.state == "running"
+
+    def test_a_moving_evaluation_bar_keeps_the_run_alive(self) -> None:
+        life = running()
+        life.pace.learn_pause("evaluating", 20)
+        life.observe_event(event("eval_started"), 100.0)
+        for second in range(100, 400, 25):
+            life.observe_sample(sample(None, eval_progress=second / 400), float(second))
+            life.tick(second + 24.0)
+            assert life.state == "evaluating"
+        life.tick(375 + 41.0)
+        assert life.state == "stalled"
+
+    def test_a_checkpoint_pause_is_learned_when_its_message_comes(self) -> None:
+        life = running()
+        life.observe_event(event("checkpoint_saved"), 124.0)
+        life.observe_sample(sample(100), 125.0)
+        assert life.pace.longest_pause == {"checkpointing": 26}
+        assert life.stall_limit == 52
+
+    def test_a_finished_run_never_stalls(self) -> None:
+        life = running()
+        life.observe_event(event("run_finished"), 100.0)
+        life.tick(1e6)
+        assert life.state == "finished"
+        assert life.due() is None
+
+    def test_a_log_that_never_trained_never_stalls(self) -> None:
+        life = started()
+        life.observe_event(event("nccl_warn", "warning"), 1.0)
+        life.tick(1e6)
+        assert life.state == "starting"
+
+    def test_a_run_that_hangs_before_its_first_step_stalls_after_the_start_up_time(self) -> None:
+        life = started()
+        life.observe_event(event("run_started"), 5.0)
+        life.tick(599.0)
+        assert life.state == "starting"
+        life.tick(601.0)
+        assert life.state == "stalled"
+
+
+class TestResumes:
+    def test_a_smaller_step_is_a_resume_and_no_stall(self) -> None:
+        life = running()
+        life.observe_sample(sample(50), 100.0)
+        life.tick(120.0)
+        assert (life.state, life.resumed) == ("running", 1)
+
+    def test_a_new_launch_in_the_same_file_starts_over(self) -> None:
+        life = running()
+        life.observe_event(event("elastic_failure_table", "error", root_rank=1), 100.0)
+        life.tick(100.0)
+        life.observe_event(event("run_started"), 200.0)
+        life.observe_sample(sample(0), 230.0)
+        assert (life.state, life.rank, life.ended_at) == ("running", None, None)
+
+
+class TestEndings:
+    def test_the_last_rows_of_the_step_log_do_not_revive_a_finished_run(self) -> None:
+        life = running()
+        life.observe_event(event("run_finished"), 100.0)
+        life.observe_sample(sample(98, ROWS), 100.0)
+        life.observe_sample(sample(99, ROWS), 104.0)
+        assert life.state == "finished"
+
+    def test_the_failure_table_names_the_rank_at_once(self) -> None:
+        life = running()
+        life.observe_event(traceback(), 100.0)
+        life.observe_event(event("elastic_worker_failed", "error", local_rank=1), 100.1)
+        table = event("elastic_failure_table", "error", root_rank=1, root_exitcode=1)
+        life.observe_event(table, 100.2)
+        life.tick(100.2)
+        assert (life.state, life.rank) == ("crashed", 1)
+        assert life.end_evidence is not None
+        assert life.end_evidence.kind == "python_exception"
+
+    def test_without_a_table_the_workers_own_line_does_after_a_moment(self) -> None:
+        life = running()
+        life.observe_event(event("elastic_worker_failed", "error", local_rank=1), 100.0)
+        life.tick(102.0)
+        assert life.state == "running"
+        life.tick(103.0)
+        assert (life.state, life.rank) == ("crashed", 1)
+
+    def test_the_rank_that_raised_beats_the_one_that_the_table_claims(self) -> None:
+        life = running()
+        life.observe_event(traceback(rank=3), 100.0)
+        life.observe_event(event("elastic_failure_table", "error", root_rank=0), 101.0)
+        life.tick(101.0)
+        assert life.rank == 3
+
+    def test_a_rank_that_the_agent_terminated_itself_is_never_named(self) -> None:
+        life = running()
+        table = event("elastic_failure_table", "error", root_rank=0, root_exitcode=-15)
+        life.observe_event(table, 100.0)
+        life.tick(100.0)
+        assert (life.state, life.rank) == ("crashed", None)
+
+    def test_a_traceback_after_which_training_goes_on_was_caught(self) -> None:
+        life = running()
+        life.observe_event(traceback(), 100.0)
+        life.observe_sample(sample(100), 102.0)
+        life.tick(111.0)
+        assert life.state == "running"
+
+    def test_a_traceback_and_then_silence_is_a_crash(self) -> None:
+        life = running()
+        life.observe_event(traceback(), 100.0)
+        life.tick(110.0)
+        assert life.state == "crashed"
+
+    def test_rows_of_the_failing_step_that_arrive_late_do_not_undo_a_crash(self) -> None:
+        life = running()
+        life.observe_event(traceback(), 100.0)
+        life.observe_sample(sample(100, ROWS), 100.5)
+        life.tick(110.0)
+        assert life.state == "crashed"
+
+    def test_a_file_that_ends_in_a_traceback_ended_in_a_crash(self) -> None:
+        life = running()
+        life.observe_event(traceback(), 100.0)
+        life.finish(100.0)
+        assert life.state == "crashed"
+
+    @pytest.mark.parametrize("kind", ["elastic_agent_signaled", "slurm_cancelled"])
+    def test_a_signal_from_outside_kills_and_the_teardown_is_no_crash(self, kind: str) -> None:
+        life = running()
+        life.observe_event(event(kind, "warning"), 100.0)
+        life.observe_event(traceback(), 100.1)
+        life.tick(104.0)
+        assert life.state == "killed"
+
+    def test_noise_at_the_exit_of_a_finished_run_is_no_crash(self) -> None:
+        life = running()
+        life.observe_event(event("run_finished"), 100.0)
+        life.observe_event(traceback(), 101.0)
+        life.tick(200.0)
+        assert life.state == "finished"

@@ -1,0 +1,65 @@
+"""How long a pause is normal: the formula of `Pace`, case by case."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ldlm_monitor.run.pace import Pace, StallSettings
+
+
+def learned(gap: float, count: int = 100, settings: StallSettings | None = None) -> Pace:
+    pace = Pace(settings or StallSettings())
+    for _ in range(count):
+        pace.learn_gap(gap)
+    return pace
+
+
+def test_before_the_first_step_a_run_may_take_the_start_up_time() -> None:
+    assert Pace(StallSettings(startup=900)).limit("starting") == 900
+
+
+@pytest.mark.parametrize(("gap", "limit"), [(0.07, 30), (1.0, 30), (20.0, 100), (300.0, 1500)])
+def test_a_learned_limit_is_five_times_the_slowest_usual_gap_and_never_below_the_floor(
+    gap: float, limit: float
+) -> None:
+    assert learned(gap).limit("running") == limit
+
+
+def test_one_slow_step_in_a_thousand_does_not_widen_the_limit() -> None:
+    pace = learned(1.0, 999)
+    pace.learn_gap(500.0)
+    assert pace.limit("running") == 30
+
+
+@pytest.mark.parametrize(("gap", "limit"), [(0.1, 120), (60.0, 600), (400.0, 800)])
+def test_while_few_steps_are_known_the_limit_is_careful(gap: float, limit: float) -> None:
+    assert learned(gap, 3).limit("running") == limit
+
+
+def test_a_first_evaluation_has_the_start_up_time_and_the_next_twice_the_longest() -> None:
+    pace = learned(1.0)
+    assert pace.limit("evaluating") == 600
+    pace.learn_pause("evaluating", 120)
+    pace.learn_pause("evaluating", 90)
+    assert pace.limit("evaluating") == 240
+    assert pace.limit("running") == 30
+
+
+def test_a_checkpoint_is_announced_when_it_is_over_so_steps_must_allow_for_the_next() -> None:
+    pace = learned(1.0)
+    pace.learn_pause("checkpointing", 75)
+    assert pace.limit("running") == 150
+
+
+def test_the_users_own_limit_replaces_what_was_learned() -> None:
+    pace = learned(20.0, settings=StallSettings(limits={"running": 45.0}))
+    assert pace.limit("running") == 45
+
+
+@given(st.lists(st.floats(0.01, 1000), min_size=1, max_size=1200))
+def test_the_limit_is_never_below_the_floor_nor_below_the_usual_gap(gaps: list[float]) -> None:
+    pace = Pace(StallSettings())
+    for gap in gaps:
+        pace.learn_gap(gap)
+    assert pace.limit("running") >= 30
+    assert pace.limit("running") >= (pace.typical_gap or 0)

@@ -1,0 +1,82 @@
+"""Placing the bytes of a log in time."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ldlm_monitor.chunk import Chunk, ClockMark
+from ldlm_monitor.run.timeline import Timeline, at_once, from_bars, from_rows, from_steps
+
+
+def marks(*bars: tuple[int, int, float]) -> list[ClockMark]:
+    return [ClockMark(offset, step, elapsed) for offset, step, elapsed in bars]
+
+
+def test_the_last_bar_was_drawn_when_the_file_was_last_written() -> None:
+    placed = from_bars(marks((100, 1, 2.0), (200, 2, 3.0), (300, 40, 60.0)), last_write=1000.0)
+    assert placed is not None
+    timeline, _ = placed
+    chunk = Chunk("a.log", (1, 1, 0), 0, 1, b"x" * 400)
+    pieces = [(when, piece.offset, len(piece.data)) for when, piece in timeline.split(chunk)]
+    assert pieces == [(940, 0, 100), (942, 100, 100), (943, 200, 100), (1000, 300, 100)]
+
+
+def test_a_bar_that_starts_over_goes_on_from_the_old_clock() -> None:
+    placed = from_bars(marks((1, 50, 100.0), (10, 1, 1.0), (20, 2, 5.0)), last_write=205.0)
+    assert placed is not None
+    timeline, _ = placed
+    pieces = timeline.split(Chunk("a.log", (1, 1, 0), 5, 1, b"x" * 25))
+    assert [when for when, _ in pieces] == [200, 201, 205]
+
+
+def test_a_step_log_borrows_the_clock_of_its_runs_bars() -> None:
+    placed = from_bars(marks((0, 0, 0.0), (50, 202, 14.0), (90, 203, 104.0)), last_write=1104.0)
+    assert placed is not None
+    _, clock = placed
+    rows = [ClockMark(offset, step, None) for offset, step in ((0, 0), (10, 202), (20, 203))]
+    timeline = from_steps(rows, clock)
+    assert timeline is not None
+    pieces = timeline.split(Chunk("t.jsonl", (1, 2, 0), 0, 1, b"x" * 30))
+    assert [(when, piece.offset) for when, piece in pieces] == [(1000, 0), (1014, 10), (1104, 20)]
+
+
+def test_rows_without_any_time_keep_their_order_and_say_that_it_is_no_time() -> None:
+    timeline = from_rows([0, 10, 20], last_write=500.0)
+    assert not timeline.timed
+    pieces = timeline.split(Chunk("t.jsonl", (1, 2, 0), 0, 1, b"x" * 30))
+    assert [when for when, _ in pieces] == [498, 499, 500]
+
+
+def test_a_log_without_bars_is_not_placed_by_them() -> None:
+    assert from_bars([ClockMark(0, 1, None)], last_write=1.0) is None
+
+
+@pytest.mark.parametrize("final", [True, False])
+def test_only_the_last_piece_of_a_final_chunk_is_final(final: bool) -> None:
+    chunk = Chunk("a.log", (1, 1, 0), 0, 1, b"abcdef", final=final)
+    pieces = [piece for _, piece in Timeline([0, 3], [1.0, 2.0]).split(chunk)]
+    assert [piece.final for piece in pieces] == [False, final]
+
+
+def test_an_empty_final_chunk_still_arrives() -> None:
+    chunk = Chunk("a.log", (1, 1, 0), 10, 3, b"", final=True)
+    assert [piece.final for _, piece in at_once(1.0).split(chunk)] == [True]
+
+
+@given(
+    st.binary(max_size=60),
+    st.lists(st.integers(0, 70), max_size=10, unique=True),
+    st.integers(0, 30),
+)
+def test_pieces_are_the_chunk_with_offsets_and_lines_right(
+    data: bytes, starts: list[int], offset: int
+) -> None:
+    offsets = sorted({0, *starts})
+    timeline = Timeline(offsets, [float(start) for start in offsets])
+    chunk = Chunk("a.log", (1, 1, 0), offset, 5, data)
+    pieces = list(timeline.split(chunk))
+    assert b"".join(piece.data for _, piece in pieces) == data
+    assert [when for when, _ in pieces] == sorted(when for when, _ in pieces)
+    for _, piece in pieces:
+        before = data[: piece.offset - offset]
+        assert piece.line == 5 + before.count(b"\n")

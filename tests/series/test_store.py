@@ -1,0 +1,96 @@
+"""The embedded store equals a Prometheus that scrapes every five seconds."""
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ldlm_monitor.points import Matcher, Point, make_labels
+from ldlm_monitor.series.store import SeriesStore
+
+LOSS = (Matcher("__name__", "=", "ldlm_train_loss"),)
+
+
+def loss(value: float, run: str = "a") -> Point:
+    return Point("ldlm_train_loss", make_labels(run=run), value)
+
+
+def samples(store: SeriesStore, start: float, end: float) -> list[tuple[float, float]]:
+    (series,) = store.select(LOSS, start, end)
+    return list(zip(series.times, series.values, strict=True))
+
+
+def test_a_value_that_stays_is_a_sample_at_every_slot() -> None:
+    store = SeriesStore(5, 3600)
+    for at in (5, 10, 15, 20):
+        store.append([loss(2.0 if at < 15 else 1.0)], at)
+    assert samples(store, 0, 20) == [(5, 2.0), (10, 2.0), (15, 1.0), (20, 1.0)]
+    assert samples(store, 10, 15) == [(10, 2.0), (15, 1.0)]
+
+
+def test_slots_that_were_skipped_are_there_when_read() -> None:
+    store = SeriesStore(5, 3600)
+    store.append([loss(2.0)], 5)
+    store.append([loss(2.0)], 30)
+    assert [t for t, _ in samples(store, 0, 30)] == [5, 10, 15, 20, 25, 30]
+
+
+def test_a_scrape_off_the_grid_is_a_sample_too() -> None:
+    store = SeriesStore(5, 3600)
+    store.append([loss(2.0)], 5)
+    store.append([loss(math.nan)], 7.25)
+    store.append([loss(1.0)], 10)
+    read = samples(store, 0, 10)
+    assert [t for t, _ in read] == [5, 7.25, 10]
+    assert math.isnan(read[1][1])
+
+
+def test_a_series_that_is_missing_from_a_scrape_has_ended_and_may_return() -> None:
+    store = SeriesStore(5, 3600)
+    store.append([loss(1.0)], 5)
+    store.append([], 10)
+    (series,) = store.select(LOSS, 0, 10)
+    assert (list(series.times), series.ended) == ([5], 10)
+    assert list(store.latest(LOSS, 10)) == []
+    store.append([loss(3.0)], 20)
+    assert samples(store, 0, 20) == [(5, 1.0), (20, 3.0)]
+
+
+def test_every_kind_of_matcher_matches_whole_values() -> None:
+    store = SeriesStore(5, 3600)
+    store.append([loss(1.0, "a"), loss(2.0, "ab"), Point("ldlm_train_step", (), 3.0)], 5)
+
+    def runs(*matchers: Matcher) -> set[str]:
+        found = store.select((*LOSS, *matchers), 0, 5)
+        return {dict(series.labels)["run"] for series in found}
+
+    assert runs(Matcher("run", "=", "a")) == {"a"}
+    assert runs(Matcher("run", "!=", "a")) == {"ab"}
+    assert runs(Matcher("run", "=~", "a")) == {"a"}
+    assert runs(Matcher("run", "=~", "a.?")) == {"a", "ab"}
+    assert runs(Matcher("run", "!~", "b")) == {"a", "ab"}
+    assert runs(Matcher("rank", "=", "")) == {"a", "ab"}
+
+
+def test_memory_is_bounded_by_the_retention() -> None:
+    store = SeriesStore(5, 100)
+    for slot in range(5000):
+        store.append([loss(float(slot))], slot * 5)
+    (series,) = store.select(LOSS, 0, 25000)
+    assert len(series.times) <= 100 / 5 + 256
+    assert series.values[-1] == 4999
+
+
+@given(st.lists(st.tuples(st.integers(1, 40), st.floats(allow_nan=True)), min_size=1, max_size=30))
+def test_a_store_that_skips_slots_reads_like_one_that_does_not(
+    steps: list[tuple[int, float]],
+) -> None:
+    lazy, eager = SeriesStore(5, 1e6), SeriesStore(5, 1e6)
+    at, held = 0, 0.0
+    for slots, value in steps:
+        for slot in range(at + 1, at + slots):
+            eager.append([loss(held)], slot * 5) if at else None
+        at, held = at + slots, value
+        for store in (lazy, eager):
+            store.append([loss(value)], at * 5)
+    assert repr(samples(lazy, 0, at * 5)) == repr(samples(eager, 0, at * 5))
