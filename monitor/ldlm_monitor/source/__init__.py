@@ -1,0 +1,24 @@
+"""Which files, and what is new of them: from the disk to `chunk.Chunk`."""
+
+from ldlm_monitor.source.companions import Companion, LaunchFacts, companions, undecided
+from ldlm_monitor.source.follow import Follower
+from ldlm_monitor.source.journal import Journal, Notice
+from ldlm_monitor.source.patterns import InputPatterns, resolve
+from ldlm_monitor.source.stdin import StdinSource
+from ldlm_monitor.source.wake import PollingWaker, Waker, WatchdogWaker
+
+__all__ = [
+    "Companion",
+    "Follower",
+    "InputPatterns",
+    "Journal",
+    "LaunchFacts",
+    "Notice",
+    "PollingWaker",
+    "StdinSource",
+    "Waker",
+    "WatchdogWaker",
+    "companions",
+    "resolve",
+    "undecided",
+]

@@ -1,0 +1,115 @@
+"""Which files belong to a log's launch, and which only look so."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ldlm_monitor.source import LaunchFacts, companions, undecided
+
+STARTED = 1_800_000_000.0
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return write(tmp_path / "train_logs/train_20270115_080000_node0.log")
+
+
+def write(path: Path, *, changed: float = STARTED + 60) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("{}\n")
+    os.utime(path, (changed, changed))
+    return path
+
+
+def found(log: Path, **facts: object) -> list[Path]:
+    return [companion.path for companion in companions(log, LaunchFacts(**facts))]
+
+
+def test_the_working_directory_that_the_log_prints(log, tmp_path):
+    rows = write(tmp_path / "elsewhere/saved/run_b/training_log.jsonl")
+    rank = write(tmp_path / "elsewhere/saved/run_b/health_rank1.jsonl")
+    write(tmp_path / "saved/run_a/training_log.jsonl")
+    facts = LaunchFacts(working_directory=str(rows.parent))
+    assert found(log, working_directory=str(rows.parent)) == [rank, rows]
+    assert companions(log, facts)[0].reason == f"its log says Working directory: {rows.parent}"
+
+
+def test_a_working_directory_of_another_machine_is_found_by_its_last_part(log, tmp_path):
+    rows = write(tmp_path / "saved/run_b/training_log.jsonl")
+    write(tmp_path / "saved/run_a/training_log.jsonl")
+    assert found(log, working_directory="/cluster/train/saved/run_b") == [rows]
+
+
+def test_the_run_name_of_the_launch_command(log, tmp_path):
+    rows = write(tmp_path / "saved/run_b/training_log.jsonl")
+    write(tmp_path / "saved/run_a/training_log.jsonl")
+    assert found(log, run_names=("run_b",)) == [rows]
+
+
+def test_a_copied_run_with_a_bare_saved_folder(log, tmp_path):
+    """As runs are handed on: RUN/train_logs/x.log beside RUN/saved/training_log.jsonl."""
+    rows = write(tmp_path / "saved/training_log.jsonl")
+    assert found(log, working_directory="/cluster/train/saved/run_b") == [rows]
+    assert found(log) == [rows]
+
+
+def test_another_runs_folder_is_not_taken_for_want_of_a_better_one(log, tmp_path):
+    write(tmp_path / "saved/run_a/training_log.jsonl")
+    assert found(log, run_names=("run_b",)) == []
+    assert undecided(log, LaunchFacts(run_names=("run_b",))) is None
+
+
+def test_without_a_name_the_only_candidate_is_taken_and_of_several_none(log, tmp_path):
+    rows = write(tmp_path / "saved/run_a/training_log.jsonl")
+    assert found(log) == [rows]
+    assert undecided(log, LaunchFacts()) is None
+    write(tmp_path / "saved/run_b/training_log.jsonl")
+    assert found(log) == []
+    reason = undecided(log, LaunchFacts())
+    assert reason is not None
+    assert "run_a" in reason
+    assert "run_b" in reason
+    assert "name the file" in reason
+
+
+def test_files_beside_the_log(tmp_path):
+    log = write(tmp_path / "run/output.log")
+    rows = write(tmp_path / "run/training_log.jsonl")
+    ranks = [write(tmp_path / f"run/health_rank{rank}.jsonl") for rank in (0, 1)]
+    assert found(log) == [*ranks, rows]
+    assert found(rows) == ranks, "no file is its own companion"
+
+
+def test_what_was_written_before_the_launch_is_stale(log, tmp_path):
+    rows = write(tmp_path / "saved/run_a/training_log.jsonl", changed=STARTED - 60)
+    (companion,) = companions(log, LaunchFacts(started=STARTED))
+    assert companion.stale
+    os.utime(rows, (STARTED - 2, STARTED - 2))
+    (companion,) = companions(log, LaunchFacts(started=STARTED))
+    assert not companion.stale, "clocks differ by seconds"
+
+
+def test_the_file_that_nccl_writes(log, tmp_path):
+    nccl = write(tmp_path / "tmp/nccl_debug_0.log")
+    assert found(log, nccl_debug_file=str(nccl)) == [nccl]
+    beside = write(log.parent / "nccl_debug_1.log")
+    assert found(log, nccl_debug_file="/elsewhere/nccl_debug_1.log") == [beside]
+
+
+def test_of_nccls_files_of_many_processes_those_of_this_launch(log, tmp_path):
+    write(tmp_path / "nccl.node1.17.log", changed=STARTED - 3600)
+    mine = [write(tmp_path / f"nccl.node1.{pid}.log") for pid in (40, 41)]
+    pattern = str(tmp_path / "nccl.%h.%p.log")
+    assert found(log, nccl_debug_file=pattern, started=STARTED) == mine
+
+
+@pytest.mark.parametrize("told", ["/etc/passwd.db", "../../secret.log", "/", "", "[.log", "a\0b"])
+def test_a_log_cannot_make_us_read_just_anything(log, told):
+    assert found(log, nccl_debug_file=told) == []
+    assert found(log, working_directory=told) == []
+
+
+def test_nothing_near_is_nothing_found(log):
+    assert found(log) == []
+    assert undecided(log, LaunchFacts()) is None

@@ -1,0 +1,106 @@
+"""Which files the arguments mean."""
+
+from pathlib import Path
+
+import pytest
+
+from ldlm_monitor.errors import InputError
+from ldlm_monitor.source import resolve
+
+
+def touch(*paths: Path) -> None:
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+
+def names(patterns, base: Path) -> list[str]:
+    return [str(path.relative_to(base)) for path in patterns.files()]
+
+
+def test_a_file_a_glob_and_a_missing_file(tmp_path):
+    touch(tmp_path / "a.log", tmp_path / "b.log", tmp_path / "c.txt")
+    patterns = resolve(["c.txt", "*.log", "later.log", "none*"], base=tmp_path)
+    assert names(patterns, tmp_path) == ["a.log", "b.log", "c.txt"]
+    assert patterns.missing() == ["later.log", "none*"]
+
+
+def test_late_files_join(tmp_path):
+    patterns = resolve(["logs/**/*.log", "x.log"], base=tmp_path)
+    assert patterns.files() == []
+    assert patterns.folders() == [tmp_path], "where `logs` will appear"
+    touch(tmp_path / "logs/a.log", tmp_path / "logs/deep/er/b.log", tmp_path / "x.log")
+    assert names(patterns, tmp_path) == ["logs/a.log", "logs/deep/er/b.log", "x.log"]
+    assert patterns.missing() == []
+    assert patterns.folders() == [
+        tmp_path, tmp_path / "logs", tmp_path / "logs/deep", tmp_path / "logs/deep/er",
+    ]  # fmt: skip
+
+
+def test_a_folder_means_the_log_files_in_it_as_torchrun_lays_them_out(tmp_path):
+    logs = tmp_path / "logs"
+    wanted = [
+        logs / "train.log",
+        logs / "job_x1/attempt_0/3/stderr.log",
+        logs / "saved/run/t.jsonl",
+    ]
+    touch(*wanted, logs / ".hidden.log", logs / ".git/x.log", logs / "model.pt", logs / "a.py")
+    touch(logs / "wandb/run-1/files/output.log")
+    patterns = resolve(["logs"], base=tmp_path)
+    assert patterns.files() == sorted(wanted)
+    assert (logs / "job_x1/attempt_0/3") in patterns.folders()
+
+
+def test_a_folder_with_no_log_in_it_is_missing(tmp_path):
+    (tmp_path / "empty").mkdir()
+    assert resolve(["empty"], base=tmp_path).missing() == ["empty"]
+
+
+def test_several_names_of_one_file_are_one_and_the_plain_one_is_kept(tmp_path):
+    log = tmp_path / "train_1.log"
+    touch(log)
+    (tmp_path / "latest.log").symlink_to(log)
+    patterns = resolve(["*.log", "train_1.log", "./train_1.log"], base=tmp_path)
+    assert patterns.files() == [log]
+
+
+def test_the_folder_of_a_links_target_is_watched_too(tmp_path):
+    touch(tmp_path / "disk/train.log")
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here/train.log").symlink_to(tmp_path / "disk/train.log")
+    folders = resolve(["here/train.log"], base=tmp_path).folders()
+    assert folders == [(tmp_path / "disk").resolve(), tmp_path / "here"]
+
+
+def test_a_file_whose_name_looks_like_a_pattern_is_that_file(tmp_path):
+    touch(tmp_path / "run[1].log", tmp_path / "run1.log")
+    assert names(resolve(["run[1].log"], base=tmp_path), tmp_path) == ["run[1].log"]
+
+
+def test_links_in_circles_are_not_walked(tmp_path):
+    touch(tmp_path / "a/x.log")
+    (tmp_path / "a/up").symlink_to(tmp_path)
+    (tmp_path / "a/again").symlink_to(tmp_path / "a")
+    assert names(resolve(["**/*.log"], base=tmp_path), tmp_path) == ["a/x.log"]
+    assert names(resolve(["a"], base=tmp_path), tmp_path) == ["a/x.log"]
+
+
+def test_paths_stay_as_they_were_spelled(tmp_path, monkeypatch):
+    touch(tmp_path / "logs/a.log")
+    monkeypatch.chdir(tmp_path)
+    patterns = resolve(["logs/*.log"], base=Path())
+    assert patterns.files() == [Path("logs/a.log")]
+    assert patterns.folders() == [Path("logs")]
+    assert resolve(["*.log"], base=Path()).folders() == [Path()]
+
+
+def test_a_dash_is_standard_input(tmp_path):
+    patterns = resolve(["-"], base=tmp_path)
+    assert patterns.standard_input
+    assert patterns.files() == patterns.missing() == []
+
+
+@pytest.mark.parametrize("argument", ["", "a\0b"])
+def test_what_cannot_be_a_name_is_refused(argument, tmp_path):
+    with pytest.raises(InputError, match="is no file name"):
+        resolve([argument], base=tmp_path)

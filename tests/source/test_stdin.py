@@ -1,0 +1,46 @@
+"""A pipe: bytes that come once, read in a thread, ended by the writer."""
+
+import os
+import queue
+
+import pytest
+
+from ldlm_monitor.source import StdinSource
+
+
+@pytest.fixture
+def pipe():
+    reading, writing = os.pipe()
+    with open(reading, "rb") as source, open(writing, "wb", buffering=0) as sink:
+        yield source, sink
+
+
+def test_a_pipe_is_read_in_whole_records_until_it_is_closed(pipe):
+    source, sink = pipe
+    rung: queue.SimpleQueue = queue.SimpleQueue()
+    stdin = StdinSource(source, rung.put)
+    sink.write(b"one\ntwo")
+    assert rung.get(timeout=30) == stdin.path
+    (chunk,) = stdin.read(0.0)
+    assert (chunk.path, chunk.data, chunk.line) == ("-", b"one\n", 1)
+    assert stdin.next_peek() == 2.0
+    (peek,) = stdin.read(2.0)
+    assert (peek.data, peek.peek) == (b"two", True)
+    sink.close()
+    rung.get(timeout=30)
+    (last,) = stdin.read(3.0)
+    assert (last.data, last.final, last.offset, last.line) == (b"two", True, 4, 2)
+    assert stdin.ended
+    assert list(stdin.read(9.0)) == []
+    stdin.thread.join()
+
+
+def test_nothing_yet_is_no_end(pipe):
+    source, sink = pipe
+    rung: queue.SimpleQueue = queue.SimpleQueue()
+    stdin = StdinSource(source, rung.put)
+    assert list(stdin.read(0.0)) == []
+    assert not stdin.ended
+    sink.close()
+    rung.get(timeout=30)
+    stdin.thread.join()

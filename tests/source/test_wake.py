@@ -1,0 +1,152 @@
+"""The doorbell: real file events, what happens when they fail, and waiting without them."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from ldlm_monitor.source import Follower, Journal, PollingWaker, WatchdogWaker
+from ldlm_monitor.source import wake as wake_module
+from ldlm_monitor.source.wake import file_system
+
+LONG = 30.0
+"""Never waited for when all is well: something rings."""
+
+
+@pytest.fixture
+def journal() -> Journal:
+    return Journal()
+
+
+@pytest.fixture
+def waker(journal, tmp_path):
+    waker = WatchdogWaker(journal)
+    waker.watch([tmp_path])
+    yield waker
+    waker.close()
+
+
+def wait_for(waker: WatchdogWaker, path: Path) -> None:
+    while True:
+        rung = waker.wait(LONG)
+        assert rung, f"nothing rang for {path}"
+        if path in rung:
+            return
+
+
+def test_a_line_written_rings_and_is_read(waker, tmp_path):
+    log = tmp_path / "train.log"
+    follower = Follower()
+    follower.add(log)
+    log.write_bytes(b"one\n")
+    wait_for(waker, log)
+    assert [chunk.data for chunk in follower.read({log}, 0.0)] == [b"one\n"]
+    follower.close()
+
+
+def test_creation_renaming_and_deletion_ring(waker, tmp_path):
+    a, b = tmp_path / "a.log", tmp_path / "b.log"
+    a.touch()
+    wait_for(waker, a)
+    a.rename(b)
+    wait_for(waker, b)
+    b.unlink()
+    wait_for(waker, b)
+
+
+def test_our_own_reading_does_not_ring(waker, tmp_path):
+    log, other = tmp_path / "train.log", tmp_path / "other.log"
+    log.write_bytes(b"one\n")
+    wait_for(waker, log)
+    log.read_bytes()
+    other.touch()
+    assert log not in waker.wait(LONG), "a later event came first"
+
+
+def test_folders_can_be_watched_later_and_again_after_they_came_back(waker, tmp_path):
+    folder = tmp_path / "later"
+    log = folder / "x.log"
+    waker.watch([tmp_path, folder])
+    for _ in range(2):
+        folder.mkdir()
+        waker.watch([tmp_path, folder])
+        log.touch()
+        wait_for(waker, log)
+        log.unlink()
+        folder.rmdir()
+        _until_unwatched(waker, folder)
+
+
+def _until_unwatched(waker: WatchdogWaker, folder: Path) -> None:
+    """watchdog ends the emitter of a deleted folder by itself, in its own time."""
+    for emitter in list(waker._observer.emitters):
+        if Path(str(emitter.watch.path)) == folder:
+            emitter.join(LONG)
+
+
+def test_a_hand_rings_too(waker):
+    threading.Timer(0, waker.ring, [Path("-")]).start()
+    assert waker.wait(LONG) == {Path("-")}
+
+
+def test_a_watcher_that_died_is_started_once_more_and_then_polling_is_said(
+    waker, journal, tmp_path
+):
+    kill(waker)
+    log = tmp_path / "train.log"
+    waker.wait(0)
+    log.touch()
+    wait_for(waker, log)
+    assert journal.drain() == []
+    kill(waker)
+    waker.wait(0)
+    assert waker.polling
+    (notice,) = journal.drain()
+    assert str(notice) == ("the watcher of file events died twice; looking every 0.25 s instead")
+    assert waker.wait(LONG) == set(), "comes back at once to look at everything"
+
+
+def kill(waker: WatchdogWaker) -> None:
+    """End the dispatcher's thread as an exception in it would."""
+    observer = waker._observer
+    observer.stop()
+    observer.join()
+
+
+def test_a_network_file_system_is_polled(journal, tmp_path, monkeypatch):
+    monkeypatch.setattr(wake_module, "NETWORK_FILE_SYSTEMS", frozenset({file_system(tmp_path)}))
+    waker = WatchdogWaker(journal)
+    waker.watch([tmp_path])
+    waker.watch([tmp_path])
+    assert waker.polling
+    (notice,) = journal.drain()
+    assert "network file system" in notice.message
+    waker.close()
+
+
+def test_beyond_the_number_of_watches_folders_are_polled_and_it_is_said_once(
+    journal, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(wake_module, "WATCHED_FOLDERS", 1)
+    folders = [tmp_path / name for name in "abc"]
+    for folder in folders:
+        folder.mkdir()
+    waker = WatchdogWaker(journal)
+    waker.watch(folders)
+    assert waker.polling
+    assert len(journal.drain()) == 1
+    waker.watch(folders[:1])
+    assert not waker.polling
+    waker.close()
+
+
+def test_polling_comes_back_after_its_interval_or_when_rung():
+    waker = PollingWaker(interval=0.01)
+    assert waker.wait(LONG) == set()
+    waker.ring(Path("x"))
+    assert waker.wait(LONG) == {Path("x")}
+    waker.close()
+
+
+def test_the_file_system_of_proc_is_proc():
+    assert file_system(Path("/proc/self")) == "proc"
