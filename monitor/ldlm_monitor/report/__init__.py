@@ -1,0 +1,1 @@
+"""The health report of a run, from a snapshot."""

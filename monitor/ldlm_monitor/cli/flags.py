@@ -1,0 +1,140 @@
+"""Flags that commands share, and how they become settings.
+
+A flag that was not given stays None, so that the environment and the configuration
+file are heard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+from cyclopts import Group, Parameter
+
+from ldlm_monitor.errors import UsageError
+
+if TYPE_CHECKING:
+    from ldlm_monitor.config import Settings
+
+_DASH = "\0-"
+_COMMON = Group("Common flags", sort_key=1)
+_Flag: TypeAlias = Annotated[str | None, Parameter(group=_COMMON)]
+_Path: TypeAlias = Annotated[Path | None, Parameter(group=_COMMON)]
+_Paths: TypeAlias = Annotated[
+    tuple[Path, ...] | None, Parameter(group=_COMMON, negative="", consume_multiple=False)
+]
+_Switch: TypeAlias = Annotated[bool | None, Parameter(group=_COMMON, negative="")]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class SharedFlags:
+    """Flags of every command."""
+
+    config: _Path = None
+    """Configuration file (default: ./ldlm-monitor.toml where there is one)."""
+
+    log_format: Annotated[Literal["text", "json"] | None, Parameter(group=_COMMON)] = None
+    """Form of the messages on stderr (default: text)."""
+
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"] | None, Parameter(group=_COMMON)
+    ] = None
+    """The least level of message that is written (default: info)."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class RuleFlags(SharedFlags):
+    """Flags of commands that use rules."""
+
+    rules: _Paths = None
+    """Rule file; repeatable (default: the packaged ones)."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class InputFlags(SharedFlags):
+    """Flags of commands that read logs."""
+
+    formats: _Paths = None
+    """Format file, beside the packaged ones; repeatable."""
+
+    run: _Flag = None
+    """Name of the run, instead of the one found."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class JudgeFlags(InputFlags, RuleFlags):
+    """Flags of commands that judge what they read."""
+
+    companions: Annotated[
+        bool | None, Parameter(name="--companions", negative="--no-companions", group=_COMMON)
+    ] = None
+    """Read also what belongs to a log, such as its training_log.jsonl (default: yes)."""
+
+    fail_on: Annotated[
+        Literal["critical", "error", "warning", "never"] | None, Parameter(group=_COMMON)
+    ] = None
+    """The severity from which the exit code is 3 (default: critical)."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class FollowFlags(JudgeFlags):
+    """Flags of the main command."""
+
+    once: _Switch = None
+    """Read to the end, print the health report, exit."""
+
+    headless: _Switch = None
+    """Run as a daemon, also on a terminal."""
+
+    listen: _Flag = None
+    """HOST:PORT of /metrics (default: 127.0.0.1:9847, or the next free port)."""
+
+    state_dir: _Path = None
+    """What must survive a restart (default: under $XDG_STATE_HOME/ldlm-monitor/)."""
+
+    interval: _Flag = None
+    """Seconds between two status lines (default: 10)."""
+
+
+def hide_dash(tokens: Sequence[str]) -> list[str]:
+    """`-`, which is standard input, in a form that does not look like a flag."""
+    return [_DASH if token == "-" else token for token in tokens]
+
+
+def shown_dash(files: Sequence[str]) -> tuple[str, ...]:
+    """The files as they were written, after `hide_dash`."""
+    return tuple("-" if file == _DASH else file for file in files)
+
+
+def settings_for_inputs(flags: SharedFlags | None, files: Sequence[str], **more: Any) -> Settings:
+    """As `settings`, for a command that must have files. Raises UsageError where it has none."""
+    found = settings(flags, files, **more)
+    if not found.files:
+        raise UsageError(
+            "no file is named",
+            where="FILE",
+            remedy="try 'train_logs/*.log', or set files in ldlm-monitor.toml",
+        )
+    return found
+
+
+def settings(flags: SharedFlags | None, files: Sequence[str] = (), **more: Any) -> Settings:
+    """Flags, environment and file together. Raises ConfigError."""
+    from ldlm_monitor import config
+
+    given = {
+        field.name: value
+        for field in (fields(flags) if flags else ())
+        if (value := getattr(flags, field.name)) is not None
+    }
+    path = given.pop("config", None)
+    if files:
+        given["files"] = shown_dash(files)
+    return config.load(given | more, path=path)

@@ -1,0 +1,6 @@
+"""Every setting, parsed once: flag beats environment (`LDLM_*`) beats `ldlm-monitor.toml`."""
+
+from ldlm_monitor.config.load import load
+from ldlm_monitor.config.settings import FailOn, Settings, Slack, Stall
+
+__all__ = ["FailOn", "Settings", "Slack", "Stall", "load"]

@@ -1,0 +1,212 @@
+"""The settings and what they mean; `Settings(...)` reads neither environment nor file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from ldlm_monitor.errors import ConfigError
+
+ENV_PREFIX = "LDLM_"
+FailOn: TypeAlias = Literal["critical", "error", "warning", "never"]
+Phase: TypeAlias = Literal["starting", "running", "evaluating", "checkpointing"]
+"""The states of a run in which a pause can be a stall."""
+
+
+def _split_list(value: object) -> object:
+    """An environment variable lists its paths as PATH does."""
+    return [part for part in value.split(os.pathsep) if part] if isinstance(value, str) else value
+
+
+def _split_pairs(value: object) -> object:
+    """`evaluating=900,checkpointing=1800` of an environment variable."""
+    if not isinstance(value, str):
+        return value
+    pairs = [part.partition("=") for part in value.split(",") if part.strip()]
+    return {name.strip(): seconds.strip() for name, _, seconds in pairs}
+
+
+def _checked_listen(value: str) -> str:
+    host, _, port = value.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise ValueError("should be HOST:PORT")
+    return value
+
+
+def _checked_webhook(value: SecretStr) -> SecretStr:
+    if not value.get_secret_value().startswith(("https://", "http://")):
+        raise ValueError("should be a URL that begins with https://")
+    return value
+
+
+Seconds: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+UserPath: TypeAlias = Annotated[Path, AfterValidator(Path.expanduser)]
+Paths: TypeAlias = Annotated[tuple[UserPath, ...], BeforeValidator(_split_list)]
+Patterns: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_split_list)]
+PhaseLimits: TypeAlias = Annotated[dict[Phase, Seconds], BeforeValidator(_split_pairs)]
+Listen: TypeAlias = Annotated[str, AfterValidator(_checked_listen)]
+Webhook: TypeAlias = Annotated[SecretStr, AfterValidator(_checked_webhook)]
+
+
+class Section(BaseModel):
+    """A table of the configuration file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Stall(Section):
+    """How long a pause may last before the run counts as stalled."""
+
+    floor_seconds: Seconds = Field(
+        default=30, description="No learned limit is shorter than this.", examples=[30]
+    )
+    startup_seconds: Seconds = Field(
+        default=600,
+        description="The limit while the first steps have not yet taught a pace.",
+        examples=[600],
+    )
+    limit_seconds: PhaseLimits = Field(
+        default={},
+        description="Your own limit for a phase (`starting`, `running`, `evaluating`, "
+        "`checkpointing`); it replaces the learned one.",
+        examples=[{"evaluating": 900}],
+    )
+
+
+class Slack(Section):
+    """Where a Slack message goes: an incoming webhook."""
+
+    webhook_url: Webhook | None = Field(
+        default=None,
+        description="The incoming webhook. A secret: refused in the configuration file.",
+        examples=["https://hooks.slack.com/services/..."],
+    )
+    webhook_url_file: UserPath | None = Field(
+        default=None,
+        description="A file that holds the webhook's URL.",
+        examples=["slack-webhook.url"],
+    )
+
+    def secret(self) -> str | None:
+        """The webhook's URL, from the environment or the file; None where neither is set.
+
+        Raises ConfigError where the file cannot be read or holds no URL.
+        """
+        if self.webhook_url is not None:
+            return self.webhook_url.get_secret_value()
+        if self.webhook_url_file is None:
+            return None
+        where = f"slack.webhook_url_file: {self.webhook_url_file}"
+        remedy = "write the webhook's URL as the file's one line"
+        try:
+            text = self.webhook_url_file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "is not text"
+            raise ConfigError(f"cannot be read ({reason})", where=where, remedy=remedy) from error
+        if not text.startswith(("https://", "http://")) or len(text.split()) != 1:
+            raise ConfigError("holds no URL", where=where, remedy=remedy)
+        return text
+
+
+class Settings(BaseSettings):
+    """The monitor's settings. Durations are seconds."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        env_prefix=ENV_PREFIX,
+        env_nested_delimiter="_",
+        env_nested_max_split=1,
+        env_ignore_empty=True,
+        enable_decoding=False,
+    )
+
+    files: Patterns = Field(
+        default=(),
+        description="Files, globs and folders to follow.",
+        examples=[["train_logs/*.log"]],
+    )
+    run: str | None = Field(
+        default=None,
+        description="Name of the run, instead of the one found.",
+        examples=["gpt2-small"],
+    )
+    rules: Paths = Field(
+        default=(),
+        description="Rule files, instead of the packaged ones.",
+        examples=[["rules/mine.yml"]],
+    )
+    formats: Paths = Field(
+        default=(),
+        description="Format files, beside the packaged ones.",
+        examples=[["formats/mine.yml"]],
+    )
+    listen: Listen = Field(
+        default="127.0.0.1:9847",
+        description="HOST:PORT of `/metrics`. If the default is taken, the next free port serves.",
+        examples=["127.0.0.1:9847"],
+    )
+    state_dir: UserPath | None = Field(
+        default=None,
+        description="Folder of what must survive a restart; by default one per set of inputs "
+        "under `$XDG_STATE_HOME/ldlm-monitor/`.",
+        examples=["/var/lib/ldlm-monitor"],
+    )
+    interval: Seconds = Field(
+        default=10, description="Seconds between two status lines.", examples=[10]
+    )
+    evaluation_interval: Seconds = Field(
+        default=5, description="Seconds between two evaluations of the rules.", examples=[5]
+    )
+    headless: bool = Field(
+        default=False, description="Run as a daemon, also on a terminal.", examples=[True]
+    )
+    companions: bool = Field(
+        default=True, description="Follow also what belongs to a followed log.", examples=[False]
+    )
+    once: bool = Field(default=False, description="Read to the end, report, exit.", examples=[True])
+    fail_on: FailOn = Field(
+        default="critical",
+        description="The severity from which the exit code is 3.",
+        examples=["error"],
+    )
+    stall: Stall = Stall()
+    end_series_after_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=900,
+        description="Seconds that an ended run's series stay in `/metrics`.",
+        examples=[900],
+    )
+    slack: Slack = Slack()
+    log_format: Literal["text", "json"] = Field(
+        default="text", description="Form of the messages on stderr.", examples=["json"]
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="The least level that is written.", examples=["debug"]
+    )
+
+    @property
+    def listen_is_explicit(self) -> bool:
+        """Whether someone asked for this address, so that no other may take its place."""
+        return "listen" in self.model_fields_set
+
+    @property
+    def listen_address(self) -> tuple[str, int]:
+        """Host (brackets of an IPv6 address removed) and port."""
+        host, _, port = self.listen.rpartition(":")
+        return host.removeprefix("[").removesuffix("]"), int(port)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The arguments alone: `load` asks the other sources, to know which one spoke."""
+        return (init_settings,)

@@ -1,0 +1,87 @@
+"""One line for people, one object for programs."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from ldlm_monitor.alert import Transition
+from ldlm_monitor.plain import duration, number, plain
+from ldlm_monitor.view import RunView, Snapshot
+
+
+def status_lines(snapshot: Snapshot) -> Iterator[str]:
+    """How every run that goes on stands, a line each."""
+    shown = [run for run in snapshot.runs if run.ended_at is None]
+    for run in shown:
+        yield f"{_iso(snapshot.at)}  {'STATUS':<8}  " + "  ".join(_status(run, snapshot.at))
+    if not shown:
+        what = f"runs that have ended: {len(snapshot.runs)}" if snapshot.runs else "no run yet"
+        yield f"{_iso(snapshot.at)}  {'STATUS':<8}  {what}"
+
+
+def _status(run: RunView, now: float) -> Iterator[str]:
+    yield plain(run.name)
+    yield f"{run.health} {run.state}"
+    if run.step is not None:
+        yield f"step {run.step}" + (f"/{run.total_steps}" if run.total_steps else "")
+    for quantity in ("loss", "grad_norm"):
+        if known := run.statistics.get(quantity):
+            yield f"{quantity} {number(known.current)}"
+    if run.last_progress_at is not None:
+        yield f"last step {duration(now - run.last_progress_at)} ago"
+    if run.eta_seconds is not None:
+        yield f"{duration(run.eta_seconds)} left"
+
+
+def transition_json(transition: Transition) -> str:
+    """One JSON object in the public form; non-finite numbers are strings."""
+    position = transition.position
+    shown: dict[str, Any] = {
+        "time": transition.time,
+        "alert": transition.alert,
+        "state": transition.state,
+        "reason": transition.reason,
+        "labels": transition.labels,
+        "annotations": transition.annotations,
+        "value": _finite(transition.value),
+        "position": position
+        and {"path": position.path, "line": position.line, "offset": position.offset},
+    }
+    return json.dumps(shown, ensure_ascii=False, allow_nan=False)
+
+
+def _finite(value: float) -> float | str:
+    if math.isfinite(value):
+        return value
+    if math.isnan(value):
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"
+
+
+def transition_line(transition: Transition) -> str:
+    """Time, state, alert, severity, run/rank, summary, file:line; log text made harmless."""
+    labels = transition.labels
+    whose = "/".join(labels[name] for name in ("run", "rank") if name in labels) or "-"
+    position = transition.position
+    cells = (
+        f"{_iso(transition.time):<24}",
+        f"{transition.state.upper():<8}",
+        f"{transition.alert:<20}",
+        f"{labels.get('severity', '-'):<8}",
+        plain(whose),
+        # The run stands before it already.
+        plain(transition.annotations.get("summary", "")).removeprefix(f"{labels.get('run')}: "),
+        f"{plain(position.path)}:{position.line}" if position else "",
+    )
+    return "  ".join(cell for cell in cells if cell).rstrip()
+
+
+def _iso(time: float | None) -> str:
+    if time is None:
+        return "-"
+    moment = datetime.fromtimestamp(time, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

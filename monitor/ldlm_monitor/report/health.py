@@ -1,0 +1,240 @@
+"""The health report of a snapshot as text, 80 columns wide."""
+
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from ldlm_monitor.names import SEVERITIES
+from ldlm_monitor.plain import duration, number, plain, shorten, shorten_path, utc
+from ldlm_monitor.records import Event, Position
+from ldlm_monitor.report.advice import recommendations
+from ldlm_monitor.view import AlertView, Health, MonitorView, RunView, Snapshot
+
+WIDTH = 80
+HEALTHS: tuple[Health, ...] = ("HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL")
+"""In rising order: none or info, warning, error, critical."""
+
+_BAR = 30
+_ISSUES = 8
+_QUANTITIES = 12
+_ISSUE_SEVERITIES = frozenset(SEVERITIES[1:])
+_FIRST_QUANTITIES = ("loss", "eval_loss", "grad_norm", "learning_rate", "step_seconds")
+
+
+def worst_health(snapshot: Snapshot) -> Health:
+    """The health of the run that is worst off; HEALTHY where there is none."""
+    return max((run.health for run in snapshot.runs), key=HEALTHS.index, default="HEALTHY")
+
+
+def health_report(snapshot: Snapshot) -> str:
+    """The report of every run, ended by a newline. Log text in it is made harmless."""
+    lines = [*_between("ldlm-monitor health report", utc(snapshot.at)), "=" * WIDTH]
+    for run in snapshot.runs:
+        lines += ["", *_run(run, snapshot)]
+    if not snapshot.runs:
+        lines += ["", "No training run was found in what was read."]
+    unowned = [alert for alert in _firing(snapshot) if not _owner(alert, snapshot)]
+    lines += _section("Firing on the monitor itself", _alerts(unowned))
+    lines += ["", "-" * WIDTH, *_wrapped(_monitor(snapshot.monitor))]
+    return "\n".join(lines) + "\n"
+
+
+def _run(run: RunView, snapshot: Snapshot) -> Iterator[str]:
+    known = run.framework not in {"", "unknown"}
+    framework = f" ({plain(run.framework, 24)})" if known else ""
+    state = f"{run.state}{framework}"
+    yield from _between(f"{run.health}  {plain(run.name, WIDTH - 14 - len(state))}", state)
+    yield "-" * WIDTH
+    yield from _facts(run, snapshot.at)
+    yield from _section("Statistics over the last values", _statistics(run))
+    firing = [alert for alert in _firing(snapshot) if alert.labels.get("run") == run.name]
+    yield from _section("Firing", _alerts(firing))
+    issues = [
+        event
+        for event in snapshot.events
+        if event.run == run.name and event.severity in _ISSUE_SEVERITIES
+    ]
+    yield from _section("Recent issues", _issues(issues))
+    yield from _section("Events", _counts(run.event_counts))
+    advice = recommendations((alert.name for alert in firing), run.settings)
+    yield from _section("Recommendations", _listed(advice))
+
+
+def _facts(run: RunView, now: float) -> Iterator[str]:
+    """Aligned facts, each only where it is known and still means something."""
+    left = run.eta_seconds if run.ended_at is None else None
+    limit = run.stall_limit_seconds if run.ended_at is None else None
+    pairs = (
+        ("Progress", _progress(run)),
+        ("Pace", _pace(run)),
+        ("Time left", duration(left) if left is not None else ""),
+        ("Started", utc(run.started_at) if run.started_at is not None else ""),
+        ("Last step", _last_step(run, now)),
+        ("Stall limit", duration(limit) if limit is not None else ""),
+        ("Ended", utc(run.ended_at) if run.ended_at is not None else ""),
+        ("Failed rank", "" if run.failed_rank is None else str(run.failed_rank)),
+        ("Ranks", str(run.world_size) if run.world_size else ""),
+        ("Skipped", f"{run.skipped_steps} steps" if run.skipped_steps else ""),
+    )
+    for name, value in pairs:
+        if value:
+            yield f"{name:<13}{value}"
+    for index, path in enumerate(run.files):
+        yield f"{'' if index else 'Files':<13}{shorten_path(plain(path), WIDTH - 13)}"
+
+
+def _progress(run: RunView) -> str:
+    step = "" if run.step is None else f"step {run.step}"
+    if step and run.total_steps:
+        step += f" of {run.total_steps}"
+    if run.progress is None:
+        return step
+    share = min(max(run.progress, 0.0), 1.0)
+    done = int(share * _BAR)
+    return f"[{'#' * done}{'.' * (_BAR - done)}] {100 * share:5.1f} %  {step}".rstrip()
+
+
+def _pace(run: RunView) -> str:
+    parts = []
+    if step := run.statistics.get("step_seconds"):
+        typical = step.mean if step.mean is not None else step.current
+        parts.append(f"{duration(typical)} a step")
+    for name, unit in (("samples_per_second", "samples/s"), ("tokens_per_second", "tokens/s")):
+        if rate := run.statistics.get(name):
+            parts.append(f"{number(rate.current)} {unit}")
+    return ", ".join(parts)
+
+
+def _last_step(run: RunView, now: float) -> str:
+    if run.last_progress_at is None:
+        return ""
+    ago = f" ({duration(now - run.last_progress_at)} ago)" if run.ended_at is None else ""
+    return f"{utc(run.last_progress_at)}{ago}"
+
+
+def _statistics(run: RunView) -> Iterator[str]:
+    names = sorted(run.statistics, key=_quantity_order)
+    if not names:
+        return
+    titles = ("current", "mean", "min", "max", "non-finite")
+    yield f"  {'':<22}" + "".join(f"{title:>11}" for title in titles[:-1]) + f"{titles[-1]:>12}"
+    for name in names[:_QUANTITIES]:
+        values = run.statistics[name]
+        cells = (values.current, values.mean, values.minimum, values.maximum)
+        row = "".join(f"{number(cell):>11}" for cell in cells)
+        yield f"  {plain(name, 21):<22}{row}{values.nonfinite:>12}"
+    if len(names) > _QUANTITIES:
+        yield f"  and {len(names) - _QUANTITIES} more quantities"
+
+
+def _quantity_order(name: str) -> tuple[int, str]:
+    known = name in _FIRST_QUANTITIES
+    return (_FIRST_QUANTITIES.index(name) if known else len(_FIRST_QUANTITIES), name)
+
+
+def _firing(snapshot: Snapshot) -> list[AlertView]:
+    """The firing alerts that ask for attention, the worst first."""
+    firing = [
+        alert
+        for alert in snapshot.alerts
+        if alert.state == "firing" and alert.labels.get("severity") in SEVERITIES
+    ]
+    return sorted(firing, key=lambda alert: -SEVERITIES.index(alert.labels["severity"]))
+
+
+def _owner(alert: AlertView, snapshot: Snapshot) -> bool:
+    return any(run.name == alert.labels.get("run") for run in snapshot.runs)
+
+
+def _alerts(alerts: Iterable[AlertView]) -> Iterator[str]:
+    for alert in alerts:
+        rank = f"  rank {plain(alert.labels['rank'], 12)}" if "rank" in alert.labels else ""
+        name = f"  {alert.labels['severity']:<9}{plain(alert.name, 40)}{rank}"
+        yield from _between(name, utc(alert.fired_at))
+        if summary := alert.annotations.get("summary"):
+            yield from _wrapped(plain(summary), indent=11)
+        if alert.position:
+            yield f"{'':<11}{_place(alert.position, WIDTH - 11)}"
+        if action := alert.annotations.get("action"):
+            yield from _wrapped(f"-> {plain(action, 800)}", indent=11, hanging=3)
+
+
+def _issues(events: Iterable[Event]) -> Iterator[str]:
+    """Root causes first, then the newest; a kind on a rank once, its last line and a count."""
+    counts: Counter[tuple[str, int | None]] = Counter()
+    newest: dict[tuple[str, int | None], Event] = {}
+    for event in reversed(list(events)):
+        counts[event.kind, event.rank] += 1
+        newest.setdefault((event.kind, event.rank), event)
+    ordered = sorted(newest.items(), key=lambda item: item[1].fields.get("role") != "root")
+    for key, event in ordered[:_ISSUES]:
+        rank = "" if event.rank is None else f"  rank {event.rank}"
+        times = f"  {counts[key]} times" if counts[key] > 1 else ""
+        left = f"  {event.severity:<9}{plain(event.kind, 30)}{rank}{times}"
+        yield from _between(left, utc(event.time) if event.time is not None else "")
+        if event.message:
+            yield f"{'':<11}{plain(event.message, WIDTH - 11)}"
+        yield f"{'':<11}{_place(event.position, WIDTH - 11)}"
+
+
+def _counts(counts: dict[str, int]) -> Iterator[str]:
+    for kind, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        yield f"  {plain(kind, 40):<42}{count:>8}"
+
+
+def _listed(sentences: Sequence[str]) -> Iterator[str]:
+    for sentence in sentences:
+        yield from _wrapped(f"- {plain(sentence)}", indent=2, hanging=2)
+
+
+def _monitor(monitor: MonitorView) -> str:
+    parts = [
+        f"Read {_many(monitor.lines, 'line')} ({_bytes(monitor.bytes)})",
+        f"{_many(sum(monitor.records.values()), 'record')}",
+        f"{_many(monitor.parse_errors, 'parse error')}",
+        f"{_many(monitor.evaluations, 'evaluation')} of the rules",
+    ]
+    parts += [
+        f"dropped {count} ({plain(why, 40)})" for why, count in monitor.dropped.items() if count
+    ]
+    return ", ".join(parts) + "."
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _bytes(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"
+
+
+def _place(position: Position, limit: int) -> str:
+    line = f":{position.line}"
+    return shorten_path(plain(position.path), limit - len(line)) + line
+
+
+def _section(title: str, body: Iterable[str]) -> list[str]:
+    """The title and the body below it; nothing at all where the body is empty."""
+    lines = list(body)
+    return ["", title, *lines] if lines else []
+
+
+def _between(left: str, right: str) -> list[str]:
+    """One line with `left` and `right` at the margins."""
+    left = shorten(left, WIDTH - len(right) - 1) if right else left
+    return [f"{left}{right:>{WIDTH - len(left)}}".rstrip()]
+
+
+def _wrapped(text: str, *, indent: int = 0, hanging: int = 0) -> list[str]:
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=" " * indent,
+        subsequent_indent=" " * (indent + hanging),
+        break_on_hyphens=False,
+    )

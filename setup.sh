@@ -1,0 +1,52 @@
+#!/bin/sh
+# Makes .venv in this folder and installs ldlm-monitor into it.
+#   sh setup.sh          what the monitor needs
+#   sh setup.sh dev      also what its tests need
+# PYTHON names another interpreter than python3.
+set -eu
+cd "$(dirname "$0")"
+python=${PYTHON:-python3}
+venv=.venv
+
+fail() {
+    echo "setup.sh: $1" >&2
+    exit 2
+}
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    else
+        sudo -n "$@"
+    fi
+}
+
+can_install() {
+    command -v apt-get >/dev/null 2>&1 || return 1
+    [ "$(id -u)" -eq 0 ] || sudo -n true 2>/dev/null
+}
+
+apt_install() {
+    as_root apt-get update -qq &&
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" \
+            >/dev/null
+}
+
+command -v "$python" >/dev/null 2>&1 || fail "no $python; install Python 3.11 or newer"
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+    fail "$("$python" --version 2>&1) is too old; install Python 3.11 or newer, or set PYTHON"
+
+# Debian's python3 comes without ensurepip: the package python3-venv brings it.
+if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+    package=$("$python" -c 'import sys; print("python3.%d-venv" % sys.version_info[1])')
+    can_install || fail "$python cannot make environments; as root: apt-get install $package"
+    apt_install "$package" || fail "could not install $package; as root: apt-get install $package"
+fi
+
+[ -x "$venv/bin/pip" ] || "$python" -m venv --clear "$venv"
+if [ "${1:-}" = dev ]; then
+    "$venv/bin/pip" install --quiet --editable '.[dev]'
+else
+    "$venv/bin/pip" install --quiet --editable .
+fi
+"$venv/bin/ldlm-monitor" --version

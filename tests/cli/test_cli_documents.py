@@ -1,0 +1,49 @@
+"""What the documents tell people to type can be typed."""
+
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ldlm_monitor.cli import app
+
+ROOT = Path(__file__).resolve().parents[2]
+Ask = Callable[..., Any]
+
+
+def command_lines(page: str) -> list[str]:
+    """The `ldlm-monitor` lines of a page's shell blocks, from the command on."""
+    blocks = re.findall(r"^```sh\n(.*?)^```$", (ROOT / page).read_text("utf-8"), re.M | re.S)
+    parts = [part for block in blocks for part in re.split(r"\n|&&", block)]
+    return [part.strip() for part in parts if "ldlm-monitor " in part]
+
+
+@pytest.mark.parametrize(
+    "line", sorted({*command_lines("README.md"), *command_lines("CONTRIBUTING.md")})
+)
+def test_a_command_of_the_documents_is_one_of_ours(line: str) -> None:
+    words = shlex.split(line)
+    assert words[0] == ".venv/bin/ldlm-monitor"
+    app.parse_args(words[1:], exit_on_error=False, print_error=False)
+
+
+def test_the_format_file_of_contributing_works(ask: Ask, folder: Path) -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    block = re.search(r"^```yaml\n(.*?)^```$", page, re.M | re.S)
+    assert block is not None
+    (folder / "mine.yml").write_text(block[1], encoding="utf-8")
+    (folder / "a.log").write_text(
+        "ourtrainer step 12 loss nan lr 5e-4\n"
+        "ourtrainer step size is 12\n"
+        "ourtrainer: device fell off the bus (xid 79)\n",
+        encoding="utf-8",
+    )
+    answer = ask("parse", "--formats", "mine.yml", "a.log")
+    assert answer.code == 0, answer.err
+    sample, event = answer.out.splitlines()
+    assert '"values":{"loss":"NaN","learning_rate":0.0005}' in sample
+    assert '"kind":"gpu_xid"' in event
+    assert '"xid":79' in event

@@ -1,0 +1,54 @@
+"""The program's own messages on stderr."""
+
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from ldlm_monitor.cli.logs import JsonLines, TextLines, configure
+from ldlm_monitor.config import Settings
+
+
+@pytest.fixture(autouse=True)
+def logger_as_it_was() -> Iterator[None]:
+    logger = logging.getLogger("ldlm_monitor")
+    before = logger.handlers, logger.level, logger.propagate
+    yield
+    logger.handlers, logger.propagate = before[0], before[2]
+    logger.setLevel(before[1])
+
+
+def record(message: str) -> logging.LogRecord:
+    made = logging.LogRecord("ldlm_monitor.source", logging.WARNING, "", 0, message, (), None)
+    made.created = 1769681700.0
+    return made
+
+
+def test_text_is_time_level_message() -> None:
+    assert TextLines().format(record("a.log: truncated")) == (
+        "2026-01-29T10:15:00Z warning: a.log: truncated"
+    )
+
+
+def test_a_file_name_cannot_forge_a_line_or_move_the_cursor() -> None:
+    shown = TextLines().format(record("a\n2026 error: b\x1b[2J.log"))
+    assert shown.endswith(r"a\n2026 error: b\x1b[2J.log")
+
+
+def test_json_is_one_object_a_line() -> None:
+    assert json.loads(JsonLines().format(record("a\nb"))) == {
+        "time": "2026-01-29T10:15:00Z",
+        "level": "warning",
+        "logger": "ldlm_monitor.source",
+        "message": "a\nb",
+    }
+
+
+def test_messages_go_to_stderr_from_the_level_on(capsys: pytest.CaptureFixture[str]) -> None:
+    configure(Settings(log_level="warning", log_format="json"))
+    logging.getLogger("ldlm_monitor.daemon").info("not this")
+    logging.getLogger("ldlm_monitor.daemon").warning("but this")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert [json.loads(line)["message"] for line in err.splitlines()] == ["but this"]

@@ -1,0 +1,65 @@
+"""`notify test` against a Slack of our own."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+
+Ask = Callable[..., Any]
+
+
+class Slack(HTTPServer):
+    status = 200
+    received: list[dict[str, Any]]
+
+
+class _Webhook(BaseHTTPRequestHandler):
+    server: Slack
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.received.append(json.loads(body))
+        self.send_response(self.server.status)
+        self.end_headers()
+        self.wfile.write(b"ok" if self.server.status == 200 else b"no_service")
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        pass
+
+
+@pytest.fixture
+def slack(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slack]:
+    with Slack(("127.0.0.1", 0), _Webhook) as server:
+        server.received = []
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_port}/services/T/B/sesame"
+        monkeypatch.setenv("LDLM_SLACK_WEBHOOK_URL", url)
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def test_a_test_message_arrives(ask: Ask, slack: Slack) -> None:
+    answer = ask("notify", "test")
+    assert (answer.code, answer.out) == (0, "slack: accepted the test message\n")
+    (message,) = slack.received
+    assert "NotifyTest" in message["text"]
+
+
+def test_a_refusal_is_told_without_the_secret(ask: Ask, slack: Slack) -> None:
+    slack.status = 404
+    answer = ask("notify", "test")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("ldlm-monitor: notify test: slack: ")
+    assert "404" in answer.err
+    assert "sesame" not in answer.err
+
+
+def test_without_a_receiver_it_says_how_to_get_one(ask: Ask) -> None:
+    answer = ask("notify", "test")
+    assert answer.code == 2
+    assert "LDLM_SLACK_WEBHOOK_URL" in answer.err

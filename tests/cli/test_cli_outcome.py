@@ -1,0 +1,64 @@
+"""Exit code 3: a run's health at or beyond --fail-on."""
+
+import pytest
+
+from ldlm_monitor.cli.outcome import exit_code
+from ldlm_monitor.config import FailOn
+from ldlm_monitor.view import Health, MonitorView, RunView, Snapshot
+
+
+def snapshot(*healths: Health) -> Snapshot:
+    runs = tuple(
+        RunView(
+            name=f"run{number}",
+            framework="",
+            world_size=None,
+            state="running",
+            health=health,
+            step=None,
+            total_steps=None,
+            epoch=None,
+            progress=None,
+            eta_seconds=None,
+            started_at=None,
+            last_progress_at=None,
+            stall_limit_seconds=None,
+            ended_at=None,
+            files=(),
+            statistics={},
+            event_counts={},
+            skipped_steps=0,
+            settings={},
+            failed_rank=None,
+        )
+        for number, health in enumerate(healths)
+    )
+    monitor = MonitorView(
+        lines=0,
+        bytes=0,
+        parse_errors=0,
+        evaluations=0,
+        evaluation_seconds=0,
+        records={},
+        dropped={},
+    )
+    return Snapshot(version=1, at=0, runs=runs, alerts=(), events=(), monitor=monitor, points=())
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "failing"),
+    [
+        ("warning", {"WARNING", "UNHEALTHY", "CRITICAL"}),
+        ("error", {"UNHEALTHY", "CRITICAL"}),
+        ("critical", {"CRITICAL"}),
+        ("never", set()),
+    ],
+)
+def test_health_from_the_severity_on_fails(fail_on: FailOn, failing: set[Health]) -> None:
+    healths: tuple[Health, ...] = ("HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL")
+    assert {health for health in healths if exit_code(snapshot(health), fail_on) == 3} == failing
+
+
+def test_the_worst_run_decides_and_none_is_healthy() -> None:
+    assert exit_code(snapshot("HEALTHY", "CRITICAL"), "critical") == 3
+    assert exit_code(snapshot(), "warning") == 0

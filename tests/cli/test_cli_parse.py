@@ -1,0 +1,93 @@
+"""`parse`: typed records on stdout."""
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ldlm_monitor.records import from_json
+
+Ask = Callable[..., Any]
+ROWS = (
+    b'{"epoch": 0, "step": 7, "loss": 2.5, "lr": 5e-4}\n'
+    b'{"epoch": 0, "step": 8, "loss": NaN, "lr": 5e-4}\n'
+)
+
+
+def test_a_record_a_line_with_nan_as_text(ask: Ask, folder: Path) -> None:
+    (folder / "training_log.jsonl").write_bytes(ROWS)
+    answer = ask("parse", "--run", "gpt2", "training_log.jsonl")
+    assert answer.code == 0
+    samples = [json.loads(line) for line in answer.out.splitlines()]
+    assert [sample["step"] for sample in samples] == [7, 8]
+    assert [sample["values"]["loss"] for sample in samples] == [2.5, "NaN"]
+    assert samples[1]["run"] == "gpt2"
+    assert samples[1]["position"] == {"path": "training_log.jsonl", "line": 2, "offset": 49}
+
+
+def test_every_line_of_the_examples_is_a_record_again(ask: Ask, examples: Path) -> None:
+    answer = ask("parse", *map(str, sorted(examples.glob("*.log"))))
+    records = [from_json(line) for line in answer.out.splitlines()]
+    assert {record.run for record in records} == {
+        path.stem.removesuffix("_node0") for path in examples.glob("*.log")
+    }
+    for record in records:
+        with Path(record.position.path).open("rb") as file:
+            before = file.read(record.position.offset)
+        assert before.count(b"\n") + 1 == record.position.line
+
+
+def test_a_missing_newline_at_the_end_hides_nothing(ask: Ask, folder: Path) -> None:
+    (folder / "training_log.jsonl").write_bytes(ROWS.rstrip(b"\n"))
+    assert len(ask("parse", "training_log.jsonl").out.splitlines()) == 2
+
+
+def test_a_dash_is_standard_input(
+    ask: Ask, examples: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (log,) = examples.glob("*_083515_node0.log")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(log.read_bytes())))
+    from_stdin = [json.loads(line) for line in ask("parse", "--run", "r", "-").out.splitlines()]
+    from_file = [json.loads(line) for line in ask("parse", "--run", "r", str(log)).out.splitlines()]
+    assert len(from_stdin) == len(from_file) > 50
+    assert {record["position"]["path"] for record in from_stdin} == {"-"}
+
+
+def test_statistics_tell_what_was_understood(ask: Ask, folder: Path) -> None:
+    (folder / "training_log.jsonl").write_bytes(ROWS + b"not json\n")
+    lines = ask("parse", "--stats", "training_log.jsonl").out.splitlines()
+    assert lines == [
+        "training_log.jsonl",
+        "  lines        3",
+        "  with records 2 (66.7 %)",
+        "  parse errors 1",
+        "  samples      2",
+        "  events       0",
+        "  heartbeats   0",
+        "  steps        7 to 8",
+    ]
+
+
+def test_statistics_count_each_file_for_itself(ask: Ask, folder: Path) -> None:
+    for name in ("a.jsonl", "b.jsonl"):
+        (folder / name).write_bytes(ROWS)
+    lines = ask("parse", "--stats", "a.jsonl", "b.jsonl").out.splitlines()
+    assert [line for line in lines if line.startswith("  lines")] == ["  lines        2"] * 2
+
+
+def test_a_reader_that_leaves_ends_it_quietly(folder: Path) -> None:
+    """As in `ldlm-monitor parse FILE | head -1`."""
+    (folder / "training_log.jsonl").write_bytes(ROWS * 20_000)
+    command = [sys.executable, "-m", "ldlm_monitor", "parse", "training_log.jsonl"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith(b'{"type":"sample"')
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 0

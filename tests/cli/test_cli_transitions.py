@@ -1,0 +1,68 @@
+"""A transition as `replay` prints it."""
+
+import json
+import math
+from dataclasses import replace
+
+from ldlm_monitor.alert import Transition
+from ldlm_monitor.lines import transition_json, transition_line
+from ldlm_monitor.records import Position
+
+FIRING = Transition(
+    time=1769681700.25,
+    alert="NonFiniteLoss",
+    state="firing",
+    previous="inactive",
+    reason="condition holds",
+    labels={"severity": "critical", "run": "gpt2", "rank": "1"},
+    annotations={"summary": "The loss is NaN.", "action": "Stop."},
+    value=math.nan,
+    position=Position("train.log", 250, 9000),
+    active_at=1769681700.25,
+    step=877,
+    line="loss nan",
+)
+
+
+def test_json_is_the_public_form_and_nothing_else() -> None:
+    assert json.loads(transition_json(FIRING), parse_constant=None) == {
+        "time": 1769681700.25,
+        "alert": "NonFiniteLoss",
+        "state": "firing",
+        "reason": "condition holds",
+        "labels": {"severity": "critical", "run": "gpt2", "rank": "1"},
+        "annotations": {"summary": "The loss is NaN.", "action": "Stop."},
+        "value": "NaN",
+        "position": {"path": "train.log", "line": 250, "offset": 9000},
+    }
+
+
+def test_json_has_null_where_nothing_is_known_and_infinities_as_text() -> None:
+    shown = json.loads(transition_json(replace(FIRING, time=None, position=None, value=-math.inf)))
+    assert (shown["time"], shown["position"], shown["value"]) == (None, None, "-Infinity")
+
+
+def test_json_is_one_line_whatever_the_log_said() -> None:
+    text = transition_json(replace(FIRING, annotations={"summary": "a\nb\u2028c"}))
+    assert text.count("\n") == 0
+    assert json.loads(text)["annotations"]["summary"] == "a\nb\u2028c"
+
+
+def test_text_is_one_line_to_read() -> None:
+    assert transition_line(FIRING) == (
+        "2026-01-29T10:15:00.250Z  FIRING    NonFiniteLoss         critical  gpt2/1  "
+        "The loss is NaN.  train.log:250"
+    )
+
+
+def test_text_columns_line_up() -> None:
+    ended = replace(FIRING, time=None, state="ended", alert="OutOfMemory")
+    assert transition_line(ended).startswith(
+        "- " + " " * 24 + "ENDED     OutOfMemory           critical"
+    )
+    assert transition_line(FIRING).index("critical") == transition_line(ended).index("critical")
+
+
+def test_text_holds_no_control_character() -> None:
+    hostile = replace(FIRING, annotations={"summary": "a\x1b[2Jb\r\nc\x07"})
+    assert transition_line(hostile).isprintable()

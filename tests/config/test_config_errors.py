@@ -1,0 +1,155 @@
+"""A setting that cannot be used is answered in one line: where, what, remedy."""
+
+from pathlib import Path
+
+import pytest
+
+from ldlm_monitor.config import load
+from ldlm_monitor.errors import ConfigError
+
+
+def complaint(flags: dict[str, str] | None = None) -> str:
+    with pytest.raises(ConfigError) as raised:
+        load(flags or {})
+    error = raised.value
+    assert error.where
+    assert error.remedy
+    assert "\n" not in str(error)
+    return str(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("intervall = 3", "intervall: unknown key; did you mean interval?"),
+        ("interval = 0", 'interval: "0" should be greater than 0; for example interval = 10'),
+        ('interval = "x"', 'interval: "x" should be a number; for example interval = 10'),
+        ("interval = nan", 'interval: "nan" should be a finite number; for example interval = 10'),
+        ("headless = 7", 'headless: "7" should be true or false; for example headless = true'),
+        (
+            'fail_on = "bad"',
+            (
+                "fail_on: \"bad\" should be 'critical', 'error', 'warning' or 'never'; "
+                'for example fail_on = "error"'
+            ),
+        ),
+        (
+            'listen = "9847"',
+            'listen: "9847" should be HOST:PORT; for example listen = "127.0.0.1:9847"',
+        ),
+        ("rules = 3", 'rules: "3" should be a list; for example rules = ["rules/mine.yml"]'),
+        ("rules = [3]", 'rules[0]: "3" should be a path; for example rules = ["rules/mine.yml"]'),
+        (
+            "stall = 3",
+            ('stall: "3" should be a table; for example [stall] and below it floor_seconds = 30'),
+        ),
+        (
+            "[stall]\nflor_seconds = 3",
+            "stall.flor_seconds: unknown key; did you mean stall.floor_seconds?",
+        ),
+        (
+            "[stall]\nzzz = 3",
+            (
+                "stall.zzz: unknown key; known: stall.floor_seconds, stall.limit_seconds, "
+                "stall.startup_seconds"
+            ),
+        ),
+        (
+            "[stall]\nlimit_seconds = { evaluating = -4 }",
+            (
+                'stall.limit_seconds[evaluating]: "-4" should be greater than 0; '
+                "for example limit_seconds = { evaluating = 900 }"
+            ),
+        ),
+        (
+            '[slack]\nwebhook_url = "https://hooks.slack.com/services/T/B/x"',
+            (
+                "slack.webhook_url: a secret does not belong in this file; "
+                "set LDLM_SLACK_WEBHOOK_URL, or name a file in slack.webhook_url_file"
+            ),
+        ),
+    ],
+)
+def test_a_wrong_key_of_the_file_is_named_with_a_remedy(folder: Path, text: str, line: str) -> None:
+    (folder / "ldlm-monitor.toml").write_text(text + "\n", encoding="utf-8")
+    assert complaint() == f"ldlm-monitor.toml: {line}"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "line"),
+    [
+        ("LDLM_INTERVAL", "x", '"x" should be a number; for example LDLM_INTERVAL=10'),
+        (
+            "LDLM_HEADLESS",
+            "perhaps",
+            ('"perhaps" should be true or false; for example LDLM_HEADLESS=true'),
+        ),
+        ("LDLM_STALL_FLOR_SECONDS", "3", "unknown key; did you mean LDLM_STALL_FLOOR_SECONDS?"),
+        ("LDLM_STALL", "3", '"3" should be a table; for example LDLM_STALL_FLOOR_SECONDS=30'),
+    ],
+)
+def test_a_wrong_variable_is_named_as_it_is_spelled(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, line: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert complaint() == f"{name}: {line}"
+
+
+def test_a_wrong_flag_is_named_as_it_is_spelled() -> None:
+    assert complaint({"interval": "-1"}) == (
+        '--interval: "-1" should be greater than 0; for example --interval 10'
+    )
+
+
+def test_the_source_that_won_is_blamed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "ldlm-monitor.toml").write_text("interval = 1\n", encoding="utf-8")
+    monkeypatch.setenv("LDLM_INTERVAL", "x")
+    assert complaint().startswith("LDLM_INTERVAL: ")
+
+
+def test_a_secret_is_never_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LDLM_SLACK_WEBHOOK_URL", "hooks.slack.com/services/T0/B0/sesame")
+    text = complaint()
+    assert "sesame" not in text
+    assert text.startswith("LDLM_SLACK_WEBHOOK_URL: should be a URL")
+
+
+def test_a_secret_does_not_show_in_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LDLM_SLACK_WEBHOOK_URL", "https://hooks.slack.com/services/sesame")
+    settings = load({})
+    assert "sesame" not in f"{settings!r} {settings.model_dump_json()}"
+    assert settings.slack.secret() == "https://hooks.slack.com/services/sesame"
+
+
+def test_a_file_that_is_not_toml_is_said_so(folder: Path) -> None:
+    (folder / "ldlm-monitor.toml").write_text("interval = \n", encoding="utf-8")
+    assert complaint().startswith("ldlm-monitor.toml: is not TOML: ")
+
+
+def test_a_file_that_is_not_text_is_said_so(folder: Path) -> None:
+    (folder / "ldlm-monitor.toml").write_bytes(b'run = "\xff"\n')
+    assert "not UTF-8" in complaint()
+
+
+def test_a_file_that_was_named_must_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LDLM_CONFIG", "no.toml")
+    assert complaint() == "no.toml: no such file; name a TOML file with --config PATH"
+
+
+def test_the_webhook_may_stand_in_a_file(folder: Path) -> None:
+    (folder / "url").write_text("https://hooks.slack.com/services/T/B/x\n", encoding="utf-8")
+    settings = load({"slack": {"webhook_url_file": "url"}})
+    assert settings.slack.secret() == "https://hooks.slack.com/services/T/B/x"
+    assert load({}).slack.secret() is None
+
+
+@pytest.mark.parametrize("text", ["", "not a URL", "https://a https://b"])
+def test_a_webhook_file_without_one_url_is_an_error(folder: Path, text: str) -> None:
+    (folder / "url").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match="holds no URL"):
+        load({"slack": {"webhook_url_file": "url"}}).slack.secret()
+
+
+def test_a_webhook_file_that_is_missing_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        load({"slack": {"webhook_url_file": "url"}}).slack.secret()

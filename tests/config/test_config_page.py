@@ -1,0 +1,47 @@
+"""docs/configuration.md tells every setting, and no other, with flag and default."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from ldlm_monitor.cli.flags import FollowFlags
+from ldlm_monitor.config import Settings
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/configuration.md"
+FLAGS = {field.name: f"`--{field.name.replace('_', '-')}`" for field in fields(FollowFlags)} | {
+    "files": "`FILE_OR_GLOB...`",
+    "companions": "`--no-companions`",
+}
+
+
+def rows(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, ...]]:
+    """What the page has to say of every setting."""
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from rows(field.annotation, f"{name}.")
+        else:
+            key = prefix + name
+            variable = "LDLM_" + key.replace(".", "_").upper()
+            yield key, variable, FLAGS.get(key, ""), shown(field.default), field.description or ""
+
+
+def shown(default: object) -> str:
+    if default is None or default in ((), {}):
+        return "none"
+    return str(default).lower() if isinstance(default, bool) else str(default)
+
+
+def test_the_page_lists_every_setting_with_variable_flag_default_and_meaning() -> None:
+    row = r"^\| `([a-z_.]+)` \| `(\w+)` \| *([^|]*?) *\| ([^|]*) \| (.*) \|$"
+    assert re.findall(row, PAGE.read_text("utf-8"), re.MULTILINE) == list(rows(Settings))
+
+
+def test_every_flag_of_the_main_command_is_a_setting() -> None:
+    assert set(FLAGS) - {"config"} <= set(Settings.model_fields)
+
+
+def test_every_setting_says_what_it_means() -> None:
+    assert all(meaning for *_, meaning in rows(Settings))

@@ -1,0 +1,207 @@
+"""The health report as a person reads it."""
+
+import math
+import unicodedata
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ldlm_monitor.records import Event, Position
+from ldlm_monitor.report.health import WIDTH, health_report, worst_health
+from ldlm_monitor.view import AlertView, RunView, Snapshot, Statistics
+
+MakeRun = Callable[..., RunView]
+MakeAlert = Callable[..., AlertView]
+MakeEvent = Callable[..., Event]
+MakeSnapshot = Callable[..., Snapshot]
+
+
+def section(report: str, title: str) -> list[str]:
+    """The lines below a title, up to the next empty line."""
+    lines = report.splitlines()
+    start = lines.index(title) + 1
+    return lines[start : lines.index("", start)]
+
+
+def test_a_healthy_run_shows_its_facts_and_nothing_to_worry_about(
+    make_run: MakeRun, make_snapshot: MakeSnapshot
+) -> None:
+    assert health_report(make_snapshot(make_run())) == (
+        """\
+ldlm-monitor health report                               2026-01-29 10:15:00 UTC
+================================================================================
+
+HEALTHY  train_20260129_101500                                 running (mm-ldlm)
+--------------------------------------------------------------------------------
+Progress     [#######.......................]  25.0 %  step 250 of 1000
+Time left    4 min 12 s
+Started      2026-01-29 10:13:20 UTC
+Last step    2026-01-29 10:14:48 UTC (12 s ago)
+Stall limit  35 s
+Ranks        2
+Files        train_logs/train_20260129_101500_node0.log
+
+--------------------------------------------------------------------------------
+Read 1,200 lines (3.0 MiB), 404 records, 1 parse error, 7 evaluations of the
+rules, dropped 2 (label_limit).
+"""
+    )
+
+
+def test_statistics_stand_in_a_table_with_the_loss_first(
+    make_run: MakeRun, make_snapshot: MakeSnapshot, make_statistics: Callable[..., Statistics]
+) -> None:
+    run = make_run(
+        statistics={
+            "accuracy": make_statistics(0.0001234),
+            "loss": make_statistics(math.nan, mean=2.34567, minimum=1.5, maximum=5.25, nonfinite=3),
+            "grad_norm": make_statistics(math.inf, mean=None, minimum=None, maximum=None),
+        }
+    )
+    assert section(health_report(make_snapshot(run)), "Statistics over the last values") == [
+        "                            current       mean        min        max  non-finite",
+        "  loss                          NaN     2.3457        1.5       5.25           3",
+        "  grad_norm                     Inf          -          -          -           0",
+        "  accuracy                0.0001234  0.0001234  0.0001234  0.0001234           0",
+    ]
+
+
+def test_a_firing_alert_tells_where_and_what_to_do(
+    make_run: MakeRun, make_alert: MakeAlert, make_snapshot: MakeSnapshot
+) -> None:
+    labels = {"severity": "critical", "run": "train_20260129_101500", "rank": "1"}
+    report = health_report(
+        make_snapshot(make_run(health="CRITICAL"), alerts=(make_alert(labels=labels),))
+    )
+    assert section(report, "Firing") == [
+        "  critical NonFiniteLoss  rank 1                         2026-01-29 10:14:30 UTC",
+        "           The loss is NaN.",
+        "           train_logs/train_20260129_101500_node0.log:250",
+        "           -> Go back to a checkpoint.",
+    ]
+
+
+def test_the_worst_alert_comes_first_and_pending_ones_are_left_out(
+    make_run: MakeRun, make_alert: MakeAlert, make_snapshot: MakeSnapshot
+) -> None:
+    alerts = (
+        make_alert("GradientNormHigh", "warning"),
+        make_alert("NcclError", "error"),
+        make_alert("NcclTimeout", "critical"),
+        make_alert("OutOfMemory", "critical", state="pending", fired_at=None),
+    )
+    firing = section(health_report(make_snapshot(make_run(), alerts=alerts)), "Firing")
+    names = [line.split()[1] for line in firing if line.startswith("  ") and line[2] != " "]
+    assert names == ["NcclTimeout", "NcclError", "GradientNormHigh"]
+
+
+def test_recommendations_are_in_the_users_own_settings(
+    make_run: MakeRun, make_alert: MakeAlert, make_snapshot: MakeSnapshot
+) -> None:
+    run = make_run(settings={"LEARNING_RATE": "5e-4", "training.warmup_steps": "100"})
+    report = health_report(make_snapshot(run, alerts=(make_alert(),)))
+    advice = " ".join(" ".join(section(report, "Recommendations")).split())
+    assert "- LEARNING_RATE=0.00025 (now 5e-4): " in advice
+    assert "- WARMUP_STEPS=200 (now 100): " in advice
+
+
+def test_an_issue_that_repeats_is_told_once_with_its_count(
+    make_run: MakeRun, make_event: MakeEvent, make_snapshot: MakeSnapshot
+) -> None:
+    """The newest first; information is not an issue."""
+    events = (
+        *(make_event("nonfinite_metric", message=f"loss nan at {step}") for step in (1, 2, 3)),
+        make_event("checkpoint_saved", severity="info"),
+        make_event("cuda_oom", rank=1, message="CUDA out of memory.", severity="critical"),
+    )
+    issues = section(health_report(make_snapshot(make_run(), events=events)), "Recent issues")
+    assert [line.rstrip() for line in issues] == [
+        "  critical cuda_oom  rank 1                              2026-01-29 10:14:40 UTC",
+        "           CUDA out of memory.",
+        "           train_logs/train_20260129_101500_node0.log:250",
+        "  error    nonfinite_metric  3 times                     2026-01-29 10:14:40 UTC",
+        "           loss nan at 3",
+        "           train_logs/train_20260129_101500_node0.log:250",
+    ]
+
+
+def test_a_root_cause_stands_above_what_followed_from_it(
+    make_run: MakeRun, make_event: MakeEvent, make_snapshot: MakeSnapshot
+) -> None:
+    events = (
+        make_event("python_exception", rank=1, fields={"role": "root"}),
+        make_event("gloo_peer_closed", rank=0, fields={"role": "victim"}),
+    )
+    issues = section(health_report(make_snapshot(make_run(), events=events)), "Recent issues")
+    kinds = [line.split()[1] for line in issues if line.startswith("  error")]
+    assert kinds == ["python_exception", "gloo_peer_closed"]
+
+
+def test_a_run_that_ended_has_no_time_left_and_cannot_stall(
+    make_run: MakeRun, make_snapshot: MakeSnapshot
+) -> None:
+    run = make_run(state="crashed", ended_at=1769681690.0, failed_rank=1)
+    report = health_report(make_snapshot(run))
+    assert "crashed (mm-ldlm)" in report
+    assert "Failed rank  1" in report
+    assert "Ended        2026-01-29 10:14:50 UTC" in report
+    assert not [word for word in ("Time left", "Stall limit", " ago") if word in report]
+
+
+def test_alerts_of_no_run_are_the_monitors_own(
+    make_run: MakeRun, make_alert: MakeAlert, make_snapshot: MakeSnapshot
+) -> None:
+    alert = make_alert("MonitorBehind", "warning", labels={"severity": "warning"})
+    report = health_report(make_snapshot(make_run(), alerts=(alert,)))
+    assert "MonitorBehind" in section(report, "Firing on the monitor itself")[0]
+
+
+def test_a_log_without_a_run_is_said_so(make_snapshot: MakeSnapshot) -> None:
+    assert "No training run was found in what was read." in health_report(make_snapshot())
+
+
+@pytest.mark.parametrize(
+    ("healths", "worst"),
+    [
+        ((), "HEALTHY"),
+        (("HEALTHY", "WARNING"), "WARNING"),
+        (("CRITICAL", "UNHEALTHY", "HEALTHY"), "CRITICAL"),
+    ],
+)
+def test_the_worst_run_decides(
+    make_run: MakeRun, make_snapshot: MakeSnapshot, healths: tuple[str, ...], worst: str
+) -> None:
+    assert worst_health(make_snapshot(*(make_run(health=health) for health in healths))) == worst
+
+
+@pytest.fixture(scope="module")
+def report_on(
+    make_run: MakeRun, make_alert: MakeAlert, make_event: MakeEvent, make_snapshot: MakeSnapshot
+) -> Callable[[str, str], str]:
+    """A report whose every text that comes from a log is `text`, and every path `path`."""
+
+    def report(text: str, path: str) -> str:
+        position = Position(path, 1, 0)
+        run = make_run(
+            name=text, framework=text, files=(path,), settings={"lr": text}, event_counts={text: 1}
+        )
+        labels = {"severity": "critical", "run": text, "rank": text}
+        annotations = {"summary": text, "action": text}
+        alert = make_alert(labels=labels, annotations=annotations, position=position)
+        event = make_event(text, run=text, message=text, position=position)
+        return health_report(make_snapshot(run, alerts=(alert,), events=(event,)))
+
+    return report
+
+
+@given(text=st.text(max_size=300), path=st.text(min_size=1, max_size=200))
+def test_nothing_from_a_log_can_break_a_line_or_reach_the_terminal(
+    report_on: Callable[[str, str], str], text: str, path: str
+) -> None:
+    report = report_on(text, path)
+    assert report.count("\n") == len(report.splitlines())
+    for line in report.splitlines():
+        assert len(line) <= WIDTH
+        assert not [char for char in line if unicodedata.category(char) in ("Cc", "Cf", "Cs")]

@@ -1,0 +1,34 @@
+#!/bin/sh
+# The one test command: installs what the tests need, then runs every check.
+# Arguments go to pytest. It fails when any check does, after all of them ran.
+set -eu
+cd "$(dirname "$0")/.."
+
+if ! command -v promtool >/dev/null 2>&1 && command -v apt-get >/dev/null 2>&1; then
+    if [ "$(id -u)" -eq 0 ]; then
+        apt-get update -qq || true
+        # Only promtool is wanted: the server that comes with it must not start.
+        DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
+            apt-get install -y -qq --no-install-recommends prometheus >/dev/null ||
+            echo "tests/run.sh: no promtool; tests that need it are skipped" >&2
+    else
+        echo "tests/run.sh: no promtool; as root: apt-get install prometheus" >&2
+    fi
+fi
+sh setup.sh dev
+
+bin=.venv/bin
+failed=
+check() {
+    echo "== $*"
+    "$bin/$@" || failed="$failed $1"
+}
+check ruff format --check .
+check ruff check .
+check mypy
+check lint-imports
+check pytest "$@"
+[ -z "$failed" ] || {
+    echo "tests/run.sh: failed:$failed" >&2
+    exit 1
+}

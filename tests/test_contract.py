@@ -1,0 +1,84 @@
+"""Public names are those of the design's contract, and the reverse."""
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from ldlm_monitor import names
+from ldlm_monitor.alert import State
+from ldlm_monitor.view import Health
+
+CONTRACT = Path(__file__).resolve().parents[1] / "../shared/design/contract.md"
+
+
+@pytest.fixture(scope="module")
+def contract() -> str:
+    if not CONTRACT.is_file():
+        pytest.skip("design/contract.md is not beside this checkout")
+    return CONTRACT.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def sections(contract: str) -> dict[str, str]:
+    """The text of each section by its number."""
+    parts = re.split(r"^## (\d+)\. ", contract, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def metric_rows(section: str) -> dict[str, str]:
+    """Metric name (with its braces) to type, of the table in section 3."""
+    rows = re.findall(r"^\| (`ldlm_[^|]*) \| ([^|]*) \|", section, flags=re.MULTILINE)
+    return {
+        metric: kind.split()[0]
+        for cell, kind in rows
+        for metric in re.findall(r"`(ldlm_[^`]+)`", cell)
+        if not metric.startswith(names.DETECT_PREFIX)
+    }
+
+
+def test_metrics_are_those_of_the_contract(sections: dict[str, str]) -> None:
+    promised = {row.partition("{")[0]: kind for row, kind in metric_rows(sections["3"]).items()}
+    assert promised == {name: metric.kind for name, metric in names.METRICS.items()}
+
+
+def test_metrics_carry_the_labels_of_the_contract(sections: dict[str, str]) -> None:
+    for row in metric_rows(sections["3"]):
+        name, _, braces = row.partition("{")
+        labels = [label for label in braces.rstrip("}").split(",") if label not in ("", "...")]
+        assert list(names.METRICS[name].labels) == labels, row
+
+
+def test_run_states_are_those_of_the_contract(sections: dict[str, str]) -> None:
+    row = next(line for line in sections["3"].splitlines() if "`ldlm_run_state{state}`" in line)
+    assert tuple(re.findall(r"`([a-z]+)`", row)) == names.RUN_STATES
+    assert set(names.RUN_STATES) >= names.ENDED_STATES
+
+
+def test_alerts_have_the_severities_of_the_contract(sections: dict[str, str]) -> None:
+    """The pack is built step by step: every alert that exists is promised, with its severity."""
+    promised = dict(re.findall(r"([A-Z]\w+) \((info|warning|error|critical)[:)]", sections["4"]))
+    assert names.ALERTS.items() <= promised.items()
+
+
+def test_transition_states_are_those_of_the_contract(sections: dict[str, str]) -> None:
+    states = re.search(r'"state":((?:"\w+"\|?)+)', sections["4"])
+    assert states is not None
+    assert tuple(re.findall(r"\w+", states[1])) == get_args(State)
+
+
+def test_health_words_are_those_of_the_contract(sections: dict[str, str]) -> None:
+    words = re.findall(r"\d ([A-Z]{7,9})\b", sections["3"])
+    assert tuple(words) == get_args(Health)
+
+
+def test_record_names_are_those_of_the_contract(sections: dict[str, str]) -> None:
+    text = sections["2"]
+    assert {name for name in names.CANONICAL_VALUES if f"`{name}`" not in text} == set()
+    assert {kind for kind in names.LIFECYCLE_KINDS if f"`{kind}`" not in text} == set()
+    families = dict(re.findall(r"\b([A-M]) `(\w+)`", text))
+    assert families == names.FAMILIES
+    roles = re.search(r"`fields\.role` is (.*?)\.\n", text)
+    assert roles is not None
+    assert tuple(re.findall(r"`(\w+)`", roles[1])) == names.ROLES

@@ -1,0 +1,53 @@
+"""What an import really loads, in a fresh interpreter: quick answers must stay quick."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {
+    "hyperscan",
+    "prometheus_client",
+    "promql_parser",
+    "pydantic",
+    "pydantic_settings",
+    "re2",
+    "slack_sdk",
+    "textual",
+    "watchdog",
+    "yaml",
+}
+
+
+def packages_loaded(statement: str) -> set[str]:
+    """Top-level packages in `sys.modules` after the statement, which may exit."""
+    program = (
+        "import json, sys\n"
+        f"try:\n    {statement}\n"
+        "finally:\n"
+        "    names = {name.partition('.')[0] for name in sys.modules}\n"
+        "    print('\\n' + json.dumps(sorted(names)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("flag", ["--version", "--help"])
+def test_a_quick_answer_loads_no_heavy_package(flag: str) -> None:
+    loaded = packages_loaded(f"from ldlm_monitor.cli import main; main([{flag!r}])")
+    assert "cyclopts" in loaded
+    assert not loaded & HEAVY
+
+
+def test_the_root_package_imports_nothing() -> None:
+    """`import ldlm_monitor.callback` in a trainer executes it."""
+    added = packages_loaded("import ldlm_monitor") - packages_loaded("pass")
+    assert added == {"ldlm_monitor"}
+
+
+def test_parse_loads_neither_server_nor_receiver() -> None:
+    loaded = packages_loaded("from ldlm_monitor.cli import main; main(['parse', 'no-such-file'])")
+    assert not loaded & {"prometheus_client", "slack_sdk", "textual"}

@@ -1,0 +1,58 @@
+"""The wheel holds everything that an installed monitor needs."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.live
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*command, "--quiet", "--wheel-dir", str(folder), str(ROOT)], check=True)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def test_rules_dashboards_and_definitions_are_files_in_the_wheel(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        held = {name: archive.getinfo(name).external_attr >> 16 for name in archive.namelist()}
+    checkout = ROOT / "monitor/ldlm_monitor"
+    wanted = [
+        str(Path("ldlm_monitor") / path.relative_to(checkout))
+        for folder in ("rules", "dashboards", "parse/data")
+        for path in sorted((checkout / folder).rglob("*"))
+        if path.is_file() and path.name != ".gitkeep"
+    ]
+    assert "ldlm_monitor/rules/default.yml" in wanted
+    assert set(wanted) <= set(held)
+    links = [name for name in wanted if held[name] & 0o170000 == 0o120000]
+    assert links == []
+
+
+def test_an_installed_wheel_finds_its_rules(wheel: Path, tmp_path: Path) -> None:
+    """In a fresh environment that borrows only the dependencies."""
+    venv = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    python = venv / "bin/python"
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
+    subprocess.run([*pip, "--no-deps", "--no-index", str(wheel)], check=True)
+    environment = os.environ | {"PYTHONPATH": sysconfig.get_path("purelib")}
+    where = subprocess.run(
+        [python, "-c", "from ldlm_monitor.alerts import packaged_rules as p; print(*p())"],
+        env=environment, cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert Path(where.stdout.strip()).is_relative_to(venv)
+    done = subprocess.run(
+        [venv / "bin/ldlm-monitor", "rules", "check"],
+        env=environment, cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "all fine" in done.stdout
