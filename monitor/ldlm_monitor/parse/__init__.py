@@ -1,0 +1,10 @@
+"""Bytes of logs in, typed records out.
+
+`Parser` is the room's door: feed it chunks, and it gives samples, events and
+heartbeats. `clock_marks` is a light first pass over a finished file.
+"""
+
+from ldlm_monitor.parse.clock import ClockMark, clock_marks
+from ldlm_monitor.parse.parser import ParseCounters, Parser
+
+__all__ = ["ClockMark", "ParseCounters", "Parser", "clock_marks"]

@@ -1,0 +1,150 @@
+"""Records that take more than one line: the open ones of a file, and blocks of rows.
+
+Blocks are assembled per file and per writer (the chain of rank prefixes), so
+that the interleaved output of several ranks comes apart again. Where two ranks
+write without a prefix, rows go to the oldest block that still lacks them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from ldlm_monitor.parse.events import EventRule, Place, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ldlm_monitor.records import Record
+
+SILENCE_SECONDS = 2.0
+"""A block that got no line for so long is complete."""
+MAX_OPEN = 64
+MAX_FOREIGN_LINES = 200
+"""So many lines of others in between, and a block is complete as it stands."""
+
+
+class Block(Protocol):
+    """An open block. `done` says that it takes no more lines."""
+
+    stream: bytes
+    touched: float
+    foreign: int
+    done: bool
+    greedy: bool
+    """It takes any indented line, where others know their rows."""
+
+    def take(self, text: bytes, *, logged: bool) -> bool:
+        """Whether the line is part of the block. `logged`: a logger's header was in front."""
+        ...
+
+    def records(self) -> list[Record]:
+        """What the block says."""
+        ...
+
+
+class Blocks:
+    """The open blocks of one file, oldest first."""
+
+    def __init__(self) -> None:
+        self._open: list[Block] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._open)
+
+    def open(self, block: Block) -> list[Record]:
+        """Start a block; the oldest is completed where there are too many."""
+        self._open.append(block)
+        return self._open.pop(0).records() if len(self._open) > MAX_OPEN else []
+
+    def offer(
+        self, text: bytes, stream: bytes, now: float, *, logged: bool
+    ) -> tuple[bool, list[Record]]:
+        """Give a line to the block it belongs to: whether one took it, and what is complete."""
+        taken = False
+        for block in self._in_order_of_claim(text):
+            if not taken and block.stream == stream and block.take(text, logged=logged):
+                block.touched = now
+                block.foreign = 0
+                taken = True
+            else:
+                block.foreign += 1
+                block.done = block.done or block.foreign > MAX_FOREIGN_LINES
+        return taken, self._close([block for block in self._open if block.done])
+
+    def silent(self, now: float) -> list[Record]:
+        """Complete the blocks that got no line for `SILENCE_SECONDS`."""
+        due = [block for block in self._open if now - block.touched >= SILENCE_SECONDS]
+        return self._close(due)
+
+    def finish(self) -> list[Record]:
+        """Complete every block as it stands."""
+        return self._close(list(self._open))
+
+    def next_silence(self) -> float | None:
+        """When `silent` could complete the next block."""
+        return min((block.touched for block in self._open), default=None)
+
+    def _in_order_of_claim(self, text: bytes) -> list[Block]:
+        """Blocks that know their rows come first; source lines go to the newest traceback."""
+        greedy = [block for block in self._open if block.greedy]
+        if text[:1] in (b" ", b"\t"):
+            greedy.reverse()
+        return [*(block for block in self._open if not block.greedy), *greedy]
+
+    def _close(self, blocks: Sequence[Block]) -> list[Record]:
+        records: list[Record] = []
+        for block in blocks:
+            self._open.remove(block)
+            records.extend(block.records())
+        return records
+
+
+class Rows:
+    """A head line and rows that add fields to it, each once."""
+
+    greedy = False
+
+    def __init__(
+        self,
+        rule: EventRule,
+        place: Place,
+        head: bytes,
+        named: dict[str, bytes],
+        *,
+        now: float,
+        stream: bytes,
+    ) -> None:
+        self.stream = stream
+        self.touched = now
+        self.foreign = 0
+        self.done = False
+        self._rule = rule
+        self._place = place
+        self._head = head
+        self._named = dict(named)
+        self._seen: set[int] = set()
+        self._previous = head
+
+    def take(self, text: bytes, *, logged: bool) -> bool:
+        """Take a row that is still missing, or the line that ends the block."""
+        if logged:
+            return False
+        for index, (pattern, after) in enumerate(self._rule.rows):
+            if index in self._seen or (after and not after.match(self._previous)):
+                continue
+            match = pattern.match(text)
+            if match:
+                self._seen.add(index)
+                self._named.update(pattern.named(match))
+                self._previous = text
+                self.done = self._rule.until is None and len(self._seen) == len(self._rule.rows)
+                return True
+        if self._rule.until is not None and self._rule.until.match(text):
+            self.done = True
+            return True
+        return False
+
+    def records(self) -> list[Record]:
+        """The event of the head line, with the fields of all rows."""
+        fields = self._rule.fields(self._named)
+        return self._rule.records(self._place, text_of(self._head), fields)

@@ -1,0 +1,153 @@
+"""What launchers, loggers and containers put in front of a line.
+
+Prefixes are peeled from the left, again and again (taxonomy.md sections 3.1 and
+3.3). Only `[rankN]:`, DeepSpeed's `[Rank N]`, Ray's `[rank=N]` and Horovod's
+`[N]<stderr>:` name a global rank: `[default3]:` is a local one, srun's `3: ` may
+be a node, and `[Rank N]` inside a message is local to its process group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from ldlm_monitor.parse.patterns import Found, Pattern, compile_pattern
+
+Level: TypeAlias = Literal["error", "warning", "info"]
+
+
+@dataclass(slots=True)
+class Envelope:
+    """What stood in front of a record's text.
+
+    `start` is where the text begins, `stream` tells the writers of one file
+    apart, `time` is Unix seconds where the prefix holds a full date, a time and
+    a zone, `shell` says that the record is a `set -x` trace.
+    """
+
+    start: int = 0
+    stream: bytes = b""
+    rank: int | None = None
+    time: float | None = None
+    level: Level | None = None
+    shell: bool = False
+
+
+_STAMP = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?"
+_RANK = compile_pattern(r"\[rank(?P<rank>\d+)\]: ?")
+_ROLE = compile_pattern(r"\[[A-Za-z_]+\d+\]:")
+_GLOG_BRACKET = compile_pattern(
+    r"\[(?P<level>[EWIF])(?:\d{3,4} \d\d:\d\d:\d\d(?:\.\d+)?)? [^\]\s]+:\d+\] "
+)
+_DEEPSPEED = compile_pattern(
+    r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] \[(?P<level>[A-Z]+)\] \[[^\]\s]+\] "
+    r"(?:\[Rank (?P<rank>\d+)\] )?"
+)
+_BRACKET_STAMP = compile_pattern(r"\[(?P<stamp>" + _STAMP + r"(?:Z|[+-]\d\d:?\d\d)?)\] ")
+_HOROVOD = compile_pattern(r"\[(?P<rank>\d+)\]<(?:stdout|stderr)>: ?")
+_OPENMPI = compile_pattern(r"\[\d+,\d+\]<(?:stdout|stderr)>: ?")
+_KUBECTL = compile_pattern(r"\[pod/[^/\]]+/[^\]]+\] ")
+_SRUN = compile_pattern(r" {0,5}\d{1,5}: ")
+_STAMPED = compile_pattern(
+    r"(?P<stamp>" + _STAMP + r"(?:Z|[+-]\d\d:?\d\d)?)(?: std(?:out|err) [FP])?(?: - | )"
+)
+_GLOG = compile_pattern(
+    r"(?P<level>[EWIF])\d{3,4} \d\d:\d\d:\d\d(?:\.\d+)? +(?:\d+ +)?[^\]\s]+:\d+\] "
+)
+_RAY = compile_pattern(r"\(\w+(?:\[rank=(?P<rank>\d+)\])? pid=\d+(?:, ip=[\d.]+)?\) ?")
+_SHELL = compile_pattern(r"\++ ")
+_WORD = compile_pattern(
+    r"(?:[\w.\-]+ - )*(?:\[?(?P<level>ERROR|CRITICAL|FATAL|WARNING|WARN)\]?(?: - |:|\] )"
+    r"|[\w.]+: \[(?P<bracket>ERROR|CRITICAL|FATAL|WARNING)\] )"
+)
+
+_BY_FIRST_BYTE: dict[int, tuple[Pattern, ...]] = {
+    ord("["): (
+        _RANK,
+        _ROLE,
+        _GLOG_BRACKET,
+        _DEEPSPEED,
+        _BRACKET_STAMP,
+        _HOROVOD,
+        _OPENMPI,
+        _KUBECTL,
+    ),
+    ord(" "): (_SRUN,),
+    ord("("): (_RAY,),
+    **dict.fromkeys(b"0123456789", (_STAMPED, _SRUN)),
+    **dict.fromkeys(b"EWIF", (_GLOG,)),
+}
+_NAMES_A_WRITER = frozenset({_RANK, _ROLE, _HOROVOD, _OPENMPI, _KUBECTL, _SRUN, _RAY})
+_LEVELS: dict[bytes, Level] = {
+    b"E": "error",
+    b"F": "error",
+    b"W": "warning",
+    b"I": "info",
+    b"ERROR": "error",
+    b"CRITICAL": "error",
+    b"FATAL": "error",
+    b"WARNING": "warning",
+    b"WARN": "warning",
+    b"INFO": "info",
+    b"DEBUG": "info",
+}
+_MAX_LAYERS = 8
+
+
+def peel(text: bytes, start: int = 0) -> Envelope:
+    """Read and skip the prefixes in front of the text that begins at `start`."""
+    envelope = Envelope(start)
+    for _ in range(_MAX_LAYERS):
+        if not _peel_one(text, envelope):
+            break
+    envelope.shell = text.startswith(b"+", envelope.start) and (
+        _SHELL.match(text, envelope.start) is not None
+    )
+    return envelope
+
+
+def level_of(text: bytes, envelope: Envelope) -> Level | None:
+    """The level that a logger gave a record: by its prefix or its first word, never by words."""
+    if envelope.level is not None:
+        return envelope.level
+    match = _WORD.match(text, envelope.start)
+    if match is None:
+        return None
+    named = _WORD.named(match)
+    return _LEVELS[named.get("level") or named["bracket"]]
+
+
+def _peel_one(text: bytes, envelope: Envelope) -> bool:
+    start = envelope.start
+    if start >= len(text):
+        return False
+    for pattern in _BY_FIRST_BYTE.get(text[start], ()):
+        match = pattern.match(text, start)
+        if match is not None:
+            _take(pattern, match, text, envelope)
+            return True
+    return False
+
+
+def _take(pattern: Pattern, match: Found, text: bytes, envelope: Envelope) -> None:
+    start, end = match.span()
+    named = pattern.named(match)
+    if "rank" in named:
+        envelope.rank = int(named["rank"])
+    if "level" in named:
+        envelope.level = _LEVELS.get(named["level"])
+    if "stamp" in named and envelope.time is None:
+        envelope.time = _unix_time(named["stamp"].decode())
+    if pattern in _NAMES_A_WRITER:
+        envelope.stream += text[start:end].strip()
+    envelope.start = end
+
+
+def _unix_time(stamp: str) -> float | None:
+    """Unix seconds of a stamp that names its zone; None where it could be any zone."""
+    try:
+        moment = datetime.fromisoformat(stamp.replace(",", "."))
+    except ValueError:
+        return None
+    return moment.timestamp() if moment.tzinfo else None

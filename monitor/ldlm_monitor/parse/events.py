@@ -1,0 +1,234 @@
+"""Event rules at work: find one in a text, and say what it found as records."""
+
+from __future__ import annotations
+
+import math
+import signal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ldlm_monitor.parse.patterns import Found, Pattern, compile_pattern
+from ldlm_monitor.parse.vocabulary import number
+from ldlm_monitor.records import Event, FieldValue, Position, Record, Sample, Severity
+
+if TYPE_CHECKING:
+    from ldlm_monitor.chunk import Origin
+    from ldlm_monitor.parse import formats
+
+MAX_MESSAGE_BYTES = 4096
+MAX_FIELD_BYTES = 1024
+_UNITS = {
+    "bytes": 1,
+    "B": 1,
+    "KiB": 1 << 10,
+    "MiB": 1 << 20,
+    "GiB": 1 << 30,
+    "TiB": 1 << 40,
+    "kB": 1000,
+    "MB": 1000**2,
+    "GB": 1000**3,
+}
+
+
+@dataclass(slots=True)
+class Place:
+    """Where a record stands, and whose it is."""
+
+    path: str
+    line: int
+    offset: int
+    origin: Origin
+    rank: int | None
+    time: float | None
+
+    @property
+    def position(self) -> Position:
+        """The place as a record carries it."""
+        return Position(self.path, self.line, self.offset)
+
+    def moved(self, by: int) -> Place:
+        """The place of text `by` bytes further on in the same record."""
+        return replace(self, offset=self.offset + by)
+
+    def event(
+        self,
+        kind: str,
+        severity: Severity,
+        message: str,
+        *,
+        family: str,
+        role: str,
+        fields: dict[str, FieldValue] | None = None,
+    ) -> Event:
+        """An event at this place."""
+        return Event(
+            kind=kind,
+            severity=severity,
+            run=self.origin.run,
+            rank=self.rank,
+            node=self.origin.node,
+            time=self.time,
+            message=message,
+            fields={**(fields or {}), "family": family, "role": role},
+            position=self.position,
+        )
+
+    def sample(
+        self, values: dict[str, float], step: int | None = None, epoch: float | None = None
+    ) -> Sample:
+        """A sample at this place."""
+        return Sample(
+            run=self.origin.run,
+            rank=self.rank,
+            step=step,
+            epoch=epoch,
+            time=self.time,
+            values=values,
+            position=self.position,
+        )
+
+
+class EventRule:
+    """One wording of one event kind."""
+
+    def __init__(self, spec: formats.Event, shape: formats.Shape, family: str) -> None:
+        self.spec = spec
+        self.family = family
+        self.order = 0
+        self._pattern = compile_pattern(shape.pattern) if shape.pattern is not None else None
+        self.rows = tuple(
+            (compile_pattern(row.pattern), compile_pattern(row.after) if row.after else None)
+            for row in spec.rows
+        )
+        self.until = compile_pattern(spec.until) if spec.until else None
+        self.exceptions: tuple[tuple[Pattern, formats.Exceptional], ...] = tuple(
+            (compile_pattern(special.pattern), special) for special in spec.exceptions
+        )
+
+    def find(self, text: bytes, start: int, *, glued: bool = False) -> Found | None:
+        """The event in `text` from `start` on; `glued` text may begin anywhere."""
+        if self._pattern is None:
+            return None
+        if self.spec.at == "start" and not glued:
+            return self._pattern.match(text, start)
+        return self._pattern.search(text, start)
+
+    def named(self, match: Found) -> dict[str, bytes]:
+        """The named groups of a match of `find`."""
+        return self._pattern.named(match) if self._pattern else {}
+
+    def fields(self, named: dict[str, bytes]) -> dict[str, FieldValue]:
+        """The fields of the groups found: renamed, converted, and the constant ones."""
+        spec = self.spec
+        fields: dict[str, FieldValue] = dict(spec.set)
+        assign = spec.assign
+        if assign:
+            key = text_of(named.get(assign.name, b""))
+            name = assign.names.get(key) or (None if assign.only else _snake(key))
+            return {name: _scalar(text_of(named.get(assign.value, b"")))} if name else {}
+        for name, raw in named.items():
+            if name.startswith("_"):
+                continue
+            text = spec.rename.get(name, {}).get(text_of(raw), text_of(raw))
+            _convert(fields, name, text, spec.fields.get(name, "str"))
+        return fields
+
+    def records(self, place: Place, message: str, fields: dict[str, FieldValue]) -> list[Record]:
+        """What the rule says: the event, those that go with it, and a sample."""
+        spec = self.spec
+        if spec.assign and not fields:
+            return []
+        kind, severity, role = spec.kind, spec.severity, spec.role
+        if spec.finite and _is_finite(fields.get(spec.finite.field)):
+            kind, severity, role = spec.finite.kind, spec.finite.severity, spec.finite.role
+        found: list[Record] = [
+            place.event(kind, severity, message, family=self.family, role=role, fields=fields)
+        ]
+        for also in spec.also:
+            kept = {name: fields[name] for name in also.fields if name in fields}
+            found.append(
+                place.event(
+                    also.kind,
+                    also.severity,
+                    message,
+                    family=self.family,
+                    role=also.role,
+                    fields=kept,
+                )
+            )
+        if spec.sample:
+            found.extend(self._sample(spec.sample, place, fields))
+        return found
+
+    def _sample(
+        self, wanted: formats.FromFields, place: Place, fields: dict[str, FieldValue]
+    ) -> list[Record]:
+        values: dict[str, float] = {}
+        for name, source in wanted.values.items():
+            given = fields.get(source)
+            value = number(given) if isinstance(given, str) else given
+            if isinstance(value, int | float):
+                values[name] = float(value)
+        step = fields.get(wanted.step)
+        return [place.sample(values, step if isinstance(step, int) else None)] if values else []
+
+
+def text_of(raw: bytes, limit: int = MAX_FIELD_BYTES) -> str:
+    """Log bytes as text of bounded length; what is not UTF-8 is replaced."""
+    return raw[:limit].decode("utf-8", errors="replace").strip()
+
+
+def signal_name(exit_code: int) -> str | None:
+    """The signal behind a negative exit code."""
+    try:
+        return signal.Signals(-exit_code).name if exit_code < 0 else None
+    except ValueError:
+        return None
+
+
+def _convert(
+    fields: dict[str, FieldValue], name: str, text: str, conversion: formats.Conversion
+) -> None:
+    if conversion == "str":
+        fields[name] = text
+    elif conversion == "scalar":
+        fields[name] = _scalar(text)
+    elif conversion == "bytes":
+        fields[name] = _bytes(text)
+    elif conversion == "float":
+        fields[name] = number(text)
+    else:
+        fields[name] = value = _integer(text)
+        if conversion == "exit_code" and value is not None and "signal" not in fields:
+            name_of_signal = signal_name(value)
+            if name_of_signal:
+                fields["signal"] = name_of_signal
+
+
+def _bytes(text: str) -> int | None:
+    amount, _, unit = text.partition(" ")
+    value = number(amount)
+    if value is None or not math.isfinite(value) or unit not in _UNITS:
+        return None
+    return round(value * _UNITS[unit])
+
+
+def _integer(text: str) -> int | None:
+    return int(text) if len(text) < 19 and text.lstrip("-").isdecimal() else None
+
+
+def _scalar(text: str) -> str | int | float:
+    whole = _integer(text)
+    if whole is not None:
+        return whole
+    value = number(text)
+    return text if value is None or not math.isfinite(value) else value
+
+
+def _snake(text: str) -> str:
+    return "".join(char if char.isalnum() and char.isascii() else "_" for char in text.lower())
+
+
+def _is_finite(value: FieldValue) -> bool:
+    read = number(value) if isinstance(value, str) else value
+    return isinstance(read, int | float) and math.isfinite(read)

@@ -1,0 +1,132 @@
+"""Records cut out of a chunk, each with the place where its text begins.
+
+A record ends at `\\n`, `\\r\\n` or a bare `\\r` (tqdm repaints a line with it).
+Nothing here walks a chunk line by line unless asked to: `around` goes straight
+to the record that holds a byte, and costs what lies between it and the last one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ldlm_monitor.parse.patterns import compile_pattern
+
+if TYPE_CHECKING:
+    from ldlm_monitor.chunk import Chunk
+
+MAX_RECORD_BYTES = 1 << 20
+"""A longer record is cut here, and counted as truncated."""
+
+_CONTROL = compile_pattern(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-Z\\^_]|\x08+"
+)
+
+
+@dataclass(slots=True)
+class Line:
+    """One record of a chunk.
+
+    `start` and `end` are indices into the chunk's data (the terminator is not
+    part of it), `offset` and `number` its place in the file. `closed` is False
+    for a last record without terminator: its final number may be cut short.
+    """
+
+    start: int
+    end: int
+    offset: int
+    number: int
+    raw: bytes
+    closed: bool
+    truncated: bool
+
+
+class Lines:
+    """Cuts records out of one chunk, front to back."""
+
+    def __init__(self, chunk: Chunk) -> None:
+        self._data = chunk.data
+        self._offset = chunk.offset
+        self._number = chunk.line
+        self._counted = 0  # `\n` before this index are in `_number`
+        self._next = 0  # where the next record begins
+        self._cr = self._find(b"\r", 0)
+        self._lf = self._find(b"\n", 0)
+
+    def following(self) -> Line | None:
+        """The record after the last one cut; None at the chunk's end."""
+        if self._next >= len(self._data):
+            return None
+        return self._cut(self._next)
+
+    def around(self, index: int) -> Line:
+        """The record that holds the byte at `index`, which lies after the last one cut."""
+        before = max(
+            self._data.rfind(b"\n", self._next, index),
+            self._data.rfind(b"\r", self._next, index),
+        )
+        return self._cut(self._next if before < 0 else before + 1)
+
+    def _cut(self, start: int) -> Line:
+        end = self._end(start)
+        self._number += self._data.count(b"\n", self._counted, start)
+        self._counted = start
+        closed = end < len(self._data)
+        width = 2 if self._data.startswith(b"\r\n", end) else 1
+        self._next = end + width if closed else end
+        truncated = end - start > MAX_RECORD_BYTES
+        stop = start + MAX_RECORD_BYTES if truncated else end
+        return Line(
+            start,
+            end,
+            self._offset + start,
+            self._number,
+            self._data[start:stop],
+            closed and not truncated,
+            truncated,
+        )
+
+    def _end(self, start: int) -> int:
+        if self._cr < start:
+            self._cr = self._find(b"\r", start)
+        if self._lf < start:
+            self._lf = self._find(b"\n", start)
+        return min(self._cr, self._lf)
+
+    def _find(self, terminator: bytes, start: int) -> int:
+        found = self._data.find(terminator, start)
+        return len(self._data) if found < 0 else found
+
+
+@dataclass(slots=True)
+class Clean:
+    """A record without ANSI escapes and backspaces, and the way back to its raw bytes."""
+
+    text: bytes
+    starts: list[int]
+    removed: list[int]
+
+    def raw_index(self, index: int) -> int:
+        """Where the byte at `index` of `text` stands in the raw record."""
+        at = bisect_right(self.starts, index)
+        return index + (self.removed[at - 1] if at else 0)
+
+
+def clean(raw: bytes) -> Clean:
+    """Strip what only a terminal needs."""
+    if b"\x1b" not in raw and b"\x08" not in raw:
+        return Clean(raw, [], [])
+    parts: list[bytes] = []
+    starts: list[int] = []
+    removed: list[int] = []
+    position = kept = 0
+    for match in _CONTROL.finditer(raw):
+        start, end = match.span()
+        parts.append(raw[position:start])
+        kept += start - position
+        starts.append(kept)
+        removed.append(end - kept)
+        position = end
+    parts.append(raw[position:])
+    return Clean(b"".join(parts), starts, removed)

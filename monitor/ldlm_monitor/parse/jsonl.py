@@ -1,0 +1,257 @@
+"""JSON lines: metric rows of any trainer, and the callback's `ldlm.health/1` files.
+
+Python's decoder is used because it accepts the bare `NaN` and `Infinity` that
+`json.dumps` writes. Upstream's rows have no `type`; those of the callback do
+(contract section 6).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from ldlm_monitor.names import SEVERITIES
+from ldlm_monitor.parse.vocabulary import canonical, is_known, number
+from ldlm_monitor.records import Heartbeat, Scalar
+
+if TYPE_CHECKING:
+    from ldlm_monitor.parse.events import Place
+    from ldlm_monitor.records import FieldValue, Record, Severity
+
+_STEPS = ("step", "global_step", "iteration")
+_TIMES = ("time", "timestamp", "_timestamp")
+_EARLIEST, _LATEST = 9e8, 1e10
+"""Unix seconds of 1998 and 2286: a `time` outside counts from the start of something."""
+_MAX_TEXT = 16 * 1024
+_MAX_ITEMS = 512
+_TYPES = frozenset({"run", "step", "heartbeat", "event", "stack_dump", "end"})
+
+
+class BadRowError(ValueError):
+    """A line that is not a JSON object."""
+
+
+def decode(text: bytes) -> dict[str, Any]:
+    """The object on one line. Raises `BadRowError`."""
+    try:
+        value = json.loads(text.decode("utf-8", errors="replace"))
+    except (ValueError, RecursionError) as error:
+        raise BadRowError(str(error)) from error
+    if not isinstance(value, dict):
+        raise BadRowError("not an object")
+    return value
+
+
+def records(row: dict[str, Any], place: Place) -> list[Record]:
+    """The records of one row. Raises `BadRowError` for a heartbeat that lacks its fields."""
+    kind = row.get("type")
+    if isinstance(kind, str) and kind in _TYPES:
+        return _health(kind, row, place)
+    return _sample(row, place)
+
+
+def _sample(row: dict[str, Any], place: Place) -> list[Record]:
+    row = dict(row)
+    step = _first(row, _STEPS, _whole)
+    time = _first(row, _TIMES, unix_time)
+    epoch = _first(row, ("epoch",), _real)
+    rank = _first(row, ("rank",), _whole)
+    values: dict[str, float] = {}
+    for key, value in row.items():
+        if value.__class__ is float:
+            values.setdefault(canonical(key[:128]), value)
+        elif isinstance(value, dict):
+            for inner, part in list(value.items())[:_MAX_ITEMS]:
+                _add(values, f"{key}_{inner}", part)
+        else:
+            _add(values, key, value)
+        if len(values) >= _MAX_ITEMS:
+            break
+    if not values:
+        return []
+    return [_at(place, rank, time).sample(values, step, epoch)]
+
+
+def _add(values: dict[str, float], key: str, value: object) -> None:
+    if isinstance(value, float):
+        values.setdefault(canonical(key[:128]), value)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        values.setdefault(canonical(key[:128]), _float(value))
+    elif isinstance(value, str) and len(value) < 64:
+        name = canonical(key[:128])
+        read = number(value) if is_known(name) else None
+        if read is not None:
+            values.setdefault(name, read)
+
+
+def _health(kind: str, row: dict[str, Any], place: Place) -> list[Record]:
+    rest = {key: value for key, value in row.items() if key not in ("type", "schema")}
+    if kind == "step":
+        return _sample(rest, place)
+    time = _first(rest, _TIMES, unix_time)
+    place = _at(place, _first(rest, ("rank",), _whole), time)
+    if kind == "heartbeat":
+        return [_heartbeat(rest, place)]
+    if kind == "run":
+        return _run(rest, place)
+    if kind == "end":
+        return _end(rest, place)
+    if kind == "stack_dump":
+        fields = _fields(rest)
+        return [
+            place.event(
+                "stack_dump", "info", "stack dump", family="process", role="evidence", fields=fields
+            )
+        ]
+    return _event(rest, place)
+
+
+def _run(row: dict[str, Any], place: Place) -> list[Record]:
+    config = row.pop("config", None)
+    message = f"run {row.get('run', '')} started"
+    found: list[Record] = [
+        place.event(
+            "run_started", "info", message, family="progress", role="progress", fields=_fields(row)
+        )
+    ]
+    if isinstance(config, dict) and config:
+        fields = _fields(config)
+        found.append(
+            place.event(
+                "config", "info", "config", family="progress", role="context", fields=fields
+            )
+        )
+    return found
+
+
+def _end(row: dict[str, Any], place: Place) -> list[Record]:
+    fields = _fields(row)
+    if row.get("status") == "finished":
+        return [
+            place.event(
+                "run_finished",
+                "info",
+                "finished",
+                family="progress",
+                role="progress",
+                fields=fields,
+            )
+        ]
+    message = _text(row.get("error")) or "the run failed"
+    return [
+        place.event(
+            "python_exception", "error", message, family="process", role="root", fields=fields
+        )
+    ]
+
+
+def _event(row: dict[str, Any], place: Place) -> list[Record]:
+    kind = row.pop("kind", None)
+    severity = row.pop("severity", "info")
+    if not isinstance(kind, str) or not kind:
+        raise BadRowError("an event without kind")
+    level: Severity = severity if severity in SEVERITIES else "info"
+    message = _text(row.pop("message", "")) or kind
+    inner = row.pop("fields", None)
+    fields = _fields({**row, **(inner if isinstance(inner, dict) else {})})
+    family = str(fields.pop("family", "process"))
+    role = str(fields.pop("role", "context"))
+    return [place.event(kind[:128], level, message, family=family, role=role, fields=fields)]
+
+
+def _heartbeat(row: dict[str, Any], place: Place) -> Heartbeat:
+    pid, step = _whole(row.get("pid")), _whole(row.get("step"))
+    if place.rank is None or place.time is None or pid is None or step is None:
+        raise BadRowError("a heartbeat lacks rank, time, pid or step")
+    return Heartbeat(
+        run=place.origin.run,
+        rank=place.rank,
+        host=_text(row.get("host")),
+        pid=pid,
+        step=step,
+        phase=_text(row.get("phase")),
+        time=place.time,
+        position=place.position,
+    )
+
+
+def _at(place: Place, rank: int | None, time: float | None) -> Place:
+    if rank is None and time is None:
+        return place
+    return replace(
+        place, rank=place.rank if rank is None else rank, time=place.time if time is None else time
+    )
+
+
+def _first(row: dict[str, Any], keys: tuple[str, ...], read: Any) -> Any:
+    """The first key that `read` understands, taken out of the row."""
+    for key in keys:
+        value = read(row[key]) if key in row else None
+        if value is not None:
+            del row[key]
+            return value
+    return None
+
+
+def unix_time(value: object) -> float | None:
+    """Unix seconds of a number or of an ISO time with zone; None for anything else."""
+    if isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+        return moment.timestamp() if moment.tzinfo else None
+    seconds = _real(value)
+    return seconds if seconds is not None and _EARLIEST <= seconds <= _LATEST else None
+
+
+def _real(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return _float(value)
+
+
+def _float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def _whole(value: object) -> int | None:
+    real = _real(value)
+    return int(real) if real is not None and math.isfinite(real) and real.is_integer() else None
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)[:_MAX_TEXT]
+
+
+def _fields(row: dict[str, Any]) -> dict[str, FieldValue]:
+    """Values as fields of an event: scalars stay, flat lists and objects too, the rest is text."""
+    fields: dict[str, FieldValue] = {}
+    for key, value in list(row.items())[:_MAX_ITEMS]:
+        fields[key[:128]] = _field(value)
+    return fields
+
+
+def _field(value: Any) -> FieldValue:
+    if isinstance(value, list) and all(_is_scalar(part) for part in value):
+        return [_scalar(part) for part in value[:_MAX_ITEMS]]
+    if isinstance(value, dict) and all(_is_scalar(part) for part in value.values()):
+        return {key[:128]: _scalar(part) for key, part in list(value.items())[:_MAX_ITEMS]}
+    return _scalar(value) if _is_scalar(value) else _text(json.dumps(value))
+
+
+def _is_scalar(value: object) -> bool:
+    return value is None or isinstance(value, str | int | float | bool)
+
+
+def _scalar(value: Any) -> Scalar:
+    if isinstance(value, str):
+        return value[:_MAX_TEXT]
+    scalar: Scalar = value
+    return scalar

@@ -1,0 +1,181 @@
+"""One look at a whole chunk: which records can matter at all.
+
+Every trigger of every definition is compiled into one Hyperscan database. A
+scan names the rules that may apply and the byte where each trigger ended; only
+the records around those bytes are cut out and matched with re2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import hyperscan
+import re2
+
+from ldlm_monitor.errors import FormatError
+from ldlm_monitor.parse import formats
+from ldlm_monitor.parse.bars import BarRule
+from ldlm_monitor.parse.events import EventRule
+from ldlm_monitor.parse.patterns import Pattern, compile_pattern
+from ldlm_monitor.parse.samples import LineRule
+
+
+class JsonRule:
+    """Stands for `a record that begins like a JSON object`."""
+
+
+class IgnoredRule:
+    """Stands for `the traceback that follows is of an exception that Python ignored`."""
+
+
+Rule: TypeAlias = BarRule | LineRule | EventRule | JsonRule | IgnoredRule
+_JSON_TRIGGER = r"^\{\""
+_IGNORED_TRIGGER = r"Exception ignored in"
+
+
+@dataclass(slots=True)
+class Rules:
+    """All definitions, compiled. `targets[i]` is the rule of the database's expression i."""
+
+    targets: list[Rule]
+    benign: tuple[Pattern, ...]
+    exceptions: tuple[EventRule, ...]
+    definitions: tuple[formats.Definitions, ...]
+    database: Any
+
+    def scanner(self) -> Scanner:
+        """A scanner of one's own: a database is shared, a scratch is not."""
+        return Scanner(self)
+
+
+class Scanner:
+    """Scans chunks with one database and a private scratch space."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._database = rules.database
+        self._scratch = hyperscan.Scratch(rules.database)
+
+    def scan(self, data: bytes) -> list[tuple[int, int]]:
+        """(index after the trigger's last byte, expression), in order of the index."""
+        hits: list[tuple[int, int]] = []
+
+        def note(expression: int, _start: int, end: int, _flags: int, _context: object) -> None:
+            hits.append((end, expression))
+
+        self._database.scan(data, match_event_handler=note, scratch=self._scratch)
+        hits.sort()
+        return hits
+
+
+@lru_cache(maxsize=8)
+def compiled(files: tuple[Path, ...] = ()) -> Rules:
+    """The packaged definitions and those of `files`. Raises `FormatError`."""
+    targets: list[Rule] = [JsonRule(), IgnoredRule()]
+    triggers = [(_JSON_TRIGGER, "the parser"), (_IGNORED_TRIGGER, "the parser")]
+    definitions: list[formats.Definitions] = []
+    benign: list[Pattern] = []
+    order = 0
+    for path in (*formats.packaged_files(), *files):
+        loaded = formats.load(path)
+        definitions.append(loaded)
+        for entry, rule, trigger, key in _entries(path, loaded):
+            order += 1
+            rule.order = order
+            targets.append(rule)
+            triggers.append((trigger, f"{path}: {key} ({entry})"))
+        benign.extend(_pattern(text, f"{path}: benign") for text in loaded.benign)
+    exceptions = tuple(
+        rule for rule in targets if isinstance(rule, EventRule) and rule.spec.exception
+    )
+    return Rules(targets, tuple(benign), exceptions, tuple(definitions), _database(triggers))
+
+
+def _entries(
+    path: Path, loaded: formats.Definitions
+) -> list[tuple[str, BarRule | LineRule | EventRule, str, str]]:
+    found: list[tuple[str, BarRule | LineRule | EventRule, str, str]] = []
+    for index, bar in enumerate(loaded.bars):
+        found.append((bar.description, BarRule(bar), BarRule.trigger(bar), f"bars.{index}"))
+    for index, line in enumerate(loaded.lines):
+        key = f"lines.{index}"
+        with _Named(path, key):
+            rule = LineRule(line)
+        found.append((line.name, rule, line.trigger, key))
+    for index, event in enumerate(loaded.events):
+        for number, shape in enumerate(event.shapes):
+            key = f"events.{index}.shapes.{number}"
+            with _Named(path, key):
+                compiled_rule = EventRule(event, shape, event.family or loaded.family)
+            found.append((event.kind, compiled_rule, shape.trigger, key))
+    return found
+
+
+class _Named:
+    """Turns a pattern that does not compile into a `FormatError` that says where it stands."""
+
+    def __init__(self, path: Path, key: str) -> None:
+        self._where = f"{path}: {key}"
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, re2.error):
+            raise _bad_pattern(error, self._where) from error
+
+
+def _pattern(text: str, where: str) -> Pattern:
+    try:
+        return compile_pattern(text)
+    except re2.error as error:
+        raise _bad_pattern(error, where) from error
+
+
+def _bad_pattern(error: BaseException, where: str) -> FormatError:
+    reason = error.args[0] if error.args else error
+    text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+    return FormatError(
+        f"a pattern does not compile: {text}",
+        where=where,
+        remedy="write it in RE2 syntax (no look-around, no back-references)",
+    )
+
+
+def _database(triggers: list[tuple[str, str]]) -> Any:
+    expressions = [_anchored(trigger).encode() for trigger, _ in triggers]
+    database = hyperscan.Database()
+    try:
+        _compile(database, expressions)
+    except hyperscan.error:
+        for expression, (_, where) in zip(expressions, triggers, strict=True):
+            _compile_alone(expression, where)
+        raise
+    return database
+
+
+def _anchored(trigger: str) -> str:
+    """A leading `^` means the start of a record, which a bare `\\r` begins as well."""
+    return f"(?:^|\\r){trigger[1:]}" if trigger.startswith("^") else trigger
+
+
+def _compile(database: Any, expressions: list[bytes]) -> None:
+    database.compile(
+        expressions=expressions,
+        ids=list(range(len(expressions))),
+        elements=len(expressions),
+        flags=[hyperscan.HS_FLAG_MULTILINE] * len(expressions),
+    )
+
+
+def _compile_alone(expression: bytes, where: str) -> None:
+    try:
+        _compile(hyperscan.Database(), [expression])
+    except hyperscan.error as error:
+        raise FormatError(
+            f"the trigger {expression.decode()!r} does not compile: {error}",
+            where=where,
+            remedy="use a literal part of the line, with \\ before ()[]{}.*+?|^$",
+        ) from error

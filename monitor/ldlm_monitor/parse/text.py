@@ -1,0 +1,276 @@
+"""Text logs: from the lines that triggers name to bars, samples, events and blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ldlm_monitor.chunk import Chunk, FileId, Origin
+from ldlm_monitor.parse import jsonl
+from ldlm_monitor.parse.bars import BarRule, Phases, Reading
+from ldlm_monitor.parse.blocks import Block, Blocks, Rows
+from ldlm_monitor.parse.envelope import Envelope, level_of, peel
+from ldlm_monitor.parse.events import MAX_MESSAGE_BYTES, EventRule, Place, text_of
+from ldlm_monitor.parse.framing import Clean, Line, Lines, clean
+from ldlm_monitor.parse.patterns import Found, compile_pattern
+from ldlm_monitor.parse.samples import LineRule
+from ldlm_monitor.parse.scan import IgnoredRule, JsonRule, Rule, Rules
+from ldlm_monitor.parse.tables import FailureTable
+from ldlm_monitor.parse.tracebacks import Traceback
+from ldlm_monitor.records import Record
+
+_HEADER = compile_pattern(r"(?:\[rank\d+\]:)?\[?[EWIF]\d{3,4} \d\d:\d\d:\d\d\.\d+ [^\]]{1,200}\] ")
+_MAX_EVENTS_A_RECORD = 32
+
+
+@dataclass(slots=True)
+class FileState:
+    """What has to be remembered of one file between chunks."""
+
+    id: FileId
+    jsonl: bool
+    blocks: Blocks = field(default_factory=Blocks)
+    phases: Phases = field(default_factory=Phases)
+    peeked: tuple[int, str] = (-1, "")
+    ignored: tuple[bytes, int] = (b"", -1)  # stream, and the line on which it said so
+    rank: int | None = None
+
+
+@dataclass(slots=True)
+class _Record:
+    """One record on its way through the rules."""
+
+    line: Line
+    cleaned: Clean
+    envelope: Envelope
+    place: Place
+    now: float
+
+    @property
+    def text(self) -> bytes:
+        return self.cleaned.text
+
+    def place_of(self, index: int) -> Place:
+        """The place of text that begins at `index` inside the record."""
+        return self.place.moved(self.cleaned.raw_index(index)) if index else self.place
+
+
+class TextReader:
+    """Applies all rules to text. `truncated` counts the records that were cut."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._scanner = rules.scanner()
+        self.truncated = 0
+
+    def feed(self, file: FileState, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
+        """The records of a chunk: of those lines that a trigger names, and of open blocks."""
+        found: list[Record] = []
+        lines = Lines(chunk)
+        hits = self._scanner.scan(chunk.data)
+        at = 0
+        while True:
+            if file.blocks:
+                line = lines.following()
+                if line is None:
+                    break
+            elif at < len(hits):
+                line = lines.around(hits[at][0] - 1)
+            else:
+                break
+            rules: list[Rule] = []
+            while at < len(hits) and hits[at][0] <= line.end:
+                rule = self._rules.targets[hits[at][1]]
+                if hits[at][0] > line.start and rule not in rules:
+                    rules.append(rule)
+                at += 1
+            if line.truncated:
+                self.truncated += 1
+            found.extend(self._record(file, self._open(line, chunk, origin, now), rules))
+        return found
+
+    def _open(self, line: Line, chunk: Chunk, origin: Origin, now: float) -> _Record:
+        cleaned = clean(line.raw)
+        envelope = peel(cleaned.text)
+        rank = origin.rank if envelope.rank is None else envelope.rank
+        place = Place(chunk.path, line.number, line.offset, origin, rank, envelope.time)
+        return _Record(line, cleaned, envelope, place, now)
+
+    def _record(self, file: FileState, record: _Record, rules: list[Rule]) -> list[Record]:
+        envelope = record.envelope
+        found: list[Record] = []
+        if file.blocks:
+            taken, found = file.blocks.offer(
+                record.text[envelope.start :],
+                envelope.stream,
+                record.now,
+                logged=envelope.level is not None,
+            )
+            if taken:
+                return found
+        if not rules:
+            return found
+        if any(isinstance(rule, IgnoredRule) for rule in rules):
+            file.ignored = (envelope.stream, record.line.number)
+        glued = 0
+        for rule in rules:
+            if isinstance(rule, BarRule) and not envelope.shell:
+                reading = rule.read(record.text, envelope.start)
+                if reading is not None:
+                    glued = reading.end
+                    found.extend(self._bar(file, rule, reading, record))
+                    break
+        if not glued:
+            for rule in rules:
+                samples = self._numbers(rule, record)
+                if samples:
+                    return [*found, *samples]
+        events = [rule for rule in rules if isinstance(rule, EventRule)]
+        return [*found, *self._events(file, record, events, glued)] if events else found
+
+    def _numbers(self, rule: Rule, record: _Record) -> list[Record]:
+        if record.envelope.shell:
+            return []
+        start = record.envelope.start
+        if isinstance(rule, JsonRule):
+            try:
+                return jsonl.records(jsonl.decode(record.text[start:]), record.place)
+            except jsonl.BadRowError:
+                return []
+        if not isinstance(rule, LineRule):
+            return []
+        numbers = rule.read(record.text, start, closed=record.line.closed)
+        if numbers is None or not numbers.values:
+            return []
+        return [record.place.sample(numbers.values, numbers.step, numbers.epoch)]
+
+    # Bars
+
+    def _bar(
+        self, file: FileState, rule: BarRule, reading: Reading, record: _Record
+    ) -> list[Record]:
+        found: list[Record] = []
+        for kind in file.phases.follow(rule.spec.phase, reading):
+            message = text_of(record.text[record.envelope.start : reading.end])
+            total = {"total": reading.total} if reading.total else {}
+            found.append(
+                record.place.event(
+                    kind, "info", message, family="progress", role="progress", fields={**total}
+                )
+            )
+        sample = self._bar_sample(rule, reading, record.place)
+        peeked, file.peeked = file.peeked, (-1, "")
+        again = peeked[0] == record.place.offset and peeked[1] == repr(sample)
+        if sample is not None and not again:
+            found.append(sample)
+        return found
+
+    @staticmethod
+    def _bar_sample(rule: BarRule, reading: Reading, place: Place) -> Record | None:
+        step = reading.step if rule.spec.phase == "train" else None
+        if step is None and not reading.values:
+            return None
+        return place.sample(reading.values, step, reading.epoch)
+
+    def peek(self, file: FileState, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
+        """The progress bar of an unfinished last record, unless it was given before."""
+        found: list[Record] = []
+        lines = Lines(chunk)
+        for end, expression in self._scanner.scan(chunk.data):
+            rule = self._rules.targets[expression]
+            if not isinstance(rule, BarRule):
+                continue
+            record = self._open(lines.around(end - 1), chunk, origin, now)
+            reading = rule.read(record.text, record.envelope.start)
+            sample = self._bar_sample(rule, reading, record.place) if reading else None
+            shown = (record.place.offset, repr(sample))
+            if sample is not None and shown != file.peeked:
+                file.peeked = shown
+                found.append(sample)
+            break
+        return found
+
+    # Events
+
+    def _events(
+        self, file: FileState, record: _Record, rules: list[EventRule], glued: int
+    ) -> list[Record]:
+        shell = record.envelope.shell
+        candidates = sorted(
+            (rule for rule in rules if rule.spec.shell == shell), key=lambda rule: rule.order
+        )
+        found: list[Record] = []
+        start = glued or record.envelope.start
+        first = True
+        for _ in range(_MAX_EVENTS_A_RECORD):
+            hit = _earliest(candidates, record.text, start, glued=bool(glued) or not first)
+            if hit is None:
+                break
+            rule, match = hit
+            begin, end = match.span()
+            inside = bool(glued) or not first
+            found.extend(self._event(file, record, rule, match, begin if inside else 0))
+            first = False
+            start = max(end, start + 1)
+        if first and not shell:
+            found.extend(self._by_level(record, candidates))
+        return found
+
+    def _event(
+        self, file: FileState, record: _Record, rule: EventRule, match: Found, begin: int
+    ) -> list[Record]:
+        named = rule.named(match)
+        place = record.place
+        text = record.text[begin or record.envelope.start :]
+        if begin:
+            place, text = self._glued(record, begin, text)
+        spec, stream, now = rule.spec, record.envelope.stream, record.now
+        block: Block
+        if spec.assemble == "traceback":
+            stream_said, line = file.ignored
+            ignored = line >= record.line.number - 1 and stream_said == stream
+            block = Traceback(rule, place, now, stream, self._rules.exceptions, ignored=ignored)
+        elif spec.assemble == "failure_table":
+            block = FailureTable(rule, place, named, now, stream)
+        elif spec.assemble == "rows":
+            block = Rows(rule, place, text, named, now=now, stream=stream)
+        else:
+            message = text_of(text, MAX_MESSAGE_BYTES)
+            return rule.records(place, message, rule.fields(named))
+        return file.blocks.open(block)
+
+    @staticmethod
+    def _glued(record: _Record, begin: int, text: bytes) -> tuple[Place, bytes]:
+        """Place and text of what is glued to something else, with the header in front of it."""
+        for match in _HEADER.finditer(record.text):
+            start, end = match.span()
+            if end <= begin <= end + 200 and start:
+                peeled = peel(record.text, start)
+                place = record.place_of(start)
+                if peeled.rank is not None:
+                    place = Place(
+                        place.path, place.line, place.offset, place.origin, peeled.rank, place.time
+                    )
+                return place, record.text[end:]
+        return record.place_of(begin), text
+
+    def _by_level(self, record: _Record, rules: list[EventRule]) -> list[Record]:
+        level = level_of(record.text, record.envelope)
+        for rule in rules:
+            if rule.spec.level is None or rule.spec.level != level:
+                continue
+            text = record.text[record.envelope.start :]
+            if not text.strip() or any(p.search(text) for p in self._rules.benign):
+                return []
+            return rule.records(record.place, text_of(text, MAX_MESSAGE_BYTES), rule.fields({}))
+        return []
+
+
+def _earliest(
+    rules: list[EventRule], text: bytes, start: int, *, glued: bool
+) -> tuple[EventRule, Found] | None:
+    best: tuple[EventRule, Found] | None = None
+    for rule in rules:
+        match = rule.find(text, start, glued=glued)
+        if match is not None and (best is None or match.span()[0] < best[1].span()[0]):
+            best = rule, match
+    return best

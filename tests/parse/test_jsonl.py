@@ -1,0 +1,112 @@
+"""JSON lines: metric rows of any trainer and the callback's files."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from ldlm_monitor.chunk import Chunk, Origin
+from ldlm_monitor.parse import Parser
+from ldlm_monitor.records import Event, Heartbeat, Sample
+
+
+def test_a_row_keeps_every_number_under_its_canonical_name(parse) -> None:
+    (sample,) = parse(
+        '{"epoch": 1, "step": 44, "loss": NaN, "lr": 2e-4, "text_loss": Infinity,'
+        ' "latent_loss": 0.0, "text_accuracy": 0.5, "eval_loss": 1, "ema_loss": 2, "Foo/Bar": 3,'
+        ' "grad_norm": "-Infinity", "mode": "l2t", "flag": true, "nested": {"a": 1, "b": "x"}}\n',
+        path="training_log.jsonl",
+    )
+    assert (sample.step, sample.epoch, sample.rank, sample.time) == (44, 1.0, None, None)
+    assert math.isnan(sample.values.pop("loss"))
+    assert sample.values == {
+        "learning_rate": 2e-4,
+        "loss_text": math.inf,
+        "loss_latent": 0.0,
+        "accuracy_text": 0.5,
+        "eval_loss": 1.0,
+        "ema_loss": 2.0,
+        "foo_bar": 3.0,
+        "grad_norm": -math.inf,
+        "nested_a": 1.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("row", "time", "values"),
+    [
+        ('{"time": 1781178259.5, "x": 1}', 1781178259.5, {"x": 1.0}),
+        ('{"timestamp": "2026-06-11T11:44:19Z", "x": 1}', 1781178259.0, {"x": 1.0}),
+        ('{"_timestamp": 1781178259, "x": 1}', 1781178259.0, {"x": 1.0}),
+        ('{"time": 0.25, "x": 1}', None, {"time": 0.25, "x": 1.0}),
+    ],
+)
+def test_a_time_is_unix_time_or_a_number_like_any_other(parse, row, time, values) -> None:
+    (sample,) = parse(row + "\n", path="a.jsonl")
+    assert (sample.time, sample.values) == (time, values)
+
+
+def test_lines_that_are_no_objects_are_counted_and_lose_nothing() -> None:
+    parser = Parser()
+    data = b'{"step": 1, "loss": 1}\nTraceback\n[1, 2]\n\n{"step": 2, "loss": 2}\n{"step": 3, "lo'
+    chunk = Chunk("a.jsonl", (1, 1, 0), 0, 1, data, final=True)
+    records = parser.feed(chunk, Origin(run="r", rank=5), 0.0)
+    assert [(r.step, r.rank, r.position.line) for r in records] == [(1, 5, 1), (2, 5, 5)]
+    assert parser.counters.parse_errors == 3
+
+
+def test_a_callbacks_file_tells_start_steps_heartbeats_events_and_end(parse) -> None:
+    rows = [
+        {
+            "schema": "ldlm.health/1",
+            "type": "run",
+            "run": "x",
+            "rank": 3,
+            "world_size": 8,
+            "pid": 7,
+            "host": "h",
+            "framework": "pytorch",
+            "config": {"learning_rate": 5e-4},
+        },
+        {"type": "step", "step": 10, "time": 1781178259.0, "loss": "NaN", "grad_norm": 1.0},
+        {
+            "type": "heartbeat",
+            "host": "h",
+            "pid": 7,
+            "step": 10,
+            "phase": "forward",
+            "time": 1781178260.0,
+        },
+        {
+            "type": "event",
+            "kind": "checkpoint_saved",
+            "severity": "info",
+            "message": "saved",
+            "time": 1781178261.0,
+            "fields": {"path": "x.pt"},
+        },
+        {"type": "stack_dump", "time": 1781178262.0, "stacks": "Thread 1"},
+        {"type": "end", "status": "failed", "error": "ValueError: bad"},
+    ]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    started, config, step, beat, saved, dump, end = parse(text, path="health_rank3.jsonl")
+    assert isinstance(started, Event)
+    assert started.kind == "run_started"
+    assert {"run": "x", "world_size": 8, "pid": 7}.items() <= started.fields.items()
+    assert (config.kind, config.fields["learning_rate"]) == ("config", 5e-4)
+    assert isinstance(step, Sample)
+    assert (step.step, step.rank, step.time) == (10, 3, 1781178259.0)
+    assert math.isnan(step.values["loss"])
+    assert isinstance(beat, Heartbeat)
+    assert (beat.rank, beat.phase, beat.time) == (3, "forward", 1781178260.0)
+    assert (saved.kind, saved.fields["path"]) == ("checkpoint_saved", "x.pt")
+    assert dump.kind == "stack_dump"
+    assert (end.kind, end.severity, end.message) == ("python_exception", "error", "ValueError: bad")
+    assert {record.rank for record in (started, step, saved, dump, end)} == {3}
+
+
+def test_a_run_that_ended_well_is_finished(parse) -> None:
+    (event,) = parse('{"type": "end", "status": "finished"}\n', path="health_rank0.jsonl")
+    assert (event.kind, event.severity) == ("run_finished", "info")
