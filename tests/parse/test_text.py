@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from ldlm_monitor.chunk import Chunk, Origin
+from ldlm_monitor.chunk import Chunk, ClockMark, Origin
 from ldlm_monitor.errors import FormatError
-from ldlm_monitor.parse import ClockMark, Parser, clock_marks
+from ldlm_monitor.parse import Parser, clock_marks
 from ldlm_monitor.records import Event, Record, Sample
 
 ORIGIN = Origin(run="r", node="0")
@@ -75,6 +75,25 @@ def test_an_event_glued_to_a_bar_stands_where_its_own_text_begins(parse) -> None
     assert sample.position.offset == 1
     assert (event.kind, event.position.offset) == ("elastic_sigterm_peer", len(bar))
     assert event.message == "Sending process 803 closing signal SIGTERM"
+
+
+def test_a_ranks_traceback_glued_to_a_bar_is_that_ranks_and_told_before_what_follows(parse) -> None:
+    text = (
+        "\r" + BAR.format(n=5) + "[rank1]: Traceback (most recent call last):\n"
+        '[rank1]:   File "train.py", line 3, in main\n'
+        "[rank1]: IndexError: Target 30521 is out of bounds.\n"
+        "[rank0]: Traceback (most recent call last):\n"
+        '[rank0]:   File "train.py", line 4, in main\n'
+        '[rank0]:   File "train.py", line 9, in all_reduce\n'
+        "[rank0]:     work.wait()\n"
+        "[rank0]: RuntimeError: [pair.cc:553] Connection closed by peer [127.0.0.1]:10976\n"
+    )
+    events = [record for record in parse(text) if isinstance(record, Event)]
+    assert [(event.rank, event.kind) for event in events] == [
+        (1, "python_exception"),
+        (0, "gloo_peer_closed"),
+    ]
+    assert text.encode()[events[0].position.offset :].startswith(b"[rank1]: Traceback")
 
 
 def test_two_messages_torn_into_one_line_are_two_events(parse) -> None:

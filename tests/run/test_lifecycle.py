@@ -170,6 +170,16 @@ class TestEndings:
         life.tick(101.0)
         assert life.rank == 3
 
+    def test_the_exception_that_is_read_after_the_agents_line_is_the_evidence(self) -> None:
+        life = running()
+        life.observe_event(event("elastic_worker_failed", "error", local_rank=0), 100.0)
+        life.observe_event(traceback(rank=1), 100.1)
+        life.observe_event(traceback(rank=0), 100.2)
+        life.tick(103.0)
+        assert life.rank == 1
+        assert life.end_evidence is not None
+        assert life.end_evidence.rank == 1
+
     def test_a_rank_that_the_agent_terminated_itself_is_never_named(self) -> None:
         life = running()
         table = event("elastic_failure_table", "error", root_rank=0, root_exitcode=-15)

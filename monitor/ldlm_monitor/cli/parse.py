@@ -48,12 +48,11 @@ def parse(*files: str, stats: bool = False, flags: InputFlags | None = None) -> 
 
 def _inputs(found: Settings) -> list[tuple[str, Origin]]:
     """The files that are there, in order, and whose they are. Raises InputError."""
-    from ldlm_monitor.replay import present_files
     from ldlm_monitor.run.identity import RunNames
     from ldlm_monitor.source import resolve
 
     patterns = resolve(found.files, base=Path())
-    places = [str(path) for path in present_files(patterns)]
+    places = [str(path) for path in patterns.present()]
     if patterns.standard_input:
         places.append("-")
     names = RunNames(found.run)

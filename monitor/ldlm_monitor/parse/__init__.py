@@ -4,7 +4,7 @@
 heartbeats. `clock_marks` is a light first pass over a finished file.
 """
 
-from ldlm_monitor.parse.clock import ClockMark, clock_marks
+from ldlm_monitor.parse.clock import clock_marks
 from ldlm_monitor.parse.parser import ParseCounters, Parser
 
-__all__ = ["ClockMark", "ParseCounters", "Parser", "clock_marks"]
+__all__ = ["ParseCounters", "Parser", "clock_marks"]

@@ -20,7 +20,6 @@ SILENCE_SECONDS = 2.0
 """A block that got no line for so long is complete."""
 MAX_OPEN = 64
 MAX_FOREIGN_LINES = 200
-"""So many lines of others in between, and a block is complete as it stands."""
 
 
 class Block(Protocol):
@@ -32,6 +31,11 @@ class Block(Protocol):
     done: bool
     greedy: bool
     """It takes any indented line, where others know their rows."""
+
+    @property
+    def patience(self) -> int:
+        """So many lines of others in between, and the block is complete as it stands."""
+        ...
 
     def take(self, text: bytes, *, logged: bool) -> bool:
         """Whether the line is part of the block. `logged`: a logger's header was in front."""
@@ -68,7 +72,7 @@ class Blocks:
                 taken = True
             else:
                 block.foreign += 1
-                block.done = block.done or block.foreign > MAX_FOREIGN_LINES
+                block.done = block.done or block.foreign > block.patience
         return taken, self._close([block for block in self._open if block.done])
 
     def silent(self, now: float) -> list[Record]:
@@ -103,6 +107,7 @@ class Rows:
     """A head line and rows that add fields to it, each once."""
 
     greedy = False
+    patience = MAX_FOREIGN_LINES
 
     def __init__(
         self,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ldlm_monitor.parse.blocks import MAX_FOREIGN_LINES
 from ldlm_monitor.parse.events import EventRule, Place, signal_name, text_of
 from ldlm_monitor.parse.patterns import compile_pattern
 
@@ -34,6 +35,7 @@ class FailureTable:
     """The rows of one table. A `FAILED` line that no table follows gives nothing."""
 
     greedy = False
+    patience = MAX_FOREIGN_LINES
 
     def __init__(
         self, rule: EventRule, place: Place, named: dict[str, bytes], now: float, stream: bytes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ldlm_monitor.chunk import Chunk, FileId, Origin
 from ldlm_monitor.parse import jsonl
@@ -19,6 +19,7 @@ from ldlm_monitor.parse.tracebacks import Traceback
 from ldlm_monitor.records import Record
 
 _HEADER = compile_pattern(r"(?:\[rank\d+\]:)?\[?[EWIF]\d{3,4} \d\d:\d\d:\d\d\.\d+ [^\]]{1,200}\] ")
+_WRITER = compile_pattern(r"(?:\[[A-Za-z_]+\d+\]: ?)+")
 _MAX_EVENTS_A_RECORD = 32
 
 
@@ -219,11 +220,11 @@ class TextReader:
         self, file: FileState, record: _Record, rule: EventRule, match: Found, begin: int
     ) -> list[Record]:
         named = rule.named(match)
-        place = record.place
+        place, stream = record.place, record.envelope.stream
         text = record.text[begin or record.envelope.start :]
         if begin:
-            place, text = self._glued(record, begin, text)
-        spec, stream, now = rule.spec, record.envelope.stream, record.now
+            place, text, stream = self._glued(record, begin)
+        spec, now = rule.spec, record.now
         block: Block
         if spec.assemble == "traceback":
             stream_said, line = file.ignored
@@ -239,19 +240,19 @@ class TextReader:
         return file.blocks.open(block)
 
     @staticmethod
-    def _glued(record: _Record, begin: int, text: bytes) -> tuple[Place, bytes]:
-        """Place and text of what is glued to something else, with the header in front of it."""
-        for match in _HEADER.finditer(record.text):
-            start, end = match.span()
-            if end <= begin <= end + 200 and start:
-                peeled = peel(record.text, start)
-                place = record.place_of(start)
-                if peeled.rank is not None:
-                    place = Place(
-                        place.path, place.line, place.offset, place.origin, peeled.rank, place.time
-                    )
-                return place, record.text[end:]
-        return record.place_of(begin), text
+    def _glued(record: _Record, begin: int) -> tuple[Place, bytes, bytes]:
+        """Place, text and writer of what is glued to something else, by what stands before it."""
+        place, stream = record.place_of(begin), record.envelope.stream
+        for pattern, reach in ((_HEADER, 200), (_WRITER, 0)):
+            for match in pattern.finditer(record.text):
+                start, end = match.span()
+                if end <= begin <= end + reach and start:
+                    peeled = peel(record.text, start)
+                    place = record.place_of(start)
+                    if peeled.rank is not None:
+                        place = replace(place, rank=peeled.rank)
+                    return place, record.text[end:], peeled.stream or stream
+        return place, record.text[begin:], stream
 
     def _by_level(self, record: _Record, rules: list[EventRule]) -> list[Record]:
         level = level_of(record.text, record.envelope)

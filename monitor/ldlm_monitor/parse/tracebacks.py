@@ -6,6 +6,7 @@ from collections import deque
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from ldlm_monitor.parse.blocks import MAX_FOREIGN_LINES
 from ldlm_monitor.parse.events import EventRule, Place, text_of
 from ldlm_monitor.parse.patterns import compile_pattern
 
@@ -36,6 +37,7 @@ _NO_EXCEPTION = frozenset({b"Warning", b"Error", b"Note", b"Info", b"Debug"})
 """First words of messages that would pass for an exception's class."""
 _LIBRARY = compile_pattern(r"/(?:site|dist)-packages/|^<")
 _MAX_CONTINUATION = 64
+_MAX_FOREIGN_AFTER = 3
 
 
 class Traceback:
@@ -70,6 +72,11 @@ class Traceback:
         self._exception: list[bytes] = []
         self._last = b""
         self._frame: tuple[bytes, bytes] | None = None
+
+    @property
+    def patience(self) -> int:
+        """Once its exception is known, a traceback need not wait for more of its writer."""
+        return MAX_FOREIGN_LINES if self._in_frames else _MAX_FOREIGN_AFTER
 
     def take(self, text: bytes, *, logged: bool) -> bool:
         """Take a frame, a source line, the exception, or what belongs to its message."""

@@ -209,7 +209,7 @@ class Lifecycle:
             self._end_soon("crashed", at, 0.0, event)
         elif kind in _DEATHS:
             self._end_soon("crashed", at, TABLE_SECONDS, event)
-        elif not self.ended and self.ending is None and _is_fatal(event):
+        elif not self.ended and _is_fatal(event):
             self._end_soon("crashed", at, SILENCE_SECONDS, event)
 
     def _end_soon(self, state: str, at: float, wait: float, event: Event) -> None:
@@ -218,10 +218,12 @@ class Lifecycle:
             if self.phase not in ("crashed", "killed"):
                 self.ending = Ending(state, at, at + wait, rank, event)
         elif known.state == "crashed":
+            raised = _is_fatal(event) and not _is_fatal(known.evidence)
             self.ending = replace(
                 known,
                 confirm_at=min(known.confirm_at, at + wait),
-                rank=rank if known.rank is None else known.rank,
+                rank=rank if rank is not None and (known.rank is None or raised) else known.rank,
+                evidence=event if raised else known.evidence,
             )
 
     def _confirm(self, now: float) -> None:

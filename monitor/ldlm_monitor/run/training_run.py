@@ -34,6 +34,7 @@ class TrainingRun:
         self._total_steps: int | None = None
         self._epoch: float | None = None
         self._step: tuple[Source, int] | None = None
+        self._skipped: deque[object] = deque(maxlen=_PACE_STEPS)
         self._recent: deque[tuple[float, int]] = deque(maxlen=_PACE_STEPS)
 
     def observe(self, record: Record, at: float, *, rows: bool) -> str | None:
@@ -123,12 +124,18 @@ class TrainingRun:
         if event.kind in ("config", "run_started"):
             self._configure(event)
         elif event.kind == "skipped_step":
-            self.skipped_steps += 1
+            self._skip(event.fields.get("step"))
         counted = event.kind == "nonfinite_metric" and self.values.observe_nonfinite(event)
         changed = self.life.observe_event(event, at)
         if counted or event.severity in _URGENT:
             return f"{event.kind} {event.rank}"
         return "state" if changed else None
+
+    def _skip(self, step: object) -> None:
+        """Count a skipped step once, though every rank tells of it."""
+        if step is None or step not in self._skipped:
+            self.skipped_steps += 1
+            self._skipped.append(step)
 
     def _configure(self, event: Event) -> None:
         if event.kind == "run_started":

@@ -72,14 +72,14 @@ def undecided(log: Path, facts: LaunchFacts) -> str | None:
 
 def _choose(log: Path, facts: LaunchFacts) -> tuple[Path | None, str]:
     """The folder that holds the launch's files, with why; or None, with why not."""
-    told = Path(facts.working_directory) if facts.working_directory else None
-    if told is not None and told.is_absolute() and next(_held(told), None):
-        return told, f"its log says Working directory: {told}"
     folders = list(_candidates(log.parent))
     names = facts.names()
     named = [folder for folder in folders if folder.name in names]
     if len(named) == 1:
         return named[0], f"its log names the run {named[0].name}"
+    told = Path(facts.working_directory) if facts.working_directory else None
+    if told is not None and told.is_absolute() and next(_held(told), None):
+        return told, f"its log says Working directory: {told}"
     bare = [folder for folder in folders if folder.parent.name != "saved"]
     possible = named or (bare if names else folders)
     if len(possible) == 1:

@@ -105,6 +105,16 @@ class InputPatterns:
                 found[key] = path
         return sorted(found.values())
 
+    def present(self) -> list[Path]:
+        """The files, where all must be there. Raises InputError for one that is not."""
+        if missing := self.missing():
+            raise InputError(
+                "no such file, or nothing that matches",
+                where=missing[0],
+                remedy="check the path; a glob must match at least one file here",
+            )
+        return self.files()
+
     def missing(self) -> list[str]:
         """Arguments that match no file yet, as they were given."""
         return [

@@ -1,0 +1,34 @@
+"""From settings to the monitor that they ask for."""
+
+from collections.abc import Callable
+
+from ldlm_monitor.alerts import load_rules, packaged_rules
+from ldlm_monitor.config import Settings
+from ldlm_monitor.monitor import Monitor, MonitorSettings
+from ldlm_monitor.parse import Parser
+from ldlm_monitor.promql import parse
+from ldlm_monitor.run.identity import RunNames
+from ldlm_monitor.run.pace import StallSettings
+
+
+def assemble(settings: Settings, stopwatch: Callable[[], float] | None = None) -> Monitor:
+    """A new monitor with the settings' rules, formats and limits.
+
+    `stopwatch` times evaluations. Raises `RuleError` and `FormatError`.
+    """
+    stall = settings.stall
+    return Monitor(
+        rules=load_rules(list(settings.rules) or packaged_rules(), parse),
+        parser=Parser(settings.formats),
+        names=RunNames(settings.run),
+        settings=MonitorSettings(
+            evaluation_interval=settings.evaluation_interval,
+            end_series_after=settings.end_series_after_seconds,
+            stall=StallSettings(
+                floor=stall.floor_seconds,
+                startup=stall.startup_seconds,
+                limits={str(phase): limit for phase, limit in stall.limit_seconds.items()},
+            ),
+        ),
+        stopwatch=stopwatch,
+    )

@@ -1,0 +1,69 @@
+"""Finished logs through the same core, on a virtual clock: `replay`, `report` and `--once`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from ldlm_monitor.alert import Transition
+from ldlm_monitor.assemble import assemble
+from ldlm_monitor.config import Settings
+from ldlm_monitor.history import History, launch_facts, place, place_stream
+from ldlm_monitor.run.identity import launch_time
+from ldlm_monitor.source import companions, resolve, undecided
+from ldlm_monitor.view import Snapshot
+
+
+class Replay:
+    """One pass over files that are finished, or read as if they were.
+
+    Nothing is waited for, nobody is notified; the clock ends at the last byte's time.
+    `notices` say what was added to the files that were named, and why.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._monitor = assemble(settings)
+        self.notices: list[str] = []
+        patterns = resolve(settings.files, base=Path())
+        files = patterns.present()
+        if settings.companions:
+            files = self._with_companions(files)
+        self._history = place(files, self._monitor.names)
+        if patterns.standard_input:
+            stream = place_stream("-", sys.stdin.buffer, self._monitor.names, time.time())
+            self._history.files.append(stream)
+
+    def transitions(self) -> Iterator[Transition]:
+        """Every alert transition, in order; its time is None where the log tells none."""
+        history = self._history
+        for when, chunk in history.play():
+            yield from self._told(self._monitor.feed(chunk, when), history)
+        paths = [file.path for file in history.files]
+        yield from self._told(self._monitor.finish(history.end, paths), history)
+
+    def snapshot(self) -> Snapshot:
+        """The state at the end; call it after `transitions` is exhausted."""
+        return self._monitor.snapshot()
+
+    def _told(self, transitions: list[Transition], history: History) -> Iterator[Transition]:
+        for transition in transitions:
+            untimed = transition.labels.get("run") in history.untimed_runs
+            yield replace(transition, time=None) if untimed else transition
+
+    def _with_companions(self, files: list[Path]) -> list[Path]:
+        """The files and what belongs to them; of several launches, the newest has a claim."""
+        found = {path.resolve(): path for path in files}
+        for log in sorted(files, key=lambda path: (launch_time(str(path)) or 0.0, path)):
+            facts = launch_facts(log)
+            for companion in companions(log, facts):
+                real = companion.path.resolve()
+                if real not in found:
+                    found[real] = companion.path
+                    self.notices.append(f"{companion.path}: added, {companion.reason}")
+                self._monitor.names.tie(str(found[real]), self._monitor.names.origin(str(log)).run)
+            if reason := undecided(log, facts):
+                self.notices.append(reason)
+        return list(found.values())

@@ -1,0 +1,72 @@
+"""MM-LDLM's own runs, replayed: the right alert, at the line where it happens, and no other."""
+
+from pathlib import Path
+
+import pytest
+
+from ldlm_monitor.alert import Transition
+from ldlm_monitor.config import Settings
+from ldlm_monitor.replay import Replay
+
+RUNS = Path(__file__).resolve().parents[2] / "../shared/corpus/upstream"
+pytestmark = pytest.mark.skipif(
+    not RUNS.is_dir(), reason="the corpus of upstream's runs is not beside this clone"
+)
+
+EXPECTED = {
+    "A_healthy_1proc": [],
+    "B_healthy_2proc": [],
+    "A4_truncated_Loss_value": [],
+    "G_resume_same_name": [],
+    "C1_nan_latent_stable": [("NonFiniteLoss", "firing", 96), ("TrainingCrashed", "firing", 99)],
+    "C2_nan_blocks_prefix_trainer": [("NonFiniteLoss", "firing", 98)],
+    "D3_gradnorm_inf_lossscale": [("NonFiniteGradient", "firing", 98)],
+    "E_crash_index_error_rank": [("TrainingCrashed", "firing", 178)],
+    "F1_sigkill_rank1": [("TrainingCrashed", "firing", 204)],
+    "H_hang_sigstop_rank1_90s": [
+        ("TrainingStalled", "firing", 203),
+        ("TrainingStalled", "resolved", 203),
+    ],
+}
+
+
+def replayed(run: str, **more: bool) -> list[Transition]:
+    (log,) = (RUNS / run / "train_logs").glob("*.log")
+    return list(Replay(Settings(files=(str(log),), **more)).transitions())
+
+
+@pytest.mark.parametrize("run", EXPECTED)
+def test_with_its_companions_each_run_raises_what_a_careful_reader_would(run: str) -> None:
+    found = [(t.alert, t.state, t.position and t.position.line) for t in replayed(run)]
+    assert found == EXPECTED[run]
+
+
+@pytest.mark.parametrize("run", sorted(EXPECTED.keys() - {"H_hang_sigstop_rank1_90s"}))
+def test_the_log_alone_tells_the_same(run: str) -> None:
+    found = replayed(run, companions=False)
+    assert [(t.alert, t.state, t.position and t.position.line) for t in found] == EXPECTED[run]
+
+
+@pytest.mark.parametrize("run", ["E_crash_index_error_rank", "F1_sigkill_rank1"])
+def test_a_crash_names_the_rank_that_failed_first(run: str) -> None:
+    (crash,) = replayed(run)
+    assert crash.labels["rank"] == "1"
+    assert "rank 1" in crash.annotations["summary"]
+
+
+def test_a_hang_is_told_while_it_lasts() -> None:
+    fired, resolved = replayed("H_hang_sigstop_rank1_90s")
+    assert fired.time is not None
+    assert resolved.time is not None
+    # Rank 1 was stopped for 90.4 s; the limit of this run is the floor of 30 s.
+    assert 55 <= resolved.time - fired.time <= 62
+    assert fired.active_at == pytest.approx(fired.time)
+
+
+def test_the_line_itself_travels_with_the_alert() -> None:
+    nan, crash = replayed("C1_nan_latent_stable")
+    assert nan.line == "WARNING: Invalid text_loss detected: nan"
+    assert crash.line is not None
+    assert crash.line.startswith("Traceback")
+    assert nan.position is not None
+    assert nan.position.offset == 7135

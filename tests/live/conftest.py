@@ -1,0 +1,193 @@
+"""The real daemon in a process of its own, a local Slack, and logs that grow as they once did."""
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PATIENCE = 30.0
+
+
+class Slack:
+    """A webhook on loopback; `messages` holds what it was sent."""
+
+    def __init__(self) -> None:
+        self.messages: queue.SimpleQueue[str] = queue.SimpleQueue()
+        slack = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                slack.messages.put(json.dumps(json.loads(body), ensure_ascii=False))
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(b"ok")
+
+            def log_message(self, *args: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}/services/T/B/x"
+
+    def next(self) -> str:
+        return self.messages.get(timeout=PATIENCE)
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+class Daemon:
+    """`ldlm-monitor` as a user starts it; its output is read line by line."""
+
+    def __init__(self, folder: Path, arguments: list[str], slack: Slack | None) -> None:
+        self.log = folder / f"daemon{len(list(folder.glob('daemon*.err')))}.err"
+        environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
+        environment.pop("LDLM_SLACK_WEBHOOK_URL", None)
+        if slack is not None:
+            environment["LDLM_SLACK_WEBHOOK_URL"] = slack.url
+        with self.log.open("ab") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "ldlm_monitor", *arguments],
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._lines.put(line.rstrip("\n"))
+
+    def until(self, *words: str) -> str:
+        """The next line of output that holds all words."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            line = self._lines.get(timeout=max(deadline - time.monotonic(), 0.0))
+            if all(word in line for word in words):
+                return line
+
+    def printed(self) -> list[str]:
+        """The lines that nobody has waited for."""
+        lines = []
+        while not self._lines.empty():
+            lines.append(self._lines.get())
+        return lines
+
+    def url(self) -> str:
+        """Where it serves, once it says so."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            for line in self.log.read_text().splitlines():
+                if "metrics on " in line:
+                    return line.split("metrics on ")[1].split("/metrics")[0]
+            threading.Event().wait(0.02)
+        raise AssertionError(self.log.read_text())
+
+    def get(self, path: str) -> str:
+        with urllib.request.urlopen(self.url() + path, timeout=PATIENCE) as response:
+            return str(response.read().decode())
+
+    def ready(self) -> "Daemon":
+        """Return once it has read what was there."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            try:
+                self.get("/-/ready")
+            except OSError:
+                threading.Event().wait(0.02)
+            else:
+                return self
+        raise AssertionError("never ready")
+
+    def wait_for_metric(self, text: str) -> None:
+        """Return once `/metrics` shows it."""
+        deadline = time.monotonic() + PATIENCE
+        while text not in (shown := self.get("/metrics")):
+            assert time.monotonic() < deadline, shown
+            threading.Event().wait(0.02)
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Its exit code, once it has ended by itself."""
+        code = self.process.wait(PATIENCE)
+        self._reader.join()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code
+
+
+@pytest.fixture
+def slack() -> Iterator[Slack]:
+    receiver = Slack()
+    yield receiver
+    receiver.close()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
+    """Starts daemons in an empty folder; kills those that still run at the end."""
+    started: list[Daemon] = []
+
+    def begin(*arguments: str, slack: Slack | None = None) -> Daemon:
+        port = [] if "--listen" in arguments else ["--listen", "127.0.0.1:0"]
+        daemon = Daemon(tmp_path, [*arguments, "--headless", *port], slack)
+        started.append(daemon)
+        return daemon
+
+    yield begin
+    for daemon in started:
+        daemon.process.kill()
+        daemon.wait()
+
+
+@pytest.fixture
+def append(tmp_path: Path) -> Callable[[str, str], Path]:
+    """Appends text to a file below the daemon's folder."""
+
+    def write(name: str, text: str) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8", newline="") as file:
+            file.write(text)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def bars() -> Callable[..., str]:
+    """Progress bars of MM-LDLM's trainer, one a step."""
+
+    def draw(first: int, last: int, **fields: Any) -> str:
+        loss = fields.get("loss", "2.3456")
+        return "".join(
+            f"\rTraining:  {step // 10}%|▏| {step}/950 [{step // 60:02d}:{step % 60:02d}<09:00,"
+            f"  1.00it/s, Epoch=0/1, Progress=1.0%, Loss={loss}, Text={loss}, "
+            for step in range(first, last)
+        )
+
+    return draw

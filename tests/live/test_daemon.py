@@ -1,0 +1,132 @@
+"""The main job, with real processes, files and HTTP: what a user sees who starts it."""
+
+import json
+import os
+import signal
+
+import pytest
+
+pytestmark = pytest.mark.live
+
+LOG = "train_logs/train_20260129_101500_node0.log"
+RUN = "train_20260129_101500"
+NAN = "WARNING: Invalid text_loss detected: nan\n"
+
+
+def test_a_nan_line_appended_to_a_followed_log_reaches_slack(start, slack, append, bars):
+    append(LOG, bars(0, 40))
+    daemon = start("train_logs/*.log", slack=slack).ready()
+    append(LOG, NAN)
+    message = slack.next()
+    for part in ("NonFiniteLoss", RUN, "Invalid text_loss detected: nan", f"{LOG}:1", "39"):
+        assert part in message
+    assert "FIRING" in daemon.until("NonFiniteLoss")
+
+
+def test_a_log_that_appears_later_is_followed_from_its_start(start, slack, append, bars):
+    daemon = start("train_logs/*.log", slack=slack).ready()
+    assert "waiting" in daemon.log.read_text()
+    append(LOG, bars(0, 5) + NAN)
+    assert "NonFiniteLoss" in slack.next()
+
+
+def test_a_hang_is_told_at_its_limit_and_its_end_too(start, slack, append, bars, tmp_path):
+    (tmp_path / "ldlm-monitor.toml").write_text("[stall.limit_seconds]\nrunning = 1.5\n")
+    append(LOG, bars(0, 40))
+    start("train_logs/*.log", slack=slack).ready()
+    append(LOG, bars(40, 42))
+    assert "TrainingStalled firing" in slack.next()
+    append(LOG, bars(41, 42))  # a redraw of the same step is no progress
+    append(LOG, bars(42, 44))
+    assert "TrainingStalled resolved" in slack.next()
+
+
+def test_without_slack_alerts_go_to_the_terminal_and_it_says_once_how_to_configure_it(
+    start, append, bars
+):
+    append(LOG, bars(0, 5))
+    daemon = start("train_logs/*.log").ready()
+    append(LOG, NAN)
+    assert f"{LOG}:1" in daemon.until("FIRING", "NonFiniteLoss")
+    assert daemon.log.read_text().count("LDLM_SLACK_WEBHOOK_URL") == 1
+
+
+def test_metrics_and_health_pages_answer(start, append, bars):
+    append(LOG, bars(0, 5) + NAN)
+    daemon = start("train_logs/*.log").ready()
+    assert daemon.get("/-/healthy") == "healthy\n"
+    metrics = daemon.get("/metrics")
+    assert f'ldlm_train_step{{run="{RUN}"}} 4.0' in metrics
+    assert f'ldlm_train_nonfinite_total{{quantity="loss_text",run="{RUN}"}} 1.0' in metrics
+    (run,) = json.loads(daemon.get("/api/v1/runs"))["runs"]
+    assert (run["name"], run["health"], run["step"]) == (RUN, "CRITICAL", 4)
+
+
+def test_what_was_told_before_a_kill_is_not_told_again_and_what_was_not_is(
+    start, slack, append, bars
+):
+    append(LOG, bars(0, 40))
+    daemon = start("train_logs/*.log", slack=slack).ready()
+    append(LOG, NAN)
+    assert "NonFiniteLoss firing" in slack.next()
+    daemon.wait_for_metric('notifications_total{outcome="sent",receiver="slack"} 1.0')
+    daemon.stop(signal.SIGKILL)
+    append(LOG, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n")
+    start("train_logs/*.log", slack=slack).ready()
+    assert "OutOfMemory firing" in slack.next()
+    assert slack.messages.empty()
+
+
+def test_an_alert_in_an_old_log_is_shown_and_not_told(start, slack, append, bars):
+    path = append(LOG, bars(0, 5) + NAN)
+    os.utime(path, (1e9, 1e9))
+    daemon = start("train_logs/*.log", slack=slack).ready()
+    append("train_logs/other.log", bars(0, 5) + NAN)
+    assert "other" in slack.next()
+    assert slack.messages.empty()
+    assert not [line for line in daemon.printed() if RUN in line and "RESOLVED" in line]
+
+
+def test_the_step_log_that_appears_later_is_followed_too(start, append, bars):
+    append(LOG, "Working directory: /somewhere/saved/qwen\n" + bars(0, 5))
+    daemon = start("train_logs/*.log").ready()
+    append("saved/qwen/training_log.jsonl", '{"epoch": 0, "step": 5, "loss": NaN, "lr": 0.1}\n')
+    assert "training_log.jsonl:1" in daemon.until("FIRING", "NonFiniteLoss", RUN)
+
+
+def test_rows_of_an_earlier_launch_are_not_taken_for_this_one(start, append, bars, tmp_path):
+    rows = "saved/qwen/training_log.jsonl"
+    append(rows, '{"epoch": 0, "step": 900, "loss": NaN}\n')
+    append(LOG, "Working directory: /somewhere/saved/qwen\n")
+    daemon = start("train_logs/*.log").ready()
+    (tmp_path / rows).write_text("")
+    append(LOG, bars(0, 2))
+    append(
+        rows, '{"epoch": 0, "step": 0, "loss": 2.5}\n{"epoch": 0, "step": 1, "loss": Infinity}\n'
+    )
+    assert "training_log.jsonl:2" in daemon.until("FIRING", "NonFiniteLoss", RUN)
+
+
+def test_a_second_daemon_on_the_same_inputs_is_refused_and_pointed_to_the_first(
+    start, append, bars
+):
+    append(LOG, bars(0, 5))
+    first = start("train_logs/*.log").ready()
+    second = start("train_logs/*.log")
+    assert second.wait() == 2
+    assert f"attach {first.url()}" in second.log.read_text()
+
+
+def test_an_address_that_was_asked_for_and_is_taken_is_an_error(start, append, bars):
+    append(LOG, bars(0, 5))
+    first = start("train_logs/*.log").ready()
+    address = first.url().removeprefix("http://")
+    second = start("train_logs", "--listen", address)
+    assert second.wait() == 2
+    assert "--listen" in second.log.read_text()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_ends_it_with_the_code_of_the_contract(start, append, bars, number, code):
+    append(LOG, bars(0, 5))
+    assert start("train_logs/*.log").ready().stop(number) == code
