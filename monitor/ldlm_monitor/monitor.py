@@ -52,6 +52,25 @@ class MonitorSettings:
     stall: StallSettings = field(default_factory=StallSettings)
 
 
+class _Question:
+    """What decides when a rule's expression must be asked again."""
+
+    __slots__ = ("metrics", "needs_every_slot", "reach", "uses_time")
+
+    def __init__(self, expr: Expression) -> None:
+        self.metrics = metric_names(expr)
+        self.reach = max_range(expr)
+        self.uses_time = uses_time(expr)
+        # Time alone can change it, other than at a stall limit, which runs announce.
+        self.needs_every_slot = self.uses_time and not self.metrics >= _STALL_METRICS
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    at: float
+    vector: list[VectorSample]
+
+
 class Monitor:
     """Turns bytes and time into alert transitions.
 
@@ -75,12 +94,14 @@ class Monitor:
         self._parser = parser or Parser()
         self._stopwatch = stopwatch
         self._alerts = AlertStates(self._rules)
-        longest = max((max_range(rule.expr) for rule in self._rules.rules), default=0.0)
+        self._asked = {rule.expr.text: _Question(rule.expr) for rule in self._rules.rules}
+        longest = max((asked.reach for asked in self._asked.values()), default=0.0)
         self._busy_seconds = longest
         interval = self._settings.evaluation_interval
         self._store = SeriesStore(interval, max(self._settings.retention, 2 * longest))
-        self._query = Evaluator(self._store)
-        self._ticking = any(_needs_every_slot(rule.expr) for rule in self._rules.rules)
+        self._evaluator = Evaluator(self._store)
+        self._answers: dict[str, _Answer] = {}
+        self._ticking = any(asked.needs_every_slot for asked in self._asked.values())
         self._runs = Fleet(self._settings.stall, self._settings.end_series_after)
         self._witness = Witness(self._runs)
         self._metrics = {rule.name: metric_names(rule.expr) for rule in self._rules.alerts}
@@ -223,7 +244,7 @@ class Monitor:
             self._next_slot = (math.floor(at / interval) + 1) * interval
         self._clock = max(self._clock, at)
         self._store.append(self._scraped(at), at)
-        found = self._alerts.evaluate(self._query, at, ending=self._ending, record=self._record)
+        found = self._alerts.evaluate(self._ask, at, ending=self._ending, record=self._record)
         self._evaluations += 1
         if found:
             self._changed(at)
@@ -238,6 +259,18 @@ class Monitor:
             for sample in samples
         ]
         return [*self._points(at), *recorded]
+
+    def _ask(self, expr: Expression, at: float) -> list[VectorSample]:
+        """The value of a rule's expression, computed only if it can differ from the last one."""
+        asked = self._asked[expr.text]
+        known = self._answers.get(expr.text)
+        if known is not None and not asked.uses_time:
+            still = self._store.changed_at(asked.metrics) < known.at - asked.reach
+            if still:
+                return known.vector
+        vector = self._evaluator(expr, at)
+        self._answers[expr.text] = _Answer(at, vector)
+        return vector
 
     def _points(self, at: float) -> list[Point]:
         active = self._alerts.active.values()
@@ -281,11 +314,6 @@ class Monitor:
     def _dropped(self) -> dict[str, int]:
         labels = sum(run.values.dropped for run in self._runs)
         return {"truncated": self._parser.counters.truncated, "label_limit": labels}
-
-
-def _needs_every_slot(expr: Expression) -> bool:
-    """Time alone can change its value, other than at a stall limit, which runs announce."""
-    return uses_time(expr) and not metric_names(expr) >= _STALL_METRICS
 
 
 def _alert_labels(alert: ActiveAlert[Expression]) -> Labels:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 """Sorted (name, value) pairs; a label with an empty value is left out."""
@@ -51,8 +51,26 @@ class Matcher:
 
 
 class Storage(Protocol):
-    """Where an evaluator finds samples."""
+    """Where an evaluator finds samples.
+
+    A storage that also has `latest` is asked through it for what an instant
+    selector needs, which is most of what rules ask.
+    """
 
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Iterable[Series]:
         """The series that satisfy every matcher, with their samples in [start, end]."""
+        ...
+
+
+@runtime_checkable
+class InstantStorage(Storage, Protocol):
+    """A storage that knows the last sample of a series without listing the others."""
+
+    def latest(
+        self, matchers: Sequence[Matcher], since: float, until: float
+    ) -> Iterable[tuple[Labels, float, float]]:
+        """Labels, time and value of the last sample in (since, until] of each series.
+
+        A series that ended after that sample, at `until` or before, is left out.
+        """
         ...

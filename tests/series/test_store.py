@@ -51,7 +51,8 @@ def test_a_series_that_is_missing_from_a_scrape_has_ended_and_may_return() -> No
     store.append([], 10)
     (series,) = store.select(LOSS, 0, 10)
     assert (list(series.times), series.ended) == ([5], 10)
-    assert list(store.latest(LOSS, 10)) == []
+    assert list(store.latest(LOSS, -math.inf, 10)) == []
+    assert [(t, v) for _, t, v in store.latest(LOSS, -math.inf, 9)] == [(5, 1.0)]
     store.append([loss(3.0)], 20)
     assert samples(store, 0, 20) == [(5, 1.0), (20, 3.0)]
 
@@ -94,3 +95,30 @@ def test_a_store_that_skips_slots_reads_like_one_that_does_not(
         for store in (lazy, eager):
             store.append([loss(value)], at * 5)
     assert repr(samples(lazy, 0, at * 5)) == repr(samples(eager, 0, at * 5))
+
+
+@given(
+    st.lists(st.sampled_from([None, 1.0, 2.0]), min_size=1, max_size=12),
+    st.floats(0, 80),
+    st.floats(1, 40),
+)
+def test_the_latest_sample_is_the_last_that_a_selector_would_find(
+    scrapes: list[float | None], until: float, lookback: float
+) -> None:
+    store = SeriesStore(5, 1e6)
+    for slot, value in enumerate(scrapes):
+        store.append([] if value is None else [loss(value)], slot * 5 + (2.5 if slot % 3 else 0))
+    until = min(until, store.last_scrape)
+    expected = [
+        (series.times[-1], series.values[-1])
+        for series in store.select(LOSS, 0, until)
+        if series.times[-1] > until - lookback and store_holds(scrapes, until)
+    ]
+    assert [(t, v) for _, t, v in store.latest(LOSS, until - lookback, until)] == expected
+
+
+def store_holds(scrapes: list[float | None], until: float) -> bool:
+    """Whether the series was in the last scrape at or before `until`."""
+    times = [slot * 5 + (2.5 if slot % 3 else 0) for slot in range(len(scrapes))]
+    present = [value for time, value in zip(times, scrapes, strict=True) if time <= until]
+    return bool(present) and present[-1] is not None

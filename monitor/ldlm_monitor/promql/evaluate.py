@@ -9,7 +9,7 @@ from typing import Any
 
 from ldlm_monitor.alert import VectorSample
 from ldlm_monitor.errors import RuleError
-from ldlm_monitor.points import Labels, Storage
+from ldlm_monitor.points import InstantStorage, Labels, Storage
 from ldlm_monitor.promql.aggregation import aggregate
 from ldlm_monitor.promql.functions import (
     ELEMENTWISE,
@@ -54,6 +54,7 @@ class Evaluator:
     """
 
     def __init__(self, storage: Storage, lookback: float = LOOKBACK, *, step: float = 60.0) -> None:
+        self._instant = storage if isinstance(storage, InstantStorage) else None
         self._storage = storage
         self._lookback = lookback
         self._step = step
@@ -74,29 +75,35 @@ class Evaluator:
     ) -> float | Vector:
         """As a call, with metric names kept; `start` and `end` are what `@` may refer to."""
         ends = (at if start is None else start, at if end is None else end)
-        query = _Query(self._storage, self._lookback, self._step, ends)
+        query = _Query(self._storage, self._instant, self._lookback, self._step, ends)
         return query.number(expr.root, at)
 
 
 class _Query:
     """One query: what stays the same while its nodes are evaluated at one or many times."""
 
-    __slots__ = ("_ends", "_known", "_lookback", "_step", "_storage")
+    __slots__ = ("_ends", "_instant", "_known", "_lookback", "_step", "_storage")
 
     def __init__(
-        self, storage: Storage, lookback: float, step: float, ends: tuple[float, float]
+        self,
+        storage: Storage,
+        instant: InstantStorage | None,
+        lookback: float,
+        step: float,
+        ends: tuple[float, float],
     ) -> None:
         self._storage = storage
+        self._instant = instant
         self._lookback = lookback
         self._step = step
         self._ends = ends
-        self._known: dict[tuple[Node, float], Value] = {}
+        self._known: dict[tuple[int, float], Value] = {}
 
     def value(self, node: Node, at: float) -> Value:
         """The node's value; no caller may change a vector that it was given."""
         if not isinstance(node, Selector | Aggregation):
             return _HANDLERS[type(node)](self, node, at)
-        key = (node, at)  # equal selectors and aggregations of one rule are evaluated once
+        key = (id(node), at)  # equal selectors and aggregations of one rule are evaluated once
         value = self._known.get(key)
         if value is None:
             value = self._known[key] = _HANDLERS[type(node)](self, node, at)
@@ -127,6 +134,9 @@ class _Query:
         """Labels, time and value of the sample that stands for each series at `at`."""
         until = self._shifted(node.shift, at)
         since = until - self._lookback
+        if self._instant is not None:
+            yield from self._instant.latest(node.matchers, since, until)
+            return
         for series in self._storage.select(node.matchers, since, until):
             if not len(series.times):
                 continue

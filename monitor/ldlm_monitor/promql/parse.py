@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any
 
 import promql_parser
@@ -156,7 +157,13 @@ def _translate(tree: Any) -> Node:
     handler = _TRANSLATIONS.get(type(tree))
     if handler is None:
         raise _unsupported(type(tree).__name__)
-    return handler(tree)
+    return _shared(handler(tree))
+
+
+@lru_cache(maxsize=4096)
+def _shared(node: Node) -> Node:
+    """The first of all equal nodes: what is equal is then the same, and evaluated once."""
+    return node
 
 
 def _selector(tree: Any) -> Selector:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ldlm_monitor.names import RUN_STATES
 from ldlm_monitor.points import Labels, Point, make_labels
@@ -28,7 +28,7 @@ class TrainingRun:
         self.skipped_steps = 0
         self.progress_line: str | None = None
         self._events: Counter[tuple[str, str, int | None]] = Counter()
-        self._event_evidence: dict[tuple[str, Labels], Evidence] = {}
+        self._last_events: dict[tuple[str, str, int | None], Event] = {}
         self._settings: dict[str, str] = {}
         self._framework = "unknown"
         self._total_steps: int | None = None
@@ -66,11 +66,10 @@ class TrainingRun:
             event = self.life.end_evidence
             return Evidence(event.position, self.life.progress_step, event.message)
         found: Evidence | None = None
-        for known in (self._event_evidence, self.values.evidence):
-            for (name, own), evidence in known.items():
-                agrees = all(labels.get(label, value) == value for label, value in own)
-                if name in wanted and agrees and (found is None or evidence.order > found.order):
-                    found = evidence
+        for name, own, evidence in (*self._event_evidence(), *self.values.evidence()):
+            agrees = all(labels.get(label, value) == value for label, value in own)
+            if name in wanted and agrees and (found is None or evidence.order > found.order):
+                found = evidence
         return found
 
     def view(self, health: Health) -> RunView:
@@ -116,11 +115,10 @@ class TrainingRun:
         return "state" if changed else None
 
     def _observe_event(self, event: Event, at: float) -> str | None:
-        self._events[event.kind, event.severity, event.rank] += 1
-        labels = self._event_labels(event.kind, event.severity, event.rank)
-        self._event_evidence["ldlm_events_total", labels] = Evidence(
-            event.position, self.life.progress_step, event.message
-        )
+        key = (event.kind, event.severity, event.rank)
+        self._events[key] += 1
+        self._last_events.pop(key, None)
+        self._last_events[key] = event
         if event.kind in ("config", "run_started"):
             self._configure(event)
         elif event.kind == "skipped_step":
@@ -175,6 +173,11 @@ class TrainingRun:
             Point("ldlm_events_total", self._event_labels(kind, severity, rank), count)
             for (kind, severity, rank), count in self._events.items()
         ]
+
+    def _event_evidence(self) -> Iterator[tuple[str, Labels, Evidence]]:
+        for order, (key, event) in enumerate(self._last_events.items()):
+            evidence = Evidence(event.position, None, event.message, order)
+            yield "ldlm_events_total", self._event_labels(*key), evidence
 
     def _event_labels(self, kind: str, severity: str, rank: int | None) -> Labels:
         told = None if rank is None else str(rank)

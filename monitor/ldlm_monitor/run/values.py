@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -68,32 +68,38 @@ def exported_name(quantity: str) -> tuple[str, Labels]:
     return "ldlm_train_metric", make_labels(name=quantity)
 
 
-_order = itertools.count()
-
-
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The line that last changed a series; a later one has the greater `order`."""
+    """The line that last changed a series; of two, the later one has the greater `order`."""
 
     position: Position
     step: int | None
     text: str | None = None
-    order: int = field(default_factory=lambda: next(_order))
+    order: int = 0
 
 
-@dataclass(slots=True)
 class _Quantity:
-    source: Source
-    value: float
-    point: Point
-    recent: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
-    nonfinite: int = 0
+    """One quantity of one rank: what it is exported as, and its last values."""
+
+    __slots__ = ("labels", "metric", "nonfinite", "order", "recent", "sample", "source", "value")
+
+    def __init__(self, metric: str, labels: Labels, source: Source, sample: Sample) -> None:
+        self.metric = metric
+        self.labels = labels
+        self.source = source
+        self.sample = sample
+        self.order = 0
+        self.value = math.nan
+        self.nonfinite = 0
+        self.recent: deque[float] = deque(maxlen=WINDOW)
 
 
 @dataclass(slots=True)
 class _Nonfinite:
-    count: int
+    labels: Labels
+    count: int = 0
     steps: deque[int] = field(default_factory=lambda: deque(maxlen=64))
+    evidence: Evidence | None = None
 
 
 class RunValues:
@@ -101,59 +107,77 @@ class RunValues:
 
     def __init__(self, run: str) -> None:
         self._run = run
-        self._quantities: dict[tuple[str, int | None], _Quantity] = {}
+        self._by_rank: dict[int | None, dict[str, _Quantity]] = {}
         self._best: dict[str, Source] = {}
-        self._nonfinite: dict[tuple[str, int | None], _Nonfinite] = {
-            (quantity, None): _Nonfinite(0) for quantity in ("loss", "grad_norm")
-        }
-        self.evidence: dict[tuple[str, Labels], Evidence] = {}
+        self._nonfinite: dict[tuple[str, int | None], _Nonfinite] = {}
+        for quantity in ("loss", "grad_norm"):
+            self._counter(quantity, None)
+        self._order = 0
         self.dropped = 0
 
     def observe(self, sample: Sample, source: Source) -> bool:
         """Take in a sample; True if it brought a non-finite value that was not counted yet."""
         alarming = False
-        evidence = Evidence(sample.position, sample.step)
+        self._order += 1
+        quantities = self._by_rank.setdefault(sample.rank, {})
         for quantity, value in sample.values.items():
-            if quantity in _OF_THE_RUN or source > self._best.get(quantity, source):
-                continue
-            self._best[quantity] = source
-            kept = self._keep(quantity, sample.rank, source, value)
-            if kept is None:
-                continue
-            self.evidence[kept.point.name, kept.point.labels] = evidence
+            kept = quantities.get(quantity)
+            if kept is None or kept.source is not source:
+                kept = self._admit(quantity, sample, source)
+                if kept is None:
+                    continue
+            kept.value = value
+            kept.sample = sample
+            kept.order = self._order
+            kept.recent.append(value)
             if not math.isfinite(value):
+                kept.nonfinite += 1
+                evidence = Evidence(sample.position, sample.step, order=self._order)
                 alarming |= self._count(quantity, sample.rank, sample.step, evidence)
         return alarming
 
     def observe_nonfinite(self, event: Event) -> bool:
         """Count the non-finite value that a `nonfinite_metric` event tells of; True if new."""
+        self._order += 1
         told = event.fields.get("quantity")
         quantity = _HIDDEN_LOSS.get(str(told), str(told)) if told else "loss"
         step = event.fields.get("step")
         number = int(step) if isinstance(step, int) else None
-        evidence = Evidence(event.position, number, event.message)
+        evidence = Evidence(event.position, number, event.message, self._order)
         return self._count(quantity, event.rank, number, evidence)
 
     def points(self) -> list[Point]:
         """Every value and count as it stands."""
-        points = [kept.point for kept in self._quantities.values()]
-        for (quantity, rank), seen in self._nonfinite.items():
-            points.append(
-                Point("ldlm_train_nonfinite_total", self._count_labels(quantity, rank), seen.count)
+        values = [Point(kept.metric, kept.labels, kept.value) for _, kept in self._all()]
+        counts = self._nonfinite.values()
+        return values + [
+            Point("ldlm_train_nonfinite_total", seen.labels, seen.count) for seen in counts
+        ]
+
+    def evidence(self) -> Iterator[tuple[str, Labels, Evidence]]:
+        """Metric, labels and last line of every series."""
+        for _, kept in self._all():
+            sample = kept.sample
+            yield (
+                kept.metric,
+                kept.labels,
+                Evidence(sample.position, sample.step, order=kept.order),
             )
-        return points
+        for seen in self._nonfinite.values():
+            if seen.evidence is not None:
+                yield "ldlm_train_nonfinite_total", seen.labels, seen.evidence
 
     def last(self, quantity: str) -> float | None:
         """The last value of a quantity, of the rank that reported first."""
-        for (name, _), kept in self._quantities.items():
-            if name == quantity:
+        for quantities in self._by_rank.values():
+            if kept := quantities.get(quantity):
                 return kept.value
         return None
 
     def windows(self) -> dict[str, tuple[float, list[float], int]]:
         """Per quantity worth statistics: its last value, recent values, non-finite count."""
         result: dict[str, tuple[float, list[float], int]] = {}
-        for (quantity, _), kept in self._quantities.items():
+        for quantity, kept in self._all():
             if quantity not in _WITHOUT_STATISTICS and quantity not in result:
                 result[quantity] = (kept.value, list(kept.recent), kept.nonfinite)
         for (quantity, _), seen in self._nonfinite.items():
@@ -161,42 +185,46 @@ class RunValues:
                 result[quantity] = (math.nan, [], seen.count)
         return result
 
-    def _keep(
-        self, quantity: str, rank: int | None, source: Source, value: float
-    ) -> _Quantity | None:
-        key = (quantity, rank)
-        name, own = exported_name(quantity)
-        kept = self._quantities.get(key)
+    def _all(self) -> Iterator[tuple[str, _Quantity]]:
+        for quantities in self._by_rank.values():
+            yield from quantities.items()
+
+    def _admit(self, quantity: str, sample: Sample, source: Source) -> _Quantity | None:
+        """The quantity as reported by `source`, None where a better source has it."""
+        if quantity in _OF_THE_RUN or source > self._best.get(quantity, source):
+            return None
+        self._best[quantity] = source
+        quantities = self._by_rank[sample.rank]
+        kept = quantities.get(quantity)
         if kept is None:
-            if len(self._quantities) >= MAX_QUANTITIES:
+            if len(quantities) >= MAX_QUANTITIES:
                 self.dropped += 1
                 return None
-            labels = self._labels(own, rank)
-            kept = _Quantity(source, value, Point(name, labels, value))
-            self._quantities[key] = kept
-        elif kept.source > source:
+            metric, own = exported_name(quantity)
+            kept = _Quantity(metric, self._labels(own, sample.rank), source, sample)
+            quantities[quantity] = kept
+        else:
             kept.recent.clear()
             kept.source = source
-        kept.value = value
-        kept.recent.append(value)
-        if not math.isfinite(value):
-            kept.nonfinite += 1
-        kept.point = Point(name, kept.point.labels, value)
         return kept
 
     def _count(self, quantity: str, rank: int | None, step: int | None, evidence: Evidence) -> bool:
-        seen = self._nonfinite.setdefault((quantity, rank), _Nonfinite(0))
+        seen = self._counter(quantity, rank)
         if step is not None:
             if step in seen.steps:
                 return False
             seen.steps.append(step)
         seen.count += 1
-        self.evidence["ldlm_train_nonfinite_total", self._count_labels(quantity, rank)] = evidence
+        seen.evidence = evidence
         return True
+
+    def _counter(self, quantity: str, rank: int | None) -> _Nonfinite:
+        seen = self._nonfinite.get((quantity, rank))
+        if seen is None:
+            labels = self._labels((("quantity", quantity),), rank)
+            seen = self._nonfinite[quantity, rank] = _Nonfinite(labels)
+        return seen
 
     def _labels(self, own: Labels, rank: int | None) -> Labels:
         shared = make_labels(run=self._run, rank=None if rank is None else str(rank))
         return tuple(sorted((*own, *shared)))
-
-    def _count_labels(self, quantity: str, rank: int | None) -> Labels:
-        return self._labels((("quantity", quantity),), rank)

@@ -49,6 +49,7 @@ class SeriesStore:
         self._series: dict[Labels, _Kept] = {}
         self._by_name: dict[str, list[_Kept]] = {}
         self._extra: list[float] = []
+        self._changed: dict[str, float] = {}
         self._scrape = 0
         self.last_scrape = -math.inf
         self._matched: dict[tuple[Matcher, ...], list[_Kept]] = {}
@@ -66,6 +67,7 @@ class SeriesStore:
             segment = kept.segments[-1]
             if kept.seen != self._scrape and segment.ended is None:
                 segment.ended = at
+                self._changed[kept.labels[0][1]] = at
         self.last_scrape = at
         if self._scrape % 256 == 0:
             self._forget(at - self._retention)
@@ -77,12 +79,29 @@ class SeriesStore:
             if series is not None:
                 yield series
 
-    def latest(self, matchers: Sequence[Matcher], at: float) -> Iterable[tuple[Labels, float]]:
-        """The series that are alive at `at` (not before the last scrape), with their value."""
+    def latest(
+        self, matchers: Sequence[Matcher], since: float, until: float
+    ) -> Iterable[tuple[Labels, float, float]]:
+        """The last sample in (since, until] of each series that has not ended since."""
+        at = self._last_slot(min(until, self.last_scrape))
         for kept in self._matching(matchers):
             segment = kept.segments[-1]
-            if segment.ended is None and segment.born <= at:
-                yield kept.labels, segment.values[-1]
+            if segment.born > at:
+                segment = next((s for s in reversed(kept.segments) if s.born <= at), segment)
+            ended = segment.ended
+            if since < at and segment.born <= at and (ended is None or ended > until):
+                value = segment.values[bisect_right(segment.times, at) - 1]
+                yield kept.labels, at, value
+
+    def changed_at(self, names: Iterable[str]) -> float:
+        """When a series of one of these names last changed, began or ended; -inf: never."""
+        return max((self._changed.get(name, -math.inf) for name in names), default=-math.inf)
+
+    def _last_slot(self, at: float) -> float:
+        """The time of the last scrape at or before `at`."""
+        slot = math.floor(at / self._interval) * self._interval
+        index = bisect_right(self._extra, at)
+        return max(slot, self._extra[index - 1]) if index else slot
 
     def _find(self, point: Point) -> _Kept:
         labels = (("__name__", point.name), *point.labels)
@@ -99,6 +118,7 @@ class SeriesStore:
         segment = kept.segments[-1]
         if segment.times and _same(segment.values[-1], value):
             return
+        self._changed[kept.labels[0][1]] = at
         if segment.times and segment.times[-1] == at:
             segment.values[-1] = value
         else:
