@@ -1,5 +1,6 @@
 """Alerts as they cross from the rules to everyone who hears of them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias, TypeVar
 
@@ -29,6 +30,12 @@ class Query(Protocol[ExprT_contra]):
         ...
 
 
+def alert_key(name: str, labels: Mapping[str, str]) -> str:
+    """Names one instance of an alert, whatever happens to it."""
+    inner = ",".join(f"{label}={value}" for label, value in sorted(labels.items()))
+    return f"{name}{{{inner}}}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
     """An alert went from one state to another.
@@ -55,5 +62,4 @@ class Transition:
     @property
     def key(self) -> str:
         """Names the alert instance: the same for all its transitions."""
-        inner = ",".join(f"{name}={value}" for name, value in sorted(self.labels.items()))
-        return f"{self.alert}{{{inner}}}"
+        return alert_key(self.alert, self.labels)

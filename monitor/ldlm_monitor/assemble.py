@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from ldlm_monitor.alerts import load_rules, packaged_rules
+from ldlm_monitor.alerts import RuleSet, load_rules, packaged_rules
 from ldlm_monitor.config import Settings
 from ldlm_monitor.monitor import Monitor, MonitorSettings
 from ldlm_monitor.parse import Parser
-from ldlm_monitor.promql import parse
+from ldlm_monitor.promql import Expression, parse
 from ldlm_monitor.run.identity import RunNames
 from ldlm_monitor.run.pace import StallSettings
 
@@ -16,19 +16,29 @@ def assemble(settings: Settings, stopwatch: Callable[[], float] | None = None) -
 
     `stopwatch` times evaluations. Raises `RuleError` and `FormatError`.
     """
-    stall = settings.stall
     return Monitor(
-        rules=load_rules(list(settings.rules) or packaged_rules(), parse),
+        rules=rules_of(settings),
         parser=Parser(settings.formats),
         names=RunNames(settings.run),
         settings=MonitorSettings(
             evaluation_interval=settings.evaluation_interval,
             end_series_after=settings.end_series_after_seconds,
-            stall=StallSettings(
-                floor=stall.floor_seconds,
-                startup=stall.startup_seconds,
-                limits={str(phase): limit for phase, limit in stall.limit_seconds.items()},
-            ),
+            stall=stall_of(settings),
         ),
         stopwatch=stopwatch,
+    )
+
+
+def rules_of(settings: Settings) -> RuleSet[Expression]:
+    """The settings' rules, the packaged ones where none are named. Raises `RuleError`."""
+    return load_rules(list(settings.rules) or packaged_rules(), parse)
+
+
+def stall_of(settings: Settings) -> StallSettings:
+    """The settings' stall limits."""
+    stall = settings.stall
+    return StallSettings(
+        floor=stall.floor_seconds,
+        startup=stall.startup_seconds,
+        limits={str(phase): limit for phase, limit in stall.limit_seconds.items()},
     )

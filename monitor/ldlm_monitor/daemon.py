@@ -3,49 +3,85 @@
 from __future__ import annotations
 
 import errno
+import ipaddress
 import logging
+import queue
 import signal
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.errors import UsageError
+from ldlm_monitor.ledger import Ledger
 from ldlm_monitor.lines import status_lines
 from ldlm_monitor.notify import Courier, Outbox, SlackWebhook, how_to_configure, redact
 from ldlm_monitor.pump import Pump
 from ldlm_monitor.serve import Server
 from ldlm_monitor.source import Journal, Waker, WatchdogWaker
 from ldlm_monitor.state_dir import StateDir, default_state_dir
+from ldlm_monitor.view import Snapshot
 
 PORTS_TRIED = 20
+RELOAD_SECONDS = 10.0
 COURIER_SECONDS = 1.0
 """How long the end waits for a receiver's answer."""
 
 log = logging.getLogger(__name__)
 
 
-class _Stop:
-    """What a signal asks for: the end, and with which exit code."""
+class _Signals:
+    """What signals ask of the pump's thread: to end, or to reload.
+
+    A reload may also be asked for over HTTP, by a thread that waits for its outcome.
+    """
 
     def __init__(self, waker: Waker) -> None:
         self._waker = waker
-        self.asked = False
+        self._outcomes: list[queue.SimpleQueue[str]] = []
+        self.stop = False
+        self.reload = False
         self.exit_code = 0
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        self.asked = True
-        self.exit_code = 130 if number == signal.SIGINT else 0
+        if number == signal.SIGHUP:
+            self.reload = True
+        else:
+            self.stop = True
+            self.exit_code = 130 if number == signal.SIGINT else 0
         self._waker.ring(Path())
 
+    def ask_reload(self) -> str:
+        """Reload, from another thread; what went wrong, or an empty text."""
+        outcome: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._outcomes.append(outcome)
+        self.reload = True
+        self._waker.ring(Path())
+        try:
+            return outcome.get(timeout=RELOAD_SECONDS)
+        except queue.Empty:
+            return "the monitor is busy; it will reload as soon as it can"
 
-def run(settings: Settings) -> int:
+    def reloaded(self, problem: str) -> None:
+        """Tell all who asked how it went."""
+        self.reload = False
+        while self._outcomes:
+            self._outcomes.pop().put(problem)
+
+
+def run(
+    settings: Settings,
+    load: Callable[[], Settings] | None = None,
+    on_interrupt: Callable[[Snapshot], None] | None = None,
+) -> int:
     """Follow the files until SIGTERM or SIGINT; returns the exit code.
 
-    Raises `UsageError` where the settings cannot be used, or where a daemon on the
-    same inputs runs already.
+    `load` reads the settings anew on SIGHUP; `on_interrupt` gets the last snapshot
+    after SIGINT. Raises `UsageError` where the settings cannot be used, or where a
+    daemon on the same inputs runs already.
     """
     with ExitStack() as stack:
         receivers = _receivers(settings)
@@ -54,15 +90,17 @@ def run(settings: Settings) -> int:
         stack.callback(state.close)
         outbox = Outbox(state.path / "outbox.sqlite")
         stack.callback(outbox.close)
+        ledger = Ledger(state.path / "ledger.sqlite")
+        stack.callback(ledger.close)
         journal = Journal()
         waker = WatchdogWaker(journal)
         stack.callback(waker.close)
-        pump = Pump(settings, outbox, [receiver.name for receiver in receivers], waker)
+        pump = Pump(settings, outbox, ledger, [receiver.name for receiver in receivers], waker)
         stack.callback(pump.close)
-        stop = _Stop(waker)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            stack.callback(signal.signal, number, signal.signal(number, stop))
-        server = _serve(settings, pump, outbox)
+        signals = _Signals(waker)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            stack.callback(signal.signal, number, signal.signal(number, signals))
+        server = _serve(settings, pump, outbox, signals)
         stack.callback(server.stop)
         for receiver in receivers:
             courier = Courier(receiver, outbox)
@@ -71,15 +109,27 @@ def run(settings: Settings) -> int:
             pump.couriers.append(courier)
         _greet(pump, state, f"http://{settings.listen_address[0]}:{server.port}", receivers)
         waker.watch(pump.patterns.folders())
-        _follow(settings, pump, waker, journal, stop)
-    return stop.exit_code
+        _follow(settings, pump, waker, journal, signals, load=load or (lambda: settings))
+    if signals.exit_code and on_interrupt is not None:
+        on_interrupt(pump.snapshot)
+    return signals.exit_code
 
 
-def _follow(settings: Settings, pump: Pump, waker: Waker, journal: Journal, stop: _Stop) -> None:
+def _follow(
+    settings: Settings,
+    pump: Pump,
+    waker: Waker,
+    journal: Journal,
+    signals: _Signals,
+    *,
+    load: Callable[[], Settings],
+) -> None:
     status_at = time.time() + settings.interval
     dirty: set[Path] = set()
-    while not stop.asked:
+    while not signals.stop:
         now = time.time()
+        if signals.reload:
+            signals.reloaded(_reload(pump, load))
         pump.turn(dirty, now)
         if now >= status_at:
             status_at = now + settings.interval
@@ -91,12 +141,22 @@ def _follow(settings: Settings, pump: Pump, waker: Waker, journal: Journal, stop
     pump.turn((), time.time())
 
 
+def _reload(pump: Pump, load: Callable[[], Settings]) -> str:
+    try:
+        pump.reload(load())
+    except UsageError as problem:
+        log.error("%s; going on with what was loaded before", problem)
+        return str(problem)
+    log.info("settings and rules are loaded anew")
+    return ""
+
+
 def _receivers(settings: Settings) -> list[SlackWebhook]:
     url = settings.slack.secret()
     return [] if url is None else [SlackWebhook(url)]
 
 
-def _serve(settings: Settings, pump: Pump, outbox: Outbox) -> Server:
+def _serve(settings: Settings, pump: Pump, outbox: Outbox, signals: _Signals) -> Server:
     """A server on the address that was asked for, or on the first free port after the default."""
     host, first = settings.listen_address
     tries = 1 if settings.listen_is_explicit else PORTS_TRIED
@@ -110,6 +170,7 @@ def _serve(settings: Settings, pump: Pump, outbox: Outbox) -> Server:
                 behind=pump.follower.behind,
                 ready=lambda: pump.caught_up,
                 redact=redact,
+                reload=signals.ask_reload if _is_loopback(host) else None,
             )
         except OSError as error:
             taken = error
@@ -137,3 +198,11 @@ def _greet(pump: Pump, state: StateDir, url: str, receivers: list[SlackWebhook])
     if not receivers:
         log.info("%s", how_to_configure())
     sys.stdout.flush()
+
+
+def _is_loopback(host: str) -> bool:
+    """Commands over HTTP are taken from this machine alone."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

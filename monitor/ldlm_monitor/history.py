@@ -22,7 +22,7 @@ from ldlm_monitor.source import LaunchFacts
 from ldlm_monitor.source.split import CHUNK_BYTES, Splitter
 
 BLOCK_BYTES = 8 * 1024 * 1024
-HEAD_BYTES = 1024 * 1024
+HEAD_BYTES = 256 * 1024
 """Where a log says which launch it is."""
 _DIRECTORY = re.compile(rb"^Working directory: (\S[^\r\n]*)", re.MULTILINE)
 _NCCL_FILE = re.compile(rb"\bNCCL_DEBUG_FILE=([^\s'\"]+)")

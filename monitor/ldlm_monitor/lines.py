@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ldlm_monitor.alert import Transition
-from ldlm_monitor.plain import duration, number, plain
+from ldlm_monitor.plain import duration, encodable, number, plain
 from ldlm_monitor.view import RunView, Snapshot
 
 
@@ -51,7 +51,7 @@ def transition_json(transition: Transition) -> str:
         "position": position
         and {"path": position.path, "line": position.line, "offset": position.offset},
     }
-    return json.dumps(shown, ensure_ascii=False, allow_nan=False)
+    return encodable(json.dumps(shown, ensure_ascii=False, allow_nan=False))
 
 
 def _finite(value: float) -> float | str:
@@ -73,11 +73,16 @@ def transition_line(transition: Transition) -> str:
         f"{transition.alert:<20}",
         f"{labels.get('severity', '-'):<8}",
         plain(whose),
-        # The run stands before it already.
-        plain(transition.annotations.get("summary", "")).removeprefix(f"{labels.get('run')}: "),
+        _without_run(plain(transition.annotations.get("summary", "")), labels.get("run", "")),
         f"{plain(position.path)}:{position.line}" if position else "",
     )
     return "  ".join(cell for cell in cells if cell).rstrip()
+
+
+def _without_run(summary: str, run: str) -> str:
+    """The summary without the run that it begins with: the run stands before it already."""
+    rest = summary.removeprefix(plain(run))
+    return rest.lstrip(": ") if rest[:1] in (":", " ") else summary
 
 
 def _iso(time: float | None) -> str:

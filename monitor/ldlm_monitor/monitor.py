@@ -6,35 +6,29 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from ldlm_monitor.alert import Transition, VectorSample
+from ldlm_monitor.alert import Transition
 from ldlm_monitor.alerts import (
-    ActiveAlert,
-    AlertRule,
-    AlertStates,
-    Ending,
     RuleSet,
     load_rules,
     packaged_rules,
 )
 from ldlm_monitor.chunk import Chunk
+from ldlm_monitor.judge import Judge
 from ldlm_monitor.parse import Parser
-from ldlm_monitor.points import Labels, Point, make_labels
-from ldlm_monitor.promql import Evaluator, Expression, max_range, metric_names, parse, uses_time
+from ldlm_monitor.points import Point
+from ldlm_monitor.promql import Expression, parse
 from ldlm_monitor.records import Event, Record
-from ldlm_monitor.run.fleet import Fleet, health_of
+from ldlm_monitor.run.fleet import Fleet
 from ldlm_monitor.run.identity import RunNames
 from ldlm_monitor.run.pace import StallSettings
 from ldlm_monitor.run.witness import Witness
-from ldlm_monitor.series.store import SeriesStore
-from ldlm_monitor.view import AlertView, Health, MonitorView, RunView, Snapshot
+from ldlm_monitor.view import AlertView, MonitorView, Snapshot
 
 RECENT_EVENTS = 500
 URGENT_SECONDS = 1.0
 """The same urgent fact about a run is evaluated at once only this often."""
-_STALL_METRICS = frozenset(
-    {"ldlm_train_last_progress_timestamp_seconds", "ldlm_train_stall_limit_seconds"}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,23 +46,12 @@ class MonitorSettings:
     stall: StallSettings = field(default_factory=StallSettings)
 
 
-class _Question:
-    """What decides when a rule's expression must be asked again."""
+class RunStanding(NamedTuple):
+    """The little that following a run's files depends on."""
 
-    __slots__ = ("metrics", "needs_every_slot", "reach", "uses_time")
-
-    def __init__(self, expr: Expression) -> None:
-        self.metrics = metric_names(expr)
-        self.reach = max_range(expr)
-        self.uses_time = uses_time(expr)
-        # Time alone can change it, other than at a stall limit, which runs announce.
-        self.needs_every_slot = self.uses_time and not self.metrics >= _STALL_METRICS
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    at: float
-    vector: list[VectorSample]
+    state: str
+    has_steps: bool
+    has_ended: bool
 
 
 class Monitor:
@@ -90,23 +73,17 @@ class Monitor:
         """`stopwatch` (seconds, any origin) only times evaluations for the monitor's own metric."""
         self.names = names or RunNames()
         self._settings = settings or MonitorSettings()
-        self._rules = rules if rules is not None else load_rules(packaged_rules(), parse)
         self._parser = parser or Parser()
         self._stopwatch = stopwatch
-        self._alerts = AlertStates(self._rules)
-        self._asked = {rule.expr.text: _Question(rule.expr) for rule in self._rules.rules}
-        longest = max((asked.reach for asked in self._asked.values()), default=0.0)
-        self._busy_seconds = longest
-        interval = self._settings.evaluation_interval
-        self._store = SeriesStore(interval, max(self._settings.retention, 2 * longest))
-        self._evaluator = Evaluator(self._store)
-        self._answers: dict[str, _Answer] = {}
-        self._ticking = any(asked.needs_every_slot for asked in self._asked.values())
         self._runs = Fleet(self._settings.stall, self._settings.end_series_after)
+        self._judge = Judge(
+            rules if rules is not None else load_rules(packaged_rules(), parse),
+            self._settings.evaluation_interval,
+            self._settings.retention,
+            self._runs.has_ended,
+        )
         self._witness = Witness(self._runs)
-        self._metrics = {rule.name: metric_names(rule.expr) for rule in self._rules.alerts}
         self._events: deque[Event] = deque(maxlen=RECENT_EVENTS)
-        self._recorded: dict[str, list[VectorSample]] = {}
         self._urgent_at: dict[tuple[str, str], float] = {}
         self._clock = -math.inf
         self._next_slot = -math.inf
@@ -119,6 +96,11 @@ class Monitor:
     def clock(self) -> float:
         """How far time has passed, Unix seconds; -inf before the first call."""
         return self._clock
+
+    @property
+    def version(self) -> int:
+        """Changes whenever anything did that a snapshot shows."""
+        return self._version
 
     def feed(self, chunk: Chunk, now: float) -> list[Transition]:
         """Take in new bytes of one file, read at `now` (Unix seconds)."""
@@ -155,14 +137,30 @@ class Monitor:
     def due(self) -> float | None:
         """When `tick` should be called at the latest, None if nothing is to come by itself."""
         slot = self._next_slot if self._wants_slot(self._next_slot) else None
-        times = (self._parser.open_until(), self._alerts.due(), self._runs.due(), slot)
+        times = (self._parser.open_until(), self._judge.due(), self._runs.due(), slot)
         earliest = min(time for time in times if time is not None)
         return None if math.isinf(earliest) else earliest
 
-    def run_of(self, path: str) -> RunView | None:
-        """The run that a file belongs to, None before its first record."""
+    def reconfigure(self, rules: RuleSet[Expression], stall: StallSettings) -> None:
+        """Judge by other rules and limits from now on; alerts of the same rule go on."""
+        self._judge.replace_rules(rules)
+        self._runs.set_stall(stall)
+        self._changed(max(self._clock, 0.0))
+
+    def starts(self) -> dict[str, float]:
+        """When each active alert's condition first held, by the alert's key."""
+        return self._judge.starts()
+
+    def restore_starts(self, starts: Mapping[str, float]) -> None:
+        """Give active alerts the earlier start times that were known before a restart."""
+        self._judge.restore_starts(starts)
+
+    def standing_of(self, path: str) -> RunStanding | None:
+        """How the run that a file belongs to stands, None before its first record."""
         run = self._runs.get(self.names.origin(path).run)
-        return None if run is None else run.view(self._health(run.name))
+        if run is None:
+            return None
+        return RunStanding(run.life.state, run.life.progress_step is not None, run.life.ended)
 
     def snapshot(self) -> Snapshot:
         """Everything a reader may see, as it stands at the last feed or tick."""
@@ -170,7 +168,7 @@ class Monitor:
         return Snapshot(
             version=self._version,
             at=max(self._clock, 0.0),
-            runs=tuple(run.view(self._health(run.name)) for run in self._runs),
+            runs=tuple(run.view(self._judge.health(run.name)) for run in self._runs),
             alerts=tuple(self._alert_views()),
             events=tuple(self._events),
             monitor=MonitorView(
@@ -198,7 +196,7 @@ class Monitor:
 
     def _changed(self, at: float) -> None:
         self._version += 1
-        self._busy_until = at + self._busy_seconds
+        self._busy_until = at + self._judge.reach
 
     def _is_new(self, run: str, urgent: str, at: float) -> bool:
         if urgent == "state":
@@ -221,7 +219,7 @@ class Monitor:
             if not self._wants_slot(self._next_slot):
                 self._next_slot = max(self._next_slot, math.ceil(to / interval) * interval)
             slot = self._next_slot if self._wants_slot(self._next_slot) else math.inf
-            times = (slot, self._runs.due(), self._alerts.due())
+            times = (slot, self._runs.due(), self._judge.due())
             due = min(time for time in times if time is not None)
             if due > to:
                 break
@@ -232,7 +230,7 @@ class Monitor:
     def _wants_slot(self, slot: float) -> bool:
         if slot <= self._busy_until:
             return True
-        return self._ticking and self._runs.active
+        return self._judge.needs_every_slot and self._runs.active
 
     def _evaluate(self, at: float) -> list[Transition]:
         """Scrape our own metrics, then evaluate every rule, at `at`."""
@@ -243,60 +241,20 @@ class Monitor:
         if at >= self._next_slot:
             self._next_slot = (math.floor(at / interval) + 1) * interval
         self._clock = max(self._clock, at)
-        self._store.append(self._scraped(at), at)
-        found = self._alerts.evaluate(self._ask, at, ending=self._ending, record=self._record)
+        found = self._judge.evaluate(self._points(at), at)
         self._evaluations += 1
         if found:
             self._changed(at)
         if self._stopwatch:
             self._evaluation_seconds = self._stopwatch() - started
-        return [self._witness.testify(each, self._metrics[each.alert]) for each in found]
-
-    def _scraped(self, at: float) -> list[Point]:
-        recorded = [
-            Point(name, sample.labels, sample.value)
-            for name, samples in self._recorded.items()
-            for sample in samples
-        ]
-        return [*self._points(at), *recorded]
-
-    def _ask(self, expr: Expression, at: float) -> list[VectorSample]:
-        """The value of a rule's expression, computed only if it can differ from the last one."""
-        asked = self._asked[expr.text]
-        known = self._answers.get(expr.text)
-        if known is not None and not asked.uses_time:
-            still = self._store.changed_at(asked.metrics) < known.at - asked.reach
-            if still:
-                return known.vector
-        vector = self._evaluator(expr, at)
-        self._answers[expr.text] = _Answer(at, vector)
-        return vector
+        return [self._witness.testify(each, self._judge.metrics(each.alert)) for each in found]
 
     def _points(self, at: float) -> list[Point]:
-        active = self._alerts.active.values()
-        alerts = [Point("ldlm_alerts", _alert_labels(alert), 1.0) for alert in active]
-        return [*self._runs.points(at, self._health), *alerts]
-
-    def _record(self, name: str, samples: list[VectorSample], at: float) -> None:
-        """Results of recording rules join the next scrape."""
-        del at
-        self._recorded[name] = samples
-
-    def _ending(self, rule: AlertRule[Expression], labels: Mapping[str, str]) -> Ending:
-        del rule
-        run = self._runs.get(labels.get("run", ""))
-        return "ended" if run is not None and run.life.ended else "resolved"
-
-    def _health(self, run: str) -> Health:
-        return health_of(
-            active.labels.get("severity", "")
-            for active in self._alerts.active.values()
-            if active.state == "firing" and active.labels.get("run") == run
-        )
+        return [*self._runs.points(at, self._judge.health), *self._judge.points()]
 
     def _alert_views(self) -> list[AlertView]:
         views = []
-        for active in self._alerts.active.values():
+        for active in self._judge.active:
             views.append(
                 AlertView(
                     name=active.rule.name,
@@ -314,8 +272,3 @@ class Monitor:
     def _dropped(self) -> dict[str, int]:
         labels = sum(run.values.dropped for run in self._runs)
         return {"truncated": self._parser.counters.truncated, "label_limit": labels}
-
-
-def _alert_labels(alert: ActiveAlert[Expression]) -> Labels:
-    told = {**alert.labels, "alertname": alert.rule.name, "alertstate": alert.state}
-    return make_labels(**told)

@@ -22,6 +22,11 @@ def plain(text: str, limit: int = 400) -> str:
     return shorten(" ".join(kept.split()), limit)
 
 
+def encodable(text: str) -> str:
+    """`text` in which what UTF-8 cannot hold (lone surrogates) is replaced by U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def _hidden(character: str) -> bool:
     return unicodedata.category(character) in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 

@@ -10,9 +10,10 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from ldlm_monitor.alert import Transition
-from ldlm_monitor.assemble import assemble
+from ldlm_monitor.assemble import assemble, rules_of, stall_of
 from ldlm_monitor.config import Settings
 from ldlm_monitor.history import has_bars, is_rows, launch_facts, place
+from ldlm_monitor.ledger import Ledger, still_holds
 from ldlm_monitor.lines import transition_line
 from ldlm_monitor.monitor import Monitor
 from ldlm_monitor.notify import Courier, Outbox, from_transition
@@ -31,7 +32,11 @@ from ldlm_monitor.view import Snapshot
 POLL_SECONDS = 1.0
 """Every file is looked at this often, whatever the doorbell said."""
 COMPANION_SECONDS = 5.0
+SELDOM_SECONDS = 320.0
+"""How often companions of a log are looked for, at first and later."""
 SNAPSHOT_SECONDS = 0.25
+COMMIT_SECONDS = 10.0
+"""How much is read again after a crash, at most; what was told is committed at once."""
 HEARD_OF = 10_000
 """Paths that rang and are remembered."""
 NEWS_SECONDS = 3600.0
@@ -48,16 +53,25 @@ class Pump:
     """
 
     def __init__(
-        self, settings: Settings, outbox: Outbox, receivers: Collection[str], waker: Waker
+        self,
+        settings: Settings,
+        outbox: Outbox,
+        ledger: Ledger,
+        receivers: Collection[str],
+        waker: Waker,
     ) -> None:
         self._outbox = outbox
+        self._ledger = ledger
+        self._judged = ledger.positions()
+        self._starts = ledger.starts()
         self._receivers = list(receivers)
         self._seeks_companions = settings.companions
         self._waker = waker
         self._followed: dict[Path, Path] = {}
         self._heard_of: set[Path] = set()
         self._said: set[str] = set()
-        self._looked_at = self._sought_at = self._pictured_at = -math.inf
+        self._seek: dict[Path, tuple[float, float]] = {}
+        self._looked_at = self._committed_at = self._picture_at = -math.inf
         self._stdin: StdinSource | None = None
         self.monitor: Monitor = assemble(settings, time.perf_counter)
         self.patterns = resolve(settings.files, base=Path())
@@ -80,10 +94,20 @@ class Pump:
                 transitions += self.monitor.feed(chunk, now)
         transitions += self.monitor.tick(now)
         self._tell(transitions, now)
+        if transitions or now - self._committed_at >= COMMIT_SECONDS:
+            self._commit(now)
         for notice in self.follower.journal.drain():
             log.warning("%s", notice)
         self._picture(now)
         self.caught_up = True
+
+    def reload(self, settings: Settings) -> None:
+        """Go on with other rules, limits and inputs. Raises `UsageError`, and changes nothing."""
+        rules, patterns = rules_of(settings), resolve(settings.files, base=Path())
+        self.monitor.reconfigure(rules, stall_of(settings))
+        self.patterns = patterns
+        self._seeks_companions = settings.companions
+        self._looked_at = -math.inf
 
     def pause(self, now: float) -> float:
         """Seconds that the pump may wait if nothing rings."""
@@ -92,15 +116,15 @@ class Pump:
         return max(until - now, 0.0)
 
     def close(self) -> None:
-        """Give the files back."""
+        """Keep how far was read, and give the files back."""
+        self._ledger.commit(self.follower.positions(), self.monitor.starts())
         self.follower.close()
 
     def _join(self, now: float) -> None:
         """Start following files that are there now and were not before."""
         fresh = [path for path in self.patterns.files() if self._is_new(path)]
-        if self._seeks_companions and (fresh or now - self._sought_at >= COMPANION_SECONDS):
-            self._sought_at = now
-            fresh += self._companions()
+        if self._seeks_companions:
+            fresh += self._companions(now)
         if self.patterns.standard_input and self._stdin is None:
             self._stdin = StdinSource(sys.stdin.buffer, self._waker.ring)
         if fresh:
@@ -122,10 +146,10 @@ class Pump:
         self._followed[real] = path
         return True
 
-    def _companions(self) -> list[Path]:
+    def _companions(self, now: float) -> list[Path]:
         """Tie files to the log that they belong to; those that are not followed yet."""
         fresh = []
-        for companion, log_path in self._claims().items():
+        for companion, log_path in self._claims(now).items():
             name = str(self._followed.get(companion.path.resolve(), companion.path))
             run = self.monitor.names.origin(str(log_path)).run
             if self.monitor.names.origin(name).run != run:
@@ -140,10 +164,10 @@ class Pump:
                 fresh.append(companion.path)
         return fresh
 
-    def _claims(self) -> dict[Companion, Path]:
+    def _claims(self, now: float) -> dict[Companion, Path]:
         """Which log each companion belongs to: of several that claim it, the newest launch."""
         claims: dict[Path, tuple[Companion, Path]] = {}
-        logs = [path for path in self._followed.values() if not self._is_settled(path)]
+        logs = [path for path in self._followed.values() if self._is_due(path, now)]
         for path in sorted(logs, key=lambda path: (launch_time(str(path)) or 0.0, path)):
             facts = launch_facts(path)
             for companion in companions(path, facts):
@@ -153,41 +177,74 @@ class Pump:
                 log.info("%s", reason)
         return dict(claims.values())
 
-    def _is_settled(self, path: Path) -> bool:
-        """Whether no companion can turn up any more, or `path` is one itself."""
-        view = self.monitor.run_of(str(path))
-        return path.suffix == ".jsonl" or (view is not None and view.ended_at is not None)
+    def _is_due(self, path: Path, now: float) -> bool:
+        """Whether to look for a log's companions: often at first, ever more rarely later."""
+        at, pause = self._seek.get(path, (now, COMPANION_SECONDS))
+        if now < at or path.suffix == ".jsonl":
+            return False
+        standing = self.monitor.standing_of(str(path))
+        if standing is not None and standing.has_ended:
+            return False
+        starting = standing is None or standing.state == "starting"
+        self._seek[path] = (now + pause, pause if starting else min(2 * pause, SELDOM_SECONDS))
+        return True
 
     def _has_trained(self, path: Path) -> bool:
-        view = self.monitor.run_of(str(path))
-        return (view is not None and view.step is not None) or has_bars(path)
+        standing = self.monitor.standing_of(str(path))
+        return (standing is not None and standing.has_steps) or has_bars(path)
 
     def _catch_up(self, paths: list[Path], now: float) -> None:
-        """Play what files hold when they are first seen: shown, told only if it still holds."""
+        """Play what files hold when they are first seen.
+
+        It is history, told only where it still holds; what came after the point up to
+        which a file was judged before a restart is news.
+        """
         history = place(paths, self.monitor.names)
-        passed: list[Transition] = []
+        judged = {path: self._judged_to(path) for path in map(str, paths)}
+        passed: list[tuple[Transition, bool]] = []
         read_to: dict[str, int] = {}
         for when, chunk in history.play():
             if chunk.final:
                 read_to[chunk.path] = chunk.offset
-            else:
-                passed += self.monitor.feed(chunk, min(when, now))
+                continue
+            known = judged[chunk.path]
+            news = known is not None and chunk.offset >= known
+            passed += [(each, news) for each in self.monitor.feed(chunk, min(when, now))]
         for file in history.files:
             self.follower.add(Path(file.path), offset=read_to.get(file.path, 0))
-        passed += self.monitor.tick(now)
-        recent = now - history.end <= NEWS_SECONDS
-        self._tell_history(passed, now, recent=recent)
+        restarted = any(known is not None for known in judged.values())
+        passed += [(each, restarted) for each in self.monitor.tick(now)]
+        self.monitor.restore_starts(self._starts)
+        self._tell_history(passed, now, recent=now - history.end <= NEWS_SECONDS)
 
-    def _tell_history(self, passed: list[Transition], now: float, *, recent: bool) -> None:
-        """What still holds is told, unless it was told before a restart; so is its end."""
-        last = {transition.key: transition for transition in passed}
-        told = self._outbox.standing()
+    def _judged_to(self, path: str) -> int | None:
+        """Up to which byte a file was judged before a restart; None: it was not, or it changed."""
+        position = self._judged.get(path)
+        return position.offset if position is not None and still_holds(position) else None
+
+    def _tell_history(
+        self, passed: list[tuple[Transition, bool]], now: float, *, recent: bool
+    ) -> None:
+        """News are told; of history what still holds, unless it was told before a restart."""
+        told = set(self._outbox.standing())
+        standing: dict[str, Transition] = {}
         over = 0
-        for key, transition in last.items():
-            firing = transition.state == "firing"
-            over += not firing and transition.previous == "firing"
-            if firing or key in told:
-                self._tell([transition], now, notify=firing != (key in told) and recent)
+        for transition, news in passed:
+            key = transition.key
+            if transition.state == "firing":
+                if news and key not in told:
+                    self._tell([transition], now)
+                    told.add(key)
+                else:
+                    standing[key] = transition
+            elif transition.state != "pending":
+                standing.pop(key, None)
+                over += not news
+                if key in told:
+                    self._tell([transition], now)
+                    told.discard(key)
+        for key, transition in standing.items():
+            self._tell([transition], now, notify=recent and key not in told)
         if over:
             log.info("%d alerts in what the files already held are over: replay shows them", over)
 
@@ -196,12 +253,20 @@ class Pump:
             print(transition_line(transition), flush=True)
             if notify and transition.state != "pending":
                 self._outbox.add(from_transition(transition), self._receivers, now)
-        for notice in self._outbox.take_notices():
+        for notice in (*self._outbox.take_notices(), *self._ledger.take_notices()):
             log.error("%s", notice)
         for courier in self.couriers:
             courier.wake()
 
+    def _commit(self, now: float) -> None:
+        self._committed_at = now
+        self._ledger.commit(self.follower.positions(), self.monitor.starts())
+
     def _picture(self, now: float) -> None:
-        if now - self._pictured_at >= SNAPSHOT_SECONDS:
-            self._pictured_at = now
-            self.snapshot = self.monitor.snapshot()
+        """A new snapshot if anything changed; taking them costs a twentieth of the time at most."""
+        if self.monitor.version == self.snapshot.version or now < self._picture_at:
+            return
+        started = time.perf_counter()
+        self.snapshot = self.monitor.snapshot()
+        taken = time.perf_counter() - started
+        self._picture_at = now + max(SNAPSHOT_SECONDS, 20 * taken)

@@ -7,6 +7,7 @@ line itself carries no time.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
@@ -71,6 +72,61 @@ class Heartbeat:
     phase: str
     time: float
     position: Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleBlock:
+    """Samples of consecutive lines of one file under the same names, as columns.
+
+    Item `i` of every column belongs to line `first_line + i`, which begins at byte
+    `offsets[i]`. All numbers are finite, steps rise strictly, times never fall;
+    a file that does otherwise is told in several blocks, or in samples.
+    """
+
+    run: str
+    rank: int | None
+    path: str
+    first_line: int
+    offsets: Sequence[int]
+    steps: Sequence[int]
+    epochs: Sequence[float] | None
+    times: Sequence[float] | None
+    values: dict[str, Sequence[float]]
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def sample(self, index: int) -> Sample:
+        """The sample of one line."""
+        return next(self.part(index, index + 1).samples())
+
+    def samples(self) -> Iterator[Sample]:
+        """Every line's sample, in order."""
+        names = tuple(self.values)
+        for index, values in enumerate(zip(*self.values.values(), strict=True)):
+            yield Sample(
+                run=self.run,
+                rank=self.rank,
+                step=self.steps[index],
+                epoch=None if self.epochs is None else self.epochs[index],
+                time=None if self.times is None else self.times[index],
+                values=dict(zip(names, values, strict=True)),
+                position=Position(self.path, self.first_line + index, self.offsets[index]),
+            )
+
+    def part(self, start: int, stop: int) -> SampleBlock:
+        """The lines from `start` up to, not including, `stop` (0 <= start <= stop <= len)."""
+        return SampleBlock(
+            run=self.run,
+            rank=self.rank,
+            path=self.path,
+            first_line=self.first_line + start,
+            offsets=self.offsets[start:stop],
+            steps=self.steps[start:stop],
+            epochs=None if self.epochs is None else self.epochs[start:stop],
+            times=None if self.times is None else self.times[start:stop],
+            values={name: column[start:stop] for name, column in self.values.items()},
+        )
 
 
 Record: TypeAlias = Sample | Event | Heartbeat

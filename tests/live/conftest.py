@@ -108,6 +108,11 @@ class Daemon:
         with urllib.request.urlopen(self.url() + path, timeout=PATIENCE) as response:
             return str(response.read().decode())
 
+    def post(self, path: str) -> str:
+        request = urllib.request.Request(self.url() + path, method="POST")
+        with urllib.request.urlopen(request, timeout=PATIENCE) as response:
+            return str(response.read().decode())
+
     def ready(self) -> "Daemon":
         """Return once it has read what was there."""
         deadline = time.monotonic() + PATIENCE

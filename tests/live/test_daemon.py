@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import urllib.error
 
 import pytest
 
@@ -75,6 +76,43 @@ def test_what_was_told_before_a_kill_is_not_told_again_and_what_was_not_is(
     start("train_logs/*.log", slack=slack).ready()
     assert "OutOfMemory firing" in slack.next()
     assert slack.messages.empty()
+
+
+def test_what_happened_while_it_was_down_is_told_even_if_it_is_over(start, slack, append, bars):
+    append(LOG, bars(0, 40))
+    start("train_logs/*.log", slack=slack).ready().stop()
+    append(LOG, NAN + bars(40, 900))
+    start("train_logs/*.log", slack=slack).ready()
+    assert "NonFiniteLoss firing" in slack.next()
+    assert "NonFiniteLoss resolved" in slack.next()
+
+
+def test_rules_are_loaded_anew_on_sighup_and_over_http_and_bad_ones_are_refused(
+    start, append, bars, tmp_path
+):
+    rules = tmp_path / "mine.yml"
+    rule = "groups: [{name: g, rules: [{alert: Many, expr: ldlm_train_step > %s}]}]\n"
+    rules.write_text(rule % 1000)
+    append(LOG, bars(0, 40))
+    daemon = start("train_logs/*.log", "--rules", "mine.yml").ready()
+    rules.write_text(rule % 10)
+    daemon.process.send_signal(signal.SIGHUP)
+    daemon.until("FIRING", "Many")
+    rules.write_text("groups: [{name: g, rules: [{alert: Many, expr: 'nonsense('}]}]\n")
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        daemon.post("/-/reload")
+    assert "mine.yml" in refused.value.read().decode()
+    assert "mine.yml" in daemon.log.read_text()
+    rules.write_text(rule % 1000)
+    assert daemon.post("/-/reload") == "reloaded\n"
+    daemon.until("RESOLVED", "Many")
+
+
+def test_ctrl_c_prints_the_health_report(start, append, bars):
+    append(LOG, bars(0, 40))
+    daemon = start("train_logs/*.log").ready()
+    assert daemon.stop(signal.SIGINT) == 130
+    assert any("health report" in line for line in daemon.printed())
 
 
 def test_an_alert_in_an_old_log_is_shown_and_not_told(start, slack, append, bars):

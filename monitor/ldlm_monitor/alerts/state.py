@@ -72,6 +72,15 @@ class AlertStates(Generic[E]):
             for labels, alert in alerts.items()
         }
 
+    def adopt(self, alerts: Iterable[ActiveAlert[E]]) -> None:
+        """Go on with alerts of an earlier rule set, where this one has a rule of their name."""
+        for alert in alerts:
+            for index, rule in enumerate(self._rules.rules):
+                if isinstance(rule, AlertRule) and rule.name == alert.rule.name:
+                    alert.rule = rule
+                    self._by_rule[index][_sorted_labels(alert.labels)] = alert
+                    break
+
     def due(self) -> float | None:
         """The earliest time at which a `for` or a `keep_firing_for` runs out."""
         times: list[float] = []

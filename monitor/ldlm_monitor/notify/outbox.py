@@ -14,8 +14,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from ldlm_monitor.database import Database
 from ldlm_monitor.errors import DeliveryError
-from ldlm_monitor.notify.database import Database
 from ldlm_monitor.notify.notification import Notification, from_json, to_json
 
 FIRST_PAUSE = 1.0

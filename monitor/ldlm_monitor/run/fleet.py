@@ -36,6 +36,11 @@ class Fleet:
         """The run of that name, None if no record of it came yet."""
         return self._runs.get(name)
 
+    def has_ended(self, name: str) -> bool:
+        """Whether the run of that name finished, crashed or was killed."""
+        run = self._runs.get(name)
+        return run is not None and run.life.ended
+
     def of(self, record: Record, at: float) -> TrainingRun:
         """The run that a record belongs to; its first record starts it."""
         run = self._runs.get(record.run)
@@ -43,6 +48,12 @@ class Fleet:
             run = TrainingRun(record.run, at, self._stall, record.position)
             self._runs[record.run] = run
         return run
+
+    def set_stall(self, stall: StallSettings) -> None:
+        """Other stall settings, for the runs that are there too."""
+        self._stall = stall
+        for run in self:
+            run.life.pace.settings = stall
 
     def tick(self, at: float) -> bool:
         """Let time pass; whether a state changed."""

@@ -45,7 +45,7 @@ class Pace:
     """
 
     def __init__(self, settings: StallSettings) -> None:
-        self._settings = settings
+        self.settings = settings
         self._recent: deque[float] = deque()
         self._sorted: list[float] = []
         self.longest_pause: dict[str, float] = {}
@@ -73,11 +73,11 @@ class Pace:
 
         For "evaluating" this is the allowance, counted from the last sign of life.
         """
-        fixed = self._settings.limits.get(phase)
+        fixed = self.settings.limits.get(phase)
         if fixed is not None:
             return fixed
         if phase == "starting":
-            return self._settings.startup
+            return self.settings.startup
         if phase in ("evaluating", "checkpointing"):
             return self._pause_limit(phase)
         return self._step_limit()
@@ -85,15 +85,15 @@ class Pace:
     def _pause_limit(self, phase: str) -> float:
         longest = self.longest_pause.get(phase)
         if longest is None:
-            return self._settings.startup
-        return max(self._settings.floor, 2 * longest, self._step_limit())
+            return self.settings.startup
+        return max(self.settings.floor, 2 * longest, self._step_limit())
 
     def _step_limit(self) -> float:
-        floor = self._settings.floor
+        floor = self.settings.floor
         unannounced = 2 * self.longest_pause.get("checkpointing", 0.0)
         if len(self._sorted) < LEARNED_AFTER:
             longest = self._sorted[-1] if self._sorted else 0.0
             cautious = max(4 * floor, 10 * longest, unannounced)
-            return max(floor, min(cautious, max(self._settings.startup, 2 * longest)))
+            return max(floor, min(cautious, max(self.settings.startup, 2 * longest)))
         q99 = self._sorted[int(0.99 * (len(self._sorted) - 1))]
         return max(floor, 5 * q99, unannounced)

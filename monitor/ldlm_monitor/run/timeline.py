@@ -5,6 +5,7 @@ of their progress bars and the time of their last write; a step log without bars
 borrows the clock of its run's bars through the step.
 """
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +13,10 @@ from dataclasses import dataclass, replace
 from ldlm_monitor.chunk import Chunk, ClockMark
 
 PIECES_A_SECOND = 4
-"""How finely the bars of one second are told apart."""
+"""How finely the bars of one second are told apart, in logs of at most `FINE_SECONDS`."""
+FINE_SECONDS = 3600.0
+NOMINAL_SECONDS = 4 * 3600.0
+"""How long, at most, rows are taken to have lasted that tell no time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +83,10 @@ def from_bars(marks: Iterable[ClockMark], last_write: float) -> tuple[Timeline, 
     if not seconds:
         return None
     start = last_write - seconds[-1].elapsed
+    pieces = PIECES_A_SECOND if seconds[-1].elapsed <= FINE_SECONDS else 1
     offsets, times, steps, step_times = [0], [start], [0], [start]
     for second in seconds:
-        kept = second.marks[:: max(len(second.marks) // PIECES_A_SECOND, 1)][:PIECES_A_SECOND]
+        kept = second.marks[:: max(len(second.marks) // pieces, 1)][:pieces]
         for index, mark in enumerate(kept):
             when = start + second.elapsed + index / len(kept)
             if when > times[-1] and mark.offset > offsets[-1]:
@@ -129,11 +134,22 @@ def from_steps(marks: Iterable[ClockMark], clock: StepClock) -> Timeline | None:
     return Timeline(offsets, times)
 
 
-def from_rows(offsets: Sequence[int], last_write: float, seconds: float = 1.0) -> Timeline:
-    """Order without time: row after row at a nominal `seconds`, ending at `last_write`."""
+def from_rows(offsets: Sequence[int], last_write: float) -> Timeline:
+    """Order without time: row after row at a nominal second or less, ending at `last_write`.
+
+    Rows of one nominal second come in one piece.
+    """
     rows = list(offsets) or [0]
-    first = last_write - seconds * (len(rows) - 1)
-    return Timeline(rows, [first + seconds * index for index in range(len(rows))], timed=False)
+    pace = min(1.0, NOMINAL_SECONDS / len(rows))
+    first = last_write - math.floor(pace * (len(rows) - 1))
+    kept: list[int] = []
+    times: list[float] = []
+    for index, offset in enumerate(rows):
+        when = first + math.floor(pace * index)
+        if not times or when > times[-1]:
+            kept.append(offset)
+            times.append(when)
+    return Timeline(kept, times, timed=False)
 
 
 def at_once(when: float) -> Timeline:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 
@@ -225,7 +226,8 @@ class TrainingRun:
 
 
 def _statistics(current: float, recent: list[float], nonfinite: int) -> Statistics:
-    finite = [value for value in recent if abs(value) < float("inf")]
+    # Filtering is what costs; most quantities never are non-finite.
+    finite = [value for value in recent if math.isfinite(value)] if nonfinite else recent
     return Statistics(
         current=current,
         mean=sum(finite) / len(finite) if finite else None,

@@ -48,7 +48,8 @@ class Site:
     """What is served: each part is asked anew for every request.
 
     `notifications` is `Outbox.counts`, `behind` gives bytes. `redact` is applied to
-    every text of the JSON API.
+    every text of the JSON API. `reload` loads the settings anew and returns what went
+    wrong (None: not from here).
     """
 
     snapshot: Callable[[], Snapshot]
@@ -56,13 +57,16 @@ class Site:
     behind: Callable[[], int]
     ready: Callable[[], bool]
     redact: Callable[[str], str] = str
+    reload: Callable[[], str] | None = None
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """The WSGI application."""
         method = environ["REQUEST_METHOD"]
-        if method in ("GET", "HEAD"):
+        more: list[tuple[str, str]] = []
+        if method in ("POST", "PUT") and environ["PATH_INFO"] == "/-/reload":
+            answer = self._reload()
+        elif method in ("GET", "HEAD"):
             answer = self._answer_safely(environ["PATH_INFO"], environ.get("HTTP_ACCEPT", ""))
-            more = []
         else:
             answer, more = _line("405 Method Not Allowed", "only GET"), [("Allow", "GET, HEAD")]
         about = [
@@ -101,6 +105,14 @@ class Site:
                 return Answer("200 OK", "application/json", body)
         return _line("404 Not Found", "no such page; / lists what there is")
 
+    def _reload(self) -> Answer:
+        if self.reload is None:
+            return _line("403 Forbidden", "only where the monitor listens on loopback")
+        problem = self.reload()
+        if problem:
+            return _line("500 Internal Server Error", self.redact(problem))
+        return _line("200 OK", "reloaded")
+
     def _metrics(self, accept: str) -> tuple[str, bytes]:
         return exposition(
             self.snapshot(),
@@ -130,6 +142,7 @@ class Server:
         behind: Callable[[], int],
         ready: Callable[[], bool],
         redact: Callable[[str], str] = str,
+        reload: Callable[[], str] | None = None,
     ) -> None:
         family, *_, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -142,6 +155,7 @@ class Server:
                 behind=behind,
                 ready=ready,
                 redact=redact,
+                reload=reload,
             )
         )
         self._thread = threading.Thread(

@@ -1,0 +1,149 @@
+"""The judging half of the corridor: exported points in, what the rules say of them out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from ldlm_monitor.alert import Transition, VectorSample, alert_key
+from ldlm_monitor.alerts import ActiveAlert, AlertRule, AlertStates, Ending, RuleSet
+from ldlm_monitor.points import Labels, Point, make_labels
+from ldlm_monitor.promql import Evaluator, Expression, max_range, metric_names, uses_time
+from ldlm_monitor.run.fleet import health_of
+from ldlm_monitor.series.store import SeriesStore
+from ldlm_monitor.view import Health
+
+_STALL_METRICS = frozenset(
+    {"ldlm_train_last_progress_timestamp_seconds", "ldlm_train_stall_limit_seconds"}
+)
+
+
+class _Question:
+    """What decides when a rule's expression must be asked again."""
+
+    __slots__ = ("metrics", "needs_every_slot", "reach", "uses_time")
+
+    def __init__(self, expr: Expression) -> None:
+        self.metrics = metric_names(expr)
+        self.reach = max_range(expr)
+        self.uses_time = uses_time(expr)
+        # Time alone can change it, other than at a stall limit, which runs announce.
+        self.needs_every_slot = self.uses_time and not self.metrics >= _STALL_METRICS
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    at: float
+    vector: list[VectorSample]
+
+
+class Judge:
+    """Keeps what was exported, evaluates the rules over it, and the state of their alerts.
+
+    `has_ended` tells by a run's name whether it finished, crashed or was killed:
+    then its alerts end with it. `reach` is how far (seconds) the rules look back;
+    `needs_every_slot`: time alone can change what some rule says.
+    """
+
+    def __init__(
+        self,
+        rules: RuleSet[Expression],
+        interval: float,
+        retention: float,
+        has_ended: Callable[[str], bool],
+    ) -> None:
+        self._has_ended = has_ended
+        self._recorded: dict[str, list[VectorSample]] = {}
+        self._answers: dict[str, _Answer] = {}
+        self._use(rules)
+        self._store = SeriesStore(interval, max(retention, 2 * self.reach))
+        self._evaluator = Evaluator(self._store)
+
+    def replace_rules(self, rules: RuleSet[Expression]) -> None:
+        """Judge by other rules from now on; alerts of the same name and labels go on."""
+        before = {(a.rule.name, *sorted(a.labels.items())): a for a in self.active}
+        self._use(rules)
+        self._alerts.adopt(before.values())
+
+    @property
+    def active(self) -> Iterable[ActiveAlert[Expression]]:
+        """The pending and firing alerts."""
+        return self._alerts.active.values()
+
+    def due(self) -> float | None:
+        """The earliest time at which a `for` or `keep_firing_for` runs out."""
+        return self._alerts.due()
+
+    def evaluate(self, points: list[Point], at: float) -> list[Transition]:
+        """Take in a scrape at `at`, then evaluate every rule."""
+        recorded = [
+            Point(name, sample.labels, sample.value)
+            for name, samples in self._recorded.items()
+            for sample in samples
+        ]
+        self._store.append([*points, *recorded], at)
+        return self._alerts.evaluate(self._ask, at, ending=self._ending, record=self._record)
+
+    def points(self) -> list[Point]:
+        """The active alerts as they are exported."""
+        return [Point("ldlm_alerts", _labels(alert), 1.0) for alert in self.active]
+
+    def health(self, run: str) -> Health:
+        """The health that the firing alerts of a run mean."""
+        return health_of(
+            alert.labels.get("severity", "")
+            for alert in self.active
+            if alert.state == "firing" and alert.labels.get("run") == run
+        )
+
+    def metrics(self, alert: str) -> frozenset[str]:
+        """The metrics that the rules of an alert ask for."""
+        return self._metrics.get(alert, frozenset())
+
+    def starts(self) -> dict[str, float]:
+        """When each active alert's condition first held, by the alert's key."""
+        return {alert_key(alert.rule.name, alert.labels): alert.active_at for alert in self.active}
+
+    def restore_starts(self, starts: Mapping[str, float]) -> None:
+        """Give active alerts the earlier start times that were known before a restart."""
+        for alert in self.active:
+            known = starts.get(alert_key(alert.rule.name, alert.labels), alert.active_at)
+            alert.active_at = min(alert.active_at, known)
+
+    def _use(self, rules: RuleSet[Expression]) -> None:
+        self._alerts = AlertStates(rules)
+        self._asked = {rule.expr.text: _Question(rule.expr) for rule in rules.rules}
+        self._answers.clear()
+        self._recorded.clear()
+        self.reach = max((asked.reach for asked in self._asked.values()), default=0.0)
+        self.needs_every_slot = any(asked.needs_every_slot for asked in self._asked.values())
+        self._metrics: dict[str, frozenset[str]] = {}
+        for rule in rules.alerts:
+            others = self._metrics.get(rule.name, frozenset())
+            self._metrics[rule.name] = others | metric_names(rule.expr)
+
+    def _ask(self, expr: Expression, at: float) -> list[VectorSample]:
+        """The value of a rule's expression, computed only if it can differ from the last one."""
+        asked = self._asked[expr.text]
+        known = self._answers.get(expr.text)
+        if known is not None and not asked.uses_time:
+            still = self._store.changed_at(asked.metrics) < known.at - asked.reach
+            if still:
+                return known.vector
+        vector = self._evaluator(expr, at)
+        self._answers[expr.text] = _Answer(at, vector)
+        return vector
+
+    def _record(self, name: str, samples: list[VectorSample], at: float) -> None:
+        """Results of recording rules join the next scrape."""
+        del at
+        self._recorded[name] = samples
+
+    def _ending(self, rule: AlertRule[Expression], labels: Mapping[str, str]) -> Ending:
+        del rule
+        return "ended" if self._has_ended(labels.get("run", "")) else "resolved"
+
+
+def _labels(alert: ActiveAlert[Expression]) -> Labels:
+    told = {**alert.labels, "alertname": alert.rule.name, "alertstate": alert.state}
+    return make_labels(**told)

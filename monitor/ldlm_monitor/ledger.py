@@ -1,0 +1,81 @@
+"""What no log says and a restart must know: how far was judged, since when alerts hold."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from ldlm_monitor.database import Database
+from ldlm_monitor.errors import InputError
+from ldlm_monitor.source import Position, positions_from_json, positions_to_json
+from ldlm_monitor.source.disk import Disk
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS kept (
+    name TEXT PRIMARY KEY,
+    body TEXT NOT NULL
+) WITHOUT ROWID;
+"""
+
+
+class Ledger:
+    """One SQLite file in the state folder. Commit it after the outbox, never before.
+
+    What it says was judged was put in the outbox: after a crash between the two,
+    something is told twice rather than never.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._database = Database(path, _SCHEMA)
+
+    def commit(self, positions: Iterable[Position], starts: Mapping[str, float]) -> None:
+        """Keep where reading stands, and by alert key when its condition first held."""
+        rows = (("positions", positions_to_json(positions)), ("starts", json.dumps(dict(starts))))
+
+        def work(db: sqlite3.Connection) -> None:
+            db.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?)", rows)
+
+        self._database.run(work)
+
+    def positions(self) -> dict[str, Position]:
+        """By path, how far each file was judged; empty on a first start."""
+        try:
+            kept = positions_from_json(self._read("positions") or "[]")
+        except InputError:
+            return {}
+        return {position.path: position for position in kept if not position.nameless}
+
+    def starts(self) -> dict[str, float]:
+        """By alert key, when the condition of an alert that was active first held."""
+        return {str(key): float(at) for key, at in json.loads(self._read("starts") or "{}").items()}
+
+    def take_notices(self) -> list[str]:
+        """What the user should know of the file, each once."""
+        return self._database.take_notices()
+
+    def close(self) -> None:
+        """Release the file."""
+        self._database.close()
+
+    def _read(self, name: str) -> str | None:
+        def work(db: sqlite3.Connection) -> str | None:
+            row = db.execute("SELECT body FROM kept WHERE name = ?", (name,)).fetchone()
+            return None if row is None else str(row[0])
+
+        return self._database.run(work)
+
+
+def still_holds(position: Position) -> bool:
+    """Whether the file is the same, and what was read of it still stands where it was read."""
+    disk = Disk()
+    try:
+        descriptor, key = disk.open_regular(Path(position.path))
+    except (OSError, InputError):
+        return False
+    try:
+        return key == position.key and position.verify(disk, descriptor) is not None
+    finally:
+        os.close(descriptor)

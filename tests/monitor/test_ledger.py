@@ -1,0 +1,62 @@
+"""What must survive a restart, and how a changed file is told from the one that was judged."""
+
+from pathlib import Path
+
+from ldlm_monitor.ledger import Ledger, still_holds
+from ldlm_monitor.source import Follower, Position
+
+
+def judged(path: Path) -> Position:
+    follower = Follower()
+    follower.add(path)
+    list(follower.read(None, 0.0))
+    (position,) = follower.positions()
+    follower.close()
+    return position
+
+
+def test_positions_and_start_times_are_there_after_a_restart(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_text("one\ntwo\nhalf")
+    ledger = Ledger(tmp_path / "state" / "ledger.sqlite")
+    ledger.commit([judged(log)], {"NonFiniteLoss{run=a}": 12.5})
+    ledger.close()
+    again = Ledger(tmp_path / "state" / "ledger.sqlite")
+    (position,) = again.positions().values()
+    assert (position.path, position.offset) == (str(log), 8)
+    assert again.starts() == {"NonFiniteLoss{run=a}": 12.5}
+    again.close()
+
+
+def test_a_first_start_knows_nothing(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    assert (ledger.positions(), ledger.starts(), ledger.take_notices()) == ({}, {}, [])
+    ledger.close()
+
+
+def test_a_file_that_grew_is_still_the_one_that_was_judged(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_text("one\ntwo\n")
+    position = judged(log)
+    with log.open("a") as file:
+        file.write("three\n")
+    assert still_holds(position)
+
+
+def test_a_file_that_was_written_anew_is_not(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_text("one\ntwo\n")
+    position = judged(log)
+    log.write_text("uno\ndos\ntres\n")
+    assert not still_holds(position)
+    log.unlink()
+    assert not still_holds(position)
+
+
+def test_a_damaged_ledger_is_set_aside_and_said(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    path.write_bytes(b"not a database, but long enough to be looked at" * 20)
+    ledger = Ledger(path)
+    assert ledger.positions() == {}
+    assert len(ledger.take_notices()) == 1
+    ledger.close()

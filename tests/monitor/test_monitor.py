@@ -1,0 +1,223 @@
+"""Bytes and time in, alert transitions out: the core without threads, files or clocks."""
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ldlm_monitor.alert import Transition
+from ldlm_monitor.alerts import load_rules
+from ldlm_monitor.chunk import Chunk
+from ldlm_monitor.monitor import Monitor, MonitorSettings
+from ldlm_monitor.promql import parse
+from ldlm_monitor.run.pace import StallSettings
+
+LOG = "train_logs/train_20260129_101500_node0.log"
+RUN = "train_20260129_101500"
+START = 1_769_681_700.0
+NAN = "WARNING: Invalid text_loss detected: nan\n"
+
+
+class Feeder:
+    """Appends text to one file of a monitor, at seconds after START."""
+
+    def __init__(self, monitor: Monitor, path: str = LOG) -> None:
+        self.monitor = monitor
+        self._path = path
+        self._offset, self._line = 0, 1
+        self.transitions: list[Transition] = []
+
+    def append(self, text: str, second: float) -> list[Transition]:
+        data = text.encode()
+        chunk = Chunk(self._path, (1, hash(self._path) % 1000, 0), self._offset, self._line, data)
+        found = self.monitor.feed(chunk, START + second)
+        self._offset += len(data)
+        self._line += data.count(b"\n")
+        self.transitions += found
+        return found
+
+    def wait(self, second: float) -> list[Transition]:
+        found = self.monitor.tick(START + second)
+        self.transitions += found
+        return found
+
+
+def told(transitions: Iterable[Transition]) -> list[tuple[str, str]]:
+    return [(each.alert, each.state) for each in transitions]
+
+
+def bar(step: int, loss: str = "2.3456") -> str:
+    return (
+        f"Training:  {step // 10}%|▏| {step}/950 [00:{step % 60:02d}<09:00,  1.00it/s, "
+        f"Epoch=0/1, Progress=1.0%, Loss={loss}, Text=2.\r"
+    )
+
+
+def trained(steps: int = 100) -> Feeder:
+    feeder = Feeder(Monitor())
+    for step in range(steps):
+        feeder.append(bar(step), float(step))
+    return feeder
+
+
+def test_a_nan_fires_at_its_record_and_the_line_travels_with_it() -> None:
+    feeder = trained()
+    (nan,) = feeder.append(bar(100) + NAN + bar(101), 100.0)
+    assert (nan.alert, nan.state, nan.time) == ("NonFiniteLoss", "firing", START + 100)
+    assert nan.line == "WARNING: Invalid text_loss detected: nan"
+    assert nan.step == 100
+    assert nan.position is not None
+    assert nan.position.line == 1
+    assert nan.labels == {"severity": "critical", "run": RUN}
+
+
+def test_a_nan_in_the_bar_itself_fires_too() -> None:
+    assert told(trained().append(bar(100, loss="nan"), 100.0)) == [("NonFiniteLoss", "firing")]
+
+
+def test_a_hundred_nans_are_one_alert() -> None:
+    feeder = trained()
+    for second in range(100, 200):
+        feeder.append(bar(second) + NAN, float(second))
+    assert told(feeder.transitions) == [("NonFiniteLoss", "firing")]
+
+
+def test_it_resolves_five_minutes_after_the_last_one() -> None:
+    feeder = trained()
+    feeder.append(NAN, 100.0)
+    for step in range(100, 500):
+        feeder.append(bar(step), float(step))
+    assert told(feeder.transitions) == [("NonFiniteLoss", "firing"), ("NonFiniteLoss", "resolved")]
+    assert feeder.transitions[1].time == pytest.approx(START + 400, abs=5)
+
+
+def test_a_stall_fires_at_its_limit_to_the_millisecond_and_resolves_with_the_next_step() -> None:
+    feeder = trained()
+    assert feeder.wait(128.9) == []
+    (stall,) = feeder.wait(200.0)
+    assert stall.alert == "TrainingStalled"
+    assert stall.time == pytest.approx(START + 99 + 30, abs=1e-3)
+    assert stall.line == bar(99).rstrip()
+    assert told(feeder.append(bar(100), 201.0)) == [("TrainingStalled", "resolved")]
+
+
+def test_due_says_when_to_look_again() -> None:
+    feeder = trained()
+    feeder.wait(100.0)
+    due = feeder.monitor.due()
+    assert due is not None
+    assert due <= START + 105
+    while (due := feeder.monitor.due()) is not None and due <= START + 135:
+        feeder.monitor.tick(due)
+    assert feeder.monitor.snapshot().runs[0].state == "stalled"
+
+
+def test_a_record_with_its_own_time_is_judged_at_it() -> None:
+    feeder = Feeder(Monitor(), "saved/qwen/health_rank0.jsonl")
+    rows = "".join(
+        f'{{"type": "step", "step": {step}, "time": {START + step}, "loss": 2.5}}\n'
+        for step in range(180)
+    )
+    found = feeder.append(rows, 10_000.0)
+    assert told(found) == []
+    late = '{"type": "step", "step": 400, "time": %f, "loss": 2.5}\n' % (START + 400)
+    assert told(feeder.append(late, 10_000.0)) == [
+        ("TrainingStalled", "firing"),
+        ("TrainingStalled", "resolved"),
+    ]
+    assert feeder.transitions[1].time == START + 400
+
+
+def test_health_is_the_worst_firing_severity() -> None:
+    feeder = trained()
+    assert feeder.monitor.snapshot().runs[0].health == "HEALTHY"
+    feeder.append(NAN, 100.0)
+    assert feeder.monitor.snapshot().runs[0].health == "CRITICAL"
+    points = {point.name: point.value for point in feeder.monitor.snapshot().points}
+    assert points["ldlm_run_health"] == 3
+
+
+def test_the_best_source_of_a_value_counts_and_the_others_are_ignored() -> None:
+    feeder = trained()
+    rows = Feeder(feeder.monitor, "saved/qwen/training_log.jsonl")
+    feeder.monitor.names.tie("saved/qwen/training_log.jsonl", RUN)
+    rows.append('{"step": 99, "loss": 1.25, "text_loss": 1.0}\n', 99.0)
+    feeder.append(bar(100, loss="9.9"), 100.0)
+    values = {
+        point.name: point.value
+        for point in feeder.monitor.snapshot().points
+        if point.name in ("ldlm_train_loss", "ldlm_train_step", "ldlm_train_component_loss")
+    }
+    assert values == {
+        "ldlm_train_loss": 1.25,
+        "ldlm_train_component_loss": 1.0,
+        "ldlm_train_step": 99,
+    }
+
+
+def test_an_ended_runs_series_end_and_its_alerts_with_it() -> None:
+    monitor = Monitor(settings=MonitorSettings(end_series_after=60.0))
+    feeder = Feeder(monitor)
+    for step in range(950):
+        feeder.append(bar(step), step * 0.1)
+    feeder.append(NAN + bar(950), 95.0)
+    feeder.wait(200.0)
+    assert told(feeder.transitions) == [("NonFiniteLoss", "firing"), ("NonFiniteLoss", "ended")]
+    assert feeder.transitions[1].reason == "run ended"
+    assert not [point for point in monitor.snapshot().points if ("run", RUN) in point.labels]
+
+
+def test_an_alert_goes_on_when_its_rules_are_loaded_anew(tmp_path) -> None:
+    feeder = trained()
+    feeder.append(NAN, 100.0)
+    path = tmp_path / "mine.yml"
+    path.write_text(
+        "groups:\n- name: g\n  rules:\n  - alert: NonFiniteLoss\n"
+        '    expr: sum by (run) (ldlm_train_nonfinite_total{quantity=~"loss.*"}) > 0\n'
+        "    labels: {severity: critical}\n"
+    )
+    feeder.monitor.reconfigure(load_rules([path], parse), StallSettings())
+    assert told(feeder.wait(106.0)) == []
+    assert [alert.name for alert in feeder.monitor.snapshot().alerts] == ["NonFiniteLoss"]
+
+
+def test_start_times_that_were_known_before_a_restart_are_kept() -> None:
+    feeder = trained()
+    feeder.append(NAN, 100.0)
+    (key,) = feeder.monitor.starts()
+    feeder.monitor.restore_starts({key: START + 40, "Other{}": 1.0})
+    assert feeder.monitor.starts() == {key: START + 40}
+
+
+def test_days_of_silence_are_skipped_not_evaluated() -> None:
+    feeder = trained()
+    feeder.wait(3 * 86400.0)
+    before = feeder.monitor.snapshot().monitor.evaluations
+    feeder.wait(6 * 86400.0)
+    assert feeder.monitor.snapshot().monitor.evaluations == before
+    assert told(feeder.transitions) == [("TrainingStalled", "firing")]
+
+
+@given(st.lists(st.integers(1, 400), max_size=12), st.booleans())
+def test_cutting_the_same_bytes_differently_changes_nothing(cuts: list[int], early: bool) -> None:
+    text = (
+        "".join(bar(step) for step in range(5))
+        + NAN
+        + bar(5)
+        + "Traceback (most recent call last):\n"
+    )
+    text += '  File "train.py", line 3, in <module>\nIndexError: Target 9 is out of bounds.\n'
+    records = text.replace("\r", "\r\0").replace("\n", "\n\0").split("\0")
+    bounds = sorted({min(cut % len(records), len(records)) for cut in cuts} | {0, len(records)})
+
+    def play(pieces: list[str]) -> list[object]:
+        feeder = Feeder(Monitor())
+        for piece in pieces:
+            feeder.append(piece, 10.0)
+        feeder.wait(13.0 if early else 60.0)
+        return [(t.alert, t.state, t.position, t.time) for t in feeder.transitions]
+
+    pieces = ["".join(records[a:b]) for a, b in pairwise(bounds)]
+    assert play(pieces) == play([text])
