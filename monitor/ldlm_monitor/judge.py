@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ldlm_monitor.alert import Transition, VectorSample, alert_key
 from ldlm_monitor.alerts import ActiveAlert, AlertRule, AlertStates, Ending, RuleSet
 from ldlm_monitor.points import Labels, Point, make_labels
-from ldlm_monitor.promql import Evaluator, Expression, max_range, metric_names, uses_time
+from ldlm_monitor.promql import Evaluator, Expression, asks, max_range, metric_names, uses_time
 from ldlm_monitor.run.fleet import health_of
 from ldlm_monitor.series.store import SeriesStore
 from ldlm_monitor.view import Health
@@ -96,9 +96,10 @@ class Judge:
             if alert.state == "firing" and alert.labels.get("run") == run
         )
 
-    def metrics(self, alert: str) -> frozenset[str]:
-        """The metrics that the rules of an alert ask for."""
-        return self._metrics.get(alert, frozenset())
+    def asks(self, alert: str) -> Callable[[str, Labels], bool]:
+        """Tells by name and labels which series the rules of an alert read."""
+        rules = self._asks.get(alert, [])
+        return lambda name, labels: any(asked(name, labels) for asked in rules)
 
     def starts(self) -> dict[str, float]:
         """When each active alert's condition first held, by the alert's key."""
@@ -117,10 +118,9 @@ class Judge:
         self._recorded.clear()
         self.reach = max((asked.reach for asked in self._asked.values()), default=0.0)
         self.needs_every_slot = any(asked.needs_every_slot for asked in self._asked.values())
-        self._metrics: dict[str, frozenset[str]] = {}
+        self._asks: dict[str, list[Callable[[str, Labels], bool]]] = {}
         for rule in rules.alerts:
-            others = self._metrics.get(rule.name, frozenset())
-            self._metrics[rule.name] = others | metric_names(rule.expr)
+            self._asks.setdefault(rule.name, []).append(asks(rule.expr))
 
     def _ask(self, expr: Expression, at: float) -> list[VectorSample]:
         """The value of a rule's expression, computed only if it can differ from the last one."""

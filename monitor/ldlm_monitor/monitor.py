@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -85,6 +85,7 @@ class Monitor:
         self._witness = Witness(self._runs)
         self._events: deque[Event] = deque(maxlen=RECENT_EVENTS)
         self._urgent_at: dict[tuple[str, str], float] = {}
+        self._dropped = Counter({"internal_error": 0})
         self._clock = -math.inf
         self._next_slot = -math.inf
         self._busy_until = -math.inf
@@ -141,6 +142,10 @@ class Monitor:
         earliest = min(time for time in times if time is not None)
         return None if math.isinf(earliest) else earliest
 
+    def count_dropped(self, reason: str) -> None:
+        """Count something that the edge had to drop."""
+        self._dropped[reason] += 1
+
     def reconfigure(self, rules: RuleSet[Expression], stall: StallSettings) -> None:
         """Judge by other rules and limits from now on; alerts of the same rule go on."""
         self._judge.replace_rules(rules)
@@ -178,7 +183,7 @@ class Monitor:
                 evaluations=self._evaluations,
                 evaluation_seconds=self._evaluation_seconds,
                 records=dict(counters.records),
-                dropped=self._dropped(),
+                dropped=self._drops(),
             ),
             points=tuple(self._points(self._clock)),
         )
@@ -247,7 +252,7 @@ class Monitor:
             self._changed(at)
         if self._stopwatch:
             self._evaluation_seconds = self._stopwatch() - started
-        return [self._witness.testify(each, self._judge.metrics(each.alert)) for each in found]
+        return [self._witness.testify(each, self._judge.asks(each.alert)) for each in found]
 
     def _points(self, at: float) -> list[Point]:
         return [*self._runs.points(at, self._judge.health), *self._judge.points()]
@@ -269,6 +274,7 @@ class Monitor:
             )
         return views
 
-    def _dropped(self) -> dict[str, int]:
+    def _drops(self) -> dict[str, int]:
         labels = sum(run.values.dropped for run in self._runs)
-        return {"truncated": self._parser.counters.truncated, "label_limit": labels}
+        truncated = self._parser.counters.truncated
+        return {"truncated": truncated, "label_limit": labels, **self._dropped}

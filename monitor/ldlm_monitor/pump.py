@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ldlm_monitor.alert import Transition
 from ldlm_monitor.assemble import assemble, rules_of, stall_of
+from ldlm_monitor.chunk import Chunk
 from ldlm_monitor.config import Settings
 from ldlm_monitor.history import has_bars, is_rows, launch_facts, place
 from ldlm_monitor.ledger import Ledger, still_holds
@@ -88,10 +89,10 @@ class Pump:
             self._join(now)
         transitions: list[Transition] = []
         for chunk in self.follower.read(None if everything else dirty, now):
-            transitions += self.monitor.feed(chunk, now)
+            transitions += self._feed(chunk, now)
         if self._stdin is not None:
             for chunk in self._stdin.read(now):
-                transitions += self.monitor.feed(chunk, now)
+                transitions += self._feed(chunk, now)
         transitions += self.monitor.tick(now)
         self._tell(transitions, now)
         if transitions or now - self._committed_at >= COMMIT_SECONDS:
@@ -119,6 +120,15 @@ class Pump:
         """Keep how far was read, and give the files back."""
         self._ledger.commit(self.follower.positions(), self.monitor.starts())
         self.follower.close()
+
+    def _feed(self, chunk: Chunk, now: float) -> list[Transition]:
+        """Judge a chunk. A fault of ours costs that chunk, said and counted, not the night."""
+        try:
+            return self.monitor.feed(chunk, now)
+        except Exception:  # whatever is wrong with us, the other files go on being watched
+            self.monitor.count_dropped("internal_error")
+            log.exception("%s, line %d: a bug of ours, passed over", chunk.path, chunk.line)
+            return []
 
     def _join(self, now: float) -> None:
         """Start following files that are there now and were not before."""
@@ -209,7 +219,7 @@ class Pump:
                 continue
             known = judged[chunk.path]
             news = known is not None and chunk.offset >= known
-            passed += [(each, news) for each in self.monitor.feed(chunk, min(when, now))]
+            passed += [(each, news) for each in self._feed(chunk, min(when, now))]
         for file in history.files:
             self.follower.add(Path(file.path), offset=read_to.get(file.path, 0))
         restarted = any(known is not None for known in judged.values())

@@ -185,6 +185,24 @@ class TestEndings:
         table = event("elastic_failure_table", "error", root_rank=0, root_exitcode=-15)
         life.observe_event(table, 100.0)
         life.tick(100.0)
+        assert life.state == "running"
+        life.tick(103.0)
+        assert (life.state, life.rank) == ("crashed", None)
+
+    def test_of_two_nodes_tables_the_one_that_blames_no_victim_is_believed(self) -> None:
+        life = running()
+        victim = event("elastic_failure_table", "error", root_rank=1, root_role="victim")
+        life.observe_event(victim, 100.0)
+        killed = event("elastic_failure_table", "error", root_rank=3, root_exitcode=-9)
+        life.observe_event(killed, 100.5)
+        life.tick(101.0)
+        assert (life.state, life.rank) == ("crashed", 3)
+
+    def test_a_rank_that_only_reports_another_ones_death_is_not_named(self) -> None:
+        life = running()
+        life.observe_event(event("gloo_peer_closed", "error", rank=0, role="victim"), 100.0)
+        life.observe_event(event("elastic_worker_failed", "error", local_rank=0), 100.1)
+        life.tick(104.0)
         assert (life.state, life.rank) == ("crashed", None)
 
     def test_a_traceback_after_which_training_goes_on_was_caught(self) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import promql_parser
 
 from ldlm_monitor.errors import RuleError
-from ldlm_monitor.points import Matcher
+from ldlm_monitor.points import Labels, Matcher
 from ldlm_monitor.promql.aggregation import AGGREGATIONS
 from ldlm_monitor.promql.floats import ARITHMETIC, COMPARISON, INF
 from ldlm_monitor.promql.functions import DATES, ELEMENTWISE, OVER_VECTOR, compile_pattern
@@ -98,6 +98,28 @@ def metric_names(expr: Expression) -> frozenset[str]:
         for matcher in node.matchers
         if matcher.name == NAME and matcher.op == "="
     )
+
+
+def asks(expr: Expression) -> Callable[[str, Labels], bool]:
+    """Whether one of its selectors picks the series of a given name and labels."""
+    selectors = [node.matchers for node in walk(expr.root) if isinstance(node, Selector)]
+
+    def asked(name: str, labels: Labels) -> bool:
+        told = {**dict(labels), NAME: name}
+        return any(
+            all(_holds(matcher, told.get(matcher.name, "")) for matcher in matchers)
+            for matchers in selectors
+        )
+
+    return asked
+
+
+def _holds(matcher: Matcher, value: str) -> bool:
+    if matcher.op in {"=~", "!~"}:
+        same = compile_pattern(matcher.value).fullmatch(value) is not None
+    else:
+        same = value == matcher.value
+    return same == (not matcher.op.startswith("!"))
 
 
 def max_range(expr: Expression) -> float:

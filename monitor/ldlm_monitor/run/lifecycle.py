@@ -15,6 +15,9 @@ SILENCE_SECONDS = 10.0
 STRAY_SECONDS = 1.0
 """Another file of the run may tell its last steps this much after the end."""
 
+_TABLE = "elastic_failure_table"
+_NAMES_ANOTHER = frozenset({"monitored_barrier_failed"})
+"""A survivor that names the rank which did not come."""
 _DEATHS = frozenset({"elastic_worker_failed", "fatal_python_error"})
 _KILLS = frozenset({"elastic_agent_signaled", "slurm_cancelled", "slurm_oom_kill"})
 _TERMINATION_SIGNALS = (-15, -2)
@@ -64,6 +67,7 @@ class Lifecycle:
         self._stalled = False
         self._training = False
         self._highest_step = -1
+        self._victims: set[int] = set()
 
     @property
     def state(self) -> str:
@@ -132,6 +136,8 @@ class Lifecycle:
         """Take in an event; True if the state changed, or will soon."""
         before = (self.state, self.ending)
         kind = event.kind
+        if event.rank is not None and _suffered(event):
+            self._victims.add(event.rank)
         if kind in ("run_started", "config"):
             self._training = True
         if kind == "run_started" and self.ended:
@@ -177,6 +183,7 @@ class Lifecycle:
         if self.ending is not None and at - self.ending.since > STRAY_SECONDS:
             self.ending = None
         self.rank = None
+        self._victims.clear()
         self.ended_at = None
         self.last_progress_at = self._alive_at = at
         self.progress_position = position
@@ -205,25 +212,32 @@ class Lifecycle:
         if kind in _KILLS:
             if self.ending is None:
                 self._end_soon("killed", at, TABLE_SECONDS, event)
-        elif kind == "elastic_failure_table":
-            self._end_soon("crashed", at, 0.0, event)
+        elif kind == _TABLE:
+            # Where a node blames a victim, another node's table may know better.
+            wait = TABLE_SECONDS if culprit(event) is None else 0.0
+            self._end_soon("crashed", at, wait, event)
         elif kind in _DEATHS:
             self._end_soon("crashed", at, TABLE_SECONDS, event)
-        elif not self.ended and _is_fatal(event):
+        elif (kind in _NAMES_ANOTHER and not self.ended) or (not self.ended and _is_fatal(event)):
             self._end_soon("crashed", at, SILENCE_SECONDS, event)
 
     def _end_soon(self, state: str, at: float, wait: float, event: Event) -> None:
         rank, known = culprit(event), self.ending
+        if rank in self._victims and not _is_fatal(event):
+            rank = None
         if known is None:
             if self.phase not in ("crashed", "killed"):
                 self.ending = Ending(state, at, at + wait, rank, event)
         elif known.state == "crashed":
-            raised = _is_fatal(event) and not _is_fatal(known.evidence)
+            stronger = _strength(event) > _strength(known.evidence)
+            named = known.rank
+            if (rank is not None and (named is None or stronger)) or _absolves(event, known):
+                named = rank
             self.ending = replace(
                 known,
                 confirm_at=min(known.confirm_at, at + wait),
-                rank=rank if rank is not None and (known.rank is None or raised) else known.rank,
-                evidence=event if raised else known.evidence,
+                rank=named,
+                evidence=event if stronger and event.kind != _TABLE else known.evidence,
             )
 
     def _confirm(self, now: float) -> None:
@@ -250,15 +264,39 @@ def _is_fatal(event: Event) -> bool:
     )
 
 
+def _suffered(event: Event) -> bool:
+    """The rank tells that another one is gone: it is not where the failure began."""
+    victim = event.fields.get("role") == "victim" and event.kind != "python_exception"
+    return victim and event.severity in ("error", "critical")
+
+
+def _strength(event: Event) -> int:
+    """How well an event knows the first to fail: the table has global ranks, the agent not."""
+    if _is_fatal(event) or event.kind in _NAMES_ANOTHER:
+        return 2
+    return 1 if event.kind == _TABLE and culprit(event) is not None else 0
+
+
+def _absolves(event: Event, known: Ending) -> bool:
+    """The table says that the rank accused died of another one's death."""
+    told = event.kind == _TABLE and event.fields.get("root_role") == "victim"
+    return told and known.evidence.kind in _DEATHS
+
+
 def culprit(event: Event) -> int | None:
     """The global rank that an event of torchrun names as the first to fail.
 
     Ranks that the agent terminated itself (SIGTERM) are never named.
     """
+    if event.kind in _NAMES_ANOTHER:
+        missing = event.fields.get("missing_rank")
+        return missing if isinstance(missing, int) else None
     if event.rank is not None:
         return event.rank
-    if event.kind == "elastic_failure_table":
+    if event.kind == _TABLE:
         if event.fields.get("root_exitcode") in _TERMINATION_SIGNALS:
+            return None
+        if event.fields.get("root_role") == "victim":
             return None
         rank = event.fields.get("root_rank")
     else:

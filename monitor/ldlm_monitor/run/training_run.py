@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from ldlm_monitor.names import RUN_STATES
 from ldlm_monitor.points import Labels, Point, make_labels
@@ -35,6 +35,7 @@ class TrainingRun:
         self._total_steps: int | None = None
         self._epoch: float | None = None
         self._step: tuple[Source, int] | None = None
+        self._remark: Position | None = None
         self._skipped: deque[object] = deque(maxlen=_PACE_STEPS)
         self._recent: deque[tuple[float, int]] = deque(maxlen=_PACE_STEPS)
 
@@ -45,7 +46,10 @@ class TrainingRun:
         """
         self.files[record.position.path] = None
         if isinstance(record, Sample):
-            return self._observe_sample(record, at, source_of(record, rows=rows))
+            # What an error block repeats is no source of its own: the next bar tells more.
+            remark = record.position == self._remark
+            source = Source.BAR if remark else source_of(record, rows=rows)
+            return self._observe_sample(record, at, source)
         if isinstance(record, Heartbeat):
             return "state" if self.life.observe_heartbeat(record, at) else None
         return self._observe_event(record, at)
@@ -54,22 +58,27 @@ class TrainingRun:
         """The run's series as they stand."""
         return [*self.values.points(), *self._life_points(), *self._event_points()]
 
-    def evidence(self, names: Iterable[str], labels: dict[str, str]) -> Evidence | None:
-        """The line that last changed one of the named series that carry `labels`.
+    def evidence(
+        self, asked: Callable[[str, Labels], bool], labels: Mapping[str, str]
+    ) -> Evidence | None:
+        """The line that last changed a series that was `asked` for and carries `labels`.
 
-        Labels that an aggregation dropped do not matter.
+        Labels that an aggregation dropped do not matter, nor does the rule's own severity.
         """
-        wanted = frozenset(names)
-        if "ldlm_train_last_progress_timestamp_seconds" in wanted:
+        if asked("ldlm_train_last_progress_timestamp_seconds", make_labels(run=self.name)):
             life = self.life
             return Evidence(life.progress_position, life.progress_step, self.progress_line)
-        if "ldlm_run_state" in wanted and self.life.end_evidence is not None:
+        state = make_labels(run=self.name, state=self.life.state)
+        if self.life.end_evidence is not None and asked("ldlm_run_state", state):
             event = self.life.end_evidence
             return Evidence(event.position, self.life.progress_step, event.message)
         found: Evidence | None = None
         for name, own, evidence in (*self._event_evidence(), *self.values.evidence()):
-            agrees = all(labels.get(label, value) == value for label, value in own)
-            if name in wanted and agrees and (found is None or evidence.order > found.order):
+            agrees = all(
+                label == "severity" or labels.get(label, value) == value for label, value in own
+            )
+            newer = found is None or evidence.order > found.order
+            if newer and agrees and asked(name, own):
                 found = evidence
         return found
 
@@ -118,6 +127,7 @@ class TrainingRun:
     def _observe_event(self, event: Event, at: float) -> str | None:
         key = (event.kind, event.severity, event.rank)
         self._events[key] += 1
+        self._remark = event.position
         self._last_events.pop(key, None)
         self._last_events[key] = event
         if event.kind in ("config", "run_started"):

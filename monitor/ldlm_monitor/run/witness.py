@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import TypeAlias
 
 from ldlm_monitor.alert import Transition
 from ldlm_monitor.chunk import Chunk
@@ -12,6 +13,7 @@ from ldlm_monitor.records import Position
 from ldlm_monitor.run.fleet import Fleet
 from ldlm_monitor.run.values import Evidence
 
+Asked: TypeAlias = Callable[[str, Labels], bool]
 MAX_LINE = 2000
 """Characters of a log line that travel with an alert."""
 
@@ -42,14 +44,14 @@ class Witness:
         evidence = self._found.get(_key(alert, labels))
         return None if evidence is None else evidence.position
 
-    def testify(self, transition: Transition, metrics: frozenset[str]) -> Transition:
-        """The transition with its line; `metrics` are those that its rule asks for."""
+    def testify(self, transition: Transition, asked: Asked) -> Transition:
+        """The transition with its line; `asked` tells which series its rule reads."""
         key = _key(transition.alert, transition.labels)
         evidence = self._found.get(key)
         if transition.state not in ("pending", "firing"):
             self._found.pop(key, None)
         elif evidence is None:
-            evidence = self._find(transition, metrics)
+            evidence = self._find(transition, asked)
             if evidence is not None:
                 self._found[key] = evidence
         if evidence is None:
@@ -58,9 +60,9 @@ class Witness:
             transition, position=evidence.position, step=evidence.step, line=evidence.text
         )
 
-    def _find(self, transition: Transition, metrics: frozenset[str]) -> Evidence | None:
+    def _find(self, transition: Transition, asked: Asked) -> Evidence | None:
         run = self._fleet.get(transition.labels.get("run", ""))
-        if run is None or (evidence := run.evidence(metrics, transition.labels)) is None:
+        if run is None or (evidence := run.evidence(asked, transition.labels)) is None:
             return None
         return replace(
             evidence,
