@@ -9,6 +9,7 @@ import pytest
 
 from ldlm_monitor.chunk import Chunk
 from ldlm_monitor.source import Follower
+from ldlm_monitor.source.tail import Tail
 
 
 class Reader:
@@ -34,6 +35,11 @@ class Reader:
         new = list(self.follower.finish())
         self.chunks += new
         return records(new)
+
+    def tails(self) -> list[Tail]:
+        """The local files that are read."""
+        registry = self.follower._local._tailer._registry
+        return [tail for _, tail in registry.live.values()]
 
     def notices(self) -> list[str]:
         return [notice.kind for notice in self.follower.journal.drain()]

@@ -3,7 +3,8 @@
 Real files, real renames; only the time is an argument. The model keeps, for every
 content that a file has had (a *life*), what was written into it. A record may be
 missing only if its life was truncated before the follower looked, or had lost its
-name before the follower ever saw it.
+name before the follower ever saw it, or was deleted while the follower was down. A
+kill takes with it what was delivered since the last commit, positions and records.
 """
 
 import os
@@ -26,22 +27,35 @@ from hypothesis.stateful import (
 )
 
 from ldlm_monitor.chunk import Chunk
-from ldlm_monitor.source import Follower
-from ldlm_monitor.source.follow import RETIRED_SECONDS
+from ldlm_monitor.source import Follower, positions_from_json, positions_to_json
+from ldlm_monitor.source.registry import RETIRED_SECONDS
 
 WHOLE = re.compile(rb"<(\d+)\|x*>")
 BANNER = b"#" * 1500 + b"\n"
 ENDS = [b"\n", b"\r\n", b"\r"]
+LOSSES = {"truncated", "rewritten", "replaced", "vanished", "gone"}
+"""What the follower says where it cannot have read everything."""
 
 
 @dataclass
 class Life:
-    """One content of one file: its records' numbers, and the second half of a half-written one."""
+    """One content of one file: its records' numbers, and the second half of a half-written one.
+
+    `begun` with the banner: so much of it was read, or nothing. `seen`: the follower, or
+    what it left behind when it was killed, knows the file; `kept`: the last commit does.
+    """
 
     writer: BinaryIO
     written: list[int] = field(default_factory=list)
     half: tuple[int, bytes] | None = None
+    begun: bool = True
     seen: bool = False
+    kept: bool = False
+    deleted: bool = False
+
+    @property
+    def inode(self) -> int:
+        return os.fstat(self.writer.fileno()).st_ino
 
 
 class Writers(RuleBasedStateMachine):
@@ -54,30 +68,49 @@ class Writers(RuleBasedStateMachine):
         self.now = 1000.0
         self.count = 0
         self.rotated = 0
-        self.excused: set[int] = set()
         self.halves: list[bytes] = []
         self.written: set[int] = set()
-        self.truncated_what_was_read = False
+        self.lost: list[set[int]] = []
         self.chunks: list[Chunk] = []
         self.delivered: set[int] = set()
+        self.told: set[str] = set()
         self.old: list[Life] = []
+        self.deleted: list[Life] = []
         self.present = True
+        self.down = False
+        self.committed: tuple[int, str] = (0, "[]")
 
-    @initialize(rotated_names=st.booleans(), append=st.booleans(), files=st.sampled_from([1, 256]))
-    def begin(self, rotated_names: bool, append: bool, files: int) -> None:
-        self.follower = Follower(open_files=files)
+    @initialize(
+        rotated_names=st.booleans(),
+        append=st.booleans(),
+        linked=st.booleans(),
+        files=st.sampled_from([1, 256]),
+    )
+    def begin(self, rotated_names: bool, append: bool, linked: bool, files: int) -> None:
+        self.all_names, self.append, self.linked, self.files = rotated_names, append, linked, files
         self.scarce = files == 1
-        self.append = append
-        self.follower.add(self.log)
-        if rotated_names:
-            for number in range(1, 30):
-                self.follower.add(self.folder / f"train.log.{number}")
-        self.all_names = rotated_names
+        self.start("[]")
         self.life = self.create()
 
+    def start(self, kept: str) -> None:
+        self.follower = Follower(open_files=self.files)
+        paths = [self.log]
+        if self.all_names:
+            paths += [self.folder / f"train.log.{number}" for number in range(1, 30)]
+        positions = positions_from_json(kept)
+        for path in paths:
+            resume = [position for position in positions if position.path == str(path)]
+            self.follower.add(path, resume=resume)
+
     def create(self) -> Life:
-        life = Life(self.log.open("ab" if self.append else "wb", buffering=0))
+        place = self.folder / f"run.{self.count}.{len(self.lost)}" if self.linked else self.log
+        self.count += 1
+        life = Life(place.open("ab" if self.append else "wb", buffering=0))
         life.writer.write(BANNER)
+        if self.linked:
+            swap = self.folder / "swap"
+            swap.symlink_to(place)
+            swap.replace(self.log)
         return life
 
     def new_record(self, size: int, end: bytes) -> tuple[int, bytes]:
@@ -96,12 +129,12 @@ class Writers(RuleBasedStateMachine):
         life.written.append(number)
         self.written.add(number)
 
-    @precondition(lambda self: self.present or self.away.exists())
+    @precondition(lambda self: self.present or self.is_away())
     @rule(size=st.sampled_from([0, 10, 1000, 3000]), end=st.sampled_from(ENDS))
     def write_a_record(self, size: int, end: bytes) -> None:
         self.write(self.life, size, end)
 
-    @precondition(lambda self: self.present or self.away.exists())
+    @precondition(lambda self: self.present or self.is_away())
     @rule(size=st.sampled_from([2, 1500]), end=st.sampled_from(ENDS))
     def write_half_a_record(self, size: int, end: bytes) -> None:
         if self.life.half is None:
@@ -118,13 +151,16 @@ class Writers(RuleBasedStateMachine):
 
     @rule()
     def rename_and_recreate(self) -> None:
-        if self.present:
+        """Where the name is a symbolic link, it is led to a new file."""
+        if self.present and self.linked:
+            self.set_aside(known=False, deleted=False)
+        elif self.present:
             self.rotated += 1
             self.log.rename(self.folder / f"train.log.{self.rotated}")
-            self.set_aside(known=self.all_names and self.rotated < 30)
-        elif self.away.exists():
+            self.set_aside(known=self.all_names and self.rotated < 30, deleted=False)
+        elif self.is_away():
             self.away.unlink()
-            self.set_aside(known=False, deleted=True)
+            self.set_aside(known=False, deleted=not self.linked)
         self.life = self.create()
         self.present = True
 
@@ -133,7 +169,7 @@ class Writers(RuleBasedStateMachine):
     def delete(self, another: bool) -> None:
         """Another file may get the inode number of the deleted one."""
         self.log.unlink()
-        self.set_aside(known=False, deleted=True)
+        self.set_aside(known=False, deleted=not self.linked)
         self.present = False
         if another:
             (self.folder / f"other.{self.count}").write_bytes(b"of no concern\n")
@@ -144,82 +180,151 @@ class Writers(RuleBasedStateMachine):
         self.log.rename(self.away)
         self.present = False
 
-    @precondition(lambda self: not self.present and self.away.exists())
+    @precondition(lambda self: not self.present and self.is_away())
     @rule()
     def move_back(self) -> None:
         self.away.rename(self.log)
         self.present = True
 
-    def set_aside(self, *, known: bool, deleted: bool = False) -> None:
-        """The file loses its name: who has it open, or knows the new name, still reads it."""
-        reachable = known or (self.life.seen and not (deleted and self.scarce))
-        if reachable:
+    def is_away(self) -> bool:
+        return os.path.lexists(self.away)
+
+    def set_aside(self, *, known: bool, deleted: bool) -> None:
+        """The file loses its name: who has it open, or knows where it is, still reads it."""
+        self.life.deleted = deleted
+        if deleted:
+            self.deleted.append(self.life)
+        if known or (self.life.seen and not (deleted and (self.scarce or self.down))):
             self.life.seen = True
             self.old.append(self.life)
         else:
-            self.excuse(self.life)
+            self.lose(self.life)
             self.life.writer.close()
 
     @precondition(lambda self: self.present)
-    @rule(regrown=st.integers(0, 6))
-    def truncate(self, regrown: int) -> None:
+    @rule(regrown=st.integers(0, 6), copied=st.booleans())
+    def truncate(self, regrown: int, copied: bool) -> None:
         """With a writer that does not append, this leaves a hole at the start."""
-        if self.life.seen and set(self.life.written) & self.delivered:
-            self.truncated_what_was_read = True
-        self.excuse(self.life)
+        self.lose(self.life)
+        if copied:
+            shutil.copy(self.log, self.folder / "copy")
         os.truncate(self.log, 0)
-        self.life = Life(self.life.writer, seen=self.life.seen)
+        self.life = Life(
+            self.life.writer, begun=regrown > 0, seen=self.life.seen, kept=self.life.kept
+        )
         if regrown:
             self.life.writer.write(BANNER)
         for _ in range(regrown):
             self.write(self.life, 700, b"\n")
 
-    def excuse(self, life: Life) -> None:
-        self.excused.update(set(life.written) - self.delivered)
+    @precondition(lambda self: self.present and not self.linked and self.life.begun)
+    @rule(rest=st.booleans(), down=st.booleans())
+    def replace_by_a_copy(self, rest: bool, down: bool) -> None:
+        """As rsync, or an editor, updates a file: the same content, another inode.
+
+        A copy is known only if it is seen under the name of what it replaced.
+        """
+        if self.life.half is not None:
+            self.write(self.life, 0, b"\n")
+        self.settle()
+        if down:
+            self.commit()
+            self.kill_and_restart()
+        if rest:
+            self.write(self.life, 100, b"\n")
+        swap = self.folder / "swap"
+        shutil.copy(self.log, swap)
+        swap.replace(self.log)
+        self.life.writer.close()
+        self.life.writer = self.log.open("ab" if self.append else "r+b", buffering=0)
+        self.life.writer.seek(0, os.SEEK_END)
+        self.settle()
+        self.commit()
+
+    def lose(self, life: Life) -> None:
+        """Nobody can read any more what was not read of it."""
+        self.lost.append(set(life.written))
 
     @rule(after=st.sampled_from([0.0, 0.1, 3.0]), budget=st.sampled_from([1, 2**20]))
     def read(self, after: float, budget: int) -> None:
         self.now += after
-        self.take(list(self.follower.read(None, self.now, budget)))
+        self.look(budget)
+
+    def look(self, budget: int = 2**23) -> list[Chunk]:
+        new = list(self.follower.read(None, self.now, budget))
+        self.chunks += new
+        for chunk in new:
+            if not chunk.peek:
+                self.delivered.update(int(number) for number in WHOLE.findall(chunk.data))
+        self.told.update(notice.kind for notice in self.follower.journal.drain())
         self.life.seen = self.life.seen or self.present
+        self.down = False
+        return new
+
+    @rule()
+    def commit(self) -> None:
+        """Keep the positions together with all that was delivered before them."""
+        positions = self.follower.positions()
+        self.committed = (len(self.chunks), positions_to_json(positions))
+        inodes = {position.inode for position in positions}
+        for life in [*self.old, *([] if self.life.writer.closed else [self.life])]:
+            life.kept = life.seen and life.inode in inodes
+
+    @rule()
+    def kill_and_restart(self) -> None:
+        """What was delivered and not committed is forgotten on both sides."""
+        self.follower.close()
+        length, kept = self.committed
+        del self.chunks[length:]
+        self.delivered = {
+            int(number)
+            for chunk in self.chunks
+            if not chunk.peek
+            for number in WHOLE.findall(chunk.data)
+        }
+        for life in self.deleted:
+            self.lose(life)
+        for life in list(self.old):
+            named = self.all_names and not self.linked
+            if life.deleted or not (named or life.kept):
+                self.lose(life)
+                life.writer.close()
+                self.old.remove(life)
+        self.life.seen = self.life.kept
+        self.start(kept)
+        self.down = True
 
     @rule()
     def long_silence(self) -> None:
-        """Long enough that files without a name are let go; their writers are gone too.
+        """Long enough that files without a name are given up.
 
-        A file that was moved away may still come back, and then goes on where it was.
+        The writers of deleted ones are gone too. Another may come back, or its writer wake,
+        and then it goes on where it was.
         """
-        if not self.present and self.life.half is not None and self.away.exists():
-            self.write(self.life, 0, b"\n")
+        for life in [*self.old, *([self.life] if self.is_away() else [])]:
+            if life.half is not None:
+                self.write(life, 0, b"\n")
         self.settle()
         self.now += RETIRED_SECONDS + 1
         self.settle()
-        for life in self.old:
-            life.writer.close()
-        self.old.clear()
+        for life in list(self.old):
+            if life.deleted:
+                life.writer.close()
+                self.old.remove(life)
         self.life.seen = self.present
 
     def settle(self) -> None:
         for _ in range(40):
-            new = list(self.follower.read(None, self.now))
-            self.take(new)
-            if not new and not self.follower.behind():
+            if not self.look() and not self.follower.behind():
                 break
-        self.life.seen = self.life.seen or self.present
-
-    def take(self, chunks: list[Chunk]) -> None:
-        self.chunks += chunks
-        for chunk in chunks:
-            if not chunk.peek:
-                self.delivered.update(int(number) for number in WHOLE.findall(chunk.data))
 
     def teardown(self) -> None:
         try:
             if hasattr(self, "life"):
                 if not self.present and not self.life.seen:
-                    self.excuse(self.life)
+                    self.lose(self.life)
                 self.settle()
-                self.take(list(self.follower.finish()))
+                self.chunks += self.follower.finish()
                 self.check()
         finally:
             self.follower.close()
@@ -247,10 +352,11 @@ class Writers(RuleBasedStateMachine):
             last[file] = number
             numbers.append(number)
         assert len(numbers) == len(set(numbers)), "a record came twice"
-        missing = self.written - set(numbers) - self.excused
-        assert not missing, f"records {sorted(missing)} were lost"
-        if self.truncated_what_was_read and not self.scarce:
-            assert self.follower.journal.truncations, "a truncation went unnoticed"
+        missing = self.written - set(numbers)
+        assert not missing - set().union(*self.lost), f"records {sorted(missing)} were lost"
+        for life in self.lost:
+            if life & missing and life & set(numbers):
+                assert self.told & LOSSES, f"nothing was said of {sorted(life & missing)}"
 
 
 def test_every_record_comes_exactly_once_or_is_known_to_be_lost():

@@ -111,7 +111,7 @@ def test_three_hundred_megabytes_without_an_end_are_cut_and_the_next_lines_are_r
     reader = reading(log)
     while reader.follower.behind() or not reader.chunks:
         reader.look()
-        assert all(tail.splitter.unfinished <= RECORD_BYTES for tail in reader.follower._open)
+        assert all(tail.splitter.unfinished <= RECORD_BYTES for tail in reader.tails())
     append(log, b"end\nnext\n")
     reader.look()
     _, cut, after = reader.chunks
@@ -172,6 +172,14 @@ def test_an_offset_counts_what_is_before_it_as_read(reading, log):
     append(log, b"new\n")
     assert reader.look() == [b"new"]
     assert (reader.chunks[0].offset, reader.chunks[0].line) == (12, 3)
+
+
+def test_a_line_that_is_given_with_the_offset_is_not_counted(reading, log):
+    append(log, b"old 1\nold 2\nnew\n")
+    reader = reading()
+    reader.follower.add(log, offset=12, line=300)
+    assert reader.look() == [b"new"]
+    assert reader.chunks[0].line == 300
 
 
 def test_an_offset_beyond_the_end_is_another_files(reading, log):

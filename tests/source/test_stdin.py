@@ -5,7 +5,8 @@ import queue
 
 import pytest
 
-from ldlm_monitor.source import StdinSource
+from ldlm_monitor.source import Journal, StdinSource
+from ldlm_monitor.source.split import RECORD_BYTES
 
 
 @pytest.fixture
@@ -43,4 +44,21 @@ def test_nothing_yet_is_no_end(pipe):
     assert not stdin.ended
     sink.close()
     rung.get(timeout=30)
+    stdin.thread.join()
+
+
+def test_a_record_that_is_too_long_is_counted_and_said(pipe):
+    source, sink = pipe
+    rung: queue.SimpleQueue = queue.SimpleQueue()
+    journal = Journal()
+    stdin = StdinSource(source, rung.put, journal)
+    sink.write(b"x" * (RECORD_BYTES + 10) + b"\nnext\n")
+    sink.close()
+    data = b""
+    while not stdin.ended:
+        rung.get(timeout=30)
+        data += b"".join(chunk.data for chunk in stdin.read(0.0))
+    assert data == b"x" * RECORD_BYTES + b"\nnext\n"
+    assert journal.cut_records == 1
+    assert [notice.kind for notice in journal.drain()] == ["record_cut"]
     stdin.thread.join()

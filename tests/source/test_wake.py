@@ -1,5 +1,8 @@
 """The doorbell: real file events, what happens when they fail, and waiting without them."""
 
+import shutil
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -7,7 +10,7 @@ import pytest
 
 from ldlm_monitor.source import Follower, Journal, PollingWaker, WatchdogWaker
 from ldlm_monitor.source import wake as wake_module
-from ldlm_monitor.source.wake import file_system
+from ldlm_monitor.source.mounts import MountTable, file_system
 
 LONG = 30.0
 """Never waited for when all is well: something rings."""
@@ -113,15 +116,58 @@ def kill(waker: WatchdogWaker) -> None:
     observer.join()
 
 
-def test_a_network_file_system_is_polled(journal, tmp_path, monkeypatch):
-    monkeypatch.setattr(wake_module, "NETWORK_FILE_SYSTEMS", frozenset({file_system(tmp_path)}))
-    waker = WatchdogWaker(journal)
-    waker.watch([tmp_path])
-    waker.watch([tmp_path])
+def test_a_network_file_system_is_polled_and_it_is_said_once(journal, tmp_path):
+    table = MountTable(f"36 35 0:51 / {tmp_path} rw,noatime - nfs4 server:/logs rw\n")
+    folders = [tmp_path / "a", tmp_path / "b"]
+    waker = WatchdogWaker(journal, mounts=lambda: table)
+    waker.watch(folders)
+    waker.watch(folders)
     assert waker.polling
     (notice,) = journal.drain()
-    assert "network file system" in notice.message
+    assert str(notice) == (
+        f"{tmp_path} (nfs4) is a network file system; looking every 0.25 s instead"
+    )
     waker.close()
+
+
+LIMITED = """
+import sys
+from pathlib import Path
+from ldlm_monitor.source import Journal, WatchdogWaker
+journal = Journal()
+waker = WatchdogWaker(journal)
+waker.watch([Path(name) for name in sys.argv[1:]])
+print(waker.polling, *journal.drain(), sep="\\n")
+waker.close()
+"""
+
+
+@pytest.mark.parametrize(
+    ("limit", "value"), [("max_inotify_watches", 1), ("max_inotify_instances", 0)]
+)
+def test_beyond_the_limits_of_the_system_it_polls_and_says_so_once(tmp_path, limit, value):
+    """In a user namespace, which has limits of its own (user_namespaces(7))."""
+    folders = [tmp_path / name for name in "abc"]
+    for folder in folders:
+        folder.mkdir()
+    entered = ["unshare", "--user", "--map-root-user", "sh", "-c"]
+    lowered = f"echo {value} > /proc/sys/user/{limit}"
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*entered, lowered], check=False, capture_output=True).returncode
+    ):
+        pytest.skip("no user namespace can be made here")
+    done = subprocess.run(
+        [*entered, lowered + ' && exec "$@"', "sh", sys.executable, "-c", LIMITED, *folders],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    polling, *notices = done.stdout.splitlines()
+    assert polling == "True"
+    (notice,) = notices
+    assert notice.startswith("not every folder can be watched (inotify ")
+    assert "fs.inotify.max_user_watches" in notice
 
 
 def test_beyond_the_number_of_watches_folders_are_polled_and_it_is_said_once(

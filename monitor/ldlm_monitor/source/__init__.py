@@ -4,6 +4,7 @@ from ldlm_monitor.source.companions import Companion, LaunchFacts, companions, u
 from ldlm_monitor.source.follow import Follower
 from ldlm_monitor.source.journal import Journal, Notice
 from ldlm_monitor.source.patterns import InputPatterns, resolve
+from ldlm_monitor.source.position import Position, positions_from_json, positions_to_json
 from ldlm_monitor.source.stdin import StdinSource
 from ldlm_monitor.source.wake import PollingWaker, Waker, WatchdogWaker
 
@@ -15,10 +16,13 @@ __all__ = [
     "LaunchFacts",
     "Notice",
     "PollingWaker",
+    "Position",
     "StdinSource",
     "Waker",
     "WatchdogWaker",
     "companions",
+    "positions_from_json",
+    "positions_to_json",
     "resolve",
     "undecided",
 ]

@@ -5,10 +5,12 @@ log. The launch script writes logs into one folder and saves beside it, and the
 trainer prints its working directory, whose last part is the run's name.
 """
 
+import fnmatch
 import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 STALE_SECONDS = 5.0
@@ -115,11 +117,28 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _held(folder: Path) -> Iterator[Path]:
-    for pattern in PATTERNS:
-        try:
-            yield from (path for path in sorted(folder.glob(pattern)) if path.is_file())
-        except OSError:  # not ours to see
-            return
+    """The companions in a folder; its listing is remembered until it changes."""
+    try:
+        changed = os.stat(folder).st_mtime_ns
+    except OSError:  # not ours to see
+        return
+    yield from (path for path in _listed(folder, changed) if path.is_file())
+
+
+@lru_cache(maxsize=1024)
+def _listed(folder: Path, changed: int) -> tuple[Path, ...]:
+    """`changed` (the folder's mtime, ns) makes a new listing of a folder that did."""
+    del changed
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return ()
+    return tuple(
+        folder / name
+        for pattern in PATTERNS
+        for name in names
+        if fnmatch.fnmatchcase(name, pattern)
+    )
 
 
 def _nccl(log: Path, facts: LaunchFacts) -> list[Path]:

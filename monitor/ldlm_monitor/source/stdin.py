@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ldlm_monitor.chunk import Chunk
+from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.patterns import STANDARD_INPUT
 from ldlm_monitor.source.split import Splitter
 
@@ -19,10 +20,14 @@ QUEUED_PIECES = 64
 class StdinSource:
     """Reads a pipe in a thread of its own, so that a silent one holds up nobody.
 
-    `ring` is called, from that thread, whenever there is something to read.
+    `ring` is called, from that thread, whenever there is something to read. `journal`
+    counts records that were cut.
     """
 
-    def __init__(self, stream: BinaryIO, ring: Callable[[Path], None]) -> None:
+    def __init__(
+        self, stream: BinaryIO, ring: Callable[[Path], None], journal: Journal | None = None
+    ) -> None:
+        self._journal = Journal() if journal is None else journal
         self.path = Path(STANDARD_INPUT)
         status = os.fstat(stream.fileno())
         self._splitter = Splitter(STANDARD_INPUT, (status.st_dev, status.st_ino, 0))
@@ -35,6 +40,7 @@ class StdinSource:
 
     def read(self, now: float) -> Iterator[Chunk]:
         """What has come in; the last chunk is `final`."""
+        cut = self.cut_records
         while not self.ended:
             try:
                 piece = self._pieces.get_nowait()
@@ -45,6 +51,7 @@ class StdinSource:
             else:
                 self.ended = True
                 yield self._splitter.finish()
+        self._journal.cut(STANDARD_INPUT, self.cut_records - cut)
         peek_at = self._splitter.peek_at()
         if peek_at is not None and peek_at <= now:
             yield self._splitter.peek()

@@ -4,52 +4,34 @@ What can happen to a file under a reader, and how it shows:
 
 - it grows: read on at `position`;
 - it is emptied, or emptied and written anew past `position` (copytruncate): its
-  size is smaller, or its first KiB or the KiB before `position` is not what was
-  read there. First bytes alone prove nothing, for training logs all begin alike.
-  A new generation begins at 0;
+  size is smaller, or its fingerprint is another. A new generation begins at 0;
 - its start is a hole of NULs, because a writer that does not append was
   truncated: NULs between records are skipped, NULs at the end are not there yet
   (a network file system shows them before the data);
-- its name is taken away: the descriptor still leads to it, see `follow.py`.
+- its name is taken away: the descriptor still leads to it, see `registry.py`.
 
 Bytes that are written and truncated again between two looks cannot be known.
 """
 
 import contextlib
 import os
-import stat
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeAlias
 
 from ldlm_monitor.chunk import Chunk
 from ldlm_monitor.errors import InputError
+from ldlm_monitor.source.disk import Disk, Key
+from ldlm_monitor.source.fingerprint import Fingerprint
 from ldlm_monitor.source.journal import Journal
+from ldlm_monitor.source.position import Position
 from ldlm_monitor.source.split import CHUNK_BYTES, Splitter
 
-Key: TypeAlias = tuple[int, int]
-"""(device, inode)"""
-
-WINDOW_BYTES = 1024
 SETTLED_SECONDS = 2.0
 """A file changed so recently may change again under the same size and mtime."""
-
-
-def key_of(status: os.stat_result) -> Key:
-    """What makes two names lead to the same file."""
-    return status.st_dev, status.st_ino
-
-
-def open_regular(path: Path) -> tuple[int, Key]:
-    """A descriptor for reading. Raises `OSError`, or `InputError` for pipes and folders."""
-    # O_NONBLOCK: a named pipe without a writer must not hold up the other files.
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK)
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        os.close(descriptor)
-        raise InputError(
-            "not a regular file", where=str(path), remedy="feed pipes to standard input (`-`)"
-        )
-    return descriptor, key_of(status)
+COPY_BYTES = 1024
+"""So much must have been read of a file before another can be known as its copy."""
+REST_BYTES = 8 * 1024 * 1024
+"""And so much may be unread of it."""
 
 
 class Tail:
@@ -64,10 +46,11 @@ class Tail:
         "_blank",
         "_checked",
         "_dirty",
-        "_head",
+        "_disk",
+        "_fingerprint",
         "_journal",
+        "_kept",
         "_modified",
-        "_window",
         "descriptor",
         "finished",
         "key",
@@ -87,6 +70,7 @@ class Tail:
         *,
         generation: int,
         journal: Journal,
+        disk: Disk,
     ) -> None:
         self.name = name
         self.place = place
@@ -97,12 +81,13 @@ class Tail:
         self.retired_at: float | None = None
         self.finished = False
         self._journal = journal
+        self._disk = disk
         self._modified = 0
         self._checked = 0.0
         self._dirty = True
         self._blank = 0
-        self._head = b""
-        self._window = b""
+        self._fingerprint = Fingerprint()
+        self._kept: Position | None = None
 
     @property
     def unread(self) -> int:
@@ -119,43 +104,79 @@ class Tail:
         """Whether a read may find something."""
         return not self.finished and (self._dirty or self.unread > 0)
 
-    def start_at(self, offset: int) -> None:
+    def start_at(self, offset: int, line: int | None = None) -> None:
         """Begin at `offset`, if the file is that long, as if all before it had been read.
 
-        Counts the lines before it, so it reads them once.
+        `line` is that of `offset`; None: the lines before it are counted, which reads them.
         """
         descriptor = self._open_descriptor()
-        if not 0 < offset <= os.fstat(descriptor).st_size:
+        found = Fingerprint.of(self._disk, descriptor, offset) if offset > 0 else None
+        if found is None:
             return
-        line, at = 1, 0
-        while at < offset:
-            data = os.pread(descriptor, min(CHUNK_BYTES, offset - at), at)
-            if not data:
-                return
-            if not at:
-                self._head = data[:WINDOW_BYTES]
-            self._window = (self._window + data)[-WINDOW_BYTES:]
-            line += data.count(b"\n")
-            at += len(data)
+        if line is None:
+            line = 1
+            for at in range(0, offset, CHUNK_BYTES):
+                size = min(CHUNK_BYTES, offset - at)
+                line += self._disk.pread(descriptor, size, at).count(b"\n")
+        self._fingerprint = found
         self.splitter = Splitter(self.name, self.splitter.file, offset=offset, line=line)
 
     def continue_from(self, other: "Tail") -> None:
-        """Go on where `other`, which read the same content before, ended."""
-        before = other.splitter
-        self.splitter = Splitter(
-            self.name, self.splitter.file, offset=before.position, line=before.line
-        )
-        self._head, self._window = other._head, other._window
+        """Go on where `other`, which read the same content before, has given its last record."""
+        self.start_at(other.splitter.offset, other.splitter.line)
+
+    def is_copied_by(self, descriptor: int) -> bool:
+        """Whether that file is this one's copy, put in its place: rsync updates so.
+
+        It holds all that this one holds, and this one has no name any more: after a
+        rotation it would have one. What is short may be alike by chance.
+        """
+        offset, size, names = self.splitter.offset, self.size, 0
+        if self.descriptor is not None:
+            with contextlib.suppress(OSError):  # a stale handle: gone
+                status = os.fstat(self.descriptor)
+                size, names = status.st_size, status.st_nlink
+        rest = size - offset
+        if names or offset < COPY_BYTES or rest > REST_BYTES or not self.same_content(descriptor):
+            return False
+        copied = self._disk.pread(descriptor, rest, offset)
+        if self.descriptor is None:
+            return len(copied) == rest
+        return self._disk.pread(self.descriptor, rest, offset) == copied
+
+    def leave_rest(self) -> None:
+        """Pass over what is unread: it comes from a copy."""
+        if self.descriptor is not None:
+            offset, line = self.splitter.offset, self.splitter.line
+            rest = self._disk.pread(self.descriptor, REST_BYTES, offset)
+            self.start_at(offset + len(rest), line + rest.count(b"\n"))
+
+    def position(self) -> Position:
+        """Where reading stands, to be kept over a restart."""
+        splitter, nameless = self.splitter, self.retired_at is not None
+        place, state = str(self.place), (splitter.offset, splitter.position, self.generation)
+        kept = self._kept
+        if (
+            kept is None
+            or (kept.offset, kept.read, kept.generation) != state
+            or (kept.place, kept.nameless) != (place, nameless)
+        ):
+            kept = self._kept = Position(
+                self.name,
+                place,
+                *splitter.file,
+                splitter.offset,
+                splitter.line,
+                splitter.position,
+                *self._fingerprint.digests(),
+                nameless=nameless,
+            )
+        return kept
 
     def same_content(self, descriptor: int | None = None) -> bool:
         """Whether what was read stands where it was read (in `descriptor`, or here)."""
         descriptor = self._open_descriptor() if descriptor is None else descriptor
-        position = self.splitter.position
-        before = position - len(self._window)
-        return (
-            os.pread(descriptor, len(self._window), before) == self._window
-            and os.pread(descriptor, len(self._head), 0) == self._head
-        )
+        return self._fingerprint.fits(self._disk, descriptor)
 
     def see(self, status: os.stat_result, now: float) -> None:
         """Take in the file's size and time of change."""
@@ -174,7 +195,7 @@ class Tail:
         descriptor = self._open_descriptor()
         position = self.splitter.position
         wanted = max(CHUNK_BYTES - self.splitter.unfinished, CHUNK_BYTES // 4)
-        data = os.pread(descriptor, wanted, position)
+        data = self._disk.pread(descriptor, wanted, position)
         # Checked after reading: what passes now was there when it was read.
         if not self.same_content(descriptor):
             return [self._begin_again()]
@@ -193,24 +214,23 @@ class Tail:
             return []
         cut = self.splitter.cut_records
         chunks = self.splitter.feed(data, now)
-        self._remember(data)
+        self._fingerprint.add(data)
         self._dirty, self._checked = self.unread > 0, now
-        self._note_cut(cut)
+        self._journal.cut(self.name, self.splitter.cut_records - cut)
         return chunks
 
     def finish(self) -> Chunk:
         """The last chunk: nothing more of this file will be read under this identity."""
         cut = self.splitter.cut_records
         chunk = self.splitter.finish()
-        self._note_cut(cut)
+        self._journal.cut(self.name, self.splitter.cut_records - cut)
         self.finished = True
-        self.close()
         return chunk
 
     def reopen(self, path: Path) -> bool:
         """Open again, if `path` still leads to the same file. Raises `OSError`, `InputError`."""
         if self.descriptor is None:
-            descriptor, key = open_regular(path)
+            descriptor, key = self._disk.open_regular(path)
             if key != self.key:
                 os.close(descriptor)
                 return False
@@ -218,16 +238,8 @@ class Tail:
         return True
 
     def find_again(self) -> bool:
-        """Open a file that has lost its name at rest: where it was, or renamed beside it.
-
-        Where nothing was read that could prove it, its name must begin as it did before.
-        """
-        places = [self.place]
-        with contextlib.suppress(OSError), os.scandir(self.place.parent) as beside:
-            places += (Path(entry.path) for entry in beside if entry.inode() == self.key[1])
-        for place in places:
-            if not self._window and not place.name.startswith(self.place.name):
-                continue
+        """Open a file that has lost its name at rest: where it was, or renamed beside it."""
+        for place in places(self.place, self.key[1], read=self.splitter.position):
             with contextlib.suppress(OSError, InputError):
                 if self.reopen(place) and self.same_content():
                     return True
@@ -246,11 +258,6 @@ class Tail:
             raise InputError("closed", where=self.name)
         return self.descriptor
 
-    def _remember(self, data: bytes) -> None:
-        if len(self._head) < WINDOW_BYTES:
-            self._head = (self._head + data[:WINDOW_BYTES])[:WINDOW_BYTES]
-        self._window = (self._window + data[-WINDOW_BYTES:])[-WINDOW_BYTES:]
-
     def _skip_hole(self, descriptor: int, data: bytes) -> bytes:
         """`data` without the NULs that it begins with; all of a hole is jumped over at once."""
         text = data.lstrip(b"\0")
@@ -260,7 +267,7 @@ class Tail:
                 start = os.lseek(descriptor, self.splitter.position + skipped, os.SEEK_DATA)
                 skipped = start - self.splitter.position
         self.splitter.skip(skipped)
-        self._remember(bytes(min(skipped, WINDOW_BYTES)))
+        self._fingerprint.skip(skipped)
         return text
 
     def _begin_again(self) -> Chunk:
@@ -268,23 +275,22 @@ class Tail:
         read = self.splitter.position
         cut = self.splitter.cut_records
         last = self.splitter.finish()
-        self._note_cut(cut)
+        self._journal.cut(self.name, self.splitter.cut_records - cut)
         self.splitter = Splitter(self.name, (*self.key, self.generation + 1))
-        self._head = self._window = b""
+        self._fingerprint = Fingerprint()
         self._blank = 0
         self._dirty = True
-        self._journal.truncations += 1
-        self._journal.note(
-            "truncated" if shrunk else "rewritten",
-            self.name,
-            f"was {'truncated' if shrunk else 'rewritten in place'} after byte {read} had been "
-            "read; reading it from its start",
-        )
+        self._journal.rewritten(self.name, read, shrunk=shrunk)
         return last
 
-    def _note_cut(self, before: int) -> None:
-        if cut := self.splitter.cut_records - before:
-            self._journal.cut_records += cut
-            self._journal.note(
-                "record_cut", self.name, "a record longer than 1 MiB was cut; the next are whole"
-            )
+
+def places(place: Path, inode: int, *, read: int) -> Iterator[Path]:
+    """Where a file may be that was at `place`: there, or renamed beside it.
+
+    Where nothing was read that could prove it, its name must begin as it did before.
+    """
+    yield place
+    with contextlib.suppress(OSError), os.scandir(place.parent) as beside:
+        for entry in beside:
+            if entry.inode() == inode and (read or entry.name.startswith(place.name)):
+                yield Path(entry.path)

@@ -4,10 +4,11 @@ watchdog is a doorbell: it says where to look first, never what happened. The
 caller looks at everything at least once a second whatever rings.
 """
 
+import errno
 import os
 import queue
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Protocol
 
@@ -23,6 +24,7 @@ from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver, ObservedWatch
 
 from ldlm_monitor.source.journal import Journal
+from ldlm_monitor.source.mounts import MountTable, read_mounts
 
 POLL_SECONDS = 0.25
 GATHER_SECONDS = 0.02
@@ -38,34 +40,6 @@ EVENTS: list[type[FileSystemEvent]] = [
     FileMovedEvent,
 ]
 """Not opened or closed: our own reading would ring."""
-
-NETWORK_FILE_SYSTEMS = frozenset(
-    (
-        "9p",
-        "afs",
-        "beegfs",
-        "ceph",
-        "cifs",
-        "davfs",
-        "fhgfs",
-        "fuse",
-        "gfs2",
-        "glusterfs",
-        "gpfs",
-        "lustre",
-        "nfs",
-        "nfs4",
-        "ocfs2",
-        "orangefs",
-        "panfs",
-        "pvfs2",
-        "smb3",
-        "smbfs",
-        "virtiofs",
-        "wekafs",
-    )
-)
-"""On these another machine's writes ring nothing here."""
 
 
 class Waker(Protocol):
@@ -118,8 +92,15 @@ class WatchdogWaker:
     is started anew once.
     """
 
-    def __init__(self, journal: Journal, *, interval: float = POLL_SECONDS) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        *,
+        interval: float = POLL_SECONDS,
+        mounts: Callable[[], MountTable] = read_mounts,
+    ) -> None:
         self._journal = journal
+        self._mounts = mounts
         self._interval = interval
         self._bell = _Bell()
         self._watches: dict[Path, ObservedWatch] = {}
@@ -168,7 +149,7 @@ class WatchdogWaker:
             observer = Observer()
             observer.start()
         except OSError as error:
-            self._say(f"file events are not to be had ({error.strerror})")
+            self._say(_reason("file events are not to be had", error))
         else:
             self._observer = observer
 
@@ -194,10 +175,12 @@ class WatchdogWaker:
         )
 
     def _schedule(self, folder: Path) -> None:
-        if self._observer is None or not folder.is_dir():
+        if self._observer is None:
             return
-        if (kind := file_system(folder)) in NETWORK_FILE_SYSTEMS:
-            self._poll(folder, f"{folder} is on a network file system ({kind})")
+        if (mount := self._mounts().of(folder)).remote:
+            self._poll(folder, f"{mount} is a network file system")
+        elif not folder.is_dir():
+            return
         elif len(self._watches) >= WATCHED_FOLDERS:
             self._poll(folder, f"more than {WATCHED_FOLDERS} folders to watch")
         else:
@@ -206,11 +189,7 @@ class WatchdogWaker:
                     self._bell, str(folder), event_filter=EVENTS
                 )
             except OSError as error:
-                self._poll(
-                    folder,
-                    f"{folder} cannot be watched ({error.strerror}; the limits are "
-                    "fs.inotify.max_user_watches and max_user_instances)",
-                )
+                self._poll(folder, _reason(f"{folder} cannot be watched", error))
 
     def _unschedule(self, folder: Path) -> None:
         watch = self._watches.pop(folder)
@@ -261,21 +240,8 @@ class _Bell(FileSystemEventHandler):
         return {Path(os.fsdecode(path)) for path in rung}
 
 
-def file_system(folder: Path) -> str:
-    """The type of the file system that holds `folder`; empty where the system does not tell.
-
-    From /proc/self/mountinfo (proc(5)): field 5 is the mount point, the type follows
-    ` - `. `fuse.sshfs` counts as `fuse`.
-    """
-    try:
-        lines = Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape").splitlines()
-    except OSError:
-        return ""
-    real = str(folder.resolve()) + "/"
-    best, kind = "", ""
-    for line in lines:
-        mount, _, rest = line.partition(" - ")
-        point = mount.split()[4].replace("\\040", " ").rstrip("/") + "/"
-        if real.startswith(point) and len(point) >= len(best):
-            best, kind = point, rest.split()[0].partition(".")[0]
-    return kind
+def _reason(what: str, error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EMFILE):  # inotify_add_watch(2), inotify_init(2)
+        what = "not every folder can be watched"
+        return f"{what} ({error.strerror}; see fs.inotify.max_user_watches and max_user_instances)"
+    return f"{what} ({error.strerror})"

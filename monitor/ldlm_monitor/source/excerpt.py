@@ -1,0 +1,166 @@
+"""The parts of a big log that are to be read first: its start and its end.
+
+Of a log of 100 GB the start (configuration, world size) and the last part decide
+what is to be said now. What lies between is read afterwards, or skipped and said so.
+
+Byte offsets are always exact. Line numbers behind the middle are not known until the
+middle's lines are counted: they are estimated from the length of the lines that were
+seen, and say so (`Span.exact`), so that an offset can be shown in their place;
+`count_lines` gives the true number at the speed of the disk.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ldlm_monitor.source.disk import Disk
+
+BUDGET_BYTES = 64 * 1024 * 1024
+START_BYTES = 1024 * 1024
+BLOCK_BYTES = 1024 * 1024
+COUNTED_BYTES = 64 * 1024 * 1024
+"""`count_lines` hands control back so often."""
+_SIZES = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Bytes `start` to `end` of a file; both stand between records.
+
+    `line` (1-based, counts `\\n`) is that of `start`; it is an estimate unless `exact`.
+    """
+
+    start: int
+    end: int
+    line: int
+    exact: bool = True
+
+    @property
+    def size(self) -> int:
+        """Bytes in it."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A file's first part, its last part, and what lies between; a short file is all `first`.
+
+    Read `first` and `last` first. `middle` is read afterwards (its line is exact), or
+    skipped.
+    """
+
+    first: Span
+    middle: Span | None = None
+    last: Span | None = None
+
+    def spans(self) -> tuple[Span, ...]:
+        """What is to be read first, in order."""
+        return (self.first,) if self.last is None else (self.first, self.last)
+
+    def counted(self, lines: int) -> "Excerpt":
+        """With the true line of `last`, when `lines` were counted in the middle."""
+        if self.middle is None or self.last is None:
+            return self
+        return replace(self, last=replace(self.last, line=self.middle.line + lines, exact=True))
+
+    def note(self, *, skipped: bool) -> str:
+        """What to say of it; empty where the whole file is read in order."""
+        if self.middle is None or self.last is None:
+            return ""
+        fate = "skipped" if skipped else "read afterwards"
+        return (
+            f"its first {_size(self.first.size)} and last {_size(self.last.size)} are read first; "
+            f"{_size(self.middle.size)} between them (bytes {self.middle.start} to "
+            f"{self.middle.end}) are {fate}"
+        )
+
+
+def excerpt(
+    descriptor: int,
+    size: int,
+    *,
+    budget: int = BUDGET_BYTES,
+    start: int = START_BYTES,
+    disk: Disk | None = None,
+) -> Excerpt:
+    """What to read first of a file of `size` bytes: at most `budget`, `start` of it at its start.
+
+    A record that begins in the first part belongs to it, whole. A file that is not
+    bigger, or that shows no end of a record where it would be cut, is not cut. Reads
+    about `start` bytes. Raises `OSError`.
+    """
+    disk = Disk() if disk is None else disk
+    whole = Excerpt(Span(0, size, 1))
+    if size <= budget:
+        return whole
+    tail = size - max(budget - start, 0)
+    end = _record_end(disk, descriptor, start, tail)
+    begin = None if end is None else _record_end(disk, descriptor, max(tail, end), size)
+    if end is None or begin is None or begin <= end:
+        return whole
+    newlines = sum(disk.pread(descriptor, n, at).count(b"\n") for at, n in _blocks(0, end))
+    first, middle = Span(0, end, 1), Span(end, begin, 1 + newlines)
+    guess = middle.line + round(middle.size * newlines / end)
+    return Excerpt(first, middle, Span(begin, size, guess, exact=False))
+
+
+def count_lines(descriptor: int, span: Span, *, disk: Disk | None = None) -> Iterator[int]:
+    """`\\n` in `span`, counted so far, after every 64 MiB; the last one given is the answer.
+
+    Holes are jumped over. Raises `OSError`.
+    """
+    disk = Disk() if disk is None else disk
+    count, at, told = 0, span.start, span.start
+    while at < span.end:
+        data = disk.pread(descriptor, min(BLOCK_BYTES, span.end - at), at)
+        if not data:  # truncated meanwhile
+            break
+        count += data.count(b"\n")
+        at += len(data)
+        if data.count(0) == len(data):
+            at = min(_after_hole(descriptor, at), span.end)
+        if at - told >= COUNTED_BYTES:
+            told = at
+            yield count
+    yield count
+
+
+def _record_end(disk: Disk, descriptor: int, start: int, stop: int) -> int | None:
+    """Where the first record that begins behind `start` begins, if before `stop`."""
+    at = start
+    while at < stop:
+        data = disk.pread(descriptor, min(BLOCK_BYTES, stop - at), at)
+        if not data:
+            return None
+        newline, carriage = data.find(b"\n"), data.find(b"\r")
+        if newline < 0 and carriage < 0:
+            at += len(data)
+            if data.count(0) == len(data):
+                at = _after_hole(descriptor, at)
+            continue
+        found = newline if carriage < 0 else carriage if newline < 0 else min(newline, carriage)
+        found = at + found
+        if disk.pread(descriptor, 2, found) == b"\r\n":
+            found += 1
+        return found + 1 if found + 1 < stop else None
+    return None
+
+
+def _after_hole(descriptor: int, at: int) -> int:
+    """Where data begins again at or behind `at`; the file's end where there is none."""
+    with contextlib.suppress(OSError):
+        return os.lseek(descriptor, at, os.SEEK_DATA)
+    return os.fstat(descriptor).st_size
+
+
+def _blocks(start: int, end: int) -> Iterator[tuple[int, int]]:
+    for at in range(start, end, BLOCK_BYTES):
+        yield at, min(BLOCK_BYTES, end - at)
+
+
+def _size(count: int) -> str:
+    for unit, name in _SIZES:
+        if count >= unit:
+            return f"{count / unit:.1f} {name}"
+    return f"{count} bytes"

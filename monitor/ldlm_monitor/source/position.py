@@ -1,0 +1,71 @@
+"""How far a file was read, in a form that survives the process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Annotated, TypeAlias
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from ldlm_monitor.errors import InputError
+from ldlm_monitor.source.disk import Disk, Key
+from ldlm_monitor.source.fingerprint import Fingerprint
+
+Count: TypeAlias = Annotated[int, Field(ge=0)]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where reading stands in one content of one file, and how to know that content again.
+
+    `path` is the followed name, `place` where the file itself was. All that is before
+    `offset` is in chunks that were given; `line` (1-based, counts `\\n`) is that of
+    `offset`. `read` is `offset` plus what was read of an unfinished record. `head`
+    and `window` are SHA-256 of the first KiB and of the KiB before `read`, shorter
+    where `read` is. `nameless`: the name led to another file, or none, by then.
+    """
+
+    path: str
+    place: str
+    device: Count
+    inode: Count
+    generation: Count
+    offset: Count
+    line: Count
+    read: Count
+    head: str
+    window: str
+    nameless: bool = False
+
+    @property
+    def key(self) -> Key:
+        """Device and inode."""
+        return self.device, self.inode
+
+    def verify(self, disk: Disk, descriptor: int) -> Fingerprint | None:
+        """What the file holds, if that is the content that was read; else None."""
+        found = Fingerprint.of(disk, descriptor, self.read)
+        if found is None or found.digests() != (self.head, self.window):
+            return None
+        return found
+
+
+_POSITIONS = TypeAdapter(list[Position])
+
+
+def positions_to_json(positions: Iterable[Position]) -> str:
+    """One JSON array, ASCII. Names that are not valid UTF-8 come back as they were."""
+    return json.dumps([asdict(position) for position in positions], separators=(",", ":"))
+
+
+def positions_from_json(text: str | bytes) -> list[Position]:
+    """The positions of `positions_to_json`. Raises `InputError` for anything else."""
+    try:
+        return _POSITIONS.validate_python(json.loads(text))
+    except (ValueError, ValidationError, RecursionError) as error:
+        raise InputError(
+            "the kept reading positions cannot be used",
+            remedy="remove them to read the files from their start",
+        ) from error

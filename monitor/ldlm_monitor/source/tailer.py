@@ -1,0 +1,145 @@
+"""What is new of many files, exactly once; for one thread at a time."""
+
+from collections import deque
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from ldlm_monitor.chunk import Chunk
+from ldlm_monitor.errors import InputError
+from ldlm_monitor.source.disk import Disk
+from ldlm_monitor.source.entry import Entry
+from ldlm_monitor.source.journal import Journal
+from ldlm_monitor.source.position import Position
+from ldlm_monitor.source.registry import Registry
+from ldlm_monitor.source.split import CHUNK_BYTES
+from ldlm_monitor.source.tail import Tail
+
+
+class Tailer:
+    """Reads what is new of the files of a registry, in turns of one slice each.
+
+    `at` is the name that is being looked at or read.
+    """
+
+    def __init__(self, journal: Journal, disk: Disk, open_files: int) -> None:
+        self.journal = journal
+        self.at = Path()
+        self._registry = Registry(journal, disk, open_files)
+        self._unfinished: dict[Tail, None] = {}
+        self._backlog: dict[Entry, None] = {}
+
+    def add(self, entry: Entry) -> None:
+        """Follow a name; one that led elsewhere for a while is looked at again."""
+        self._registry.add(entry)
+        self._registry.entries[entry.path].elsewhere = False
+
+    def leave(self, path: Path) -> None:
+        """The name leads to another file system: its files here are retired."""
+        self._registry.entries[path].elsewhere = True
+
+    def read(self, paths: Collection[Path] | None, now: float, budget: int) -> Iterator[Chunk]:
+        """As `Follower.read`."""
+        self._registry.recall(now)
+        chosen = self._chosen(paths, now)
+        for entry in chosen:
+            self.at = entry.path
+            self._registry.look(entry, now)
+        if paths is None:
+            chosen |= dict.fromkeys(self._registry.wake_lingering(now))
+        yield from self._drain()
+        turns = deque(entry for entry in chosen if entry.due())
+        self._backlog = dict.fromkeys(turns)
+        while turns and budget > 0:
+            entry = turns.popleft()
+            del self._backlog[entry]
+            self.at = entry.path
+            taken = self._serve(entry, now)
+            budget -= taken
+            if taken and entry.due():
+                turns.append(entry)
+                self._backlog[entry] = None
+            yield from self._drain()
+        yield from self._peeks(now)
+
+    def wants(self, now: float) -> bool:
+        """Whether there is something to do that needs no event."""
+        peek = self.next_peek()
+        return bool(self._backlog) or (peek is not None and peek <= now)
+
+    def behind(self) -> int:
+        """Bytes written, as far as was seen, and not read. From any thread."""
+        return sum(tail.unread for _, tail in list(self._registry.live.values()))
+
+    def next_peek(self) -> float | None:
+        """When (Unix seconds) the next unfinished record is to be shown as it stands."""
+        times = (tail.splitter.peek_at() for tail in self._unfinished if not tail.finished)
+        return min((time for time in times if time is not None), default=None)
+
+    def positions(self) -> list[Position]:
+        """Where reading stands in every file."""
+        return self._registry.positions()
+
+    def finish(self) -> Iterator[Chunk]:
+        """The last chunk of every file."""
+        self._registry.finish()
+        yield from self._drain()
+
+    def close(self) -> None:
+        """Give all descriptors back."""
+        self._registry.close()
+
+    def _chosen(self, paths: Collection[Path] | None, now: float) -> dict[Entry, None]:
+        entries, places = self._registry.entries, self._registry.places
+        chosen = dict(self._backlog)
+        if paths is None:
+            return chosen | dict.fromkeys(entries.values())
+        for path in paths:
+            entry = entries.get(path) or places.get(path)
+            if entry is not None:
+                chosen[entry] = None
+        for tail in self._unfinished:
+            at = tail.splitter.peek_at()
+            if at is not None and at <= now and tail.key in self._registry.live:
+                chosen[self._registry.live[tail.key][0]] = None
+        return chosen
+
+    def _serve(self, entry: Entry, now: float) -> int:
+        """Read one slice of the first of a name's files that has one; its bytes."""
+        for tail in entry.due():
+            before, generation = tail.splitter.position, tail.generation
+            self._read_slice(entry, tail, now)
+            if tail.generation != generation:
+                return 1
+            if tail.splitter.position != before:
+                return min(tail.splitter.position - before, CHUNK_BYTES)  # a hole is no work
+        return 0
+
+    def _read_slice(self, entry: Entry, tail: Tail, now: float) -> None:
+        try:
+            if not tail.reopen(entry.path):
+                return
+            self._registry.ready.extend(tail.read(now))
+        except (OSError, InputError) as error:
+            tail.close()
+            self._registry.held.forget(tail)
+            self._registry.report(entry, error)
+            return
+        self._registry.held.use(tail)
+        self._registry.recover(entry)
+        if tail.splitter.unfinished:
+            self._unfinished[tail] = None
+        else:
+            self._unfinished.pop(tail, None)
+
+    def _peeks(self, now: float) -> Iterator[Chunk]:
+        for tail in list(self._unfinished):
+            at = tail.splitter.peek_at()
+            if tail.finished:
+                del self._unfinished[tail]
+            elif at is not None and at <= now and not tail.unread:
+                yield tail.splitter.peek()
+
+    def _drain(self) -> Iterator[Chunk]:
+        ready = self._registry.ready
+        while ready:
+            yield ready.popleft()

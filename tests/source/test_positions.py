@@ -1,0 +1,247 @@
+"""What survives a restart: which content of which file was read, and how far."""
+
+import json
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ldlm_monitor.errors import InputError
+from ldlm_monitor.source import Position, positions_from_json, positions_to_json
+
+BANNER = b"#" * 1500 + b"\n"
+
+
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
+
+
+def lines(start: int, stop: int) -> bytes:
+    return b"".join(b"line %d\n" % i for i in range(start, stop))
+
+
+def expected(start: int, stop: int) -> list[bytes]:
+    return lines(start, stop).splitlines()
+
+
+@pytest.fixture
+def restarted(reading):
+    """`restarted(reader, path)`: another reader that goes on where the first was."""
+
+    def make(reader, *paths: Path):
+        text = positions_to_json(reader.follower.positions())
+        reader.follower.close()
+        again = reading()
+        for path in paths:
+            resume = [p for p in positions_from_json(text) if p.path == str(path)]
+            again.follower.add(path, resume=resume)
+        return again
+
+    return make
+
+
+def test_reading_goes_on_where_it_was_with_the_right_line(reading, restarted, log):
+    append(log, BANNER + lines(0, 10) + b"half a li")
+    reader = reading(log)
+    reader.look()
+    append(log, b"ne\n" + lines(11, 20))
+    again = restarted(reader, log)
+    assert again.look() == [b"half a line", *expected(11, 20)]
+    assert again.chunks[0].line == 12
+    assert again.chunks[0].file == reader.chunks[0].file
+
+
+def test_a_position_holds_no_text_of_the_log(reading, log):
+    append(log, b"token=secret-in-the-log\n" * 100)
+    reader = reading(log)
+    reader.look()
+    (position,) = reader.follower.positions()
+    assert position.read == position.offset == log.stat().st_size
+    assert "secret" not in positions_to_json([position])
+
+
+def test_another_content_under_the_same_inode_is_read_from_its_start_and_counted(
+    reading, restarted, log
+):
+    append(log, BANNER + lines(0, 10))
+    reader = reading(log)
+    reader.look()
+    os.truncate(log, 0)
+    append(log, BANNER + lines(50, 80))
+    again = restarted(reader, log)
+    assert again.look()[1:] == expected(50, 80)
+    assert again.notices() == ["rewritten"]
+    assert again.follower.journal.truncations == 1
+    assert again.chunks[0].file[2] == 1
+
+
+def test_a_file_renamed_while_nobody_read_is_read_to_its_end_first(reading, restarted, log):
+    append(log, lines(0, 10))
+    reader = reading(log)
+    reader.look()
+    append(log, lines(10, 20))
+    log.rename(log.with_suffix(".log.7"))
+    append(log, lines(20, 30))
+    again = restarted(reader, log)
+    assert again.look() == expected(10, 30)
+
+
+def test_a_file_that_lost_its_name_before_the_restart_is_read_on(reading, restarted, log):
+    reader = reading(log)
+    with log.open("ab", buffering=0) as old:
+        old.write(lines(0, 10))
+        reader.look()
+        log.rename(log.with_suffix(".log.1"))
+        append(log, lines(100, 110))
+        reader.look()
+        again = restarted(reader, log)
+        again.look()
+        old.write(lines(10, 20))
+        append(log, lines(110, 120))
+        assert again.look(after=2) == expected(10, 20) + expected(110, 120)
+
+
+def test_a_file_deleted_while_nobody_read_is_counted_as_gone(reading, restarted, log):
+    append(log, BANNER + lines(0, 10))
+    reader = reading(log)
+    reader.look()
+    append(log, lines(10, 20))
+    log.rename(log.with_name("kept from reuse"))
+    again = restarted(reader, log)
+    log.with_name("kept from reuse").unlink()
+    assert again.look() == []
+    assert again.notices() == ["vanished"]
+    append(log, lines(20, 30))
+    assert again.look(after=1) == expected(20, 30)
+    assert again.follower.journal.gone + again.follower.journal.truncations == 1
+
+
+def test_a_file_that_comes_back_after_the_restart_goes_on_where_it_was(
+    reading, restarted, log, tmp_path
+):
+    """As where the file system is mounted later than the monitor starts."""
+    (tmp_path / "elsewhere").mkdir()
+    append(log, lines(0, 10))
+    reader = reading(log)
+    reader.look()
+    away = log.rename(tmp_path / "elsewhere" / "x")
+    again = restarted(reader, log)
+    assert again.look() == []
+    kept = again.follower.positions()
+    assert kept == reader.follower.positions()
+    append(away, lines(10, 20))
+    away.rename(log)
+    assert again.look(after=1) == expected(10, 20)
+    assert again.notices() == ["vanished", "returned"]
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_copy_in_the_place_of_a_file_goes_on_where_that_was(reading, restarted, log, restart):
+    """rsync and editors write a new file and rename it over the old one."""
+    append(log, BANNER + lines(0, 10))
+    reader = reading(log)
+    reader.look()
+    append(log, lines(10, 15))
+    copy = log.with_name("copy")
+    shutil.copy(log, copy)
+    append(copy, lines(15, 20))
+    if restart:
+        reader = restarted(reader, log)
+    copy.replace(log)
+    assert reader.look() == expected(10, 20)
+    assert reader.notices() == ["copied"]
+    append(log, lines(20, 22))
+    assert reader.look() == expected(20, 22)
+
+
+def test_a_new_launch_with_the_same_banner_is_no_copy(reading, log):
+    """The rotated file still has a name, so it was not replaced."""
+    append(log, BANNER)
+    reader = reading(log)
+    reader.look()
+    log.rename(log.with_suffix(".log.1"))
+    append(log, BANNER + lines(0, 3))
+    assert reader.look() == [BANNER[:-1], *expected(0, 3)]
+
+
+def test_a_writer_that_wakes_in_a_renamed_file_after_an_hour_s_half_is_heard(reading, log):
+    reader = reading(log)
+    with log.open("ab", buffering=0) as old:
+        old.write(lines(0, 10))
+        reader.look()
+        log.rename(log.with_suffix(".log.1"))
+        append(log, b"new\n")
+        reader.look()
+        reader.look(after=61)
+        assert reader.chunks[-1].final
+        old.write(lines(10, 12))
+        assert reader.look(after=1700) == expected(10, 12)
+        assert reader.chunks[-1].line == 11
+
+
+def test_a_deleted_file_is_not_kept_from_being_freed(reading, log):
+    append(log, lines(0, 10))
+    reader = reading(log)
+    reader.look()
+    log.unlink()
+    reader.look(after=1)
+    reader.look(after=61)
+    reader.look(after=1)
+    held = [
+        os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if _is_open(fd)
+    ]
+    assert not [name for name in held if str(log) in name]
+
+
+def _is_open(descriptor: str) -> bool:
+    return os.path.lexists(f"/proc/self/fd/{descriptor}")
+
+
+def test_a_name_that_cannot_be_read_keeps_its_position(reading, restarted, log, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    append(log, lines(0, 10))
+    reader = reading(log)
+    reader.look()
+    away = log.rename(tmp_path / "elsewhere" / "x")
+    log.mkdir()
+    again = restarted(reader, log)
+    append(away, lines(10, 12))
+    assert again.look() == []
+    log.rmdir()
+    away.rename(log)
+    assert again.look(after=1) == expected(10, 12)
+    assert again.notices() == ["unreadable", "readable"]
+
+
+def test_a_name_that_is_no_utf_8_survives(reading, restarted, tmp_path):
+    log = tmp_path / os.fsdecode(b"bad\xff.log")
+    append(log, b"one\n")
+    reader = reading(log)
+    reader.look()
+    append(log, b"two\n")
+    assert restarted(reader, log).look() == [b"two"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{}", "[1]", '[{"path":"x"}]', "[" * 100_000, b"\xff"],
+)
+def test_what_is_no_state_is_refused_in_one_line(text):
+    with pytest.raises(InputError, match="cannot be used"):
+        positions_from_json(text)
+
+
+def test_a_negative_place_is_no_state(reading, log):
+    append(log, b"one\n")
+    reader = reading(log)
+    reader.look()
+    (position,) = reader.follower.positions()
+    assert isinstance(position, Position)
+    with pytest.raises(InputError):
+        positions_from_json(
+            json.dumps([json.loads(positions_to_json([position]))[0] | {"read": -1}])
+        )
+    assert positions_from_json(positions_to_json([replace(position)])) == [position]

@@ -1,0 +1,209 @@
+"""A server that does not answer holds up its own files, and no others."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ldlm_monitor.source import Follower
+from ldlm_monitor.source.disk import Disk
+from ldlm_monitor.source.mounts import Mount, MountTable
+
+
+class Server:
+    """A network file system under `folder` that stops answering for some calls.
+
+    A call that is held up reads a pipe in which nothing stands, as a call to a dead
+    server stays in the system. `revive` ends that.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        self.silent: set[str] = set()
+        self.entered, self._in = os.pipe()
+        self._gate, self._open = os.pipe()
+        root = "22 1 254:0 / / rw - ext4 /dev/vda rw\n"
+        self.table = MountTable(f"{root}36 22 0:51 / {folder} rw,noatime - nfs4 server:/logs rw\n")
+        self.disk = Disk(stat=self.stat, open=self.open, pread=self.pread)
+
+    def stat(self, path: Path) -> os.stat_result:
+        self._answer("stat", path)
+        return os.stat(path)
+
+    def open(self, path: Path, flags: int) -> int:
+        self._answer("open", path)
+        return os.open(path, flags)
+
+    def pread(self, descriptor: int, size: int, offset: int) -> bytes:
+        self._answer("pread", Path(os.readlink(f"/proc/self/fd/{descriptor}")))
+        return os.pread(descriptor, size, offset)
+
+    def _answer(self, call: str, path: Path) -> None:
+        if call in self.silent and self.folder in Path(os.path.realpath(path)).parents:
+            os.write(self._in, b".")
+            os.read(self._gate, 1)
+
+    def revive(self) -> None:
+        self.silent.clear()
+        os.close(self._open)
+
+    def close(self) -> None:
+        for descriptor in (self.entered, self._in, self._gate):
+            os.close(descriptor)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    server = Server(tmp_path / "nfs")
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def follower(server: Server) -> Follower:
+    return Follower(disk=server.disk, mounts=lambda: server.table)
+
+
+def read_until(follower: Follower, count: int, now: float) -> list[bytes]:
+    """All that comes until `count` chunks did: a thread answers in its own time."""
+    found: list[bytes] = []
+    while len(found) < count:
+        found += [chunk.data for chunk in follower.read(None, now)]
+    return found
+
+
+@pytest.mark.parametrize("call", ["stat", "open", "pread"])
+def test_the_other_files_are_read_while_a_server_does_not_answer(server, follower, tmp_path, call):
+    here, there = tmp_path / "local.log", server.folder / "remote.log"
+    here.write_bytes(b"local 1\n")
+    there.write_bytes(b"remote 1\n")
+    server.silent = {call}
+    follower.add(there)
+    follower.add(here)
+    assert read_until(follower, 1, 1000.0) == [b"local 1\n"]
+    os.read(server.entered, 1)
+    for second in range(1, 20):
+        with here.open("ab") as file:
+            file.write(b"local more\n")
+        assert [chunk.data for chunk in follower.read(None, 1000.0 + second)] == [b"local more\n"]
+    (notice,) = follower.journal.drain()
+    assert str(notice) == (
+        f"{there}: no answer from {server.folder} (nfs4) for 5 s; the other files go on"
+    )
+    assert follower.journal.stalls == 1
+    server.revive()
+    assert read_until(follower, 1, 1030.0) == [b"remote 1\n"]
+    assert [notice.kind for notice in follower.journal.drain()] == ["answering"]
+    follower.close()
+
+
+def test_what_a_stalled_server_holds_is_not_waited_for_at_the_end(server, follower, tmp_path):
+    there = server.folder / "remote.log"
+    there.write_bytes(b"remote 1\n")
+    server.silent = {"pread"}
+    follower.add(there)
+    assert list(follower.read(None, 1000.0)) == []
+    os.read(server.entered, 1)
+    before = follower.positions()
+    assert list(follower.finish()) == []
+    assert before == follower.positions() == []
+    thread = follower._remote["0:51"]._thread
+    follower.close()
+    server.revive()
+    thread.join(30)
+
+
+def test_a_link_that_is_led_to_a_server_that_does_not_answer_holds_up_nobody(
+    server, follower, tmp_path
+):
+    first, second = tmp_path / "run1.log", server.folder / "run2.log"
+    link, swap = tmp_path / "latest.log", tmp_path / "swap"
+    first.write_bytes(b"a1\n")
+    second.write_bytes(b"b1\n")
+    link.symlink_to(first)
+    follower.add(link)
+    assert read_until(follower, 1, 1000.0) == [b"a1\n"]
+    server.silent = {"stat"}
+    swap.symlink_to(second)
+    swap.replace(link)
+    with first.open("ab") as file:
+        file.write(b"a2\n")
+    assert [chunk.data for chunk in follower.read({link}, 1001.0)] == []
+    assert [chunk.data for chunk in follower.read(None, 1002.0)] == [b"a2\n"]
+    server.revive()
+    assert read_until(follower, 1, 1003.0) == [b"b1\n"]
+    follower.close()
+
+
+def test_files_on_a_network_are_followed_like_others(server, follower):
+    logs = [server.folder / f"{rank}.log" for rank in range(4)]
+    for log in logs:
+        log.write_bytes(b"one\ntw")
+        follower.add(log)
+    assert sorted(read_until(follower, 4, 1000.0)) == [b"one\n"] * 4
+    logs[0].rename(server.folder / "0.log.1")
+    logs[0].write_bytes(b"new\n")
+    assert read_until(follower, 1, 1001.0) == [b"new\n"]
+    assert {position.offset for position in follower.positions()} == {4}
+    assert len(follower.positions()) == 5
+    ends = [chunk.data for chunk in follower.finish()]
+    assert sorted(ends) == [b"", b"tw", b"tw", b"tw", b"tw"]
+    follower.close()
+
+
+def test_a_local_disk_that_was_slow_is_read_in_a_thread_from_then_on(tmp_path):
+    log = tmp_path / "train.log"
+    log.write_bytes(b"one\n")
+    clock = [0.0]
+
+    def stat(path: Path) -> os.stat_result:
+        clock[0] += 3.0
+        return os.stat(path)
+
+    follower = Follower(disk=Disk(stat=stat), clock=lambda: clock[0], mounts=lambda: MountTable(""))
+    follower.add(log)
+    assert [chunk.data for chunk in follower.read(None, 1000.0)] == [b"one\n"]
+    assert follower._local.threaded
+    with log.open("ab") as file:
+        file.write(b"two\n")
+    assert read_until(follower, 1, 1001.0) == [b"two\n"]
+    follower.close()
+
+
+TABLE = MountTable(
+    "22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n"
+    "30 22 0:40 / /data rw - lustre mds@tcp:/data rw\n"
+    "31 22 0:41 / /mnt/a\\040b rw - fuse.sshfs host: rw\n"
+    "32 22 0:42 / /home rw - autofs auto.home rw\n"
+    "33 32 0:43 / /home/me rw - xfs /dev/vdb rw\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "point", "kind"),
+    [
+        ("/data/logs/train.log", "/data", "lustre"),
+        ("/data", "/data", "lustre"),
+        ("/database/x", "/", "ext4"),
+        ("/mnt/a b/x.log", "/mnt/a b", "fuse"),
+        ("/database/../data/x", "/data", "lustre"),
+        ("/home/me/x", "/home", "autofs"),
+    ],
+)
+def test_the_mount_of_a_path_is_the_deepest_or_the_first_on_a_network(path, point, kind):
+    mount = TABLE.of(Path(path))
+    assert (mount.point, mount.kind) == (point, kind)
+
+
+def test_links_are_followed_to_a_mount_and_circles_end(tmp_path):
+    link, circle = tmp_path / "link", tmp_path / "circle"
+    link.symlink_to("/data/logs")
+    circle.symlink_to(circle)
+    assert TABLE.of(link / "train.log").kind == "lustre"
+    assert TABLE.of(circle / "x").kind == "ext4"
+
+
+def test_a_system_that_tells_nothing_has_no_mounts(tmp_path):
+    assert MountTable("").of(tmp_path) == Mount()
