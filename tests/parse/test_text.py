@@ -307,3 +307,42 @@ def test_a_bad_format_file_is_refused_with_file_key_and_remedy(tmp_path, text, s
     assert str(refused.value).startswith(str(path))
     assert says in str(refused.value)
     assert refused.value.remedy
+
+
+def test_a_traceback_of_which_only_the_first_line_is_there_is_no_failure(parse) -> None:
+    (event,) = parse("so Python says: Traceback (most recent call last):\nand goes on\n")
+    assert (event.kind, event.severity, event.fields["role"]) == (
+        "python_exception",
+        "info",
+        "context",
+    )
+
+
+def test_the_tracebacks_inside_a_failure_table_are_part_of_it(parse) -> None:
+    text = "\n".join(
+        [
+            "train.py FAILED",
+            "------------",
+            "Root Cause (first observed failure):",
+            "[0]:",
+            "  rank      : 1 (local_rank: 1)",
+            "  exitcode  : 1 (pid: 12) ",
+            "  traceback : Traceback (most recent call last):",
+            '    File "/job/train.py", line 11, in main',
+            "  RuntimeError: [/gloo/tcp/pair.cc:553] Connection closed by peer [10.0.0.1]:9",
+            "  ",
+            "============",
+            "",
+        ]
+    )
+    (table,) = parse(text)
+    (row,) = table.fields["failures"]
+    assert table.kind == "elastic_failure_table"
+    assert (row["kind"], row["role"]) == ("gloo_peer_closed", "victim")
+    assert row["message"].startswith("RuntimeError: [/gloo")
+
+
+def test_an_event_at_the_end_of_an_unfinished_file_has_no_cut_number(parse) -> None:
+    (event,) = parse("* FLOPs per batch: 1.33e+08\n")
+    assert event.fields["flops_per_batch"] == 133000000.0
+    assert parse("* FLOPs per batch: 1.33") == []

@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ldlm_monitor.parse.envelope import can_be_peeled
 from ldlm_monitor.parse.patterns import Pattern, compile_pattern
 from ldlm_monitor.parse.vocabulary import number
 
@@ -23,6 +24,10 @@ _METER = (
     r"\[(?:\d[\d:]*(?:<[\d:?]+)?(?:, +(?P<rate>(?:[\d.]+|\?)(?:[A-Za-z]+/s|s/[A-Za-z]+)))?)?"
 )
 _RATE = "0123456789.?"
+_UNITS = frozenset({b"it/s", b"s/it"})
+_MAX_COUNT = 20  # bytes of an "n/total" in which neither can have more than 18 digits
+_MAX_ITEMS = 32
+_REMEMBERED = 1024
 _QUOTED = "\\.+*?()[]{}|^$"
 
 
@@ -45,40 +50,133 @@ class BarRule:
         self.order = 0
         self._pattern: Pattern = compile_pattern(escaped(spec.description) + _METER)
         self._items = {key.encode(): name for key, name in spec.postfix.items()}
+        self._description = spec.description.encode() + b": "
+        self._training = spec.phase == "train"
+        self._bare = not can_be_peeled(self._description)
+        self._told: dict[bytes, tuple[str, float]] = {}
 
     @staticmethod
     def trigger(spec: Bar) -> str:
         """What every bar of this description contains."""
         return escaped(spec.description) + ":? +\\d"
 
+    @property
+    def remembered(self) -> int:
+        """How many items of postfixes are remembered."""
+        return len(self._told)
+
+    def opens(self, raw: bytes) -> bool:
+        """Whether a record begins with the description and holds nothing to be stripped."""
+        return (
+            self._bare
+            and raw.startswith(self._description)
+            and b"\x1b" not in raw
+            and b"\x08" not in raw
+        )
+
     def read(self, text: bytes, start: int) -> Reading | None:
         """The bar that begins at `start`; None where there is none."""
+        if text.startswith(self._description, start):
+            reading = self._read_plain(text, start + len(self._description))
+            if reading is not None:
+                return reading
+        return self.read_any(text, start)
+
+    def read_any(self, text: bytes, start: int) -> Reading | None:
+        """What `read` gives, by the pattern alone, whatever the bar's form."""
         match = self._pattern.match(text, start)
         if match is None:
             return None
-        count, unbounded, rate = match.groups()
+        count, unbounded, speed = match.groups()
         step, _, total = (count or unbounded or b"0").partition(b"/")
         reading = Reading(int(step), int(total or 0) or None, match.span()[1])
-        self._measure(rate, reading)
-        if rate is not None:
+        rate = (speed or b"").decode()
+        unit = rate.lstrip(_RATE)
+        self._measure(number(rate[: len(rate) - len(unit)]), unit.encode(), reading)
+        if speed is not None:
             self._read_postfix(text, reading)
         return reading
 
-    def _measure(self, rate: bytes | None, reading: Reading) -> None:
-        ratio = reading.step / reading.total if reading.total else None
-        if self.spec.phase != "train":
-            if ratio is not None:
-                reading.values[f"{self.spec.phase}_progress"] = ratio
+    def _read_plain(self, text: bytes, start: int) -> Reading | None:
+        """The common form, with a rate in `it/s` or `s/it`, split at its delimiters.
+
+        None where the pattern has to decide; where this does not, both say the same.
+        """
+        percent, _, rest = text[start:].partition(b"%|")
+        _, bar, rest = rest.partition(b"|")
+        count, _, rest = rest.partition(b" [")
+        clock, _, rest = rest.partition(b", ")
+        items = rest.split(b", ", _MAX_ITEMS)
+        speed, closed, _ = items[0].partition(b"]")
+        step, _, total = count.lstrip(b" ").partition(b"/")
+        rate, unit = speed[:-4].lstrip(b" "), speed[-4:]
+        if (
+            not bar
+            or not (step.isdigit() and total.isdigit() and percent.lstrip(b" ").isdigit())
+            or len(count) > _MAX_COUNT
+            or clock.translate(None, b"0123456789:") != b"<"
+            or not (clock[:1].isdigit() and rate.replace(b".", b"", 1).isdigit())
+            or clock[-1:] == b"<"
+            or unit not in _UNITS
+        ):
+            return None
+        end = len(text) - len(rest) + len(speed)
+        reading = Reading(int(step), int(total) or None, end, None, {})
+        self._measure(float(rate), unit, reading)
+        if closed or self._read_items(items, reading):
+            self._read_postfix(text, reading)
+        return reading
+
+    def _read_items(self, items: list[bytes], reading: Reading) -> bool:
+        """The items between the rate, which is the first, and the last, which may be cut.
+
+        Whether `_read_postfix` has to look at what follows.
+        """
+        last = items.pop()
+        end, values, known = reading.end, reading.values, self._told
+        for item in items[1:]:
+            told = known.get(item) or self._tell(item)
+            if told is None:
+                reading.end = end
+                return True
+            name, value = told
+            if name == "epoch":
+                reading.epoch = value
+            elif name:
+                values[name] = value
+            end += len(item) + 2
+        reading.end = end
+        return b"]" in last or b"," in last
+
+    def _tell(self, item: bytes) -> tuple[str, float] | None:
+        """Name and value of a plain `key=value`, no name where it tells nothing; else None.
+
+        Remembered: epoch and progress stay the same over many bars.
+        """
+        key, equals, text = item.partition(b"=")
+        plain = equals and key.replace(b"_", b"").isalnum()
+        if not plain or any(map(text.__contains__, b" =,]")):
+            return None
+        name = self._items.get(key, "")
+        value = self._value(name, text.decode("latin-1")) if name else None
+        told = ("", 0.0) if value is None else (name, value)
+        if len(item) < 64:
+            if len(self._told) >= _REMEMBERED:
+                self._told.clear()
+            self._told[item] = told
+        return told
+
+    def _measure(self, per_second: float | None, unit: bytes, reading: Reading) -> None:
+        step, total, values = reading.step, reading.total, reading.values
+        if not self._training:
+            if total:
+                values[f"{self.spec.phase}_progress"] = step / total
             return
-        if reading.total and ratio is not None:
-            reading.values["total_steps"] = float(reading.total)
-            reading.values["progress"] = ratio
-        text = (rate or b"").decode()
-        unit = text.lstrip(_RATE)
-        per_second = number(text[: len(text) - len(unit)])
+        if total:
+            values["total_steps"] = float(total)
+            values["progress"] = step / total
         if per_second:
-            inverse = unit.startswith("s/")
-            reading.values["steps_per_second"] = 1 / per_second if inverse else per_second
+            values["steps_per_second"] = 1 / per_second if unit[:2] == b"s/" else per_second
 
     def _read_postfix(self, text: bytes, reading: Reading) -> None:
         """Items `, key=value` as long as they follow one another and the bar closes them."""
@@ -99,14 +197,21 @@ class BarRule:
             reading.end += 1
 
     def _read_item(self, name: str, text: str, reading: Reading) -> None:
-        if name == "epoch":
-            epoch = number(text.partition("/")[0])
-            reading.epoch = epoch if epoch is not None else reading.epoch
+        value = self._value(name, text)
+        if value is None:
             return
+        if name == "epoch":
+            reading.epoch = value
+        else:
+            reading.values[name] = value
+
+    def _value(self, name: str, text: str) -> float | None:
+        if name == "epoch":
+            return number(text.partition("/")[0])
         value = number(text.removesuffix("%"))
         if value is None or (math.isnan(value) and name in self.spec.placeholders):
-            return
-        reading.values[name] = value / 100 if text.endswith("%") else value
+            return None
+        return value / 100 if text.endswith("%") else value
 
 
 class Phases:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from ldlm_monitor.parse.events import EventRule, Place, text_of
+from ldlm_monitor.parse.patterns import certain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,8 +38,11 @@ class Block(Protocol):
         """So many lines of others in between, and the block is complete as it stands."""
         ...
 
-    def take(self, text: bytes, *, logged: bool) -> bool:
-        """Whether the line is part of the block. `logged`: a logger's header was in front."""
+    def take(self, text: bytes, *, logged: bool, closed: bool) -> int | None:
+        """How many bytes of the text are part of the block; None: not even its end of line.
+
+        `logged`: a logger's header was in front. `closed`: the line has its end.
+        """
         ...
 
     def records(self) -> list[Record]:
@@ -61,19 +65,24 @@ class Blocks:
         return self._open.pop(0).records() if len(self._open) > MAX_OPEN else []
 
     def offer(
-        self, text: bytes, stream: bytes, now: float, *, logged: bool
-    ) -> tuple[bool, list[Record]]:
-        """Give a line to the block it belongs to: whether one took it, and what is complete."""
-        taken = False
+        self, text: bytes, stream: bytes, now: float, *, logged: bool, closed: bool
+    ) -> tuple[int | None, list[Record]]:
+        """Give a line to the block it belongs to: how much of it one took, and what is complete.
+
+        None: nobody's. Less than its length: another writer's text is glued to it.
+        """
+        taken: int | None = None
         for block in self._in_order_of_claim(text):
-            if not taken and block.stream == stream and block.take(text, logged=logged):
-                block.touched = now
-                block.foreign = 0
-                taken = True
-            else:
-                block.foreign += 1
-                block.done = block.done or block.foreign > block.patience
-        return taken, self._close([block for block in self._open if block.done])
+            if taken is None and block.stream == stream:
+                taken = block.take(text, logged=logged, closed=closed)
+                if taken is not None:
+                    block.touched = now
+                    block.foreign = 0
+                    continue
+            block.foreign += 1
+            block.done = block.done or block.foreign > block.patience
+        done = [block for block in self._open if block.done]
+        return taken, self._close(done) if done else []
 
     def silent(self, now: float) -> list[Record]:
         """Complete the blocks that got no line for `SILENCE_SECONDS`."""
@@ -130,24 +139,25 @@ class Rows:
         self._seen: set[int] = set()
         self._previous = head
 
-    def take(self, text: bytes, *, logged: bool) -> bool:
+    def take(self, text: bytes, *, logged: bool, closed: bool) -> int | None:
         """Take a row that is still missing, or the line that ends the block."""
         if logged:
-            return False
+            return None
         for index, (pattern, after) in enumerate(self._rule.rows):
             if index in self._seen or (after and not after.match(self._previous)):
                 continue
             match = pattern.match(text)
             if match:
                 self._seen.add(index)
-                self._named.update(pattern.named(match))
+                self._named.update(pattern.named(match, certain(text, closed=closed)))
                 self._previous = text
                 self.done = self._rule.until is None and len(self._seen) == len(self._rule.rows)
-                return True
-        if self._rule.until is not None and self._rule.until.match(text):
-            self.done = True
-            return True
-        return False
+                return match.span()[1]
+        ending = self._rule.until.match(text) if self._rule.until is not None else None
+        if ending is None:
+            return None
+        self.done = True
+        return ending.span()[1]
 
     def records(self) -> list[Record]:
         """The event of the head line, with the fields of all rows."""

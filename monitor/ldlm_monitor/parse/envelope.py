@@ -107,6 +107,14 @@ def peel(text: bytes, start: int = 0) -> Envelope:
     return envelope
 
 
+def can_be_peeled(text: bytes) -> bool:
+    """Whether a text that begins like this could have a prefix; True where in doubt."""
+    first, second = text[:1], text[1:2]
+    if first in b"EWIF":  # the letter of a glog prefix, and digits
+        return not second or second.isdigit()
+    return first == b"+" or text[0] in _BY_FIRST_BYTE
+
+
 def level_of(text: bytes, envelope: Envelope) -> Level | None:
     """The level that a logger gave a record: by its prefix or its first word, never by words."""
     if envelope.level is not None:

@@ -113,9 +113,9 @@ class EventRule:
             return self._pattern.match(text, start)
         return self._pattern.search(text, start)
 
-    def named(self, match: Found) -> dict[str, bytes]:
-        """The named groups of a match of `find`."""
-        return self._pattern.named(match) if self._pattern else {}
+    def named(self, match: Found, until: int | None = None) -> dict[str, bytes]:
+        """The named groups of a match of `find`; `until`: those that end by there."""
+        return self._pattern.named(match, until) if self._pattern else {}
 
     def fields(self, named: dict[str, bytes]) -> dict[str, FieldValue]:
         """The fields of the groups found: renamed, converted, and the constant ones."""
@@ -125,7 +125,8 @@ class EventRule:
         if assign:
             key = text_of(named.get(assign.name, b""))
             name = assign.names.get(key) or (None if assign.only else _snake(key))
-            return {name: _scalar(text_of(named.get(assign.value, b"")))} if name else {}
+            told = named.get(assign.value)
+            return {name: _scalar(text_of(told))} if name and told is not None else {}
         for name, raw in named.items():
             if name.startswith("_"):
                 continue

@@ -161,7 +161,8 @@ class Event(_Entry):
     """An event kind: how to know it, what its fields are, what it means.
 
     `at`: where in the peeled text the pattern may begin (text glued to a bar is
-    searched either way). `shell`: it is looked for in `set -x` traces and
+    searched either way); `glued`: anywhere, and what stands in front is another
+    writer's, not part of the event. `shell`: it is looked for in `set -x` traces and
     nowhere else. `exception`: it also names a traceback whose exception it
     matches. `level`: any record that a logger marked so and nothing else matched.
     """
@@ -172,7 +173,7 @@ class Event(_Entry):
     family: str | None = None
     shapes: tuple[Shape, ...] = Field(min_length=1)
     assemble: Literal["line", "rows", "traceback", "failure_table"] = "line"
-    at: Literal["start", "anywhere"] = "anywhere"
+    at: Literal["start", "anywhere", "glued"] = "anywhere"
     shell: bool = False
     exception: bool = False
     level: Literal["error", "warning"] | None = None

@@ -62,18 +62,22 @@ class Lines:
 
     def around(self, index: int) -> Line:
         """The record that holds the byte at `index`, which lies after the last one cut."""
-        before = max(
-            self._data.rfind(b"\n", self._next, index),
-            self._data.rfind(b"\r", self._next, index),
-        )
+        lf = self._data.rfind(b"\n", self._next, index)
+        cr = self._data.rfind(b"\r", self._next if lf < 0 else lf, index)
+        before = lf if cr < 0 else cr
         return self._cut(self._next if before < 0 else before + 1)
 
     def _cut(self, start: int) -> Line:
-        end = self._end(start)
-        self._number += self._data.count(b"\n", self._counted, start)
+        data = self._data
+        if self._cr < start:
+            self._cr = self._find(b"\r", start)
+        if self._lf < start:
+            self._lf = self._find(b"\n", start)
+        end = self._cr if self._cr < self._lf else self._lf
+        self._number += data.count(b"\n", self._counted, start)
         self._counted = start
-        closed = end < len(self._data)
-        width = 2 if self._data.startswith(b"\r\n", end) else 1
+        closed = end < len(data)
+        width = 2 if self._lf == end + 1 and self._cr == end else 1
         self._next = end + width if closed else end
         truncated = end - start > MAX_RECORD_BYTES
         stop = start + MAX_RECORD_BYTES if truncated else end
@@ -82,17 +86,10 @@ class Lines:
             end,
             self._offset + start,
             self._number,
-            self._data[start:stop],
+            data[start:stop],
             closed and not truncated,
             truncated,
         )
-
-    def _end(self, start: int) -> int:
-        if self._cr < start:
-            self._cr = self._find(b"\r", start)
-        if self._lf < start:
-            self._lf = self._find(b"\n", start)
-        return min(self._cr, self._lf)
 
     def _find(self, terminator: bytes, start: int) -> int:
         found = self._data.find(terminator, start)

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from ldlm_monitor.parse.events import Place
     from ldlm_monitor.records import FieldValue, Record, Severity
 
-_STEPS = ("step", "global_step", "iteration")
-_TIMES = ("time", "timestamp", "_timestamp")
-_EARLIEST, _LATEST = 9e8, 1e10
+STEPS = ("step", "global_step", "iteration", "current_steps")
+TIMES = ("time", "timestamp", "_timestamp")
+EARLIEST, LATEST = 9e8, 1e10
 """Unix seconds of 1998 and 2286: a `time` outside counts from the start of something."""
 _MAX_TEXT = 16 * 1024
 _MAX_ITEMS = 512
@@ -55,8 +55,8 @@ def records(row: dict[str, Any], place: Place) -> list[Record]:
 
 def _sample(row: dict[str, Any], place: Place) -> list[Record]:
     row = dict(row)
-    step = _first(row, _STEPS, _whole)
-    time = _first(row, _TIMES, unix_time)
+    step = _first(row, STEPS, _whole)
+    time = _first(row, TIMES, unix_time)
     epoch = _first(row, ("epoch",), _real)
     rank = _first(row, ("rank",), _whole)
     values: dict[str, float] = {}
@@ -91,7 +91,7 @@ def _health(kind: str, row: dict[str, Any], place: Place) -> list[Record]:
     rest = {key: value for key, value in row.items() if key not in ("type", "schema")}
     if kind == "step":
         return _sample(rest, place)
-    time = _first(rest, _TIMES, unix_time)
+    time = _first(rest, TIMES, unix_time)
     place = _at(place, _first(rest, ("rank",), _whole), time)
     if kind == "heartbeat":
         return [_heartbeat(rest, place)]
@@ -205,7 +205,7 @@ def unix_time(value: object) -> float | None:
             return None
         return moment.timestamp() if moment.tzinfo else None
     seconds = _real(value)
-    return seconds if seconds is not None and _EARLIEST <= seconds <= _LATEST else None
+    return seconds if seconds is not None and EARLIEST <= seconds <= LATEST else None
 
 
 def _real(value: object) -> float | None:

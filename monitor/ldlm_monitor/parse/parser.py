@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
 
 from ldlm_monitor.chunk import Chunk, Origin
-from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.blocks import SILENCE_SECONDS
-from ldlm_monitor.parse.events import Place
-from ldlm_monitor.parse.framing import MAX_RECORD_BYTES
+from ldlm_monitor.parse.rows import RowReader
 from ldlm_monitor.parse.scan import compiled
 from ldlm_monitor.parse.text import FileState, TextReader
-from ldlm_monitor.records import Record
+from ldlm_monitor.records import Record, SampleBlock
+
+Told = TypeVar("Told", Record, Record | SampleBlock)
 
 _JSONL_SUFFIXES = (".jsonl", ".ndjson")
 
@@ -52,28 +53,36 @@ class Parser:
     def feed(self, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
         """The records of the next bytes of one file, in order of position."""
         found: list[Record] = []
+        for item in self.feed_blocks(chunk, origin, now):
+            if isinstance(item, SampleBlock):
+                found.extend(item.samples())
+            else:
+                found.append(item)
+        return found
+
+    def feed_blocks(self, chunk: Chunk, origin: Origin, now: float) -> list[Record | SampleBlock]:
+        """Like `feed`, with the samples of JSON rows that are alike still together."""
+        ended: list[Record] = []
         file = self._files.get(chunk.path)
         if file is None or file.id != chunk.file:
-            found.extend(file.blocks.finish() if file else ())
-            suffix = PurePosixPath(chunk.path).suffix
-            file = self._files[chunk.path] = FileState(chunk.file, suffix in _JSONL_SUFFIXES)
+            ended = file.blocks.finish() if file else []
+            rows = PurePosixPath(chunk.path).suffix in _JSONL_SUFFIXES
+            file = self._files[chunk.path] = FileState(chunk.file, RowReader() if rows else None)
         if chunk.peek:
-            if not file.jsonl and not file.blocks:
-                found.extend(self._text.peek(file, chunk, origin, now))
-            return self._counted(found)
+            peeks = file.rows is None and not file.blocks
+            shown = self._text.peek(file, chunk, origin, now) if peeks else []
+            return self._counted([*ended, *shown])
         self.counters.bytes += len(chunk.data)
         self.counters.lines += chunk.data.count(b"\n")
-        fresh = (
-            self._feed_rows(file, chunk, origin)
-            if file.jsonl
-            else self._text.feed(file, chunk, origin, now)
-        )
+        if file.rows is not None:
+            return self._counted([*ended, *self._feed_rows(file.rows, chunk, origin)])
+        fresh = self._text.feed(file, chunk, origin, now)
         self.counters.truncated += self._text.truncated
         self._text.truncated = 0
         if chunk.final:
             fresh.extend(file.blocks.finish())
-        found.extend(sorted(fresh, key=lambda record: record.position.offset))
-        return self._counted(found)
+        fresh.sort(key=lambda record: record.position.offset)
+        return self._counted([*ended, *fresh])
 
     def tick(self, now: float) -> list[Record]:
         """The records of blocks that got no line for two seconds."""
@@ -97,35 +106,19 @@ class Parser:
         file = self._files.pop(path, None)
         return self._counted(file.blocks.finish()) if file else []
 
-    def _counted(self, records: list[Record]) -> list[Record]:
-        for record in records:
-            self.counters.records[record.type] += 1
-        return records
-
-    def _feed_rows(self, file: FileState, chunk: Chunk, origin: Origin) -> list[Record]:
-        found: list[Record] = []
-        offset, number = chunk.offset, chunk.line
-        for raw in chunk.data.split(b"\n"):
-            if raw and not raw.isspace():
-                place = Place(chunk.path, number, offset, origin, self._rank(file, origin), None)
-                found.extend(self._row(file, raw, place))
-            offset += len(raw) + 1
-            number += 1
+    def _feed_rows(
+        self, rows: RowReader, chunk: Chunk, origin: Origin
+    ) -> list[Record | SampleBlock]:
+        found = rows.feed(chunk, origin)
+        self.counters.parse_errors += rows.errors
+        self.counters.truncated += rows.truncated
+        rows.errors = rows.truncated = 0
         return found
 
-    def _rank(self, file: FileState, origin: Origin) -> int | None:
-        return origin.rank if file.rank is None else file.rank
-
-    def _row(self, file: FileState, raw: bytes, place: Place) -> list[Record]:
-        if len(raw) > MAX_RECORD_BYTES:
-            self.counters.truncated += 1
-            return []
-        try:
-            row = jsonl.decode(raw)
-            found = jsonl.records(row, place)
-        except jsonl.BadRowError:
-            self.counters.parse_errors += 1
-            return []
-        if row.get("type") == "run" and found:
-            file.rank = found[0].rank
+    def _counted(self, found: list[Told]) -> list[Told]:
+        for item in found:
+            if isinstance(item, SampleBlock):
+                self.counters.records["sample"] += len(item)
+            else:
+                self.counters.records[item.type] += 1
         return found

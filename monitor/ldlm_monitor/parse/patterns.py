@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+_WORD_BYTES = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_+-."
+
+
 class Found(Protocol):
     """A match, as re2 gives it."""
 
@@ -53,12 +56,20 @@ class Pattern:
         found: Iterator[Found] = self._compiled.finditer(text)
         return found
 
-    def named(self, match: Found) -> dict[str, bytes]:
-        """The named groups that took part in a match."""
+    def named(self, match: Found, until: int | None = None) -> dict[str, bytes]:
+        """The named groups that took part in a match; `until`: only those that end by there."""
         values = match.groups()
         return {
-            name: value for name, index in self.groups if (value := values[index - 1]) is not None
+            name: value
+            for name, index in self.groups
+            if (value := values[index - 1]) is not None
+            and (until is None or match.span(index)[1] <= until)
         }
+
+
+def certain(text: bytes, *, closed: bool) -> int:
+    """Up to where a text is sure: without its end of line, the last word may be cut short."""
+    return len(text) if closed else len(text.rstrip(_WORD_BYTES))
 
 
 def compile_pattern(text: str) -> Pattern:

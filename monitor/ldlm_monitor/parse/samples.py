@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ldlm_monitor.parse.formats import Value
-from ldlm_monitor.parse.patterns import Pattern, compile_pattern
+from ldlm_monitor.parse.patterns import Pattern, certain, compile_pattern
 from ldlm_monitor.parse.vocabulary import canonical, number
 
 if TYPE_CHECKING:
@@ -47,13 +47,7 @@ class LineRule:
         match = self._pattern.match(text, start)
         if match is None:
             return None
-        named = self._pattern.named(match)
-        if not closed:
-            named = {
-                name: value
-                for name, value in named.items()
-                if match.span(self._groups[name])[1] < len(text)
-            }
+        named = self._pattern.named(match, certain(text, closed=closed))
         numbers = Numbers(_whole(named.get("step")), _real(named.get("epoch")))
         for name, value in self._values:
             read = _real(named.get(value.group))

@@ -15,6 +15,8 @@ from ldlm_monitor.parse.events import EventRule, Place, signal_name, text_of
 from ldlm_monitor.parse.patterns import compile_pattern
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ldlm_monitor.records import FieldValue, Record, Scalar
 
 _HEADING = compile_pattern(r"(?:Failures:|  <NO_OTHER_FAILURES>|-{5,})\s*$")
@@ -38,7 +40,14 @@ class FailureTable:
     patience = MAX_FOREIGN_LINES
 
     def __init__(
-        self, rule: EventRule, place: Place, named: dict[str, bytes], now: float, stream: bytes
+        self,
+        rule: EventRule,
+        place: Place,
+        named: dict[str, bytes],
+        now: float,
+        stream: bytes,
+        *,
+        known: Sequence[EventRule],
     ) -> None:
         self.stream = stream
         self.touched = now
@@ -46,22 +55,23 @@ class FailureTable:
         self.done = False
         self._rule = rule
         self._place = place
+        self._kinds = known
         self._script = text_of(named["script"])
         self._rows: list[dict[str, Scalar]] = []
         self._known = self._at_root = False
 
-    def take(self, text: bytes, *, logged: bool) -> bool:
+    def take(self, text: bytes, *, logged: bool, closed: bool) -> int | None:
         """Take a row or a heading of the table, or the ruler that ends it."""
         if logged:
-            return False
+            return None
         if _END.match(text):
             self.done = bool(self._rows)
-            return self.done
-        taken = self._take_heading(text) or self._take_row(text)
+            return len(text) if self.done else None
+        taken = self._take_heading(text) or self._take_row(text, closed=closed)
         if not taken and not self._known:
             self.done = True
         self._known = self._known or taken
-        return taken
+        return len(text) if taken else None
 
     def _take_heading(self, text: bytes) -> bool:
         if _ROOT.match(text):
@@ -75,11 +85,12 @@ class FailureTable:
             return True
         return _HEADING.match(text) is not None
 
-    def _take_row(self, text: bytes) -> bool:
+    def _take_row(self, text: bytes, *, closed: bool) -> bool:
         match = _ROW.match(text)
         if match is None or not self._rows:
-            # A traceback of the worker (torchelastic's error file) runs over several lines.
-            return bool(self._rows) and text[:4].isspace() and len(text) > 4
+            return self._take_traceback(text)
+        if not closed:
+            return True
         named = _ROW.named(match)
         key, value = named["key"].decode(), named["value"]
         row = self._rows[-1]
@@ -94,6 +105,22 @@ class FailureTable:
             row.setdefault("message" if key == "traceback" else key, text_of(value))
         return True
 
+    def _take_traceback(self, text: bytes) -> bool:
+        """A line of the worker's traceback (torchelastic's error file), two blanks deep."""
+        if not self._rows or not text.startswith(b"  "):
+            return False
+        if len(text) > 2 and not text[2:3].isspace():
+            self._rows[-1]["message"] = text_of(text[2:])
+        return True
+
+    def _tell_kind(self, row: dict[str, Scalar]) -> None:
+        """What kind of failure the row's own exception is: a survivor's is only a victim's."""
+        text = str(row.get("message", "")).encode()
+        for rule in self._kinds:
+            if rule.find(text, 0, glued=True):
+                row["kind"], row["role"] = rule.spec.kind, rule.spec.role
+                return
+
     @staticmethod
     def _add(row: dict[str, Scalar], named: dict[str, bytes]) -> None:
         for name, raw in named.items():
@@ -103,9 +130,21 @@ class FailureTable:
         """One event; the `root_*` fields are the table's claim, not a verdict."""
         if not self._rows:
             return []
+        for row in self._rows:
+            self._tell_kind(row)
         fields: dict[str, FieldValue] = {"script": self._script, "failures": self._rows}
         root = next((row for row in self._rows if row["root"]), None)
-        for key in ("rank", "local_rank", "exitcode", "signal", "pid", "host", "time"):
+        for key in (
+            "rank",
+            "local_rank",
+            "exitcode",
+            "signal",
+            "pid",
+            "host",
+            "time",
+            "kind",
+            "role",
+        ):
             if root is not None:
                 fields[f"root_{key}"] = root.get(key)
         message = f"{self._script} FAILED"

@@ -11,7 +11,8 @@ from ldlm_monitor.parse.blocks import Block, Blocks, Rows
 from ldlm_monitor.parse.envelope import Envelope, level_of, peel
 from ldlm_monitor.parse.events import MAX_MESSAGE_BYTES, EventRule, Place, text_of
 from ldlm_monitor.parse.framing import Clean, Line, Lines, clean
-from ldlm_monitor.parse.patterns import Found, compile_pattern
+from ldlm_monitor.parse.patterns import Found, certain, compile_pattern
+from ldlm_monitor.parse.rows import RowReader
 from ldlm_monitor.parse.samples import LineRule
 from ldlm_monitor.parse.scan import IgnoredRule, JsonRule, Rule, Rules
 from ldlm_monitor.parse.tables import FailureTable
@@ -28,12 +29,11 @@ class FileState:
     """What has to be remembered of one file between chunks."""
 
     id: FileId
-    jsonl: bool
+    rows: RowReader | None = None
     blocks: Blocks = field(default_factory=Blocks)
     phases: Phases = field(default_factory=Phases)
     peeked: tuple[int, str] = (-1, "")
     ignored: tuple[bytes, int] = (b"", -1)  # stream, and the line on which it said so
-    rank: int | None = None
 
 
 @dataclass(slots=True)
@@ -84,10 +84,30 @@ class TextReader:
                 if hits[at][0] > line.start and rule not in rules:
                     rules.append(rule)
                 at += 1
+            if len(rules) == 1 and isinstance(rules[0], BarRule) and not file.blocks:
+                bar = self._lone_bar(file, rules[0], line, chunk, origin)
+                if bar is not None:
+                    found += bar
+                    continue
             if line.truncated:
                 self.truncated += 1
             found.extend(self._record(file, self._open(line, chunk, origin, now), rules))
         return found
+
+    def _lone_bar(
+        self, file: FileState, rule: BarRule, line: Line, chunk: Chunk, origin: Origin
+    ) -> list[Record] | None:
+        """Most of a training log: a bar with nothing before it, and no other rule's trigger.
+
+        None where the record has to be looked at like any other.
+        """
+        if line.truncated or not rule.opens(line.raw):
+            return None
+        reading = rule.read(line.raw, 0)
+        if reading is None:
+            return None
+        place = Place(chunk.path, line.number, line.offset, origin, origin.rank, None)
+        return self._bar(file, rule, reading, place, line.raw[: reading.end])
 
     def _open(self, line: Line, chunk: Chunk, origin: Origin, now: float) -> _Record:
         cleaned = clean(line.raw)
@@ -99,26 +119,19 @@ class TextReader:
     def _record(self, file: FileState, record: _Record, rules: list[Rule]) -> list[Record]:
         envelope = record.envelope
         found: list[Record] = []
-        if file.blocks:
-            taken, found = file.blocks.offer(
-                record.text[envelope.start :],
-                envelope.stream,
-                record.now,
-                logged=envelope.level is not None,
-            )
-            if taken:
-                return found
-        if not rules:
+        begin = self._offer(file, record, found, envelope.start, len(record.text))
+        if begin is None or not rules:
             return found
+        glued = begin if begin > envelope.start else 0
         if any(isinstance(rule, IgnoredRule) for rule in rules):
             file.ignored = (envelope.stream, record.line.number)
-        glued = 0
         for rule in rules:
             if isinstance(rule, BarRule) and not envelope.shell:
                 reading = rule.read(record.text, envelope.start)
                 if reading is not None:
                     glued = reading.end
-                    found.extend(self._bar(file, rule, reading, record))
+                    text = record.text[envelope.start : glued]
+                    found.extend(self._bar(file, rule, reading, record.place, text))
                     break
         if not glued:
             for rule in rules:
@@ -127,6 +140,28 @@ class TextReader:
                     return [*found, *samples]
         events = [rule for rule in rules if isinstance(rule, EventRule)]
         return [*found, *self._events(file, record, events, glued)] if events else found
+
+    @staticmethod
+    def _offer(
+        file: FileState, record: _Record, found: list[Record], start: int, stop: int
+    ) -> int | None:
+        """Give text to the open blocks; where what none of them took begins, None: nowhere."""
+        while file.blocks:
+            text = record.text[start:stop]
+            taken, done = file.blocks.offer(
+                text,
+                record.envelope.stream,
+                record.now,
+                logged=record.envelope.level is not None,
+                closed=record.line.closed or stop < len(record.text),
+            )
+            found += done
+            if taken is not None and not text[taken:].strip():
+                return None
+            if not taken:
+                break
+            start += taken
+        return start
 
     def _numbers(self, rule: Rule, record: _Record) -> list[Record]:
         if record.envelope.shell:
@@ -147,20 +182,20 @@ class TextReader:
     # Bars
 
     def _bar(
-        self, file: FileState, rule: BarRule, reading: Reading, record: _Record
+        self, file: FileState, rule: BarRule, reading: Reading, place: Place, text: bytes
     ) -> list[Record]:
         found: list[Record] = []
         for kind in file.phases.follow(rule.spec.phase, reading):
-            message = text_of(record.text[record.envelope.start : reading.end])
+            message = text_of(text)
             total = {"total": reading.total} if reading.total else {}
             found.append(
-                record.place.event(
+                place.event(
                     kind, "info", message, family="progress", role="progress", fields={**total}
                 )
             )
-        sample = self._bar_sample(rule, reading, record.place)
+        sample = self._bar_sample(rule, reading, place)
         peeked, file.peeked = file.peeked, (-1, "")
-        again = peeked[0] == record.place.offset and peeked[1] == repr(sample)
+        again = peeked[0] == place.offset and peeked[1] == repr(sample)
         if sample is not None and not again:
             found.append(sample)
         return found
@@ -208,10 +243,15 @@ class TextReader:
                 break
             rule, match = hit
             begin, end = match.span()
+            if not first and begin > start:
+                self._offer(file, record, found, start, begin)
             inside = bool(glued) or not first
+            inside |= rule.spec.at == "glued" and begin > start
             found.extend(self._event(file, record, rule, match, begin if inside else 0))
             first = False
             start = max(end, start + 1)
+        if not first and start < len(record.text):
+            self._offer(file, record, found, start, len(record.text))
         if first and not shell:
             found.extend(self._by_level(record, candidates))
         return found
@@ -219,19 +259,20 @@ class TextReader:
     def _event(
         self, file: FileState, record: _Record, rule: EventRule, match: Found, begin: int
     ) -> list[Record]:
-        named = rule.named(match)
+        named = rule.named(match, certain(record.text, closed=record.line.closed))
         place, stream = record.place, record.envelope.stream
         text = record.text[begin or record.envelope.start :]
         if begin:
             place, text, stream = self._glued(record, begin)
         spec, now = rule.spec, record.now
         block: Block
+        known = self._rules.exceptions
         if spec.assemble == "traceback":
             stream_said, line = file.ignored
             ignored = line >= record.line.number - 1 and stream_said == stream
-            block = Traceback(rule, place, now, stream, self._rules.exceptions, ignored=ignored)
+            block = Traceback(rule, place, now, stream, known, ignored=ignored)
         elif spec.assemble == "failure_table":
-            block = FailureTable(rule, place, named, now, stream)
+            block = FailureTable(rule, place, named, now, stream, known=known)
         elif spec.assemble == "rows":
             block = Rows(rule, place, text, named, now=now, stream=stream)
         else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ldlm_monitor.parse.blocks import MAX_FOREIGN_LINES
 from ldlm_monitor.parse.events import EventRule, Place, text_of
-from ldlm_monitor.parse.patterns import compile_pattern
+from ldlm_monitor.parse.patterns import certain, compile_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,6 +66,7 @@ class Traceback:
         self._text = BoundedText()
         self._text.add(_HEAD)
         self._in_frames = True
+        self._empty = self._closed = True
         self._chained = False
         self._blank = False
         self._type = b""
@@ -78,11 +79,13 @@ class Traceback:
         """Once its exception is known, a traceback need not wait for more of its writer."""
         return MAX_FOREIGN_LINES if self._in_frames else _MAX_FOREIGN_AFTER
 
-    def take(self, text: bytes, *, logged: bool) -> bool:
+    def take(self, text: bytes, *, logged: bool, closed: bool) -> int | None:
         """Take a frame, a source line, the exception, or what belongs to its message."""
         if logged:
-            return False
-        return self._take_frame(text) if self._in_frames else self._take_after(text)
+            return None
+        self._closed = closed
+        taken = self._take_frame(text) if self._in_frames else self._take_after(text)
+        return len(text) if taken else None
 
     def _take_frame(self, text: bytes) -> bool:
         if not text.strip():
@@ -91,8 +94,9 @@ class Traceback:
         if text[:1] in (b" ", b"\t"):
             frame = _FRAME.match(text)
             if frame:
-                named = _FRAME.named(frame)
-                if not _LIBRARY.search(named["file"]):
+                self._empty = False
+                named = _FRAME.named(frame, certain(text, closed=self._closed))
+                if "line" in named and not _LIBRARY.search(named["file"]):
                     self._frame = named["file"], named["line"]
             self._keep(text)
             return True
@@ -150,7 +154,7 @@ class Traceback:
         for pattern, special in self._rule.exceptions:
             if pattern.search(self._type):
                 severity, role = special.severity, special.role
-        if self._ignored:
+        if self._ignored or (self._empty and not self._type):
             severity, role = "info", "context"
         named = None if self._ignored else self._named(text)
         if named:
@@ -166,7 +170,8 @@ class Traceback:
         for rule in self._known:
             match = rule.find(text, 0, glued=True)
             if match and (first is None or (match.span()[0], rule.order) < first[:2]):
-                first = (match.span()[0], rule.order, rule, rule.named(match))
+                named = rule.named(match, certain(text, closed=self._closed))
+                first = (match.span()[0], rule.order, rule, named)
         if first is None:
             return None
         rule, named = first[2], first[3]
