@@ -39,7 +39,8 @@ class _Signals:
     A reload may also be asked for over HTTP, by a thread that waits for its outcome.
     """
 
-    def __init__(self, waker: Waker) -> None:
+    def __init__(self, pump: Pump, waker: Waker) -> None:
+        self._pump = pump
         self._waker = waker
         self._outcomes: list[queue.SimpleQueue[str]] = []
         self.stop = False
@@ -50,7 +51,7 @@ class _Signals:
         if number == signal.SIGHUP:
             self.reload = True
         else:
-            self.stop = True
+            self.stop = self._pump.stopping = True
             self.exit_code = 130 if number == signal.SIGINT else 0
         self._waker.ring(Path())
 
@@ -97,7 +98,7 @@ def run(
         stack.callback(waker.close)
         pump = Pump(settings, outbox, ledger, [receiver.name for receiver in receivers], waker)
         stack.callback(pump.close)
-        signals = _Signals(waker)
+        signals = _Signals(pump, waker)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             stack.callback(signal.signal, number, signal.signal(number, signals))
         server = _serve(settings, pump, outbox, signals)
@@ -138,7 +139,8 @@ def _follow(
         for notice in journal.drain():
             log.warning("%s", notice)
         dirty = waker.wait(pump.pause(time.time()))
-    pump.turn((), time.time())
+    if pump.caught_up:
+        pump.turn((), time.time())
 
 
 def _reload(pump: Pump, load: Callable[[], Settings]) -> str:

@@ -28,6 +28,8 @@ _DIRECTORY = re.compile(rb"^Working directory: (\S[^\r\n]*)", re.MULTILINE)
 _NCCL_FILE = re.compile(rb"\bNCCL_DEBUG_FILE=([^\s'\"]+)")
 _RUN_NAME = re.compile(rb"\blogging\.run_name=([^\s'\",\]]+)")
 _ROW_TIME = re.compile(rb'"(?:time|timestamp|_timestamp)":\s?(\d{9,}(?:\.\d+)?)')
+NOMINAL_ROWS = 14_400
+"""Rows of a file without any time are told apart up to this many, one a nominal second."""
 _DISTANT_SECONDS = 0.2
 """Rows closer than this are fed together."""
 
@@ -136,9 +138,31 @@ def _row_timeline(path: Path, status: os.stat_result, clock: StepClock | None) -
     times = list(_row_times(path, status.st_size))
     if times:
         return Timeline([0, *(offset for offset, _ in times[1:])], [when for _, when in times])
-    marks = list(_marks(path, status.st_size))
-    timeline = from_steps(marks, clock) if clock is not None and marks else None
-    return timeline or from_rows([mark.offset for mark in marks], status.st_mtime)
+    if clock is not None:
+        marks = _marks(path, status.st_size)
+        if timeline := from_steps(marks, clock):
+            return timeline
+    return from_rows(list(_row_offsets(path, status.st_size)), status.st_mtime)
+
+
+def _row_offsets(path: Path, size: int) -> Iterator[int]:
+    """Where rows begin: every one of a short file, evenly spaced ones of a long file."""
+    with path.open("rb") as file:
+        rows = sum(block.count(b"\n") for block in iter(lambda: file.read(BLOCK_BYTES), b""))
+        if rows <= NOMINAL_ROWS:
+            file.seek(0)
+            offset = 0
+            for line in file:
+                yield offset
+                offset += len(line)
+            return
+        last = -1
+        for index in range(NOMINAL_ROWS):
+            file.seek(index * size // NOMINAL_ROWS)
+            offset = file.tell() + (len(file.readline()) if index else 0)
+            if last < offset < size:
+                last = offset
+                yield offset
 
 
 def _marks(path: Path, size: int) -> Iterator[ClockMark]:

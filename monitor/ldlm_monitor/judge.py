@@ -9,7 +9,7 @@ from ldlm_monitor.alert import Transition, VectorSample, alert_key
 from ldlm_monitor.alerts import ActiveAlert, AlertRule, AlertStates, Ending, RuleSet
 from ldlm_monitor.points import Labels, Point, make_labels
 from ldlm_monitor.promql import Evaluator, Expression, asks, max_range, metric_names, uses_time
-from ldlm_monitor.run.fleet import health_of
+from ldlm_monitor.run.fleet import worse
 from ldlm_monitor.series.store import SeriesStore
 from ldlm_monitor.view import Health
 
@@ -68,7 +68,7 @@ class Judge:
     @property
     def active(self) -> Iterable[ActiveAlert[Expression]]:
         """The pending and firing alerts."""
-        return self._alerts.active.values()
+        return self._alerts.alerts()
 
     def due(self) -> float | None:
         """The earliest time at which a `for` or `keep_firing_for` runs out."""
@@ -88,13 +88,13 @@ class Judge:
         """The active alerts as they are exported."""
         return [Point("ldlm_alerts", _labels(alert), 1.0) for alert in self.active]
 
-    def health(self, run: str) -> Health:
-        """The health that the firing alerts of a run mean."""
-        return health_of(
-            alert.labels.get("severity", "")
-            for alert in self.active
-            if alert.state == "firing" and alert.labels.get("run") == run
-        )
+    def healths(self) -> dict[str, Health]:
+        """By run, the health that its firing alerts mean; runs without any are left out."""
+        found: dict[str, Health] = {}
+        for alert in self.active:
+            if alert.state == "firing" and (run := alert.labels.get("run")):
+                found[run] = worse(found.get(run, "HEALTHY"), alert.labels.get("severity", ""))
+        return found
 
     def asks(self, alert: str) -> Callable[[str, Labels], bool]:
         """Tells by name and labels which series the rules of an alert read."""

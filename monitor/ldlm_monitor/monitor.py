@@ -19,7 +19,7 @@ from ldlm_monitor.judge import Judge
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.points import Point
 from ldlm_monitor.promql import Expression, parse
-from ldlm_monitor.records import Event, Record
+from ldlm_monitor.records import Event, Record, SampleBlock
 from ldlm_monitor.run.fleet import Fleet
 from ldlm_monitor.run.identity import RunNames
 from ldlm_monitor.run.pace import StallSettings
@@ -107,7 +107,12 @@ class Monitor:
         """Take in new bytes of one file, read at `now` (Unix seconds)."""
         origin = self.names.origin(chunk.path)
         self._witness.look_at(chunk)
-        transitions = self.observe(self._parser.feed(chunk, origin, now), now)
+        transitions: list[Transition] = []
+        for found in self._parser.feed_blocks(chunk, origin, now):
+            if isinstance(found, SampleBlock):
+                transitions += self._take_block(found, now)
+            else:
+                transitions += self.observe((found,), now)
         self._witness.keep_progress(origin.run)
         self._witness.look_at(None)
         return transitions
@@ -170,10 +175,11 @@ class Monitor:
     def snapshot(self) -> Snapshot:
         """Everything a reader may see, as it stands at the last feed or tick."""
         counters = self._parser.counters
+        healths = self._judge.healths()
         return Snapshot(
             version=self._version,
             at=max(self._clock, 0.0),
-            runs=tuple(run.view(self._judge.health(run.name)) for run in self._runs),
+            runs=tuple(run.view(healths.get(run.name, "HEALTHY")) for run in self._runs),
             alerts=tuple(self._alert_views()),
             events=tuple(self._events),
             monitor=MonitorView(
@@ -188,12 +194,24 @@ class Monitor:
             points=tuple(self._points(self._clock)),
         )
 
+    def _take_block(self, block: SampleBlock, now: float) -> list[Transition]:
+        if block.times is not None:
+            return self.observe(block.samples(), now)
+        transitions = self._advance(now)
+        at = max(now, self._clock)
+        run = self._runs.of(block.sample(0), at)
+        urgent = run.observe_block(block, at)
+        self._runs.touch(run)
+        self._changed(at)
+        return transitions + (self._evaluate(at) if urgent is not None else [])
+
     def _take(self, record: Record, at: float) -> list[Transition]:
         run = self._runs.of(record, at)
         if isinstance(record, Event):
             self._events.append(record)
         rows = record.position.path.endswith(".jsonl")
         urgent = run.observe(record, at, rows=rows)
+        self._runs.touch(run)
         self._changed(at)
         if urgent is None or not self._is_new(run.name, urgent, at):
             return []
@@ -204,8 +222,6 @@ class Monitor:
         self._busy_until = at + self._judge.reach
 
     def _is_new(self, run: str, urgent: str, at: float) -> bool:
-        if urgent == "state":
-            return True
         last = self._urgent_at.get((run, urgent), -math.inf)
         if at - last < URGENT_SECONDS:
             return False
@@ -255,7 +271,7 @@ class Monitor:
         return [self._witness.testify(each, self._judge.asks(each.alert)) for each in found]
 
     def _points(self, at: float) -> list[Point]:
-        return [*self._runs.points(at, self._judge.health), *self._judge.points()]
+        return [*self._runs.points(at, self._judge.healths()), *self._judge.points()]
 
     def _alert_views(self) -> list[AlertView]:
         views = []

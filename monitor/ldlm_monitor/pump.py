@@ -69,6 +69,7 @@ class Pump:
         self._seeks_companions = settings.companions
         self._waker = waker
         self._followed: dict[Path, Path] = {}
+        self._names: set[Path] = set()
         self._heard_of: set[Path] = set()
         self._said: set[str] = set()
         self._seek: dict[Path, tuple[float, float]] = {}
@@ -80,6 +81,7 @@ class Pump:
         self.snapshot: Snapshot = self.monitor.snapshot()
         self.couriers: list[Courier] = []
         self.caught_up = False
+        self.stopping = False
 
     def turn(self, dirty: Collection[Path], now: float) -> None:
         """One round at `now` (Unix seconds): new files, new bytes, the passing of time."""
@@ -150,6 +152,10 @@ class Pump:
         return bool(fresh)
 
     def _is_new(self, path: Path) -> bool:
+        """Whether a file was not followed yet, under any name; it is from now on."""
+        if path in self._names:
+            return False
+        self._names.add(path)
         real = path.resolve()
         if real in self._followed:
             return False
@@ -214,6 +220,8 @@ class Pump:
         passed: list[tuple[Transition, bool]] = []
         read_to: dict[str, int] = {}
         for when, chunk in history.play():
+            if self.stopping:
+                break
             if chunk.final:
                 read_to[chunk.path] = chunk.offset
                 continue

@@ -93,12 +93,13 @@ def test_it_resolves_five_minutes_after_the_last_one() -> None:
     assert feeder.transitions[1].time == pytest.approx(START + 400, abs=5)
 
 
-def test_a_stall_fires_at_its_limit_to_the_millisecond_and_resolves_with_the_next_step() -> None:
+def test_a_stall_fires_just_after_its_limit_and_resolves_with_the_next_step() -> None:
     feeder = trained()
     assert feeder.wait(128.9) == []
     (stall,) = feeder.wait(200.0)
     assert stall.alert == "TrainingStalled"
-    assert stall.time == pytest.approx(START + 99 + 30, abs=1e-3)
+    assert stall.time is not None
+    assert 0 < stall.time - (START + 99 + 30) <= 0.25
     assert stall.line == bar(99).rstrip()
     assert told(feeder.append(bar(100), 201.0)) == [("TrainingStalled", "resolved")]
 

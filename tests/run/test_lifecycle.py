@@ -105,6 +105,15 @@ class TestStalls:
         assert life.state == "finished"
         assert life.due() is None
 
+    def test_numbers_without_a_step_are_progress_where_no_step_is_ever_told(self) -> None:
+        life = started()
+        for second in range(0, 3000, 10):
+            life.observe_sample(sample(None, loss=2.5), float(second))
+            life.tick(float(second))
+            assert life.state == "running"
+        life.tick(2990 + 61.0)
+        assert life.state == "stalled"
+
     def test_a_log_that_never_trained_never_stalls(self) -> None:
         life = started()
         life.observe_event(event("nccl_warn", "warning"), 1.0)

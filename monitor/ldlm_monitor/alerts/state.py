@@ -4,7 +4,7 @@ The step equals Prometheus' `AlertingRule.Eval` (`rules/alerting.go`); what is t
 beside it is how an alert ended.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeAlias, TypeVar
 
@@ -71,6 +71,11 @@ class AlertStates(Generic[E]):
             for index, alerts in enumerate(self._by_rule)
             for labels, alert in alerts.items()
         }
+
+    def alerts(self) -> Iterator[ActiveAlert[E]]:
+        """The pending and firing alerts, in rule order."""
+        for alerts in self._by_rule:
+            yield from alerts.values()
 
     def adopt(self, alerts: Iterable[ActiveAlert[E]]) -> None:
         """Go on with alerts of an earlier rule set, where this one has a rule of their name."""

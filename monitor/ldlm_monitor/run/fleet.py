@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
+from heapq import heappop, heappush
 
 from ldlm_monitor.names import SEVERITIES
-from ldlm_monitor.points import Point, make_labels
+from ldlm_monitor.points import Point
 from ldlm_monitor.records import Record
 from ldlm_monitor.run.pace import StallSettings
 from ldlm_monitor.run.training_run import TrainingRun
@@ -15,10 +16,13 @@ from ldlm_monitor.view import Health
 HEALTH: tuple[Health, ...] = ("HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL")
 
 
-def health_of(severities: Iterator[str]) -> Health:
-    """The health that the worst of firing severities means (unknown words mean info)."""
-    ranks = (SEVERITIES.index(word) for word in severities if word in SEVERITIES)
-    return HEALTH[max(ranks, default=0)]
+def worse(health: Health, severity: str) -> Health:
+    """The health that remains where an alert of this severity fires (unknown words: info)."""
+    rank = SEVERITIES.index(severity) if severity in SEVERITIES else 0
+    return HEALTH[max(HEALTH.index(health), rank)]
+
+
+DUE_SECONDS = 0.25
 
 
 class Fleet:
@@ -28,6 +32,8 @@ class Fleet:
         self._stall = stall
         self._end_after = end_after
         self._runs: dict[str, TrainingRun] = {}
+        self._dues: dict[str, float | None] = {}
+        self._queue: list[tuple[float, str]] = []
 
     def __iter__(self) -> Iterator[TrainingRun]:
         return iter(self._runs.values())
@@ -54,34 +60,59 @@ class Fleet:
         self._stall = stall
         for run in self:
             run.life.pace.settings = stall
+            self.touch(run)
+
+    def touch(self, run: TrainingRun) -> None:
+        """A record reached the run: when its state changes by itself may have changed."""
+        due = run.life.due()
+        if due != self._dues.get(run.name):
+            self._dues[run.name] = due
+            if due is not None:
+                heappush(self._queue, (due, run.name))
 
     def tick(self, at: float) -> bool:
         """Let time pass; whether a state changed."""
-        changed = [run.life.tick(at) for run in self]
-        return any(changed)
+        changed = False
+        while (first := self._first()) is not None and first[0] < at:
+            heappop(self._queue)
+            run = self._runs[first[1]]
+            changed = run.tick(at) or changed
+            self._dues[run.name] = None
+            self.touch(run)
+        return changed
 
     def finish(self, at: float) -> None:
         """Nothing more will come of any run."""
         for run in self:
-            run.life.finish(at)
+            run.finish(at)
+            self.touch(run)
 
     def due(self) -> float:
-        """Just after the earliest time at which a state changes by itself; inf if none does."""
-        dues = (due for run in self if (due := run.life.due()) is not None)
-        return math.nextafter(min(dues, default=math.inf), math.inf)
+        """When states change by themselves next, at most `DUE_SECONDS` late; inf: never.
+
+        Many runs that stall together are then judged together.
+        """
+        first = self._first()
+        return math.inf if first is None else (math.floor(first[0] / DUE_SECONDS) + 1) * DUE_SECONDS
+
+    def _first(self) -> tuple[float, str] | None:
+        """The earliest due time and its run; entries that a later record overtook are dropped."""
+        while self._queue and self._dues.get(self._queue[0][1]) != self._queue[0][0]:
+            heappop(self._queue)
+        return self._queue[0] if self._queue else None
 
     @property
     def active(self) -> bool:
         """Whether some run has not ended."""
         return any(not run.life.ended for run in self)
 
-    def points(self, at: float, health: Callable[[str], Health]) -> list[Point]:
-        """What is exported of all runs; `health` tells that of a run by its name."""
+    def points(self, at: float, healths: Mapping[str, Health]) -> list[Point]:
+        """What is exported of all runs; `healths` are those that are not HEALTHY."""
         points: list[Point] = []
         for run in self:
             ended = run.life.ended_at
             if ended is None or at - ended <= self._end_after:
-                told = make_labels(run=run.name)
                 points += run.points()
-                points.append(Point("ldlm_run_health", told, float(HEALTH.index(health(run.name)))))
+                health = float(HEALTH.index(healths.get(run.name, "HEALTHY")))
+                points.append(Point("ldlm_run_health", run.labels, health))
         return points

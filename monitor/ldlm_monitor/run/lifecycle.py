@@ -121,7 +121,11 @@ class Lifecycle:
         if "eval_progress" in sample.values or "skip_progress" in sample.values:
             self._alive_at = at
             self._stalled = False
-        elif sample.step is not None:
+        elif sample.step is None:
+            # A log that tells no steps at all: its numbers are all the progress there is.
+            if sample.values and not self._steps and not self.ended:
+                self._advance(None, sample.position, at)
+        else:
             self._step(sample.step, (sample.position.path, sample.rank), sample.position, at)
         return self.state != before
 
@@ -170,7 +174,7 @@ class Lifecycle:
         since = at - (at if self.ended_at is None else self.ended_at)
         return since > STRAY_SECONDS and (back or step > self._highest_step)
 
-    def _advance(self, step: int, position: Position, at: float) -> None:
+    def _advance(self, step: int | None, position: Position, at: float) -> None:
         gap = at - self.last_progress_at
         if self._paused_by is not None:
             self.pace.learn_pause(self._paused_by, gap)

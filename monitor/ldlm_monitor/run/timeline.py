@@ -5,7 +5,6 @@ of their progress bars and the time of their last write; a step log without bars
 borrows the clock of its run's bars through the step.
 """
 
-import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,8 +14,6 @@ from ldlm_monitor.chunk import Chunk, ClockMark
 PIECES_A_SECOND = 4
 """How finely the bars of one second are told apart, in logs of at most `FINE_SECONDS`."""
 FINE_SECONDS = 3600.0
-NOMINAL_SECONDS = 4 * 3600.0
-"""How long, at most, rows are taken to have lasted that tell no time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,21 +132,10 @@ def from_steps(marks: Iterable[ClockMark], clock: StepClock) -> Timeline | None:
 
 
 def from_rows(offsets: Sequence[int], last_write: float) -> Timeline:
-    """Order without time: row after row at a nominal second or less, ending at `last_write`.
-
-    Rows of one nominal second come in one piece.
-    """
+    """Order without time: a nominal second from one offset to the next, up to `last_write`."""
     rows = list(offsets) or [0]
-    pace = min(1.0, NOMINAL_SECONDS / len(rows))
-    first = last_write - math.floor(pace * (len(rows) - 1))
-    kept: list[int] = []
-    times: list[float] = []
-    for index, offset in enumerate(rows):
-        when = first + math.floor(pace * index)
-        if not times or when > times[-1]:
-            kept.append(offset)
-            times.append(when)
-    return Timeline(kept, times, timed=False)
+    first = last_write - (len(rows) - 1)
+    return Timeline(rows, [first + index for index in range(len(rows))], timed=False)
 
 
 def at_once(when: float) -> Timeline:

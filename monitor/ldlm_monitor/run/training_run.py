@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from ldlm_monitor.names import RUN_STATES
 from ldlm_monitor.points import Labels, Point, make_labels
-from ldlm_monitor.records import Event, Heartbeat, Position, Record, Sample
+from ldlm_monitor.records import Event, Heartbeat, Position, Record, Sample, SampleBlock
 from ldlm_monitor.run.lifecycle import Lifecycle
 from ldlm_monitor.run.pace import StallSettings
 from ldlm_monitor.run.values import Evidence, RunValues, Source, source_of
@@ -23,6 +23,10 @@ class TrainingRun:
 
     def __init__(self, name: str, started: float, stall: StallSettings, first: Position) -> None:
         self.name = name
+        self.labels = make_labels(run=name)
+        self._state_labels = {state: make_labels(run=name, state=state) for state in RUN_STATES}
+        self._label_cache: dict[tuple[str, str, int | None], Labels] = {}
+        self._points: list[Point] | None = None
         self.values = RunValues(name)
         self.life = Lifecycle(started, stall, first)
         self.files: dict[str, None] = {}
@@ -45,18 +49,48 @@ class TrainingRun:
         `rows`: its file is JSON lines.
         """
         self.files[record.position.path] = None
+        self._points = None
         if isinstance(record, Sample):
             # What an error block repeats is no source of its own: the next bar tells more.
             remark = record.position == self._remark
             source = Source.BAR if remark else source_of(record, rows=rows)
             return self._observe_sample(record, at, source)
         if isinstance(record, Heartbeat):
-            return "state" if self.life.observe_heartbeat(record, at) else None
+            stalled = self.life.state == "stalled"
+            changed = self.life.observe_heartbeat(record, at)
+            return "recovered" if changed and stalled else None
         return self._observe_event(record, at)
+
+    def observe_block(self, block: SampleBlock, at: float) -> str | None:
+        """Take in rows that are alike, all at one time: as one by one, but at a fraction of it."""
+        urgent = self.observe(block.sample(0), at, rows=True)
+        last = block.sample(len(block) - 1)
+        source = source_of(last, rows=True)
+        self.values.observe_block(block.part(1, len(block)), last, source)
+        if "total_steps" in block.values:
+            self._total_steps = int(block.values["total_steps"][-1])
+        self._place(last, at, source)
+        stalled = self.life.state == "stalled"
+        recovered = self.life.observe_sample(last, at) and stalled
+        return "recovered" if recovered else urgent
+
+    def tick(self, at: float) -> bool:
+        """Let time pass; whether the state changed."""
+        changed = self.life.tick(at)
+        if changed:
+            self._points = None
+        return changed
+
+    def finish(self, at: float) -> None:
+        """Nothing more will come."""
+        self.life.finish(at)
+        self._points = None
 
     def points(self) -> list[Point]:
         """The run's series as they stand."""
-        return [*self.values.points(), *self._life_points(), *self._event_points()]
+        if self._points is None:
+            self._points = [*self.values.points(), *self._life_points(), *self._event_points()]
+        return self._points
 
     def evidence(
         self, asked: Callable[[str, Labels], bool], labels: Mapping[str, str]
@@ -112,17 +146,23 @@ class TrainingRun:
         alarming = self.values.observe(sample, source)
         if "total_steps" in sample.values:
             self._total_steps = int(sample.values["total_steps"])
-        if sample.step is not None and (self._step is None or source <= self._step[0]):
-            if self._recent and sample.step < self._recent[-1][1]:
-                self._recent.clear()
-            if not self._recent or sample.step > self._recent[-1][1]:
-                self._recent.append((at, sample.step))
-            self._step = (source, sample.step)
-            self._epoch = sample.epoch if sample.epoch is not None else self._epoch
+        self._place(sample, at, source)
+        stalled = self.life.state == "stalled"
         changed = self.life.observe_sample(sample, at)
         if alarming:
             return f"nonfinite {sample.rank}"
-        return "state" if changed else None
+        return "recovered" if changed and stalled else None
+
+    def _place(self, sample: Sample, at: float, source: Source) -> None:
+        """Keep step, epoch and pace as the best source tells them."""
+        if sample.step is None or (self._step is not None and source > self._step[0]):
+            return
+        if self._recent and sample.step < self._recent[-1][1]:
+            self._recent.clear()
+        if not self._recent or sample.step > self._recent[-1][1]:
+            self._recent.append((at, sample.step))
+        self._step = (source, sample.step)
+        self._epoch = sample.epoch if sample.epoch is not None else self._epoch
 
     def _observe_event(self, event: Event, at: float) -> str | None:
         key = (event.kind, event.severity, event.rank)
@@ -135,10 +175,8 @@ class TrainingRun:
         elif event.kind == "skipped_step":
             self._skip(event.fields.get("step"))
         counted = event.kind == "nonfinite_metric" and self.values.observe_nonfinite(event)
-        changed = self.life.observe_event(event, at)
-        if counted or event.severity in _URGENT:
-            return f"{event.kind} {event.rank}"
-        return "state" if changed else None
+        self.life.observe_event(event, at)
+        return f"{event.kind} {event.rank}" if counted or event.severity in _URGENT else None
 
     def _skip(self, step: object) -> None:
         """Count a skipped step once, though every rank tells of it."""
@@ -155,7 +193,7 @@ class TrainingRun:
                 self._settings[name] = str(value)
 
     def _life_points(self) -> list[Point]:
-        life, run = self.life, make_labels(run=self.name)
+        life, run = self.life, self.labels
         points = [
             Point("ldlm_train_skipped_steps_total", run, self.skipped_steps),
             Point("ldlm_run_info", self._info_labels(), 1),
@@ -174,8 +212,9 @@ class TrainingRun:
         points += [Point(name, run, value) for name, value in gauges.items() if value is not None]
         present = life.state
         for state in RUN_STATES:
-            rank = str(life.rank) if state == present and life.rank is not None else None
-            labels = make_labels(run=self.name, state=state, rank=rank)
+            labels = self._state_labels[state]
+            if state == present and life.rank is not None:
+                labels = make_labels(run=self.name, state=state, rank=str(life.rank))
             points.append(Point("ldlm_run_state", labels, state == present))
         return points
 
@@ -191,8 +230,12 @@ class TrainingRun:
             yield "ldlm_events_total", self._event_labels(*key), evidence
 
     def _event_labels(self, kind: str, severity: str, rank: int | None) -> Labels:
-        told = None if rank is None else str(rank)
-        return make_labels(run=self.name, kind=kind, severity=severity, rank=told)
+        labels = self._label_cache.get((kind, severity, rank))
+        if labels is None:
+            told = None if rank is None else str(rank)
+            labels = make_labels(run=self.name, kind=kind, severity=severity, rank=told)
+            self._label_cache[kind, severity, rank] = labels
+        return labels
 
     def _info_labels(self) -> Labels:
         size = self._world_size()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from ldlm_monitor.points import Labels, Point, make_labels
-from ldlm_monitor.records import Event, Position, Sample
+from ldlm_monitor.records import Event, Position, Sample, SampleBlock
 
 WINDOW = 1000
 """Values of a quantity that statistics are over."""
@@ -135,6 +135,21 @@ class RunValues:
                 evidence = Evidence(sample.position, sample.step, order=self._order)
                 alarming |= self._count(quantity, sample.rank, sample.step, evidence)
         return alarming
+
+    def observe_block(self, block: SampleBlock, last: Sample, source: Source) -> None:
+        """Take in rows that are alike and finite; `last` is the last of them."""
+        self._order += 1
+        quantities = self._by_rank.setdefault(block.rank, {})
+        for quantity, column in block.values.items():
+            kept = quantities.get(quantity)
+            if kept is None or kept.source is not source:
+                kept = self._admit(quantity, last, source)
+                if kept is None:
+                    continue
+            kept.value = column[-1]
+            kept.sample = last
+            kept.order = self._order
+            kept.recent.extend(column)
 
     def observe_nonfinite(self, event: Event) -> bool:
         """Count the non-finite value that a `nonfinite_metric` event tells of; True if new."""

@@ -67,7 +67,7 @@ class Witness:
         return replace(
             evidence,
             step=run.life.progress_step if evidence.step is None else evidence.step,
-            text=self._text(evidence.position) or evidence.text,
+            text=evidence.text or self._text(evidence.position),
         )
 
     def _text(self, position: Position) -> str | None:

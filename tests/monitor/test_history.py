@@ -1,0 +1,97 @@
+"""Files that are already there, placed in time and merged."""
+
+import os
+from pathlib import Path
+
+from ldlm_monitor.history import NOMINAL_ROWS, has_bars, launch_facts, place
+from ldlm_monitor.run.identity import RunNames
+
+LOG = "train_20260129_101500_node0.log"
+END = 1_769_681_800.0
+
+
+def bar(step: int, elapsed: int) -> str:
+    clock = f"{elapsed // 60:02d}:{elapsed % 60:02d}"
+    return (
+        f"\rTraining:  {step}%|▏| {step}/475 [{clock}<09:00,  1.00it/s, "
+        "Epoch=0/1, Progress=1.0%, Loss=2.5, Text=2."
+    )
+
+
+def written(path: Path, text: str, at: float = END) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, newline="")
+    os.utime(path, (at, at))
+    return path
+
+
+def test_a_log_ends_when_it_was_last_written_and_its_bars_tell_the_rest(tmp_path: Path) -> None:
+    log = written(tmp_path / LOG, bar(1, 1) + bar(2, 14) + bar(3, 104) + "\n")
+    history = place([log], RunNames())
+    times = [when for when, chunk in history.play() if b"Training" in chunk.data]
+    assert times == [END - 103, END - 90, END]
+    assert history.untimed_runs == frozenset()
+
+
+def test_rows_of_the_runs_step_log_come_at_the_time_of_their_step(tmp_path: Path) -> None:
+    log = written(tmp_path / LOG, bar(1, 1) + bar(2, 14) + bar(3, 104) + "\n")
+    rows = written(
+        tmp_path / "training_log.jsonl",
+        "".join(f'{{"step": {step}, "loss": 2.5}}\n' for step in range(4)),
+        at=END + 5000,
+    )
+    names = RunNames()
+    names.tie(str(rows), names.origin(str(log)).run)
+    played = place([log, rows], names).play()
+    times = {chunk.data: when for when, chunk in played if chunk.path == str(rows) and chunk.data}
+    assert times[b'{"step": 3, "loss": 2.5}\n'] == END
+    assert times[b'{"step": 2, "loss": 2.5}\n'] == END - 90
+
+
+def test_rows_with_their_own_time_come_at_it(tmp_path: Path) -> None:
+    rows = written(
+        tmp_path / "health_rank0.jsonl",
+        "".join(f'{{"type": "step", "step": {n}, "time": {END + n}}}\n' for n in range(3)),
+    )
+    times = [when for when, chunk in place([rows], RunNames()).play() if chunk.data]
+    assert times == [END, END + 1, END + 2]
+
+
+def test_of_rows_without_time_only_the_order_is_known(tmp_path: Path) -> None:
+    rows = written(tmp_path / "a.jsonl", '{"step": 0}\n{"step": 1}\n{"step": 2}\n')
+    history = place([rows], RunNames())
+    assert [chunk.data for _, chunk in history.play() if chunk.data] == [
+        b'{"step": 0}\n',
+        b'{"step": 1}\n',
+        b'{"step": 2}\n',
+    ]
+    assert history.untimed_runs == {"a"}
+
+
+def test_a_million_rows_without_time_come_in_few_pieces_and_whole(tmp_path: Path) -> None:
+    rows = written(tmp_path / "a.jsonl", "".join(f'{{"step": {n}}}\n' for n in range(200_000)))
+    pieces = [chunk.data for _, chunk in place([rows], RunNames()).play()]
+    assert len(pieces) <= NOMINAL_ROWS + rows.stat().st_size // 200_000 + 10
+    assert b"".join(pieces) == rows.read_bytes()
+
+
+def test_files_are_merged_by_time(tmp_path: Path) -> None:
+    first = written(tmp_path / "a" / LOG, bar(1, 0) + bar(2, 60) + "\n", at=END)
+    second = written(tmp_path / "b" / LOG, bar(1, 0) + bar(2, 60) + "\n", at=END + 30)
+    times = [when for when, _ in place([first, second], RunNames()).play()]
+    assert times == sorted(times)
+    assert len(set(times)) == 4
+
+
+def test_a_log_says_which_launch_it_is(tmp_path: Path) -> None:
+    log = written(
+        tmp_path / LOG,
+        "+ export NCCL_DEBUG_FILE=/tmp/nccl_debug_0.log\nWorking directory: /opt/saved/qwen\n"
+        "Error executing job with overrides: ['logging.run_name=qwen']\n",
+    )
+    facts = launch_facts(log)
+    assert facts.working_directory == "/opt/saved/qwen"
+    assert facts.run_names == ("qwen",)
+    assert facts.nccl_debug_file == "/tmp/nccl_debug_0.log"
+    assert not has_bars(log)
+    assert has_bars(written(tmp_path / "b.log", "x" * 3_000_000 + bar(1, 1)))

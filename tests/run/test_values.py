@@ -1,0 +1,114 @@
+"""One value from one source, and what it was lately."""
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ldlm_monitor.records import Event, Position, Sample, SampleBlock
+from ldlm_monitor.run.pace import StallSettings
+from ldlm_monitor.run.training_run import TrainingRun
+from ldlm_monitor.run.values import MAX_QUANTITIES, RunValues, Source, exported_name
+
+AT = Position("saved/r/training_log.jsonl", 1, 0)
+
+
+def sample(step: int | None = 1, rank: int | None = None, **values: float) -> Sample:
+    return Sample(run="r", step=step, rank=rank, values=values, position=AT)
+
+
+def exported(values: RunValues) -> dict[str, float]:
+    return {
+        point.name + "".join(f" {v}" for n, v in point.labels if n != "run"): point.value
+        for point in values.points()
+    }
+
+
+@pytest.mark.parametrize(
+    ("quantity", "name"),
+    [
+        ("loss", ("ldlm_train_loss", ())),
+        ("loss_text", ("ldlm_train_component_loss", (("component", "text"),))),
+        ("loss_scale", ("ldlm_train_loss_scale", ())),
+        ("accuracy", ("ldlm_train_accuracy_ratio", ())),
+        ("accuracy_text", ("ldlm_train_accuracy_ratio", (("component", "text"),))),
+        ("latent_norm", ("ldlm_train_metric", (("name", "latent_norm"),))),
+    ],
+)
+def test_every_quantity_has_its_metric(quantity: str, name: Any) -> None:
+    assert exported_name(quantity) == name
+
+
+def test_a_better_source_takes_over_and_a_worse_one_is_ignored_from_then_on() -> None:
+    values = RunValues("r")
+    values.observe(sample(loss=9.0, grad_norm=1.0), Source.BAR)
+    values.observe(sample(loss=2.0), Source.JSONL)
+    values.observe(sample(loss=9.5, grad_norm=1.5), Source.BAR)
+    assert values.last("loss") == 2.0
+    assert values.last("grad_norm") == 1.5
+    assert values.windows()["loss"] == (2.0, [2.0], 0)
+
+
+def test_each_rank_has_its_own_series() -> None:
+    values = RunValues("r")
+    values.observe(sample(rank=0, loss=2.0), Source.CALLBACK)
+    values.observe(sample(rank=1, loss=3.0), Source.CALLBACK)
+    shown = exported(values)
+    assert (shown["ldlm_train_loss 0"], shown["ldlm_train_loss 1"]) == (2.0, 3.0)
+
+
+def test_counts_of_what_is_not_finite_begin_at_zero_and_count_a_step_once() -> None:
+    values = RunValues("r")
+    assert exported(values)["ldlm_train_nonfinite_total loss"] == 0
+    assert values.observe(sample(44, loss=math.nan), Source.JSONL)
+    block = {"quantity": "loss", "step": 44}
+    told = Event(
+        kind="nonfinite_metric", severity="error", run="r", message="m", fields=block, position=AT
+    )
+    assert not values.observe_nonfinite(told)
+    assert exported(values)["ldlm_train_nonfinite_total loss"] == 1
+
+
+def test_a_loss_that_the_trainer_hides_behind_a_constant_is_counted() -> None:
+    values = RunValues("r")
+    fields = {"quantity": "latent_pred", "hidden": True}
+    told = Event(
+        kind="nonfinite_metric", severity="error", run="r", message="m", fields=fields, position=AT
+    )
+    assert values.observe_nonfinite(told)
+    assert exported(values)["ldlm_train_nonfinite_total loss_latent"] == 1
+
+
+def test_quantities_are_bounded_and_what_is_dropped_is_counted() -> None:
+    values = RunValues("r")
+    many = {f"key_{index}": 1.0 for index in range(MAX_QUANTITIES + 5)}
+    values.observe(sample(**many), Source.JSONL)
+    assert values.dropped == 5
+
+
+@given(
+    st.lists(st.tuples(st.floats(-9, 9), st.floats(-9, 9)), min_size=2, max_size=40),
+    st.integers(0, 3),
+)
+def test_a_block_of_rows_is_taken_in_as_its_rows_one_by_one(
+    rows: list[tuple[float, float]], before: int
+) -> None:
+    block = SampleBlock(
+        run="r",
+        rank=None,
+        path=AT.path,
+        first_line=1,
+        offsets=range(0, 10 * len(rows), 10),
+        steps=range(before, before + len(rows)),
+        epochs=[0.0] * len(rows),
+        times=None,
+        values={"loss": [a for a, _ in rows], "latent_norm": [b for _, b in rows]},
+    )
+    together, apart = (TrainingRun("r", 0.0, StallSettings(), AT) for _ in range(2))
+    together.observe_block(block, 10.0)
+    for each in block.samples():
+        apart.observe(each, 10.0, rows=True)
+    assert together.view("HEALTHY") == apart.view("HEALTHY")
+    assert together.points() == apart.points()
