@@ -109,7 +109,7 @@ def run(
             stack.callback(courier.stop, COURIER_SECONDS)
             pump.couriers.append(courier)
         _greet(pump, state, f"http://{settings.listen_address[0]}:{server.port}", receivers)
-        waker.watch(pump.patterns.folders())
+        waker.watch(pump.inputs.folders())
         _follow(settings, pump, waker, journal, signals, load=load or (lambda: settings))
     if signals.exit_code and on_interrupt is not None:
         on_interrupt(pump.snapshot)
@@ -195,7 +195,7 @@ def _greet(pump: Pump, state: StateDir, url: str, receivers: list[SlackWebhook])
     if state.notice:
         log.error("%s", state.notice)
     log.info("metrics on %s/metrics, state in %s", url, state.path)
-    for argument in pump.patterns.missing():
+    for argument in pump.inputs.patterns.missing():
         log.info("%s: nothing there yet, waiting for it", argument)
     if not receivers:
         log.info("%s", how_to_configure())

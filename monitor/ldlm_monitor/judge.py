@@ -74,14 +74,14 @@ class Judge:
         """The earliest time at which a `for` or `keep_firing_for` runs out."""
         return self._alerts.due()
 
-    def evaluate(self, points: list[Point], at: float) -> list[Transition]:
-        """Take in a scrape at `at`, then evaluate every rule."""
+    def evaluate(self, groups: list[list[Point]], at: float) -> list[Transition]:
+        """Take in a scrape at `at`, as `SeriesStore.append` wants it; judge by every rule."""
         recorded = [
             Point(name, sample.labels, sample.value)
             for name, samples in self._recorded.items()
             for sample in samples
         ]
-        self._store.append([*points, *recorded], at)
+        self._store.append([*groups, recorded], at)
         return self._alerts.evaluate(self._ask, at, ending=self._ending, record=self._record)
 
     def points(self) -> list[Point]:

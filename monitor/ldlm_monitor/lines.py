@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ldlm_monitor.alert import Transition
-from ldlm_monitor.plain import duration, encodable, number, plain
+from ldlm_monitor.plain import duration, encodable, number, plain, without_run
 from ldlm_monitor.view import RunView, Snapshot
 
 
@@ -47,19 +47,30 @@ def transition_json(transition: Transition) -> str:
         "reason": transition.reason,
         "labels": transition.labels,
         "annotations": transition.annotations,
-        "value": _finite(transition.value),
+        "value": transition.value,
         "position": position
         and {"path": position.path, "line": position.line, "offset": position.offset},
     }
-    return encodable(json.dumps(shown, ensure_ascii=False, allow_nan=False))
+    return encodable(json.dumps(_jsonable(shown), ensure_ascii=False, allow_nan=False))
 
 
-def _finite(value: float) -> float | str:
-    if math.isfinite(value):
-        return value
-    if math.isnan(value):
-        return "NaN"
-    return "Infinity" if value > 0 else "-Infinity"
+def snapshot_json(snapshot: Snapshot) -> str:
+    """The snapshot as indented JSON; non-finite numbers are strings."""
+    shown = _jsonable(snapshot.model_dump())
+    return encodable(json.dumps(shown, ensure_ascii=False, allow_nan=False, indent=2))
+
+
+def _jsonable(value: Any) -> Any:
+    """`value` with its non-finite numbers spelled."""
+    match value:
+        case float() if not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        case dict():
+            return {key: _jsonable(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_jsonable(item) for item in value]
+        case _:
+            return value
 
 
 def transition_line(transition: Transition) -> str:
@@ -73,16 +84,10 @@ def transition_line(transition: Transition) -> str:
         f"{transition.alert:<20}",
         f"{labels.get('severity', '-'):<8}",
         plain(whose),
-        _without_run(plain(transition.annotations.get("summary", "")), labels.get("run", "")),
+        without_run(plain(transition.annotations.get("summary", "")), labels.get("run", "")),
         f"{plain(position.path)}:{position.line}" if position else "",
     )
     return "  ".join(cell for cell in cells if cell).rstrip()
-
-
-def _without_run(summary: str, run: str) -> str:
-    """The summary without the run that it begins with: the run stands before it already."""
-    rest = summary.removeprefix(plain(run))
-    return rest.lstrip(": ") if rest[:1] in (":", " ") else summary
 
 
 def _iso(time: float | None) -> str:

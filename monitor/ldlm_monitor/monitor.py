@@ -191,7 +191,7 @@ class Monitor:
                 records=dict(counters.records),
                 dropped=self._drops(),
             ),
-            points=tuple(self._points(self._clock)),
+            points=tuple(point for group in self._points(self._clock) for point in group),
         )
 
     def _take_block(self, block: SampleBlock, now: float) -> list[Transition]:
@@ -270,8 +270,8 @@ class Monitor:
             self._evaluation_seconds = self._stopwatch() - started
         return [self._witness.testify(each, self._judge.asks(each.alert)) for each in found]
 
-    def _points(self, at: float) -> list[Point]:
-        return [*self._runs.points(at, self._judge.healths()), *self._judge.points()]
+    def _points(self, at: float) -> list[list[Point]]:
+        return [*self._runs.points(at, self._judge.healths()), self._judge.points()]
 
     def _alert_views(self) -> list[AlertView]:
         views = []

@@ -31,6 +31,12 @@ def _hidden(character: str) -> bool:
     return unicodedata.category(character) in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
+def without_run(summary: str, run: str) -> str:
+    """The summary without the run that it begins with, for a place that names the run already."""
+    rest = summary.removeprefix(plain(run))
+    return rest.lstrip(": ") if rest[:1] in (":", " ") else summary
+
+
 def shorten(text: str, limit: int) -> str:
     """`text`, its end replaced by an ellipsis where it is longer than `limit`."""
     return text if len(text) <= limit else text[: limit - 1].rstrip() + ELLIPSIS

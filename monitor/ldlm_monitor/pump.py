@@ -13,33 +13,25 @@ from ldlm_monitor.alert import Transition
 from ldlm_monitor.assemble import assemble, rules_of, stall_of
 from ldlm_monitor.chunk import Chunk
 from ldlm_monitor.config import Settings
-from ldlm_monitor.history import has_bars, is_rows, launch_facts, place
+from ldlm_monitor.history import place
+from ldlm_monitor.inputs import Inputs
 from ldlm_monitor.ledger import Ledger, still_holds
 from ldlm_monitor.lines import transition_line
 from ldlm_monitor.monitor import Monitor
 from ldlm_monitor.notify import Courier, Outbox, from_transition
-from ldlm_monitor.run.identity import launch_time
 from ldlm_monitor.source import (
-    Companion,
     Follower,
     StdinSource,
     Waker,
-    companions,
     resolve,
-    undecided,
 )
 from ldlm_monitor.view import Snapshot
 
 POLL_SECONDS = 1.0
 """Every file is looked at this often, whatever the doorbell said."""
-COMPANION_SECONDS = 5.0
-SELDOM_SECONDS = 320.0
-"""How often companions of a log are looked for, at first and later."""
 SNAPSHOT_SECONDS = 0.25
 COMMIT_SECONDS = 10.0
 """How much is read again after a crash, at most; what was told is committed at once."""
-HEARD_OF = 10_000
-"""Paths that rang and are remembered."""
 NEWS_SECONDS = 3600.0
 """An alert found in history is told only if its run was active within this time."""
 
@@ -66,17 +58,13 @@ class Pump:
         self._judged = ledger.positions()
         self._starts = ledger.starts()
         self._receivers = list(receivers)
-        self._seeks_companions = settings.companions
         self._waker = waker
-        self._followed: dict[Path, Path] = {}
-        self._names: set[Path] = set()
-        self._heard_of: set[Path] = set()
-        self._said: set[str] = set()
-        self._seek: dict[Path, tuple[float, float]] = {}
         self._looked_at = self._committed_at = self._picture_at = -math.inf
         self._stdin: StdinSource | None = None
         self.monitor: Monitor = assemble(settings, time.perf_counter)
-        self.patterns = resolve(settings.files, base=Path())
+        self.inputs = Inputs(
+            resolve(settings.files, base=Path()), self.monitor, companions=settings.companions
+        )
         self.follower = Follower()
         self.snapshot: Snapshot = self.monitor.snapshot()
         self.couriers: list[Courier] = []
@@ -86,9 +74,10 @@ class Pump:
     def turn(self, dirty: Collection[Path], now: float) -> None:
         """One round at `now` (Unix seconds): new files, new bytes, the passing of time."""
         everything = not dirty or now - self._looked_at >= POLL_SECONDS
-        if everything or self._hears_of_new(dirty):
+        rung = self.inputs.hears_of_new(dirty)
+        if everything or rung:
             self._looked_at = now
-            self._join(now)
+            self._join(now, rung=rung)
         transitions: list[Transition] = []
         for chunk in self.follower.read(None if everything else dirty, now):
             transitions += self._feed(chunk, now)
@@ -108,8 +97,7 @@ class Pump:
         """Go on with other rules, limits and inputs. Raises `UsageError`, and changes nothing."""
         rules, patterns = rules_of(settings), resolve(settings.files, base=Path())
         self.monitor.reconfigure(rules, stall_of(settings))
-        self.patterns = patterns
-        self._seeks_companions = settings.companions
+        self.inputs.replace(patterns, companions=settings.companions)
         self._looked_at = -math.inf
 
     def pause(self, now: float) -> float:
@@ -132,82 +120,17 @@ class Pump:
             log.exception("%s, line %d: a bug of ours, passed over", chunk.path, chunk.line)
             return []
 
-    def _join(self, now: float) -> None:
+    def _join(self, now: float, *, rung: bool) -> None:
         """Start following files that are there now and were not before."""
-        fresh = [path for path in self.patterns.files() if self._is_new(path)]
-        if self._seeks_companions:
-            fresh += self._companions(now)
-        if self.patterns.standard_input and self._stdin is None:
-            self._stdin = StdinSource(sys.stdin.buffer, self._waker.ring)
-        if fresh:
-            self._catch_up(fresh, now)
-            self._waker.watch({*self.patterns.folders(), *(path.parent for path in fresh)})
-
-    def _hears_of_new(self, dirty: Collection[Path]) -> bool:
-        """Whether something rang that never did before: it may be a file to join."""
-        fresh = {path for path in dirty if path not in self._heard_of}
-        if len(self._heard_of) > HEARD_OF:
-            self._heard_of.clear()
-        self._heard_of |= fresh
-        return bool(fresh)
-
-    def _is_new(self, path: Path) -> bool:
-        """Whether a file was not followed yet, under any name; it is from now on."""
-        if path in self._names:
-            return False
-        self._names.add(path)
-        real = path.resolve()
-        if real in self._followed:
-            return False
-        self._followed[real] = path
-        return True
-
-    def _companions(self, now: float) -> list[Path]:
-        """Tie files to the log that they belong to; those that are not followed yet."""
-        fresh = []
-        for companion, log_path in self._claims(now).items():
-            name = str(self._followed.get(companion.path.resolve(), companion.path))
-            run = self.monitor.names.origin(str(log_path)).run
-            if self.monitor.names.origin(name).run != run:
-                self.monitor.names.tie(name, run)
-            if not self._is_new(companion.path):
-                continue
-            log.info("%s: following too, %s", companion.path, companion.reason)
-            if is_rows(companion.path) and not self._has_trained(log_path):
-                # Rows are written in the training loop only: these are an earlier launch's.
-                self.follower.add(companion.path, offset=companion.path.stat().st_size)
-            else:
-                fresh.append(companion.path)
-        return fresh
-
-    def _claims(self, now: float) -> dict[Companion, Path]:
-        """Which log each companion belongs to: of several that claim it, the newest launch."""
-        claims: dict[Path, tuple[Companion, Path]] = {}
-        logs = [path for path in self._followed.values() if self._is_due(path, now)]
-        for path in sorted(logs, key=lambda path: (launch_time(str(path)) or 0.0, path)):
-            facts = launch_facts(path)
-            for companion in companions(path, facts):
-                claims[companion.path.resolve()] = (companion, path)
-            if (reason := undecided(path, facts)) and reason not in self._said:
-                self._said.add(reason)
-                log.info("%s", reason)
-        return dict(claims.values())
-
-    def _is_due(self, path: Path, now: float) -> bool:
-        """Whether to look for a log's companions: often at first, ever more rarely later."""
-        at, pause = self._seek.get(path, (now, COMPANION_SECONDS))
-        if now < at or path.suffix == ".jsonl":
-            return False
-        standing = self.monitor.standing_of(str(path))
-        if standing is not None and standing.has_ended:
-            return False
-        starting = standing is None or standing.state == "starting"
-        self._seek[path] = (now + pause, pause if starting else min(2 * pause, SELDOM_SECONDS))
-        return True
-
-    def _has_trained(self, path: Path) -> bool:
-        standing = self.monitor.standing_of(str(path))
-        return (standing is not None and standing.has_steps) or has_bars(path)
+        joining = self.inputs.joining(now, rung=rung)
+        for file in joining:
+            if file.stale:
+                self.follower.add(file.path, offset=file.path.stat().st_size)
+        if self.inputs.patterns.standard_input and self._stdin is None:
+            self._stdin = StdinSource(sys.stdin.buffer, self._waker.ring, self.follower.journal)
+        if joining:
+            self._catch_up([file.path for file in joining if not file.stale], now)
+            self._waker.watch(self.inputs.folders())
 
     def _catch_up(self, paths: list[Path], now: float) -> None:
         """Play what files hold when they are first seen.

@@ -23,23 +23,23 @@ def samples(store: SeriesStore, start: float, end: float) -> list[tuple[float, f
 def test_a_value_that_stays_is_a_sample_at_every_slot() -> None:
     store = SeriesStore(5, 3600)
     for at in (5, 10, 15, 20):
-        store.append([loss(2.0 if at < 15 else 1.0)], at)
+        store.append([[loss(2.0 if at < 15 else 1.0)]], at)
     assert samples(store, 0, 20) == [(5, 2.0), (10, 2.0), (15, 1.0), (20, 1.0)]
     assert samples(store, 10, 15) == [(10, 2.0), (15, 1.0)]
 
 
 def test_slots_that_were_skipped_are_there_when_read() -> None:
     store = SeriesStore(5, 3600)
-    store.append([loss(2.0)], 5)
-    store.append([loss(2.0)], 30)
+    store.append([[loss(2.0)]], 5)
+    store.append([[loss(2.0)]], 30)
     assert [t for t, _ in samples(store, 0, 30)] == [5, 10, 15, 20, 25, 30]
 
 
 def test_a_scrape_off_the_grid_is_a_sample_too() -> None:
     store = SeriesStore(5, 3600)
-    store.append([loss(2.0)], 5)
-    store.append([loss(math.nan)], 7.25)
-    store.append([loss(1.0)], 10)
+    store.append([[loss(2.0)]], 5)
+    store.append([[loss(math.nan)]], 7.25)
+    store.append([[loss(1.0)]], 10)
     read = samples(store, 0, 10)
     assert [t for t, _ in read] == [5, 7.25, 10]
     assert math.isnan(read[1][1])
@@ -47,19 +47,19 @@ def test_a_scrape_off_the_grid_is_a_sample_too() -> None:
 
 def test_a_series_that_is_missing_from_a_scrape_has_ended_and_may_return() -> None:
     store = SeriesStore(5, 3600)
-    store.append([loss(1.0)], 5)
-    store.append([], 10)
+    store.append([[loss(1.0)]], 5)
+    store.append([[]], 10)
     (series,) = store.select(LOSS, 0, 10)
     assert (list(series.times), series.ended) == ([5], 10)
     assert list(store.latest(LOSS, -math.inf, 10)) == []
     assert [(t, v) for _, t, v in store.latest(LOSS, -math.inf, 9)] == [(5, 1.0)]
-    store.append([loss(3.0)], 20)
+    store.append([[loss(3.0)]], 20)
     assert samples(store, 0, 20) == [(5, 1.0), (20, 3.0)]
 
 
 def test_every_kind_of_matcher_matches_whole_values() -> None:
     store = SeriesStore(5, 3600)
-    store.append([loss(1.0, "a"), loss(2.0, "ab"), Point("ldlm_train_step", (), 3.0)], 5)
+    store.append([[loss(1.0, "a"), loss(2.0, "ab"), Point("ldlm_train_step", (), 3.0)]], 5)
 
     def runs(*matchers: Matcher) -> set[str]:
         found = store.select((*LOSS, *matchers), 0, 5)
@@ -76,7 +76,7 @@ def test_every_kind_of_matcher_matches_whole_values() -> None:
 def test_memory_is_bounded_by_the_retention() -> None:
     store = SeriesStore(5, 100)
     for slot in range(5000):
-        store.append([loss(float(slot))], slot * 5)
+        store.append([[loss(float(slot))]], slot * 5)
     (series,) = store.select(LOSS, 0, 25000)
     assert len(series.times) <= 100 / 5 + 256
     assert series.values[-1] == 4999
@@ -90,10 +90,10 @@ def test_a_store_that_skips_slots_reads_like_one_that_does_not(
     at, held = 0, 0.0
     for slots, value in steps:
         for slot in range(at + 1, at + slots):
-            eager.append([loss(held)], slot * 5) if at else None
+            eager.append([[loss(held)]], slot * 5) if at else None
         at, held = at + slots, value
         for store in (lazy, eager):
-            store.append([loss(value)], at * 5)
+            store.append([[loss(value)]], at * 5)
     assert repr(samples(lazy, 0, at * 5)) == repr(samples(eager, 0, at * 5))
 
 
@@ -107,7 +107,7 @@ def test_the_latest_sample_is_the_last_that_a_selector_would_find(
 ) -> None:
     store = SeriesStore(5, 1e6)
     for slot, value in enumerate(scrapes):
-        store.append([] if value is None else [loss(value)], slot * 5 + (2.5 if slot % 3 else 0))
+        store.append([[] if value is None else [loss(value)]], slot * 5 + (2.5 if slot % 3 else 0))
     until = min(until, store.last_scrape)
     expected = [
         (series.times[-1], series.values[-1])
@@ -122,3 +122,19 @@ def store_holds(scrapes: list[float | None], until: float) -> bool:
     times = [slot * 5 + (2.5 if slot % 3 else 0) for slot in range(len(scrapes))]
     present = [value for time, value in zip(times, scrapes, strict=True) if time <= until]
     return bool(present) and present[-1] is not None
+
+
+def test_a_group_that_is_the_same_object_goes_on_and_one_that_is_missing_has_ended() -> None:
+    store = SeriesStore(5, 3600)
+    group = [loss(1.0, "a")]
+    store.append([group, [loss(2.0, "b")]], 5)
+    store.append([group], 10)
+    alive = [dict(labels)["run"] for labels, _, _ in store.latest(LOSS, 0, 10)]
+    assert alive == ["a"]
+    store.append([], 15)
+    store.append([group], 20)
+    first = next(iter(store.select(LOSS, 0, 20)))
+    assert (first.labels[1][1], list(first.times)) == (
+        "a",
+        [5, 10, 20],
+    )

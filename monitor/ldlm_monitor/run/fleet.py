@@ -106,13 +106,17 @@ class Fleet:
         """Whether some run has not ended."""
         return any(not run.life.ended for run in self)
 
-    def points(self, at: float, healths: Mapping[str, Health]) -> list[Point]:
-        """What is exported of all runs; `healths` are those that are not HEALTHY."""
-        points: list[Point] = []
+    def points(self, at: float, healths: Mapping[str, Health]) -> list[list[Point]]:
+        """What is exported of all runs, a list each; `healths` are those that are not HEALTHY.
+
+        The list of a run that nothing happened to is the same object as before.
+        """
+        groups: list[list[Point]] = []
+        states: list[Point] = []
         for run in self:
             ended = run.life.ended_at
             if ended is None or at - ended <= self._end_after:
-                points += run.points()
+                groups.append(run.points())
                 health = float(HEALTH.index(healths.get(run.name, "HEALTHY")))
-                points.append(Point("ldlm_run_health", run.labels, health))
-        return points
+                states.append(Point("ldlm_run_health", run.labels, health))
+        return [*groups, states]

@@ -50,24 +50,31 @@ class SeriesStore:
         self._by_name: dict[str, list[_Kept]] = {}
         self._extra: list[float] = []
         self._changed: dict[str, float] = {}
+        self._groups: dict[int, tuple[Sequence[Point], list[_Kept]]] = {}
         self._scrape = 0
         self.last_scrape = -math.inf
         self._matched: dict[tuple[Matcher, ...], list[_Kept]] = {}
 
-    def append(self, points: Iterable[Point], at: float) -> None:
-        """One scrape at `at`, not before the last one. A series that is missing has ended."""
+    def append(self, groups: Iterable[Sequence[Point]], at: float) -> None:
+        """One scrape at `at`, not before the last one. A series that is missing has ended.
+
+        A group that is the very object of the last scrape is not looked at again.
+        """
         self._scrape += 1
         if at % self._interval and (not self._extra or self._extra[-1] < at):
             self._extra.append(at)
-        for point in points:
-            kept = self._find(point)
-            kept.seen = self._scrape
-            self._put(kept, point.value, at)
-        for kept in self._series.values():
-            segment = kept.segments[-1]
-            if kept.seen != self._scrape and segment.ended is None:
+        before, self._groups = self._groups, {}
+        for group in groups:
+            known = before.get(id(group))
+            kept = known[1] if known is not None else [self._put(point, at) for point in group]
+            self._groups[id(group)] = (group, kept)
+            for series in kept:
+                series.seen = self._scrape
+        for series in self._series.values():
+            segment = series.segments[-1]
+            if series.seen != self._scrape and segment.ended is None:
                 segment.ended = at
-                self._changed[kept.labels[0][1]] = at
+                self._changed[series.labels[0][1]] = at
         self.last_scrape = at
         if self._scrape % 256 == 0:
             self._forget(at - self._retention)
@@ -112,18 +119,21 @@ class SeriesStore:
             self._by_name.setdefault(point.name, []).append(kept)
         return kept
 
-    def _put(self, kept: _Kept, value: float, at: float) -> None:
+    def _put(self, point: Point, at: float) -> _Kept:
+        """Keep the value if it differs from the last one."""
+        kept = self._find(point)
         if not kept.segments or kept.segments[-1].ended is not None:
             kept.segments.append(_Segment(at))
         segment = kept.segments[-1]
-        if segment.times and _same(segment.values[-1], value):
-            return
+        if segment.times and _same(segment.values[-1], point.value):
+            return kept
         self._changed[kept.labels[0][1]] = at
         if segment.times and segment.times[-1] == at:
-            segment.values[-1] = value
+            segment.values[-1] = point.value
         else:
             segment.times.append(at)
-            segment.values.append(value)
+            segment.values.append(point.value)
+        return kept
 
     def _matching(self, matchers: Sequence[Matcher]) -> list[_Kept]:
         key = tuple(matchers)

@@ -1,0 +1,143 @@
+"""Which files are followed: those that the user named, as they appear, and what belongs to them."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ldlm_monitor.history import has_bars, is_rows, launch_facts
+from ldlm_monitor.monitor import Monitor
+from ldlm_monitor.run.identity import launch_time
+from ldlm_monitor.source import Companion, InputPatterns, companions, undecided
+
+COMPANION_SECONDS = 5.0
+SELDOM_SECONDS = 320.0
+"""How often companions of a log are looked for, at first and later."""
+SCAN_SECONDS = 10.0
+"""How often all patterns are matched although no folder changed."""
+HEARD_OF = 10_000
+"""Paths that rang and are remembered."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """A file to follow from now on; `stale`: what it holds is an earlier launch's."""
+
+    path: Path
+    stale: bool = False
+
+
+class Inputs:
+    """Finds files that are there now and were not followed before, each once."""
+
+    def __init__(self, patterns: InputPatterns, monitor: Monitor, *, companions: bool) -> None:
+        self.patterns = patterns
+        self._monitor = monitor
+        self._seeks_companions = companions
+        self._followed: dict[Path, Path] = {}
+        self._names: set[Path] = set()
+        self._heard_of: set[Path] = set()
+        self._said: set[str] = set()
+        self._seek: dict[Path, tuple[float, float]] = {}
+        self._folders: dict[Path, int] = {}
+        self._scanned_at = -math.inf
+
+    def replace(self, patterns: InputPatterns, *, companions: bool) -> None:
+        """Other patterns from now on; what is followed stays followed."""
+        self.patterns = patterns
+        self._seeks_companions = companions
+        self._scanned_at = -math.inf
+
+    def folders(self) -> set[Path]:
+        """Folders in which something may appear."""
+        return {*self.patterns.folders(), *(path.parent for path in self._followed.values())}
+
+    def hears_of_new(self, rung: Collection[Path]) -> bool:
+        """Whether something rang that never did before: it may be a file to join."""
+        fresh = {path for path in rung if path not in self._heard_of}
+        if len(self._heard_of) > HEARD_OF:
+            self._heard_of.clear()
+        self._heard_of |= fresh
+        return bool(fresh)
+
+    def joining(self, now: float, *, rung: bool) -> list[Joining]:
+        """Files to follow from now on. `rung`: something new was heard of."""
+        fresh: list[Joining] = []
+        if rung or now - self._scanned_at >= SCAN_SECONDS or self._folders_changed():
+            self._scanned_at = now
+            fresh += [Joining(path) for path in self.patterns.files() if self._is_new(path)]
+            self._folders = {folder: _changed(folder) for folder in self.patterns.folders()}
+        if self._seeks_companions:
+            fresh += self._companions(now)
+        return fresh
+
+    def _folders_changed(self) -> bool:
+        return any(_changed(folder) != known for folder, known in self._folders.items())
+
+    def _is_new(self, path: Path) -> bool:
+        """Whether a file was not followed yet, under any name; it is from now on."""
+        if path in self._names:
+            return False
+        self._names.add(path)
+        real = path.resolve()
+        if real in self._followed:
+            return False
+        self._followed[real] = path
+        return True
+
+    def _companions(self, now: float) -> Iterator[Joining]:
+        """Ties files to the log that they belong to; yields those not followed yet."""
+        names = self._monitor.names
+        for companion, log_path in self._claims(now).items():
+            name = str(self._followed.get(companion.path.resolve(), companion.path))
+            run = names.origin(str(log_path)).run
+            if names.origin(name).run != run:
+                names.tie(name, run)
+            if self._is_new(companion.path):
+                log.info("%s: following too, %s", companion.path, companion.reason)
+                # Rows are written in the training loop only: before it, they are of another.
+                stale = is_rows(companion.path) and not self._has_trained(log_path)
+                yield Joining(companion.path, stale=stale)
+
+    def _claims(self, now: float) -> dict[Companion, Path]:
+        """Which log each companion belongs to: of several that claim it, the newest launch."""
+        claims: dict[Path, tuple[Companion, Path]] = {}
+        logs = [path for path in self._followed.values() if self._is_due(path, now)]
+        for path in sorted(logs, key=lambda path: (launch_time(str(path)) or 0.0, path)):
+            facts = launch_facts(path)
+            found = companions(path, facts)
+            for companion in found:
+                claims[companion.path.resolve()] = (companion, path)
+            reason = None if found else undecided(path, facts)
+            if reason and reason not in self._said:
+                self._said.add(reason)
+                log.info("%s", reason)
+        return dict(claims.values())
+
+    def _is_due(self, path: Path, now: float) -> bool:
+        """Whether to look for a log's companions: often at first, ever more rarely later."""
+        at, pause = self._seek.get(path, (now, COMPANION_SECONDS))
+        if now < at or path.suffix == ".jsonl":
+            return False
+        standing = self._monitor.standing_of(str(path))
+        if standing is not None and standing.has_ended:
+            return False
+        starting = standing is None or standing.state == "starting"
+        self._seek[path] = (now + pause, pause if starting else min(2 * pause, SELDOM_SECONDS))
+        return True
+
+    def _has_trained(self, path: Path) -> bool:
+        standing = self._monitor.standing_of(str(path))
+        return (standing is not None and standing.has_steps) or has_bars(path)
+
+
+def _changed(folder: Path) -> int:
+    try:
+        return folder.stat().st_mtime_ns
+    except OSError:
+        return 0
