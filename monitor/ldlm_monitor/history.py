@@ -19,9 +19,11 @@ from ldlm_monitor.parse import clock_marks
 from ldlm_monitor.run.identity import RunNames
 from ldlm_monitor.run.timeline import StepClock, Timeline, at_once, from_bars, from_rows, from_steps
 from ldlm_monitor.source import LaunchFacts
+from ldlm_monitor.source.excerpt import START_BYTES, Span, excerpt
 from ldlm_monitor.source.split import CHUNK_BYTES, Splitter
 
 BLOCK_BYTES = 8 * 1024 * 1024
+ROWS_BUDGET = 8
 HEAD_BYTES = 256 * 1024
 """Where a log says which launch it is."""
 _DIRECTORY = re.compile(rb"^Working directory: (\S[^\r\n]*)", re.MULTILINE)
@@ -36,20 +38,20 @@ _DISTANT_SECONDS = 0.2
 
 @dataclass(slots=True)
 class PlacedFile:
-    """A file's content up to `size`, and when it arrived. `chunks` are read as they are played."""
+    """What is read of a file, and when it arrived; `chunks` are read as they are played."""
 
     path: str
     run: str
-    size: int
     timeline: Timeline
     chunks: Iterable[Chunk]
 
 
 @dataclass(slots=True)
 class History:
-    """Several files, placed."""
+    """Several files, placed. `notices` say what of them was left out."""
 
     files: list[PlacedFile] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
 
     @property
     def end(self) -> float:
@@ -69,8 +71,12 @@ class History:
             yield when, chunk
 
 
-def place(paths: Iterable[Path], names: RunNames) -> History:
-    """Place files in time: progress bars first, whose clock step logs without times borrow."""
+def place(paths: Iterable[Path], names: RunNames, *, budget: int | None = None) -> History:
+    """Place files in time: progress bars first, whose clock step logs without times borrow.
+
+    `budget`: bytes of a log that are read at most, its start and its end, and
+    `ROWS_BUDGET` times as many of JSON lines, which are read faster. None: all.
+    """
     clocks: dict[str, StepClock] = {}
     history = History()
     rows: list[Path] = []
@@ -78,25 +84,34 @@ def place(paths: Iterable[Path], names: RunNames) -> History:
         if is_rows(path):
             rows.append(path)
             continue
-        status = path.stat()
-        placed = from_bars(_marks(path, status.st_size), status.st_mtime)
-        timeline = at_once(status.st_mtime)
+        content = _Content(path, budget)
+        placed = from_bars(content.marks(), content.written_at)
+        timeline = at_once(content.written_at)
         if placed is not None:
             timeline, clock = placed
             clocks.setdefault(names.origin(str(path)).run, clock)
-        history.files.append(_placed(path, names, status.st_size, timeline))
+        _add(history, content, names, timeline)
     for path in rows:
-        status = path.stat()
-        timeline = _row_timeline(path, status, clocks.get(names.origin(str(path)).run))
-        history.files.append(_placed(path, names, status.st_size, timeline))
+        content = _Content(path, None if budget is None else ROWS_BUDGET * budget)
+        clock_of_run = clocks.get(names.origin(str(path)).run)
+        _add(history, content, names, _row_timeline(content, clock_of_run))
     return history
+
+
+def _add(history: History, content: _Content, names: RunNames, timeline: Timeline) -> None:
+    path = str(content.path)
+    if content.note:
+        history.notices.append(f"{path}: {content.note}")
+        timeline = timeline.without_start()
+    chunks = content.chunks()
+    history.files.append(PlacedFile(path, names.origin(path).run, timeline, chunks))
 
 
 def place_stream(name: str, stream: BinaryIO, names: RunNames, now: float) -> PlacedFile:
     """A stream that ends, such as standard input of `--once`: all of it at `now`."""
     splitter = Splitter(name, (0, 0, 0))
     chunks = _split(stream, splitter, None)
-    return PlacedFile(name, names.origin(name).run, 0, at_once(now), chunks)
+    return PlacedFile(name, names.origin(name).run, at_once(now), chunks)
 
 
 def launch_facts(log: Path) -> LaunchFacts:
@@ -130,74 +145,95 @@ def is_rows(path: Path) -> bool:
         return file.read(256).lstrip()[:1] == b"{"
 
 
-def _placed(path: Path, names: RunNames, size: int, timeline: Timeline) -> PlacedFile:
-    return PlacedFile(str(path), names.origin(str(path)).run, size, timeline, _read(path, size))
+class _Content:
+    """The parts of a file that are read: all of it, or its start and its end."""
+
+    def __init__(self, path: Path, budget: int | None) -> None:
+        self.path = path
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            self.written_at = status.st_mtime
+            self._identity = (status.st_dev, status.st_ino, 0)
+            self._spans: tuple[Span, ...] = (Span(0, status.st_size, 1),)
+            self.note = ""
+            if budget is not None and status.st_size > budget:
+                start = min(START_BYTES, budget // 2)
+                parts = excerpt(file.fileno(), status.st_size, budget=budget, start=start)
+                self._spans, self.note = parts.spans(), parts.note(skipped=True)
+
+    @property
+    def last(self) -> Span:
+        """The part that ends where the file does."""
+        return self._spans[-1]
+
+    def blocks(self) -> Iterator[tuple[int, bytes]]:
+        """The last part in blocks that end where a record ends, with their offsets."""
+        with self.path.open("rb") as file:
+            offset, rest = self.last.start, b""
+            file.seek(offset)
+            while read := file.read(min(BLOCK_BYTES, self.last.end - offset - len(rest))):
+                data = rest + read
+                end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1 or len(data)
+                yield offset, data[:end]
+                offset, rest = offset + end, data[end:]
+            if rest:
+                yield offset, rest
+
+    def marks(self) -> Iterator[ClockMark]:
+        """Steps, and what bars tell of time."""
+        for offset, block in self.blocks():
+            yield from clock_marks(block, offset)
+
+    def row_times(self) -> Iterator[tuple[int, float]]:
+        """Offsets of rows that tell their time, not too close to each other."""
+        last = -1.0
+        for offset, block in self.blocks():
+            for match in _ROW_TIME.finditer(block):
+                when = float(match[1])
+                if when - last >= _DISTANT_SECONDS:
+                    last = when
+                    yield offset + block.rfind(b"\n", 0, match.start()) + 1, when
+
+    def row_offsets(self) -> Iterator[int]:
+        """Where rows begin: every one of a short file, evenly spaced ones of a long file."""
+        rows = sum(block.count(b"\n") for _, block in self.blocks())
+        start, size = self.last.start, self.last.size
+        with self.path.open("rb") as file:
+            file.seek(start)
+            if rows <= NOMINAL_ROWS:
+                for line in file:
+                    yield start
+                    start += len(line)
+                return
+            last = -1
+            for index in range(NOMINAL_ROWS):
+                file.seek(start + index * size // NOMINAL_ROWS)
+                offset = file.tell() + (len(file.readline()) if index else 0)
+                if last < offset < self.last.end:
+                    last = offset
+                    yield offset
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The parts in order; the last chunk is `final`."""
+        with self.path.open("rb") as file:
+            for span in self._spans:
+                file.seek(span.start)
+                splitter = Splitter(
+                    str(self.path), self._identity, offset=span.start, line=span.line
+                )
+                for chunk in _split(file, splitter, span.size):
+                    if not chunk.final or span is self.last:
+                        yield chunk
 
 
-def _row_timeline(path: Path, status: os.stat_result, clock: StepClock | None) -> Timeline:
-    times = list(_row_times(path, status.st_size))
+def _row_timeline(content: _Content, clock: StepClock | None) -> Timeline:
+    times = list(content.row_times())
     if times:
         return Timeline([0, *(offset for offset, _ in times[1:])], [when for _, when in times])
-    if clock is not None:
-        marks = _marks(path, status.st_size)
-        if timeline := from_steps(marks, clock):
-            return timeline
-    return from_rows(list(_row_offsets(path, status.st_size)), status.st_mtime)
-
-
-def _row_offsets(path: Path, size: int) -> Iterator[int]:
-    """Where rows begin: every one of a short file, evenly spaced ones of a long file."""
-    with path.open("rb") as file:
-        rows = sum(block.count(b"\n") for block in iter(lambda: file.read(BLOCK_BYTES), b""))
-        if rows <= NOMINAL_ROWS:
-            file.seek(0)
-            offset = 0
-            for line in file:
-                yield offset
-                offset += len(line)
-            return
-        last = -1
-        for index in range(NOMINAL_ROWS):
-            file.seek(index * size // NOMINAL_ROWS)
-            offset = file.tell() + (len(file.readline()) if index else 0)
-            if last < offset < size:
-                last = offset
-                yield offset
-
-
-def _marks(path: Path, size: int) -> Iterator[ClockMark]:
-    for offset, block in _blocks(path, size):
-        yield from clock_marks(block, offset)
-
-
-def _row_times(path: Path, size: int) -> Iterator[tuple[int, float]]:
-    last = -1.0
-    for offset, block in _blocks(path, size):
-        for match in _ROW_TIME.finditer(block):
-            when = float(match[1])
-            if when - last >= _DISTANT_SECONDS:
-                last = when
-                yield offset + block.rfind(b"\n", 0, match.start()) + 1, when
-
-
-def _blocks(path: Path, size: int) -> Iterator[tuple[int, bytes]]:
-    """Blocks that end where a record ends, with their offsets."""
-    with path.open("rb") as file:
-        offset, rest = 0, b""
-        while read := file.read(min(BLOCK_BYTES, size - offset - len(rest))):
-            data = rest + read
-            end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1 or len(data)
-            yield offset, data[:end]
-            offset, rest = offset + end, data[end:]
-        if rest:
-            yield offset, rest
-
-
-def _read(path: Path, size: int) -> Iterator[Chunk]:
-    with path.open("rb") as file:
-        status = os.fstat(file.fileno())
-        splitter = Splitter(str(path), (status.st_dev, status.st_ino, 0))
-        yield from _split(file, splitter, size)
+    if clock is not None and (timeline := from_steps(content.marks(), clock)):
+        return timeline
+    offsets = list(content.row_offsets())
+    return from_rows([0, *offsets[1:]], content.written_at)
 
 
 def _split(file: BinaryIO, splitter: Splitter, size: int | None) -> Iterator[Chunk]:

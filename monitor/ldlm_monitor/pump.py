@@ -58,6 +58,7 @@ class Pump:
         self._judged = ledger.positions()
         self._starts = ledger.starts()
         self._receivers = list(receivers)
+        self._budget = settings.history_bytes
         self._waker = waker
         self._looked_at = self._committed_at = self._picture_at = -math.inf
         self._stdin: StdinSource | None = None
@@ -138,21 +139,23 @@ class Pump:
         It is history, told only where it still holds; what came after the point up to
         which a file was judged before a restart is news.
         """
-        history = place(paths, self.monitor.names)
+        history = place(paths, self.monitor.names, budget=self._budget)
+        for notice in history.notices:
+            log.info("%s", notice)
         judged = {path: self._judged_to(path) for path in map(str, paths)}
         passed: list[tuple[Transition, bool]] = []
-        read_to: dict[str, int] = {}
+        read_to: dict[str, Chunk] = {}
         for when, chunk in history.play():
             if self.stopping:
                 break
             if chunk.final:
-                read_to[chunk.path] = chunk.offset
+                read_to[chunk.path] = chunk
                 continue
             known = judged[chunk.path]
             news = known is not None and chunk.offset >= known
             passed += [(each, news) for each in self._feed(chunk, min(when, now))]
-        for file in history.files:
-            self.follower.add(Path(file.path), offset=read_to.get(file.path, 0))
+        for path, rest in read_to.items():
+            self.follower.add(Path(path), offset=rest.offset, line=rest.line)
         restarted = any(known is not None for known in judged.values())
         passed += [(each, restarted) for each in self.monitor.tick(now)]
         self.monitor.restore_starts(self._starts)

@@ -1,6 +1,7 @@
 """Files that are already there, placed in time and merged."""
 
 import os
+from itertools import pairwise
 from pathlib import Path
 
 from ldlm_monitor.history import NOMINAL_ROWS, has_bars, launch_facts, place
@@ -95,3 +96,22 @@ def test_a_log_says_which_launch_it_is(tmp_path: Path) -> None:
     assert facts.nccl_debug_file == "/tmp/nccl_debug_0.log"
     assert not has_bars(log)
     assert has_bars(written(tmp_path / "b.log", "x" * 3_000_000 + bar(1, 1)))
+
+
+def test_of_a_big_log_the_start_and_the_end_are_read_and_the_rest_is_said_to_be_skipped(
+    tmp_path: Path,
+) -> None:
+    text = "* World size: 2\n" + "".join(bar(step, step) for step in range(20_000)) + "\n"
+    log = written(tmp_path / LOG, text)
+    history = place([log], RunNames(), budget=200_000)
+    pieces = list(history.play())
+    data = b"".join(chunk.data for _, chunk in pieces)
+    assert 190_000 < len(data) < 201_000
+    assert data.startswith(b"* World size: 2\n")
+    assert data.endswith(bar(19_999, 19_999).encode() + b"\n")
+    for _, chunk in pieces:
+        assert log.read_bytes()[chunk.offset :].startswith(chunk.data)
+    assert "skipped" in history.notices[0]
+    # What was left out is no pause: the start comes when the end begins.
+    times = [when for when, chunk in pieces if chunk.data]
+    assert max(b - a for a, b in pairwise(times)) <= 1.0

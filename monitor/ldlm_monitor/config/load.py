@@ -43,9 +43,8 @@ def _file_to_read(path: Path | None) -> Path | None:
     if asked is None:
         return DEFAULT_FILE if DEFAULT_FILE.is_file() else None
     if not asked.is_file():
-        raise ConfigError(
-            "no such file", where=str(asked), remedy="name a TOML file with --config PATH"
-        )
+        what = "is a folder" if asked.is_dir() else "no such file"
+        raise ConfigError(what, where=str(asked), remedy="name a TOML file with --config PATH")
     return asked
 
 

@@ -30,6 +30,18 @@ def _split_pairs(value: object) -> object:
     return {name.strip(): seconds.strip() for name, _, seconds in pairs}
 
 
+def _checked_number(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("should be a number")
+    return value
+
+
+def _checked_name(value: str) -> str:
+    if not value.strip():
+        raise ValueError("should not be blank")
+    return value
+
+
 def _checked_listen(value: str) -> str:
     host, _, port = value.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
@@ -43,7 +55,13 @@ def _checked_webhook(value: SecretStr) -> SecretStr:
     return value
 
 
-Seconds: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Seconds: TypeAlias = Annotated[
+    float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_checked_number)
+]
+SecondsFromZero: TypeAlias = Annotated[
+    float, Field(ge=0, allow_inf_nan=False), BeforeValidator(_checked_number)
+]
+Name: TypeAlias = Annotated[str, AfterValidator(_checked_name)]
 UserPath: TypeAlias = Annotated[Path, AfterValidator(Path.expanduser)]
 Paths: TypeAlias = Annotated[tuple[UserPath, ...], BeforeValidator(_split_list)]
 Patterns: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_split_list)]
@@ -130,7 +148,7 @@ class Settings(BaseSettings):
         description="Files, globs and folders to follow.",
         examples=[["train_logs/*.log"]],
     )
-    run: str | None = Field(
+    run: Name | None = Field(
         default=None,
         description="Name of the run, instead of the one found.",
         examples=["gpt2-small"],
@@ -174,8 +192,14 @@ class Settings(BaseSettings):
         description="The severity from which the exit code is 3.",
         examples=["error"],
     )
+    history_mib: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=8,
+        description="MiB of a log that are read when the daemon first sees it, its start and its "
+        "end (eight times as many of JSON lines). 0: everything.",
+        examples=[64],
+    )
     stall: Stall = Stall()
-    end_series_after_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+    end_series_after_seconds: SecondsFromZero = Field(
         default=900,
         description="Seconds that an ended run's series stay in `/metrics`.",
         examples=[900],
@@ -187,6 +211,11 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="The least level that is written.", examples=["debug"]
     )
+
+    @property
+    def history_bytes(self) -> int | None:
+        """How much of a log is read at first; None: all."""
+        return int(self.history_mib * 1024 * 1024) or None
 
     @property
     def listen_is_explicit(self) -> bool:

@@ -93,7 +93,7 @@ def _complaint(error: ErrorDetails, *, secret: bool) -> str:
     if secret:
         return text
     value = error["input"]
-    shown = value if isinstance(value, str) else repr(value)
+    shown = value if isinstance(value, str) else _toml(value)
     return f'"{shown[:_SHOWN]}" {text}'
 
 

@@ -48,6 +48,12 @@ class Timeline:
         """When the last byte arrived."""
         return self._times[-1]
 
+    def without_start(self) -> "Timeline":
+        """What came before the first mark arrived with it: what lies between was left out."""
+        return Timeline(
+            self._offsets, [*self._times[1:2], *self._times[1:]] or self._times, timed=self.timed
+        )
+
     def split(self, chunk: Chunk) -> Iterator[tuple[float, Chunk]]:
         """The chunk in pieces of whole records, each with its time."""
         first = max(bisect_right(self._offsets, chunk.offset) - 1, 0)
