@@ -4,11 +4,13 @@
 set -eu
 cd "$(dirname "$0")/.."
 
+as_root=
+[ "$(id -u)" -eq 0 ] || as_root="sudo -n"
 if ! command -v promtool >/dev/null 2>&1 && command -v apt-get >/dev/null 2>&1; then
-    if [ "$(id -u)" -eq 0 ]; then
-        apt-get update -qq || true
+    if $as_root true 2>/dev/null; then
+        $as_root apt-get update -qq || true
         # Only promtool is wanted: the server that comes with it must not start.
-        DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
+        $as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
             apt-get install -y -qq --no-install-recommends prometheus >/dev/null ||
             echo "tests/run.sh: no promtool; tests that need it are skipped" >&2
     else

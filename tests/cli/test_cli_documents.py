@@ -1,6 +1,8 @@
 """What the documents tell people to type can be typed."""
 
+import html
 import re
+import runpy
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +13,8 @@ import pytest
 from ldlm_monitor.cli import app
 
 ROOT = Path(__file__).resolve().parents[2]
+IMAGES = ROOT / "docs/images"
+TEXT = re.compile(r"<text[^>]*>([^<]*)</text>")
 Ask = Callable[..., Any]
 
 
@@ -18,7 +22,7 @@ def command_lines(page: str) -> list[str]:
     """The `ldlm-monitor` lines of a page's shell blocks, from the command on."""
     blocks = re.findall(r"^```sh\n(.*?)^```$", (ROOT / page).read_text("utf-8"), re.M | re.S)
     parts = [part for block in blocks for part in re.split(r"\n|&&", block)]
-    return [part.strip() for part in parts if "ldlm-monitor " in part]
+    return [part.partition(" | ")[0].strip() for part in parts if "ldlm-monitor " in part]
 
 
 @pytest.mark.parametrize(
@@ -47,3 +51,36 @@ def test_the_format_file_of_contributing_works(ask: Ask, folder: Path) -> None:
     assert '"values":{"loss":"NaN","learning_rate":0.0005}' in sample
     assert '"kind":"gpu_xid"' in event
     assert '"xid":79' in event
+
+
+@pytest.mark.live
+def test_the_picture_of_the_readme_is_what_is_printed() -> None:
+    """If not, `python docs/images/make.py` makes it again. Only the last lines, which tell of the
+    monitor's own work, may differ."""
+    drawn = [html.unescape(line) for line in TEXT.findall((IMAGES / "once.svg").read_text("utf-8"))]
+    printed = runpy.run_path(str(IMAGES / "make.py"))["report"]().splitlines()
+    assert (
+        "\n".join(drawn[1:]).partition("Read ")[0]
+        == ("\n".join(line for line in printed if line).partition("Read ")[0])
+    )
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_what_a_page_links_to_is_there(page: str) -> None:
+    text = (ROOT / page).read_text("utf-8")
+    for target in re.findall(r"\]\((?!https?:)([^)]+)\)", text):
+        path, _, heading = target.partition("#")
+        assert (ROOT / path).exists(), target
+        headings = re.findall(
+            r"^#+ (.+)$", (ROOT / path).read_text("utf-8") if heading else "", re.M
+        )
+        assert not heading or heading in {name.lower().replace(" ", "-") for name in headings}
+
+
+def test_the_architecture_names_every_room_and_module() -> None:
+    page = (ROOT / "docs/architecture.md").read_text("utf-8")
+    package = ROOT / "monitor/ldlm_monitor"
+    rooms = {path.parent.name for path in package.glob("*/__init__.py")}
+    modules = {path.stem for path in package.glob("[a-z]*.py")}
+    missing = {name for name in rooms | modules if not re.search(rf"\b{name}\b", page)}
+    assert missing == set()

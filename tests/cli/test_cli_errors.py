@@ -1,5 +1,8 @@
 """Whatever a user can mend is one line on stderr, and exit code 2."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,6 +44,11 @@ def test_a_finished_input_must_be_there(ask: Ask, command: list[str], pattern: s
     assert (answer.code, answer.out) == (2, "")
     assert pattern in answer.err
     assert answer.err.count("\n") == 1
+
+
+def test_a_complaint_holds_nothing_that_a_terminal_obeys(ask: Ask) -> None:
+    answer = ask("parse", "no\x1b]0;title\x07\u202e.log")
+    assert answer.err.startswith("ldlm-monitor: no\\x1b]0;title\\x07\\u202e.log: no such file")
 
 
 @pytest.mark.parametrize("command", ["parse", "replay", "report"])
@@ -89,3 +97,68 @@ def test_the_version_is_the_packages(ask: Ask) -> None:
     from ldlm_monitor import __version__
 
     assert ask("--version").out == f"ldlm-monitor {__version__}\n"
+
+
+FULL_DISK = Path("/dev/full")
+FORGET_ROOT = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
+"""Root may read everything, unless it gives these two rights away."""
+
+
+def test_a_log_that_may_not_be_read_is_the_users_to_mend(folder: Path) -> None:
+    log = folder / "secret.log"
+    log.touch(mode=0o000)
+    unprivileged = [] if os.geteuid() else FORGET_ROOT
+    command = [*unprivileged, sys.executable, "-m", "ldlm_monitor"]
+    try:
+        denied = subprocess.run([*unprivileged, "cat", log], capture_output=True, check=False)
+    except FileNotFoundError:
+        pytest.skip("root reads everything, and setpriv is not here")
+    assert denied.returncode == 1
+    for words in (["--once"], ["parse"], ["replay"], ["report"]):
+        done = subprocess.run([*command, *words, log.name], capture_output=True, check=False)
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert done.stderr.startswith(b"ldlm-monitor: secret.log: cannot be read (Permission")
+        assert done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.skipif(not FULL_DISK.exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("words", [["parse"], ["replay", "--format", "json"], ["--once"]])
+def test_an_output_that_is_full_is_no_bug_of_ours(folder: Path, words: list[str]) -> None:
+    (folder / "training_log.jsonl").write_text('{"step": 1, "loss": NaN}\n', encoding="utf-8")
+    command = [sys.executable, "-m", "ldlm_monitor", *words, "training_log.jsonl"]
+    with FULL_DISK.open("wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"ldlm-monitor: standard output: cannot be written (No space")
+    assert done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("words", ["parse", "replay", "report", "--once"])
+def test_a_standard_input_that_is_closed_is_said_so(folder: Path, words: str) -> None:
+    command = f"'{sys.executable}' -m ldlm_monitor {words} - <&-"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "ldlm-monitor: -: standard input is closed; pipe a log into it, or name files\n"
+    )
+
+
+def test_an_output_that_is_closed_is_not_written_to(folder: Path) -> None:
+    (folder / "training_log.jsonl").write_text('{"step": 1, "loss": 2.5}\n', encoding="utf-8")
+    command = f"'{sys.executable}' -m ldlm_monitor parse training_log.jsonl >&- 2>&-"
+    assert subprocess.run(["sh", "-c", command], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("word", ["attach", "bench", "compare", "demo", "doctor", "formats"])
+def test_a_command_of_a_later_version_is_no_file_to_wait_for(ask: Ask, word: str) -> None:
+    answer = ask(word, "a.log")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err == (
+        f"ldlm-monitor: {word}: this version has no such command; "
+        f"see ldlm-monitor --help, or write ./{word} for a file of that name\n"
+    )
+
+
+def test_an_example_keeps_its_dots(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LDLM_SLACK_WEBHOOK_URL", "x")
+    assert ask("notify", "test").err.endswith("=https://hooks.slack.com/services/...\n")

@@ -1,6 +1,7 @@
 """The example logs through `--once`, `report` and `replay`: what a new user tries first."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,16 @@ def test_a_report_can_be_written_to_a_file(
     if suffix == ".json":
         (run,) = json.loads(text)["runs"]
         assert (run["health"], run["failed_rank"]) == ("CRITICAL", 1)
+
+
+def test_a_report_in_json_is_valid_whatever_a_log_says(ask: Ask, folder: Path) -> None:
+    """Lone surrogates are legal in JSON's escapes and in no UTF-8; NaN is no JSON at all."""
+    log = folder / os.fsdecode(b"b\xffd.jsonl")
+    log.write_text('{"step": 1, "loss": NaN, "\\ud800": 2}\n', encoding="utf-8")
+    assert ask("report", "-o", "health.json", log.name).code == 3
+    (run,) = json.loads((folder / "health.json").read_text("utf-8"), parse_constant=None)["runs"]
+    assert run["files"] == ["b\ufffdd.jsonl"]
+    assert run["statistics"]["loss"]["current"] == "NaN"
 
 
 def test_a_report_that_cannot_be_written_is_said_so(ask: Ask, healthy: str) -> None:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -45,6 +46,19 @@ def test_every_line_of_the_examples_is_a_record_again(ask: Ask, examples: Path) 
 def test_a_missing_newline_at_the_end_hides_nothing(ask: Ask, folder: Path) -> None:
     (folder / "training_log.jsonl").write_bytes(ROWS.rstrip(b"\n"))
     assert len(ask("parse", "training_log.jsonl").out.splitlines()) == 2
+
+
+@pytest.mark.parametrize("words", [("parse",), ("replay", "--format", "json")])
+def test_json_is_valid_whatever_a_file_is_called(
+    ask: Ask, folder: Path, words: tuple[str, ...]
+) -> None:
+    """A name is bytes; what is no UTF-8 in it is replaced."""
+    name = folder / os.fsdecode(b"b\xffd.log")
+    name.write_bytes(b"WARNING: Invalid text_loss detected: nan\n")
+    answer = ask(*words, name.name)
+    assert answer.code in (0, 3), answer.err
+    (shown, *_) = [json.loads(line) for line in answer.out.encode("utf-8").splitlines()]
+    assert shown["position"]["path"] == "b\ufffdd.log"
 
 
 def test_a_dash_is_standard_input(

@@ -4,8 +4,11 @@ import json
 import math
 from dataclasses import replace
 
+import pytest
+
 from ldlm_monitor.alert import Transition
 from ldlm_monitor.lines import transition_json, transition_line
+from ldlm_monitor.plain import plain
 from ldlm_monitor.records import Position
 
 FIRING = Transition(
@@ -66,3 +69,25 @@ def test_text_columns_line_up() -> None:
 def test_text_holds_no_control_character() -> None:
     hostile = replace(FIRING, annotations={"summary": "a\x1b[2Jb\r\nc\x07"})
     assert transition_line(hostile).isprintable()
+
+
+@pytest.mark.parametrize("run", ["gpt2", "two\nlines", "a\tb", "xoxb-123456789012-abcdefghijkl"])
+@pytest.mark.parametrize("between", [": ", " "])
+def test_text_names_the_run_once(run: str, between: str) -> None:
+    labels = {"severity": "critical", "run": run}
+    summary = f"{run}{between}is in trouble"
+    line = transition_line(replace(FIRING, labels=labels, annotations={"summary": summary}))
+    assert line.split("  ")[-2] == "is in trouble"
+    assert line.count(plain(run)) == 1
+
+
+def test_a_summary_that_only_begins_like_the_run_is_kept_whole() -> None:
+    line = transition_line(replace(FIRING, annotations={"summary": "gpt2xl is in trouble"}))
+    assert "gpt2xl is in trouble" in line
+
+
+def test_json_is_utf8_whatever_the_log_said() -> None:
+    """Lone surrogates: from a file's name that is no UTF-8, or from an escape in JSON."""
+    labels = {"severity": "critical", "run": "a\udcffb\ud800c"}
+    text = transition_json(replace(FIRING, labels=labels))
+    assert json.loads(text.encode("utf-8"))["labels"]["run"] == "a\ufffdb\ufffdc"

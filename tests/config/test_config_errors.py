@@ -24,6 +24,7 @@ def complaint(flags: dict[str, str] | None = None) -> str:
         ("intervall = 3", "intervall: unknown key; did you mean interval?"),
         ("interval = 0", 'interval: "0" should be greater than 0; for example interval = 10'),
         ('interval = "x"', 'interval: "x" should be a number; for example interval = 10'),
+        ("interval = true", 'interval: "true" should be a number; for example interval = 10'),
         ("interval = nan", 'interval: "nan" should be a finite number; for example interval = 10'),
         ("headless = 7", 'headless: "7" should be true or false; for example headless = true'),
         (
@@ -134,6 +135,16 @@ def test_a_file_that_is_not_text_is_said_so(folder: Path) -> None:
 def test_a_file_that_was_named_must_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LDLM_CONFIG", "no.toml")
     assert complaint() == "no.toml: no such file; name a TOML file with --config PATH"
+
+
+def test_a_folder_is_no_configuration_file(folder: Path) -> None:
+    (folder / "etc").mkdir()
+    with pytest.raises(ConfigError, match=r"^etc: is a folder; name a TOML file with --config"):
+        load({}, path=Path("etc"))
+
+
+def test_a_run_has_a_name(folder: Path) -> None:
+    assert complaint({"run": " "}) == '--run: " " should not be blank; for example --run gpt2-small'
 
 
 def test_the_webhook_may_stand_in_a_file(folder: Path) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from ldlm_monitor.points import Point
 from ldlm_monitor.records import Event, Position
 from ldlm_monitor.view import AlertView, MonitorView, RunView, Snapshot, Statistics
 
@@ -95,7 +96,10 @@ def make_event() -> Callable[..., Event]:
 @pytest.fixture(scope="session")
 def make_snapshot() -> Callable[..., Snapshot]:
     def make(
-        *runs: RunView, alerts: tuple[AlertView, ...] = (), events: tuple[Event, ...] = ()
+        *runs: RunView,
+        alerts: tuple[AlertView, ...] = (),
+        events: tuple[Event, ...] = (),
+        points: tuple[Point, ...] = (),
     ) -> Snapshot:
         monitor = MonitorView(
             lines=1200,
@@ -107,7 +111,13 @@ def make_snapshot() -> Callable[..., Snapshot]:
             dropped={"truncated": 0, "label_limit": 2},
         )
         return Snapshot(
-            version=1, at=NOW, runs=runs, alerts=alerts, events=events, monitor=monitor, points=()
+            version=1,
+            at=NOW,
+            runs=runs,
+            alerts=alerts,
+            events=events,
+            monitor=monitor,
+            points=points,
         )
 
     return make

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ldlm_monitor.points import Point, make_labels
 from ldlm_monitor.records import Event, Position
 from ldlm_monitor.report.health import WIDTH, health_report, worst_health
 from ldlm_monitor.view import AlertView, RunView, Snapshot, Statistics
@@ -66,6 +67,25 @@ def test_statistics_stand_in_a_table_with_the_loss_first(
         "  grad_norm                     Inf          -          -          -           0",
         "  accuracy                0.0001234  0.0001234  0.0001234  0.0001234           0",
     ]
+
+
+def test_the_pace_is_the_one_that_metrics_show(
+    make_run: MakeRun, make_snapshot: MakeSnapshot, make_statistics: Callable[..., Statistics]
+) -> None:
+    """What the log reports, or else what was derived from the times of its steps."""
+    labels = make_labels(run="train_20260129_101500")
+    points = (
+        Point("ldlm_train_step_seconds", make_labels(run="another"), 7.0),
+        Point("ldlm_train_step_seconds", labels, 0.0459183),
+    )
+    derived = health_report(make_snapshot(make_run(), points=points))
+    assert "\nPace         0.0459 s a step\n" in derived
+    statistics = {
+        "step_seconds": make_statistics(0.05, mean=0.06),
+        "samples_per_second": make_statistics(348.5),
+    }
+    reported = health_report(make_snapshot(make_run(statistics=statistics), points=points))
+    assert "\nPace         0.06 s a step, 348.5 samples/s\n" in reported
 
 
 def test_a_firing_alert_tells_where_and_what_to_do(
@@ -137,6 +157,48 @@ def test_a_root_cause_stands_above_what_followed_from_it(
     issues = section(health_report(make_snapshot(make_run(), events=events)), "Recent issues")
     kinds = [line.split()[1] for line in issues if line.startswith("  error")]
     assert kinds == ["python_exception", "gloo_peer_closed"]
+
+
+def test_events_are_counted_in_one_paragraph(
+    make_run: MakeRun, make_snapshot: MakeSnapshot
+) -> None:
+    counts = {"config": 9, "checkpoint_saved": 12, "run_started": 1} | dict.fromkeys(
+        ("eval_started", "eval_finished", "skipped_step"), 2
+    )
+    report = health_report(make_snapshot(make_run(event_counts=counts)))
+    assert section(report, "Events") == [
+        "  checkpoint_saved 12, config 9, eval_finished 2, eval_started 2,",
+        "  skipped_step 2, run_started 1",
+    ]
+
+
+def test_the_summary_of_an_alert_does_not_repeat_the_run_above_it(
+    make_run: MakeRun, make_alert: MakeAlert, make_snapshot: MakeSnapshot
+) -> None:
+    alert = make_alert(annotations={"summary": "train_20260129_101500: the loss is NaN"})
+    firing = section(health_report(make_snapshot(make_run(), alerts=(alert,))), "Firing")
+    assert firing[1] == "           the loss is NaN"
+
+
+def test_several_runs_are_summed_up_at_the_end(
+    make_run: MakeRun, make_alert: MakeAlert, make_snapshot: MakeSnapshot
+) -> None:
+    """Where the eye is when it has been printed."""
+    runs = (
+        make_run(name="first"),
+        make_run(name="second", state="crashed", health="CRITICAL"),
+    )
+    alerts = tuple(
+        make_alert(name, labels={"severity": "critical", "run": "second", "rank": rank})
+        for name, rank in (("TrainingCrashed", "1"), ("NonFiniteLoss", "0"), ("NonFiniteLoss", "1"))
+    )
+    report = health_report(make_snapshot(*runs, alerts=alerts))
+    assert report.split("-" * WIDTH)[-1].splitlines()[1:4] == [
+        "HEALTHY   first                                                          running",
+        "CRITICAL  second                                                         crashed",
+        "          TrainingCrashed, NonFiniteLoss",
+    ]
+    assert "HEALTHY   first" not in health_report(make_snapshot(runs[0]))
 
 
 def test_a_run_that_ended_has_no_time_left_and_cannot_stall(

@@ -3,6 +3,7 @@
 Commands import what they need when they run, so that `--help` and `--version` are quick.
 """
 
+import errno
 import os
 import sys
 import traceback
@@ -14,9 +15,14 @@ from cyclopts import App, CycloptsError
 from ldlm_monitor import __version__
 from ldlm_monitor.cli import follow, notify, parse, replay, report, rules
 from ldlm_monitor.cli.flags import hide_dash
-from ldlm_monitor.errors import LdlmError
+from ldlm_monitor.cli.logs import printable
+from ldlm_monitor.errors import InputError, LdlmError, UsageError
 
 INTERRUPTED = 130
+LATER_COMMANDS = frozenset({"attach", "bench", "compare", "demo", "doctor", "formats"})
+"""Words that are kept for commands: as files they would be waited for in silence."""
+_FILE_ERRORS = (PermissionError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
+_OUTPUT_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 app = App(
@@ -38,39 +44,85 @@ app.command(notify.app)
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command line (None: the process's) and returns the exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+    _prepare_streams()
+    words = sys.argv[1:] if argv is None else argv
     try:
-        code = app(
-            hide_dash(sys.argv[1:] if argv is None else argv),
-            exit_on_error=False,
-            print_error=False,
-            verbose=False,
-        )
+        _refuse_later_command(words)
+        code = app(hide_dash(words), exit_on_error=False, print_error=False, verbose=False)
         sys.stdout.flush()
-    except CycloptsError as error:
-        return _complain(f"{_one_line(error)}; see ldlm-monitor --help", 2)
-    except LdlmError as error:
-        return _complain(_one_line(error), error.exit_code)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader has gone, as with `| head`: Python's own flush at exit must not complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except Exception as error:  # noqa: BLE001 - the process's edge: a bug gets words and code 1
-        return _complain(_bug(error), 1)
+        text, code = _outcome(error)
+        if text:
+            print(f"ldlm-monitor: {printable(text)}", file=sys.stderr)
     return code if isinstance(code, int) else 0
 
 
+def _prepare_streams() -> None:
+    """A stream that was closed (`>&-`) takes everything; the others take every character."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _refuse_later_command(words: Sequence[str]) -> None:
+    if words and words[0] in LATER_COMMANDS:
+        raise UsageError(
+            "this version has no such command",
+            where=words[0],
+            remedy=f"see ldlm-monitor --help, or write ./{words[0]} for a file of that name",
+        )
+
+
+def _outcome(error: Exception) -> tuple[str, int]:
+    """One line for stderr, and the exit code."""
+    match error:
+        case CycloptsError():
+            return f"{_one_line(error)}; see ldlm-monitor --help", UsageError.exit_code
+        case LdlmError():
+            return _one_line(error), error.exit_code
+        case BrokenPipeError():
+            _abandon_output()
+            return "", 0
+        case OSError():
+            return _refused(error)
+        case _:
+            return _bug(error), LdlmError.exit_code
+
+
+def _refused(error: OSError) -> tuple[str, int]:
+    """What the system refused: a file of the user's, or the output; else it is a bug."""
+    if isinstance(error, _FILE_ERRORS) and error.filename is not None:
+        place = os.fsdecode(error.filename)
+        refusal: UsageError = InputError(
+            f"cannot be read ({error.strerror})",
+            where=place,
+            remedy="check that it is there and that you may read it",
+        )
+    elif error.filename is None and error.errno in _OUTPUT_ERRORS:
+        _abandon_output()
+        refusal = UsageError(
+            f"cannot be written ({error.strerror})",
+            where="standard output",
+            remedy="make room, or write elsewhere",
+        )
+    else:
+        return _bug(error), LdlmError.exit_code
+    return _one_line(refusal), refusal.exit_code
+
+
+def _abandon_output() -> None:
+    """Nobody takes it, as with `| head`: Python's own flush at exit must not complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split()).rstrip(".")
-
-
-def _complain(text: str, code: int) -> int:
-    print(f"ldlm-monitor: {text}", file=sys.stderr)
-    return code
+    text = " ".join(str(error).split())
+    return text if text.endswith("...") else text.rstrip(".")
 
 
 def _bug(error: Exception) -> str:

@@ -6,6 +6,7 @@ file are heard.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -121,6 +122,10 @@ def settings_for_inputs(flags: SharedFlags | None, files: Sequence[str], **more:
             "no file is named",
             where="FILE",
             remedy="try 'train_logs/*.log', or set files in ldlm-monitor.toml",
+        )
+    if "-" in found.files and sys.stdin is None:
+        raise UsageError(
+            "standard input is closed", where="-", remedy="pipe a log into it, or name files"
         )
     return found
 

@@ -27,7 +27,7 @@ class TextLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The line; what does not print, as in a file's name, is escaped."""
-        message = _printable(record.getMessage())
+        message = printable(record.getMessage())
         line = f"{_time(record)} {record.levelname.lower()}: {message}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
@@ -52,7 +52,8 @@ def _time(record: logging.LogRecord) -> str:
     return datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
+    """`text`, in it what does not print escaped, as Python would write it."""
     return "".join(
         character if character.isprintable() else ascii(character)[1:-1] for character in text
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections import Counter
@@ -56,7 +57,12 @@ def _inputs(found: Settings) -> list[tuple[str, Origin]]:
     if patterns.standard_input:
         places.append("-")
     names = RunNames(found.run)
-    return [(place, names.origin(place)) for place in places]
+    return [(place, names.origin(_shown(place))) for place in places]
+
+
+def _shown(place: str) -> str:
+    """The file's name as JSON can hold it: what is no UTF-8 in it is replaced."""
+    return os.fsencode(place).decode("utf-8", "replace")
 
 
 def _records(parser: Parser, place: str, origin: Origin) -> Generator[Record, None, None]:
@@ -73,10 +79,10 @@ def _records(parser: Parser, place: str, origin: Origin) -> Generator[Record, No
 
 
 def _read(parser: Parser, place: str, file: BinaryIO, origin: Origin) -> Iterator[Record]:
-    now = time.time()
-    for chunk in _chunks(place, file):
+    now, shown = time.time(), _shown(place)
+    for chunk in _chunks(shown, file):
         yield from parser.feed(chunk, origin, now)
-    yield from parser.finish(place)
+    yield from parser.finish(shown)
 
 
 def _chunks(place: str, file: BinaryIO) -> Iterator[Chunk]:

@@ -44,8 +44,9 @@ def report(
             remedy=f"end the name in {', '.join(_FORMS[:-1])} or {_FORMS[-1]}",
         )
     snapshot = _read(found)
+    text = _formed(snapshot, output.suffix)
     try:
-        output.write_text(_formed(snapshot, output.suffix), encoding="utf-8")
+        output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(
             f"cannot be written ({error.strerror})",
@@ -75,7 +76,9 @@ def _read(found: Settings) -> Snapshot:
 
 def _formed(snapshot: Snapshot, suffix: str) -> str:
     if suffix == ".json":
-        return snapshot.model_dump_json(indent=2) + "\n"
+        from ldlm_monitor.lines import snapshot_json
+
+        return snapshot_json(snapshot) + "\n"
     from ldlm_monitor.report.health import health_report
 
     text = health_report(snapshot)

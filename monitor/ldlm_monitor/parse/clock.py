@@ -12,7 +12,9 @@ from ldlm_monitor.parse.patterns import compile_pattern
 _BAR = compile_pattern(
     r"Training: +\d+%\|[^|\r\n]*\| *(?P<step>\d{1,18})/\d{1,18} \[(?P<elapsed>\d[\d:]*)[<,]"
 )
-_ROW = compile_pattern(r'(?m)^ *\{[^\n]*?"(?:step|global_step|iteration|current_steps)": ?(?P<step>\d{1,18})[,}]')
+_ROW = compile_pattern(
+    r'(?m)^ *\{[^\n]*?"(?:step|global_step|iteration|current_steps)": ?(?P<step>\d{1,18})[,}]'
+)
 
 
 def clock_marks(data: bytes, offset: int = 0) -> list[ClockMark]:

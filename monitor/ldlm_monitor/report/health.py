@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from ldlm_monitor.names import SEVERITIES
-from ldlm_monitor.plain import duration, number, plain, shorten, shorten_path, utc
+from ldlm_monitor.plain import duration, number, plain, shorten, shorten_path, utc, without_run
+from ldlm_monitor.points import make_labels
 from ldlm_monitor.records import Event, Position
 from ldlm_monitor.report.advice import recommendations
 from ldlm_monitor.view import AlertView, Health, MonitorView, RunView, Snapshot
@@ -14,6 +15,7 @@ WIDTH = 80
 HEALTHS: tuple[Health, ...] = ("HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL")
 """In rising order: none or info, warning, error, critical."""
 
+_NO_BREAK = "\u00a0"
 _BAR = 30
 _ISSUES = 8
 _QUANTITIES = 12
@@ -35,8 +37,20 @@ def health_report(snapshot: Snapshot) -> str:
         lines += ["", "No training run was found in what was read."]
     unowned = [alert for alert in _firing(snapshot) if not _owner(alert, snapshot)]
     lines += _section("Firing on the monitor itself", _alerts(unowned))
-    lines += ["", "-" * WIDTH, *_wrapped(_monitor(snapshot.monitor))]
+    lines += ["", "-" * WIDTH, *_overview(snapshot), *_wrapped(_monitor(snapshot.monitor))]
     return "\n".join(lines) + "\n"
+
+
+def _overview(snapshot: Snapshot) -> Iterator[str]:
+    """Of several runs one line each, and the names of what fires."""
+    if len(snapshot.runs) < 2:
+        return
+    for run in snapshot.runs:
+        name = plain(run.name, WIDTH - 12 - len(run.state))
+        yield from _between(f"{run.health:<10}{name}", run.state)
+        names = dict.fromkeys(alert.name for alert in _firing_of(run, snapshot))
+        yield from _wrapped(", ".join(plain(name, 40) for name in names), indent=10)
+    yield ""
 
 
 def _run(run: RunView, snapshot: Snapshot) -> Iterator[str]:
@@ -45,9 +59,9 @@ def _run(run: RunView, snapshot: Snapshot) -> Iterator[str]:
     state = f"{run.state}{framework}"
     yield from _between(f"{run.health}  {plain(run.name, WIDTH - 14 - len(state))}", state)
     yield "-" * WIDTH
-    yield from _facts(run, snapshot.at)
+    yield from _facts(run, snapshot)
     yield from _section("Statistics over the last values", _statistics(run))
-    firing = [alert for alert in _firing(snapshot) if alert.labels.get("run") == run.name]
+    firing = _firing_of(run, snapshot)
     yield from _section("Firing", _alerts(firing))
     issues = [
         event
@@ -60,16 +74,16 @@ def _run(run: RunView, snapshot: Snapshot) -> Iterator[str]:
     yield from _section("Recommendations", _listed(advice))
 
 
-def _facts(run: RunView, now: float) -> Iterator[str]:
+def _facts(run: RunView, snapshot: Snapshot) -> Iterator[str]:
     """Aligned facts, each only where it is known and still means something."""
     left = run.eta_seconds if run.ended_at is None else None
     limit = run.stall_limit_seconds if run.ended_at is None else None
     pairs = (
         ("Progress", _progress(run)),
-        ("Pace", _pace(run)),
+        ("Pace", _pace(run, snapshot)),
         ("Time left", duration(left) if left is not None else ""),
         ("Started", utc(run.started_at) if run.started_at is not None else ""),
-        ("Last step", _last_step(run, now)),
+        ("Last step", _last_step(run, snapshot.at)),
         ("Stall limit", duration(limit) if limit is not None else ""),
         ("Ended", utc(run.ended_at) if run.ended_at is not None else ""),
         ("Failed rank", "" if run.failed_rank is None else str(run.failed_rank)),
@@ -94,15 +108,27 @@ def _progress(run: RunView) -> str:
     return f"[{'#' * done}{'.' * (_BAR - done)}] {100 * share:5.1f} %  {step}".rstrip()
 
 
-def _pace(run: RunView) -> str:
+def _pace(run: RunView, snapshot: Snapshot) -> str:
     parts = []
-    if step := run.statistics.get("step_seconds"):
-        typical = step.mean if step.mean is not None else step.current
-        parts.append(f"{duration(typical)} a step")
+    if (seconds := _step_seconds(run, snapshot)) is not None:
+        parts.append(f"{duration(seconds)} a step")
     for name, unit in (("samples_per_second", "samples/s"), ("tokens_per_second", "tokens/s")):
         if rate := run.statistics.get(name):
             parts.append(f"{number(rate.current)} {unit}")
     return ", ".join(parts)
+
+
+def _step_seconds(run: RunView, snapshot: Snapshot) -> float | None:
+    """As the log reports it; else as it is exported: derived from the times of the steps."""
+    if step := run.statistics.get("step_seconds"):
+        return step.mean if step.mean is not None else step.current
+    labels = make_labels(run=run.name)
+    derived = (
+        point.value
+        for point in snapshot.points
+        if point.name == "ldlm_train_step_seconds" and point.labels == labels
+    )
+    return next(derived, None)
 
 
 def _last_step(run: RunView, now: float) -> str:
@@ -142,6 +168,10 @@ def _firing(snapshot: Snapshot) -> list[AlertView]:
     return sorted(firing, key=lambda alert: -SEVERITIES.index(alert.labels["severity"]))
 
 
+def _firing_of(run: RunView, snapshot: Snapshot) -> list[AlertView]:
+    return [alert for alert in _firing(snapshot) if alert.labels.get("run") == run.name]
+
+
 def _owner(alert: AlertView, snapshot: Snapshot) -> bool:
     return any(run.name == alert.labels.get("run") for run in snapshot.runs)
 
@@ -152,7 +182,8 @@ def _alerts(alerts: Iterable[AlertView]) -> Iterator[str]:
         name = f"  {alert.labels['severity']:<9}{plain(alert.name, 40)}{rank}"
         yield from _between(name, utc(alert.fired_at))
         if summary := alert.annotations.get("summary"):
-            yield from _wrapped(plain(summary), indent=11)
+            told = without_run(plain(summary), alert.labels.get("run", ""))
+            yield from _wrapped(told, indent=11)
         if alert.position:
             yield f"{'':<11}{_place(alert.position, WIDTH - 11)}"
         if action := alert.annotations.get("action"):
@@ -178,8 +209,13 @@ def _issues(events: Iterable[Event]) -> Iterator[str]:
 
 
 def _counts(counts: dict[str, int]) -> Iterator[str]:
-    for kind, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-        yield f"  {plain(kind, 40):<42}{count:>8}"
+    """The most frequent first; a name and its count stay on one line."""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    joined = ", ".join(
+        f"{plain(kind, 40)} {count}".replace(" ", _NO_BREAK) for kind, count in ordered
+    )
+    for line in _wrapped(joined, indent=2):
+        yield line.replace(_NO_BREAK, " ")
 
 
 def _listed(sentences: Sequence[str]) -> Iterator[str]:
