@@ -15,7 +15,7 @@ class Chunk:
     `final` or `peek`. `offset` (bytes) and `line` (1-based, counting `\\n`) are
     those of its first byte. `final`: nothing more of this file will follow, so
     an unfinished last record is all there is. `peek`: an unfinished last record
-    as it stands after a silence; the same bytes come again, whole, later.
+    as it stands after a silence of `age` seconds; the same bytes come again, whole, later.
     """
 
     path: str
@@ -25,6 +25,7 @@ class Chunk:
     data: bytes
     final: bool = False
     peek: bool = False
+    age: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from ldlm_monitor.config import Settings
 from ldlm_monitor.errors import UsageError
 from ldlm_monitor.ledger import Ledger
 from ldlm_monitor.lines import status_lines
-from ldlm_monitor.notify import Courier, Outbox, SlackWebhook, how_to_configure, redact
+from ldlm_monitor.notify import Courier, Outbox, Silences, SlackWebhook, how_to_configure, redact
 from ldlm_monitor.pump import Pump
 from ldlm_monitor.serve import Server
 from ldlm_monitor.source import Journal, Waker, WatchdogWaker
@@ -93,22 +93,27 @@ def run(
         stack.callback(outbox.close)
         ledger = Ledger(state.path / "ledger.sqlite")
         stack.callback(ledger.close)
+        silences = Silences(state.path / "silences.sqlite")
+        stack.callback(silences.close)
         journal = Journal()
         waker = WatchdogWaker(journal)
         stack.callback(waker.close)
-        pump = Pump(settings, outbox, ledger, [receiver.name for receiver in receivers], waker)
+        names = [receiver.name for receiver in receivers]
+        pump = Pump(settings, outbox, ledger, names, waker, silences=silences)
         stack.callback(pump.close)
         signals = _Signals(pump, waker)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             stack.callback(signal.signal, number, signal.signal(number, signals))
-        server = _serve(settings, pump, outbox, signals)
+        server = _serve(settings, pump, outbox, silences, signals)
         stack.callback(server.stop)
         for receiver in receivers:
             courier = Courier(receiver, outbox)
             courier.start()
             stack.callback(courier.stop, COURIER_SECONDS)
             pump.couriers.append(courier)
-        _greet(pump, state, f"http://{settings.listen_address[0]}:{server.port}", receivers)
+        host = settings.listen_address[0]
+        shown = f"[{host}]" if ":" in host else host
+        _greet(pump, state, f"http://{shown}:{server.port}", receivers)
         waker.watch(pump.inputs.folders())
         _follow(settings, pump, waker, journal, signals, load=load or (lambda: settings))
     if signals.exit_code and on_interrupt is not None:
@@ -127,7 +132,7 @@ def _follow(
 ) -> None:
     status_at = time.time() + settings.interval
     dirty: set[Path] = set()
-    while not signals.stop:
+    while not (signals.stop or pump.ended):
         now = time.time()
         if signals.reload:
             signals.reloaded(_reload(pump, load))
@@ -158,7 +163,9 @@ def _receivers(settings: Settings) -> list[SlackWebhook]:
     return [] if url is None else [SlackWebhook(url)]
 
 
-def _serve(settings: Settings, pump: Pump, outbox: Outbox, signals: _Signals) -> Server:
+def _serve(
+    settings: Settings, pump: Pump, outbox: Outbox, silences: Silences, signals: _Signals
+) -> Server:
     """A server on the address that was asked for, or on the first free port after the default."""
     host, first = settings.listen_address
     tries = 1 if settings.listen_is_explicit else PORTS_TRIED
@@ -173,6 +180,8 @@ def _serve(settings: Settings, pump: Pump, outbox: Outbox, signals: _Signals) ->
                 ready=lambda: pump.caught_up,
                 redact=redact,
                 reload=signals.ask_reload if _is_loopback(host) else None,
+                silencing=silences,
+                takes_commands=_is_loopback(host),
             )
         except OSError as error:
             taken = error

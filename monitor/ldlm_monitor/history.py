@@ -29,6 +29,9 @@ HEAD_BYTES = 256 * 1024
 _DIRECTORY = re.compile(rb"^Working directory: (\S[^\r\n]*)", re.MULTILINE)
 _NCCL_FILE = re.compile(rb"\bNCCL_DEBUG_FILE=([^\s'\"]+)")
 _RUN_NAME = re.compile(rb"\blogging\.run_name=([^\s'\",\]]+)")
+_CALLBACK_RUN = re.compile(
+    rb'\{"schema": ?"ldlm\.health/1", ?"type": ?"run", ?"run": ?"([^"\\]{1,512})"'
+)
 _ROW_TIME = re.compile(rb'"(?:time|timestamp|_timestamp)":\s?(\d{9,}(?:\.\d+)?)')
 NOMINAL_ROWS = 14_400
 """Rows of a file without any time are told apart up to this many, one a nominal second."""
@@ -48,9 +51,13 @@ class PlacedFile:
 
 @dataclass(slots=True)
 class History:
-    """Several files, placed. `notices` say what of them was left out."""
+    """Several files, placed. `notices` say what of them was left out.
+
+    `unreadable`: files of which nothing could be read, and why.
+    """
 
     files: list[PlacedFile] = field(default_factory=list)
+    unreadable: dict[Path, OSError] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
 
     @property
@@ -81,21 +88,33 @@ def place(paths: Iterable[Path], names: RunNames, *, budget: int | None = None) 
     history = History()
     rows: list[Path] = []
     for path in paths:
-        if is_rows(path):
-            rows.append(path)
-            continue
-        content = _Content(path, budget)
-        placed = from_bars(content.marks(), content.written_at)
-        timeline = at_once(content.written_at)
-        if placed is not None:
-            timeline, clock = placed
-            clocks.setdefault(names.origin(str(path)).run, clock)
-        _add(history, content, names, timeline)
+        try:
+            if is_rows(path):
+                name_by_content(path, names)
+                rows.append(path)
+            else:
+                _place_text(history, _Content(path, budget), names, clocks)
+        except OSError as error:
+            history.unreadable[path] = error
     for path in rows:
-        content = _Content(path, None if budget is None else ROWS_BUDGET * budget)
-        clock_of_run = clocks.get(names.origin(str(path)).run)
-        _add(history, content, names, _row_timeline(content, clock_of_run))
+        try:
+            content = _Content(path, None if budget is None else ROWS_BUDGET * budget)
+            clock = clocks.get(names.origin(str(path)).run)
+            _add(history, content, names, _row_timeline(content, clock))
+        except OSError as error:
+            history.unreadable[path] = error
     return history
+
+
+def _place_text(
+    history: History, content: _Content, names: RunNames, clocks: dict[str, StepClock]
+) -> None:
+    placed = from_bars(content.marks(), content.written_at)
+    timeline = at_once(content.written_at)
+    if placed is not None:
+        timeline, clock = placed
+        clocks.setdefault(names.origin(str(content.path)).run, clock)
+    _add(history, content, names, timeline)
 
 
 def _add(history: History, content: _Content, names: RunNames, timeline: Timeline) -> None:
@@ -137,6 +156,16 @@ def has_bars(log: Path) -> bool:
         head = file.read(HEAD_BYTES)
         file.seek(max(size - HEAD_BYTES, 0))
         return any(True for block in (head, file.read()) for _ in clock_marks(block))
+
+
+def name_by_content(path: Path, names: RunNames) -> None:
+    """The callback writes its run's name into the first row of its file: that name counts."""
+    if names.is_tied(str(path)):
+        return
+    with path.open("rb") as file:
+        told = _CALLBACK_RUN.match(file.read(HEAD_BYTES).split(b"\n", 1)[0])
+    if told is not None:
+        names.tie(str(path), _text(told[1]))
 
 
 def is_rows(path: Path) -> bool:

@@ -108,22 +108,26 @@ class Monitor:
         origin = self.names.origin(chunk.path)
         self._witness.look_at(chunk)
         transitions: list[Transition] = []
+        came = now - chunk.age
         for found in self._parser.feed_blocks(chunk, origin, now):
             if isinstance(found, SampleBlock):
-                transitions += self._take_block(found, now)
+                transitions += self._take_block(found, came)
             else:
-                transitions += self.observe((found,), now)
+                transitions += self.observe((found,), came)
         self._witness.keep_progress(origin.run)
         self._witness.look_at(None)
         return transitions
 
     def observe(self, records: Iterable[Record], now: float) -> list[Transition]:
-        """Take in records, as read at `now`; one with its own time is judged at that time."""
+        """Take in records, as read at `now`; one with its own time is judged at that time.
+
+        What is older than the clock is filed at its own time and judged at the clock's.
+        """
         transitions: list[Transition] = []
         for record in records:
             at = now if record.time is None else min(record.time, now)
             transitions += self._advance(at)
-            transitions += self._take(record, max(at, self._clock))
+            transitions += self._take(record, at)
         return transitions
 
     def tick(self, now: float) -> list[Transition]:
@@ -198,10 +202,10 @@ class Monitor:
         if block.times is not None:
             return self.observe(block.samples(), now)
         transitions = self._advance(now)
-        at = max(now, self._clock)
-        run = self._runs.of(block.sample(0), at)
-        urgent = run.observe_block(block, at)
+        run = self._runs.of(block.sample(0), now)
+        urgent = run.observe_block(block, now)
         self._runs.touch(run)
+        at = max(now, self._clock)
         self._changed(at)
         return transitions + (self._evaluate(at) if urgent is not None else [])
 
@@ -212,6 +216,7 @@ class Monitor:
         rows = record.position.path.endswith(".jsonl")
         urgent = run.observe(record, at, rows=rows)
         self._runs.touch(run)
+        at = max(at, self._clock)
         self._changed(at)
         if urgent is None or not self._is_new(run.name, urgent, at):
             return []

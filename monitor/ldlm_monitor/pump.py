@@ -18,7 +18,8 @@ from ldlm_monitor.inputs import Inputs
 from ldlm_monitor.ledger import Ledger, still_holds
 from ldlm_monitor.lines import transition_line
 from ldlm_monitor.monitor import Monitor
-from ldlm_monitor.notify import Courier, Outbox, from_transition
+from ldlm_monitor.notify import Courier, Outbox, Silences, Withheld, from_transition
+from ldlm_monitor.plain import plain
 from ldlm_monitor.source import (
     Follower,
     StdinSource,
@@ -42,7 +43,8 @@ class Pump:
     """Reads what is new, judges it, and hands on what people should hear.
 
     `turn` is the whole of it; the threads around it only decide when it is called.
-    `snapshot` is replaced whole, for readers in other threads.
+    `snapshot` is replaced whole, for readers in other threads. `ended`: standard
+    input was all there was to follow, and it is closed.
     """
 
     def __init__(
@@ -52,8 +54,11 @@ class Pump:
         ledger: Ledger,
         receivers: Collection[str],
         waker: Waker,
+        *,
+        silences: Silences | None = None,
     ) -> None:
         self._outbox = outbox
+        self._withheld = Withheld(silences)
         self._ledger = ledger
         self._judged = ledger.positions()
         self._starts = ledger.starts()
@@ -71,6 +76,7 @@ class Pump:
         self.couriers: list[Courier] = []
         self.caught_up = False
         self.stopping = False
+        self.ended = False
 
     def turn(self, dirty: Collection[Path], now: float) -> None:
         """One round at `now` (Unix seconds): new files, new bytes, the passing of time."""
@@ -85,8 +91,12 @@ class Pump:
         if self._stdin is not None:
             for chunk in self._stdin.read(now):
                 transitions += self._feed(chunk, now)
+            if self._stdin.ended and not self.ended:
+                self.ended = not self.inputs.patterns.sources
+                transitions += self.monitor.finish(now, ["-"]) if self.ended else []
         transitions += self.monitor.tick(now)
         self._tell(transitions, now)
+        self._tell_unsilenced(transitions, now)
         if transitions or now - self._committed_at >= COMMIT_SECONDS:
             self._commit(now)
         for notice in self.follower.journal.drain():
@@ -142,6 +152,8 @@ class Pump:
         history = place(paths, self.monitor.names, budget=self._budget)
         for notice in history.notices:
             log.info("%s", notice)
+        for path in history.unreadable:  # tried again with every look, which says so
+            self.follower.add(path)
         judged = {path: self._judged_to(path) for path in map(str, paths)}
         passed: list[tuple[Transition, bool]] = []
         read_to: dict[str, Chunk] = {}
@@ -154,8 +166,8 @@ class Pump:
             known = judged[chunk.path]
             news = known is not None and chunk.offset >= known
             passed += [(each, news) for each in self._feed(chunk, min(when, now))]
-        for path, rest in read_to.items():
-            self.follower.add(Path(path), offset=rest.offset, line=rest.line)
+        for name, rest in read_to.items():
+            self.follower.add(Path(name), offset=rest.offset, line=rest.line)
         restarted = any(known is not None for known in judged.values())
         passed += [(each, restarted) for each in self.monitor.tick(now)]
         self.monitor.restore_starts(self._starts)
@@ -188,19 +200,34 @@ class Pump:
                     self._tell([transition], now)
                     told.discard(key)
         for key, transition in standing.items():
-            self._tell([transition], now, notify=recent and key not in told)
+            self._tell(
+                [transition], now, notify=(recent or key in self._withheld) and key not in told
+            )
         if over:
-            log.info("%d alerts in what the files already held are over: replay shows them", over)
+            log.info("alerts in what the files already held that are over: %d (see replay)", over)
 
     def _tell(self, transitions: Iterable[Transition], now: float, *, notify: bool = True) -> None:
         for transition in transitions:
-            print(transition_line(transition), flush=True)
-            if notify and transition.state != "pending":
+            silence = self._withheld.judge(transition, now, hold=notify)
+            mark = f"  [silenced by {plain(silence.by)}]" if silence else ""
+            print(transition_line(transition) + mark, flush=True)
+            if notify and silence is None and transition.state != "pending":
                 self._outbox.add(from_transition(transition), self._receivers, now)
-        for notice in (*self._outbox.take_notices(), *self._ledger.take_notices()):
-            log.error("%s", notice)
+        for kept in (self._outbox, self._ledger, self._withheld):
+            for notice in kept.take_notices():
+                log.error("%s", notice)
         for courier in self.couriers:
             courier.wake()
+
+    def _tell_unsilenced(self, passed: list[Transition], now: float) -> None:
+        """What a silence held back is told once that is over, if it fires still."""
+        if self._withheld.waits and not self.stopping:
+            for transition in self._withheld.release(passed, self.monitor.starts(), now):
+                log.info("%s: its silence is over", plain(transition.key))
+                self._outbox.add(from_transition(transition), self._receivers, now)
+                for courier in self.couriers:
+                    courier.wake()
+        self._withheld.save()
 
     def _commit(self, now: float) -> None:
         self._committed_at = now

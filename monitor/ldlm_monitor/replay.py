@@ -7,10 +7,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 from ldlm_monitor.alert import Transition
 from ldlm_monitor.assemble import assemble
 from ldlm_monitor.config import Settings
+from ldlm_monitor.errors import InputError
 from ldlm_monitor.history import History, launch_facts, place, place_stream
 from ldlm_monitor.run.identity import launch_time
 from ldlm_monitor.source import companions, resolve, undecided
@@ -32,9 +34,20 @@ class Replay:
         if settings.companions:
             files = self._with_companions(files)
         self._history = place(files, self._monitor.names)
+        for path, error in self._history.unreadable.items():
+            raise InputError(
+                f"cannot be read ({error.strerror})",
+                where=str(path),
+                remedy="check its permissions",
+            ) from error
+        streams: list[tuple[str, BinaryIO]] = [
+            (str(path), path.open("rb")) for path in patterns.pipes()
+        ]
         if patterns.standard_input:
-            stream = place_stream("-", sys.stdin.buffer, self._monitor.names, time.time())
-            self._history.files.append(stream)
+            streams.append(("-", sys.stdin.buffer))
+        for name, stream in streams:
+            placed = place_stream(name, stream, self._monitor.names, time.time())
+            self._history.files.append(placed)
 
     def transitions(self) -> Iterator[Transition]:
         """Every alert transition, in order; its time is None where the log tells none."""

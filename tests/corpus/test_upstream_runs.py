@@ -24,8 +24,8 @@ EXPECTED = {
     "E_crash_index_error_rank": [("TrainingCrashed", "firing", 178)],
     "F1_sigkill_rank1": [("TrainingCrashed", "firing", 204)],
     "H_hang_sigstop_rank1_90s": [
-        ("TrainingStalled", "firing", 203),
-        ("TrainingStalled", "resolved", 203),
+        ("TrainingStalled", "firing", 229),
+        ("TrainingStalled", "resolved", 229),
     ],
 }
 

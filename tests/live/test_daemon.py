@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import urllib.error
 
 import pytest
@@ -168,3 +170,31 @@ def test_an_address_that_was_asked_for_and_is_taken_is_an_error(start, append, b
 def test_a_signal_ends_it_with_the_code_of_the_contract(start, append, bars, number, code):
     append(LOG, bars(0, 5))
     assert start("train_logs/*.log").ready().stop(number) == code
+
+
+def test_an_unreadable_file_and_a_pipe_do_not_keep_the_others_from_being_watched(
+    start, slack, append, bars, tmp_path
+):
+    append(LOG, bars(0, 5))
+    os.mkfifo(tmp_path / "train_logs/pipe.log")
+    # Also root cannot read this one.
+    (tmp_path / "train_logs/locked.log").symlink_to("/proc/self/mem")
+    start("train_logs/*.log", slack=slack).ready()
+    append(LOG, NAN)
+    assert RUN in slack.next()
+
+
+def test_standard_input_is_followed_to_its_end(append, bars, tmp_path):
+    text = bars(0, 5) + NAN
+    done = subprocess.run(
+        [sys.executable, "-m", "ldlm_monitor", "-", "--headless", "--listen", "127.0.0.1:0"],
+        input=text,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")},
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert "NonFiniteLoss" in done.stdout

@@ -19,6 +19,8 @@ LAUNCH = "train_20260129_101500"
         ("nccl_debug_1.log", Origin("nccl_debug_1", node="1")),
         ("logs/job7_9dotthhq/attempt_0/3/stderr.log", Origin("job7", rank=3)),
         ("slurm-48213.out", Origin("slurm-48213")),
+        ("slurm-48213_7.out", Origin("slurm-48213_7")),
+        (f"{'r' * 300}.log", Origin("r" * 128)),
         ("finetune.log", Origin("finetune")),
         ("-", Origin("stdin")),
     ],

@@ -52,7 +52,7 @@ def slack_message(notification: Notification) -> tuple[str, list[Block]]:
     header = {"type": "plain_text", "text": _cut(headline, HEADER_LIMIT, _IN_HEADER)}
     blocks: list[Block] = [{"type": "header", "text": header}]
     # The headline names the run already.
-    summary = _clean(notification.summary).removeprefix(f"{notification.run}: ")
+    summary = _clean(notification.summary).removeprefix(notification.run or "").lstrip(": ")
     for text in (summary, _clean(notification.description)):
         if text:
             blocks.append(_section(_cut(text, SECTION_LIMIT)))

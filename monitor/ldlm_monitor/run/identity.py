@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import PurePath
 
 from ldlm_monitor.chunk import Origin
+from ldlm_monitor.points import MAX_LABEL_LENGTH
 
 SAME_LAUNCH_SECONDS = 120.0
 """How far apart the stamps of one launch's nodes may lie: each node names its own log."""
@@ -14,7 +15,7 @@ _STAMP = re.compile(r"^(?P<prefix>.*?)(?P<stamp>(?:19|20)\d{6}[_T-]\d{6})(?P<res
 _NODE = re.compile(r"[_.-]?node[_-]?(?P<node>\d+)")
 _NCCL_DEBUG = re.compile(r"nccl[_-]debug[_-](?P<node>\d+)$")
 _RANK = re.compile(r"[_.-]?rank[_-]?(?P<rank>\d+)")
-_SLURM = re.compile(r"^slurm-(?P<job>\d+)(?:[_-](?P<task>\d+))?$")
+_SLURM = re.compile(r"^slurm-\d+(?:[_-]\d+)?$")
 _ELASTIC = re.compile(
     r"(?:^|/)(?P<run>[^/]+)_[A-Za-z0-9_]{8}/attempt_\d+/(?P<rank>\d+)/(?:stdout|stderr)\.log$"
 )
@@ -27,18 +28,19 @@ _GENERIC = frozenset(
 
 def origin_of(path: str, run: str | None = None) -> Origin:
     """Run, node and rank as the path alone tells them; `run` overrides the name."""
+    run = None if run is None else run[:MAX_LABEL_LENGTH]
     if path == "-":
         return Origin(run or "stdin")
     if elastic := _ELASTIC.search(path):
         return Origin(run or elastic["run"], rank=int(elastic["rank"]))
     pure = PurePath(path)
     stem = pure.stem
-    if slurm := _SLURM.match(stem):
-        return Origin(run or f"slurm-{slurm['job']}")
+    if _SLURM.match(stem):
+        return Origin(run or stem)
     rank = _RANK.search(stem)
     node = _NCCL_DEBUG.search(stem) or _NODE.search(stem)
     return Origin(
-        run or _run_name(pure),
+        run or _run_name(pure)[:MAX_LABEL_LENGTH],
         node=node["node"] if node else None,
         rank=int(rank["rank"]) if rank else None,
     )
@@ -86,6 +88,7 @@ class RunNames:
         self._run = run
         self._origins: dict[str, Origin] = {}
         self._launches: list[_Launch] = []
+        self._tied: set[str] = set()
 
     def origin(self, path: str) -> Origin:
         """The origin of a file; the same answer for the same path, always."""
@@ -97,7 +100,13 @@ class RunNames:
     def tie(self, path: str, run: str) -> None:
         """Make a companion part of the run that it belongs to."""
         told = origin_of(path)
-        self._origins[path] = Origin(self._run or run, told.node, told.rank)
+        named = (self._run or run)[:MAX_LABEL_LENGTH]
+        self._origins[path] = Origin(named, told.node, told.rank)
+        self._tied.add(path)
+
+    def is_tied(self, path: str) -> bool:
+        """Whether something better than its path names a file's run."""
+        return self._run is not None or path in self._tied
 
     def _first_seen(self, path: str) -> Origin:
         origin = origin_of(path, self._run)

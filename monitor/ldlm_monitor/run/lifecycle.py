@@ -167,8 +167,10 @@ class Lifecycle:
         self._steps[source] = step
         if self.ended and not self._revived(step, back, at):
             return
-        self._highest_step = step if back else max(step, self._highest_step)
-        self._advance(step, position, at)
+        # Another file that tells of a step already known is no progress.
+        if back or step > self._highest_step:
+            self._highest_step = step
+            self._advance(step, position, at)
 
     def _revived(self, step: int, back: bool, at: float) -> bool:
         since = at - (at if self.ended_at is None else self.ended_at)
@@ -189,7 +191,7 @@ class Lifecycle:
         self.rank = None
         self._victims.clear()
         self.ended_at = None
-        self.last_progress_at = self._alive_at = at
+        self.last_progress_at = self._alive_at = max(at, self.last_progress_at)
         self.progress_position = position
         self.progress_step = step
 
@@ -264,7 +266,7 @@ def _is_fatal(event: Event) -> bool:
     return (
         event.fields.get("role") == "root"
         and event.severity in ("error", "critical")
-        and "traceback" in event.fields
+        and ("traceback" in event.fields or event.fields.get("status") == "failed")
     )
 
 

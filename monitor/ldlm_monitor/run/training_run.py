@@ -186,7 +186,7 @@ class TrainingRun:
 
     def _configure(self, event: Event) -> None:
         if event.kind == "run_started":
-            framework = event.fields.get("framework")
+            framework = event.fields.get("framework") or _framework_of(event.message)
             self._framework = str(framework) if framework else self._framework
         for name, value in event.fields.items():
             if name not in ("family", "role", "framework") and isinstance(value, str | int | float):
@@ -276,6 +276,11 @@ class TrainingRun:
         for (kind, _, _), count in self._events.items():
             counts[kind] += count
         return dict(counts)
+
+
+def _framework_of(banner: str) -> str | None:
+    """Who writes this banner at the start of a training."""
+    return "MM-LDLM" if "MMDiT" in banner else None
 
 
 def _statistics(current: float, recent: list[float], nonfinite: int) -> Statistics:

@@ -196,8 +196,9 @@ class RunValues:
             if quantity not in _WITHOUT_STATISTICS and quantity not in result:
                 result[quantity] = (kept.value, list(kept.recent), kept.nonfinite)
         for (quantity, _), seen in self._nonfinite.items():
-            if seen.count and quantity not in result:
-                result[quantity] = (math.nan, [], seen.count)
+            value, recent, count = result.get(quantity, (math.nan, [], 0))
+            if seen.count > count:
+                result[quantity] = (value, recent, seen.count)
         return result
 
     def _all(self) -> Iterator[tuple[str, _Quantity]]:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from html import escape
 from typing import TypeAlias
 
@@ -23,7 +23,11 @@ def resource(snapshot: Snapshot, name: str, redact: Redact) -> bytes:
     Non-finite numbers are the strings "NaN", "Infinity" and "-Infinity"; every
     text passes through `redact`, since it may come from a log.
     """
-    document = snapshot.model_dump(include={"version", "at", name})
+    return encoded(snapshot.model_dump(include={"version", "at", name}), redact)
+
+
+def encoded(document: Mapping[str, object], redact: Redact) -> bytes:
+    """`document` as JSON, by the rules of `resource`."""
     return json.dumps(_plain(document, redact), allow_nan=False).encode("ascii")
 
 
@@ -59,4 +63,5 @@ def landing_page(snapshot: Snapshot) -> bytes:
 
 
 def _shown(text: str) -> str:
-    return escape(text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…")
+    text = text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+    return escape("".join(char if char.isprintable() else "\ufffd" for char in text))

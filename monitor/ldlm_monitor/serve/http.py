@@ -6,13 +6,14 @@ import logging
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from socketserver import TCPServer, ThreadingMixIn
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from ldlm_monitor.serve import api
+from ldlm_monitor.serve import api, commands
 from ldlm_monitor.serve.metrics import exposition
 from ldlm_monitor.view import Snapshot
 
@@ -49,7 +50,8 @@ class Site:
 
     `notifications` is `Outbox.counts`, `behind` gives bytes. `redact` is applied to
     every text of the JSON API. `reload` loads the settings anew and returns what went
-    wrong (None: not from here).
+    wrong (None: not from here). `silencing` lists silences and, with `takes_commands`,
+    takes new ones.
     """
 
     snapshot: Callable[[], Snapshot]
@@ -58,17 +60,23 @@ class Site:
     ready: Callable[[], bool]
     redact: Callable[[str], str] = str
     reload: Callable[[], str] | None = None
+    silencing: commands.Silencing | None = None
+    takes_commands: bool = False
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """The WSGI application."""
-        method = environ["REQUEST_METHOD"]
+        method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
+        allowed = commands.methods(path) if self.silencing is not None else ()
         more: list[tuple[str, str]] = []
-        if method in ("POST", "PUT") and environ["PATH_INFO"] == "/-/reload":
+        if method in ("POST", "PUT") and path == "/-/reload":
             answer = self._reload()
         elif method in ("GET", "HEAD"):
-            answer = self._answer_safely(environ["PATH_INFO"], environ.get("HTTP_ACCEPT", ""))
+            answer = self._safely(path, lambda: self.answer(path, environ.get("HTTP_ACCEPT", "")))
+        elif method in allowed:
+            answer = self._safely(path, lambda: self._obey(environ))
         else:
-            answer, more = _line("405 Method Not Allowed", "only GET"), [("Allow", "GET, HEAD")]
+            may = ", ".join(("GET", "HEAD", *allowed))
+            answer, more = _line("405 Method Not Allowed", f"only {may}"), [("Allow", may)]
         about = [
             ("Content-Type", answer.content_type),
             ("Content-Length", str(len(answer.body))),
@@ -76,9 +84,9 @@ class Site:
         start_response(answer.status, [*about, *more, *_HEADERS])
         return [] if method == "HEAD" else [answer.body]
 
-    def _answer_safely(self, path: str, accept: str) -> Answer:
+    def _safely(self, path: str, answer: Callable[[], Answer]) -> Answer:
         try:
-            return self.answer(path, accept)
+            return answer()
         except Exception:  # a request's thread ends here, and the client is to hear of it
             log.exception("a fault of ours while answering %s", path[:200])
             return _line("500 Internal Server Error", "a fault of the monitor; its log tells more")
@@ -99,6 +107,11 @@ class Site:
             case "/":
                 page = api.landing_page(self.snapshot())
                 return Answer("200 OK", "text/html; charset=utf-8", page)
+        return self._resource(path)
+
+    def _resource(self, path: str) -> Answer:
+        if path == commands.SILENCES and self.silencing is not None:
+            return self._json("200 OK", self.silencing.listing(time.time()))
         for name in api.RESOURCES:
             if path == f"/api/v1/{name}":
                 body = api.resource(self.snapshot(), name, self.redact)
@@ -112,6 +125,18 @@ class Site:
         if problem:
             return _line("500 Internal Server Error", self.redact(problem))
         return _line("200 OK", "reloaded")
+
+    def _obey(self, environ: WSGIEnvironment) -> Answer:
+        if self.silencing is None or not self.takes_commands:
+            return _line("403 Forbidden", "only where the monitor listens on loopback")
+        try:
+            alerts, now = self.snapshot().alerts, time.time()
+            return self._json(*commands.obey(environ, self.silencing, alerts, now))
+        except commands.RefusedError as refusal:
+            return _line(refusal.status, self.redact(refusal.text))
+
+    def _json(self, status: str, document: Mapping[str, object]) -> Answer:
+        return Answer(status, "application/json", api.encoded(document, self.redact))
 
     def _metrics(self, accept: str) -> tuple[str, bytes]:
         return exposition(
@@ -143,6 +168,8 @@ class Server:
         ready: Callable[[], bool],
         redact: Callable[[str], str] = str,
         reload: Callable[[], str] | None = None,
+        silencing: commands.Silencing | None = None,
+        takes_commands: bool = False,
     ) -> None:
         family, *_, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -156,6 +183,8 @@ class Server:
                 ready=ready,
                 redact=redact,
                 reload=reload,
+                silencing=silencing,
+                takes_commands=takes_commands,
             )
         )
         self._thread = threading.Thread(

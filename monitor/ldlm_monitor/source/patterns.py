@@ -3,6 +3,7 @@
 import fnmatch
 import os
 import re
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,10 +101,16 @@ class InputPatterns:
                 status = path.stat()
             except OSError:  # gone, or not ours to see: it is waited for
                 continue
+            if not stat.S_ISREG(status.st_mode):
+                continue
             key = (status.st_dev, status.st_ino)
             if key not in found or (found[key].is_symlink() and not path.is_symlink()):
                 found[key] = path
         return sorted(found.values())
+
+    def pipes(self) -> list[Path]:
+        """Pipes that were named as such, as `<(command)` does; a glob matches none."""
+        return [source.path for source in self.sources if source.path.is_fifo()]
 
     def present(self) -> list[Path]:
         """The files, where all must be there. Raises InputError for one that is not."""

@@ -79,7 +79,15 @@ class Splitter:
     def peek(self) -> Chunk:
         """The unfinished record as it stands; its bytes come again when it is whole."""
         self._peeked = True
-        return Chunk(self.path, self.file, self.offset, self.line, bytes(self._rest), peek=True)
+        return Chunk(
+            self.path,
+            self.file,
+            self.offset,
+            self.line,
+            bytes(self._rest),
+            peek=True,
+            age=PEEK_SECONDS,
+        )
 
     def finish(self) -> Chunk:
         """The last chunk of the file: an unfinished record, or nothing."""
