@@ -221,7 +221,9 @@ class Pump:
 
     def _tell_unsilenced(self, passed: list[Transition], now: float) -> None:
         """What a silence held back is told once that is over, if it fires still."""
-        if self._withheld.waits and not self.stopping:
+        if self.stopping:
+            return  # perhaps amid the history: what is active is not known
+        if self._withheld.waits:
             for transition in self._withheld.release(passed, self.monitor.starts(), now):
                 log.info("%s: its silence is over", plain(transition.key))
                 self._outbox.add(from_transition(transition), self._receivers, now)

@@ -5,7 +5,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import urllib.error
+import urllib.request
 
 import pytest
 
@@ -198,3 +200,44 @@ def test_standard_input_is_followed_to_its_end(append, bars, tmp_path):
     )
     assert done.returncode == 0
     assert "NonFiniteLoss" in done.stdout
+
+
+def command(daemon, method, path, **fields):
+    """Send a command as JSON; the answer's document."""
+    body = json.dumps(fields).encode() if fields else None
+    request = urllib.request.Request(daemon.url() + path, data=body, method=method)
+    with urllib.request.urlopen(request, timeout=30) as response:
+        return json.loads(response.read())
+
+
+def test_a_silence_keeps_an_alert_from_slack_over_a_restart_until_it_ends(
+    start, slack, append, bars
+):
+    append(LOG, bars(0, 40))
+    append("train_logs/other.log", bars(0, 40))
+    daemon = start("train_logs/*.log", slack=slack).ready()
+    silence = command(
+        daemon,
+        "POST",
+        "/api/v1/silences",
+        matchers=[{"name": "run", "value": RUN}],
+        endsAt=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 3600)),
+        createdBy="ada",
+        comment="known",
+    )["silenceID"]
+    append(LOG, NAN)
+    assert "silenced by ada" in daemon.until("FIRING", RUN)
+    append("train_logs/other.log", NAN)
+    assert "other" in slack.next()
+    daemon.wait_for_metric(f'ldlm_run_health{{run="{RUN}"}} 3.0')
+    daemon.stop()
+
+    again = start("train_logs/*.log", slack=slack).ready()
+    assert "silenced by ada" in again.until("FIRING", RUN)
+    (kept,) = command(again, "GET", "/api/v1/silences")["silences"]
+    assert (kept["id"], kept["status"]["state"]) == (silence, "active")
+    assert slack.messages.empty()
+    command(again, "DELETE", f"/api/v1/silences/{silence}")
+    message = slack.next()
+    assert "NonFiniteLoss firing" in message
+    assert RUN in message

@@ -138,11 +138,15 @@ class Running:
     port: int = 0
 
     def ask(
-        self, path: str, method: str = "GET", headers: dict[str, str] | None = None
+        self,
+        path: str,
+        method: str = "GET",
+        headers: dict[str, str] | None = None,
+        body: bytes | None = None,
     ) -> Response:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         try:
-            connection.request(method, path, headers=headers or {})
+            connection.request(method, path, body=body, headers=headers or {})
             answer = connection.getresponse()
             return Response(answer.status, answer.headers, answer.read())
         finally:

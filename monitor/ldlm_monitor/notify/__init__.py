@@ -8,6 +8,7 @@ from ldlm_monitor.notify.courier import Courier, Receiver
 from ldlm_monitor.notify.notification import Notification, from_transition
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.redact import redact
+from ldlm_monitor.notify.silences import Silences, Withheld
 from ldlm_monitor.notify.slack import SlackWebhook, how_to_configure, slack_message
 
 __all__ = [
@@ -15,7 +16,9 @@ __all__ = [
     "Notification",
     "Outbox",
     "Receiver",
+    "Silences",
     "SlackWebhook",
+    "Withheld",
     "from_transition",
     "how_to_configure",
     "redact",

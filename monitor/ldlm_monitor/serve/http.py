@@ -69,7 +69,7 @@ class Site:
         allowed = commands.methods(path) if self.silencing is not None else ()
         more: list[tuple[str, str]] = []
         if method in ("POST", "PUT") and path == "/-/reload":
-            answer = self._reload()
+            answer = self._reload(environ)
         elif method in ("GET", "HEAD"):
             answer = self._safely(path, lambda: self.answer(path, environ.get("HTTP_ACCEPT", "")))
         elif method in allowed:
@@ -118,8 +118,9 @@ class Site:
                 return Answer("200 OK", "application/json", body)
         return _line("404 Not Found", "no such page; / lists what there is")
 
-    def _reload(self) -> Answer:
-        if self.reload is None:
+    def _reload(self, environ: WSGIEnvironment) -> Answer:
+        # A browser names the page that sends a POST: no page may command the monitor.
+        if self.reload is None or "HTTP_ORIGIN" in environ:
             return _line("403 Forbidden", "only where the monitor listens on loopback")
         problem = self.reload()
         if problem:
