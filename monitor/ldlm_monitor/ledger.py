@@ -31,9 +31,18 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self._database = Database(path, _SCHEMA)
 
-    def commit(self, positions: Iterable[Position], starts: Mapping[str, float]) -> None:
-        """Keep where reading stands, and by alert key when its condition first held."""
-        rows = (("positions", positions_to_json(positions)), ("starts", json.dumps(dict(starts))))
+    def commit(
+        self,
+        positions: Iterable[Position],
+        starts: Mapping[str, float],
+        progress: Mapping[str, tuple[int, float]],
+    ) -> None:
+        """Keep where reading stands, when alerts began, and when runs took their last step."""
+        rows = (
+            ("positions", positions_to_json(positions)),
+            ("starts", json.dumps(dict(starts))),
+            ("progress", json.dumps(dict(progress))),
+        )
 
         def work(db: sqlite3.Connection) -> None:
             db.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?)", rows)
@@ -51,6 +60,11 @@ class Ledger:
     def starts(self) -> dict[str, float]:
         """By alert key, when the condition of an alert that was active first held."""
         return {str(key): float(at) for key, at in json.loads(self._read("starts") or "{}").items()}
+
+    def progress(self) -> dict[str, tuple[int, float]]:
+        """By run, its last step and when it was taken: seen live, not estimated from a log."""
+        kept = json.loads(self._read("progress") or "{}")
+        return {str(run): (int(step), float(at)) for run, (step, at) in kept.items()}
 
     def take_notices(self) -> list[str]:
         """What the user should know of the file, each once."""

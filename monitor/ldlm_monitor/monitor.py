@@ -169,6 +169,22 @@ class Monitor:
         """Give active alerts the earlier start times that were known before a restart."""
         self._judge.restore_starts(starts)
 
+    def progress(self) -> dict[str, tuple[int, float]]:
+        """By run, the step of its last progress and when that was."""
+        return {
+            run.name: (run.life.progress_step, run.life.last_progress_at)
+            for run in self._runs
+            if run.life.progress_step is not None
+        }
+
+    def restore_progress(self, progress: Mapping[str, tuple[int, float]]) -> None:
+        """Believe what was seen live of a run's last step, where that still is its last."""
+        for name, (step, at) in progress.items():
+            run = self._runs.get(name)
+            if run is not None and run.life.progress_step == step:
+                run.life.restore_progress(at)
+                self._runs.touch(run)
+
     def standing_of(self, path: str) -> RunStanding | None:
         """How the run that a file belongs to stands, None before its first record."""
         run = self._runs.get(self.names.origin(path).run)

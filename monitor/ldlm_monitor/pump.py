@@ -62,6 +62,7 @@ class Pump:
         self._ledger = ledger
         self._judged = ledger.positions()
         self._starts = ledger.starts()
+        self._progress = ledger.progress()
         self._receivers = list(receivers)
         self._budget = settings.history_bytes
         self._waker = waker
@@ -119,7 +120,9 @@ class Pump:
 
     def close(self) -> None:
         """Keep how far was read, and give the files back."""
-        self._ledger.commit(self.follower.positions(), self.monitor.starts())
+        self._ledger.commit(
+            self.follower.positions(), self.monitor.starts(), self.monitor.progress()
+        )
         self.follower.close()
 
     def _feed(self, chunk: Chunk, now: float) -> list[Transition]:
@@ -169,7 +172,9 @@ class Pump:
         for name, rest in read_to.items():
             self.follower.add(Path(name), offset=rest.offset, line=rest.line)
         restarted = any(known is not None for known in judged.values())
-        passed += [(each, restarted) for each in self.monitor.tick(now)]
+        self.monitor.restore_progress(self._progress)
+        for at in (min(history.end + 2.0, now), now):  # open blocks end in their own time
+            passed += [(each, restarted) for each in self.monitor.tick(at)]
         self.monitor.restore_starts(self._starts)
         self._tell_history(passed, now, recent=now - history.end <= NEWS_SECONDS)
 
@@ -183,26 +188,31 @@ class Pump:
     ) -> None:
         """News are told; of history what still holds, unless it was told before a restart."""
         told = set(self._outbox.standing())
-        standing: dict[str, Transition] = {}
+        before: dict[str, Transition] = {}
         over = 0
         for transition, news in passed:
-            key = transition.key
-            if transition.state == "firing":
-                if news and key not in told:
-                    self._tell([transition], now)
-                    told.add(key)
-                else:
-                    standing[key] = transition
-            elif transition.state != "pending":
-                standing.pop(key, None)
-                over += not news
-                if key in told:
-                    self._tell([transition], now)
-                    told.discard(key)
-        for key, transition in standing.items():
-            self._tell(
-                [transition], now, notify=(recent or key in self._withheld) and key not in told
-            )
+            key, firing = transition.key, transition.state == "firing"
+            if transition.state == "pending":
+                continue
+            if not news:
+                before[key] = transition
+                over += not firing
+                continue
+            past = before.pop(key, None)
+            if past is not None and past.state != "firing" and key in told:
+                self._tell([past], now)
+                told.discard(key)
+            if firing != (key in told):
+                self._tell([transition], now)
+                told ^= {key}
+            elif firing:
+                self._tell([transition], now, notify=False)
+        for key, past in before.items():
+            if past.state == "firing":
+                wanted = recent or key in self._withheld
+                self._tell([past], now, notify=wanted and key not in told)
+            elif key in told:
+                self._tell([past], now)
         if over:
             log.info("alerts in what the files already held that are over: %d (see replay)", over)
 
@@ -233,7 +243,9 @@ class Pump:
 
     def _commit(self, now: float) -> None:
         self._committed_at = now
-        self._ledger.commit(self.follower.positions(), self.monitor.starts())
+        self._ledger.commit(
+            self.follower.positions(), self.monitor.starts(), self.monitor.progress()
+        )
 
     def _picture(self, now: float) -> None:
         """A new snapshot if anything changed; taking them costs a twentieth of the time at most."""

@@ -91,6 +91,40 @@ def test_what_happened_while_it_was_down_is_told_even_if_it_is_over(start, slack
     assert "NonFiniteLoss resolved" in slack.next()
 
 
+def test_a_restart_in_an_alerts_second_episode_tells_nothing_again(start, slack, append, bars):
+    append(LOG, bars(0, 40))
+    daemon = start("train_logs/*.log", slack=slack).ready()
+    append(LOG, NAN)
+    assert "NonFiniteLoss firing" in slack.next()
+    daemon.stop()
+    append(LOG, bars(40, 900) + NAN)
+    daemon = start("train_logs/*.log", slack=slack).ready()
+    assert [slack.next().split(" (")[0].split()[-1] for _ in range(2)] == ["resolved", "firing"]
+    daemon.wait_for_metric('notifications_total{outcome="sent",receiver="slack"} 3.0')
+    daemon.stop()
+    append("train_logs/other.log", bars(0, 5) + NAN)
+    start("train_logs/*.log", slack=slack).ready()
+    assert "other" in slack.next()
+    assert slack.messages.empty()
+
+
+def test_a_hang_that_was_told_is_not_told_again_although_the_log_was_written_to_since(
+    start, slack, append, bars, tmp_path
+):
+    (tmp_path / "ldlm-monitor.toml").write_text("[stall.limit_seconds]\nrunning = 1.5\n")
+    append(LOG, bars(0, 40))
+    daemon = start("train_logs/*.log", slack=slack).ready()
+    append(LOG, bars(40, 42) + "\n")
+    assert "TrainingStalled firing" in slack.next()
+    daemon.wait_for_metric('notifications_total{outcome="sent",receiver="slack"} 1.0')
+    daemon.stop()
+    append(LOG, "some library has something to say\n")
+    daemon = start("train_logs/*.log", slack=slack).ready()
+    daemon.until("FIRING", "TrainingStalled")
+    append(LOG, bars(42, 44) + "\n")
+    assert "TrainingStalled resolved" in slack.next()
+
+
 def test_rules_are_loaded_anew_on_sighup_and_over_http_and_bad_ones_are_refused(
     start, append, bars, tmp_path
 ):

@@ -19,12 +19,13 @@ def test_positions_and_start_times_are_there_after_a_restart(tmp_path: Path) -> 
     log = tmp_path / "a.log"
     log.write_text("one\ntwo\nhalf")
     ledger = Ledger(tmp_path / "state" / "ledger.sqlite")
-    ledger.commit([judged(log)], {"NonFiniteLoss{run=a}": 12.5})
+    ledger.commit([judged(log)], {"NonFiniteLoss{run=a}": 12.5}, {"a": (40, 99.5)})
     ledger.close()
     again = Ledger(tmp_path / "state" / "ledger.sqlite")
     (position,) = again.positions().values()
     assert (position.path, position.offset) == (str(log), 8)
     assert again.starts() == {"NonFiniteLoss{run=a}": 12.5}
+    assert again.progress() == {"a": (40, 99.5)}
     again.close()
 
 

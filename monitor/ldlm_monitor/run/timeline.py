@@ -92,6 +92,8 @@ def from_bars(marks: Iterable[ClockMark], last_write: float) -> tuple[Timeline, 
         kept = second.marks[:: max(len(second.marks) // pieces, 1)][:pieces]
         for index, mark in enumerate(kept):
             when = start + second.elapsed + index / len(kept)
+            if mark.offset == 0:
+                times[0] = min(when, last_write)
             if when > times[-1] and mark.offset > offsets[-1]:
                 offsets.append(mark.offset)
                 times.append(min(when, last_write))
