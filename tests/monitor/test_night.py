@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, ClassVar
 
-import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -386,15 +385,9 @@ def test_kills_change_nothing() -> None:
     run_state_machine_as_test(NightOfKills, settings=_settings(30))
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("night", [NightOfRotations, NightOfKills])
-def test_ten_thousand_nights(night: type[Night]) -> None:
-    run_state_machine_as_test(night, settings=_settings(5_000))
-
-
 def _settings(examples: int) -> settings:
     return settings(
-        derandomize=examples < 1000,
+        derandomize=True,
         max_examples=examples,
         stateful_step_count=12,
         deadline=None,
