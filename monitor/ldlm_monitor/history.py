@@ -33,7 +33,7 @@ _CALLBACK_RUN = re.compile(
     rb'\{"schema": ?"ldlm\.health/1", ?"type": ?"run", ?"run": ?"([^"\\]{1,512})"'
 )
 _ROW_TIME = re.compile(rb'"(?:time|timestamp|_timestamp)":\s?(\d{9,}(?:\.\d+)?)')
-NOMINAL_ROWS = 14_400
+NOMINAL_ROWS = 3_600
 """Rows of a file without any time are told apart up to this many, one a nominal second."""
 _DISTANT_SECONDS = 0.2
 """Rows closer than this are fed together."""

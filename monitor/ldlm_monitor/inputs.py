@@ -128,7 +128,7 @@ class Inputs:
         if standing is not None and standing.has_ended:
             return False
         starting = standing is None or standing.state == "starting"
-        self._seek[path] = (now + pause, pause if starting else min(2 * pause, SELDOM_SECONDS))
+        self._seek[path] = (now + pause, pause if starting else min(4 * pause, SELDOM_SECONDS))
         return True
 
     def _has_trained(self, path: Path) -> bool:
