@@ -104,6 +104,16 @@ def test_a_stall_fires_just_after_its_limit_and_resolves_with_the_next_step() ->
     assert told(feeder.append(bar(100), 201.0)) == [("TrainingStalled", "resolved")]
 
 
+def test_a_bar_that_is_shown_unfinished_counts_from_when_its_bytes_came() -> None:
+    feeder = trained()
+    half = bar(100).rstrip("\r").encode()
+    chunk = Chunk(LOG, (1, hash(LOG) % 1000, 0), 10**6, 1, half, peek=True, age=2.0)
+    feeder.monitor.feed(chunk, START + 102)
+    (stall,) = feeder.wait(200.0)
+    assert stall.time is not None
+    assert 0 < stall.time - (START + 100 + 30) <= 0.25
+
+
 def test_due_says_when_to_look_again() -> None:
     feeder = trained()
     feeder.wait(100.0)
