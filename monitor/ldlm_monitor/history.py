@@ -259,8 +259,8 @@ def _row_timeline(content: _Content, clock: StepClock | None) -> Timeline:
     times = list(content.row_times())
     if times:
         return Timeline([0, *(offset for offset, _ in times[1:])], [when for _, when in times])
-    if clock is not None and (timeline := from_steps(content.marks(), clock)):
-        return timeline
+    if clock is not None:
+        return from_steps(content.marks(), clock)
     offsets = list(content.row_offsets())
     return from_rows([0, *offsets[1:]], content.written_at)
 

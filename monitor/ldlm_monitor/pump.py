@@ -20,12 +20,7 @@ from ldlm_monitor.lines import transition_line
 from ldlm_monitor.monitor import Monitor
 from ldlm_monitor.notify import Courier, Outbox, Silences, Withheld, from_transition
 from ldlm_monitor.plain import plain
-from ldlm_monitor.source import (
-    Follower,
-    StdinSource,
-    Waker,
-    resolve,
-)
+from ldlm_monitor.source import Follower, StdinSource, Waker, resolve
 from ldlm_monitor.view import Snapshot
 
 POLL_SECONDS = 1.0
@@ -85,7 +80,8 @@ class Pump:
         rung = self.inputs.hears_of_new(dirty)
         if everything or rung:
             self._looked_at = now
-            self._join(now, rung=rung)
+            if not self._join(now, rung=rung):
+                return
         transitions: list[Transition] = []
         for chunk in self.follower.read(None if everything else dirty, now):
             transitions += self._feed(chunk, now)
@@ -99,7 +95,8 @@ class Pump:
         self._tell(transitions, now)
         self._tell_unsilenced(transitions, now)
         if transitions or now - self._committed_at >= COMMIT_SECONDS:
-            self._commit(now)
+            self._committed_at = now
+            self._commit()
         for notice in self.follower.journal.drain():
             log.warning("%s", notice)
         self._picture(now)
@@ -119,10 +116,9 @@ class Pump:
         return max(until - now, 0.0)
 
     def close(self) -> None:
-        """Keep how far was read, and give the files back."""
-        self._ledger.commit(
-            self.follower.positions(), self.monitor.starts(), self.monitor.progress()
-        )
+        """Keep how far was read, unless the first reading was cut short; give the files back."""
+        if self.caught_up:
+            self._commit()
         self.follower.close()
 
     def _feed(self, chunk: Chunk, now: float) -> list[Transition]:
@@ -134,20 +130,21 @@ class Pump:
             log.exception("%s, line %d: a bug of ours, passed over", chunk.path, chunk.line)
             return []
 
-    def _join(self, now: float, *, rung: bool) -> None:
-        """Start following files that are there now and were not before."""
+    def _join(self, now: float, *, rung: bool) -> bool:
+        """Start following files that are there now and were not before; False: cut short."""
         joining = self.inputs.joining(now, rung=rung)
         for file in joining:
             if file.stale:
                 self.follower.add(file.path, offset=file.path.stat().st_size)
         if self.inputs.patterns.standard_input and self._stdin is None:
             self._stdin = StdinSource(sys.stdin.buffer, self._waker.ring, self.follower.journal)
-        if joining:
-            self._catch_up([file.path for file in joining if not file.stale], now)
-            self._waker.watch(self.inputs.folders())
+        if not joining:
+            return True
+        self._waker.watch(self.inputs.folders())
+        return self._catch_up([file.path for file in joining if not file.stale], now)
 
-    def _catch_up(self, paths: list[Path], now: float) -> None:
-        """Play what files hold when they are first seen.
+    def _catch_up(self, paths: list[Path], now: float) -> bool:
+        """Play what files hold when they are first seen; False if the end was asked for before.
 
         It is history, told only where it still holds; what came after the point up to
         which a file was judged before a restart is news.
@@ -161,8 +158,8 @@ class Pump:
         passed: list[tuple[Transition, bool]] = []
         read_to: dict[str, Chunk] = {}
         for when, chunk in history.play():
-            if self.stopping:
-                break
+            if self.stopping and not self.caught_up:
+                return False  # half a history tells nothing, and was not judged
             if chunk.final:
                 read_to[chunk.path] = chunk
                 continue
@@ -177,6 +174,7 @@ class Pump:
             passed += [(each, restarted) for each in self.monitor.tick(at)]
         self.monitor.restore_starts(self._starts)
         self._tell_history(passed, now, recent=now - history.end <= NEWS_SECONDS)
+        return True
 
     def _judged_to(self, path: str) -> int | None:
         """Up to which byte a file was judged before a restart; None: it was not, or it changed."""
@@ -231,8 +229,6 @@ class Pump:
 
     def _tell_unsilenced(self, passed: list[Transition], now: float) -> None:
         """What a silence held back is told once that is over, if it fires still."""
-        if self.stopping:
-            return  # perhaps amid the history: what is active is not known
         if self._withheld.waits:
             for transition in self._withheld.release(passed, self.monitor.starts(), now):
                 log.info("%s: its silence is over", plain(transition.key))
@@ -241,8 +237,7 @@ class Pump:
                     courier.wake()
         self._withheld.save()
 
-    def _commit(self, now: float) -> None:
-        self._committed_at = now
+    def _commit(self) -> None:
         self._ledger.commit(
             self.follower.positions(), self.monitor.starts(), self.monitor.progress()
         )

@@ -108,8 +108,8 @@ class Daemon:
         with urllib.request.urlopen(self.url() + path, timeout=PATIENCE) as response:
             return str(response.read().decode())
 
-    def post(self, path: str) -> str:
-        request = urllib.request.Request(self.url() + path, method="POST")
+    def post(self, path: str, **headers: str) -> str:
+        request = urllib.request.Request(self.url() + path, method="POST", headers=headers)
         with urllib.request.urlopen(request, timeout=PATIENCE) as response:
             return str(response.read().decode())
 

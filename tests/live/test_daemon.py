@@ -142,8 +142,20 @@ def test_rules_are_loaded_anew_on_sighup_and_over_http_and_bad_ones_are_refused(
     assert "mine.yml" in refused.value.read().decode()
     assert "mine.yml" in daemon.log.read_text()
     rules.write_text(rule % 1000)
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        daemon.post("/-/reload", Origin="http://a.page.example")
     assert daemon.post("/-/reload") == "reloaded\n"
     daemon.until("RESOLVED", "Many")
+
+
+def test_an_end_amid_the_first_reading_loses_no_news(start, slack, append, bars):
+    append(LOG, bars(0, 40))
+    start("train_logs/*.log", slack=slack).ready().stop()
+    append(LOG, NAN + bars(40, 20_000))
+    # Too early to have read all that: whatever it managed, the news must still be told.
+    start("train_logs/*.log", slack=slack).stop()
+    start("train_logs/*.log", slack=slack).ready()
+    assert "NonFiniteLoss firing" in slack.next()
 
 
 def test_ctrl_c_prints_the_health_report(start, append, bars):

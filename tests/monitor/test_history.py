@@ -115,3 +115,23 @@ def test_of_a_big_log_the_start_and_the_end_are_read_and_the_rest_is_said_to_be_
     # What was left out is no pause: the start comes when the end begins.
     times = [when for when, chunk in pieces if chunk.data]
     assert max(b - a for a, b in pairwise(times)) <= 1.0
+
+
+def test_the_callbacks_own_name_of_the_run_counts_unless_a_better_one_is_known(
+    tmp_path: Path,
+) -> None:
+    first = '{"schema":"ldlm.health/1","type":"run","run":"qwen-7b","rank":0}\n'
+    rows = written(tmp_path / "health_rank0.jsonl", first)
+    names = RunNames()
+    place([rows], names)
+    assert names.origin(str(rows)).run == "qwen-7b"
+    given = RunNames("mine")
+    place([rows], given)
+    assert given.origin(str(rows)).run == "mine"
+
+
+def test_a_file_that_cannot_be_read_is_told_and_the_others_are_placed(tmp_path: Path) -> None:
+    log = written(tmp_path / LOG, bar(1, 1) + "\n")
+    history = place([tmp_path / "gone.log", log], RunNames())
+    assert list(history.unreadable) == [tmp_path / "gone.log"]
+    assert [file.path for file in history.files] == [str(log)]

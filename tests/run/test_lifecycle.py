@@ -134,7 +134,8 @@ class TestResumes:
         life = running()
         life.observe_sample(sample(50), 100.0)
         life.tick(120.0)
-        assert (life.state, life.resumed) == ("running", 1)
+        assert life.state == "running"
+        assert life.last_progress_at == 100
 
     def test_a_new_launch_in_the_same_file_starts_over(self) -> None:
         life = running()
@@ -247,6 +248,13 @@ class TestEndings:
         life.observe_event(traceback(), 100.1)
         life.tick(104.0)
         assert life.state == "killed"
+
+    def test_a_callback_that_says_the_run_failed_is_believed(self) -> None:
+        life = running()
+        failed = event("python_exception", "error", rank=2, role="root", status="failed")
+        life.observe_event(failed, 100.0)
+        life.tick(110.0)
+        assert (life.state, life.rank) == ("crashed", 2)
 
     def test_noise_at_the_exit_of_a_finished_run_is_no_crash(self) -> None:
         life = running()

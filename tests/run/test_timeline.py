@@ -35,7 +35,6 @@ def test_a_step_log_borrows_the_clock_of_its_runs_bars() -> None:
     _, clock = placed
     rows = [ClockMark(offset, step, None) for offset, step in ((0, 0), (10, 202), (20, 203))]
     timeline = from_steps(rows, clock)
-    assert timeline is not None
     pieces = timeline.split(Chunk("t.jsonl", (1, 2, 0), 0, 1, b"x" * 30))
     assert [(when, piece.offset) for when, piece in pieces] == [(1000, 0), (1014, 10), (1104, 20)]
 

@@ -69,6 +69,16 @@ def test_counts_of_what_is_not_finite_begin_at_zero_and_count_a_step_once() -> N
     )
     assert not values.observe_nonfinite(told)
     assert exported(values)["ldlm_train_nonfinite_total loss"] == 1
+    told = Event(
+        kind="nonfinite_metric",
+        severity="error",
+        run="r",
+        message="m",
+        fields={"quantity": "loss", "step": 67},
+        position=AT,
+    )
+    assert values.observe_nonfinite(told)
+    assert values.windows()["loss"][2] == 2
 
 
 def test_a_loss_that_the_trainer_hides_behind_a_constant_is_counted() -> None:

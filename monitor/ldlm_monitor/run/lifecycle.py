@@ -60,7 +60,6 @@ class Lifecycle:
         self.rank: int | None = None
         self.ending: Ending | None = None
         self.end_evidence: Event | None = None
-        self.resumed = 0
         self._steps: dict[tuple[str, int | None], int] = {}
         self._alive_at = started
         self._paused_by: str | None = None
@@ -167,8 +166,6 @@ class Lifecycle:
         if previous == step:
             return
         back = previous is not None and step < previous
-        if back:
-            self.resumed += 1
         self._steps[source] = step
         if self.ended and not self._revived(step, back, at):
             return
@@ -203,6 +200,8 @@ class Lifecycle:
     def _restart(self, at: float) -> None:
         self._enter("starting", at)
         self._steps.clear()
+        self._victims.clear()
+        self._paused_by = None
         self._highest_step = -1
         self.ending = self.rank = self.ended_at = None
         self.last_progress_at = at
@@ -229,7 +228,7 @@ class Lifecycle:
             self._end_soon("crashed", at, wait, event)
         elif kind in _DEATHS:
             self._end_soon("crashed", at, TABLE_SECONDS, event)
-        elif (kind in _NAMES_ANOTHER and not self.ended) or (not self.ended and _is_fatal(event)):
+        elif not self.ended and (kind in _NAMES_ANOTHER or _is_fatal(event)):
             self._end_soon("crashed", at, SILENCE_SECONDS, event)
 
     def _end_soon(self, state: str, at: float, wait: float, event: Event) -> None:

@@ -63,11 +63,6 @@ class Pace:
         """A pause that a phase explains: "evaluating" or "checkpointing"."""
         self.longest_pause[phase] = max(seconds, self.longest_pause.get(phase, 0.0))
 
-    @property
-    def typical_gap(self) -> float | None:
-        """The median gap, None before there is one."""
-        return self._sorted[len(self._sorted) // 2] if self._sorted else None
-
     def limit(self, phase: str) -> float:
         """How many seconds without an advance are still normal in `phase`.
 

@@ -128,7 +128,7 @@ def _seconds(marks: Iterable[ClockMark]) -> Iterator[_Second]:
         yield second
 
 
-def from_steps(marks: Iterable[ClockMark], clock: StepClock) -> Timeline | None:
+def from_steps(marks: Iterable[ClockMark], clock: StepClock) -> Timeline:
     """The timeline of a step log (one row a step) by the clock of its run's bars."""
     offsets, times = [0], [clock.times[0]]
     for mark in marks:
