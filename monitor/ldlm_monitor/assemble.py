@@ -1,6 +1,9 @@
 """From settings to the monitor that they ask for."""
 
+import sys
 from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
 
 from ldlm_monitor.alerts import RuleSet, load_rules, packaged_rules
 from ldlm_monitor.config import Settings
@@ -27,6 +30,18 @@ def assemble(settings: Settings, stopwatch: Callable[[], float] | None = None) -
         ),
         stopwatch=stopwatch,
     )
+
+
+def fingerprint(settings: Settings) -> str:
+    """Tells whether a monitor that was frozen can go on: same code, rules, formats, limits."""
+    package = Path(__file__).parent
+    code = [*sorted(package.rglob("*.py")), *sorted((package / "parse").rglob("*.yml"))]
+    digest = sha256(repr((sys.version_info, settings.run, stall_of(settings))).encode())
+    digest.update(repr((settings.evaluation_interval, settings.end_series_after_seconds)).encode())
+    digest.update(repr((settings.files, settings.companions)).encode())
+    for path in (*code, *(settings.rules or packaged_rules()), *settings.formats):
+        digest.update(str(path).encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
 
 
 def rules_of(settings: Settings) -> RuleSet[Expression]:

@@ -110,7 +110,7 @@ def run(
             courier = Courier(receiver, outbox)
             courier.start()
             stack.callback(courier.stop, COURIER_SECONDS)
-            pump.couriers.append(courier)
+            pump.telling.couriers.append(courier)
         host = settings.listen_address[0]
         shown = f"[{host}]" if ":" in host else host
         _greet(pump, state, f"http://{shown}:{server.port}", receivers)

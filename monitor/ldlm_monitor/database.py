@@ -18,12 +18,14 @@ class Database:
 
     A damaged file is moved aside and a fresh one begun; where a file cannot be
     written at all, and from the moment when it cannot be any more, the data are
-    kept in memory. Either is told in one line by `take_notices`.
+    kept in memory. Either is told in one line by `take_notices`. A commit survives the
+    end of the process; with `durable` the loss of power too, for a write to the disk each.
     """
 
-    def __init__(self, path: Path, schema: str) -> None:
+    def __init__(self, path: Path, schema: str, *, durable: bool = True) -> None:
         self._path = path
         self._schema = schema
+        self._synchronous = "FULL" if durable else "NORMAL"
         self._lock = threading.Lock()
         self._notices: list[str] = []
         self._connection = self._open()
@@ -58,15 +60,28 @@ class Database:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             try:
-                return _connect(self._path, self._schema)
+                return self._connect()
             except sqlite3.DatabaseError as error:
                 if _primary(error) not in _DAMAGED:
                     raise
                 self._move_aside(error)
-                return _connect(self._path, self._schema)
+                return self._connect()
         except (OSError, sqlite3.Error) as error:
             self._notices.append(self._in_memory(error))
             return _prepare(_memory(), self._schema)
+
+    def _connect(self) -> sqlite3.Connection:
+        self._path.touch(mode=0o600)  # it holds log lines; its companions get the same mode
+        connection = _plain_connection(str(self._path))
+        try:
+            if (damage := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+                raise _damaged(damage)
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+            return _prepare(connection, self._schema)
+        except sqlite3.Error:
+            connection.close()
+            raise
 
     def _move_aside(self, error: sqlite3.Error) -> None:
         number = 1
@@ -100,21 +115,6 @@ class Database:
             f"{self._path}: cannot be used ({reason}); alerts that wait to be sent are kept in"
             " memory only; free the disk or choose another --state-dir, and restart"
         )
-
-
-def _connect(path: Path, schema: str) -> sqlite3.Connection:
-    path.touch(mode=0o600)  # it holds log lines; its companions get the same mode
-    connection = _plain_connection(str(path))
-    try:
-        if (damage := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-            raise _damaged(damage)
-        connection.execute("PRAGMA journal_mode = WAL")
-        # FULL: a commit survives the loss of power, not only of the process.
-        connection.execute("PRAGMA synchronous = FULL")
-        return _prepare(connection, schema)
-    except sqlite3.Error:
-        connection.close()
-        raise
 
 
 def _damaged(what: str) -> sqlite3.DatabaseError:

@@ -7,14 +7,16 @@ files, so that rank 63 is not judged after rank 0's whole history.
 from __future__ import annotations
 
 import heapq
+import math
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
 from ldlm_monitor.chunk import Chunk, ClockMark
+from ldlm_monitor.continued import UNSEEN, ContinuedFile, Piece
 from ldlm_monitor.parse import clock_marks
 from ldlm_monitor.run.identity import RunNames
 from ldlm_monitor.run.timeline import StepClock, Timeline, at_once, from_bars, from_rows, from_steps
@@ -24,6 +26,7 @@ from ldlm_monitor.source.split import CHUNK_BYTES, Splitter
 
 BLOCK_BYTES = 8 * 1024 * 1024
 ROWS_BUDGET = 8
+BEFORE_BYTES = 64 * 1024
 HEAD_BYTES = 256 * 1024
 """Where a log says which launch it is."""
 _DIRECTORY = re.compile(rb"^Working directory: (\S[^\r\n]*)", re.MULTILINE)
@@ -48,6 +51,15 @@ class PlacedFile:
     timeline: Timeline
     chunks: Iterable[Chunk]
 
+    def pieces(self) -> Iterator[Piece]:
+        """Pieces with their times, and their order among those of the same time."""
+        for chunk in self.chunks:
+            for when, piece in self.timeline.split(chunk):
+                yield when, UNSEEN, piece
+
+
+Played: TypeAlias = "PlacedFile | ContinuedFile"
+
 
 @dataclass(slots=True)
 class History:
@@ -56,7 +68,7 @@ class History:
     `unreadable`: files of which nothing could be read, and why.
     """
 
-    files: list[PlacedFile] = field(default_factory=list)
+    files: list[Played] = field(default_factory=list)
     unreadable: dict[Path, OSError] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
 
@@ -71,22 +83,37 @@ class History:
         timed = {file.run for file in self.files if file.timeline.timed}
         return frozenset(file.run for file in self.files) - timed
 
-    def play(self) -> Iterator[tuple[float, Chunk]]:
-        """Pieces of all files, each with its time, in time order."""
+    def play(self) -> Iterator[tuple[float, Chunk, Played]]:
+        """Pieces of all files, each with its time and its file, in time order."""
         tracks = [_track(index, file) for index, file in enumerate(self.files)]
-        for when, _, _, chunk in heapq.merge(*tracks):
-            yield when, chunk
+        for when, _, index, _, chunk in heapq.merge(*tracks):
+            yield when, chunk, self.files[index]
 
 
-def place(paths: Iterable[Path], names: RunNames, *, budget: int | None = None) -> History:
+def place(
+    paths: Iterable[Path],
+    names: RunNames,
+    *,
+    budget: int | None = None,
+    continued: Sequence[ContinuedFile] = (),
+    floor: float = -math.inf,
+) -> History:
     """Place files in time: progress bars first, whose clock step logs without times borrow.
 
     `budget`: bytes of a log that are read at most, its start and its end, and
     `ROWS_BUDGET` times as many of JSON lines, which are read faster. None: all.
+    `continued`: files that are read on; what they got unseen came not before `floor`.
     """
     clocks: dict[str, StepClock] = {}
     history = History()
     rows: list[Path] = []
+    for file in sorted(continued, key=lambda file: file.is_rows):
+        try:
+            estimate = _estimate(file, clocks)
+        except OSError:
+            estimate = at_once(file.continuation.modified)
+        file.place(estimate, floor)
+        history.files.append(file)
     for path in paths:
         try:
             if is_rows(path):
@@ -106,10 +133,26 @@ def place(paths: Iterable[Path], names: RunNames, *, budget: int | None = None) 
     return history
 
 
+def _estimate(file: ContinuedFile, clocks: dict[str, StepClock]) -> Timeline:
+    """When the bytes came that a file got unseen."""
+    content = _Content(file.continuation.place, None, start=file.seen_to)
+    if file.is_rows:
+        return _row_timeline(content, clocks.get(file.run))
+    before = clock_marks(content.before(), max(0, file.seen_to - BEFORE_BYTES))
+    known = None
+    if before and (at := file.seen_at(before[-1].offset)) is not None:
+        known = before[-1], at
+    placed = from_bars(list(content.marks()), content.written_at, known)
+    if placed is None:
+        return at_once(content.written_at)
+    clocks.setdefault(file.run, placed[1])
+    return placed[0]
+
+
 def _place_text(
     history: History, content: _Content, names: RunNames, clocks: dict[str, StepClock]
 ) -> None:
-    placed = from_bars(content.marks(), content.written_at)
+    placed = from_bars(list(content.marks()), content.written_at)
     timeline = at_once(content.written_at)
     if placed is not None:
         timeline, clock = placed
@@ -175,15 +218,15 @@ def is_rows(path: Path) -> bool:
 
 
 class _Content:
-    """The parts of a file that are read: all of it, or its start and its end."""
+    """The parts of a file that are read: all of it from `start` on, or its start and its end."""
 
-    def __init__(self, path: Path, budget: int | None) -> None:
+    def __init__(self, path: Path, budget: int | None, *, start: int = 0) -> None:
         self.path = path
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
             self.written_at = status.st_mtime
             self._identity = (status.st_dev, status.st_ino, 0)
-            self._spans: tuple[Span, ...] = (Span(0, status.st_size, 1),)
+            self._spans: tuple[Span, ...] = (Span(start, max(start, status.st_size), 1),)
             self.note = ""
             if budget is not None and status.st_size > budget:
                 start = min(START_BYTES, budget // 2)
@@ -194,6 +237,13 @@ class _Content:
     def last(self) -> Span:
         """The part that ends where the file does."""
         return self._spans[-1]
+
+    def before(self) -> bytes:
+        """What stands before the last part, as far as a progress bar is worth looking for."""
+        with self.path.open("rb") as file:
+            start = max(0, self.last.start - BEFORE_BYTES)
+            file.seek(start)
+            return file.read(self.last.start - start)
 
     def blocks(self) -> Iterator[tuple[int, bytes]]:
         """The last part in blocks that end where a record ends, with their offsets."""
@@ -273,12 +323,11 @@ def _split(file: BinaryIO, splitter: Splitter, size: int | None) -> Iterator[Chu
     yield splitter.finish()
 
 
-def _track(index: int, file: PlacedFile) -> Iterator[tuple[float, int, int, Chunk]]:
-    number = 0
-    for chunk in file.chunks:
-        for when, piece in file.timeline.split(chunk):
-            number += 1
-            yield when, index, number, piece
+def _track(index: int, file: Played) -> Iterator[tuple[float, tuple[float, int], int, int, Chunk]]:
+    latest = -math.inf
+    for number, (when, order, chunk) in enumerate(file.pieces()):
+        latest = max(latest, when)  # a clock that was set back
+        yield latest, order, index, number, chunk
 
 
 def _text(raw: bytes) -> str:

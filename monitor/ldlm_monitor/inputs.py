@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,6 +52,11 @@ class Inputs:
         self.patterns = patterns
         self._seeks_companions = companions
         self._scanned_at = -math.inf
+
+    def adopt(self, paths: Iterable[Path]) -> None:
+        """These were followed before a restart, and are again."""
+        for path in paths:
+            self._is_new(path)
 
     def folders(self) -> set[Path]:
         """Folders in which something may appear."""

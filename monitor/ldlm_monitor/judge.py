@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ldlm_monitor.alert import Transition, VectorSample, alert_key
 from ldlm_monitor.alerts import ActiveAlert, AlertRule, AlertStates, Ending, RuleSet
@@ -40,29 +41,37 @@ class _Answer:
 class Judge:
     """Keeps what was exported, evaluates the rules over it, and the state of their alerts.
 
-    `has_ended` tells by a run's name whether it finished, crashed or was killed:
-    then its alerts end with it. `reach` is how far (seconds) the rules look back;
-    `needs_every_slot`: time alone can change what some rule says.
+    `reach` is how far (seconds) the rules look back; `needs_every_slot`: time alone can
+    change what some rule says.
     """
 
-    def __init__(
-        self,
-        rules: RuleSet[Expression],
-        interval: float,
-        retention: float,
-        has_ended: Callable[[str], bool],
-    ) -> None:
-        self._has_ended = has_ended
-        self._recorded: dict[str, list[VectorSample]] = {}
-        self._answers: dict[str, _Answer] = {}
+    def __init__(self, rules: RuleSet[Expression], interval: float, retention: float) -> None:
         self._use(rules)
+        self._alerts = AlertStates(rules)
+        self._recorded: dict[str, list[VectorSample]] = {}
         self._store = SeriesStore(interval, max(retention, 2 * self.reach))
+        self._evaluator = Evaluator(self._store)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What the passing of time has made; the rest follows from the rules."""
+        return {
+            "rules": self._rules,
+            "alerts": self._alerts,
+            "recorded": self._recorded,
+            "store": self._store.since(self._store.last_scrape - self.reach),
+        }
+
+    def __setstate__(self, kept: dict[str, Any]) -> None:
+        self._use(kept["rules"])
+        self._alerts, self._recorded = kept["alerts"], kept["recorded"]
+        self._store = kept["store"]
         self._evaluator = Evaluator(self._store)
 
     def replace_rules(self, rules: RuleSet[Expression]) -> None:
         """Judge by other rules from now on; alerts of the same name and labels go on."""
         before = {(a.rule.name, *sorted(a.labels.items())): a for a in self.active}
         self._use(rules)
+        self._alerts, self._recorded = AlertStates(rules), {}
         self._alerts.adopt(before.values())
 
     @property
@@ -74,15 +83,32 @@ class Judge:
         """The earliest time at which a `for` or `keep_firing_for` runs out."""
         return self._alerts.due()
 
-    def evaluate(self, groups: list[list[Point]], at: float) -> list[Transition]:
-        """Take in a scrape at `at`, as `SeriesStore.append` wants it; judge by every rule."""
+    def compiled(self) -> Iterator[tuple[str, object]]:
+        """What is made of the rules alone, by name: the same for every judge of these rules."""
+        yield "rules", self._rules
+        for number, rule in enumerate(self._rules.rules):
+            yield f"rule {number}", rule
+
+    def evaluate(
+        self, groups: list[list[Point]], at: float, has_ended: Callable[[str], bool]
+    ) -> list[Transition]:
+        """Take in a scrape at `at`, as `SeriesStore.append` wants it; judge by every rule.
+
+        `has_ended` tells by a run's name whether it finished, crashed or was killed:
+        then its alerts end with it.
+        """
         recorded = [
             Point(name, sample.labels, sample.value)
             for name, samples in self._recorded.items()
             for sample in samples
         ]
         self._store.append([*groups, recorded], at)
-        return self._alerts.evaluate(self._ask, at, ending=self._ending, record=self._record)
+
+        def ending(rule: AlertRule[Expression], labels: Mapping[str, str]) -> Ending:
+            del rule
+            return "ended" if has_ended(labels.get("run", "")) else "resolved"
+
+        return self._alerts.evaluate(self._ask, at, ending=ending, record=self._record)
 
     def points(self) -> list[Point]:
         """The active alerts as they are exported."""
@@ -112,10 +138,9 @@ class Judge:
             alert.active_at = min(alert.active_at, known)
 
     def _use(self, rules: RuleSet[Expression]) -> None:
-        self._alerts = AlertStates(rules)
+        self._rules = rules
         self._asked = {rule.expr.text: _Question(rule.expr) for rule in rules.rules}
-        self._answers.clear()
-        self._recorded.clear()
+        self._answers: dict[str, _Answer] = {}
         self.reach = max((asked.reach for asked in self._asked.values()), default=0.0)
         self.needs_every_slot = any(asked.needs_every_slot for asked in self._asked.values())
         self._asks: dict[str, list[Callable[[str, Labels], bool]]] = {}
@@ -138,10 +163,6 @@ class Judge:
         """Results of recording rules join the next scrape."""
         del at
         self._recorded[name] = samples
-
-    def _ending(self, rule: AlertRule[Expression], labels: Mapping[str, str]) -> Ending:
-        del rule
-        return "ended" if self._has_ended(labels.get("run", "")) else "resolved"
 
 
 def _labels(alert: ActiveAlert[Expression]) -> Labels:

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from ldlm_monitor.arrivals import Arrivals
 from ldlm_monitor.database import Database
 from ldlm_monitor.errors import InputError
 from ldlm_monitor.source import Position, positions_from_json, positions_to_json
@@ -18,26 +19,39 @@ CREATE TABLE IF NOT EXISTS kept (
     name TEXT PRIMARY KEY,
     body TEXT NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS checkpoint (
+    only INTEGER PRIMARY KEY CHECK (only = 1),
+    stamp TEXT NOT NULL,
+    body BLOB NOT NULL
+);
 """
 
 
 class Ledger:
-    """One SQLite file in the state folder. Commit it after the outbox, never before.
+    """One SQLite file in the state folder, and `arrivals` in another.
+
+    Commit it after the outbox, never before.
 
     What it says was judged was put in the outbox: after a crash between the two,
     something is told twice rather than never.
     """
 
     def __init__(self, path: Path) -> None:
-        self._database = Database(path, _SCHEMA)
+        # After a loss of power an earlier commit will do: more is judged again.
+        self._database = Database(path, _SCHEMA, durable=False)
+        self.arrivals = Arrivals(path.with_name("arrivals.sqlite"))
 
     def commit(
         self,
         positions: Iterable[Position],
         starts: Mapping[str, float],
         progress: Mapping[str, tuple[int, float]],
+        checkpoint: tuple[str, bytes] | None = None,
     ) -> None:
-        """Keep where reading stands, when alerts began, and when runs took their last step."""
+        """Keep where reading stands, when alerts began, and when runs took their last step.
+
+        `checkpoint`: the monitor as it stands, and for which code and settings it is of use.
+        """
         rows = (
             ("positions", positions_to_json(positions)),
             ("starts", json.dumps(dict(starts))),
@@ -46,8 +60,19 @@ class Ledger:
 
         def work(db: sqlite3.Connection) -> None:
             db.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?)", rows)
+            if checkpoint is not None:
+                db.execute("INSERT OR REPLACE INTO checkpoint VALUES (1, ?, ?)", checkpoint)
 
         self._database.run(work)
+
+    def checkpoint(self, stamp: str) -> bytes | None:
+        """The last checkpoint, if it was kept under the same stamp."""
+
+        def work(db: sqlite3.Connection) -> bytes | None:
+            row = db.execute("SELECT body FROM checkpoint WHERE stamp = ?", (stamp,)).fetchone()
+            return None if row is None else bytes(row[0])
+
+        return self._database.run(work)
 
     def positions(self) -> dict[str, Position]:
         """By path, how far each file was judged; empty on a first start."""
@@ -68,11 +93,12 @@ class Ledger:
 
     def take_notices(self) -> list[str]:
         """What the user should know of the file, each once."""
-        return self._database.take_notices()
+        return [*self._database.take_notices(), *self.arrivals.take_notices()]
 
     def close(self) -> None:
-        """Release the file."""
+        """Release the files."""
         self._database.close()
+        self.arrivals.close()
 
     def _read(self, name: str) -> str | None:
         def work(db: sqlite3.Connection) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -80,7 +80,6 @@ class Monitor:
             rules if rules is not None else load_rules(packaged_rules(), parse),
             self._settings.evaluation_interval,
             self._settings.retention,
-            self._runs.has_ended,
         )
         self._witness = Witness(self._runs)
         self._events: deque[Event] = deque(maxlen=RECENT_EVENTS)
@@ -106,8 +105,8 @@ class Monitor:
     def feed(self, chunk: Chunk, now: float) -> list[Transition]:
         """Take in new bytes of one file, read at `now` (Unix seconds)."""
         origin = self.names.origin(chunk.path)
+        transitions = self._complete_blocks(now)
         self._witness.look_at(chunk)
-        transitions: list[Transition] = []
         came = now - chunk.age
         for found in self._parser.feed_blocks(chunk, origin, now):
             if isinstance(found, SampleBlock):
@@ -131,9 +130,11 @@ class Monitor:
         return transitions
 
     def tick(self, now: float) -> list[Transition]:
-        """Let time pass up to `now`: stalls, `for`, staleness, evaluations due."""
-        transitions = self.observe(self._parser.tick(now), now)
-        return transitions + self._advance(now)
+        """Let time pass up to `now`: stalls, `for`, staleness, evaluations due.
+
+        Each happens at its own time: how often this is called changes nothing.
+        """
+        return self._complete_blocks(now) + self._advance(now)
 
     def finish(self, now: float, paths: Iterable[str] = ()) -> list[Transition]:
         """The files have ended at `now`: complete what was open and decide what was doubtful."""
@@ -150,6 +151,12 @@ class Monitor:
         times = (self._parser.open_until(), self._judge.due(), self._runs.due(), slot)
         earliest = min(time for time in times if time is not None)
         return None if math.isinf(earliest) else earliest
+
+    def compiled(self) -> Iterator[tuple[str, object]]:
+        """What is made of rules and definitions alone, by name: see `checkpoint`."""
+        yield from self._parser.compiled()
+        yield from self._judge.compiled()
+        yield "stopwatch", self._stopwatch
 
     def count_dropped(self, reason: str) -> None:
         """Count something that the edge had to drop."""
@@ -238,6 +245,13 @@ class Monitor:
             return []
         return self._evaluate(at)
 
+    def _complete_blocks(self, now: float) -> list[Transition]:
+        """Take in the records of several lines that were complete by their silence before `now`."""
+        transitions: list[Transition] = []
+        while (silent := self._parser.open_until()) is not None and silent <= now:
+            transitions += self.observe(self._parser.tick(silent), silent)
+        return transitions
+
     def _changed(self, at: float) -> None:
         self._version += 1
         self._busy_until = at + self._judge.reach
@@ -283,7 +297,7 @@ class Monitor:
         if at >= self._next_slot:
             self._next_slot = (math.floor(at / interval) + 1) * interval
         self._clock = max(self._clock, at)
-        found = self._judge.evaluate(self._points(at), at)
+        found = self._judge.evaluate(self._points(at), at, self._runs.has_ended)
         self._evaluations += 1
         if found:
             self._changed(at)

@@ -52,7 +52,7 @@ class Replay:
     def transitions(self) -> Iterator[Transition]:
         """Every alert transition, in order; its time is None where the log tells none."""
         history = self._history
-        for when, chunk in history.play():
+        for when, chunk, _ in history.play():
             yield from self._told(self._monitor.feed(chunk, when), history)
         paths = [file.path for file in history.files]
         yield from self._told(self._monitor.finish(history.end, paths), history)

@@ -29,7 +29,7 @@ def written(path: Path, text: str, at: float = END) -> Path:
 def test_a_log_ends_when_it_was_last_written_and_its_bars_tell_the_rest(tmp_path: Path) -> None:
     log = written(tmp_path / LOG, bar(1, 1) + bar(2, 14) + bar(3, 104) + "\n")
     history = place([log], RunNames())
-    times = [when for when, chunk in history.play() if b"Training" in chunk.data]
+    times = [when for when, chunk, _ in history.play() if b"Training" in chunk.data]
     assert times == [END - 103, END - 90, END]
     assert history.untimed_runs == frozenset()
 
@@ -44,7 +44,9 @@ def test_rows_of_the_runs_step_log_come_at_the_time_of_their_step(tmp_path: Path
     names = RunNames()
     names.tie(str(rows), names.origin(str(log)).run)
     played = place([log, rows], names).play()
-    times = {chunk.data: when for when, chunk in played if chunk.path == str(rows) and chunk.data}
+    times = {
+        chunk.data: when for when, chunk, _ in played if chunk.path == str(rows) and chunk.data
+    }
     assert times[b'{"step": 3, "loss": 2.5}\n'] == END
     assert times[b'{"step": 2, "loss": 2.5}\n'] == END - 90
 
@@ -54,14 +56,14 @@ def test_rows_with_their_own_time_come_at_it(tmp_path: Path) -> None:
         tmp_path / "health_rank0.jsonl",
         "".join(f'{{"type": "step", "step": {n}, "time": {END + n}}}\n' for n in range(3)),
     )
-    times = [when for when, chunk in place([rows], RunNames()).play() if chunk.data]
+    times = [when for when, chunk, _ in place([rows], RunNames()).play() if chunk.data]
     assert times == [END, END + 1, END + 2]
 
 
 def test_of_rows_without_time_only_the_order_is_known(tmp_path: Path) -> None:
     rows = written(tmp_path / "a.jsonl", '{"step": 0}\n{"step": 1}\n{"step": 2}\n')
     history = place([rows], RunNames())
-    assert [chunk.data for _, chunk in history.play() if chunk.data] == [
+    assert [chunk.data for _, chunk, _ in history.play() if chunk.data] == [
         b'{"step": 0}\n',
         b'{"step": 1}\n',
         b'{"step": 2}\n',
@@ -71,7 +73,7 @@ def test_of_rows_without_time_only_the_order_is_known(tmp_path: Path) -> None:
 
 def test_a_million_rows_without_time_come_in_few_pieces_and_whole(tmp_path: Path) -> None:
     rows = written(tmp_path / "a.jsonl", "".join(f'{{"step": {n}}}\n' for n in range(200_000)))
-    pieces = [chunk.data for _, chunk in place([rows], RunNames()).play()]
+    pieces = [chunk.data for _, chunk, _ in place([rows], RunNames()).play()]
     assert len(pieces) <= NOMINAL_ROWS + rows.stat().st_size // 200_000 + 10
     assert b"".join(pieces) == rows.read_bytes()
 
@@ -79,7 +81,7 @@ def test_a_million_rows_without_time_come_in_few_pieces_and_whole(tmp_path: Path
 def test_files_are_merged_by_time(tmp_path: Path) -> None:
     first = written(tmp_path / "a" / LOG, bar(1, 0) + bar(2, 60) + "\n", at=END)
     second = written(tmp_path / "b" / LOG, bar(1, 0) + bar(2, 60) + "\n", at=END + 30)
-    times = [when for when, _ in place([first, second], RunNames()).play()]
+    times = [when for when, _, _ in place([first, second], RunNames()).play()]
     assert times == sorted(times)
     assert len(set(times)) == 4
 
@@ -105,15 +107,15 @@ def test_of_a_big_log_the_start_and_the_end_are_read_and_the_rest_is_said_to_be_
     log = written(tmp_path / LOG, text)
     history = place([log], RunNames(), budget=200_000)
     pieces = list(history.play())
-    data = b"".join(chunk.data for _, chunk in pieces)
+    data = b"".join(chunk.data for _, chunk, _ in pieces)
     assert 190_000 < len(data) < 201_000
     assert data.startswith(b"* World size: 2\n")
     assert data.endswith(bar(19_999, 19_999).encode() + b"\n")
-    for _, chunk in pieces:
+    for _, chunk, _ in pieces:
         assert log.read_bytes()[chunk.offset :].startswith(chunk.data)
     assert "skipped" in history.notices[0]
     # What was left out is no pause: the start comes when the end begins.
-    times = [when for when, chunk in pieces if chunk.data]
+    times = [when for when, chunk, _ in pieces if chunk.data]
     assert max(b - a for a, b in pairwise(times)) <= 1.0
 
 

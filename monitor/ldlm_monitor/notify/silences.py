@@ -197,7 +197,7 @@ class Withheld:
 
     def __init__(self, silences: Silences | None) -> None:
         self._silences = silences
-        self._held: dict[str, tuple[Transition, Silence | Acknowledgement]] = {}
+        self._held: dict[str, tuple[Transition, Silence | Acknowledgement | None]] = {}
         self._saved = silences.withheld() if silences else frozenset()
 
     def __contains__(self, key: str) -> bool:
@@ -217,6 +217,14 @@ class Withheld:
         if hold and why and transition.state == "firing":
             self._held[transition.key] = (transition, why)
         return why
+
+    def held(self) -> list[Transition]:
+        """What fires and was not told."""
+        return [transition for transition, _ in self._held.values()]
+
+    def restore(self, held: Iterable[Transition]) -> None:
+        """Hold back what was held back before a restart; `release` tells what may be told."""
+        self._held = {transition.key: (transition, None) for transition in held}
 
     @property
     def waits(self) -> bool:

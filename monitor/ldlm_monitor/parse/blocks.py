@@ -86,7 +86,7 @@ class Blocks:
 
     def silent(self, now: float) -> list[Record]:
         """Complete the blocks that got no line for `SILENCE_SECONDS`."""
-        due = [block for block in self._open if now - block.touched >= SILENCE_SECONDS]
+        due = [block for block in self._open if block.touched + SILENCE_SECONDS <= now]
         return self._close(due)
 
     def finish(self) -> list[Record]:

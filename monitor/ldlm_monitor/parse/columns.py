@@ -101,6 +101,9 @@ class Shape:
         self._names = _names(signed, taken)
         self._decode = _decoder(signed).decode
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return shape_of, (self.signature,)
+
     def decode(self, raws: list[bytes], start: int) -> list[msgspec.Struct]:
         """The rows from `start` on, up to the first that looks different."""
         decode = self._decode

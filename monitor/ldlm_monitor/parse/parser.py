@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
@@ -49,6 +49,12 @@ class Parser:
         self._text = TextReader(compiled(tuple(format_files)))
         self._files: dict[str, FileState] = {}
         self.counters = ParseCounters()
+
+    def compiled(self) -> Iterator[tuple[str, object]]:
+        """What is compiled from definitions, by name: the same for every parser of the same."""
+        yield "text reader", self._text
+        for number, rule in enumerate(self._text.rules.targets):
+            yield f"definition {number}", rule
 
     def feed(self, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
         """The records of the next bytes of one file, in order of position."""

@@ -56,10 +56,10 @@ class _Record:
 
 
 class TextReader:
-    """Applies all rules to text. `truncated` counts the records that were cut."""
+    """Applies all `rules` to text. `truncated` counts the records that were cut."""
 
     def __init__(self, rules: Rules) -> None:
-        self._rules = rules
+        self.rules = rules
         self._scanner = rules.scanner()
         self.truncated = 0
 
@@ -80,7 +80,7 @@ class TextReader:
                 break
             rules: list[Rule] = []
             while at < len(hits) and hits[at][0] <= line.end:
-                rule = self._rules.targets[hits[at][1]]
+                rule = self.rules.targets[hits[at][1]]
                 if hits[at][0] > line.start and rule not in rules:
                     rules.append(rule)
                 at += 1
@@ -212,7 +212,7 @@ class TextReader:
         found: list[Record] = []
         lines = Lines(chunk)
         for end, expression in self._scanner.scan(chunk.data):
-            rule = self._rules.targets[expression]
+            rule = self.rules.targets[expression]
             if not isinstance(rule, BarRule):
                 continue
             record = self._open(lines.around(end - 1), chunk, origin, now)
@@ -266,7 +266,7 @@ class TextReader:
             place, text, stream = self._glued(record, begin)
         spec, now = rule.spec, record.now
         block: Block
-        known = self._rules.exceptions
+        known = self.rules.exceptions
         if spec.assemble == "traceback":
             stream_said, line = file.ignored
             ignored = line >= record.line.number - 1 and stream_said == stream
@@ -301,7 +301,7 @@ class TextReader:
             if rule.spec.level is None or rule.spec.level != level:
                 continue
             text = record.text[record.envelope.start :]
-            if not text.strip() or any(p.search(text) for p in self._rules.benign):
+            if not text.strip() or any(p.search(text) for p in self.rules.benign):
                 return []
             return rule.records(record.place, text_of(text, MAX_MESSAGE_BYTES), rule.fields({}))
         return []

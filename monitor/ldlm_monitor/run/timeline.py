@@ -54,6 +54,16 @@ class Timeline:
             self._offsets, [*self._times[1:2], *self._times[1:]] or self._times, timed=self.timed
         )
 
+    def following(self, seen: Sequence[tuple[int, float]], offset: int, floor: float) -> "Timeline":
+        """What was `seen` to arrive (offset, time); from `offset` on these, none before `floor`."""
+        later = [
+            (max(at, offset), max(when, floor))
+            for at, when in zip(self._offsets, self._times, strict=True)
+        ]
+        begun = max((index for index, (at, _) in enumerate(later) if at <= offset), default=0)
+        marks = [*seen, *later[begun:]]
+        return Timeline([at for at, _ in marks], [when for _, when in marks], timed=self.timed)
+
     def split(self, chunk: Chunk) -> Iterator[tuple[float, Chunk]]:
         """The chunk in pieces of whole records, each with its time."""
         first = max(bisect_right(self._offsets, chunk.offset) - 1, 0)
@@ -75,17 +85,26 @@ class Timeline:
                 return
 
 
-def from_bars(marks: Iterable[ClockMark], last_write: float) -> tuple[Timeline, StepClock] | None:
+def from_bars(
+    marks: Sequence[ClockMark], last_write: float, known: tuple[ClockMark, float] | None = None
+) -> tuple[Timeline, StepClock] | None:
     """The timeline of a log whose bars tell elapsed seconds; None where it has none.
 
-    `last_write` (Unix seconds) is the time of the last bar. A clock that falls
-    back is that of a new bar after a restart: it goes on from the old one. Bars
-    tell whole seconds; those of one second are spread over it.
+    `last_write` (Unix seconds) is the time of the last bar, unless the time is `known` at
+    which an earlier one came. A clock that falls back is that of a new bar after a
+    restart: it goes on from the old one. Bars tell whole seconds; those of one second are
+    spread over it.
     """
     seconds = list(_seconds(marks))
     if not seconds:
         return None
     start = last_write - seconds[-1].elapsed
+    if known is not None and known[0].elapsed is not None:
+        begun = known[1] - known[0].elapsed
+        one_clock = (
+            known[0].elapsed <= seconds[0].elapsed <= seconds[-1].elapsed == marks[-1].elapsed
+        )
+        start = begun if one_clock and begun < start + 1.0 else start
     pieces = PIECES_A_SECOND if seconds[-1].elapsed <= FINE_SECONDS else 1
     offsets, times, steps, step_times = [0], [start], [0], [start]
     for second in seconds:

@@ -28,6 +28,16 @@ class _Segment:
     times: array[float] = field(default_factory=lambda: array("d"))
     values: array[float] = field(default_factory=lambda: array("d"))
 
+    def reaches(self, start: float) -> bool:
+        """Whether any of it lies behind `start`."""
+        return self.ended is None or self.ended > start
+
+    def since(self, start: float) -> _Segment:
+        """What of it lies behind `start`, and the value that still held then."""
+        old = max(bisect_right(self.times, start) - 1, 0)
+        times = self.times[old:]
+        return _Segment(times[0], self.ended, times, self.values[old:])
+
 
 @dataclass(slots=True)
 class _Kept:
@@ -78,6 +88,19 @@ class SeriesStore:
         self.last_scrape = at
         if self._scrape % 256 == 0:
             self._forget(at - self._retention)
+
+    def since(self, start: float) -> SeriesStore:
+        """A copy that reaches back to `start` only (Unix seconds), to be kept over a restart."""
+        copy = SeriesStore(self._interval, self._retention)
+        copy._extra = self._extra[bisect_left(self._extra, start) :]
+        copy._changed = dict(self._changed)
+        copy._scrape, copy.last_scrape = self._scrape, self.last_scrape
+        for labels, kept in self._series.items():
+            late = [segment.since(start) for segment in kept.segments if segment.reaches(start)]
+            if late:
+                copy._series[labels] = found = _Kept(labels, late, kept.seen)
+                copy._by_name.setdefault(labels[0][1], []).append(found)
+        return copy
 
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Iterable[Series]:
         """The series that satisfy every matcher, with their samples in [start, end]."""
@@ -171,11 +194,7 @@ class SeriesStore:
         """Drop what no rule can look back to; the value that still held then stays."""
         del self._extra[: bisect_left(self._extra, before)]
         for labels, kept in list(self._series.items()):
-            kept.segments = [s for s in kept.segments if s.ended is None or s.ended > before]
-            for segment in kept.segments:
-                old = max(bisect_right(segment.times, before) - 1, 0)
-                del segment.times[:old], segment.values[:old]
-                segment.born = segment.times[0]
+            kept.segments = [s.since(before) for s in kept.segments if s.reaches(before)]
             if not kept.segments:
                 del self._series[labels]
                 self._matched.clear()

@@ -1,6 +1,7 @@
 """Which files, and what is new of them: from the disk to `chunk.Chunk`."""
 
 from ldlm_monitor.source.companions import Companion, LaunchFacts, companions, undecided
+from ldlm_monitor.source.continuation import Continuation
 from ldlm_monitor.source.follow import Follower
 from ldlm_monitor.source.journal import Journal, Notice
 from ldlm_monitor.source.patterns import InputPatterns, resolve
@@ -10,6 +11,7 @@ from ldlm_monitor.source.wake import PollingWaker, Waker, WatchdogWaker
 
 __all__ = [
     "Companion",
+    "Continuation",
     "Follower",
     "InputPatterns",
     "Journal",

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
-from ldlm_monitor.chunk import Chunk
+from ldlm_monitor.chunk import Chunk, FileId
 from ldlm_monitor.source.disk import Disk
 from ldlm_monitor.source.entry import Entry
 from ldlm_monitor.source.journal import Journal, Notice
@@ -98,6 +98,10 @@ class Follower:
             yield from self._local.read(self._share(self._local, paths), now, budget, self._clock)
         for lane in threaded:
             yield from lane.answer(now, max(0.0, until - self._clock()))
+
+    def nameless(self) -> set[FileId]:
+        """Files that lost the name under which they are read: they may be gone at any time."""
+        return {file for lane in self._all() for file in lane.nameless()}
 
     def behind(self) -> int:
         """Bytes written, as far as was seen, and not read. May be called from any thread."""

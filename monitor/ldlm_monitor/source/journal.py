@@ -87,6 +87,13 @@ class Journal:
             "gone", path, f"the file read before is gone, and what it got after byte {read} with it"
         )
 
+    def lost(self, path: str, count: int) -> None:
+        """`count` bytes of `path` were judged after the last checkpoint and are there no more."""
+        self.lost_bytes += count
+        self.note(
+            "gone", path, f"{count} bytes that were read just before the restart are there no more"
+        )
+
     def stalled(self, path: str, mount: str, seconds: float) -> None:
         """Nothing is heard from `mount` since `path` was asked for `seconds` ago."""
         self.stalls += 1

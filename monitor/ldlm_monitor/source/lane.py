@@ -8,7 +8,7 @@ from concurrent.futures import TimeoutError as LateError
 from pathlib import Path
 from typing import TypeAlias
 
-from ldlm_monitor.chunk import Chunk
+from ldlm_monitor.chunk import Chunk, FileId
 from ldlm_monitor.source.disk import Disk
 from ldlm_monitor.source.entry import Entry
 from ldlm_monitor.source.journal import Journal
@@ -114,6 +114,10 @@ class Lane:
     def behind(self) -> int:
         """Bytes written, as far as was seen, and not read."""
         return self._tailer.behind()
+
+    def nameless(self) -> list[FileId]:
+        """As `Follower.nameless`."""
+        return self._tailer.nameless()
 
     def next_peek(self) -> float | None:
         """As `Follower.next_peek`; None while the thread is at work."""

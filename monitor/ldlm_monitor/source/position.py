@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Annotated, TypeAlias
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from ldlm_monitor.chunk import FileId
 from ldlm_monitor.errors import InputError
 from ldlm_monitor.source.disk import Disk, Key
 from ldlm_monitor.source.fingerprint import Fingerprint
@@ -38,6 +41,29 @@ class Position:
     head: str
     window: str
     nameless: bool = False
+
+    @classmethod
+    def at_start(cls, path: str, file: FileId) -> Position:
+        """That of a file of which nothing was read."""
+        nothing = Fingerprint().digests()
+        return cls(path, path, *file, 0, 1, 0, *nothing)
+
+    @classmethod
+    def reached(cls, path: str, offset: int, line: int) -> Position | None:
+        """That of the file under a name, read up to `offset`; None: it is not there any more."""
+        disk = Disk()
+        try:
+            descriptor, key = disk.open_regular(Path(path))
+        except (OSError, InputError):
+            return None
+        try:
+            found = Fingerprint.of(disk, descriptor, offset)
+        finally:
+            os.close(descriptor)
+        if found is None:
+            return None
+        place = os.path.realpath(path)
+        return cls(path, place, *key, 0, offset, line, offset, *found.digests())
 
     @property
     def key(self) -> Key:

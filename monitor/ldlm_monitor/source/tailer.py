@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from ldlm_monitor.chunk import Chunk
+from ldlm_monitor.chunk import Chunk, FileId
 from ldlm_monitor.errors import InputError
 from ldlm_monitor.source.disk import Disk
 from ldlm_monitor.source.entry import Entry
@@ -69,6 +69,11 @@ class Tailer:
     def behind(self) -> int:
         """Bytes written, as far as was seen, and not read. From any thread."""
         return sum(tail.unread for _, tail in list(self._registry.live.values()))
+
+    def nameless(self) -> list[FileId]:
+        """As `Follower.nameless`. From any thread."""
+        live = list(self._registry.live.values())
+        return [tail.splitter.file for _, tail in live if tail.retired_at is not None]
 
     def next_peek(self) -> float | None:
         """When (Unix seconds) the next unfinished record is to be shown as it stands."""

@@ -1,0 +1,97 @@
+"""When which bytes were read, since the last checkpoint: noted before they are judged.
+
+After a crash the bytes are read again and judged at the very times at which they were
+judged before, so that the monitor comes to stand where it stood.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from ldlm_monitor.chunk import Chunk, FileId
+from ldlm_monitor.database import Database
+
+Kind: TypeAlias = Literal["records", "peek", "final"]
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS turn (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    at REAL NOT NULL,
+    chunks TEXT NOT NULL
+);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """Bytes `start` to `stop` of a file, read at `at` (Unix seconds).
+
+    `order`: the turn of the pump, and the place in it. `peek`: a record that was not
+    finished. `final`: nothing of this file was to follow.
+    """
+
+    order: tuple[int, int]
+    at: float
+    path: str
+    file: FileId
+    start: int
+    stop: int
+    kind: Kind
+
+
+class Arrivals:
+    """One SQLite file in the state folder; turns are numbered and never numbered again."""
+
+    def __init__(self, path: Path) -> None:
+        # What the power takes with it is placed in time like what nobody saw arrive.
+        self._database = Database(path, _SCHEMA, durable=False)
+
+    def note(self, chunks: Sequence[Chunk], at: float) -> int:
+        """Keep that these were read at `at`, committed when this returns; the turn's number."""
+        told = [
+            (chunk.path, *chunk.file, chunk.offset, chunk.offset + len(chunk.data), _kind(chunk))
+            for chunk in chunks
+        ]
+        row = (at, json.dumps(told, separators=(",", ":")))
+
+        def work(db: sqlite3.Connection) -> int:
+            return db.execute("INSERT INTO turn (at, chunks) VALUES (?, ?)", row).lastrowid or 0
+
+        return self._database.run(work)
+
+    def since(self, turn: int) -> list[Arrival]:
+        """What was read after a turn, in the order in which it was judged."""
+
+        def work(db: sqlite3.Connection) -> list[tuple[int, float, str]]:
+            return db.execute(
+                "SELECT number, at, chunks FROM turn WHERE number > ? ORDER BY number", (turn,)
+            ).fetchall()
+
+        return [
+            Arrival((number, place), at, path, (device, inode, generation), start, stop, kind)
+            for number, at, chunks in self._database.run(work)
+            for place, (path, device, inode, generation, start, stop, kind) in enumerate(
+                json.loads(chunks)
+            )
+        ]
+
+    def forget(self, turn: int) -> None:
+        """Drop this turn and those before it: a checkpoint holds what they led to."""
+        self._database.run(lambda db: db.execute("DELETE FROM turn WHERE number <= ?", (turn,)))
+
+    def take_notices(self) -> list[str]:
+        """What the user should know of the file, each once."""
+        return self._database.take_notices()
+
+    def close(self) -> None:
+        """Release the file."""
+        self._database.close()
+
+
+def _kind(chunk: Chunk) -> Kind:
+    return "peek" if chunk.peek else "final" if chunk.final else "records"

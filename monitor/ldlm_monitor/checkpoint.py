@@ -1,0 +1,99 @@
+"""A monitor as bytes and back: what a restart goes on with, where the logs alone do not tell.
+
+The bytes are a pickle. What is compiled from rules and definitions is not in it but
+named, and taken from a monitor that was made anew; so a checkpoint is of use only to
+the same code with the same settings (`assemble.fingerprint`). Reading one makes objects
+of this package and of a few containers, whatever the file says, and nothing else.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ldlm_monitor.alert import Transition
+from ldlm_monitor.monitor import Monitor
+from ldlm_monitor.source import Position
+
+_PACKAGE = __name__.partition(".")[0]
+_OURS_TO_MAKE = frozenset(
+    {
+        ("array", "_array_reconstructor"),
+        ("array", "array"),
+        ("builtins", "bytearray"),
+        ("builtins", "frozenset"),
+        ("builtins", "set"),
+        ("collections", "Counter"),
+        ("collections", "deque"),
+        (f"{_PACKAGE}.parse.columns", "shape_of"),
+    }
+)
+
+
+class CheckpointError(Exception):
+    """Bytes that are no checkpoint of this monitor."""
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """The monitor as it stands when all up to `positions` is judged.
+
+    `withheld`: alerts that fire and were not told. `turn`: the last one in `arrivals`
+    that it knows of.
+    """
+
+    monitor: Monitor
+    positions: list[Position]
+    withheld: list[Transition]
+    turn: int
+
+    def freeze(self) -> bytes:
+        """All of it, for `thaw`. Between two turns only."""
+        names = {id(made): name for name, made in self.monitor.compiled() if made is not None}
+        written = io.BytesIO()
+        _Freezer(written, names).dump(self)
+        return written.getvalue()
+
+
+def thaw(body: bytes, fresh: Monitor) -> Checkpoint:
+    """What was frozen; `fresh` is a monitor of the same settings, just made.
+
+    Raises `CheckpointError`.
+    """
+    try:
+        found = _Thawer(io.BytesIO(body), dict(fresh.compiled())).load()
+    except Exception as error:  # damaged bytes can raise anything
+        raise CheckpointError(f"{type(error).__name__}: {error}") from error
+    if not isinstance(found, Checkpoint):
+        raise CheckpointError(f"a {type(found).__name__}")
+    return found
+
+
+class _Freezer(pickle.Pickler):
+    def __init__(self, file: io.BytesIO, names: Mapping[int, str]) -> None:
+        super().__init__(file, protocol=5)
+        self._names = names
+
+    def persistent_id(self, thing: object) -> str | None:
+        return self._names.get(id(thing))
+
+
+class _Thawer(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, compiled: Mapping[str, object]) -> None:
+        super().__init__(file)
+        self._compiled = compiled
+
+    def persistent_load(self, name: str) -> object:
+        return self._compiled[name]
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in _OURS_TO_MAKE:
+            return super().find_class(module, name)
+        if module.partition(".")[0] == _PACKAGE and "." not in name:
+            found = super().find_class(module, name)
+            if isinstance(found, type):
+                return found
+        raise pickle.UnpicklingError(f"{module}.{name} does not belong here")

@@ -1,0 +1,86 @@
+"""A file that is read on after a restart: what it got since, and when that came."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from ldlm_monitor.arrivals import Arrival
+from ldlm_monitor.chunk import Chunk
+from ldlm_monitor.run.timeline import Timeline, at_once
+from ldlm_monitor.source import Continuation
+from ldlm_monitor.source.split import PEEK_SECONDS
+
+Piece: TypeAlias = tuple[float, tuple[float, int], Chunk]
+"""Bytes with their time (Unix seconds) and their order among those of the same time."""
+UNSEEN = (math.inf, 0)
+"""The order of what nobody saw arrive: behind what was seen at that time."""
+
+
+@dataclass(slots=True)
+class ContinuedFile:
+    """What was read after the checkpoint comes as it came then; what nobody saw, as estimated.
+
+    `arrivals` are those of this file. `run` is the file's. `now`: when it is read.
+    """
+
+    continuation: Continuation
+    arrivals: Sequence[Arrival]
+    run: str
+    now: float
+    timeline: Timeline = field(default_factory=lambda: at_once(0.0))
+
+    @property
+    def path(self) -> str:
+        """The followed name."""
+        return self.continuation.path
+
+    @property
+    def seen_to(self) -> int:
+        """Up to which byte the file was read when the process ended."""
+        records = [each.stop for each in self.arrivals if each.kind == "records"]
+        return max(records, default=self.continuation.offset)
+
+    @property
+    def is_rows(self) -> bool:
+        """Whether it is JSON lines."""
+        return self.continuation.begins_like(b"{")
+
+    def seen_at(self, offset: int) -> float | None:
+        """When a byte was read, None: before the checkpoint, or by nobody yet."""
+        for each in self.arrivals:
+            if each.kind == "records" and each.start <= offset < each.stop:
+                return each.at
+        return None
+
+    def place(self, estimate: Timeline, floor: float) -> None:
+        """Place it in time; what was not seen came as estimated, and not before `floor`."""
+        seen = [(each.start, each.at) for each in self.arrivals if each.kind == "records"]
+        self.timeline = estimate.following(seen, self.seen_to, floor)
+
+    def pieces(self) -> Iterator[Piece]:
+        """Pieces with their times, and their order among those of the same time."""
+        others = [each for each in self.arrivals if each.kind != "records"]
+        orders = {each.start: each.order for each in self.arrivals if each.kind == "records"}
+        for chunk in self.continuation.chunks(self.now):
+            for when, piece in self.timeline.split(chunk):
+                order = orders.get(piece.offset, UNSEEN)
+                while others and others[0].order < order:
+                    yield from self._other(others.pop(0), piece)
+                yield when, order, piece
+        rest = self.continuation.unfinished()
+        for each in others:
+            yield from self._other(each, rest)
+        if rest is not None and self.continuation.modified + PEEK_SECONDS <= self.now:
+            yield max(self.continuation.modified + PEEK_SECONDS, self.timeline.end), UNSEEN, rest
+
+    def _other(self, arrival: Arrival, near: Chunk | None) -> Iterator[Piece]:
+        """A record that was shown unfinished, or the end of the file."""
+        if arrival.kind == "final":
+            yield arrival.at, arrival.order, self.continuation.finish()
+        elif near is not None and arrival.start == near.offset:
+            data = self.continuation.part(arrival.start, arrival.stop)
+            shown = replace(near, data=data, peek=True, age=PEEK_SECONDS)
+            yield arrival.at, arrival.order, shown

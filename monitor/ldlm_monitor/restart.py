@@ -1,0 +1,114 @@
+"""What a restarted daemon goes on with: the last checkpoint, and what the files got since."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ldlm_monitor.arrivals import Arrival
+from ldlm_monitor.checkpoint import Checkpoint, CheckpointError, thaw
+from ldlm_monitor.continued import ContinuedFile
+from ldlm_monitor.errors import InputError
+from ldlm_monitor.ledger import Ledger
+from ldlm_monitor.monitor import Monitor
+from ldlm_monitor.source import Continuation, Journal, Position
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Restart:
+    """A checkpoint, and the files of its positions.
+
+    `files` are read on; `waiting` are positions, by name, whose files cannot be read now.
+    `floor` (Unix seconds): until then everything was seen.
+    """
+
+    checkpoint: Checkpoint
+    floor: float
+    arrivals: list[Arrival]
+    files: list[ContinuedFile] = field(default_factory=list)
+    waiting: dict[str, list[Position]] = field(default_factory=dict)
+
+    def open(self, journal: Journal, now: float) -> None:
+        """Look for the files. What was judged and is not there any more is counted as lost."""
+        names = self.checkpoint.monitor.names
+        kept = sorted(self.checkpoint.positions, key=lambda position: position.nameless)
+        for position in [*kept, *_begun_since(kept, self.arrivals)]:
+            try:
+                found = Continuation.of(position, now, journal)
+            except (OSError, InputError):
+                self.waiting.setdefault(position.path, []).append(position)
+                continue
+            if found is not None:
+                run = names.origin(position.path).run
+                own = [each for each in self.arrivals if _is_of(each, found)]
+                self.files.append(ContinuedFile(found, own, run, now))
+        self._count_lost(journal)
+
+    @property
+    def paths(self) -> set[Path]:
+        """The names that are followed again: their files are there, or are waited for."""
+        return {Path(name) for name in (*self.waiting, *(file.path for file in self.files))}
+
+    @property
+    def unnamed(self) -> set[Path]:
+        """Names of which only files that they led to before are known."""
+        named = {file.path for file in self.files if file.continuation.has_name}
+        return self.paths - {Path(name) for name in (*named, *self.waiting)}
+
+    def positions(self) -> dict[str, list[Position]]:
+        """By name, where reading stands now, and the files are given back."""
+        found = {str(path): self.waiting.get(str(path), []) for path in self.paths}
+        for file in self.files:
+            if (position := file.continuation.position()) is not None:
+                found[file.path].append(position)
+            file.continuation.close()
+        return found
+
+    def _count_lost(self, journal: Journal) -> None:
+        known = {(file.path, file.continuation.file) for file in self.files}
+        lost: Counter[str] = Counter()
+        for each in self.arrivals:
+            if each.kind != "peek" and (each.path, each.file) not in known:
+                lost[each.path] += each.stop - each.start
+        for path, count in lost.items():
+            if count and path not in self.waiting:
+                journal.lost(path, count)
+
+
+def recall(ledger: Ledger, stamp: str, fresh: Monitor) -> Restart | None:
+    """What was kept under `stamp`; None: nothing, or nothing of use. `fresh`: as for `thaw`."""
+    body = ledger.checkpoint(stamp)
+    if body is None:
+        return None
+    try:
+        kept = thaw(body, fresh)
+    except CheckpointError as problem:
+        log.warning("the state that was kept cannot be used (%s); reading the logs anew", problem)
+        return None
+    arrivals = ledger.arrivals.since(kept.turn)
+    floor = max([kept.monitor.clock, *(each.at for each in arrivals)])
+    return Restart(kept, floor, arrivals)
+
+
+def is_news(path: str, floor: float) -> bool:
+    """Whether a file that was not followed before was written to after `floor`."""
+    try:
+        return Path(path).stat().st_mtime > floor
+    except OSError:
+        return False
+
+
+def _begun_since(kept: list[Position], arrivals: list[Arrival]) -> list[Position]:
+    """The beginnings of files that were begun after the checkpoint."""
+    known = {position.key for position in kept}
+    begun = {(each.path, each.file) for each in arrivals if each.file[:2] not in known}
+    return [Position.at_start(path, file) for path, file in sorted(begun)]
+
+
+def _is_of(arrival: Arrival, found: Continuation) -> bool:
+    same = arrival.path == found.path and arrival.file == found.file
+    return same and arrival.start >= found.offset

@@ -1,0 +1,80 @@
+"""One file, read on after a restart from where it was read to before."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from ldlm_monitor.chunk import Chunk, FileId
+from ldlm_monitor.source.disk import Disk
+from ldlm_monitor.source.journal import Journal
+from ldlm_monitor.source.position import Position
+from ldlm_monitor.source.recall import Recall
+from ldlm_monitor.source.split import RECORD_BYTES
+from ldlm_monitor.source.tail import Tail
+
+
+class Continuation:
+    """What a file got since its kept position: chunks, exactly as they would have come live.
+
+    `path` is the followed name, `place` where the file is now, `offset` where the first
+    chunk begins, `modified` (Unix seconds) when it was written last. `has_name`: it is the
+    one that the name leads to now.
+    """
+
+    def __init__(self, tail: Tail, disk: Disk) -> None:
+        self._tail = tail
+        self._disk = disk
+        descriptor = tail.descriptor
+        assert descriptor is not None  # it was found by opening it
+        self._descriptor = descriptor
+        self._status = os.fstat(descriptor)
+        self.path = tail.name
+        self.place: Path = tail.place
+        self.file: FileId = tail.splitter.file
+        self.offset = tail.splitter.offset
+        self.modified = self._status.st_mtime
+        self.has_name = tail.retired_at is None
+
+    @classmethod
+    def of(
+        cls, position: Position, now: float, journal: Journal, disk: Disk | None = None
+    ) -> Continuation | None:
+        """The file that `position` tells of, as `Recall.find` finds it; None: it is gone.
+
+        Raises `OSError` or `InputError` where the name cannot be read now.
+        """
+        disk = Disk() if disk is None else disk
+        tail = Recall(journal, disk).find(position, Path(position.path), now)
+        return None if tail is None else cls(tail, disk)
+
+    def chunks(self, now: float) -> Iterator[Chunk]:
+        """Whole records up to the file's end, read at `now`. Raises `OSError`."""
+        self._tail.see(self._status, now)
+        while self._tail.due:
+            yield from self._tail.read(now)
+
+    def unfinished(self) -> Chunk | None:
+        """The last record as it stands, if its end is missing. Exhaust `chunks` first."""
+        return self._tail.splitter.peek() if self._tail.splitter.unfinished else None
+
+    def begins_like(self, start: bytes) -> bool:
+        """Whether `start` is the first of the file but blanks."""
+        return self._disk.pread(self._descriptor, 256, 0).lstrip().startswith(start)
+
+    def part(self, start: int, stop: int) -> bytes:
+        """Bytes `start` to `stop`, as they are now; no more than a record may have."""
+        return self._disk.pread(self._descriptor, min(stop - start, RECORD_BYTES), start)
+
+    def finish(self) -> Chunk:
+        """The last chunk: nothing more will be read of the file."""
+        return self._tail.finish()
+
+    def position(self) -> Position | None:
+        """Where reading stands now; None: it was finished."""
+        return None if self._tail.finished else self._tail.position()
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        self._tail.close()

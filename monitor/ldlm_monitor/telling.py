@@ -1,0 +1,87 @@
+"""What people hear of what was judged: a line on stdout, and the outbox of every receiver."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+
+from ldlm_monitor.alert import Transition
+from ldlm_monitor.lines import transition_line
+from ldlm_monitor.notify import Courier, Outbox, Silences, Withheld, from_transition
+from ldlm_monitor.plain import plain
+
+log = logging.getLogger(__name__)
+
+
+class Telling:
+    """Hands transitions on, each once, unless a silence holds them back."""
+
+    def __init__(
+        self, outbox: Outbox, receivers: Collection[str], silences: Silences | None
+    ) -> None:
+        self.withheld = Withheld(silences)
+        self.couriers: list[Courier] = []
+        self._outbox = outbox
+        self._receivers = list(receivers)
+
+    def tell(self, transitions: Iterable[Transition], now: float, *, notify: bool = True) -> None:
+        """Print each; with `notify`, what fires or ended goes to the receivers."""
+        for transition in transitions:
+            silence = self.withheld.judge(transition, now, hold=notify)
+            mark = f"  [silenced by {plain(silence.by)}]" if silence else ""
+            print(transition_line(transition) + mark, flush=True)
+            if notify and silence is None and transition.state != "pending":
+                self._send(transition, now)
+        for kept in (self._outbox, self.withheld):
+            for notice in kept.take_notices():
+                log.error("%s", notice)
+        for courier in self.couriers:
+            courier.wake()
+
+    def tell_unsilenced(
+        self, passed: list[Transition], active: Collection[str], now: float
+    ) -> None:
+        """What a silence held back is told once that is over, if it is `active` still."""
+        if self.withheld.waits:
+            for transition in self.withheld.release(passed, active, now):
+                log.info("%s: its silence is over", plain(transition.key))
+                self._send(transition, now)
+                for courier in self.couriers:
+                    courier.wake()
+        self.withheld.save()
+
+    def tell_history(
+        self, passed: list[tuple[Transition, bool]], now: float, *, recent: bool
+    ) -> None:
+        """News are told; of history what still holds, unless it was told before a restart."""
+        told = set(self._outbox.standing())
+        before: dict[str, Transition] = {}
+        over = 0
+        for transition, news in passed:
+            key, firing = transition.key, transition.state == "firing"
+            if transition.state == "pending":
+                continue
+            if not news:
+                before[key] = transition
+                over += not firing
+                continue
+            past = before.pop(key, None)
+            if past is not None and past.state != "firing" and key in told:
+                self.tell([past], now)
+                told.discard(key)
+            if firing != (key in told):
+                self.tell([transition], now)
+                told ^= {key}
+            elif firing:
+                self.tell([transition], now, notify=False)
+        for key, past in before.items():
+            if past.state == "firing":
+                wanted = recent or key in self.withheld
+                self.tell([past], now, notify=wanted and key not in told)
+            elif key in told:
+                self.tell([past], now)
+        if over:
+            log.info("alerts in what the files already held that are over: %d (see replay)", over)
+
+    def _send(self, transition: Transition, now: float) -> None:
+        self._outbox.add(from_transition(transition), self._receivers, now)
