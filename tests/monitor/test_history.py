@@ -135,3 +135,19 @@ def test_a_file_that_cannot_be_read_is_told_and_the_others_are_placed(tmp_path: 
     history = place([tmp_path / "gone.log", log], RunNames())
     assert list(history.unreadable) == [tmp_path / "gone.log"]
     assert [file.path for file in history.files] == [str(log)]
+
+
+def test_a_json_line_of_a_log_hides_no_bars_wherever_it_stands(tmp_path: Path) -> None:
+    config = '{"step": 7, "lr": 1e-4}\n'
+    text = bar(1, 1) + "\n" + config * 40_000 + bar(2, 14) + "\n" + config + bar(3, 104) + "\n"
+    log = written(tmp_path / LOG, text)
+    times = [when for when, chunk in place([log], RunNames()).play() if b"Training" in chunk.data]
+    assert times == [END - 103, END - 90, END]
+
+
+def test_a_bar_counts_that_follows_a_record_longer_than_what_is_read_at_once(
+    tmp_path: Path,
+) -> None:
+    log = written(tmp_path / LOG, bar(1, 1) + "\n" + "x" * 900_000 + bar(2, 14) + bar(3, 104))
+    times = [when for when, chunk in place([log], RunNames()).play() if b"Training" in chunk.data]
+    assert times == [END - 103, END - 90, END]

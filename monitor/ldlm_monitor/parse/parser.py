@@ -73,7 +73,7 @@ class Parser:
             shown = self._text.peek(file, chunk, origin, now) if peeks else []
             return self._counted([*ended, *shown])
         self.counters.bytes += len(chunk.data)
-        self.counters.lines += chunk.data.count(b"\n")
+        self.counters.lines += chunk.newlines
         if file.rows is not None:
             return self._counted([*ended, *self._feed_rows(file.rows, chunk, origin)])
         fresh = self._text.feed(file, chunk, origin, now)

@@ -59,20 +59,23 @@ class Timeline:
         first = max(bisect_right(self._offsets, chunk.offset) - 1, 0)
         start, line = chunk.offset, chunk.line
         stop = chunk.offset + len(chunk.data)
+        if first + 1 == len(self._offsets) or self._offsets[first + 1] >= stop:
+            yield self._times[first], chunk
+            return
         for index in range(first, len(self._offsets)):
             later = self._offsets[index + 1] if index + 1 < len(self._offsets) else stop
             end = min(max(later, start), stop)
-            if end > start or (start == stop and index == first):
+            if end > start:
                 data = chunk.data[start - chunk.offset : end - chunk.offset]
                 last = end == stop
                 piece = replace(
                     chunk, offset=start, line=line, data=data, final=chunk.final and last
                 )
                 yield self._times[index], piece
-                line += data.count(b"\n")
+                if last:
+                    return
+                line += piece.newlines
                 start = end
-            if start >= stop:
-                return
 
 
 def from_bars(marks: Iterable[ClockMark], last_write: float) -> tuple[Timeline, StepClock] | None:
