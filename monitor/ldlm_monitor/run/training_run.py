@@ -63,16 +63,13 @@ class TrainingRun:
 
     def observe_block(self, block: SampleBlock, at: float) -> str | None:
         """Take in rows that are alike, all at one time: as one by one, but at a fraction of it."""
-        urgent = self.observe(block.sample(0), at, rows=True)
-        last = block.sample(len(block) - 1)
+        self.files[block.path] = None
+        self._points = None
+        first, last = block.sample(0), block.sample(len(block) - 1)
         source = source_of(last, rows=True)
-        self.values.observe_block(block.part(1, len(block)), last, source)
-        if "total_steps" in block.values:
-            self._total_steps = int(block.values["total_steps"][-1])
-        self._place(last, at, source)
-        stalled = self.life.state == "stalled"
-        recovered = self.life.observe_sample(last, at) and stalled
-        return "recovered" if recovered else urgent
+        self.values.observe_block(block, last, source)
+        first_urgent = self._observe_progress(first, at, source)
+        return self._observe_progress(last, at, source) or first_urgent
 
     def tick(self, at: float) -> bool:
         """Let time pass; whether the state changed."""
@@ -144,13 +141,15 @@ class TrainingRun:
 
     def _observe_sample(self, sample: Sample, at: float, source: Source) -> str | None:
         alarming = self.values.observe(sample, source)
+        urgent = self._observe_progress(sample, at, source)
+        return f"nonfinite {sample.rank}" if alarming else urgent
+
+    def _observe_progress(self, sample: Sample, at: float, source: Source) -> str | None:
         if "total_steps" in sample.values:
             self._total_steps = int(sample.values["total_steps"])
         self._place(sample, at, source)
         stalled = self.life.state == "stalled"
         changed = self.life.observe_sample(sample, at)
-        if alarming:
-            return f"nonfinite {sample.rank}"
         return "recovered" if changed and stalled else None
 
     def _place(self, sample: Sample, at: float, source: Source) -> None:
