@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate, chain, count, islice, pairwise
-from operator import add, ge, gt
+from itertools import accumulate, chain, compress, count, islice, pairwise, repeat
+from operator import add, ge, gt, is_not
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -167,13 +167,11 @@ class Shape:
         sparse: dict[str, dict[int, float]] = {}
         for index, name in self._sparse:
             column = flat[index::width]
-            missing = column.count(msgspec.UNSET)
-            if not missing:
+            told = list(map(is_not, column, repeat(msgspec.UNSET)))
+            if all(told):
                 values[name] = column
-            elif missing < len(column):
-                sparse[name] = {
-                    at: value for at, value in enumerate(column) if value is not msgspec.UNSET
-                }
+            elif any(told):
+                sparse[name] = dict(compress(enumerate(column), told))
         if not values:
             return None if sparse else []
         epochs = None if self._epoch is None else flat[self._epoch :: width]
