@@ -7,6 +7,7 @@ files, so that rank 63 is not judged after rank 0's whole history.
 from __future__ import annotations
 
 import heapq
+import math
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -37,8 +38,10 @@ _TIME_KEY = compile_pattern(r'"(?:time|timestamp|_timestamp)":')
 """Where `_ROW_TIME` can be: re2 says no twice as fast, and yes half as fast."""
 NOMINAL_ROWS = 3_600
 """Rows of a file without any time are told apart up to this many, one a nominal second."""
-_DISTANT_SECONDS = 0.2
-"""Rows closer than this are fed together."""
+APART_SECONDS = 0.2
+"""Rows that tell their times come together where they span less than this."""
+ALONE_APART_SECONDS = 5.0
+"""The same where nothing else can fall between them, because there is no other file."""
 
 
 @dataclass(slots=True)
@@ -80,11 +83,19 @@ class History:
             yield when, chunk
 
 
-def place(paths: Iterable[Path], names: RunNames, *, budget: int | None = None) -> History:
+def place(
+    paths: Iterable[Path],
+    names: RunNames,
+    *,
+    budget: int | None = None,
+    apart: float = APART_SECONDS,
+) -> History:
     """Place files in time: progress bars first, whose clock step logs without times borrow.
 
     `budget`: bytes of a log that are read at most, its start and its end, and
     `ROWS_BUDGET` times as many of JSON lines, which are read faster. None: all.
+    `apart`: rows that tell their times come in pieces that span less than these seconds,
+    each at the time of its last row.
     """
     clocks: dict[str, StepClock] = {}
     history = History()
@@ -102,7 +113,7 @@ def place(paths: Iterable[Path], names: RunNames, *, budget: int | None = None) 
         try:
             content = _Content(path, None if budget is None else ROWS_BUDGET * budget)
             clock = clocks.get(names.origin(str(path)).run)
-            _add(history, content, names, _row_timeline(content, clock))
+            _add(history, content, names, _row_timeline(content, clock, apart))
         except OSError as error:
             history.unreadable[path] = error
     return history
@@ -219,17 +230,26 @@ class _Content:
         for offset, block in self.blocks():
             yield from clock_marks(block, offset, rows=rows)
 
-    def row_times(self) -> Iterator[tuple[int, float]]:
-        """Offsets of rows that tell their time, not too close to each other."""
-        last = -1.0
+    def row_times(self, apart: float) -> Iterator[tuple[int, float]]:
+        """Where rows begin that span less than `apart` seconds, and the last time they tell.
+
+        The first row is alone: what comes before it and tells no time takes its time.
+        """
+        begin, first, last = -1, -math.inf, -math.inf
         for offset, block in self.blocks():
             if _TIME_KEY.search(block) is None:
                 continue
             for match in _ROW_TIME.finditer(block):
                 when = float(match[1])
-                if when - last >= _DISTANT_SECONDS:
-                    last = when
-                    yield offset + block.rfind(b"\n", 0, match.start()) + 1, when
+                if when - first < apart:
+                    last = max(last, when)
+                    continue
+                if begin >= 0:
+                    yield begin, last
+                first, last = -math.inf if begin < 0 else when, when
+                begin = offset + block.rfind(b"\n", 0, match.start()) + 1
+        if begin >= 0:
+            yield begin, last
 
     def row_offsets(self) -> Iterator[int]:
         """Where rows begin: every one of a short file, evenly spaced ones of a long file."""
@@ -267,8 +287,8 @@ class _Content:
                         yield chunk
 
 
-def _row_timeline(content: _Content, clock: StepClock | None) -> Timeline:
-    times = list(content.row_times())
+def _row_timeline(content: _Content, clock: StepClock | None, apart: float) -> Timeline:
+    times = list(content.row_times(apart))
     if times:
         return Timeline([0, *(offset for offset, _ in times[1:])], [when for _, when in times])
     if clock is not None:

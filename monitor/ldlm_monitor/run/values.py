@@ -148,13 +148,13 @@ class RunValues:
         before, self._order = self._order, self._order + len(block)
         quantities = self._by_rank.setdefault(block.rank, {})
         for quantity, column in block.values.items():
-            kept = self._kept(quantities, quantity, last, source)
+            kept = self._kept(quantities, quantity, last, source, len(column))
             if kept is not None:
                 kept.take(column, last, self._order)
         for quantity, cells in block.sparse.items():
             index = next(reversed(cells))
             sample = block.sample(index)
-            kept = self._kept(quantities, quantity, sample, source)
+            kept = self._kept(quantities, quantity, sample, source, len(cells))
             if kept is not None:
                 kept.take(tuple(cells.values()), sample, before + index + 1)
 
@@ -213,15 +213,25 @@ class RunValues:
             yield from quantities.items()
 
     def _kept(
-        self, quantities: dict[str, _Quantity], quantity: str, sample: Sample, source: Source
+        self,
+        quantities: dict[str, _Quantity],
+        quantity: str,
+        sample: Sample,
+        source: Source,
+        rows: int,
     ) -> _Quantity | None:
         kept = quantities.get(quantity)
         if kept is None or kept.source is not source:
-            return self._admit(quantity, sample, source)
+            return self._admit(quantity, sample, source, rows)
         return kept
 
-    def _admit(self, quantity: str, sample: Sample, source: Source) -> _Quantity | None:
-        """The quantity as reported by `source`, None where a better source has it."""
+    def _admit(
+        self, quantity: str, sample: Sample, source: Source, rows: int = 1
+    ) -> _Quantity | None:
+        """The quantity as reported by `source`, None where a better source has it.
+
+        `rows`: so many values are dropped where there are too many quantities.
+        """
         if quantity in _OF_THE_RUN or source > self._best.get(quantity, source):
             return None
         self._best[quantity] = source
@@ -229,7 +239,7 @@ class RunValues:
         kept = quantities.get(quantity)
         if kept is None:
             if len(quantities) >= MAX_QUANTITIES:
-                self.dropped += 1
+                self.dropped += rows
                 return None
             metric, own = exported_name(quantity)
             kept = _Quantity(metric, self._labels(own, sample.rank), source, sample)
