@@ -17,7 +17,7 @@ from ldlm_monitor.alerts import (
 )
 from ldlm_monitor.chunk import Chunk
 from ldlm_monitor.judge import Judge
-from ldlm_monitor.parse import Parser
+from ldlm_monitor.parse import ROW_SUFFIXES, Parser
 from ldlm_monitor.points import Point
 from ldlm_monitor.promql import Expression, parse
 from ldlm_monitor.records import Event, Record, SampleBlock
@@ -249,7 +249,7 @@ class Monitor:
         run = self._runs.of(record, at)
         if isinstance(record, Event):
             self._events.append(record)
-        rows = record.position.path.endswith(".jsonl")
+        rows = record.position.path.endswith(ROW_SUFFIXES)
         urgent = run.observe(record, at, rows=rows)
         self._runs.touch(run)
         at = max(at, self._clock)

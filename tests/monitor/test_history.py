@@ -58,6 +58,22 @@ def test_rows_with_their_own_time_come_at_it(tmp_path: Path) -> None:
     assert times == [END, END + 1, END + 2]
 
 
+def test_rows_that_tell_their_times_come_in_pieces_at_the_time_of_the_last_row(
+    tmp_path: Path,
+) -> None:
+    times = [END, END + 1, END + 3, END + 6, END + 6, END + 20, END + 12]
+    text = "".join(f'{{"step": {step}, "time": {when}}}\n' for step, when in enumerate(times))
+    rows = written(tmp_path / "health_rank0.jsonl", '{"type": "run"}\n' + text)
+    played = list(place([rows], RunNames(), apart=5.0).play())
+    assert b"".join(chunk.data for _, chunk in played) == rows.read_bytes()
+    assert [(when - END, chunk.data.count(b"step")) for when, chunk in played if chunk.data] == [
+        (0, 1),
+        (3, 2),
+        (6, 2),
+        (20, 2),
+    ]
+
+
 def test_of_rows_without_time_only_the_order_is_known(tmp_path: Path) -> None:
     rows = written(tmp_path / "a.jsonl", '{"step": 0}\n{"step": 1}\n{"step": 2}\n')
     history = place([rows], RunNames())

@@ -81,6 +81,13 @@ def test_a_nan_in_the_bar_itself_fires_too() -> None:
     assert told(trained().append(bar(100, loss="nan"), 100.0)) == [("NonFiniteLoss", "firing")]
 
 
+@pytest.mark.parametrize("name", ["training_log.jsonl", "training_log.ndjson"])
+def test_a_nan_among_rows_fires_however_json_lines_are_called(name: str) -> None:
+    feeder = Feeder(Monitor(), name)
+    rows = [f'{{"step": {step}, "loss": {"NaN" if step == 20 else 2.5}}}\n' for step in range(21)]
+    assert told(feeder.append("".join(rows), 100.0)) == [("NonFiniteLoss", "firing")]
+
+
 def test_a_hundred_nans_are_one_alert() -> None:
     feeder = trained()
     for second in range(100, 200):

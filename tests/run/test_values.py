@@ -98,6 +98,24 @@ def test_quantities_are_bounded_and_what_is_dropped_is_counted() -> None:
     assert values.dropped == 5
 
 
+def test_a_block_with_too_many_quantities_drops_what_its_rows_would() -> None:
+    columns = {f"key_{index}": [1.0, 2.0, 3.0] for index in range(MAX_QUANTITIES + 5)}
+    block = SampleBlock(
+        run="r",
+        rank=None,
+        path=AT.path,
+        first_line=1,
+        offsets=[0, 10, 20],
+        steps=[1, 2, 3],
+        epochs=None,
+        times=None,
+        values=columns,
+    )
+    values = RunValues("r")
+    values.observe_block(block, block.sample(2), Source.JSONL)
+    assert values.dropped == 15
+
+
 @given(
     st.lists(st.tuples(st.floats(-9, 9), st.floats(-9, 9)), min_size=2, max_size=40),
     st.integers(0, 3),

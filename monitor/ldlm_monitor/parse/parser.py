@@ -16,7 +16,8 @@ from ldlm_monitor.records import Record, SampleBlock
 
 Told = TypeVar("Told", Record, Record | SampleBlock)
 
-_JSONL_SUFFIXES = (".jsonl", ".ndjson")
+ROW_SUFFIXES = (".jsonl", ".ndjson")
+"""How the names of files end that hold JSON lines."""
 
 
 @dataclass(slots=True)
@@ -66,7 +67,7 @@ class Parser:
         file = self._files.get(chunk.path)
         if file is None or file.id != chunk.file:
             ended = file.blocks.finish() if file else []
-            rows = PurePosixPath(chunk.path).suffix in _JSONL_SUFFIXES
+            rows = PurePosixPath(chunk.path).suffix in ROW_SUFFIXES
             file = self._files[chunk.path] = FileState(chunk.file, RowReader() if rows else None)
         if chunk.peek:
             peeks = file.rows is None and not file.blocks
