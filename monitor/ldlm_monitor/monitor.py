@@ -238,7 +238,8 @@ class Monitor:
             due = min(self._next_slot, self._runs.due(), self._judge.due() or math.inf)
             stop = bisect_left(times, due, start)
             run = self._runs.of(sample, times[start - 1])
-            if stop > start and run.observe_steps(block.part(start, stop), times[start:stop]):
+            if stop > start and run.life.only_advances(block, times[stop - 1]):
+                run.observe_steps(block.part(start, stop), times[start:stop])
                 start = stop
                 self._clock = max(self._clock, times[stop - 1])
                 self._runs.touch(run)

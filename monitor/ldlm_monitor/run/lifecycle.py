@@ -135,17 +135,18 @@ class Lifecycle:
             self._step(sample.step, (sample.position.path, sample.rank), sample.position, at)
         return self.state != before
 
-    def observe_steps(self, block: SampleBlock, times: Sequence[float]) -> bool:
-        """Take in lines at `times` whose steps rise above the last of their file.
+    def only_advances(self, block: SampleBlock, until: float) -> bool:
+        """Whether lines up to `until` whose steps rise can only advance the run.
 
-        False, and nothing is taken in, where more than an advance could come of them: the
-        run is not simply running, or a pause between them could be a stall.
+        Not where it is not simply running, or a pause between them could be a stall.
         """
         running = self.phase == "running" and not self._stalled
         doubtful = self.ending is not None or self._paused_by is not None
-        pause = times[-1] - self.last_progress_at
-        if not running or doubtful or pause >= self.pace.least or _is_sign(block.values):
-            return False
+        paused = until - self.last_progress_at >= self.pace.least
+        return running and not doubtful and not paused and not _is_sign(block.values)
+
+    def observe_steps(self, block: SampleBlock, times: Sequence[float]) -> None:
+        """Take in lines at `times` that `only_advances`; the one before them was taken in last."""
         self._steps[block.path, block.rank] = block.steps[-1]
         first = bisect_right(block.steps, self._highest_step)
         for at in times[first:]:
@@ -155,7 +156,6 @@ class Lifecycle:
             last = block.sample(len(block) - 1)
             self._highest_step = block.steps[-1]
             self._advance(last.step, last.position, times[-1])
-        return True
 
     def observe_heartbeat(self, beat: Heartbeat, at: float) -> bool:
         """Take in a rank's own sign of life; True if the state changed."""

@@ -71,13 +71,12 @@ class TrainingRun:
         first_urgent = self._observe_progress(first, at, source)
         return self._observe_progress(last, at, source) or first_urgent
 
-    def observe_steps(self, block: SampleBlock, times: Sequence[float]) -> bool:
-        """Take in rows at `times` (which never fall) that are plain progress; False: they are not.
+    def observe_steps(self, block: SampleBlock, times: Sequence[float]) -> None:
+        """Take in rows at `times`, which never fall; the row before them was taken in last.
 
-        The row before them was taken in last. As one by one, at a fraction of it.
+        As one by one, at a fraction of it, where `life.only_advances`.
         """
-        if not self.life.observe_steps(block, times):
-            return False
+        self.life.observe_steps(block, times)
         last = block.sample(len(block) - 1)
         source = source_of(last, rows=True)
         self._points = None
@@ -85,7 +84,6 @@ class TrainingRun:
         if self._step is None or source <= self._step[0]:
             self._recent.extend(zip(times, block.steps, strict=True))
         self._observe_standing(last, times[-1], source)
-        return True
 
     def tick(self, at: float) -> bool:
         """Let time pass; whether the state changed."""
