@@ -92,7 +92,7 @@ def program(name: str, remedy: str) -> str:
     found = shutil.which(name, path=here)
     if found is None:
         raise MeasurementError(f"{name}: not found; {remedy}")
-    return found
+    return str(Path(found).absolute())  # it is run in another folder
 
 
 def monitor(command: str) -> str:

@@ -1,6 +1,6 @@
 """What a source hands to the parser: bytes of one file, and where they stand."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 FileId: TypeAlias = tuple[int, int, int]
@@ -26,6 +26,14 @@ class Chunk:
     final: bool = False
     peek: bool = False
     age: float = 0.0
+    _newlines: int = field(default=-1, init=False, repr=False, compare=False)
+
+    @property
+    def newlines(self) -> int:
+        """How many `\\n` are in `data`; counted once, for whoever asks."""
+        if self._newlines < 0:
+            self._newlines = self.data.count(b"\n")
+        return self._newlines
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,13 +18,13 @@ from typing import BinaryIO, TypeAlias
 from ldlm_monitor.chunk import Chunk, ClockMark
 from ldlm_monitor.continued import UNSEEN, ContinuedFile, Piece
 from ldlm_monitor.parse import clock_marks
+from ldlm_monitor.parse.patterns import compile_pattern
 from ldlm_monitor.run.identity import RunNames
 from ldlm_monitor.run.timeline import StepClock, Timeline, at_once, from_bars, from_rows, from_steps
 from ldlm_monitor.source import LaunchFacts
 from ldlm_monitor.source.excerpt import START_BYTES, Span, excerpt
-from ldlm_monitor.source.split import CHUNK_BYTES, Splitter
+from ldlm_monitor.source.split import CHUNK_BYTES, RECORD_BYTES, Splitter, after_last_end
 
-BLOCK_BYTES = 8 * 1024 * 1024
 ROWS_BUDGET = 8
 BEFORE_BYTES = 64 * 1024
 HEAD_BYTES = 256 * 1024
@@ -36,10 +36,14 @@ _CALLBACK_RUN = re.compile(
     rb'\{"schema": ?"ldlm\.health/1", ?"type": ?"run", ?"run": ?"([^"\\]{1,512})"'
 )
 _ROW_TIME = re.compile(rb'"(?:time|timestamp|_timestamp)":\s?(\d{9,}(?:\.\d+)?)')
+_TIME_KEY = compile_pattern(r'"(?:time|timestamp|_timestamp)":')
+"""Where `_ROW_TIME` can be: re2 says no twice as fast, and yes half as fast."""
 NOMINAL_ROWS = 3_600
 """Rows of a file without any time are told apart up to this many, one a nominal second."""
-_DISTANT_SECONDS = 0.2
-"""Rows closer than this are fed together."""
+APART_SECONDS = 0.2
+"""Rows that tell their times come together where they span less than this."""
+ALONE_APART_SECONDS = 5.0
+"""The same where nothing else can fall between them, because there is no other file."""
 
 
 @dataclass(slots=True)
@@ -97,12 +101,15 @@ def place(
     budget: int | None = None,
     continued: Sequence[ContinuedFile] = (),
     floor: float = -math.inf,
+    apart: float = APART_SECONDS,
 ) -> History:
     """Place files in time: progress bars first, whose clock step logs without times borrow.
 
     `budget`: bytes of a log that are read at most, its start and its end, and
     `ROWS_BUDGET` times as many of JSON lines, which are read faster. None: all.
     `continued`: files that are read on; what they got unseen came not before `floor`.
+    `apart`: rows that tell their times come in pieces that span less than these seconds,
+    each at the time of its last row.
     """
     clocks: dict[str, StepClock] = {}
     history = History()
@@ -127,7 +134,7 @@ def place(
         try:
             content = _Content(path, None if budget is None else ROWS_BUDGET * budget)
             clock = clocks.get(names.origin(str(path)).run)
-            _add(history, content, names, _row_timeline(content, clock))
+            _add(history, content, names, _row_timeline(content, clock, apart))
         except OSError as error:
             history.unreadable[path] = error
     return history
@@ -137,12 +144,12 @@ def _estimate(file: ContinuedFile, clocks: dict[str, StepClock]) -> Timeline:
     """When the bytes came that a file got unseen."""
     content = _Content(file.continuation.place, None, start=file.seen_to)
     if file.is_rows:
-        return _row_timeline(content, clocks.get(file.run))
+        return _row_timeline(content, clocks.get(file.run), APART_SECONDS)
     before = clock_marks(content.before(), max(0, file.seen_to - BEFORE_BYTES))
     known = None
     if before and (at := file.seen_at(before[-1].offset)) is not None:
         known = before[-1], at
-    placed = from_bars(list(content.marks()), content.written_at, known)
+    placed = from_bars(content.marks(), content.written_at, known)
     if placed is None:
         return at_once(content.written_at)
     clocks.setdefault(file.run, placed[1])
@@ -152,7 +159,7 @@ def _estimate(file: ContinuedFile, clocks: dict[str, StepClock]) -> Timeline:
 def _place_text(
     history: History, content: _Content, names: RunNames, clocks: dict[str, StepClock]
 ) -> None:
-    placed = from_bars(list(content.marks()), content.written_at)
+    placed = from_bars(content.marks(), content.written_at)
     timeline = at_once(content.written_at)
     if placed is not None:
         timeline, clock = placed
@@ -247,35 +254,54 @@ class _Content:
 
     def blocks(self) -> Iterator[tuple[int, bytes]]:
         """The last part in blocks that end where a record ends, with their offsets."""
-        with self.path.open("rb") as file:
+        with self.path.open("rb", buffering=0) as file:
             offset, rest = self.last.start, b""
             file.seek(offset)
-            while read := file.read(min(BLOCK_BYTES, self.last.end - offset - len(rest))):
-                data = rest + read
-                end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1 or len(data)
-                yield offset, data[:end]
-                offset, rest = offset + end, data[end:]
+            while read := file.read(min(CHUNK_BYTES, self.last.end - offset - len(rest))):
+                end = after_last_end(read)
+                if not end and len(rest) < RECORD_BYTES:
+                    rest += read
+                    continue
+                end = end or len(read)
+                block = b"".join((rest, memoryview(read)[:end]))
+                yield offset, block
+                offset, rest = offset + len(block), read[end:]
             if rest:
                 yield offset, rest
 
-    def marks(self) -> Iterator[ClockMark]:
-        """Steps, and what bars tell of time."""
+    def marks(self, *, rows: bool = False) -> Iterator[ClockMark]:
+        """Steps of rows, or of bars and what they tell of time."""
         for offset, block in self.blocks():
-            yield from clock_marks(block, offset)
+            yield from clock_marks(block, offset, rows=rows)
 
-    def row_times(self) -> Iterator[tuple[int, float]]:
-        """Offsets of rows that tell their time, not too close to each other."""
-        last = -1.0
+    def row_times(self, apart: float) -> Iterator[tuple[int, float]]:
+        """Where rows begin that span less than `apart` seconds, and the last time they tell.
+
+        The first row is alone: what comes before it and tells no time takes its time.
+        """
+        begin, first, last = -1, -math.inf, -math.inf
         for offset, block in self.blocks():
+            if _TIME_KEY.search(block) is None:
+                continue
             for match in _ROW_TIME.finditer(block):
                 when = float(match[1])
-                if when - last >= _DISTANT_SECONDS:
-                    last = when
-                    yield offset + block.rfind(b"\n", 0, match.start()) + 1, when
+                if when - first < apart:
+                    last = max(last, when)
+                    continue
+                if begin >= 0:
+                    yield begin, last
+                first, last = -math.inf if begin < 0 else when, when
+                begin = offset + block.rfind(b"\n", 0, match.start()) + 1
+        if begin >= 0:
+            yield begin, last
 
     def row_offsets(self) -> Iterator[int]:
         """Where rows begin: every one of a short file, evenly spaced ones of a long file."""
-        rows = sum(block.count(b"\n") for _, block in self.blocks())
+        rows = 0
+        for _, block in self.blocks():
+            rows += block.count(b"\n")
+            if rows > NOMINAL_ROWS:
+                break
         start, size = self.last.start, self.last.size
         with self.path.open("rb") as file:
             file.seek(start)
@@ -305,12 +331,12 @@ class _Content:
                         yield chunk
 
 
-def _row_timeline(content: _Content, clock: StepClock | None) -> Timeline:
-    times = list(content.row_times())
+def _row_timeline(content: _Content, clock: StepClock | None, apart: float) -> Timeline:
+    times = list(content.row_times(apart))
     if times:
         return Timeline([0, *(offset for offset, _ in times[1:])], [when for _, when in times])
     if clock is not None:
-        return from_steps(content.marks(), clock)
+        return from_steps(content.marks(rows=True), clock)
     offsets = list(content.row_offsets())
     return from_rows([0, *offsets[1:]], content.written_at)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from ldlm_monitor.alerts import (
 )
 from ldlm_monitor.chunk import Chunk
 from ldlm_monitor.judge import Judge
-from ldlm_monitor.parse import Parser
+from ldlm_monitor.parse import ROW_SUFFIXES, Parser
 from ldlm_monitor.points import Point
 from ldlm_monitor.promql import Expression, parse
 from ldlm_monitor.records import Event, Record, SampleBlock
@@ -223,7 +224,7 @@ class Monitor:
 
     def _take_block(self, block: SampleBlock, now: float) -> list[Transition]:
         if block.times is not None:
-            return self.observe(block.samples(), now)
+            return self._take_timed(block, [min(time, now) for time in block.times])
         transitions = self._advance(now)
         run = self._runs.of(block.sample(0), now)
         urgent = run.observe_block(block, now)
@@ -232,11 +233,31 @@ class Monitor:
         self._changed(at)
         return transitions + (self._evaluate(at) if urgent is not None else [])
 
+    def _take_timed(self, block: SampleBlock, times: Sequence[float]) -> list[Transition]:
+        """Take in lines, each at its own time: as one by one, in parts in which nothing is due."""
+        transitions: list[Transition] = []
+        start = 0
+        while start < len(block):
+            sample = block.sample(start)
+            transitions += self._advance(times[start])
+            transitions += self._take(sample, times[start])
+            start += 1
+            due = min(self._next_slot, self._runs.due(), self._judge.due() or math.inf)
+            stop = bisect_left(times, due, start)
+            run = self._runs.of(sample, times[start - 1])
+            if stop > start and run.life.only_advances(block, times[stop - 1]):
+                run.observe_steps(block.part(start, stop), times[start:stop])
+                start = stop
+                self._clock = max(self._clock, times[stop - 1])
+                self._runs.touch(run)
+                self._changed(self._clock)
+        return transitions
+
     def _take(self, record: Record, at: float) -> list[Transition]:
         run = self._runs.of(record, at)
         if isinstance(record, Event):
             self._events.append(record)
-        rows = record.position.path.endswith(".jsonl")
+        rows = record.position.path.endswith(ROW_SUFFIXES)
         urgent = run.observe(record, at, rows=rows)
         self._runs.touch(run)
         at = max(at, self._clock)

@@ -79,7 +79,8 @@ class SampleBlock:
     """Samples of consecutive lines of one file under the same names, as columns.
 
     Item `i` of every column belongs to line `first_line + i`, which begins at byte
-    `offsets[i]`. All numbers are finite, steps rise strictly, times never fall;
+    `offsets[i]`. `sparse` are values that not every line has, by name and `i`,
+    which rises. All numbers are finite, steps rise strictly, times never fall;
     a file that does otherwise is told in several blocks, or in samples.
     """
 
@@ -92,30 +93,37 @@ class SampleBlock:
     epochs: Sequence[float] | None
     times: Sequence[float] | None
     values: dict[str, Sequence[float]]
+    sparse: dict[str, dict[int, float]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.steps)
 
     def sample(self, index: int) -> Sample:
-        """The sample of one line."""
-        return next(self.part(index, index + 1).samples())
+        """The sample of one line (0 <= index < len)."""
+        values = {name: column[index] for name, column in self.values.items()}
+        for name, cells in self.sparse.items():
+            if index in cells:
+                values[name] = cells[index]
+        return Sample(
+            run=self.run,
+            rank=self.rank,
+            step=self.steps[index],
+            epoch=None if self.epochs is None else self.epochs[index],
+            time=None if self.times is None else self.times[index],
+            values=values,
+            position=Position(self.path, self.first_line + index, self.offsets[index]),
+        )
 
     def samples(self) -> Iterator[Sample]:
         """Every line's sample, in order."""
-        names = tuple(self.values)
-        for index, values in enumerate(zip(*self.values.values(), strict=True)):
-            yield Sample(
-                run=self.run,
-                rank=self.rank,
-                step=self.steps[index],
-                epoch=None if self.epochs is None else self.epochs[index],
-                time=None if self.times is None else self.times[index],
-                values=dict(zip(names, values, strict=True)),
-                position=Position(self.path, self.first_line + index, self.offsets[index]),
-            )
+        return map(self.sample, range(len(self)))
 
     def part(self, start: int, stop: int) -> SampleBlock:
         """The lines from `start` up to, not including, `stop` (0 <= start <= stop <= len)."""
+        sparse = {
+            name: {index - start: value for index, value in cells.items() if start <= index < stop}
+            for name, cells in self.sparse.items()
+        }
         return SampleBlock(
             run=self.run,
             rank=self.rank,
@@ -126,6 +134,7 @@ class SampleBlock:
             epochs=None if self.epochs is None else self.epochs[start:stop],
             times=None if self.times is None else self.times[start:stop],
             values={name: column[start:stop] for name, column in self.values.items()},
+            sparse={name: cells for name, cells in sparse.items() if cells},
         )
 
 

@@ -13,7 +13,14 @@ from ldlm_monitor.alert import Transition
 from ldlm_monitor.assemble import assemble
 from ldlm_monitor.config import Settings
 from ldlm_monitor.errors import InputError
-from ldlm_monitor.history import History, launch_facts, place, place_stream
+from ldlm_monitor.history import (
+    ALONE_APART_SECONDS,
+    APART_SECONDS,
+    History,
+    launch_facts,
+    place,
+    place_stream,
+)
 from ldlm_monitor.run.identity import launch_time
 from ldlm_monitor.source import companions, resolve, undecided
 from ldlm_monitor.view import Snapshot
@@ -33,7 +40,8 @@ class Replay:
         files = patterns.present()
         if settings.companions:
             files = self._with_companions(files)
-        self._history = place(files, self._monitor.names)
+        apart = ALONE_APART_SECONDS if len(files) == 1 else APART_SECONDS
+        self._history = place(files, self._monitor.names, apart=apart)
         for path, error in self._history.unreadable.items():
             raise InputError(
                 f"cannot be read ({error.strerror})",

@@ -60,6 +60,22 @@ def test_rows_with_their_own_time_come_at_it(tmp_path: Path) -> None:
     assert times == [END, END + 1, END + 2]
 
 
+def test_rows_that_tell_their_times_come_in_pieces_at_the_time_of_the_last_row(
+    tmp_path: Path,
+) -> None:
+    times = [END, END + 1, END + 3, END + 6, END + 6, END + 20, END + 12]
+    text = "".join(f'{{"step": {step}, "time": {when}}}\n' for step, when in enumerate(times))
+    rows = written(tmp_path / "health_rank0.jsonl", '{"type": "run"}\n' + text)
+    played = list(place([rows], RunNames(), apart=5.0).play())
+    assert b"".join(chunk.data for _, chunk, _ in played) == rows.read_bytes()
+    assert [(when - END, chunk.data.count(b"step")) for when, chunk, _ in played if chunk.data] == [
+        (0, 1),
+        (3, 2),
+        (6, 2),
+        (20, 2),
+    ]
+
+
 def test_of_rows_without_time_only_the_order_is_known(tmp_path: Path) -> None:
     rows = written(tmp_path / "a.jsonl", '{"step": 0}\n{"step": 1}\n{"step": 2}\n')
     history = place([rows], RunNames())
@@ -137,3 +153,23 @@ def test_a_file_that_cannot_be_read_is_told_and_the_others_are_placed(tmp_path: 
     history = place([tmp_path / "gone.log", log], RunNames())
     assert list(history.unreadable) == [tmp_path / "gone.log"]
     assert [file.path for file in history.files] == [str(log)]
+
+
+def test_a_json_line_of_a_log_hides_no_bars_wherever_it_stands(tmp_path: Path) -> None:
+    config = '{"step": 7, "lr": 1e-4}\n'
+    text = bar(1, 1) + "\n" + config * 40_000 + bar(2, 14) + "\n" + config + bar(3, 104) + "\n"
+    log = written(tmp_path / LOG, text)
+    times = [
+        when for when, chunk, _ in place([log], RunNames()).play() if b"Training" in chunk.data
+    ]
+    assert times == [END - 103, END - 90, END]
+
+
+def test_a_bar_counts_that_follows_a_record_longer_than_what_is_read_at_once(
+    tmp_path: Path,
+) -> None:
+    log = written(tmp_path / LOG, bar(1, 1) + "\n" + "x" * 900_000 + bar(2, 14) + bar(3, 104))
+    times = [
+        when for when, chunk, _ in place([log], RunNames()).play() if b"Training" in chunk.data
+    ]
+    assert times == [END - 103, END - 90, END]

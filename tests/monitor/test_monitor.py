@@ -1,16 +1,20 @@
 """Bytes and time in, alert transitions out: the core without threads, files or clocks."""
 
+import json
+import math
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ldlm_monitor.alert import Transition
 from ldlm_monitor.alerts import load_rules
 from ldlm_monitor.chunk import Chunk
 from ldlm_monitor.monitor import Monitor, MonitorSettings
+from ldlm_monitor.parse import Parser
 from ldlm_monitor.promql import parse
 from ldlm_monitor.run.pace import StallSettings
 
@@ -75,6 +79,13 @@ def test_a_nan_fires_at_its_record_and_the_line_travels_with_it() -> None:
 
 def test_a_nan_in_the_bar_itself_fires_too() -> None:
     assert told(trained().append(bar(100, loss="nan"), 100.0)) == [("NonFiniteLoss", "firing")]
+
+
+@pytest.mark.parametrize("name", ["training_log.jsonl", "training_log.ndjson"])
+def test_a_nan_among_rows_fires_however_json_lines_are_called(name: str) -> None:
+    feeder = Feeder(Monitor(), name)
+    rows = [f'{{"step": {step}, "loss": {"NaN" if step == 20 else 2.5}}}\n' for step in range(21)]
+    assert told(feeder.append("".join(rows), 100.0)) == [("NonFiniteLoss", "firing")]
 
 
 def test_a_hundred_nans_are_one_alert() -> None:
@@ -232,3 +243,47 @@ def test_cutting_the_same_bytes_differently_changes_nothing(cuts: list[int], ear
 
     pieces = ["".join(records[a:b]) for a, b in pairwise(bounds)]
     assert play(pieces) == play([text])
+
+
+@st.composite
+def timed_rows(draw: st.DrawFn) -> list[dict[str, float]]:
+    """Stretches of a training that tells its times, with pauses, resumes and NaN among them."""
+    rows: list[dict[str, float]] = []
+    when, step = START, 0
+    for _ in range(draw(st.integers(1, 5))):
+        pace = draw(st.sampled_from([0.0, 0.01, 0.3, 1.0, 4.9, 5.0, 7.3]))
+        for _ in range(draw(st.integers(1, 30))):
+            when, step = when + pace, step + 1
+            rows.append({"step": step, "loss": 2.0 + step % 3, "time": when})
+        odd = {"loss": draw(st.sampled_from([2.0, 1e9, math.nan]))}
+        odd |= draw(st.sampled_from([{}, {"total_steps": 500.0}, {"eval_progress": 0.5}]))
+        pause = draw(st.sampled_from([0.0, 3.0, 29.0, 31.0, 700.0, -20.0]))
+        when, step = when + pause, draw(st.sampled_from([step, step + 1, 3]))
+        rows.append({"step": step, "time": when, **odd})
+    return rows
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    timed_rows(),
+    st.sampled_from([StallSettings(), StallSettings(floor=2.0), StallSettings(floor=0.1)]),
+    st.sampled_from([5.0, 1.0, 30.0]),
+    st.sampled_from([0.0, 1000.0]),
+)
+def test_rows_that_tell_their_times_are_judged_together_as_one_by_one(
+    rows: list[dict[str, float]], stall: StallSettings, interval: float, read_after: float
+) -> None:
+    path, now = "a.jsonl", rows[-1]["time"] + read_after
+    data = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    chunk = Chunk(path, (1, 1, 0), 0, 1, data)
+    ours = MonitorSettings(evaluation_interval=interval, stall=stall)
+    together, apart = Monitor(settings=ours), Monitor(settings=ours)
+    found = together.feed(chunk, now) + together.finish(now + 60)
+    samples = Parser().feed(chunk, apart.names.origin(path), now)
+    expected = apart.observe(samples, now) + apart.finish(now + 60)
+    assert [replace(each, line=None) for each in found] == expected
+    seen, known = together.snapshot(), apart.snapshot()
+    # Texts, because NaN is not equal to itself.
+    assert repr(seen.runs) == repr(known.runs)
+    assert sorted(map(repr, seen.points)) == sorted(map(repr, known.points))
+    assert seen.monitor.evaluations == known.monitor.evaluations

@@ -288,6 +288,7 @@ class Night(RuleBasedStateMachine):
             shutil.rmtree(self.folder.parent)
 
     def compare_in_the_end(self) -> None:
+        self.finish_halves()
         self.settle()
         if self.unseen:
             self.wait(CRASH_SECONDS)

@@ -201,7 +201,7 @@ def test_clock_marks_are_the_training_bars_and_the_rows(run) -> None:
     assert len(marks) == files[f"train_logs/{log.name}"]["tqdm"]["updates"]
     elapsed = [mark.elapsed for mark in marks if mark.elapsed is not None]
     assert elapsed == sorted(elapsed)
-    rows = clock_marks((folder / "saved" / "training_log.jsonl").read_bytes(), 10)
+    rows = clock_marks((folder / "saved" / "training_log.jsonl").read_bytes(), 10, rows=True)
     assert [mark.step for mark in rows] == list(range(len(rows)))
     assert rows[0].offset == 10
 

@@ -43,7 +43,7 @@ def one_by_one(data: bytes) -> tuple[list[Record], int]:
     return found, errors
 
 
-def told(records: list[Record]) -> list[str]:
+def described(records: list[Record]) -> list[str]:
     """Comparable also where a number is NaN; the order of a sample's values means nothing."""
     return [
         repr(replace(record, values=dict(sorted(record.values.items()))))
@@ -149,11 +149,33 @@ def test_a_callbacks_steps_are_a_block_between_its_other_rows() -> None:
     ]
 
 
-def test_a_key_that_is_there_now_and_then_does_not_end_the_blocks() -> None:
-    rows = [row(s, extra=1.0) if s % 100 == 0 else row(s) for s in range(1000)]
+def test_a_key_that_is_there_now_and_then_ends_no_block_once_it_was_seen_twice() -> None:
+    rows = [row(s, extra=s / 2) if s % 100 == 0 else row(s) for s in range(1000)]
     found = blocks_of(b"".join(rows))
-    assert sum(isinstance(item, SampleBlock) for item in found) == 10
+    blocks = [item for item in found if isinstance(item, SampleBlock)]
+    assert [list(block.steps) for block in blocks] == [
+        list(range(3, 100)),
+        list(range(101, 200)),
+        list(range(201, 1000)),
+    ]
+    assert blocks[-1].sparse == {"extra": {99 + 100 * n: 150.0 + 50 * n for n in range(7)}}
     assert found == blocks_of(b"".join(rows))
+
+
+def test_a_key_that_comes_to_stay_is_a_column_like_the_others() -> None:
+    rows = [row(s) if s < 10 else row(s, extra=s / 2) for s in range(20)]
+    block = blocks_of(b"".join(rows))[-1]
+    assert isinstance(block, SampleBlock)
+    assert (list(block.steps), block.sparse) == (list(range(12, 20)), {})
+    assert block.values["extra"] == [s / 2 for s in range(12, 20)]
+
+
+@pytest.mark.parametrize("key", ["time", "rank", "epoch_progress", "train_loss", "type"])
+def test_a_key_now_and_then_tells_the_same_as_row_by_row_whatever_it_is(key: str) -> None:
+    told = {"type": "step", "time": 1.7e9}.get(key, 3)
+    rows = [row(s, **{key: told}) if s % 5 == 0 else row(s) for s in range(50)]
+    data = b"".join(rows)
+    assert described(Parser().feed(chunk_of(data), OWNER, 0.0)) == described(one_by_one(data)[0])
 
 
 def test_counters_count_rows_not_blocks() -> None:
@@ -228,10 +250,12 @@ def files(draw: st.DrawFn) -> bytes:
     lines: list[str] = []
     for _ in range(draw(st.integers(1, 4))):
         keys = draw(st.lists(_key, max_size=4, unique=True))
+        more = draw(st.lists(_key, max_size=2, unique=True))
         step = draw(st.integers(-3, 100))
-        for _ in range(draw(st.integers(0, 6))):
+        for _ in range(draw(st.integers(0, 10))):
             step += draw(st.integers(-1, 3))
-            values = {key: draw(_number) for key in keys}
+            told = [*keys, *more] if draw(st.integers(0, 2)) == 0 else keys
+            values = {key: draw(_number) for key in told}
             lines.append(json.dumps({**values, "step": step, "loss": draw(_number)}))
         lines += draw(st.lists(st.one_of(_metric_row, _raw), max_size=3))
     return "\n".join(lines).encode("utf-8", "surrogatepass")
@@ -246,7 +270,7 @@ def test_blocks_tell_exactly_what_the_rows_tell_one_by_one(data: bytes) -> None:
     parser = Parser()
     together = parser.feed(chunk_of(data), OWNER, 0.0)
     alone, errors = one_by_one(data)
-    assert told(together) == told(alone)
+    assert described(together) == described(alone)
     assert parser.counters.parse_errors == errors
 
 
@@ -259,6 +283,10 @@ def test_in_a_block_numbers_are_finite_steps_rise_and_times_do_not_fall(data: by
         assert all(earlier < later for earlier, later in pairwise(block.steps))
         assert all(earlier <= later for earlier, later in pairwise(block.times or ()))
         assert all(math.isfinite(value) for column in block.values.values() for value in column)
+        for cells in block.sparse.values():
+            assert 0 < len(cells) <= len(block)
+            assert list(cells) == sorted(cells)
+            assert all(math.isfinite(value) for value in cells.values())
         columns = (block.steps, block.offsets, *block.values.values())
         assert {len(column) for column in columns} == {len(block)}
 
@@ -267,6 +295,7 @@ def test_in_a_block_numbers_are_finite_steps_rise_and_times_do_not_fall(data: by
 def test_a_part_of_a_block_holds_its_lines_and_no_others(start: int, stop: int) -> None:
     block = blocks_of(b"".join(row(step, time=1.7e9 + step) for step in range(10)))[2]
     assert isinstance(block, SampleBlock)
+    block = replace(block, sparse={"eval_loss": {1: 5.0, 6: 7.0}})
     samples = list(block.samples())
     start, stop = sorted((start, stop))
     assert list(block.part(start, stop).samples()) == samples[start:stop]
@@ -279,4 +308,4 @@ def test_step_logs_of_genuine_runs_read_the_same_in_blocks(corpus: Path) -> None
     for path in logs:
         data = path.read_bytes()
         together = Parser().feed(chunk_of(data), OWNER, 0.0)
-        assert told(together) == told(one_by_one(data)[0])
+        assert described(together) == described(one_by_one(data)[0])

@@ -79,3 +79,10 @@ def test_pieces_are_the_chunk_with_offsets_and_lines_right(
     for _, piece in pieces:
         before = data[: piece.offset - offset]
         assert piece.line == 5 + before.count(b"\n")
+
+
+def test_a_piece_counts_its_own_newlines_not_those_of_the_chunk_it_is_cut_from() -> None:
+    chunk = Chunk("a.log", (1, 1, 0), 0, 1, b"a\nb\nc\n")
+    assert chunk.newlines == 3
+    pieces = [piece for _, piece in Timeline([0, 2], [1.0, 2.0]).split(chunk)]
+    assert [piece.newlines for piece in pieces] == [1, 2]

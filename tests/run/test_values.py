@@ -98,13 +98,33 @@ def test_quantities_are_bounded_and_what_is_dropped_is_counted() -> None:
     assert values.dropped == 5
 
 
+def test_a_block_with_too_many_quantities_drops_what_its_rows_would() -> None:
+    columns = {f"key_{index}": [1.0, 2.0, 3.0] for index in range(MAX_QUANTITIES + 5)}
+    block = SampleBlock(
+        run="r",
+        rank=None,
+        path=AT.path,
+        first_line=1,
+        offsets=[0, 10, 20],
+        steps=[1, 2, 3],
+        epochs=None,
+        times=None,
+        values=columns,
+    )
+    values = RunValues("r")
+    values.observe_block(block, block.sample(2), Source.JSONL)
+    assert values.dropped == 15
+
+
 @given(
     st.lists(st.tuples(st.floats(-9, 9), st.floats(-9, 9)), min_size=2, max_size=40),
     st.integers(0, 3),
+    st.sets(st.integers(0, 39)),
 )
 def test_a_block_of_rows_is_taken_in_as_its_rows_one_by_one(
-    rows: list[tuple[float, float]], before: int
+    rows: list[tuple[float, float]], before: int, now_and_then: set[int]
 ) -> None:
+    cells = {index: float(index) for index in sorted(now_and_then) if index < len(rows)}
     block = SampleBlock(
         run="r",
         rank=None,
@@ -115,6 +135,7 @@ def test_a_block_of_rows_is_taken_in_as_its_rows_one_by_one(
         epochs=[0.0] * len(rows),
         times=None,
         values={"loss": [a for a, _ in rows], "latent_norm": [b for _, b in rows]},
+        sparse={"ratio": cells} if cells else {},
     )
     together, apart = (TrainingRun("r", 0.0, StallSettings(), AT) for _ in range(2))
     together.observe_block(block, 10.0)
@@ -122,3 +143,4 @@ def test_a_block_of_rows_is_taken_in_as_its_rows_one_by_one(
         apart.observe(each, 10.0, rows=True)
     assert together.view("HEALTHY") == apart.view("HEALTHY")
     assert together.points() == apart.points()
+    assert sorted(together.values.evidence(), key=repr) == sorted(apart.values.evidence(), key=repr)

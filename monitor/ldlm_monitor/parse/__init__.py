@@ -5,6 +5,6 @@ heartbeats. `clock_marks` is a light first pass over a finished file.
 """
 
 from ldlm_monitor.parse.clock import clock_marks
-from ldlm_monitor.parse.parser import ParseCounters, Parser
+from ldlm_monitor.parse.parser import ROW_SUFFIXES, ParseCounters, Parser
 
-__all__ = ["ParseCounters", "Parser", "clock_marks"]
+__all__ = ["ROW_SUFFIXES", "ParseCounters", "Parser", "clock_marks"]

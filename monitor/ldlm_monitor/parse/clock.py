@@ -17,13 +17,13 @@ _ROW = compile_pattern(
 )
 
 
-def clock_marks(data: bytes, offset: int = 0) -> list[ClockMark]:
+def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[ClockMark]:
     """The marks of a file's bytes, in order; `offset` is that of the first byte.
 
-    Text: every training bar with its step and elapsed time. JSONL (the first
-    byte that is not blank is `{`): every row with its step.
+    Text: every training bar with its step and elapsed time. `rows` (the file is
+    JSON lines): every row with its step.
     """
-    if data[:4096].lstrip().startswith(b"{"):
+    if rows:
         return [
             ClockMark(offset + match.span()[0], int(match.groups()[0] or 0), None)
             for match in _ROW.finditer(data)

@@ -5,15 +5,20 @@ of objects. Consecutive rows that share their keys are decoded by a msgspec stru
 made for just these keys, and become one `SampleBlock`, for a third of that. Only flat
 rows of finite numbers go this way. The struct refuses everything else (a bare NaN, a
 nested object, another key, another type), and what it refuses is read one by one.
+
+A key that only some rows have (a trainer that tells the number of active parameters every
+100 steps) would cut the blocks short. Once it was seen twice, the struct takes it as
+optional, and its values are the block's `sparse` ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate, chain, count, islice, pairwise
-from operator import add, ge, gt
+from itertools import accumulate, chain, compress, count, islice, pairwise, repeat
+from operator import add, ge, gt, is_not
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -27,6 +32,8 @@ Signature: TypeAlias = tuple[tuple[str, Kind], ...]
 """A row's keys in their order, each with what kind of value it has."""
 
 MAX_KEYS = 256
+MAX_OPTIONAL = 16
+"""Keys that only some rows have; each costs every row a little."""
 _KINDS: dict[type, Kind] = {
     int: "number",
     float: "number",
@@ -41,6 +48,11 @@ _FIELD_TYPES: dict[Kind, Any] = {
     "none": None,
     "step row": Literal["step"],
 }
+
+
+_ASKED_ROW_BY_ROW = frozenset({*STEPS, *TIMES, "epoch", "rank", "type", "schema"})
+_STANDING = frozenset({"progress", "total_steps", "eval_progress", "skip_progress"})
+"""Values that tell where the run stands, each at its row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,53 +86,66 @@ def signature(row: dict[str, Any]) -> Signature | None:
 
 
 @lru_cache(maxsize=256)
-def shape_of(signed: Signature) -> Shape | None:
+def shape_of(signed: Signature, optional: Signature = ()) -> Shape | None:
     """The reader of rows like this; None where they can only be read one by one."""
     try:
-        return Shape(signed)
+        return Shape(signed, optional)
     except ValueError:
         return None
 
 
 class Shape:
-    """Reads rows of one signature.
+    """Reads rows of one signature, and of the same with some of the `optional` keys.
 
     Raises `ValueError` for a signature whose rows have no step, or whose meaning
     hangs on each row's values: two keys of one name, a time or a number as text.
     """
 
-    def __init__(self, signed: Signature) -> None:
+    def __init__(self, signed: Signature, optional: Signature = ()) -> None:
         self.signature = signed
+        self.optional = optional
         self._step = _sole(signed, STEPS)
         if self._step is None:
             raise ValueError("no step")
         self._time = _sole(signed, TIMES)
         self._epoch = _sole(signed, ("epoch",))
         self._rank = _sole(signed, ("rank",))
+        if any(key in _ASKED_ROW_BY_ROW for key, _ in optional):
+            raise ValueError("each row has to be asked")
         taken = (self._step, self._epoch, self._rank)
-        self._names = _names(signed, taken)
-        self._decode = _decoder(signed).decode
+        names = _names((*signed, *optional), taken)
+        self._names = [(index, name) for index, name in names if index < len(signed)]
+        self._sparse = names[len(self._names) :]
+        if any(name in _STANDING for _, name in self._sparse):
+            raise ValueError("each row has to be asked")
+        self._decode = _decoder(signed, optional).decode
+
+    def with_more(self, signed: Signature) -> Shape | None:
+        """A reader of these rows and of `signed`, which has the same keys and others; or None."""
+        told = dict(signed)
+        if any(told.pop(key, None) != kind for key, kind in self.signature):
+            return None
+        optional = {**dict(self.optional), **told}
+        if not dict(self.optional).items() <= optional.items() or len(optional) > MAX_OPTIONAL:
+            return None
+        return shape_of(self.signature, tuple(optional.items()))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return shape_of, (self.signature,)
 
     def decode(self, raws: list[bytes], start: int) -> list[msgspec.Struct]:
         """The rows from `start` on, up to the first that looks different."""
-        decode = self._decode
         rows: list[msgspec.Struct] = []
-        add_row = rows.append
-        try:
-            for index in range(start, len(raws)):
-                add_row(decode(raws[index]))
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            pass
+        # What was decoded before an exception stays in the list.
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            rows.extend(map(self._decode, islice(raws, start, None)))
         return rows
 
     def blocks(
         self, rows: list[msgspec.Struct], owner: Owner, first_line: int, offsets: list[int]
     ) -> list[SampleBlock] | None:
         """Decoded rows as blocks; None where their values mean something else row by row."""
-        width = len(self.signature)
+        width = len(self.signature) + len(self.optional)
         flat = list(chain.from_iterable(map(msgspec.structs.astuple, rows)))
         steps = _whole(flat[self._step :: width])
         rank, times = owner.rank, None
@@ -142,8 +167,16 @@ class Shape:
             for index, name in self._names
             if times is None or index != self._time
         }
+        sparse: dict[str, dict[int, float]] = {}
+        for index, name in self._sparse:
+            column = flat[index::width]
+            told = list(map(is_not, column, repeat(msgspec.UNSET)))
+            if all(told):
+                values[name] = column
+            elif any(told):
+                sparse[name] = dict(compress(enumerate(column), told))
         if not values:
-            return []
+            return None if sparse else []
         epochs = None if self._epoch is None else flat[self._epoch :: width]
         whole = SampleBlock(
             run=owner.run,
@@ -155,6 +188,7 @@ class Shape:
             epochs=epochs,
             times=times,
             values=values,
+            sparse=sparse,
         )
         return _rising(whole)
 
@@ -179,12 +213,17 @@ def _names(signed: Signature, taken: tuple[int | None, ...]) -> list[tuple[int, 
     return [(index, name) for name, index in names.items()]
 
 
-def _decoder(signed: Signature) -> msgspec.json.Decoder[msgspec.Struct]:
-    fields = [(f"f{index}", _FIELD_TYPES[kind]) for index, (_, kind) in enumerate(signed)]
+def _decoder(signed: Signature, optional: Signature) -> msgspec.json.Decoder[msgspec.Struct]:
+    fields: list[Any] = [_FIELD_TYPES[kind] for _, kind in signed]
+    fields += [_FIELD_TYPES[kind] | msgspec.UnsetType for _, kind in optional]
+    defaults = [()] * len(signed) + [(msgspec.UNSET,)] * len(optional)
     row = msgspec.defstruct(
         "Row",
-        fields,
-        rename={f"f{index}": key for index, (key, _) in enumerate(signed)},
+        [
+            (f"f{index}", field, *default)
+            for index, (field, default) in enumerate(zip(fields, defaults, strict=True))
+        ],
+        rename={f"f{index}": key for index, (key, _) in enumerate((*signed, *optional))},
         forbid_unknown_fields=True,
         gc=False,
     )

@@ -16,7 +16,8 @@ from ldlm_monitor.records import Record, SampleBlock
 
 Told = TypeVar("Told", Record, Record | SampleBlock)
 
-_JSONL_SUFFIXES = (".jsonl", ".ndjson")
+ROW_SUFFIXES = (".jsonl", ".ndjson")
+"""How the names of files end that hold JSON lines."""
 
 
 @dataclass(slots=True)
@@ -72,14 +73,14 @@ class Parser:
         file = self._files.get(chunk.path)
         if file is None or file.id != chunk.file:
             ended = file.blocks.finish() if file else []
-            rows = PurePosixPath(chunk.path).suffix in _JSONL_SUFFIXES
+            rows = PurePosixPath(chunk.path).suffix in ROW_SUFFIXES
             file = self._files[chunk.path] = FileState(chunk.file, RowReader() if rows else None)
         if chunk.peek:
             peeks = file.rows is None and not file.blocks
             shown = self._text.peek(file, chunk, origin, now) if peeks else []
             return self._counted([*ended, *shown])
         self.counters.bytes += len(chunk.data)
-        self.counters.lines += chunk.data.count(b"\n")
+        self.counters.lines += chunk.newlines
         if file.rows is not None:
             return self._counted([*ended, *self._feed_rows(file.rows, chunk, origin)])
         fresh = self._text.feed(file, chunk, origin, now)

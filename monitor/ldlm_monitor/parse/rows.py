@@ -75,10 +75,14 @@ class RowReader:
         return found
 
     def _learn(self, row: dict[str, Any], line: int) -> None:
-        """Two rows of the same keys, one after the other: the next may look like them."""
+        """What the next rows may look like, when two rows of the same keys were read alone."""
         before, self._alone = self._alone, (line, tuple(row))
-        if before != (line - 1, self._alone[1]):
+        if before[1] != self._alone[1]:
             return
-        signed = signature(row)
-        if signed is not None and (self._shape is None or self._shape.signature != signed):
-            self._shape = shape_of(signed) or self._shape
+        signed, shape = signature(row), self._shape
+        if signed is None or (shape is not None and shape.signature == signed):
+            return
+        wider = None if shape is None else shape.with_more(signed)
+        if wider is None and before[0] == line - 1:
+            wider = shape_of(signed)
+        self._shape = wider or shape

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ldlm_monitor.names import ENDED_STATES
-from ldlm_monitor.records import Event, Heartbeat, Position, Sample
+from ldlm_monitor.records import Event, Heartbeat, Position, Sample, SampleBlock
 from ldlm_monitor.run.pace import Pace, StallSettings
 
 TABLE_SECONDS = 3.0
@@ -122,7 +124,7 @@ class Lifecycle:
         """Take in a sample; True if the state changed."""
         before = self.state
         self._training = True
-        if "eval_progress" in sample.values or "skip_progress" in sample.values:
+        if _is_sign(sample.values):
             self._alive_at = at
             self._stalled = False
         elif sample.step is None:
@@ -132,6 +134,28 @@ class Lifecycle:
         else:
             self._step(sample.step, (sample.position.path, sample.rank), sample.position, at)
         return self.state != before
+
+    def only_advances(self, block: SampleBlock, until: float) -> bool:
+        """Whether lines up to `until` whose steps rise can only advance the run.
+
+        Not where it is not simply running, or a pause between them could be a stall.
+        """
+        running = self.phase == "running" and not self._stalled
+        doubtful = self.ending is not None or self._paused_by is not None
+        paused = until - self.last_progress_at >= self.pace.least
+        return running and not doubtful and not paused and not _is_sign(block.values)
+
+    def observe_steps(self, block: SampleBlock, times: Sequence[float]) -> None:
+        """Take in lines at `times` that `only_advances`; the one before them was taken in last."""
+        self._steps[block.path, block.rank] = block.steps[-1]
+        first = bisect_right(block.steps, self._highest_step)
+        for at in times[first:]:
+            self.pace.learn_gap(at - self.last_progress_at)
+            self.last_progress_at = max(at, self.last_progress_at)
+        if first < len(block):
+            last = block.sample(len(block) - 1)
+            self._highest_step = block.steps[-1]
+            self._advance(last.step, last.position, times[-1])
 
     def observe_heartbeat(self, beat: Heartbeat, at: float) -> bool:
         """Take in a rank's own sign of life; True if the state changed."""
@@ -263,6 +287,11 @@ class Lifecycle:
         self._stalled = False
         if self.ending is not None:
             self.end_evidence, self.ending = self.ending.evidence, None
+
+
+def _is_sign(values: Mapping[str, object]) -> bool:
+    """What the line tells is a sign of life, and no step."""
+    return "eval_progress" in values or "skip_progress" in values
 
 
 def _is_fatal(event: Event) -> bool:

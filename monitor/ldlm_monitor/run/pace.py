@@ -63,6 +63,11 @@ class Pace:
         """A pause that a phase explains: "evaluating" or "checkpointing"."""
         self.longest_pause[phase] = max(seconds, self.longest_pause.get(phase, 0.0))
 
+    @property
+    def least(self) -> float:
+        """Seconds that a limit between two steps never falls below."""
+        return self.settings.limits.get("running", self.settings.floor)
+
     def limit(self, phase: str) -> float:
         """How many seconds without an advance are still normal in `phase`.
 

@@ -69,24 +69,27 @@ class Timeline:
         first = max(bisect_right(self._offsets, chunk.offset) - 1, 0)
         start, line = chunk.offset, chunk.line
         stop = chunk.offset + len(chunk.data)
+        if first + 1 == len(self._offsets) or self._offsets[first + 1] >= stop:
+            yield self._times[first], chunk
+            return
         for index in range(first, len(self._offsets)):
             later = self._offsets[index + 1] if index + 1 < len(self._offsets) else stop
             end = min(max(later, start), stop)
-            if end > start or (start == stop and index == first):
+            if end > start:
                 data = chunk.data[start - chunk.offset : end - chunk.offset]
                 last = end == stop
                 piece = replace(
                     chunk, offset=start, line=line, data=data, final=chunk.final and last
                 )
                 yield self._times[index], piece
-                line += data.count(b"\n")
+                if last:
+                    return
+                line += piece.newlines
                 start = end
-            if start >= stop:
-                return
 
 
 def from_bars(
-    marks: Sequence[ClockMark], last_write: float, known: tuple[ClockMark, float] | None = None
+    marks: Iterable[ClockMark], last_write: float, known: tuple[ClockMark, float] | None = None
 ) -> tuple[Timeline, StepClock] | None:
     """The timeline of a log whose bars tell elapsed seconds; None where it has none.
 
@@ -101,9 +104,8 @@ def from_bars(
     start = last_write - seconds[-1].elapsed
     if known is not None and known[0].elapsed is not None:
         begun = known[1] - known[0].elapsed
-        one_clock = (
-            known[0].elapsed <= seconds[0].elapsed <= seconds[-1].elapsed == marks[-1].elapsed
-        )
+        first, last = seconds[0].elapsed, seconds[-1]
+        one_clock = known[0].elapsed <= first and last.elapsed == last.marks[-1].elapsed
         start = begun if one_clock and begun < start + 1.0 else start
     pieces = PIECES_A_SECOND if seconds[-1].elapsed <= FINE_SECONDS else 1
     offsets, times, steps, step_times = [0], [start], [0], [start]

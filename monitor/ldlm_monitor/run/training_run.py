@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ldlm_monitor.names import RUN_STATES
 from ldlm_monitor.points import Labels, Point, make_labels
@@ -63,16 +63,27 @@ class TrainingRun:
 
     def observe_block(self, block: SampleBlock, at: float) -> str | None:
         """Take in rows that are alike, all at one time: as one by one, but at a fraction of it."""
-        urgent = self.observe(block.sample(0), at, rows=True)
+        self.files[block.path] = None
+        self._points = None
+        first, last = block.sample(0), block.sample(len(block) - 1)
+        source = source_of(last, rows=True)
+        self.values.observe_block(block, last, source)
+        first_urgent = self._observe_progress(first, at, source)
+        return self._observe_progress(last, at, source) or first_urgent
+
+    def observe_steps(self, block: SampleBlock, times: Sequence[float]) -> None:
+        """Take in rows at `times`, which never fall; the row before them was taken in last.
+
+        As one by one, at a fraction of it, where `life.only_advances`.
+        """
+        self.life.observe_steps(block, times)
         last = block.sample(len(block) - 1)
         source = source_of(last, rows=True)
-        self.values.observe_block(block.part(1, len(block)), last, source)
-        if "total_steps" in block.values:
-            self._total_steps = int(block.values["total_steps"][-1])
-        self._place(last, at, source)
-        stalled = self.life.state == "stalled"
-        recovered = self.life.observe_sample(last, at) and stalled
-        return "recovered" if recovered else urgent
+        self._points = None
+        self.values.observe_block(block, last, source)
+        if self._step is None or source <= self._step[0]:
+            self._recent.extend(zip(times, block.steps, strict=True))
+        self._observe_standing(last, times[-1], source)
 
     def tick(self, at: float) -> bool:
         """Let time pass; whether the state changed."""
@@ -144,17 +155,19 @@ class TrainingRun:
 
     def _observe_sample(self, sample: Sample, at: float, source: Source) -> str | None:
         alarming = self.values.observe(sample, source)
-        if "total_steps" in sample.values:
-            self._total_steps = int(sample.values["total_steps"])
-        self._place(sample, at, source)
+        urgent = self._observe_progress(sample, at, source)
+        return f"nonfinite {sample.rank}" if alarming else urgent
+
+    def _observe_progress(self, sample: Sample, at: float, source: Source) -> str | None:
+        self._observe_standing(sample, at, source)
         stalled = self.life.state == "stalled"
         changed = self.life.observe_sample(sample, at)
-        if alarming:
-            return f"nonfinite {sample.rank}"
         return "recovered" if changed and stalled else None
 
-    def _place(self, sample: Sample, at: float, source: Source) -> None:
+    def _observe_standing(self, sample: Sample, at: float, source: Source) -> None:
         """Keep step, epoch and pace as the best source tells them."""
+        if "total_steps" in sample.values:
+            self._total_steps = int(sample.values["total_steps"])
         if sample.step is None or (self._step is not None and source > self._step[0]):
             return
         if self._recent and sample.step < self._recent[-1][1]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -93,6 +93,13 @@ class _Quantity:
         self.nonfinite = 0
         self.recent: deque[float] = deque(maxlen=WINDOW)
 
+    def take(self, column: Sequence[float], last: Sample, order: int) -> None:
+        """Several finite values, the last of them from `last`."""
+        self.value = column[-1]
+        self.sample = last
+        self.order = order
+        self.recent.extend(column)
+
 
 @dataclass(slots=True)
 class _Nonfinite:
@@ -137,19 +144,19 @@ class RunValues:
         return alarming
 
     def observe_block(self, block: SampleBlock, last: Sample, source: Source) -> None:
-        """Take in rows that are alike and finite; `last` is the last of them."""
-        self._order += 1
+        """Take in rows that are alike and finite, as one by one; `last` is the last of them."""
+        before, self._order = self._order, self._order + len(block)
         quantities = self._by_rank.setdefault(block.rank, {})
         for quantity, column in block.values.items():
-            kept = quantities.get(quantity)
-            if kept is None or kept.source is not source:
-                kept = self._admit(quantity, last, source)
-                if kept is None:
-                    continue
-            kept.value = column[-1]
-            kept.sample = last
-            kept.order = self._order
-            kept.recent.extend(column)
+            kept = self._kept(quantities, quantity, last, source, len(column))
+            if kept is not None:
+                kept.take(column, last, self._order)
+        for quantity, cells in block.sparse.items():
+            index = next(reversed(cells))
+            sample = block.sample(index)
+            kept = self._kept(quantities, quantity, sample, source, len(cells))
+            if kept is not None:
+                kept.take(tuple(cells.values()), sample, before + index + 1)
 
     def observe_nonfinite(self, event: Event) -> bool:
         """Count the non-finite value that a `nonfinite_metric` event tells of; True if new."""
@@ -205,8 +212,26 @@ class RunValues:
         for quantities in self._by_rank.values():
             yield from quantities.items()
 
-    def _admit(self, quantity: str, sample: Sample, source: Source) -> _Quantity | None:
-        """The quantity as reported by `source`, None where a better source has it."""
+    def _kept(
+        self,
+        quantities: dict[str, _Quantity],
+        quantity: str,
+        sample: Sample,
+        source: Source,
+        rows: int,
+    ) -> _Quantity | None:
+        kept = quantities.get(quantity)
+        if kept is None or kept.source is not source:
+            return self._admit(quantity, sample, source, rows)
+        return kept
+
+    def _admit(
+        self, quantity: str, sample: Sample, source: Source, rows: int = 1
+    ) -> _Quantity | None:
+        """The quantity as reported by `source`, None where a better source has it.
+
+        `rows`: so many values are dropped where there are too many quantities.
+        """
         if quantity in _OF_THE_RUN or source > self._best.get(quantity, source):
             return None
         self._best[quantity] = source
@@ -214,7 +239,7 @@ class RunValues:
         kept = quantities.get(quantity)
         if kept is None:
             if len(quantities) >= MAX_QUANTITIES:
-                self.dropped += 1
+                self.dropped += rows
                 return None
             metric, own = exported_name(quantity)
             kept = _Quantity(metric, self._labels(own, sample.rank), source, sample)

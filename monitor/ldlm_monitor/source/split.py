@@ -53,7 +53,7 @@ class Splitter:
         held = self.position - self.offset
         self.position += len(data)
         self.grown, self._peeked = now, False
-        end = _after_last_end(data)
+        end = after_last_end(data)
         if not end:
             self._hold(data)
             return []
@@ -63,8 +63,8 @@ class Splitter:
             start = _after_first_end(data)
             chunks.append(self._long_record(data[:start], held + start))
         if start < end:
-            chunks.append(self._chunk(bytes(self._rest) + data[start:end]))
-        self._rest = bytearray(data[end:])
+            chunks.append(self._chunk(b"".join((self._rest, memoryview(data)[start:end]))))
+        self._rest = bytearray(memoryview(data)[end:])
         return chunks
 
     def skip(self, count: int) -> None:
@@ -100,7 +100,7 @@ class Splitter:
     def _chunk(self, data: bytes, *, length: int | None = None) -> Chunk:
         chunk = Chunk(self.path, self.file, self.offset, self.line, data)
         self.offset += len(data) if length is None else length
-        self.line += data.count(b"\n")
+        self.line += chunk.newlines
         return chunk
 
     def _hold(self, data: bytes) -> None:
@@ -117,7 +117,8 @@ class Splitter:
         return self._chunk(data, length=length)
 
 
-def _after_last_end(data: bytes) -> int:
+def after_last_end(data: bytes) -> int:
+    """The index behind the last byte that ends a record; 0 where none does."""
     newline = data.rfind(b"\n") + 1
     return max(newline, data.rfind(b"\r", newline) + 1)
 
