@@ -1,6 +1,6 @@
 """What a source hands to the parser: bytes of one file, and where they stand."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 FileId: TypeAlias = tuple[int, int, int]
@@ -26,6 +26,16 @@ class Chunk:
     final: bool = False
     peek: bool = False
     age: float = 0.0
+
+    def after(self, offset: int) -> "Chunk | None":
+        """What of it stands at or behind `offset`, where a record begins; None: nothing."""
+        passed = self.data[: max(offset - self.offset, 0)]
+        if not passed:
+            return self
+        if len(passed) == len(self.data):
+            return None
+        rest, line = self.data[len(passed) :], self.line + passed.count(b"\n")
+        return replace(self, offset=offset, line=line, data=rest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ files, so that rank 63 is not judged after rank 0's whole history.
 from __future__ import annotations
 
 import heapq
-import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from ldlm_monitor.chunk import Chunk, ClockMark
 from ldlm_monitor.parse import clock_marks
 from ldlm_monitor.run.identity import RunNames
 from ldlm_monitor.run.timeline import StepClock, Timeline, at_once, from_bars, from_rows, from_steps
-from ldlm_monitor.source import LaunchFacts
+from ldlm_monitor.source import DIRECT, Disk, LaunchFacts
 from ldlm_monitor.source.excerpt import START_BYTES, Span, excerpt
 from ldlm_monitor.source.split import CHUNK_BYTES, Splitter
 
@@ -53,7 +52,7 @@ class PlacedFile:
 class History:
     """Several files, placed. `notices` say what of them was left out.
 
-    `unreadable`: files of which nothing could be read, and why.
+    `unreadable`: files of which nothing could be read, or not all, and why.
     """
 
     files: list[PlacedFile] = field(default_factory=list)
@@ -72,13 +71,32 @@ class History:
         return frozenset(file.run for file in self.files) - timed
 
     def play(self) -> Iterator[tuple[float, Chunk]]:
-        """Pieces of all files, each with its time, in time order."""
-        tracks = [_track(index, file) for index, file in enumerate(self.files)]
+        """Pieces of all files, each with its time, in time order.
+
+        A file that cannot be read any more comes to no end: it is `unreadable` then.
+        """
+        tracks = [self._track(index, file) for index, file in enumerate(self.files)]
         for when, _, _, chunk in heapq.merge(*tracks):
             yield when, chunk
 
+    def _track(self, index: int, file: PlacedFile) -> Iterator[tuple[float, int, int, Chunk]]:
+        number = 0
+        try:
+            for chunk in file.chunks:
+                for when, piece in file.timeline.split(chunk):
+                    number += 1
+                    yield when, index, number, piece
+        except OSError as error:
+            self.unreadable[Path(file.path)] = error
 
-def place(paths: Iterable[Path], names: RunNames, *, budget: int | None = None) -> History:
+
+def place(
+    paths: Iterable[Path],
+    names: RunNames,
+    *,
+    budget: int | None = None,
+    disk: Disk = DIRECT,
+) -> History:
     """Place files in time: progress bars first, whose clock step logs without times borrow.
 
     `budget`: bytes of a log that are read at most, its start and its end, and
@@ -89,16 +107,16 @@ def place(paths: Iterable[Path], names: RunNames, *, budget: int | None = None) 
     rows: list[Path] = []
     for path in paths:
         try:
-            if is_rows(path):
-                name_by_content(path, names)
+            if is_rows(path, disk):
+                name_by_content(path, names, disk)
                 rows.append(path)
             else:
-                _place_text(history, _Content(path, budget), names, clocks)
+                _place_text(history, _Content(path, budget, disk), names, clocks)
         except OSError as error:
             history.unreadable[path] = error
     for path in rows:
         try:
-            content = _Content(path, None if budget is None else ROWS_BUDGET * budget)
+            content = _Content(path, None if budget is None else ROWS_BUDGET * budget, disk)
             clock = clocks.get(names.origin(str(path)).run)
             _add(history, content, names, _row_timeline(content, clock))
         except OSError as error:
@@ -133,11 +151,16 @@ def place_stream(name: str, stream: BinaryIO, names: RunNames, now: float) -> Pl
     return PlacedFile(name, names.origin(name).run, at_once(now), chunks)
 
 
-def launch_facts(log: Path) -> LaunchFacts:
-    """What a log says of its launch, for finding the files that belong to it."""
+def launch_facts(log: Path, disk: Disk = DIRECT) -> LaunchFacts:
+    """What a log says of its launch, for finding the files that belong to it.
+
+    Raises `TimeoutError` where its server does not answer.
+    """
     try:
-        with log.open("rb") as file:
+        with disk.reader(log) as file:
             head = file.read(HEAD_BYTES)
+    except TimeoutError:
+        raise
     except OSError:
         return LaunchFacts()
     directory, nccl = (pattern.search(head) for pattern in (_DIRECTORY, _NCCL_FILE))
@@ -149,45 +172,48 @@ def launch_facts(log: Path) -> LaunchFacts:
     )
 
 
-def has_bars(log: Path) -> bool:
+def has_bars(log: Path, disk: Disk = DIRECT) -> bool:
     """Whether the training loop has begun, by a progress bar near the log's start or end."""
-    with log.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
+    with disk.reader(log) as file:
+        size = disk.fstat(file.fileno()).st_size
         head = file.read(HEAD_BYTES)
         file.seek(max(size - HEAD_BYTES, 0))
         return any(True for block in (head, file.read()) for _ in clock_marks(block))
 
 
-def name_by_content(path: Path, names: RunNames) -> None:
+def name_by_content(path: Path, names: RunNames, disk: Disk = DIRECT) -> None:
     """The callback writes its run's name into the first row of its file: that name counts."""
     if names.is_tied(str(path)):
         return
-    with path.open("rb") as file:
+    with disk.reader(path) as file:
         told = _CALLBACK_RUN.match(file.read(HEAD_BYTES).split(b"\n", 1)[0])
     if told is not None:
         names.tie(str(path), _text(told[1]))
 
 
-def is_rows(path: Path) -> bool:
+def is_rows(path: Path, disk: Disk = DIRECT) -> bool:
     """Whether the file begins like JSON lines."""
-    with path.open("rb") as file:
+    with disk.reader(path) as file:
         return file.read(256).lstrip()[:1] == b"{"
 
 
 class _Content:
     """The parts of a file that are read: all of it, or its start and its end."""
 
-    def __init__(self, path: Path, budget: int | None) -> None:
+    def __init__(self, path: Path, budget: int | None, disk: Disk) -> None:
         self.path = path
-        with path.open("rb") as file:
-            status = os.fstat(file.fileno())
+        self._disk = disk
+        with disk.reader(path) as file:
+            status = disk.fstat(file.fileno())
             self.written_at = status.st_mtime
             self._identity = (status.st_dev, status.st_ino, 0)
             self._spans: tuple[Span, ...] = (Span(0, status.st_size, 1),)
             self.note = ""
             if budget is not None and status.st_size > budget:
                 start = min(START_BYTES, budget // 2)
-                parts = excerpt(file.fileno(), status.st_size, budget=budget, start=start)
+                parts = excerpt(
+                    file.fileno(), status.st_size, budget=budget, start=start, disk=disk
+                )
                 self._spans, self.note = parts.spans(), parts.note(skipped=True)
 
     @property
@@ -197,7 +223,7 @@ class _Content:
 
     def blocks(self) -> Iterator[tuple[int, bytes]]:
         """The last part in blocks that end where a record ends, with their offsets."""
-        with self.path.open("rb") as file:
+        with self._disk.reader(self.path) as file:
             offset, rest = self.last.start, b""
             file.seek(offset)
             while read := file.read(min(BLOCK_BYTES, self.last.end - offset - len(rest))):
@@ -227,7 +253,7 @@ class _Content:
         """Where rows begin: every one of a short file, evenly spaced ones of a long file."""
         rows = sum(block.count(b"\n") for _, block in self.blocks())
         start, size = self.last.start, self.last.size
-        with self.path.open("rb") as file:
+        with self._disk.reader(self.path) as file:
             file.seek(start)
             if rows <= NOMINAL_ROWS:
                 for line in file:
@@ -244,7 +270,7 @@ class _Content:
 
     def chunks(self) -> Iterator[Chunk]:
         """The parts in order; the last chunk is `final`."""
-        with self.path.open("rb") as file:
+        with self._disk.reader(self.path) as file:
             for span in self._spans:
                 file.seek(span.start)
                 splitter = Splitter(
@@ -271,14 +297,6 @@ def _split(file: BinaryIO, splitter: Splitter, size: int | None) -> Iterator[Chu
         left = None if left is None else left - len(data)
         yield from splitter.feed(data, 0.0)
     yield splitter.finish()
-
-
-def _track(index: int, file: PlacedFile) -> Iterator[tuple[float, int, int, Chunk]]:
-    number = 0
-    for chunk in file.chunks:
-        for when, piece in file.timeline.split(chunk):
-            number += 1
-            yield when, index, number, piece
 
 
 def _text(raw: bytes) -> str:

@@ -11,16 +11,16 @@ from pathlib import Path
 
 from ldlm_monitor.alert import Transition
 from ldlm_monitor.assemble import assemble, rules_of, stall_of
-from ldlm_monitor.chunk import Chunk
+from ldlm_monitor.chunk import Chunk, FileId
 from ldlm_monitor.config import Settings
-from ldlm_monitor.history import place
+from ldlm_monitor.history import History, place
 from ldlm_monitor.inputs import Inputs
 from ldlm_monitor.ledger import Ledger, still_holds
 from ldlm_monitor.lines import transition_line
 from ldlm_monitor.monitor import Monitor
 from ldlm_monitor.notify import Courier, Outbox, Silences, Withheld, from_transition
 from ldlm_monitor.plain import plain
-from ldlm_monitor.source import Follower, StdinSource, Waker, resolve
+from ldlm_monitor.source import Follower, StdinSource, TimedDisk, Waker, resolve
 from ldlm_monitor.view import Snapshot
 
 POLL_SECONDS = 1.0
@@ -64,10 +64,16 @@ class Pump:
         self._looked_at = self._committed_at = self._picture_at = -math.inf
         self._stdin: StdinSource | None = None
         self.monitor: Monitor = assemble(settings, time.perf_counter)
-        self.inputs = Inputs(
-            resolve(settings.files, base=Path()), self.monitor, companions=settings.companions
-        )
         self.follower = Follower()
+        self._calls = TimedDisk(self.follower.journal)
+        self._disk = self._calls.disk
+        self._played: dict[str, tuple[FileId, int]] = {}
+        self.inputs = Inputs(
+            resolve(settings.files, base=Path(), disk=self._disk),
+            self.monitor,
+            companions=settings.companions,
+            disk=self._disk,
+        )
         self.snapshot: Snapshot = self.monitor.snapshot()
         self.couriers: list[Courier] = []
         self.caught_up = False
@@ -104,7 +110,8 @@ class Pump:
 
     def reload(self, settings: Settings) -> None:
         """Go on with other rules, limits and inputs. Raises `UsageError`, and changes nothing."""
-        rules, patterns = rules_of(settings), resolve(settings.files, base=Path())
+        rules = rules_of(settings)
+        patterns = resolve(settings.files, base=Path(), disk=self._disk)
         self.monitor.reconfigure(rules, stall_of(settings))
         self.inputs.replace(patterns, companions=settings.companions)
         self._looked_at = -math.inf
@@ -120,6 +127,7 @@ class Pump:
         if self.caught_up:
             self._commit()
         self.follower.close()
+        self._calls.close()
 
     def _feed(self, chunk: Chunk, now: float) -> list[Transition]:
         """Judge a chunk. A fault of ours costs that chunk, said and counted, not the night."""
@@ -135,7 +143,7 @@ class Pump:
         joining = self.inputs.joining(now, rung=rung)
         for file in joining:
             if file.stale:
-                self.follower.add(file.path, offset=file.path.stat().st_size)
+                self._pass_over(file.path)
         if self.inputs.patterns.standard_input and self._stdin is None:
             self._stdin = StdinSource(sys.stdin.buffer, self._waker.ring, self.follower.journal)
         if not joining:
@@ -143,17 +151,24 @@ class Pump:
         self._waker.watch(self.inputs.folders())
         return self._catch_up([file.path for file in joining if not file.stale], now)
 
+    def _pass_over(self, path: Path) -> None:
+        """Follow a file from its present end."""
+        try:
+            self.follower.add(path, offset=self._disk.stat(path).st_size)
+        except TimeoutError:
+            self.inputs.forget(path)
+        except OSError:  # gone again: it begins anew
+            self.follower.add(path)
+
     def _catch_up(self, paths: list[Path], now: float) -> bool:
         """Play what files hold when they are first seen; False if the end was asked for before.
 
         It is history, told only where it still holds; what came after the point up to
         which a file was judged before a restart is news.
         """
-        history = place(paths, self.monitor.names, budget=self._budget)
+        history = place(paths, self.monitor.names, budget=self._budget, disk=self._disk)
         for notice in history.notices:
             log.info("%s", notice)
-        for path in history.unreadable:  # tried again with every look, which says so
-            self.follower.add(path)
         judged = {path: self._judged_to(path) for path in map(str, paths)}
         passed: list[tuple[Transition, bool]] = []
         read_to: dict[str, Chunk] = {}
@@ -163,9 +178,13 @@ class Pump:
             if chunk.final:
                 read_to[chunk.path] = chunk
                 continue
-            known = judged[chunk.path]
-            news = known is not None and chunk.offset >= known
-            passed += [(each, news) for each in self._feed(chunk, min(when, now))]
+            rest = self._not_played(chunk)
+            if rest is None:
+                continue
+            known = judged[rest.path]
+            news = known is not None and rest.offset >= known
+            passed += [(each, news) for each in self._feed(rest, min(when, now))]
+        self._put_off(history)
         for name, rest in read_to.items():
             self.follower.add(Path(name), offset=rest.offset, line=rest.line)
         restarted = any(known is not None for known in judged.values())
@@ -179,7 +198,31 @@ class Pump:
     def _judged_to(self, path: str) -> int | None:
         """Up to which byte a file was judged before a restart; None: it was not, or it changed."""
         position = self._judged.get(path)
-        return position.offset if position is not None and still_holds(position) else None
+        try:
+            known = position is not None and still_holds(position, self._disk)
+        except TimeoutError:  # whoever reads it now hears no more of it
+            known = True
+        return position.offset if position is not None and known else None
+
+    def _not_played(self, chunk: Chunk) -> Chunk | None:
+        """What of it was not fed yet, before its server fell silent amid a first reading."""
+        played = self._played.get(chunk.path)
+        rest = chunk.after(played[1]) if played and played[0] == chunk.file else chunk
+        if rest is not None:
+            self._played[chunk.path] = (rest.file, rest.offset + len(rest.data))
+        return rest
+
+    def _put_off(self, history: History) -> None:
+        """Follow what could not be read from where it was not; a silent server's files later."""
+        for path, error in history.unreadable.items():
+            if isinstance(error, TimeoutError):
+                self.inputs.forget(path)
+            else:  # tried again with every look, which says so
+                _, offset = self._played.get(str(path), (None, 0))
+                self.follower.add(path, offset=offset)
+        for file in history.files:
+            if Path(file.path) not in history.unreadable:
+                self._played.pop(file.path, None)
 
     def _tell_history(
         self, passed: list[tuple[Transition, bool]], now: float, *, recent: bool
@@ -238,8 +281,11 @@ class Pump:
         self._withheld.save()
 
     def _commit(self) -> None:
+        """How far was read; of a silent server's files, how far they were before a restart."""
+        ahead = [Path(path) for path in self._judged if Path(path) not in self.follower.paths]
+        kept = [self._judged[str(path)] for path in ahead if self._calls.silent(path)]
         self._ledger.commit(
-            self.follower.positions(), self.monitor.starts(), self.monitor.progress()
+            [*self.follower.positions(), *kept], self.monitor.starts(), self.monitor.progress()
         )
 
     def _picture(self, now: float) -> None:

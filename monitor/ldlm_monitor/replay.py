@@ -34,12 +34,7 @@ class Replay:
         if settings.companions:
             files = self._with_companions(files)
         self._history = place(files, self._monitor.names)
-        for path, error in self._history.unreadable.items():
-            raise InputError(
-                f"cannot be read ({error.strerror})",
-                where=str(path),
-                remedy="check its permissions",
-            ) from error
+        self._refuse_unreadable()
         streams: list[tuple[str, BinaryIO]] = [
             (str(path), path.open("rb")) for path in patterns.pipes()
         ]
@@ -54,12 +49,21 @@ class Replay:
         history = self._history
         for when, chunk in history.play():
             yield from self._told(self._monitor.feed(chunk, when), history)
+        self._refuse_unreadable()
         paths = [file.path for file in history.files]
         yield from self._told(self._monitor.finish(history.end, paths), history)
 
     def snapshot(self) -> Snapshot:
         """The state at the end; call it after `transitions` is exhausted."""
         return self._monitor.snapshot()
+
+    def _refuse_unreadable(self) -> None:
+        for path, error in self._history.unreadable.items():
+            raise InputError(
+                f"cannot be read ({error.strerror})",
+                where=str(path),
+                remedy="check its permissions",
+            ) from error
 
     def _told(self, transitions: list[Transition], history: History) -> Iterator[Transition]:
         for transition in transitions:
