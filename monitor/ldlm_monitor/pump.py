@@ -6,7 +6,7 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from ldlm_monitor.alert import Transition
@@ -20,7 +20,8 @@ from ldlm_monitor.lines import transition_line
 from ldlm_monitor.monitor import Monitor
 from ldlm_monitor.notify import Courier, Outbox, Silences, Withheld, from_transition
 from ldlm_monitor.plain import plain
-from ldlm_monitor.source import Follower, StdinSource, TimedDisk, Waker, resolve
+from ldlm_monitor.source import DIRECT, Disk, Follower, StdinSource, TimedDisk, Waker, resolve
+from ldlm_monitor.source.mounts import MountTable, read_mounts
 from ldlm_monitor.view import Snapshot
 
 POLL_SECONDS = 1.0
@@ -39,7 +40,8 @@ class Pump:
 
     `turn` is the whole of it; the threads around it only decide when it is called.
     `snapshot` is replaced whole, for readers in other threads. `ended`: standard
-    input was all there was to follow, and it is closed.
+    input was all there was to follow, and it is closed. `disk` and `mounts` are what
+    the system offers.
     """
 
     def __init__(
@@ -51,6 +53,8 @@ class Pump:
         waker: Waker,
         *,
         silences: Silences | None = None,
+        disk: Disk = DIRECT,
+        mounts: Callable[[], MountTable] = read_mounts,
     ) -> None:
         self._outbox = outbox
         self._withheld = Withheld(silences)
@@ -64,8 +68,8 @@ class Pump:
         self._looked_at = self._committed_at = self._picture_at = -math.inf
         self._stdin: StdinSource | None = None
         self.monitor: Monitor = assemble(settings, time.perf_counter)
-        self.follower = Follower()
-        self._calls = TimedDisk(self.follower.journal)
+        self.follower = Follower(disk=disk, mounts=mounts)
+        self._calls = TimedDisk(self.follower.journal, disk=disk, mounts=mounts)
         self._disk = self._calls.disk
         self._played: dict[str, tuple[FileId, int]] = {}
         self.inputs = Inputs(
