@@ -143,7 +143,7 @@ def test_a_file_that_cannot_be_read_amid_a_first_reading_is_read_on_where_that_e
     watched.write(watched.there, bars(0, 8000))
     played = played_until(watched, lambda: setattr(server, "broken", True))
     watched.look()
-    assert 0 < len(played)
+    assert len(played) > 0
     assert watched.step(HERE) == 39
     server.broken = False
     watched.look(until=lambda: watched.step(THERE) == 7999)
