@@ -87,11 +87,11 @@ def still_holds(position: Position, disk: Disk = DIRECT) -> bool:
     """
     try:
         descriptor, key = disk.open_regular(Path(position.path))
+        try:
+            return key == position.key and position.verify(disk, descriptor) is not None
+        finally:
+            disk.close(descriptor)
     except TimeoutError:
         raise
     except (OSError, InputError):
         return False
-    try:
-        return key == position.key and position.verify(disk, descriptor) is not None
-    finally:
-        disk.close(descriptor)

@@ -222,7 +222,7 @@ class Pump:
             if isinstance(error, TimeoutError):
                 self.inputs.forget(path)
             else:  # tried again with every look, which says so
-                _, offset = self._played.get(str(path), (None, 0))
+                _, offset = self._played.pop(str(path), (None, 0))
                 self.follower.add(path, offset=offset)
         for file in history.files:
             if Path(file.path) not in history.unreadable:

@@ -8,6 +8,7 @@ linux/fuse.h itself, version 7.31, so that no library is needed, and nothing is 
 import ctypes
 import errno
 import os
+import signal
 import stat
 import struct
 import sys
@@ -17,6 +18,7 @@ LOOKUP, FORGET, GETATTR, OPEN, READ, RELEASE = 1, 2, 3, 14, 15, 18
 INIT, OPENDIR, READDIR, RELEASEDIR, BATCH_FORGET = 26, 27, 28, 29, 42
 HEADER = struct.Struct("<IIQQIIII")
 DIRECT_IO = 1
+PR_SET_PDEATHSIG = 1
 
 
 class Server:
@@ -103,6 +105,7 @@ def mount(folder: str, point: str) -> None:
     device = os.open("/dev/fuse", os.O_RDWR)
     options = f"fd={device},rootmode=40000,user_id={os.getuid()},group_id={os.getgid()}"
     system = ctypes.CDLL(None, use_errno=True)
+    system.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # nobody shall wait for it when the test is gone
     if system.mount(b"test", os.fsencode(point), b"fuse", 0, options.encode()):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,16 +67,6 @@ def mount(tmp_path: Path) -> Iterator[Mount]:
         mount.close()
 
 
-def said(daemon, *words: str) -> None:
-    """Return once a line of its messages holds all words."""
-    deadline = time.monotonic() + 30.0
-    while time.monotonic() < deadline:
-        if any(all(word in line for word in words) for line in daemon.log.read_text().splitlines()):
-            return
-        time.sleep(0.02)
-    raise AssertionError(daemon.log.read_text())
-
-
 def test_a_server_that_is_dead_at_the_start_holds_up_no_other_file_and_its_files_join_later(
     mount, start, slack, append, bars
 ):
@@ -87,11 +76,11 @@ def test_a_server_that_is_dead_at_the_start_holds_up_no_other_file_and_its_files
     daemon = start(*BOTH, slack=slack).ready()
     append(HERE, NAN)
     assert RUN in slack.next()
-    said(daemon, "no answer from", "mounted (fuse) for", "the other files go on")
+    daemon.wait_for_message("no answer from", "mounted (fuse) for", "the other files go on")
     assert f'ldlm_train_step{{run="{RUN}"}} 39.0' in daemon.get("/metrics")
     mount.revive()
     assert FAR_RUN in slack.next()
-    said(daemon, "answers again")
+    daemon.wait_for_message("answers again")
     append(THERE, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n")
     assert "OutOfMemory firing" in slack.next()
     assert daemon.stop() == 0
@@ -110,12 +99,12 @@ def test_a_server_that_dies_later_holds_up_no_other_file_and_what_it_got_is_read
     append(HERE, NAN)
     message = slack.next()
     assert RUN in message
-    said(daemon, "no answer from", "mounted (fuse) for", "the other files go on")
+    daemon.wait_for_message("no answer from", "mounted (fuse) for", "the other files go on")
     append("train_logs/other.log", bars(0, 5) + NAN)
     assert "other" in slack.next()
     mount.revive()
     assert FAR_RUN in slack.next()
-    said(daemon, "answers again")
+    daemon.wait_for_message("answers again")
     assert daemon.log.read_text().count("no answer from") == 1
 
 
@@ -125,7 +114,8 @@ def test_a_signal_ends_it_although_a_server_is_dead(mount, start, append, bars, 
     append(THERE, bars(0, 40))
     daemon = start(*BOTH).ready()
     mount.stop()
-    said(daemon, "no answer from")
+    append(HERE, NAN)
+    daemon.until("FIRING", RUN)
     assert daemon.stop(number) == (130 if number == signal.SIGINT else 0)
 
 
