@@ -1,6 +1,6 @@
 """What a source hands to the parser: bytes of one file, and where they stand."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 FileId: TypeAlias = tuple[int, int, int]
@@ -34,6 +34,16 @@ class Chunk:
         if self._newlines < 0:
             self._newlines = self.data.count(b"\n")
         return self._newlines
+
+    def after(self, offset: int) -> "Chunk | None":
+        """What of it stands at or behind `offset`, where a record begins; None: nothing."""
+        passed = self.data[: max(offset - self.offset, 0)]
+        if not passed:
+            return self
+        if len(passed) == len(self.data):
+            return None
+        rest, line = self.data[len(passed) :], self.line + passed.count(b"\n")
+        return replace(self, offset=offset, line=line, data=rest)
 
 
 @dataclass(frozen=True, slots=True)

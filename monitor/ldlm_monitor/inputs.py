@@ -11,7 +11,7 @@ from pathlib import Path
 from ldlm_monitor.history import has_bars, is_rows, launch_facts
 from ldlm_monitor.monitor import Monitor
 from ldlm_monitor.run.identity import launch_time
-from ldlm_monitor.source import Companion, InputPatterns, companions, undecided
+from ldlm_monitor.source import Companion, Disk, InputPatterns, companions, undecided
 
 COMPANION_SECONDS = 5.0
 SELDOM_SECONDS = 320.0
@@ -33,10 +33,16 @@ class Joining:
 
 
 class Inputs:
-    """Finds files that are there now and were not followed before, each once."""
+    """Finds files that are there now and were not followed before, each once.
 
-    def __init__(self, patterns: InputPatterns, monitor: Monitor, *, companions: bool) -> None:
+    What a file system that does not answer holds is found when it answers (`disk`).
+    """
+
+    def __init__(
+        self, patterns: InputPatterns, monitor: Monitor, *, companions: bool, disk: Disk
+    ) -> None:
         self.patterns = patterns
+        self._disk = disk
         self._monitor = monitor
         self._seeks_companions = companions
         self._followed: dict[Path, Path] = {}
@@ -76,20 +82,30 @@ class Inputs:
         if rung or now - self._scanned_at >= SCAN_SECONDS or self._folders_changed():
             self._scanned_at = now
             fresh += [Joining(path) for path in self.patterns.files() if self._is_new(path)]
-            self._folders = {folder: _changed(folder) for folder in self.patterns.folders()}
+            self._folders = {folder: self._changed(folder) for folder in self.patterns.folders()}
         if self._seeks_companions:
             fresh += self._companions(now)
         return fresh
 
+    def forget(self, path: Path) -> None:
+        """Find it anew: its server fell silent before it could be read."""
+        self._names.discard(path)
+        self._followed = {real: name for real, name in self._followed.items() if name != path}
+        self._seek.clear()
+        self._scanned_at = -math.inf
+
     def _folders_changed(self) -> bool:
-        return any(_changed(folder) != known for folder, known in self._folders.items())
+        return any(self._changed(folder) != known for folder, known in self._folders.items())
 
     def _is_new(self, path: Path) -> bool:
         """Whether a file was not followed yet, under any name; it is from now on."""
         if path in self._names:
             return False
+        try:
+            real = self._disk.realpath(path)
+        except TimeoutError:
+            return False
         self._names.add(path)
-        real = path.resolve()
         if real in self._followed:
             return False
         self._followed[real] = path
@@ -98,31 +114,40 @@ class Inputs:
     def _companions(self, now: float) -> Iterator[Joining]:
         """Ties files to the log that they belong to; yields those not followed yet."""
         names = self._monitor.names
-        for companion, log_path in self._claims(now).items():
-            name = str(self._followed.get(companion.path.resolve(), companion.path))
+        for real, (companion, log_path) in self._claims(now).items():
+            name = str(self._followed.get(real, companion.path))
             run = names.origin(str(log_path)).run
             if names.origin(name).run != run:
                 names.tie(name, run)
             if self._is_new(companion.path):
+                try:
+                    # Rows are written in the training loop only: before it, they are of another.
+                    stale = is_rows(companion.path, self._disk) and not self._has_trained(log_path)
+                except TimeoutError:
+                    self.forget(companion.path)
+                    continue
+                except OSError:  # whoever reads it says so
+                    stale = False
                 log.info("%s: following too, %s", companion.path, companion.reason)
-                # Rows are written in the training loop only: before it, they are of another.
-                stale = is_rows(companion.path) and not self._has_trained(log_path)
                 yield Joining(companion.path, stale=stale)
 
-    def _claims(self, now: float) -> dict[Companion, Path]:
-        """Which log each companion belongs to: of several that claim it, the newest launch."""
+    def _claims(self, now: float) -> dict[Path, tuple[Companion, Path]]:
+        """By real path, companions and the log of each: of several, the newest launch."""
         claims: dict[Path, tuple[Companion, Path]] = {}
         logs = [path for path in self._followed.values() if self._is_due(path, now)]
         for path in sorted(logs, key=lambda path: (launch_time(str(path)) or 0.0, path)):
-            facts = launch_facts(path)
-            found = companions(path, facts)
-            for companion in found:
-                claims[companion.path.resolve()] = (companion, path)
-            reason = None if found else undecided(path, facts)
+            try:
+                facts = launch_facts(path, self._disk)
+                found = companions(path, facts, self._disk)
+                claims |= {self._disk.realpath(each.path): (each, path) for each in found}
+                reason = None if found else undecided(path, facts, self._disk)
+            except TimeoutError:  # what is not seen may be the better match
+                self._seek[path] = (now + COMPANION_SECONDS, COMPANION_SECONDS)
+                continue
             if reason and reason not in self._said:
                 self._said.add(reason)
                 log.info("%s", reason)
-        return dict(claims.values())
+        return claims
 
     def _is_due(self, path: Path, now: float) -> bool:
         """Whether to look for a log's companions: often at first, ever more rarely later."""
@@ -138,11 +163,10 @@ class Inputs:
 
     def _has_trained(self, path: Path) -> bool:
         standing = self._monitor.standing_of(str(path))
-        return (standing is not None and standing.has_steps) or has_bars(path)
+        return (standing is not None and standing.has_steps) or has_bars(path, self._disk)
 
-
-def _changed(folder: Path) -> int:
-    try:
-        return folder.stat().st_mtime_ns
-    except OSError:
-        return 0
+    def _changed(self, folder: Path) -> int:
+        try:
+            return self._disk.stat(folder).st_mtime_ns
+        except OSError:
+            return 0

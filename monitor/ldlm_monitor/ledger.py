@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -11,8 +10,7 @@ from pathlib import Path
 from ldlm_monitor.arrivals import Arrivals
 from ldlm_monitor.database import Database
 from ldlm_monitor.errors import InputError
-from ldlm_monitor.source import Position, positions_from_json, positions_to_json
-from ldlm_monitor.source.disk import Disk
+from ldlm_monitor.source import DIRECT, Disk, Position, positions_from_json, positions_to_json
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS kept (
@@ -108,14 +106,18 @@ class Ledger:
         return self._database.run(work)
 
 
-def still_holds(position: Position) -> bool:
-    """Whether the file is the same, and what was read of it still stands where it was read."""
-    disk = Disk()
+def still_holds(position: Position, disk: Disk = DIRECT) -> bool:
+    """Whether the file is the same, and what was read of it still stands where it was read.
+
+    Raises `TimeoutError` where its server does not answer.
+    """
     try:
         descriptor, key = disk.open_regular(Path(position.path))
+        try:
+            return key == position.key and position.verify(disk, descriptor) is not None
+        finally:
+            disk.close(descriptor)
+    except TimeoutError:
+        raise
     except (OSError, InputError):
         return False
-    try:
-        return key == position.key and position.verify(disk, descriptor) is not None
-    finally:
-        os.close(descriptor)

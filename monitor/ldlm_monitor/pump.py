@@ -6,22 +6,31 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from ldlm_monitor.alert import Transition
 from ldlm_monitor.assemble import assemble, fingerprint, rules_of, stall_of
+from ldlm_monitor.catch_up import CatchUp
 from ldlm_monitor.checkpoint import Checkpoint
 from ldlm_monitor.chunk import Chunk
 from ldlm_monitor.config import Settings
-from ldlm_monitor.continued import ContinuedFile
-from ldlm_monitor.history import History, place
 from ldlm_monitor.inputs import Inputs
-from ldlm_monitor.ledger import Ledger, still_holds
+from ldlm_monitor.ledger import Ledger
 from ldlm_monitor.monitor import Monitor
 from ldlm_monitor.notify import Outbox, Silences
-from ldlm_monitor.restart import Restart, is_news, recall
-from ldlm_monitor.source import Follower, Position, StdinSource, Waker, resolve
+from ldlm_monitor.restart import recall
+from ldlm_monitor.source import (
+    DIRECT,
+    Disk,
+    Follower,
+    Position,
+    StdinSource,
+    TimedDisk,
+    Waker,
+    resolve,
+)
+from ldlm_monitor.source.mounts import MountTable, read_mounts
 from ldlm_monitor.telling import Telling
 from ldlm_monitor.view import Snapshot
 
@@ -43,7 +52,8 @@ class Pump:
 
     `turn` is the whole of it; the threads around it only decide when it is called.
     `snapshot` is replaced whole, for readers in other threads. `ended`: standard
-    input was all there was to follow, and it is closed.
+    input was all there was to follow, and it is closed. `disk` and `mounts` are what
+    the system offers.
     """
 
     def __init__(
@@ -55,16 +65,13 @@ class Pump:
         waker: Waker,
         *,
         silences: Silences | None = None,
+        disk: Disk = DIRECT,
+        mounts: Callable[[], MountTable] = read_mounts,
     ) -> None:
         self.telling = Telling(outbox, receivers, silences)
         self._ledger = ledger
-        self._judged = ledger.positions()
-        self._starts = ledger.starts()
-        self._progress = ledger.progress()
-        self._budget = settings.history_bytes
         self._waker = waker
-        self._looked_at = self._picture_at = -math.inf
-        self._commit_at = -math.inf
+        self._looked_at = self._picture_at = self._commit_at = -math.inf
         self._turn_noted = 0
         self._kept: tuple[int, int, list[Position]] | None = None
         self._stdin: StdinSource | None = None
@@ -72,10 +79,24 @@ class Pump:
         fresh = assemble(settings, time.perf_counter)
         self._restart = recall(ledger, self._stamp, fresh)
         self.monitor: Monitor = self._restart.checkpoint.monitor if self._restart else fresh
+        self.follower = Follower(disk=disk, mounts=mounts)
+        self._calls = TimedDisk(self.follower.journal, disk=disk, mounts=mounts)
+        self._disk = self._calls.disk
         self.inputs = Inputs(
-            resolve(settings.files, base=Path()), self.monitor, companions=settings.companions
+            resolve(settings.files, base=Path(), disk=self._disk),
+            self.monitor,
+            companions=settings.companions,
+            disk=self._disk,
         )
-        self.follower = Follower()
+        self._catch_up = CatchUp(
+            self.monitor,
+            self.inputs,
+            self.follower,
+            ledger,
+            disk=self._disk,
+            budget=settings.history_bytes,
+            feed=self._feed,
+        )
         self.snapshot: Snapshot = self.monitor.snapshot()
         self.caught_up = False
         self.stopping = False
@@ -100,15 +121,14 @@ class Pump:
         if now >= self._commit_at:
             self._commit(now)
         elif transitions:
-            self._ledger.commit(
-                self.follower.positions(), self.monitor.starts(), self.monitor.progress()
-            )
+            self._ledger.commit(self._positions(), self.monitor.starts(), self.monitor.progress())
         self._picture(now)
         self.caught_up = True
 
     def reload(self, settings: Settings) -> None:
         """Go on with other rules, limits and inputs. Raises `UsageError`, and changes nothing."""
-        rules, patterns = rules_of(settings), resolve(settings.files, base=Path())
+        rules = rules_of(settings)
+        patterns = resolve(settings.files, base=Path(), disk=self._disk)
         self.monitor.reconfigure(rules, stall_of(settings))
         self._stamp = fingerprint(settings)
         self._commit_at = -math.inf
@@ -126,6 +146,7 @@ class Pump:
         if self.caught_up:
             self._commit(self.monitor.clock)
         self.follower.close()
+        self._calls.close()
 
     def _read(self, dirty: Collection[Path] | None, now: float) -> list[Transition]:
         """Judge what is new, of these files or (None) of all."""
@@ -159,100 +180,55 @@ class Pump:
         restart, self._restart = self._restart, None
         again: set[Path] = set()
         if restart is not None:
-            restart.open(self.follower.journal, now)
+            again = self._catch_up.resume(restart, now)
             self.telling.withheld.restore(restart.checkpoint.withheld)
-            self.inputs.adopt(restart.paths)
-            again = {path for path in restart.unnamed if path.is_file()}
         joining = self.inputs.joining(now, rung=rung)
         for file in joining:
             if file.stale:
-                self.follower.add(file.path, offset=file.path.stat().st_size)
+                self._catch_up.pass_over(file.path)
         if self.inputs.patterns.standard_input and self._stdin is None:
             self._stdin = StdinSource(sys.stdin.buffer, self._waker.ring, self.follower.journal)
         if not joining and restart is None:
             return True
         self._waker.watch(self.inputs.folders())
-        fresh = {file.path for file in joining if not file.stale} | again
+        fresh = sorted({file.path for file in joining if not file.stale} | again)
+        told = self._catch_up.play(fresh, now, restart, cut_short=self._is_cut_short)
+        if told is None:
+            return False
         self._commit_at = -math.inf
-        return self._catch_up(sorted(fresh), now, restart)
-
-    def _catch_up(self, paths: list[Path], now: float, restart: Restart | None) -> bool:
-        """Play what files hold when they are first seen; False if the end was asked for before.
-
-        It is history, told only where it still holds. What came after the point up to
-        which a file was judged before a restart is news.
-        """
-        floor = restart.floor if restart else math.inf
-        continued = restart.files if restart else []
-        names = self.monitor.names
-        history = place(paths, names, budget=self._budget, continued=continued, floor=floor)
-        for notice in history.notices:
-            log.info("%s", notice)
-        judged = {path: self._judged_to(path, floor) for path in map(str, paths)}
-        passed: list[tuple[Transition, bool]] = []
-        reached: dict[str, Chunk] = {}
-        for when, chunk, file in history.play():
-            if self.stopping and not self.caught_up:
-                return False  # half a history tells nothing, and was not judged
-            known: int | None = 0
-            if not isinstance(file, ContinuedFile):
-                known = judged[chunk.path]
-                if chunk.final:
-                    reached[chunk.path] = chunk
-                    continue
-            news = known is not None and chunk.offset >= known
-            passed += [(each, news) for each in self._feed(chunk, min(when, now))]
-        self._follow(history, reached, restart)
-        restarted = restart is not None or any(known is not None for known in judged.values())
-        if restart is None:
-            self.monitor.restore_progress(self._progress)
-        for at in (min(history.end + 2.0, now), now):  # open blocks end in their own time
-            passed += [(each, restarted) for each in self.monitor.tick(at)]
-        if restart is None:
-            self.monitor.restore_starts(self._starts)
-        self.telling.tell_history(passed, now, recent=now - history.end <= NEWS_SECONDS)
+        self.telling.tell_history(told.passed, now, recent=now - told.end <= NEWS_SECONDS)
         return True
 
-    def _follow(self, history: History, reached: dict[str, Chunk], restart: Restart | None) -> None:
-        """Read on where history ended: at the last chunk of a file, which holds its unread rest."""
-        kept = restart.positions() if restart else {}
-        for path in history.unreadable:  # tried again with every look, which says so
-            self.follower.add(path)
-        for name, rest in reached.items():
-            if name not in kept:
-                self.follower.add(Path(name), offset=rest.offset, line=rest.line)
-            elif (here := Position.reached(name, rest.offset, rest.line)) is not None:
-                kept[name].append(here)
-        for name, positions in kept.items():
-            self.follower.add(Path(name), resume=positions)
-
-    def _judged_to(self, path: str, floor: float) -> int | None:
-        """From which byte on a file's content is news; None: it is all history."""
-        if is_news(path, floor):
-            return 0
-        position = self._judged.get(path)
-        return position.offset if position is not None and still_holds(position) else None
+    def _is_cut_short(self) -> bool:
+        return self.stopping and not self.caught_up
 
     def _commit(self, now: float) -> None:
         """Keep the whole state, if anything changed since it was kept last."""
         started = time.perf_counter()
-        positions = self.follower.positions()
+        positions = self._positions()
         standing = (self.monitor.version, self._turn_noted, positions)
-        body = None
-        if standing != self._kept and self._stdin is None:
-            held = self.telling.withheld.held()
-            body = Checkpoint(self.monitor, positions, held, self._turn_noted).freeze()
         if standing != self._kept:
             self._ledger.commit(
                 positions,
                 self.monitor.starts(),
                 self.monitor.progress(),
-                checkpoint=None if body is None else (self._stamp, body),
+                checkpoint=None if self._stdin else (self._stamp, self._freeze()),
             )
             self._ledger.arrivals.forget(self._turn_noted)
         self._kept = standing
         taken = time.perf_counter() - started
         self._commit_at = now + max(COMMIT_SECONDS, COMMIT_SHARE * taken)
+
+    def _freeze(self) -> bytes:
+        positions, held = self.follower.positions(), self.telling.withheld.held()
+        return Checkpoint(self.monitor, positions, held, self._turn_noted).freeze()
+
+    def _positions(self) -> list[Position]:
+        """How far was read; of a silent server's files, how far they were before a restart."""
+        return [
+            *self.follower.positions(),
+            *self._catch_up.judged_before(self._calls.silent),
+        ]
 
     def _picture(self, now: float) -> None:
         """A new snapshot if anything changed; taking them costs a twentieth of the time at most."""

@@ -42,12 +42,7 @@ class Replay:
             files = self._with_companions(files)
         apart = ALONE_APART_SECONDS if len(files) == 1 else APART_SECONDS
         self._history = place(files, self._monitor.names, apart=apart)
-        for path, error in self._history.unreadable.items():
-            raise InputError(
-                f"cannot be read ({error.strerror})",
-                where=str(path),
-                remedy="check its permissions",
-            ) from error
+        self._refuse_unreadable()
         streams: list[tuple[str, BinaryIO]] = [
             (str(path), path.open("rb")) for path in patterns.pipes()
         ]
@@ -62,12 +57,21 @@ class Replay:
         history = self._history
         for when, chunk, _ in history.play():
             yield from self._told(self._monitor.feed(chunk, when), history)
+        self._refuse_unreadable()
         paths = [file.path for file in history.files]
         yield from self._told(self._monitor.finish(history.end, paths), history)
 
     def snapshot(self) -> Snapshot:
         """The state at the end; call it after `transitions` is exhausted."""
         return self._monitor.snapshot()
+
+    def _refuse_unreadable(self) -> None:
+        for path, error in self._history.unreadable.items():
+            raise InputError(
+                f"cannot be read ({error.strerror})",
+                where=str(path),
+                remedy="check its permissions",
+            ) from error
 
     def _told(self, transitions: list[Transition], history: History) -> Iterator[Transition]:
         for transition in transitions:

@@ -13,7 +13,7 @@ from ldlm_monitor.continued import ContinuedFile
 from ldlm_monitor.errors import InputError
 from ldlm_monitor.ledger import Ledger
 from ldlm_monitor.monitor import Monitor
-from ldlm_monitor.source import Continuation, Journal, Position
+from ldlm_monitor.source import Continuation, Disk, Journal, Position
 
 log = logging.getLogger(__name__)
 
@@ -32,13 +32,13 @@ class Restart:
     files: list[ContinuedFile] = field(default_factory=list)
     waiting: dict[str, list[Position]] = field(default_factory=dict)
 
-    def open(self, journal: Journal, now: float) -> None:
+    def open(self, journal: Journal, now: float, disk: Disk) -> None:
         """Look for the files. What was judged and is not there any more is counted as lost."""
         names = self.checkpoint.monitor.names
         kept = sorted(self.checkpoint.positions, key=lambda position: position.nameless)
         for position in [*kept, *_begun_since(kept, self.arrivals)]:
             try:
-                found = Continuation.of(position, now, journal)
+                found = Continuation.of(position, now, journal, disk)
             except (OSError, InputError):
                 self.waiting.setdefault(position.path, []).append(position)
                 continue
@@ -92,14 +92,6 @@ def recall(ledger: Ledger, stamp: str, fresh: Monitor) -> Restart | None:
     arrivals = ledger.arrivals.since(kept.turn)
     floor = max([kept.monitor.clock, *(each.at for each in arrivals)])
     return Restart(kept, floor, arrivals)
-
-
-def is_news(path: str, floor: float) -> bool:
-    """Whether a file that was not followed before was written to after `floor`."""
-    try:
-        return Path(path).stat().st_mtime > floor
-    except OSError:
-        return False
 
 
 def _begun_since(kept: list[Position], arrivals: list[Arrival]) -> list[Position]:

@@ -132,6 +132,17 @@ class Daemon:
             assert time.monotonic() < deadline, shown
             threading.Event().wait(0.02)
 
+    def wait_for_message(self, *words: str) -> None:
+        """Return once one of its messages holds all words."""
+        deadline = time.monotonic() + PATIENCE
+        while not any(all(word in line for word in words) for line in self.messages()):
+            assert time.monotonic() < deadline, self.messages()
+            threading.Event().wait(0.02)
+
+    def messages(self) -> list[str]:
+        """What it wrote to stderr, line by line."""
+        return self.log.read_text().splitlines()
+
     def stop(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)
         return self.wait()

@@ -4,7 +4,8 @@ import os
 from itertools import pairwise
 from pathlib import Path
 
-from ldlm_monitor.history import NOMINAL_ROWS, has_bars, launch_facts, place
+from ldlm_monitor.content import NOMINAL_ROWS
+from ldlm_monitor.history import has_bars, launch_facts, place
 from ldlm_monitor.run.identity import RunNames
 
 LOG = "train_20260129_101500_node0.log"

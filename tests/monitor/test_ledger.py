@@ -1,9 +1,11 @@
 """What must survive a restart, and how a changed file is told from the one that was judged."""
 
+import errno
+import os
 from pathlib import Path
 
 from ldlm_monitor.ledger import Ledger, still_holds
-from ldlm_monitor.source import Follower, Position
+from ldlm_monitor.source import Disk, Follower, Position
 
 
 def judged(path: Path) -> Position:
@@ -52,6 +54,18 @@ def test_a_file_that_was_written_anew_is_not(tmp_path: Path) -> None:
     assert not still_holds(position)
     log.unlink()
     assert not still_holds(position)
+
+
+def test_a_file_that_cannot_be_read_is_not_known_to_be_the_one_that_was_judged(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "a.log"
+    log.write_text("one\ntwo\n")
+
+    def pread(descriptor: int, size: int, offset: int) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    assert not still_holds(judged(log), Disk(pread=pread))
 
 
 def test_a_damaged_ledger_is_set_aside_and_said(tmp_path: Path) -> None:

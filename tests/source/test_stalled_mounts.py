@@ -1,7 +1,6 @@
 """A server that does not answer holds up its own files, and no others."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,58 +10,8 @@ from ldlm_monitor.source.disk import Disk
 from ldlm_monitor.source.mounts import Mount, MountTable
 
 
-class Server:
-    """A network file system under `folder` that stops answering for some calls.
-
-    A call that is held up reads a pipe in which nothing stands, as a call to a dead
-    server stays in the system. `revive` ends that.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        folder.mkdir()
-        self.silent: set[str] = set()
-        self.entered, self._in = os.pipe()
-        self._gate, self._open = os.pipe()
-        root = "22 1 254:0 / / rw - ext4 /dev/vda rw\n"
-        self.table = MountTable(f"{root}36 22 0:51 / {folder} rw,noatime - nfs4 server:/logs rw\n")
-        self.disk = Disk(stat=self.stat, open=self.open, pread=self.pread)
-
-    def stat(self, path: Path) -> os.stat_result:
-        self._answer("stat", path)
-        return os.stat(path)
-
-    def open(self, path: Path, flags: int) -> int:
-        self._answer("open", path)
-        return os.open(path, flags)
-
-    def pread(self, descriptor: int, size: int, offset: int) -> bytes:
-        self._answer("pread", Path(os.readlink(f"/proc/self/fd/{descriptor}")))
-        return os.pread(descriptor, size, offset)
-
-    def _answer(self, call: str, path: Path) -> None:
-        if call in self.silent and self.folder in Path(os.path.realpath(path)).parents:
-            os.write(self._in, b".")
-            os.read(self._gate, 1)
-
-    def revive(self) -> None:
-        self.silent.clear()
-        os.close(self._open)
-
-    def close(self) -> None:
-        for descriptor in (self.entered, self._in, self._gate):
-            os.close(descriptor)
-
-
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    server = Server(tmp_path / "nfs")
-    yield server
-    server.close()
-
-
-@pytest.fixture
-def follower(server: Server) -> Follower:
+def follower(server) -> Follower:
     return Follower(disk=server.disk, mounts=lambda: server.table)
 
 

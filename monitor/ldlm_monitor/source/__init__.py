@@ -2,16 +2,20 @@
 
 from ldlm_monitor.source.companions import Companion, LaunchFacts, companions, undecided
 from ldlm_monitor.source.continuation import Continuation
+from ldlm_monitor.source.disk import DIRECT, Disk
 from ldlm_monitor.source.follow import Follower
 from ldlm_monitor.source.journal import Journal, Notice
 from ldlm_monitor.source.patterns import InputPatterns, resolve
 from ldlm_monitor.source.position import Position, positions_from_json, positions_to_json
 from ldlm_monitor.source.stdin import StdinSource
+from ldlm_monitor.source.timed_disk import TimedDisk
 from ldlm_monitor.source.wake import PollingWaker, Waker, WatchdogWaker
 
 __all__ = [
+    "DIRECT",
     "Companion",
     "Continuation",
+    "Disk",
     "Follower",
     "InputPatterns",
     "Journal",
@@ -20,6 +24,7 @@ __all__ = [
     "PollingWaker",
     "Position",
     "StdinSource",
+    "TimedDisk",
     "Waker",
     "WatchdogWaker",
     "companions",

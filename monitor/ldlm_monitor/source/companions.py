@@ -6,12 +6,14 @@ trainer prints its working directory, whose last part is the run's name.
 """
 
 import fnmatch
-import os
 import re
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+
+from ldlm_monitor.source.disk import DIRECT, Disk, Kind
 
 STALE_SECONDS = 5.0
 """Clocks of a file server and of the trainer may differ by so much."""
@@ -53,34 +55,40 @@ class Companion:
     stale: bool = False
 
 
-def companions(log: Path, facts: LaunchFacts) -> list[Companion]:
-    """Files of the same launch as `log` that exist now, sorted by path."""
-    folder, reason = _choose(log, facts)
-    found = {} if folder is None else dict.fromkeys(_held(folder), reason)
-    for path in _nccl(log, facts):
+def companions(log: Path, facts: LaunchFacts, disk: Disk = DIRECT) -> list[Companion]:
+    """Files of the same launch as `log` that exist now, sorted by path.
+
+    Raises `TimeoutError` where a server that may hold some does not answer.
+    """
+    folder, reason = _choose(log, facts, disk)
+    found = {} if folder is None else dict.fromkeys(_held(folder, disk), reason)
+    for path in _nccl(log, facts, disk):
         found.setdefault(path, f"its log says NCCL_DEBUG_FILE={facts.nccl_debug_file}")
     return [
-        Companion(path, why, stale=_stale(path, facts.started))
+        Companion(path, why, stale=_stale(path, facts.started, disk))
         for path, why in sorted(found.items())
         if path != log
     ]
 
 
-def undecided(log: Path, facts: LaunchFacts) -> str | None:
-    """Why no folder was taken although there are some; None: nothing was left open."""
-    folder, reason = _choose(log, facts)
+def undecided(log: Path, facts: LaunchFacts, disk: Disk = DIRECT) -> str | None:
+    """Why no folder was taken although there are some; None: nothing was left open.
+
+    Raises `TimeoutError` as `companions` does.
+    """
+    folder, reason = _choose(log, facts, disk)
     return reason if folder is None and reason else None
 
 
-def _choose(log: Path, facts: LaunchFacts) -> tuple[Path | None, str]:
+def _choose(log: Path, facts: LaunchFacts, disk: Disk) -> tuple[Path | None, str]:
     """The folder that holds the launch's files, with why; or None, with why not."""
-    folders = list(_candidates(log.parent))
+    folders = list(_candidates(log.parent, disk))
     names = facts.names()
     named = [folder for folder in folders if folder.name in names]
     if len(named) == 1:
         return named[0], f"its log names the run {named[0].name}"
     told = Path(facts.working_directory) if facts.working_directory else None
-    if told is not None and told.is_absolute() and next(_held(told), None):
+    if told is not None and told.is_absolute() and next(_held(told, disk), None):
         return told, f"its log says Working directory: {told}"
     bare = [folder for folder in folders if folder.parent.name != "saved"]
     possible = named or (bare if names else folders)
@@ -96,43 +104,56 @@ def _choose(log: Path, facts: LaunchFacts) -> tuple[Path | None, str]:
     )
 
 
-def _candidates(folder: Path) -> Iterator[Path]:
+def _candidates(folder: Path, disk: Disk) -> Iterator[Path]:
     """Folders near a log in `folder` that hold a companion, each once."""
     near = [folder, *([folder.parent] if folder.parent != folder else [Path("..")])]
     seen = set()
     for place in near:
         saved = place / "saved"
-        for candidate in (place, saved, *_folders(saved)):
-            real = os.path.realpath(candidate)
-            if real not in seen and next(_held(candidate), None):
+        for candidate in (place, saved, *_folders(saved, disk)):
+            real = disk.realpath(candidate)
+            if real not in seen and next(_held(candidate, disk), None):
                 seen.add(real)
                 yield candidate
 
 
-def _folders(folder: Path) -> list[Path]:
+def _folders(folder: Path, disk: Disk) -> list[Path]:
+    return [
+        folder / name
+        for name, kind in _names(folder, disk)
+        if kind == "folder" or (kind == "link" and stat.S_ISDIR(disk.mode(folder / name)))
+    ]
+
+
+def _held(folder: Path, disk: Disk) -> Iterator[Path]:
+    """The companions in a folder; its listing is remembered until it changes."""
     try:
-        return sorted(path for path in folder.iterdir() if path.is_dir())
-    except OSError:
+        changed = disk.stat(folder).st_mtime_ns
+    except TimeoutError:
+        raise
+    except (OSError, ValueError):  # not ours to see, or no name
+        return
+    yield from (path for path in _listed(folder, changed, disk) if _is_file(path, disk))
+
+
+def _is_file(path: Path, disk: Disk) -> bool:
+    return stat.S_ISREG(disk.mode(path))
+
+
+def _names(folder: Path, disk: Disk) -> list[tuple[str, Kind]]:
+    try:
+        return sorted(disk.listing(folder))
+    except TimeoutError:
+        raise
+    except (OSError, ValueError):  # not ours to see, or no name
         return []
 
 
-def _held(folder: Path) -> Iterator[Path]:
-    """The companions in a folder; its listing is remembered until it changes."""
-    try:
-        changed = os.stat(folder).st_mtime_ns
-    except OSError:  # not ours to see
-        return
-    yield from (path for path in _listed(folder, changed) if path.is_file())
-
-
 @lru_cache(maxsize=1024)
-def _listed(folder: Path, changed: int) -> tuple[Path, ...]:
+def _listed(folder: Path, changed: int, disk: Disk) -> tuple[Path, ...]:
     """`changed` (the folder's mtime, ns) makes a new listing of a folder that did."""
     del changed
-    try:
-        names = sorted(os.listdir(folder))
-    except OSError:
-        return ()
+    names = [name for name, _ in _names(folder, disk)]
     return tuple(
         folder / name
         for pattern in PATTERNS
@@ -141,7 +162,7 @@ def _listed(folder: Path, changed: int) -> tuple[Path, ...]:
     )
 
 
-def _nccl(log: Path, facts: LaunchFacts) -> list[Path]:
+def _nccl(log: Path, facts: LaunchFacts, disk: Disk) -> list[Path]:
     """The files that NCCL_DEBUG_FILE names; NCCL puts host and pid for `%h` and `%p`.
 
     The text is the log's, so only what may be a log is taken.
@@ -154,19 +175,19 @@ def _nccl(log: Path, facts: LaunchFacts) -> list[Path]:
     pattern = re.sub(r"%[hp]", "*", re.sub(r"([*?\[])", r"[\1]", told.name))
     near = (told.parent, log.parent, log.parent.parent)
     for folder in near if told.is_absolute() else near[1:]:
-        try:
-            found = [path for path in sorted(folder.glob(pattern)) if path.is_file()]
-        except (OSError, ValueError):  # not ours to see, or no pattern
-            continue
+        names = (name for name, _ in _names(folder, disk) if fnmatch.fnmatchcase(name, pattern))
+        found = [folder / name for name in names if _is_file(folder / name, disk)]
         if "%" in told.name:  # other launches' files match too
-            found = [path for path in found if not _stale(path, facts.started)]
+            found = [path for path in found if not _stale(path, facts.started, disk)]
         if found:
             return found
     return []
 
 
-def _stale(path: Path, started: float | None) -> bool:
+def _stale(path: Path, started: float | None, disk: Disk) -> bool:
     try:
-        return started is not None and path.stat().st_mtime < started - STALE_SECONDS
+        return started is not None and disk.stat(path).st_mtime < started - STALE_SECONDS
+    except TimeoutError:
+        raise
     except OSError:
         return False

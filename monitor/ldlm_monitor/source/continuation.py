@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from ldlm_monitor.chunk import Chunk, FileId
-from ldlm_monitor.source.disk import Disk
+from ldlm_monitor.source.disk import DIRECT, Disk
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.position import Position
 from ldlm_monitor.source.recall import Recall
@@ -29,7 +28,7 @@ class Continuation:
         descriptor = tail.descriptor
         assert descriptor is not None  # it was found by opening it
         self._descriptor = descriptor
-        self._status = os.fstat(descriptor)
+        self._status = disk.fstat(descriptor)
         self.path = tail.name
         self.place: Path = tail.place
         self.file: FileId = tail.splitter.file
@@ -39,13 +38,12 @@ class Continuation:
 
     @classmethod
     def of(
-        cls, position: Position, now: float, journal: Journal, disk: Disk | None = None
+        cls, position: Position, now: float, journal: Journal, disk: Disk = DIRECT
     ) -> Continuation | None:
         """The file that `position` tells of, as `Recall.find` finds it; None: it is gone.
 
         Raises `OSError` or `InputError` where the name cannot be read now.
         """
-        disk = Disk() if disk is None else disk
         tail = Recall(journal, disk).find(position, Path(position.path), now)
         return None if tail is None else cls(tail, disk)
 

@@ -119,7 +119,7 @@ def count_lines(descriptor: int, span: Span, *, disk: Disk | None = None) -> Ite
         count += data.count(b"\n")
         at += len(data)
         if data.count(0) == len(data):
-            at = min(_after_hole(descriptor, at), span.end)
+            at = min(_after_hole(disk, descriptor, at), span.end)
         if at - told >= COUNTED_BYTES:
             told = at
             yield count
@@ -137,7 +137,7 @@ def _record_end(disk: Disk, descriptor: int, start: int, stop: int) -> int | Non
         if newline < 0 and carriage < 0:
             at += len(data)
             if data.count(0) == len(data):
-                at = _after_hole(descriptor, at)
+                at = _after_hole(disk, descriptor, at)
             continue
         found = newline if carriage < 0 else carriage if newline < 0 else min(newline, carriage)
         found = at + found
@@ -147,11 +147,11 @@ def _record_end(disk: Disk, descriptor: int, start: int, stop: int) -> int | Non
     return None
 
 
-def _after_hole(descriptor: int, at: int) -> int:
+def _after_hole(disk: Disk, descriptor: int, at: int) -> int:
     """Where data begins again at or behind `at`; the file's end where there is none."""
     with contextlib.suppress(OSError):
-        return os.lseek(descriptor, at, os.SEEK_DATA)
-    return os.fstat(descriptor).st_size
+        return disk.lseek(descriptor, at, os.SEEK_DATA)
+    return disk.fstat(descriptor).st_size
 
 
 def _blocks(start: int, end: int) -> Iterator[tuple[int, int]]:

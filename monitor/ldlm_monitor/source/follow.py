@@ -10,15 +10,13 @@ from ldlm_monitor.source.disk import Disk
 from ldlm_monitor.source.entry import Entry
 from ldlm_monitor.source.journal import Journal, Notice
 from ldlm_monitor.source.lane import Lane
-from ldlm_monitor.source.mounts import Mount, MountTable, read_mounts
+from ldlm_monitor.source.mounts import MOUNT_SECONDS, Mount, MountTable, read_mounts
 from ldlm_monitor.source.position import Position
 
 TURN_BYTES = 8 * 1024 * 1024
 OPEN_FILES = 256
 PATIENCE_SECONDS = 0.1
 """So long a turn waits for all file systems on a network together."""
-MOUNT_SECONDS = 5.0
-"""What is mounted is looked up anew so often."""
 
 
 class Follower:

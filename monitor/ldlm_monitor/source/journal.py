@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field, fields
 from typing import Literal, TypeAlias
 
+from ldlm_monitor.source.mounts import Mount
+
 Kind: TypeAlias = Literal[
     "truncated",
     "rewritten",
@@ -41,7 +43,7 @@ class Journal:
     why `truncations` are (files emptied or rewritten in place). `replacements`:
     another file appeared under a followed name. `gone`: files that were read before
     a restart and were not to be found after it. `cut_records` were too long.
-    `stalls`: a file system gave no answer for a while.
+    `stalls`: a file system gave no answer for a while; `silent`: those that do not now.
     """
 
     notices: list[Notice] = field(default_factory=list)
@@ -51,6 +53,7 @@ class Journal:
     gone: int = 0
     cut_records: int = 0
     stalls: int = 0
+    silent: set[Mount] = field(default_factory=set)
 
     def note(self, kind: Kind, path: str, message: str) -> None:
         """Keep a notice until it is drained."""
@@ -94,12 +97,24 @@ class Journal:
             "gone", path, f"{count} bytes that were read just before the restart are there no more"
         )
 
-    def stalled(self, path: str, mount: str, seconds: float) -> None:
-        """Nothing is heard from `mount` since `path` was asked for `seconds` ago."""
+    def stalled(self, path: str, mount: Mount, seconds: float) -> None:
+        """Nothing is heard from `mount` since `path` was asked for `seconds` ago.
+
+        Said once, whoever else finds it out, until it has `answered`.
+        """
+        if mount in self.silent:
+            return
+        self.silent.add(mount)
         self.stalls += 1
         self.note(
             "stalled", path, f"no answer from {mount} for {seconds:.0f} s; the other files go on"
         )
+
+    def answered(self, mount: Mount) -> None:
+        """`mount` had stalled, and answers again."""
+        if mount in self.silent:
+            self.silent.remove(mount)
+            self.note("answering", "", f"{mount} answers again")
 
     def absorb(self, other: "Journal") -> None:
         """Take over what another journal holds, and leave it empty."""
@@ -115,4 +130,4 @@ class Journal:
         return taken
 
 
-COUNTS = tuple(count.name for count in fields(Journal) if count.name != "notices")
+COUNTS = tuple(count.name for count in fields(Journal) if count.type is int)

@@ -101,13 +101,13 @@ class Lane:
             self.late = True
             if now - self._asked_at >= STALL_SECONDS and not self._said:
                 self._said = True
-                self._journal.stalled(str(self._tailer.at), str(self.mount), now - self._asked_at)
+                self._journal.stalled(str(self._tailer.at), self.mount, now - self._asked_at)
             return []
         self._answer = None
         self.late = False
         if self._said:
             self._said = False
-            self._journal.note("answering", "", f"{self.mount} answers again")
+            self._journal.answered(self.mount)
         self._journal.absorb(self._tailer.journal)
         return chunks
 

@@ -33,6 +33,8 @@ NETWORK_FILE_SYSTEMS = frozenset(
     )
 )
 """On these another machine's writes ring nothing here, and a dead server answers never."""
+MOUNT_SECONDS = 5.0
+"""What is mounted is looked up anew so often."""
 LINKS = 40
 """So many symbolic links the system follows in one path, path_resolution(7)."""
 _OCTAL = re.compile(r"\\([0-7]{3})")

@@ -1,5 +1,6 @@
 """Which files the arguments of the command line mean, now and later."""
 
+import contextlib
 import fnmatch
 import os
 import re
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ldlm_monitor.errors import InputError
+from ldlm_monitor.source.disk import DIRECT, Disk
 
 STANDARD_INPUT = "-"
 LOG_SUFFIXES = frozenset({".log", ".jsonl", ".out", ".err", ".txt"})
@@ -20,10 +22,11 @@ PASSED_OVER = frozenset({"wandb", "__pycache__", "node_modules", "site-packages"
 _MAGIC = re.compile(r"[*?\[]")
 
 
-def resolve(arguments: Sequence[str], *, base: Path) -> "InputPatterns":
+def resolve(arguments: Sequence[str], *, base: Path, disk: Disk = DIRECT) -> "InputPatterns":
     """What `arguments` stand for, relative ones under `base`.
 
-    Paths come back as they were spelled when `base` is `Path()`. Raises `InputError`
+    Paths come back as they were spelled when `base` is `Path()`. What a server that does
+    not answer (`TimeoutError` of `disk`) holds is not there meanwhile. Raises `InputError`
     for an argument that no file can have as its name.
     """
     sources = []
@@ -33,8 +36,8 @@ def resolve(arguments: Sequence[str], *, base: Path) -> "InputPatterns":
                 f"{argument!r} is no file name", remedy="name files, folders, globs, or `-`"
             )
         if argument != STANDARD_INPUT:
-            sources.append(_Source(argument, base / Path(argument).expanduser()))
-    return InputPatterns(tuple(sources), standard_input=STANDARD_INPUT in arguments)
+            sources.append(_Source(argument, base / Path(argument).expanduser(), disk))
+    return InputPatterns(tuple(sources), disk, standard_input=STANDARD_INPUT in arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,27 +46,29 @@ class _Source:
 
     argument: str
     path: Path
+    disk: Disk
 
     def matches(self) -> Iterator[Path]:
         """The files that it means now."""
-        if self.path.is_dir():
-            yield from _logs_under(self.path)
-        elif self.path.exists() or not _MAGIC.search(self.argument):
-            if self.path.exists():
-                yield self.path
-        else:
-            for match in _glob(*self._split()):
-                if match.is_dir():
-                    yield from _logs_under(match)
+        mode = _mode(self.path, self.disk)
+        if stat.S_ISDIR(mode):
+            yield from _logs_under(self.path, self.disk)
+        elif mode:
+            yield self.path
+        elif _MAGIC.search(self.argument):
+            for match in _glob(*self._split(), self.disk):
+                if _is_dir(match, self.disk):
+                    yield from _logs_under(match, self.disk)
                 else:
                     yield match
 
     def folders(self) -> Iterator[Path]:
         """Existing folders in which a match may appear or change."""
-        if self.path.is_dir():
-            yield from (folder for folder, _ in _walk(self.path, FOLDER_LEVELS))
-        elif self.path.exists() or not _MAGIC.search(self.argument):
-            yield _nearest(self.path.parent)
+        mode = _mode(self.path, self.disk)
+        if stat.S_ISDIR(mode):
+            yield from (folder for folder, _ in _walk(self.path, FOLDER_LEVELS, self.disk))
+        elif mode or not _MAGIC.search(self.argument):
+            yield _nearest(self.path.parent, self.disk)
         else:
             yield from self._folders_of_glob()
 
@@ -75,9 +80,10 @@ class _Source:
 
     def _folders_of_glob(self) -> Iterator[Path]:
         root, parts = self._split()
-        yield _nearest(root)
+        yield _nearest(root, self.disk)
         for depth in range(1, len(parts)):
-            yield from (path for path in _glob(root, parts[:depth]) if path.is_dir())
+            matches = _glob(root, parts[:depth], self.disk)
+            yield from (path for path in matches if _is_dir(path, self.disk))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +94,7 @@ class InputPatterns:
     """
 
     sources: tuple[_Source, ...]
+    disk: Disk
     standard_input: bool = False
 
     def files(self) -> list[Path]:
@@ -98,13 +105,13 @@ class InputPatterns:
         found: dict[tuple[int, int], Path] = {}
         for path in sorted(path for source in self.sources for path in source.matches()):
             try:
-                status = path.stat()
+                status = self.disk.stat(path)
             except OSError:  # gone, or not ours to see: it is waited for
                 continue
             if not stat.S_ISREG(status.st_mode):
                 continue
             key = (status.st_dev, status.st_ino)
-            if key not in found or (found[key].is_symlink() and not path.is_symlink()):
+            if key not in found or (self._is_link(found[key]) and not self._is_link(path)):
                 found[key] = path
         return sorted(found.values())
 
@@ -136,40 +143,44 @@ class InputPatterns:
         folders = {folder for source in self.sources for folder in source.folders()}
         for path in self.files():
             folders.add(path.parent)
-            if path.is_symlink():
-                folders.add(path.resolve().parent)
+            if self._is_link(path):
+                with contextlib.suppress(OSError):
+                    folders.add(self.disk.realpath(path).parent)
         return sorted(folders)
 
+    def _is_link(self, path: Path) -> bool:
+        return stat.S_ISLNK(_mode(path, self.disk, follow=False))
 
-def _logs_under(folder: Path) -> Iterator[Path]:
-    for inside, names in _walk(folder, FOLDER_LEVELS):
+
+def _logs_under(folder: Path, disk: Disk) -> Iterator[Path]:
+    for inside, names in _walk(folder, FOLDER_LEVELS, disk):
         for name in names:
             if os.path.splitext(name)[1] in LOG_SUFFIXES:
                 yield inside / name
 
 
-def _walk(folder: Path, levels: int) -> Iterator[tuple[Path, list[str]]]:
+def _walk(folder: Path, levels: int, disk: Disk) -> Iterator[tuple[Path, list[str]]]:
     """Folders from `folder` down, with their files' names; hidden ones and links are left out."""
     files, folders = [], []
     try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.name.startswith("."):
-                    continue
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.name)
-                elif entry.is_file():
-                    files.append(entry.name)
+        listing = disk.listing(folder)
     except OSError:  # vanished, or not ours to see
         return
+    for name, kind in listing:
+        if name.startswith("."):
+            continue
+        if kind == "folder":
+            folders.append(name)
+        elif kind == "file" or (kind == "link" and stat.S_ISREG(_mode(folder / name, disk))):
+            files.append(name)
     yield folder, files
     if levels:
         for name in folders:
             if name not in PASSED_OVER:
-                yield from _walk(folder / name, levels - 1)
+                yield from _walk(folder / name, levels - 1, disk)
 
 
-def _glob(root: Path, parts: Sequence[str]) -> Iterator[Path]:
+def _glob(root: Path, parts: Sequence[str], disk: Disk) -> Iterator[Path]:
     """Paths that match, part by part; `**` is any depth of folders, none of them a link.
 
     Unlike `glob.glob`, which follows links below `**` and so can walk in circles.
@@ -179,29 +190,42 @@ def _glob(root: Path, parts: Sequence[str]) -> Iterator[Path]:
         return
     part, rest = parts[0], parts[1:]
     if part == "**":
-        yield from _glob(root, rest)
-        for name in _names(root):
+        yield from _glob(root, rest, disk)
+        for name in _names(root, disk):
             below = root / name
-            if not name.startswith(".") and below.is_dir() and not below.is_symlink():
-                yield from _glob(below, parts)
+            if not name.startswith(".") and stat.S_ISDIR(_mode(below, disk, follow=False)):
+                yield from _glob(below, parts, disk)
     elif _MAGIC.search(part):
-        for name in _names(root):
+        for name in _names(root, disk):
             hidden = name.startswith(".") and not part.startswith(".")
             if not hidden and fnmatch.fnmatchcase(name, part):
-                yield from _glob(root / name, rest)
-    elif os.path.lexists(root / part):
-        yield from _glob(root / part, rest)
+                yield from _glob(root / name, rest, disk)
+    elif _mode(root / part, disk, follow=False):
+        yield from _glob(root / part, rest, disk)
 
 
-def _names(folder: Path) -> list[str]:
+def _names(folder: Path, disk: Disk) -> list[str]:
     try:
-        return sorted(os.listdir(folder))
+        return sorted(name for name, _ in disk.listing(folder))
     except OSError:  # not a folder, vanished, or not ours to see
         return []
 
 
-def _nearest(folder: Path) -> Path:
-    """The folder, or the first above it that exists: there it will appear."""
-    while not folder.is_dir() and folder != folder.parent:
-        folder = folder.parent
+def _nearest(folder: Path, disk: Disk) -> Path:
+    """The folder, or the first above it that exists or may: there it will appear."""
+    with contextlib.suppress(TimeoutError):
+        while not stat.S_ISDIR(disk.mode(folder)) and folder != folder.parent:
+            folder = folder.parent
     return folder
+
+
+def _is_dir(path: Path, disk: Disk) -> bool:
+    return stat.S_ISDIR(_mode(path, disk))
+
+
+def _mode(path: Path, disk: Disk, *, follow: bool = True) -> int:
+    """`st_mode`; 0 where nothing is, or nothing is known."""
+    try:
+        return (disk.stat if follow else disk.lstat)(path).st_mode
+    except OSError:
+        return 0

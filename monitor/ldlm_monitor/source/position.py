@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -49,20 +48,19 @@ class Position:
         return cls(path, path, *file, 0, 1, 0, *nothing)
 
     @classmethod
-    def reached(cls, path: str, offset: int, line: int) -> Position | None:
+    def reached(cls, path: str, offset: int, line: int, disk: Disk) -> Position | None:
         """That of the file under a name, read up to `offset`; None: it is not there any more."""
-        disk = Disk()
         try:
             descriptor, key = disk.open_regular(Path(path))
+            try:
+                found = Fingerprint.of(disk, descriptor, offset)
+            finally:
+                disk.close(descriptor)
+            place = str(disk.realpath(Path(path)))
         except (OSError, InputError):
             return None
-        try:
-            found = Fingerprint.of(disk, descriptor, offset)
-        finally:
-            os.close(descriptor)
         if found is None:
             return None
-        place = os.path.realpath(path)
         return cls(path, place, *key, 0, offset, line, offset, *found.digests())
 
     @property

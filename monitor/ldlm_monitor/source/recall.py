@@ -1,7 +1,6 @@
 """Finding again, after a restart, the files that were read before it."""
 
 import contextlib
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,13 +40,15 @@ class Recall:
         opened = []
         try:
             opened.append(_Opened(path, *self.disk.open_regular(path)))
+        except TimeoutError:
+            raise
         except (OSError, InputError) as error:
             trouble = error
         opened += self._beside(position)
         tail = self._choose(position, path, opened)
         for file in opened:
             if tail is None or file.descriptor != tail.descriptor:
-                os.close(file.descriptor)
+                self.disk.close(file.descriptor)
         if tail is None:
             if trouble is not None and not position.nameless:
                 raise trouble
@@ -75,7 +76,7 @@ class Recall:
         for file in opened:
             # A foreign file with the inode of a deleted one would have another name.
             if file.key == position.key and (file.path == path or file.path.name.startswith(name)):
-                shrunk = os.fstat(file.descriptor).st_size < position.read
+                shrunk = self.disk.fstat(file.descriptor).st_size < position.read
                 self.journal.rewritten(str(path), position.read, shrunk=shrunk)
                 return self._begin(path, file, position.generation + 1, None)
         for file in kept:
@@ -85,7 +86,7 @@ class Recall:
         return None
 
     def _begin(self, path: Path, file: _Opened, generation: int, at: Position | None) -> Tail:
-        place = Path(os.path.realpath(file.path))
+        place = self.disk.realpath(file.path)
         tail = Tail(
             str(path), place, file.descriptor, file.key,
             generation=generation, journal=self.journal, disk=self.disk,

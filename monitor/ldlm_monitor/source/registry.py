@@ -217,21 +217,34 @@ class Registry:
         if key in self.live:  # the name moved on since it was looked at: next turn
             os.close(descriptor)
             return False
-        before = self._ended.pop(key, None)
+        before = self._ended.get(key)
         tail = self._new(entry, descriptor, key, before)
-        copied = old is not None and old.is_copied_by(descriptor)
-        if old is not None and copied:
-            tail.continue_from(old)
-            old.leave_rest()
-        elif before is not None and before.same_content(descriptor):
-            tail.continue_from(before)
-        elif entry.start:
-            tail.start_at(entry.start, entry.line)
+        try:
+            copied = self._find_start(entry, tail, old, before, descriptor)
+        except OSError as error:  # tried again with the next look
+            tail.close()
+            self.report(entry, error)
+            return False
+        self._ended.pop(key, None)
         entry.start = 0
         self._give(entry, tail)
         self.held.use(tail)
         self.recover(entry)
         return copied
+
+    def _find_start(
+        self, entry: Entry, tail: Tail, old: Tail | None, before: Tail | None, descriptor: int
+    ) -> bool:
+        """Where to begin in a file that was opened; whether it is a copy of `old`."""
+        if old is not None and old.is_copied_by(descriptor):
+            tail.continue_from(old)
+            old.leave_rest()
+            return True
+        if before is not None and before.same_content(descriptor):
+            tail.continue_from(before)
+        elif entry.start:
+            tail.start_at(entry.start, entry.line)
+        return False
 
     def _new(self, entry: Entry, descriptor: int, key: Key, before: Tail | None) -> Tail:
         return Tail(

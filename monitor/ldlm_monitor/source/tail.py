@@ -134,7 +134,7 @@ class Tail:
         offset, size, names = self.splitter.offset, self.size, 0
         if self.descriptor is not None:
             with contextlib.suppress(OSError):  # a stale handle: gone
-                status = os.fstat(self.descriptor)
+                status = self._disk.fstat(self.descriptor)
                 size, names = status.st_size, status.st_nlink
         rest = size - offset
         if names or offset < COPY_BYTES or rest > REST_BYTES or not self.same_content(descriptor):
@@ -232,7 +232,7 @@ class Tail:
         if self.descriptor is None:
             descriptor, key = self._disk.open_regular(path)
             if key != self.key:
-                os.close(descriptor)
+                self._disk.close(descriptor)
                 return False
             self.descriptor = descriptor
         return True
@@ -250,7 +250,7 @@ class Tail:
         """Give the descriptor back; where the reading stands is kept."""
         if self.descriptor is not None:
             with contextlib.suppress(OSError):  # a stale network handle; it is gone either way
-                os.close(self.descriptor)
+                self._disk.close(self.descriptor)
             self.descriptor = None
 
     def _open_descriptor(self) -> int:
@@ -264,7 +264,7 @@ class Tail:
         skipped = len(data) - len(text)
         if not text:
             with contextlib.suppress(OSError):  # no data behind it, or no such call here
-                start = os.lseek(descriptor, self.splitter.position + skipped, os.SEEK_DATA)
+                start = self._disk.lseek(descriptor, self.splitter.position + skipped, os.SEEK_DATA)
                 skipped = start - self.splitter.position
         self.splitter.skip(skipped)
         self._fingerprint.skip(skipped)
