@@ -62,7 +62,9 @@ class Inputs:
     def adopt(self, paths: Iterable[Path]) -> None:
         """These were followed before a restart, and are again."""
         for path in paths:
-            self._is_new(path)
+            if not self._is_new(path) and path not in self._names:  # its server is silent
+                self._names.add(path)
+                self._followed[path] = path
 
     def folders(self) -> set[Path]:
         """Folders in which something may appear."""

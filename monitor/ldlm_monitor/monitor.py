@@ -169,6 +169,25 @@ class Monitor:
         self._runs.set_stall(stall)
         self._changed(max(self._clock, 0.0))
 
+    def firing(self) -> list[Transition]:
+        """The alerts that fire, each as when it began to."""
+        return [
+            Transition(
+                time=alert.fired_at,
+                alert=alert.rule.name,
+                state="firing",
+                previous="firing",
+                reason="condition holds",
+                labels=dict(alert.labels),
+                annotations=dict(alert.annotations),
+                value=alert.value,
+                active_at=alert.active_at,
+                position=self._witness.position(alert.rule.name, alert.labels),
+            )
+            for alert in self._judge.active
+            if alert.state == "firing"
+        ]
+
     def starts(self) -> dict[str, float]:
         """When each active alert's condition first held, by the alert's key."""
         return self._judge.starts()

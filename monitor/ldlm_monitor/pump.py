@@ -182,6 +182,7 @@ class Pump:
         if restart is not None:
             again = self._catch_up.resume(restart, now)
             self.telling.withheld.restore(restart.checkpoint.withheld)
+            self.telling.tell(self.monitor.firing(), now, notify=False)
         joining = self.inputs.joining(now, rung=rung)
         for file in joining:
             if file.stale:
@@ -212,16 +213,19 @@ class Pump:
                 positions,
                 self.monitor.starts(),
                 self.monitor.progress(),
-                checkpoint=None if self._stdin else (self._stamp, self._freeze()),
+                checkpoint=self._freeze(),
             )
             self._ledger.arrivals.forget(self._turn_noted)
         self._kept = standing
         taken = time.perf_counter() - started
         self._commit_at = now + max(COMMIT_SECONDS, COMMIT_SHARE * taken)
 
-    def _freeze(self) -> bytes:
+    def _freeze(self) -> tuple[str, bytes] | None:
+        """The state, and under which stamp it is of use; standard input cannot be read on."""
+        if self._stdin is not None:
+            return None
         positions, held = self.follower.positions(), self.telling.withheld.held()
-        return Checkpoint(self.monitor, positions, held, self._turn_noted).freeze()
+        return self._stamp, Checkpoint(self.monitor, positions, held, self._turn_noted).freeze()
 
     def _positions(self) -> list[Position]:
         """How far was read; of a silent server's files, how far they were before a restart."""

@@ -22,7 +22,8 @@ log = logging.getLogger(__name__)
 class Restart:
     """A checkpoint, and the files of its positions.
 
-    `files` are read on; `waiting` are positions, by name, whose files cannot be read now.
+    `files` are read on; `waiting` are positions, by name, whose files cannot be read now;
+    of these names, `missing` lead nowhere.
     `floor` (Unix seconds): until then everything was seen.
     """
 
@@ -31,6 +32,7 @@ class Restart:
     arrivals: list[Arrival]
     files: list[ContinuedFile] = field(default_factory=list)
     waiting: dict[str, list[Position]] = field(default_factory=dict)
+    missing: set[str] = field(default_factory=set)
 
     def open(self, journal: Journal, now: float, disk: Disk) -> None:
         """Look for the files. What was judged and is not there any more is counted as lost."""
@@ -39,8 +41,10 @@ class Restart:
         for position in [*kept, *_begun_since(kept, self.arrivals)]:
             try:
                 found = Continuation.of(position, now, journal, disk)
-            except (OSError, InputError):
+            except (OSError, InputError) as error:
                 self.waiting.setdefault(position.path, []).append(position)
+                if isinstance(error, FileNotFoundError | NotADirectoryError):
+                    self.missing.add(position.path)
                 continue
             if found is not None:
                 run = names.origin(position.path).run
@@ -75,7 +79,7 @@ class Restart:
             if each.kind != "peek" and (each.path, each.file) not in known:
                 lost[each.path] += each.stop - each.start
         for path, count in lost.items():
-            if count and path not in self.waiting:
+            if count and (path in self.missing or path not in self.waiting):
                 journal.lost(path, count)
 
 

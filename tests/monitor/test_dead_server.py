@@ -11,6 +11,7 @@ from ldlm_monitor.chunk import Chunk
 from ldlm_monitor.config import Settings
 from ldlm_monitor.history import place
 from ldlm_monitor.ledger import Ledger
+from ldlm_monitor.monitor import Monitor
 from ldlm_monitor.notify import Outbox
 from ldlm_monitor.pump import Pump
 from ldlm_monitor.run.identity import RunNames
@@ -77,27 +78,32 @@ class Watched:
         )
 
 
-def played_until(watched: Watched, end: Callable[[], None]) -> list[tuple[float, bytes]]:
-    """What is judged of the server's file from now on, with its times; `end` at the first of it."""
-    played: list[tuple[float, bytes]] = []
-    feed = watched.pump.monitor.feed
-
-    def note(chunk: Chunk, now: float) -> list[Transition]:
-        if chunk.path == str(watched.there):
-            if not played:
-                end()
-            played.append((now, chunk.data))
-        return feed(chunk, now)
-
-    watched.pump.monitor.feed = note
-    return played
-
-
 @pytest.fixture
 def watched(server, tmp_path: Path) -> Iterator[Watched]:
     watched = Watched(server, tmp_path)
     yield watched
     watched.close()
+
+
+@pytest.fixture
+def played_until(watched, monkeypatch) -> Callable[[Callable[[], None]], list[tuple[float, bytes]]]:
+    """What is judged of the server's file from now on, with its times; `end` at the first of it."""
+
+    def watch(end: Callable[[], None]) -> list[tuple[float, bytes]]:
+        played: list[tuple[float, bytes]] = []
+        feed = Monitor.feed
+
+        def note(monitor: Monitor, chunk: Chunk, now: float) -> list[Transition]:
+            if chunk.path == str(watched.there):
+                if not played:
+                    end()
+                played.append((now, chunk.data))
+            return feed(monitor, chunk, now)
+
+        monkeypatch.setattr(Monitor, "feed", note)
+        return played
+
+    return watch
 
 
 @pytest.mark.parametrize("call", ["stat", "open", "pread"])
@@ -118,13 +124,13 @@ def test_files_of_a_server_that_is_silent_at_the_start_join_when_it_answers(watc
 
 
 def test_a_server_that_falls_silent_amid_a_first_reading_has_the_rest_read_once_and_as_history(
-    watched, server
+    watched, server, played_until
 ):
     watched.write(watched.here, bars(0, 40))
     watched.write(watched.there, bars(0, 4000) + NAN + bars(4000, 8000))
     history = place([watched.there], RunNames())
-    undisturbed = [(when, chunk.data) for when, chunk in history.play() if not chunk.final]
-    played = played_until(watched, lambda: server.silent.add("pread"))
+    undisturbed = [(when, chunk.data) for when, chunk, _ in history.play() if not chunk.final]
+    played = played_until(lambda: server.silent.add("pread"))
     watched.look()
     os.read(server.entered, 1)
     assert 0 < len(played) < len(undisturbed)
@@ -137,11 +143,11 @@ def test_a_server_that_falls_silent_amid_a_first_reading_has_the_rest_read_once_
 
 
 def test_a_file_that_cannot_be_read_amid_a_first_reading_is_read_on_where_that_ended(
-    watched, server
+    watched, server, played_until
 ):
     watched.write(watched.here, bars(0, 40))
     watched.write(watched.there, bars(0, 8000))
-    played = played_until(watched, lambda: setattr(server, "broken", True))
+    played = played_until(lambda: setattr(server, "broken", True))
     watched.look()
     assert len(played) > 0
     assert watched.step(HERE) == 39

@@ -287,3 +287,25 @@ def test_rows_that_tell_their_times_are_judged_together_as_one_by_one(
     assert repr(seen.runs) == repr(known.runs)
     assert sorted(map(repr, seen.points)) == sorted(map(repr, known.points))
     assert seen.monitor.evaluations == known.monitor.evaluations
+
+
+@settings(max_examples=50)
+@given(st.lists(st.floats(0.0, 700.0), max_size=40))
+def test_how_often_time_is_said_to_pass_changes_nothing(ticks: list[float]) -> None:
+    """Lines of a traceback with pauses, a hang, a NaN: all at seconds of their own."""
+    lines = [
+        (0.0, "".join(bar(step) for step in range(40))),
+        (40.0, "Traceback (most recent call last):\n"),
+        (41.0, '  File "train.py", line 12, in <module>\n    main()\n'),
+        (44.5, "ValueError: the batch is empty\n"),
+        (45.0, NAN),
+        (600.0, "".join(bar(step) for step in range(40, 45))),
+    ]
+    told = []
+    for extra in (ticks, []):
+        feeder = Feeder(Monitor())
+        for second, text in sorted([*lines, *((tick, "") for tick in extra)], key=lambda at: at[0]):
+            feeder.append(text, second) if text else feeder.wait(second)
+        feeder.wait(700.0)
+        told.append([(each.alert, each.state, each.time) for each in feeder.transitions])
+    assert told[0] == told[1]

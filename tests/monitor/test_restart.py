@@ -1,0 +1,203 @@
+"""A daemon that is started again goes on where it stood: the real pump, time as an argument."""
+
+import os
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ldlm_monitor.assemble import assemble
+from ldlm_monitor.checkpoint import Checkpoint, CheckpointError, thaw
+from ldlm_monitor.chunk import Chunk
+from ldlm_monitor.config import Settings
+from ldlm_monitor.ledger import Ledger
+from ldlm_monitor.monitor import Monitor
+from ldlm_monitor.notify import Outbox
+from ldlm_monitor.pump import Pump
+from ldlm_monitor.source import PollingWaker
+
+NOW = 1_769_681_700.0
+RUN = "train_20260129_101500"
+NAN = "WARNING: Invalid text_loss detected: nan\n"
+CORPUS = Path(__file__).resolve().parents[2] / "../shared/corpus"
+
+
+def bars(first: int, last: int) -> str:
+    return "".join(
+        f"Training:   1%|▏         | {step}/9500 [{step // 60:02d}:{step % 60:02d}<9:00:00,  "
+        f"1.00it/s, Epoch=0/1, Progress=1.0%, Loss=2.5, Text=2.5]\r"
+        for step in range(first, last)
+    )
+
+
+class Watched:
+    """A pump on one log, and what it told; a bar's step is its second."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = folder / f"{RUN}_node0.log"
+        self.started = NOW
+
+    def write(self, text: str, second: float) -> None:
+        with self.log.open("a") as file:
+            file.write(text)
+        os.utime(self.log, (NOW + second, NOW + second))
+
+    def begin(self, second: float, **settings: object) -> None:
+        self.outbox = Outbox(self.folder / "state" / "outbox.sqlite")
+        self.ledger = Ledger(self.folder / "state" / "ledger.sqlite")
+        wanted = Settings(files=(str(self.log),), companions=False, **settings)
+        self.pump = Pump(wanted, self.outbox, self.ledger, ["slack"], PollingWaker())
+        self.look(second)
+
+    def look(self, second: float) -> None:
+        self.pump.turn((), NOW + second)
+
+    def kill(self) -> None:
+        self.pump.follower.close()
+        self.outbox.close()
+        self.ledger.close()
+
+    def told(self) -> list[str]:
+        """Alert and state of everything that waits for the receiver, which then has it."""
+        found = []
+        while (pending := self.outbox.due("slack", NOW + 1e6)) is not None:
+            found.append(f"{pending.notification.alert} {pending.notification.state}")
+            self.outbox.accepted(pending, NOW)
+        return found
+
+    def exported(self, name: str) -> float | None:
+        points = self.pump.monitor.snapshot().points
+        return next((point.value for point in points if point.name == name), None)
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[Watched]:
+    (tmp_path / "state").mkdir()
+    watched = Watched(tmp_path)
+    yield watched
+    watched.kill()
+
+
+def test_what_happened_while_it_was_down_is_told_even_if_it_is_over(watched: Watched) -> None:
+    watched.write(bars(0, 40), 40)
+    watched.begin(41)
+    watched.kill()
+    watched.write(NAN + bars(40, 900), 900)
+    watched.begin(901)
+    assert watched.told() == ["NonFiniteLoss firing", "NonFiniteLoss resolved"]
+
+
+def test_the_second_episode_of_an_alert_is_told_once(watched: Watched) -> None:
+    watched.write(bars(0, 40), 40)
+    watched.begin(41)
+    watched.write(NAN, 42)
+    watched.look(42)
+    assert watched.told() == ["NonFiniteLoss firing"]
+    watched.kill()
+    watched.write(bars(43, 900) + NAN, 900)
+    watched.begin(901)
+    assert watched.told() == ["NonFiniteLoss resolved", "NonFiniteLoss firing"]
+    watched.kill()
+    watched.begin(905)
+    assert watched.told() == []
+
+
+def test_what_was_emptied_away_is_not_forgotten(watched: Watched) -> None:
+    watched.write(bars(0, 40) + NAN, 40)
+    watched.begin(41)
+    watched.log.write_text("")
+    watched.look(42)
+    watched.kill()
+    watched.begin(50)
+    assert watched.exported("ldlm_train_step") == 39
+    (alert,) = watched.pump.monitor.snapshot().alerts
+    assert (alert.name, alert.active_at) == ("NonFiniteLoss", NOW + 40)
+
+
+def test_bytes_that_are_gone_before_they_were_kept_are_counted(watched: Watched) -> None:
+    watched.write(bars(0, 40), 40)
+    watched.begin(41)
+    watched.write(bars(40, 50), 50)
+    watched.look(50)
+    watched.kill()
+    watched.log.unlink()
+    watched.begin(55)
+    assert watched.pump.follower.journal.lost_bytes == len(bars(40, 50).encode())
+
+
+@pytest.mark.parametrize("setting", [{"evaluation_interval": 1.0}, {"run": "mine"}])
+def test_under_other_settings_the_logs_are_read_anew(watched: Watched, setting) -> None:
+    watched.write(bars(0, 40) + NAN, 40)
+    watched.begin(41)
+    assert watched.told() == ["NonFiniteLoss firing"]
+    watched.kill()
+    watched.write(bars(40, 45), 45)
+    watched.begin(46, **setting)
+    assert watched.exported("ldlm_train_step") == 44
+    assert watched.exported("ldlm_train_nonfinite_total") is not None
+
+
+def test_a_damaged_state_is_said_and_the_logs_are_read_anew(watched: Watched, caplog) -> None:
+    watched.write(bars(0, 40), 40)
+    watched.begin(41)
+    stamp = watched.pump._stamp
+    watched.ledger.commit([], {}, {}, checkpoint=(stamp, b"\x80\x05nonsense"))
+    watched.kill()
+    watched.begin(46)
+    assert watched.exported("ldlm_train_step") == 39
+    (said,) = [r.getMessage() for r in caplog.records if "reading the logs anew" in r.getMessage()]
+    assert "cannot be used" in said
+
+
+class Exploit:
+    """Unpickled by pickle itself, it would run a command."""
+
+    def __init__(self, make: Callable[..., object], *arguments: object) -> None:
+        self._reduced = (make, arguments)
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        return self._reduced
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [
+        Exploit(os.system, "true"),
+        Exploit(getattr, "a", "upper"),
+        Exploit(eval, "1"),
+        Exploit(thaw, b"", None),
+        {"no": "checkpoint"},
+    ],
+)
+def test_only_a_checkpoint_comes_out_of_a_checkpoint(thing: object) -> None:
+    with pytest.raises(CheckpointError):
+        thaw(pickle.dumps(thing), assemble(Settings()))
+
+
+LOGS = [*CORPUS.glob("upstream/*/train_logs/*.log"), *CORPUS.glob("elastic_runs/*.log")]
+
+
+@pytest.mark.skipif(not LOGS, reason="the corpus is not beside this clone")
+@pytest.mark.parametrize("log", LOGS, ids=lambda log: log.name)
+def test_a_monitor_that_was_frozen_amid_a_genuine_log_goes_on_as_if_it_had_not_been(log) -> None:
+    """In pieces of a few lines, so that every kind of record is open at some freezing."""
+    undisturbed, frozen = assemble(Settings()), assemble(Settings())
+    lines = log.read_bytes().splitlines(keepends=True)
+    offset, pitch = 0, max(1, len(lines) // 60)
+    for index in range(0, len(lines), pitch):
+        data = b"".join(lines[index : index + pitch])
+        chunk = Chunk("train_node0.log", (1, 2, 0), offset, index + 1, data)
+        offset += len(data)
+        frozen = thawed(frozen)
+        now = NOW + index * 0.5
+        assert frozen.feed(chunk, now) == undisturbed.feed(chunk, now)
+        assert frozen.tick(now + 0.1) == undisturbed.tick(now + 0.1)
+    ends = [each.finish(NOW + len(lines), ["train_node0.log"]) for each in (frozen, undisturbed)]
+    assert ends[0] == ends[1]
+    assert repr(frozen.snapshot()) == repr(undisturbed.snapshot())
+
+
+def thawed(monitor: Monitor) -> Monitor:
+    return thaw(Checkpoint(monitor, [], [], 0).freeze(), assemble(Settings())).monitor
