@@ -4,6 +4,13 @@ The meaning is that of Prometheus 3: ranges and the lookback are open on the lef
 """
 
 from ldlm_monitor.promql.evaluate import Evaluator
-from ldlm_monitor.promql.parse import Expression, asks, max_range, metric_names, parse, uses_time
+from ldlm_monitor.promql.expression import (
+    Expression,
+    asks,
+    max_range,
+    metric_names,
+    uses_time,
+)
+from ldlm_monitor.promql.parse import parse
 
 __all__ = ["Evaluator", "Expression", "asks", "max_range", "metric_names", "parse", "uses_time"]
