@@ -23,6 +23,7 @@ from ldlm_monitor.promql import max_range, metric_names, parse, uses_time
         ("x @ 1e20", "`@` with a time beyond the year 9999"),
         ("x[5m + 2m]", "a duration expression"),
         ("x offset (2 * 5m)", "a duration expression"),
+        ("sum_over_time(x[30s::20s])", "an aligned subquery"),
         ("rate(x[5m] anchored)", "the modifier anchored"),
         ("x smoothed", "the modifier smoothed"),
         ('label_replace(x, "\\xff", "", "a", "b")', "a byte above 127"),

@@ -34,6 +34,7 @@ _ENDINGS = {
 }
 
 _EXPERIMENTAL: Sequence[tuple[re.Pattern[str], str]] = (
+    (re.compile(r"\[[^\]]*?(::)"), "an aligned subquery"),
     (re.compile(r"\[[^\]]*?([-+*/%^(]|\b(?:step|range|min|max)\b)"), "a duration expression"),
     (re.compile(r"\boffset\s*[-+]?\s*(\(|\w+\s*\()", re.IGNORECASE), "a duration expression"),
     (re.compile(r"[\])}\w]\s*\b(anchored|smoothed)\b"), "the modifier {}"),
