@@ -84,6 +84,7 @@ class Evaluator:
         self, expr: Expression, at: float, *, start: float | None = None, end: float | None = None
     ) -> float | Vector:
         """As a call, with metric names kept; `start` and `end` are what `@` may refer to."""
+        at = float(at)
         first, last = at if start is None else start, at if end is None else end
         selection = Selection(self._storage, self._instant, self._lookback, first, last)
         value = _Query(selection, self._step, self._unnamed).number(expr.root, at)
@@ -163,8 +164,6 @@ class _Query:
 
     def combined(self, node: Binary, at: float) -> Value:
         left = self.number(node.left, at)
-        if left == [] and node.operator in {"and", "unless"}:
-            return left  # whatever the right side holds
         right = self.number(node.right, at)
         if isinstance(left, float):
             if isinstance(right, float):
