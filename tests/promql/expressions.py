@@ -119,11 +119,14 @@ class Writer:
         """Its range begins five seconds beside the steps.
 
         It holds a step if its operand has an `@`: what that fixes, Prometheus evaluates
-        once, even where there is no step for which the result is needed.
+        once, even where there is no step for which the result is needed. With an `@`
+        of its own too, and within another subquery, 2.42 moves what is fixed.
         """
         shift, grid = self.shift(place)
         if operand is None:
             operand = self.vector(place.below(grid=True)) if self.chance(85) else "vector(time())"
+        if "@" in operand and "@" in shift:
+            shift, grid = "", place.grid
         step = self.one_of(("", "10s", "20s", "30s", "1m"))
         least = 7 if "@" in operand else 1
         seconds = 10 * self._draw(st.integers(least, 20)) + (5 if grid else 0)
@@ -184,6 +187,8 @@ class Writer:
     def over_range(self, place: Place) -> str:
         name = self.one_of(OVER_RANGE)
         window = self.window(place)
+        if name == "predict_linear" and "@" in window:
+            name = "deriv"  # of what `@` fixes, 2.42 predicts in a subquery but once
         if name == "quantile_over_time":
             return f"{name}({self.one_of(RANKS)}, {window})"
         if name == "predict_linear":
@@ -240,6 +245,8 @@ class Writer:
 
     def applied(self, left: str, operator: str, right: str) -> str:
         """In brackets. Prometheus 2.42 forgets to drop the name after atan2, `abs` does it."""
+        if operator.startswith("%") and "^" in left + right:
+            operator = operator.replace("%", "-")  # remainders of powers that were rounded
         if operator.startswith("atan2"):
             return f"abs(({left}) {operator} ({right}))"
         return f"({left} {operator} {right})"
@@ -294,7 +301,7 @@ class Writer:
                 lambda: f"absent({self.vector(below)})",
                 lambda: f"absent({self.selector()})",
                 lambda: f"absent_over_time({self.window(place)})",
-                lambda: f"timestamp({self.vector(below)})",
+                lambda: f"timestamp({self.timed(below)})",
                 lambda: f"{self.one_of(DATES)}({clock})",
                 lambda: f"-{self.vector(below)}",
                 lambda: f"{self.one_of(('sort', 'sort_desc'))}({self.vector(below)})",
@@ -302,6 +309,11 @@ class Writer:
                 lambda: f"({self.vector(below)})",
             )
         )()
+
+    def timed(self, place: Place) -> str:
+        """Prometheus' timestamp() forgets an offset beside an `@`."""
+        vector = self.vector(place)
+        return f"-({vector})" if "@" in vector and "offset" in vector else vector
 
     def labels(self, place: Place) -> str:
         operand = self.vector(place.below())

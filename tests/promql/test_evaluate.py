@@ -160,6 +160,14 @@ def test_arithmetic_never_raises(left: float, right: float) -> None:
         assert isinstance(sample.value, float)
 
 
+def test_what_is_shared_between_expressions_tells_zero_from_minus_zero() -> None:
+    ask = Evaluator(type("Empty", (), {"select": lambda *_: []})())
+    values = [
+        ask(parse(f"1 / {zero}"), 0.0)[0].value for zero in ("0", "-0", "(0 * 1)", "(-0 * 1)")
+    ]
+    assert values == [math.inf, -math.inf, math.inf, -math.inf]
+
+
 def test_powers_and_remainders_at_the_edges_are_those_of_go() -> None:
     assert power(-2.0, 1025.0) == -math.inf
     assert power(-2.0, 1026.0) == math.inf

@@ -62,10 +62,10 @@ def _series(rng: random.Random, start: float) -> Iterator[tuple[Labels, Points]]
             bounds = ("0.5", "1", "2.5", "+Inf")
             counts = [0.0] * len(bounds)
             buckets: list[Points] = [[] for _ in bounds]
-            for at in _times(rng, start, gaps=0.1):
-                counts = [count + rng.randrange(4) for count in counts]
+            for at in _times(rng, start, gaps=0):
                 for index, _ in enumerate(bounds):
                     buckets[index].append((at, sum(counts[: index + 1])))
+                counts = [count + rng.randrange(4) for count in counts]
             for bound, points in zip(bounds, buckets, strict=True):
                 labels = make_labels(__name__="wait_bucket", run=run, rank=rank, le=bound)
                 yield labels, points

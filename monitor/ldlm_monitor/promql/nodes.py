@@ -32,11 +32,17 @@ class Window:
 Value: TypeAlias = float | str | Vector
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Number:
-    """A number literal."""
+    """A number literal; 0 and -0 are two."""
 
     value: float
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Number) and repr(self.value) == repr(other.value)
+
+    def __hash__(self) -> int:
+        return hash(repr(self.value))
 
 
 @dataclass(frozen=True, slots=True)
