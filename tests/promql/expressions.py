@@ -36,6 +36,8 @@ MATHEMATICS = (
     *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh"),
     *("asinh", "acosh", "atanh", "round", "clamp", "clamp_min", "clamp_max"),
 )
+STEEP = {"sin": 10, "cos": 10, "tan": 1, "exp": 10, "sinh": 10, "cosh": 10}
+"""How far from zero these are asked about: beyond, they make much of the last digit."""
 DATES = (
     *("minute", "hour", "day_of_week", "day_of_month", "day_of_year", "days_in_month"),
     *("month", "year"),
@@ -119,14 +121,16 @@ class Writer:
         """Its range begins five seconds beside the steps.
 
         It holds a step if its operand has an `@`: what that fixes, Prometheus evaluates
-        once, even where there is no step for which the result is needed. With an `@`
-        of its own too, and within another subquery, 2.42 moves what is fixed.
+        once, even where there is no step for which the result is needed. In subqueries
+        of subqueries 2.42 moves what is fixed.
         """
         shift, grid = self.shift(place)
         if operand is None:
             operand = self.vector(place.below(grid=True)) if self.chance(85) else "vector(time())"
         if "@" in operand and "@" in shift:
             shift, grid = "", place.grid
+        if "@" in operand and "s:" in operand:
+            operand = "vector(time())"
         step = self.one_of(("", "10s", "20s", "30s", "1m"))
         least = 7 if "@" in operand else 1
         seconds = 10 * self._draw(st.integers(least, 20)) + (5 if grid else 0)
@@ -245,8 +249,8 @@ class Writer:
 
     def applied(self, left: str, operator: str, right: str) -> str:
         """In brackets. Prometheus 2.42 forgets to drop the name after atan2, `abs` does it."""
-        if operator.startswith("%") and "^" in left + right:
-            operator = operator.replace("%", "-")  # remainders of powers that were rounded
+        if operator.startswith("%") and "(" in left + right:
+            operator = operator.replace("%", "-")  # remainders of what was rounded
         if operator.startswith("atan2"):
             return f"abs(({left}) {operator} ({right}))"
         return f"({left} {operator} {right})"
@@ -271,13 +275,15 @@ class Writer:
         vector, scalar = self.vector(place.below()), self.scalar(place.below())
         left, right = (vector, scalar) if self.chance(60) else (scalar, vector)
         operator = self.operator()
-        if operator != "atan2" and self.chance(30):
+        if operator not in {"atan2", "%"} and self.chance(30):
             return f"{left} {operator} {right}"
         return self.applied(left, operator, right)
 
     def mathematics(self, place: Place) -> str:
         name = self.one_of(MATHEMATICS)
         operand = self.vector(place.below())
+        if name in STEEP:
+            return f"{name}(clamp({operand}, -{STEEP[name]}, {STEEP[name]}))"
         if name == "clamp":
             return f"clamp({operand}, {self.number()}, {self.number()})"
         if name in {"clamp_min", "clamp_max"}:

@@ -9,8 +9,18 @@ from ldlm_monitor.promql.expression import (
     asks,
     max_range,
     metric_names,
+    names_its_metrics,
     uses_time,
 )
 from ldlm_monitor.promql.parse import parse
 
-__all__ = ["Evaluator", "Expression", "asks", "max_range", "metric_names", "parse", "uses_time"]
+__all__ = [
+    "Evaluator",
+    "Expression",
+    "asks",
+    "max_range",
+    "metric_names",
+    "names_its_metrics",
+    "parse",
+    "uses_time",
+]

@@ -45,6 +45,15 @@ def metric_names(expr: Expression) -> frozenset[str]:
     )
 
 
+def names_its_metrics(expr: Expression) -> bool:
+    """Whether each of its selectors asks for one metric by name, so that others cannot matter."""
+    return all(
+        any(matcher.name == NAME and matcher.op == "=" for matcher in node.matchers)
+        for node in walk(expr.root)
+        if isinstance(node, Selector)
+    )
+
+
 def asks(expr: Expression) -> Callable[[str, Labels], bool]:
     """Whether one of its selectors picks the series of a given name and labels."""
     selectors = [node.matchers for node in walk(expr.root) if isinstance(node, Selector)]
