@@ -9,12 +9,14 @@ import jsonl_catch_up
 import kill_delivery
 import nan_to_slack
 import nccl_catch_up
+import rule_evaluation
 import side_by_side as bench
 
 BENCHMARKS: tuple[ModuleType, ...] = (
     nan_to_slack,
     nccl_catch_up,
     jsonl_catch_up,
+    rule_evaluation,
     idle,
     kill_delivery,
 )

@@ -9,10 +9,10 @@ as_root=
 if ! command -v promtool >/dev/null 2>&1 && command -v apt-get >/dev/null 2>&1; then
     if $as_root true 2>/dev/null; then
         $as_root apt-get update -qq || true
-        # Only promtool is wanted: the server that comes with it must not start.
+        # The programs are wanted; the service that comes with them must not start.
         $as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
             apt-get install -y -qq --no-install-recommends prometheus >/dev/null ||
-            echo "tests/run.sh: no promtool; tests that need it are skipped" >&2
+            echo "tests/run.sh: no prometheus; tests that need it are skipped" >&2
     else
         echo "tests/run.sh: no promtool; as root: apt-get install prometheus" >&2
     fi

@@ -46,7 +46,7 @@ class ContinuedFile:
     @property
     def is_rows(self) -> bool:
         """Whether it is JSON lines."""
-        return self.continuation.begins_like(b"{")
+        return self.continuation.start.lstrip().startswith(b"{")
 
     def seen_at(self, offset: int) -> float | None:
         """When a byte was read, None: before the checkpoint, or by nobody yet."""

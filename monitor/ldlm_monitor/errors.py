@@ -4,7 +4,8 @@ LdlmError
 ├── UsageError          a command, a flag or an input is wrong            exit 2
 │   ├── ConfigError     ldlm-monitor.toml or an LDLM_* variable
 │   ├── InputError      a log that is missing or cannot be read
-│   ├── RuleError       a rule file, or PromQL that we do not evaluate
+│   ├── RuleError       a rule file, or an expression that is wrong
+│   │   └── UnsupportedError  PromQL that we do not evaluate
 │   └── FormatError     a format or event definition
 └── DeliveryError       a receiver did not accept a notification
 """
@@ -45,7 +46,11 @@ class InputError(UsageError):
 
 
 class RuleError(UsageError):
-    """A rule file that cannot be loaded, or an expression that is not supported."""
+    """A rule file or an expression that cannot be loaded, or that the data forbid."""
+
+
+class UnsupportedError(RuleError):
+    """An expression that Prometheus may well evaluate, but that we refuse by name."""
 
 
 class FormatError(UsageError):

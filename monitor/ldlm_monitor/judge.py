@@ -9,7 +9,15 @@ from typing import Any
 from ldlm_monitor.alert import Transition, VectorSample, alert_key
 from ldlm_monitor.alerts import ActiveAlert, AlertRule, AlertStates, Ending, RuleSet
 from ldlm_monitor.points import Labels, Point, make_labels
-from ldlm_monitor.promql import Evaluator, Expression, asks, max_range, metric_names, uses_time
+from ldlm_monitor.promql import (
+    Evaluator,
+    Expression,
+    asks,
+    max_range,
+    metric_names,
+    names_its_metrics,
+    uses_time,
+)
 from ldlm_monitor.run.fleet import worse
 from ldlm_monitor.series.store import SeriesStore
 from ldlm_monitor.view import Health
@@ -22,14 +30,16 @@ _STALL_METRICS = frozenset(
 class _Question:
     """What decides when a rule's expression must be asked again."""
 
-    __slots__ = ("metrics", "needs_every_slot", "reach", "uses_time")
+    __slots__ = ("always", "metrics", "needs_every_slot", "reach")
 
     def __init__(self, expr: Expression) -> None:
         self.metrics = metric_names(expr)
         self.reach = max_range(expr)
-        self.uses_time = uses_time(expr)
+        by_time = uses_time(expr)
+        # What changes is known by the name of its metric.
+        self.always = by_time or not names_its_metrics(expr)
         # Time alone can change it, other than at a stall limit, which runs announce.
-        self.needs_every_slot = self.uses_time and not self.metrics >= _STALL_METRICS
+        self.needs_every_slot = by_time and not self.metrics >= _STALL_METRICS
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +161,7 @@ class Judge:
         """The value of a rule's expression, computed only if it can differ from the last one."""
         asked = self._asked[expr.text]
         known = self._answers.get(expr.text)
-        if known is not None and not asked.uses_time:
+        if known is not None and not asked.always:
             still = self._store.changed_at(asked.metrics) < known.at - asked.reach
             if still:
                 return known.vector

@@ -1,33 +1,17 @@
 """Runs promtool's unit tests of rules through our loader, evaluator and state machine."""
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 import yaml
+from promqltest import duration, points, series
+from run_script import ScriptStorage
 
 from ldlm_monitor.alerts import AlertStates, load_rules
 from ldlm_monitor.promql import Evaluator, parse
-
-TESTS = Path(__file__).resolve().parents[1]
-
-
-@pytest.fixture(scope="session")
-def script() -> Iterator[ModuleType]:
-    """The runner of Prometheus' scripts: its notation of series, and its storage."""
-    spec = spec_from_file_location("promql_run_script", TESTS / "promql" / "run_script.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
 
 
 @dataclass
@@ -40,36 +24,34 @@ class UnitTest:
 
 
 @pytest.fixture
-def run_unit_tests(script: ModuleType) -> Callable[[Path], list[UnitTest]]:
+def run_unit_tests() -> Callable[[Path], list[UnitTest]]:
     """What `promtool test rules` does with a file, for alert tests."""
 
     def run(path: Path) -> list[UnitTest]:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
         rule_files = [path.parent / name for name in document["rule_files"]]
-        interval = script.duration(document.get("evaluation_interval", "1m"))
-        return [_run_one(script, test, rule_files, interval) for test in document["tests"]]
+        interval = duration(document.get("evaluation_interval", "1m"))
+        return [_run_one(test, rule_files, interval) for test in document["tests"]]
 
     return run
 
 
-def _run_one(
-    script: ModuleType, test: dict[str, Any], rule_files: list[Path], interval: float
-) -> UnitTest:
-    storage = script.ScriptStorage()
-    step = script.duration(test["interval"])
+def _run_one(test: dict[str, Any], rule_files: list[Path], interval: float) -> UnitTest:
+    storage = ScriptStorage()
+    step = duration(test["interval"])
     for entry in test["input_series"]:
-        labels, _ = script.series(entry["series"])
-        values = enumerate(script.points(str(entry["values"])))
+        labels, _ = series(entry["series"])
+        values = enumerate(points(str(entry["values"])))
         storage.add(labels, [(i * step, value) for i, value in values if value is not None])
     states = AlertStates(load_rules(rule_files, parse))
     evaluator = Evaluator(storage)
     outcome = UnitTest(test["name"])
     expectations = sorted(
-        test["alert_rule_test"], key=lambda expected: script.duration(expected["eval_time"])
+        test["alert_rule_test"], key=lambda expected: duration(expected["eval_time"])
     )
     at = 0.0
     for expected in expectations:
-        until = script.duration(expected["eval_time"])
+        until = duration(expected["eval_time"])
         while at <= until:
             states.evaluate(evaluator, at, ending=lambda *_: "resolved", record=lambda *_: None)
             at += interval

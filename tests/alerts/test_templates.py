@@ -99,9 +99,6 @@ def test_expansion(source: str, value: float, text: str) -> None:
         "{{ $labels.run | humanize }}",
         '{{ query "up" }}',
         "{{ range $labels }}{{ end }}",
-        "{{ if $labels.run }}never closed",
-        "{{ end }}",
-        "{{ else }}",
         "{{ . }}",
         "{{ with $value }}{{ .Labels.run }}{{ end }}",
         '{{ printf "%d" $value }}',
@@ -111,7 +108,6 @@ def test_expansion(source: str, value: float, text: str) -> None:
         '{{ printf "%8g" $value }}',
         '{{ printf "%.2f" }}',
         '{{ printf "%.2f %.2f" $value }}',
-        "{{ $value",
         "{{ }}",
         "{{ $value | }}",
         "{{ $x := $value }}",
@@ -123,6 +119,21 @@ def test_expansion(source: str, value: float, text: str) -> None:
 def test_what_lies_beyond_is_refused(source: str) -> None:
     with pytest.raises(RuleError, match="not supported"):
         Template.parse(source)
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("{{ if $labels.run }}never closed", "{{ if }} is closed by nothing"),
+        ("{{ end }}", "{{ end }} without a block"),
+        ("{{ else }}", "{{ else }} without a block"),
+        ("{{ $value", "{{ is not closed"),
+    ],
+)
+def test_a_mistake_is_told_as_one(source: str, told: str) -> None:
+    with pytest.raises(RuleError) as caught:
+        Template.parse(source)
+    assert caught.value.what == told
 
 
 @pytest.mark.live

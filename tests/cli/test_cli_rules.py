@@ -40,3 +40,84 @@ def test_every_bad_file_is_named_and_the_good_ones_too(ask: Ask, folder: Path) -
     assert answer.out == "good.yml: 1 rule, all fine\n"
     named = [line.split(":")[1].strip() for line in answer.err.splitlines()]
     assert named == ["bad.yml", "typo.yml", "none.yml"]
+
+
+BAD = """
+groups:
+  - name: mine
+    rules:
+      - alert: Fine
+        expr: ldlm_train_step > 3
+      - alert: Syntax
+        expr: |
+          sum by (run) (rate(ldlm_train_step[5m]))
+            > > 3
+      - alert: Unknown
+        expr: 1 + rte(ldlm_train_step[5m])
+      - alert: Unsupported
+        expr: limitk(1, ldlm_train_step)
+      - alert: Template
+        expr: ldlm_train_step > 3
+        annotations: {summary: "{{ $value | humanise }}"}
+      - alert: Open
+        expr: ldlm_train_step > 3
+        labels: {severity: "{{ $value"}
+      - alert: Label
+        expr: ldlm_train_step > 3
+        labels: {a-b: c}
+      - record: no name
+        expr: ldlm_train_step
+"""
+
+
+def test_every_problem_of_a_file_is_one_line_that_says_where(ask: Ask, folder: Path) -> None:
+    (folder / "bad.yml").write_text(BAD, encoding="utf-8")
+    answer = ask("rules", "check", "bad.yml")
+    assert (answer.code, answer.out) == (2, "")
+    told = [
+        line.removeprefix("ldlm-monitor: bad.yml: group mine, rule ")
+        for line in answer.err.splitlines()
+    ]
+    assert told == [
+        (
+            "2 (Syntax), expression `sum by (run) (rate(ldlm_train_step[5m])) > > 3`, "
+            "line 2, column 5: unexpected >"
+        ),
+        (
+            "3 (Unknown), expression `1 + rte(ldlm_train_step[5m])`, column 5: "
+            "unknown function rte; check its spelling"
+        ),
+        (
+            "4 (Unsupported), expression `limitk(1, ldlm_train_step)`, column 1: aggregation "
+            "limitk is not supported; rewrite the rule without it, or evaluate it in Prometheus"
+        ),
+        (
+            "5 (Template), annotation summary, template '{{ $value | humanise }}': template "
+            "feature humanise is not supported; "
+            "use $labels.NAME, $value, humanize*, printf, if and with"
+        ),
+        (
+            "6 (Open), label severity, template '{{ $value': {{ is not closed; "
+            "see Go's text/template"
+        ),
+        (
+            "7 (Label): 'a-b' is not a label name that a rule may set; "
+            "see the rule file format of Prometheus"
+        ),
+        "8 (no name): 'no name' is not a metric name; see the rule file format of Prometheus",
+    ]
+
+
+def test_what_is_no_yaml_is_shown_where_it_breaks(ask: Ask, folder: Path) -> None:
+    (folder / "bad.yml").write_text("groups:\n  - name: g\n   rules: []\n", encoding="utf-8")
+    answer = ask("rules", "check", "bad.yml")
+    assert answer.err.startswith("ldlm-monitor: bad.yml, line 3, column 4: expected <block end>")
+    assert len(answer.err.splitlines()) == 1
+
+
+def test_list_shows_the_first_problem_and_no_rules(ask: Ask, folder: Path) -> None:
+    (folder / "bad.yml").write_text(BAD, encoding="utf-8")
+    answer = ask("rules", "list", "bad.yml")
+    assert (answer.code, answer.out) == (2, "")
+    assert "rule 2 (Syntax)" in answer.err
+    assert len(answer.err.splitlines()) == 1

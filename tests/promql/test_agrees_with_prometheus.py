@@ -6,18 +6,23 @@ counters that begin within a range begin at zero. Answers are rounded, because
 promtool compares them to the last bit.
 """
 
+import math
 import shutil
 import subprocess
-import sys
-from collections.abc import Iterator
-from importlib.util import module_from_spec, spec_from_file_location
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 import yaml
+from expressions import expressions, sortings
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from promqltest import points, series
+from run_script import ScriptStorage
+from worlds import Prometheus, World, prometheus
 
+from ldlm_monitor.errors import RuleError
 from ldlm_monitor.points import Labels
 from ldlm_monitor.promql import Evaluator, parse
 
@@ -75,19 +80,6 @@ EXPRESSIONS = (
 TIMES = (33, 73, 143, 213, 393)
 
 
-@pytest.fixture(scope="module")
-def script() -> Iterator[ModuleType]:
-    path = Path(__file__).with_name("run_script.py")
-    spec = spec_from_file_location("promql_run_script_for_agreement", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
-
-
 def shown(labels: Labels) -> str:
     return "{" + ",".join(f'{name}="{value}"' for name, value in labels) + "}"
 
@@ -110,12 +102,12 @@ def expectations(evaluator: Evaluator) -> list[dict[str, Any]]:
 @pytest.mark.skipif(
     shutil.which("promtool") is None, reason="promtool (Debian package prometheus) is missing"
 )
-def test_prometheus_gives_the_same_answers(script: ModuleType, tmp_path: Path) -> None:
-    storage = script.ScriptStorage()
+def test_prometheus_gives_the_same_answers(tmp_path: Path) -> None:
+    storage = ScriptStorage()
     for text, values in SERIES.items():
-        labels, _ = script.series(text)
-        points = enumerate(script.points(values))
-        storage.add(labels, [(10.0 * i, value) for i, value in points if value is not None])
+        labels, _ = series(text)
+        found = enumerate(points(values))
+        storage.add(labels, [(10.0 * i, value) for i, value in found if value is not None])
     expected = expectations(Evaluator(storage))
     assert sum(bool(one["exp_samples"]) for one in expected) > len(expected) * 0.8
     test = {
@@ -129,3 +121,114 @@ def test_prometheus_gives_the_same_answers(script: ModuleType, tmp_path: Path) -
         ["promtool", "test", "rules", str(path)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+WORLDS = [World(number) for number in range(12)]
+Outcome: TypeAlias = float | str | list[tuple[Labels, float]]
+"""A scalar, a vector, or what kind of error."""
+
+
+def outcome_of_prometheus(answer: Any) -> Outcome:
+    if answer["status"] == "error":
+        return answer["errorType"]
+    data = answer["data"]
+    if data["resultType"] == "scalar":
+        return float(data["result"][1])
+    return [
+        (tuple(sorted(sample["metric"].items())), float(sample["value"][1]))
+        for sample in data["result"]
+    ]
+
+
+def our_outcome(text: str, world: World, at: float) -> Outcome:
+    try:
+        expression = parse(text)
+    except RuleError:
+        return "bad_data"
+    try:
+        return Evaluator(world.storage).value(expression, at)
+    except RuleError:
+        return "execution"
+
+
+def agree(ours: Outcome, theirs: Outcome, *, ordered: bool) -> bool:
+    if isinstance(ours, list) and isinstance(theirs, list):
+        if not ordered:
+            ours, theirs = sorted(ours), sorted(theirs)
+        return [labels for labels, _ in ours] == [labels for labels, _ in theirs] and all(
+            alike(one, other) for (_, one), (_, other) in zip(ours, theirs, strict=True)
+        )
+    if isinstance(ours, float) and isinstance(theirs, float):
+        return alike(ours, theirs)
+    return ours == theirs
+
+
+def alike(one: float, other: float) -> bool:
+    """Equal, but for the order in which sums of rounded numbers were formed."""
+    if math.isnan(one) or math.isnan(other):
+        return math.isnan(one) and math.isnan(other)
+    return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    with prometheus(WORLDS, tmp_path_factory.mktemp("prometheus")) as running:
+        yield running
+
+
+Question: TypeAlias = tuple[World, float, str]
+
+
+@st.composite
+def questions(
+    draw: st.DrawFn, asked: Callable[[float], st.SearchStrategy[str]] = expressions
+) -> Question:
+    """A world, a time in or about it, and an expression."""
+    world = draw(st.sampled_from(WORLDS))
+    at = world.start + 10 * draw(st.integers(-3, 85)) + 5
+    return world, at, draw(asked(world.start))
+
+
+def check(server: Prometheus, question: Question, *, ordered: bool = False) -> None:
+    world, at, text = question
+    theirs = outcome_of_prometheus(server.ask(text, at))
+    ours = our_outcome(text, world, at)
+    assert agree(ours, theirs, ordered=ordered), (
+        f"world {world.number}, {at - world.start:g} s: {text}\nours {ours}\ntheirs {theirs}"
+    )
+
+
+needs_prometheus = pytest.mark.skipif(
+    shutil.which("prometheus") is None or shutil.which("promtool") is None,
+    reason="the Debian package prometheus is missing",
+)
+loosely = settings(
+    deadline=None, suppress_health_check=[*HealthCheck], database=None, print_blob=False
+)
+
+
+@pytest.mark.live
+@needs_prometheus
+@settings(loosely, max_examples=1500, derandomize=True)
+@given(questions())
+def test_prometheus_answers_random_expressions_alike(
+    server: Prometheus, question: Question
+) -> None:
+    check(server, question)
+
+
+@pytest.mark.live
+@needs_prometheus
+@settings(loosely, max_examples=100, derandomize=True)
+@given(questions(sortings))
+def test_prometheus_sorts_alike(server: Prometheus, question: Question) -> None:
+    check(server, question, ordered=True)
+
+
+@pytest.mark.long
+@pytest.mark.live
+@needs_prometheus
+@settings(loosely, max_examples=20_000)
+@given(questions())
+def test_prometheus_answers_many_more_alike(server: Prometheus, question: Question) -> None:
+    check(server, question)

@@ -66,6 +66,25 @@ def test_the_deepest_expression_that_is_accepted_is_evaluated(storage_of: Any) -
     assert Evaluator(storage)(parse("x" + " + x" * 198), 0) == [VectorSample((), 199.0)]
 
 
+def test_a_name_that_is_dropped_is_gone_at_once_unless_its_removal_is_delayed(
+    storage_of: Any,
+) -> None:
+    twins = [
+        Series(make_labels(__name__=name, run="a"), [0.0], [value])
+        for name, value in (("x", 1.0), ("y", 2.0))
+    ]
+
+    class Twins:
+        def select(self, *_: object) -> list[Series]:
+            return twins
+
+    expression = parse("sum by (run) ({run='a'} * 2)")
+    with pytest.raises(RuleError, match="same labels"):
+        Evaluator(Twins())(expression, 0)
+    delayed = Evaluator(Twins(), delayed_name_removal=True)
+    assert delayed(expression, 0) == [VectorSample((("run", "a"),), 6.0)]
+
+
 def test_a_match_of_many_to_many_is_an_error_that_says_so(storage_of: Any) -> None:
     storage = storage_of(
         [
@@ -139,6 +158,14 @@ def test_arithmetic_never_raises(left: float, right: float) -> None:
         text = f"{literal(left)} {operator} {literal(right)}"
         [sample] = ask(parse(text), 0.0)
         assert isinstance(sample.value, float)
+
+
+def test_what_is_shared_between_expressions_tells_zero_from_minus_zero() -> None:
+    ask = Evaluator(type("Empty", (), {"select": lambda *_: []})())
+    values = [
+        ask(parse(f"1 / {zero}"), 0.0)[0].value for zero in ("0", "-0", "(0 * 1)", "(-0 * 1)")
+    ]
+    assert values == [math.inf, -math.inf, math.inf, -math.inf]
 
 
 def test_powers_and_remainders_at_the_edges_are_those_of_go() -> None:

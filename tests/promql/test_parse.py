@@ -4,14 +4,13 @@ import math
 
 import pytest
 
-from ldlm_monitor.errors import RuleError
+from ldlm_monitor.errors import RuleError, UnsupportedError
 from ldlm_monitor.promql import max_range, metric_names, parse, uses_time
 
 
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("histogram_quantile(0.9, x)", "function histogram_quantile"),
         ("histogram_count(x)", "function histogram_count"),
         ("info(x)", "function info"),
         ("sort_by_label(x, 'a')", "function sort_by_label"),
@@ -22,6 +21,12 @@ from ldlm_monitor.promql import max_range, metric_names, parse, uses_time
         ("a + fill(0) b", "modifier fill"),
         ("x @ -5", "`@` with a time before 1970"),
         ("x @ 1e20", "`@` with a time beyond the year 9999"),
+        ("x[5m + 2m]", "a duration expression"),
+        ("x offset (2 * 5m)", "a duration expression"),
+        ("sum_over_time(x[30s::20s])", "an aligned subquery"),
+        ("rate(x[5m] anchored)", "the modifier anchored"),
+        ("x smoothed", "the modifier smoothed"),
+        ('label_replace(x, "\\xff", "", "a", "b")', "a byte above 127"),
         ("nosuch(x)", "nosuch"),
         ("x[5m]", "range vector"),
         ("'x'", "string"),
@@ -51,6 +56,52 @@ def test_a_refusal_is_one_line_even_where_the_expression_is_long() -> None:
 def test_what_nests_too_deeply_is_refused_before_it_is_evaluated(text: str) -> None:
     with pytest.raises(RuleError, match="nested deeper"):
         parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("x > > 3", "column 5: unexpected >"),
+        ("x and\n  y ==", "line 2, column 7: unexpected end"),
+        ("sum(rate(x[5m])", "column 16: unclosed left parenthesis"),
+        ("x{a='1' b='2'}", "column 9: unexpected b"),
+        ("sum by (a) x", "column 12: unexpected x"),
+        ("x\n + limitk(1, y)", "line 2, column 4: aggregation limitk"),
+        ("1 + rate(x)", "column 5: expected type matrix in call to function 'rate'"),
+        ("1 + nosuch(x)", "column 5: unknown function nosuch"),
+        ("label_replace(x, 'a', '', 'b', '(')", "column 32: invalid regular expression"),
+        ("label_replace(x, '', '', 'b', 'c')", "column 1: label_replace: a label without a name"),
+        ("1 + count_values('', x)", "column 5: count_values: a label without a name"),
+        ("'x # y' + + # z", "column 16: unexpected end"),
+    ],
+)
+def test_a_mistake_is_shown_where_it_stands(text: str, told: str) -> None:
+    with pytest.raises(RuleError) as caught:
+        parse(text)
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["rate(x) + rate(x)", "1 == 1", "'x"])
+def test_where_the_place_is_not_plain_none_is_told(name: str) -> None:
+    with pytest.raises(RuleError) as caught:
+        parse(name)
+    assert "column" not in caught.value.where
+
+
+def test_what_prometheus_may_evaluate_is_told_from_what_is_wrong() -> None:
+    with pytest.raises(UnsupportedError):
+        parse("limitk(1, x)")
+    with pytest.raises(RuleError) as caught:
+        parse("sum(")
+    assert not isinstance(caught.value, UnsupportedError)
+
+
+def test_holt_winters_is_double_exponential_smoothing() -> None:
+    old, new = (
+        f"{name}(x[5m], 0.5, 0.5)" for name in ("holt_winters", "double_exponential_smoothing")
+    )
+    assert parse(old).root == parse(new).root
 
 
 def test_an_at_sign_in_a_label_value_is_no_modifier() -> None:

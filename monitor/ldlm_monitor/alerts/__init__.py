@@ -4,6 +4,7 @@ from ldlm_monitor.alerts.rules import (
     AlertRule,
     RecordingRule,
     RuleSet,
+    check_rules,
     load_rules,
     packaged_rules,
 )
@@ -18,6 +19,7 @@ __all__ = [
     "RecordingRule",
     "RuleSet",
     "Template",
+    "check_rules",
     "load_rules",
     "packaged_rules",
 ]

@@ -74,8 +74,31 @@ def load_rules(paths: Sequence[Path], parse: Callable[[str], E]) -> RuleSet[E]:
 
     Raises RuleError naming file, group and rule of the first problem.
     """
-    found = [file for path in paths for file in _files_of(path)]
-    return RuleSet(tuple(rule for file in found for rule in _load_file(file, parse)))
+    rules: list[Rule[E]] = []
+    for path in paths:
+        found, problems = check_rules(path, parse)
+        if problems:
+            raise problems[0]
+        rules += found
+    return RuleSet(tuple(rules))
+
+
+def check_rules(path: Path, parse: Callable[[str], E]) -> tuple[list[Rule[E]], list[RuleError]]:
+    """The rules of a file or folder that are fine, and what is wrong with each of the others."""
+    rules: list[Rule[E]] = []
+    problems: list[RuleError] = []
+    for file in _files_of(path):
+        try:
+            raws = _raw_rules(file)
+        except RuleError as problem:
+            problems.append(problem)
+            continue
+        for group, number, raw in raws:
+            try:
+                rules.append(_build(raw, number, parse, str(file), group))
+            except RuleError as problem:
+                problems.append(problem)
+    return rules, problems
 
 
 def packaged_rules() -> list[Path]:
@@ -167,7 +190,8 @@ def _files_of(path: Path) -> list[Path]:
     return sorted(file for file in path.glob("*.yml") if not file.name.endswith(TEST_SUFFIX))
 
 
-def _load_file(path: Path, parse: Callable[[str], E]) -> list[Rule[E]]:
+def _raw_rules(path: Path) -> list[tuple[str, int, Any]]:
+    """Group, number in it, and what is written, of each rule of a file."""
     groups = _read(path).groups
     names = [group.name for group in groups]
     for name in names:
@@ -176,9 +200,7 @@ def _load_file(path: Path, parse: Callable[[str], E]) -> list[Rule[E]]:
                 f"group {name!r} stands twice", where=str(path), remedy="rename one of them"
             )
     return [
-        _build(raw, number, parse, str(path), group.name)
-        for group in groups
-        for number, raw in enumerate(group.rules, 1)
+        (group.name, number, raw) for group in groups for number, raw in enumerate(group.rules, 1)
     ]
 
 
@@ -190,8 +212,7 @@ def _read(path: Path) -> _FileModel:
             f"cannot be read: {problem.strerror}", where=str(path), remedy="check --rules"
         ) from problem
     except (yaml.YAMLError, UnicodeDecodeError) as problem:
-        line = " ".join(str(problem).split())
-        raise RuleError(line, where=str(path), remedy="it must be YAML") from problem
+        raise _unreadable(problem, path) from problem
     try:
         return _FileModel.model_validate({} if document is None else document)
     except ValidationError as problem:
@@ -216,14 +237,36 @@ def _build(raw: Any, number: int, parse: Callable[[str], E], file: str, group: s
             text=model.expr,
             hold=model.hold,
             keep_firing_for=model.keep_firing_for,
-            labels={name: Template.parse(text) for name, text in model.labels.items()},
-            annotations={name: Template.parse(text) for name, text in model.annotations.items()},
+            labels=_templates("label", model.labels),
+            annotations=_templates("annotation", model.annotations),
             file=file,
             group=group,
         )
     except RuleError as problem:
         inner = f"{where}, {problem.where}" if problem.where else where
         raise RuleError(problem.what, where=inner, remedy=problem.remedy) from problem
+
+
+def _templates(kind: str, texts: dict[str, str]) -> dict[str, Template]:
+    parsed = {}
+    for name, text in texts.items():
+        try:
+            parsed[name] = Template.parse(text)
+        except RuleError as problem:
+            where = f"{kind} {name}, {problem.where}"
+            raise RuleError(problem.what, where=where, remedy=problem.remedy) from None
+    return parsed
+
+
+def _unreadable(problem: Exception, path: Path) -> RuleError:
+    """What YAML says as one line, with the place first."""
+    if isinstance(problem, yaml.MarkedYAMLError) and problem.problem_mark is not None:
+        mark = problem.problem_mark
+        where = f"{path}, line {mark.line + 1}, column {mark.column + 1}"
+        context = f" ({problem.context})" if problem.context else ""
+        return RuleError(f"{problem.problem}{context}", where=where, remedy="it must be YAML")
+    line = " ".join(str(problem).split())
+    return RuleError(line, where=str(path), remedy="it must be YAML")
 
 
 def _invalid(problem: ValidationError, where: str) -> RuleError:

@@ -117,7 +117,7 @@ class _Parser:
     def parse(self) -> tuple[_Part, ...]:
         parts, stop = self._sequence()
         if stop is not None:
-            raise _refused(f"{{{{ {stop} }}}} without a block", self._source)
+            raise _wrong(f"{{{{ {stop} }}}} without a block", self._source)
         return parts
 
     def _sequence(self) -> tuple[tuple[_Part, ...], str | None]:
@@ -152,7 +152,7 @@ class _Parser:
         if stop == "else":
             otherwise, stop = self._sequence()
         if stop != "end":
-            raise _refused(f"{{{{ {word} }}}} that is closed by {stop or 'nothing'}", self._source)
+            raise _wrong(f"{{{{ {word} }}}} is closed by {stop or 'nothing'}", self._source)
         return _Branch(condition, rebind, then, otherwise)
 
     def _pipeline(self, text: str) -> _Operand:
@@ -273,7 +273,7 @@ def _split(source: str) -> list[tuple[bool, str]]:
     rest = source[position:]
     rest = rest.lstrip() if trim else rest
     if "{{" in rest:
-        raise _refused("{{ that is not closed", source)
+        raise _wrong("{{ is not closed", source)
     if rest:
         pieces.append((False, rest))
     return pieces
@@ -288,10 +288,11 @@ def _unquoted(word: str) -> str:
 
 
 def _refused(feature: str, source: str) -> RuleError:
+    remedy = "use $labels.NAME, $value, humanize*, printf, if and with"
+    return _wrong(f"template feature {feature} is not supported", source, remedy)
+
+
+def _wrong(what: str, source: str, remedy: str = "see Go's text/template") -> RuleError:
     line = " ".join(source.split())
     shown = line if len(line) <= 80 else f"{line[:79]}…"
-    return RuleError(
-        f"template feature {feature} is not supported",
-        where=f"template {shown!r}",
-        remedy="use $labels.NAME, $value, humanize*, printf, if and with",
-    )
+    return RuleError(what, where=f"template {shown!r}", remedy=remedy)

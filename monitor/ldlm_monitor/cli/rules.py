@@ -9,7 +9,7 @@ from pathlib import Path
 from cyclopts import App
 
 from ldlm_monitor.cli.flags import RuleFlags, settings
-from ldlm_monitor.errors import RuleError, UsageError
+from ldlm_monitor.errors import UsageError
 
 app = App(name="rules", help="Checks and lists rule files.")
 
@@ -18,23 +18,24 @@ app = App(name="rules", help="Checks and lists rule files.")
 def check(*files: Path, flags: RuleFlags | None = None) -> int:
     """Checks rule files: their form, their templates, and that every expression is supported.
 
+    Every problem is one line that names file, group, rule, and the place in its expression.
+
     Parameters
     ----------
     files
         Rule files or folders of them; none: those that --rules or the configuration names.
     """
-    from ldlm_monitor.alerts import load_rules
+    from ldlm_monitor.alerts import check_rules
     from ldlm_monitor.promql import parse
 
-    wrong = 0
+    wrong = False
     for path in _paths(files, flags):
-        try:
-            rules = load_rules([path], parse).rules
-        except RuleError as error:
-            wrong += 1
-            print(f"ldlm-monitor: {error}", file=sys.stderr)
-        else:
+        rules, problems = check_rules(path, parse)
+        for problem in problems:
+            print(f"ldlm-monitor: {problem}", file=sys.stderr)
+        if not problems:
             print(f"{path}: {len(rules)} rule{'' if len(rules) == 1 else 's'}, all fine")
+        wrong = wrong or bool(problems)
     return UsageError.exit_code if wrong else 0
 
 

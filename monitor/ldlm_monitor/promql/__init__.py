@@ -4,6 +4,23 @@ The meaning is that of Prometheus 3: ranges and the lookback are open on the lef
 """
 
 from ldlm_monitor.promql.evaluate import Evaluator
-from ldlm_monitor.promql.parse import Expression, asks, max_range, metric_names, parse, uses_time
+from ldlm_monitor.promql.expression import (
+    Expression,
+    asks,
+    max_range,
+    metric_names,
+    names_its_metrics,
+    uses_time,
+)
+from ldlm_monitor.promql.parse import parse
 
-__all__ = ["Evaluator", "Expression", "asks", "max_range", "metric_names", "parse", "uses_time"]
+__all__ = [
+    "Evaluator",
+    "Expression",
+    "asks",
+    "max_range",
+    "metric_names",
+    "names_its_metrics",
+    "parse",
+    "uses_time",
+]

@@ -1,7 +1,6 @@
 """Aggregations: many elements of a vector become one a group, or the k first of a group."""
 
 import math
-import re
 from collections.abc import Callable, Sequence
 
 from ldlm_monitor.errors import RuleError
@@ -16,7 +15,7 @@ from ldlm_monitor.promql.floats import (
     sum_of,
     variance_of,
 )
-from ldlm_monitor.promql.matching import signature_of
+from ldlm_monitor.promql.labels import MARK, NAME, signature_of, with_label
 from ldlm_monitor.promql.nodes import Aggregation, Value, Vector
 
 REDUCTIONS: dict[str, Callable[[Sequence[float]], float]] = {
@@ -31,8 +30,6 @@ REDUCTIONS: dict[str, Callable[[Sequence[float]], float]] = {
 }
 RANKINGS = frozenset({"topk", "bottomk"})
 AGGREGATIONS = frozenset({*REDUCTIONS, *RANKINGS, "quantile", "count_values"})
-
-LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 def aggregate(node: Aggregation, vector: Vector, parameter: Value | None) -> Vector:
@@ -55,8 +52,12 @@ def aggregate(node: Aggregation, vector: Vector, parameter: Value | None) -> Vec
 def _group(node: Aggregation, vector: Vector) -> dict[Labels, Vector]:
     signature = signature_of(not node.without, node.labels)
     groups: dict[Labels, Vector] = {}
+    by_name = NAME in node.labels and not node.without
     for sample in vector:
-        groups.setdefault(signature(sample[0]), []).append(sample)
+        group = signature(sample[0])
+        if by_name and sample[0][:1] == (MARK,):  # the name by which it is grouped goes later
+            group = (MARK, *group)
+        groups.setdefault(group, []).append(sample)
     return groups
 
 
@@ -76,12 +77,10 @@ def _rank(operator: str, groups: dict[Labels, Vector], parameter: Value | None) 
 
 
 def _count_values(node: Aggregation, vector: Vector, label: str) -> Vector:
-    if not LABEL_NAME.fullmatch(label):
-        raise RuleError(f"count_values: {label!r} is not a label name")
-    signature = signature_of(not node.without, node.labels)
+    names = node.labels if node.without else (*node.labels, label)
+    signature = signature_of(not node.without, names)
     counts: dict[Labels, float] = {}
     for labels, value in vector:
-        pairs = [pair for pair in signature(labels) if pair[0] != label]
-        key = tuple(sorted([*pairs, (label, decimal_text(value))]))
-        counts[key] = counts.get(key, 0.0) + 1
+        group = signature(with_label(labels, label, decimal_text(value)))
+        counts[group] = counts.get(group, 0.0) + 1
     return list(counts.items())

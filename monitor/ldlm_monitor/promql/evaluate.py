@@ -11,12 +11,15 @@ from ldlm_monitor.alert import VectorSample
 from ldlm_monitor.errors import RuleError
 from ldlm_monitor.points import InstantStorage, Labels, Storage
 from ldlm_monitor.promql.aggregation import aggregate
+from ldlm_monitor.promql.expression import Expression
 from ldlm_monitor.promql.functions import (
     ELEMENTWISE,
     KEEPS_NAME,
     OVER_VECTOR,
     labels_of_absent,
 )
+from ldlm_monitor.promql.histograms import histogram_quantile
+from ldlm_monitor.promql.labels import Rename, name_later, settled, without_name
 from ldlm_monitor.promql.matching import (
     SET_OPERATORS,
     combine_scalars,
@@ -34,30 +37,37 @@ from ldlm_monitor.promql.nodes import (
     Number,
     Range,
     Selector,
-    Shift,
     Subquery,
     Text,
     Value,
     Vector,
     Window,
-    without_name,
 )
-from ldlm_monitor.promql.parse import Expression
 from ldlm_monitor.promql.ranges import OVER_RANGE
+from ldlm_monitor.promql.selection import Selection, exact
 
 
 class Evaluator:
     """Answers expressions from `storage`; an `alert.Query`.
 
     `lookback` is how old a sample may be for an instant selector, `step` the
-    resolution of subqueries that name none, both in seconds.
+    resolution of subqueries that name none, both in seconds. `delayed_name_removal` is
+    the feature flag of Prometheus: metric names go at the end of a query, not at once.
     """
 
-    def __init__(self, storage: Storage, lookback: float = LOOKBACK, *, step: float = 60.0) -> None:
-        self._instant = storage if isinstance(storage, InstantStorage) else None
+    def __init__(
+        self,
+        storage: Storage,
+        lookback: float = LOOKBACK,
+        *,
+        step: float = 60.0,
+        delayed_name_removal: bool = False,
+    ) -> None:
         self._storage = storage
+        self._instant = storage if isinstance(storage, InstantStorage) else None
         self._lookback = lookback
         self._step = step
+        self._unnamed = name_later if delayed_name_removal else without_name
 
     def __call__(self, expr: Expression, at: float) -> list[VectorSample]:
         """The instant vector at `at`; a scalar becomes one sample without labels.
@@ -74,29 +84,24 @@ class Evaluator:
         self, expr: Expression, at: float, *, start: float | None = None, end: float | None = None
     ) -> float | Vector:
         """As a call, with metric names kept; `start` and `end` are what `@` may refer to."""
-        ends = (at if start is None else start, at if end is None else end)
-        query = _Query(self._storage, self._instant, self._lookback, self._step, ends)
-        return query.number(expr.root, at)
+        at = float(at)
+        first, last = at if start is None else start, at if end is None else end
+        selection = Selection(self._storage, self._instant, self._lookback, first, last)
+        value = _Query(selection, self._step, self._unnamed).number(expr.root, at)
+        if isinstance(value, float) or self._unnamed is without_name:
+            return value
+        return unique([(settled(labels), number) for labels, number in value])
 
 
 class _Query:
     """One query: what stays the same while its nodes are evaluated at one or many times."""
 
-    __slots__ = ("_ends", "_instant", "_known", "_lookback", "_step", "_storage")
+    __slots__ = ("_known", "_step", "selection", "unnamed")
 
-    def __init__(
-        self,
-        storage: Storage,
-        instant: InstantStorage | None,
-        lookback: float,
-        step: float,
-        ends: tuple[float, float],
-    ) -> None:
-        self._storage = storage
-        self._instant = instant
-        self._lookback = lookback
+    def __init__(self, selection: Selection, step: float, unnamed: Rename) -> None:
+        self.selection = selection
+        self.unnamed = unnamed
         self._step = step
-        self._ends = ends
         self._known: dict[tuple[int, float], Value] = {}
 
     def value(self, node: Node, at: float) -> Value:
@@ -124,55 +129,24 @@ class _Query:
         assert isinstance(value, float), node
         return value
 
-    def _shifted(self, shift: Shift, at: float) -> float:
-        anchor = shift.anchor
-        if anchor is not None:
-            at = self._ends[anchor == "end"] if isinstance(anchor, str) else anchor
-        return at - shift.offset
-
-    def _latest(self, node: Selector, at: float) -> Iterator[tuple[Labels, float, float]]:
-        """Labels, time and value of the sample that stands for each series at `at`."""
-        until = self._shifted(node.shift, at)
-        since = until - self._lookback
-        if self._instant is not None:
-            yield from self._instant.latest(node.matchers, since, until)
-            return
-        for series in self._storage.select(node.matchers, since, until):
-            if not len(series.times):
-                continue
-            last = series.times[-1]
-            if last <= since:
-                continue
-            if series.ended is not None and last <= series.ended <= until:
-                continue
-            yield series.labels, last, series.values[-1]
-
     def selected(self, node: Selector, at: float) -> Vector:
-        return [(labels, value) for labels, _, value in self._latest(node, at)]
+        return [(labels, value) for labels, _, value in self.selection.latest(node, at)]
 
     def windows(self, node: Node, at: float) -> Iterator[Window]:
         """The samples of each series of a range vector; series without any are left out."""
         if isinstance(node, Subquery):
-            yield from self._resampled(node, at)
-            return
+            return self._resampled(node, at)
         assert isinstance(node, Range), node
-        end = self._shifted(node.selector.shift, at)
-        start = end - node.seconds
-        for series in self._storage.select(node.selector.matchers, start, end):
-            times, values = series.times, series.values
-            if len(times) and times[0] <= start:
-                times, values = times[1:], values[1:]
-            if len(times):
-                yield Window(series.labels, times, values, start, end)
+        return self.selection.windows(node, at)
 
     def _resampled(self, node: Subquery, at: float) -> Iterator[Window]:
-        end = self._shifted(node.shift, at)
-        start = end - node.seconds
+        end = self.selection.shifted(node.shift, at)
+        start = exact(end - node.seconds)
         step = node.step or self._step
         samples: dict[Labels, tuple[list[float], list[float]]] = {}
-        slot = math.floor(start / step) + 1  # steps are aligned to zero, not to the query
-        while slot * step <= end:
-            time = slot * step
+        # Steps are aligned to zero, not to the query.
+        slot = math.floor(round(start / step, 6)) + 1
+        while (time := exact(slot * step)) <= end:
             value = self.number(node.operand, time)
             for labels, number in [((), value)] if isinstance(value, float) else value:
                 times, values = samples.setdefault(labels, ([], []))
@@ -186,22 +160,20 @@ class _Query:
         value = self.number(node.operand, at)
         if isinstance(value, float):
             return -value
-        return unique([(without_name(labels), -number) for labels, number in value])
+        return unique([(self.unnamed(labels), -number) for labels, number in value])
 
     def combined(self, node: Binary, at: float) -> Value:
         left = self.number(node.left, at)
-        if left == [] and node.operator in {"and", "unless"}:
-            return left  # whatever the right side holds
         right = self.number(node.right, at)
         if isinstance(left, float):
             if isinstance(right, float):
                 return combine_scalars(node, left, right)
-            return unique(combine_with_scalar(node, right, left, scalar_left=True))
+            return unique(combine_with_scalar(node, right, left, self.unnamed, scalar_left=True))
         if isinstance(right, float):
-            return unique(combine_with_scalar(node, left, right, scalar_left=False))
+            return unique(combine_with_scalar(node, left, right, self.unnamed, scalar_left=False))
         if node.operator in SET_OPERATORS:
             return combine_sets(node.operator, left, right, node.matching)
-        return combine_vectors(node, left, right)
+        return combine_vectors(node, left, right, self.unnamed)
 
     def aggregated(self, node: Aggregation, at: float) -> Vector:
         parameter = None if node.parameter is None else self.value(node.parameter, at)
@@ -219,10 +191,11 @@ class _Query:
         if whole is not None:
             result = whole(vector, *others)
             if node.function not in KEEPS_NAME:
-                result = [(without_name(labels), value) for labels, value in result]
+                result = [(self.unnamed(labels), value) for labels, value in result]
             return unique(result)
         compute = ELEMENTWISE[node.function]
-        return unique([(without_name(labels), compute(value, *others)) for labels, value in vector])
+        rename = self.unnamed
+        return unique([(rename(labels), compute(value, *others)) for labels, value in vector])
 
     def _over_range(self, node: Call, at: float) -> Vector:
         scalars: list[float] = []
@@ -236,7 +209,7 @@ class _Query:
         if node.function == "predict_linear":
             scalars.insert(0, at)
         compute = OVER_RANGE[node.function]
-        rename = _same if node.function in KEEPS_NAME else without_name
+        rename = _same if node.function in KEEPS_NAME else self.unnamed
         result: Vector = []
         for window in self.windows(operand, at):
             value = compute(window, *scalars)
@@ -262,14 +235,21 @@ def unique(vector: Vector) -> Vector:
 def _timestamp(query: _Query, node: Call, at: float) -> Vector:
     operand = node.arguments[0]
     if isinstance(operand, Selector):
-        found = [(without_name(labels), time) for labels, time, _ in query._latest(operand, at)]
+        found = [
+            (query.unnamed(labels), time) for labels, time, _ in query.selection.latest(operand, at)
+        ]
         return unique(found)
-    return unique([(without_name(labels), at) for labels, _ in query.vector(operand, at)])
+    return unique([(query.unnamed(labels), at) for labels, _ in query.vector(operand, at)])
 
 
 def _scalar(query: _Query, node: Call, at: float) -> float:
     vector = query.vector(node.arguments[0], at)
     return vector[0][1] if len(vector) == 1 else math.nan
+
+
+def _histogram_quantile(query: _Query, node: Call, at: float) -> Vector:
+    rank, buckets = node.arguments
+    return unique(histogram_quantile(query.scalar(rank, at), query.vector(buckets, at)))
 
 
 def _absent(query: _Query, node: Call, at: float) -> Vector:
@@ -292,6 +272,7 @@ _SPECIAL: dict[str, Callable[[_Query, Call, float], Value]] = {
     "vector": lambda query, node, at: [((), query.scalar(node.arguments[0], at))],
     "scalar": _scalar,
     "timestamp": _timestamp,
+    "histogram_quantile": _histogram_quantile,
     "absent": _absent,
     "absent_over_time": _absent_over_time,
 }

@@ -70,8 +70,28 @@ def add_compensated(addend: float, total: float, lost: float) -> tuple[float, fl
     return new, lost + ((addend - new) + total)
 
 
-def sum_of(values: Iterable[float]) -> float:
-    """The compensated sum."""
+CANCELLED = 1e-12
+"""A sum so much smaller than its terms that compensation loses digits, and Prometheus' too."""
+
+
+def _exact_sum(values: Sequence[float]) -> float | None:
+    """The sum, rounded once; None where Prometheus' own summation may give another.
+
+    That is where almost everything cancels, where it overflows, and where Inf of both
+    signs occurs. Elsewhere both agree to the last digits, and this one is quick.
+    """
+    try:
+        total = math.fsum(values)
+    except (OverflowError, ValueError):
+        return None
+    return None if abs(total) < CANCELLED * sum(map(abs, values)) else total
+
+
+def sum_of(values: Sequence[float]) -> float:
+    """The sum as Neumaier's summation has it."""
+    exact = _exact_sum(values)
+    if exact is not None:
+        return exact
     total = lost = 0.0
     for value in values:
         total, lost = add_compensated(value, total, lost)
@@ -80,6 +100,11 @@ def sum_of(values: Iterable[float]) -> float:
 
 def mean_of(values: Sequence[float]) -> float:
     """The mean, also where the sum overflows: from there on it is carried incrementally."""
+    exact = _exact_sum(values)
+    return _carried_mean(values) if exact is None else exact / len(values)
+
+
+def _carried_mean(values: Sequence[float]) -> float:
     total, lost = values[0], 0.0
     for count in range(2, len(values) + 1):
         new, new_lost = add_compensated(values[count - 1], total, lost)
@@ -101,34 +126,32 @@ def _continue_mean(values: Sequence[float], done: int, mean: float, lost: float)
 
 
 def variance_of(values: Sequence[float]) -> float:
-    """The population variance by Welford's method; NaN where a value is not finite."""
-    count = 0
-    mean = mean_lost = squares = squares_lost = 0.0
-    for value in values:
-        count += 1
-        delta = value - (mean + mean_lost)
-        mean, mean_lost = add_compensated(delta / count, mean, mean_lost)
-        square = delta * (value - (mean + mean_lost))
-        squares, squares_lost = add_compensated(square, squares, squares_lost)
-    return (squares + squares_lost) / count
+    """The population variance; NaN where a value is not finite."""
+    mean = mean_of(values)
+    if not math.isfinite(mean):
+        return NAN
+    if min(values) == max(values):
+        return 0.0
+    return sum_of([(value - mean) * (value - mean) for value in values]) / len(values)
 
 
-def least_of(values: Iterable[float]) -> float:
+def has_nan(values: Iterable[float]) -> bool:
+    """Whether NaN may be among the values; Inf of both signs raises the suspicion too."""
+    return math.isnan(sum(values))
+
+
+def least_of(values: Sequence[float]) -> float:
     """The smallest value; NaN only where there is nothing else."""
-    least = NAN
-    for value in values:
-        if value < least or math.isnan(least):
-            least = value
-    return least
+    if not has_nan(values):
+        return min(values)
+    return min((value for value in values if not math.isnan(value)), default=NAN)
 
 
-def greatest_of(values: Iterable[float]) -> float:
+def greatest_of(values: Sequence[float]) -> float:
     """The greatest value; NaN only where there is nothing else."""
-    greatest = NAN
-    for value in values:
-        if value > greatest or math.isnan(greatest):
-            greatest = value
-    return greatest
+    if not has_nan(values):
+        return max(values)
+    return max((value for value in values if not math.isnan(value)), default=NAN)
 
 
 def rising(value: float) -> tuple[bool, float]:
@@ -136,9 +159,9 @@ def rising(value: float) -> tuple[bool, float]:
     return (False, 0.0) if math.isnan(value) else (True, value)
 
 
-def quantile_of(rank: float, values: Iterable[float]) -> float:
+def quantile_of(rank: float, values: Sequence[float]) -> float:
     """The quantile by linear interpolation between neighbours; NaN counts as smallest."""
-    ordered = sorted(values, key=rising)
+    ordered = sorted(values, key=rising) if has_nan(values) else sorted(values)
     if not ordered or math.isnan(rank):
         return NAN
     if rank < 0:

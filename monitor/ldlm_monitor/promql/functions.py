@@ -27,6 +27,7 @@ from ldlm_monitor.promql.floats import (
     rising,
     total,
 )
+from ldlm_monitor.promql.labels import with_label
 from ldlm_monitor.promql.nodes import Node, Range, Selector, Vector
 
 
@@ -122,12 +123,11 @@ def _label_replace(vector: Vector, target: str, template: str, source: str, patt
     regex = compile_pattern(pattern)
     result: Vector = []
     for labels, value in vector:
-        present = dict(labels)
-        match = regex.fullmatch(present.get(source, ""))
+        match = regex.fullmatch(dict(labels).get(source, ""))
         if match is None:
             result.append((labels, value))
             continue
-        result.append((_with_label(present, target, _expand(template, match)), value))
+        result.append((with_label(labels, target, _expand(template, match)), value))
     return result
 
 
@@ -136,15 +136,8 @@ def _label_join(vector: Vector, target: str, separator: str, *sources: str) -> V
     for labels, value in vector:
         present = dict(labels)
         joined = separator.join(present.get(source, "") for source in sources)
-        result.append((_with_label(present, target, joined), value))
+        result.append((with_label(labels, target, joined), value))
     return result
-
-
-def _with_label(present: dict[str, str], name: str, value: str) -> Labels:
-    present.pop(name, None)
-    if value:
-        present[name] = value
-    return tuple(sorted(present.items()))
 
 
 @lru_cache(maxsize=256)

@@ -3,25 +3,15 @@
 Semantics: Prometheus `promql/engine.go`, `VectorBinop` and the set operators.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from ldlm_monitor.errors import RuleError
 from ldlm_monitor.points import Labels
 from ldlm_monitor.promql.floats import ARITHMETIC, COMPARISON
-from ldlm_monitor.promql.nodes import NAME, Binary, Matching, Vector, without_name
+from ldlm_monitor.promql.labels import Rename, signature_of, unmarked, without_name
+from ldlm_monitor.promql.nodes import Binary, Matching, Vector
 
 SET_OPERATORS = frozenset({"and", "or", "unless"})
-
-
-def signature_of(on: bool, names: Iterable[str]) -> Callable[[Labels], Labels]:
-    """What of an element's labels decides which group it belongs to."""
-    wanted = frozenset(names)
-    if on:
-        return lambda labels: tuple(pair for pair in labels if pair[0] in wanted)
-    if not wanted:
-        return without_name
-    ignored = wanted | {NAME}
-    return lambda labels: tuple(pair for pair in labels if pair[0] not in ignored)
 
 
 def combine_sets(operator: str, left: Vector, right: Vector, matching: Matching) -> Vector:
@@ -44,28 +34,28 @@ def combine_scalars(node: Binary, left: float, right: float) -> float:
 
 
 def combine_with_scalar(
-    node: Binary, vector: Vector, scalar: float, *, scalar_left: bool
+    node: Binary, vector: Vector, scalar: float, unnamed: Rename, *, scalar_left: bool
 ) -> Vector:
     """One side is a scalar; a comparison that filters keeps the vector's values and names."""
     compare = COMPARISON.get(node.operator)
     if compare is None:
         compute = ARITHMETIC[node.operator]
         if scalar_left:
-            return [(without_name(labels), compute(scalar, value)) for labels, value in vector]
-        return [(without_name(labels), compute(value, scalar)) for labels, value in vector]
+            return [(unnamed(labels), compute(scalar, value)) for labels, value in vector]
+        return [(unnamed(labels), compute(value, scalar)) for labels, value in vector]
     if scalar_left:
         verdicts = [compare(scalar, value) for _, value in vector]
     else:
         verdicts = [compare(value, scalar) for _, value in vector]
     if node.as_bool:
         return [
-            (without_name(sample[0]), float(verdict))
+            (unnamed(sample[0]), float(verdict))
             for sample, verdict in zip(vector, verdicts, strict=True)
         ]
     return [sample for sample, verdict in zip(vector, verdicts, strict=True) if verdict]
 
 
-def combine_vectors(node: Binary, left: Vector, right: Vector) -> Vector:
+def combine_vectors(node: Binary, left: Vector, right: Vector, unnamed: Rename) -> Vector:
     """Elements of both sides that share a signature.
 
     Raises RuleError where a group has several elements on a side that may hold one.
@@ -77,7 +67,7 @@ def combine_vectors(node: Binary, left: Vector, right: Vector) -> Vector:
     signature = signature_of(node.matching.on, node.matching.labels)
     partners = _index_by_signature(one, signature, side="left" if swapped else "right")
     compute = _elementwise(node)
-    rename = _result_labels(node)
+    rename = _result_labels(node, unnamed)
     taken: set[tuple[Labels, Labels | None]] = set()
     result: Vector = []
     for labels, value in many:
@@ -131,25 +121,29 @@ def _elementwise(node: Binary) -> Callable[[float, float], float | None]:
     return lambda left, right: left if holds(left, right) else None
 
 
-def _result_labels(node: Binary) -> Callable[[Labels, Labels], Labels]:
+def _result_labels(node: Binary, unnamed: Rename) -> Callable[[Labels, Labels], Labels]:
     """The labels of a pair's result, from those of the many side and of the one side."""
     matching = node.matching
-    drop_name = node.operator in ARITHMETIC or node.as_bool
-    named: Callable[[Labels], Labels] = without_name if drop_name else lambda labels: labels
     listed = frozenset(matching.labels)
     include = frozenset(matching.include)
+    first = without_name if node.operator in ARITHMETIC else unmarked
 
-    def paired(labels: Labels, _: Labels) -> Labels:
-        if not matching.on and not listed:
-            return named(labels)
-        return tuple(pair for pair in named(labels) if (pair[0] in listed) is matching.on)
+    def paired(labels: Labels, other: Labels) -> Labels:
+        del other
+        kept = first(labels)
+        if matching.on or listed:
+            kept = tuple(pair for pair in kept if (pair[0] in listed) is matching.on)
+        return kept
 
     def grouped(labels: Labels, other: Labels) -> Labels:
-        kept = named(labels)
+        kept = first(labels)
         if not include:
             return kept
         pairs = [pair for pair in kept if pair[0] not in include]
         pairs += [pair for pair in other if pair[0] in include]
         return tuple(sorted(pairs))
 
-    return paired if matching.many is None else grouped
+    combined = paired if matching.many is None else grouped
+    if not node.as_bool:
+        return combined
+    return lambda labels, other: unnamed(combined(labels, other))

@@ -14,8 +14,6 @@ from ldlm_monitor.points import Labels, Matcher
 LOOKBACK = 300.0
 """How far an instant selector looks back, in seconds (Prometheus' default)."""
 
-NAME = "__name__"
-
 Vector: TypeAlias = list[tuple[Labels, float]]
 """An instant vector; here the labels include `__name__` until an operation drops it."""
 
@@ -34,11 +32,17 @@ class Window:
 Value: TypeAlias = float | str | Vector
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Number:
-    """A number literal."""
+    """A number literal; 0 and -0 are two."""
 
     value: float
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Number) and repr(self.value) == repr(other.value)
+
+    def __hash__(self) -> int:
+        return hash(repr(self.value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +144,3 @@ class Call:
 Node: TypeAlias = (
     Number | Text | Selector | Range | Subquery | Negation | Binary | Aggregation | Call
 )
-
-
-def without_name(labels: Labels) -> Labels:
-    """The labels except `__name__`."""
-    if labels and labels[0][0] == NAME:  # sorts before every lower-case name
-        return labels[1:]
-    return tuple(pair for pair in labels if pair[0] != NAME)

@@ -10,7 +10,6 @@ from itertools import pairwise
 
 from ldlm_monitor.errors import RuleError
 from ldlm_monitor.promql.floats import (
-    add_compensated,
     divide,
     greatest_of,
     least_of,
@@ -87,12 +86,10 @@ def _regression(window: Window, origin: float) -> tuple[float, float]:
     values = window.values
     if all(value == values[0] for value in values):
         return (math.nan, math.nan) if math.isinf(values[0]) else (0.0, values[0])
-    sums = [(0.0, 0.0)] * 4
-    for time, value in zip(window.times, values, strict=True):
-        x = time - origin
-        terms = (x, value, x * value, x * x)
-        sums = [add_compensated(term, *carried) for term, carried in zip(terms, sums, strict=True)]
-    sum_x, sum_y, sum_xy, sum_xx = (high + low for high, low in sums)
+    distances = [time - origin for time in window.times]
+    sum_x, sum_y = sum_of(distances), sum_of(values)
+    sum_xy = sum_of([x * y for x, y in zip(distances, values, strict=True)])
+    sum_xx = sum_of([x * x for x in distances])
     count = len(values)
     slope = divide(sum_xy - sum_x * sum_y / count, sum_xx - sum_x * sum_x / count)
     return slope, sum_y / count - slope * sum_x / count

@@ -13,6 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 import re2
 
@@ -64,6 +65,7 @@ class SeriesStore:
         self._scrape = 0
         self.last_scrape = -math.inf
         self._matched: dict[tuple[Matcher, ...], list[_Kept]] = {}
+        self._read_last: tuple[tuple[float, float], Sequence[float]] = ((math.inf, -math.inf), ())
 
     def append(self, groups: Iterable[Sequence[Point]], at: float) -> None:
         """One scrape at `at`, not before the last one. A series that is missing has ended.
@@ -71,6 +73,7 @@ class SeriesStore:
         A group that is the very object of the last scrape is not looked at again.
         """
         self._scrape += 1
+        self._read_last = ((math.inf, -math.inf), ())
         if at % self._interval and (not self._extra or self._extra[-1] < at):
             self._extra.append(at)
         before, self._groups = self._groups, {}
@@ -169,19 +172,28 @@ class SeriesStore:
         return matched
 
     def _read(self, kept: _Kept, start: float, end: float) -> Series | None:
-        times: list[float] = []
-        values: list[float] = []
+        times: Sequence[float] = ()
+        values: Sequence[float] = ()
         for segment in kept.segments:
             stop = end if segment.ended is None else min(end, segment.ended)
             grid = self._grid(max(start, segment.born), stop)
-            if segment.ended is not None:
-                grid = [t for t in grid if t < segment.ended]
-            times += grid
-            values += [segment.values[bisect_right(segment.times, t) - 1] for t in grid]
+            if grid and grid[-1] == segment.ended:
+                grid = grid[:-1]
+            if not grid:
+                continue
+            held = _held(segment, grid)
+            times = [*times, *grid] if times else grid
+            values = [*values, *held] if values else held
         ended = kept.segments[-1].ended
         return Series(kept.labels, times, values, ended) if times else None
 
-    def _grid(self, start: float, end: float) -> list[float]:
+    def _grid(self, start: float, end: float) -> Sequence[float]:
+        """The times of all scrapes in [start, end]; most series of a query ask for the same."""
+        if (start, end) != self._read_last[0]:
+            self._read_last = ((start, end), self._scrapes(start, end))
+        return self._read_last[1]
+
+    def _scrapes(self, start: float, end: float) -> list[float]:
         if start > end:
             return []
         interval = self._interval
@@ -201,6 +213,19 @@ class SeriesStore:
                 self._by_name[labels[0][1]].remove(kept)
 
 
+def _held(segment: _Segment, grid: Sequence[float]) -> Sequence[float]:
+    """The value at each time of the grid, which holds every time of a change."""
+    first = bisect_right(segment.times, grid[0]) - 1
+    last = bisect_right(segment.times, grid[-1])
+    if last - first == len(grid):
+        return segment.values[first:last]
+    values: list[float] = []
+    for index in range(first, last):
+        until = bisect_left(grid, segment.times[index + 1]) if index + 1 < last else len(grid)
+        values += [segment.values[index]] * (until - len(values))
+    return values
+
+
 def _same(old: float, new: float) -> bool:
     return old == new or (math.isnan(old) and math.isnan(new))
 
@@ -215,4 +240,6 @@ def _holds(matcher: Matcher, labels: Labels) -> bool:
     return found == (matcher.op == "=~")
 
 
-_compiled = lru_cache(maxsize=1024)(re2.compile)
+@lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> Any:
+    return re2.compile(f"(?s:{pattern})")  # `.` matches a line feed, as in Prometheus 3

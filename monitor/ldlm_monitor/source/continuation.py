@@ -13,13 +13,15 @@ from ldlm_monitor.source.recall import Recall
 from ldlm_monitor.source.split import RECORD_BYTES
 from ldlm_monitor.source.tail import Tail
 
+START_BYTES = 256
+
 
 class Continuation:
     """What a file got since its kept position: chunks, exactly as they would have come live.
 
     `path` is the followed name, `place` where the file is now, `offset` where the first
     chunk begins, `modified` (Unix seconds) when it was written last. `has_name`: it is the
-    one that the name leads to now.
+    one that the name leads to now. `start`: the file's first bytes.
     """
 
     def __init__(self, tail: Tail, disk: Disk) -> None:
@@ -35,6 +37,7 @@ class Continuation:
         self.offset = tail.splitter.offset
         self.modified = self._status.st_mtime
         self.has_name = tail.retired_at is None
+        self.start = disk.pread(descriptor, START_BYTES, 0)
 
     @classmethod
     def of(
@@ -56,10 +59,6 @@ class Continuation:
     def unfinished(self) -> Chunk | None:
         """The last record as it stands, if its end is missing. Exhaust `chunks` first."""
         return self._tail.splitter.peek() if self._tail.splitter.unfinished else None
-
-    def begins_like(self, start: bytes) -> bool:
-        """Whether `start` is the first of the file but blanks."""
-        return self._disk.pread(self._descriptor, 256, 0).lstrip().startswith(start)
 
     def part(self, start: int, stop: int) -> bytes:
         """Bytes `start` to `stop`, as they are now; no more than a record may have."""
