@@ -64,12 +64,14 @@ class CatchUp:
         self._starts = ledger.starts()
         self._progress = ledger.progress()
         self._played: dict[str, tuple[FileId, int]] = {}
+        self._replaced: set[Path] = set()
 
     def resume(self, restart: Restart, now: float) -> set[Path]:
         """Find the files of a checkpoint; names under which there is another file by now."""
         restart.open(self._follower.journal, now, self._disk)
         self._inputs.adopt(restart.paths)
-        return {path for path in restart.unnamed if stat.S_ISREG(self._mode(path))}
+        self._replaced = {path for path in restart.unnamed if stat.S_ISREG(self._mode(path))}
+        return self._replaced
 
     def pass_over(self, path: Path) -> None:
         """Follow a file from its present end."""
@@ -145,6 +147,8 @@ class CatchUp:
 
     def _judged_to(self, path: str, floor: float) -> int | None:
         """From which byte on a file's content is news; None: it is all history."""
+        if Path(path) in self._replaced:
+            return 0
         position = self._judged.get(path)
         try:
             if position is not None and still_holds(position, self._disk):

@@ -50,6 +50,7 @@ class Restart:
                 run = names.origin(position.path).run
                 own = [each for each in self.arrivals if _is_of(each, found)]
                 self.files.append(ContinuedFile(found, own, run, now))
+        self.files.sort(key=lambda file: file.continuation.has_name)  # an old one before the new
         self._count_lost(journal)
 
     @property
