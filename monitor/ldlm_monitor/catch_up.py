@@ -128,6 +128,11 @@ class CatchUp:
             self._monitor.restore_starts(self._starts)
         return Told(passed, history.end)
 
+    @property
+    def is_amid(self) -> bool:
+        """Whether files were judged in part, whose servers fell silent amid that."""
+        return bool(self._played)
+
     def judged_before(self, silent: Callable[[Path], bool]) -> list[Position]:
         """How far files were judged before a restart that are not followed yet: `silent` ones."""
         ahead = (Path(path) for path in self._judged)
@@ -137,11 +142,11 @@ class CatchUp:
     def _follow(self, reached: dict[str, Chunk], kept: dict[str, list[Position]]) -> None:
         """Read on where history ended: at the last chunk of a file, which holds its unread rest."""
         for name, rest in reached.items():
-            if name not in kept:
+            here = Position.reached(name, rest.offset, rest.line, self._disk)
+            if here is not None:
+                kept.setdefault(name, []).append(here)
+            elif name not in kept:
                 self._follower.add(Path(name), offset=rest.offset, line=rest.line)
-            else:
-                here = Position.reached(name, rest.offset, rest.line, self._disk)
-                kept[name] += [here] if here else []
         for name, positions in kept.items():
             self._follower.add(Path(name), resume=positions)
 

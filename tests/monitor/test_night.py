@@ -159,8 +159,9 @@ class Night(RuleBasedStateMachine):
             self.pump = None
         for lives in self.lives.values():
             self.unseen |= any(life.unseen for life in lives)
-            # What is deleted can be opened by nobody any more.
-            lives[:] = [life for life in lives if not life.deleted]
+            for life in [life for life in lives if life.deleted]:  # nobody can open it any more
+                life.writer.close()
+                lives.remove(life)
 
     def create(self, path: Path) -> Life:
         self.count += 1
