@@ -121,7 +121,7 @@ class Pump:
         transitions = self._read(None if everything else dirty, now)
         transitions += self.monitor.tick(now)
         self.telling.tell(transitions, now)
-        self.telling.tell_unsilenced(transitions, self.monitor.starts(), now)
+        self.telling.tell_unsilenced(transitions, self.monitor.starts, now)
         if self.follower.notices:  # what was read may not be there to be read again
             self._commit_at = self._earliest_commit
         for notice in (*self.follower.journal.drain(), *self._ledger.take_notices()):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from ldlm_monitor.alert import Transition
 from ldlm_monitor.lines import transition_line
@@ -40,11 +40,11 @@ class Telling:
             courier.wake()
 
     def tell_unsilenced(
-        self, passed: list[Transition], active: Collection[str], now: float
+        self, passed: list[Transition], active: Callable[[], Collection[str]], now: float
     ) -> None:
         """What a silence held back is told once that is over, if it is `active` still."""
         if self.withheld.waits:
-            for transition in self.withheld.release(passed, active, now):
+            for transition in self.withheld.release(passed, active(), now):
                 log.info("%s: its silence is over", plain(transition.key))
                 self._send(transition, now)
                 for courier in self.couriers:

@@ -49,6 +49,7 @@ class Parser:
     def __init__(self, format_files: Sequence[Path] = ()) -> None:
         self._text = TextReader(compiled(tuple(format_files)))
         self._files: dict[str, FileState] = {}
+        self._open: dict[str, FileState] = {}  # of these, those that may have open blocks
         self.counters = ParseCounters()
 
     def compiled(self) -> Iterator[tuple[str, object]]:
@@ -75,6 +76,7 @@ class Parser:
             ended = file.blocks.finish() if file else []
             rows = PurePosixPath(chunk.path).suffix in ROW_SUFFIXES
             file = self._files[chunk.path] = FileState(chunk.file, RowReader() if rows else None)
+            self._open.pop(chunk.path, None)
         if chunk.peek:
             peeks = file.rows is None and not file.blocks
             shown = self._text.peek(file, chunk, origin, now) if peeks else []
@@ -88,22 +90,25 @@ class Parser:
         self._text.truncated = 0
         if chunk.final:
             fresh.extend(file.blocks.finish())
+        if file.blocks:
+            self._open[chunk.path] = file
         fresh.sort(key=lambda record: record.position.offset)
         return self._counted([*ended, *fresh])
 
     def tick(self, now: float) -> list[Record]:
         """The records of blocks that got no line for two seconds."""
         found: list[Record] = []
-        for file in self._files.values():
-            if file.blocks:
-                found.extend(file.blocks.silent(now))
+        for path, file in list(self._open.items()):
+            found.extend(file.blocks.silent(now))
+            if not file.blocks:
+                del self._open[path]
         return self._counted(found)
 
     def open_until(self) -> float | None:
         """The earliest time at which `tick` could give something; None: no block is open."""
         touched = [
             since
-            for file in self._files.values()
+            for file in self._open.values()
             if (since := file.blocks.next_silence()) is not None
         ]
         return min(touched) + SILENCE_SECONDS if touched else None
@@ -111,6 +116,7 @@ class Parser:
     def finish(self, path: str) -> list[Record]:
         """The file ended: complete its blocks, and forget it."""
         file = self._files.pop(path, None)
+        self._open.pop(path, None)
         return self._counted(file.blocks.finish()) if file else []
 
     def _feed_rows(
