@@ -1,13 +1,14 @@
 """Replays each log as a run of its own, and scores what it rang."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from ldlm_monitor.alert import Transition
 from ldlm_monitor.assemble import rules_of
 from ldlm_monitor.backtest.score import QUIET, Alarm, LogScore, score
-from ldlm_monitor.backtest.truth import Truth, check_lines, load_truth, match_logs
+from ldlm_monitor.backtest.truth import TrueEvent, Truth, check_lines, load_truth, match_logs
+from ldlm_monitor.chunk import Chunk
 from ldlm_monitor.config import Settings
 from ldlm_monitor.errors import TruthError
 from ldlm_monitor.replay import Replay
@@ -48,18 +49,15 @@ def _logs(settings: Settings, truth: Path) -> list[Path]:
 
 
 def _play(truth: Truth, log: Path, settings: Settings) -> tuple[LogScore, Snapshot]:
-    wanted = sorted(event.line_number for event in truth.expected)
-    times: dict[int, float] = {}
+    times: dict[TrueEvent, float] = {}
     alarms: dict[str, list[Alarm]] = {}
     read = 0
     replay = Replay(settings, apart=FINE_SECONDS)
     for when, chunk, transitions in replay.played():
         if chunk is not None:
             read = chunk.line + chunk.newlines
-            while wanted and wanted[0] < read + (1 if chunk.final else 0):
-                line = wanted.pop(0)
-                if when is not None:
-                    times[line] = when
+            if when is not None:
+                times = dict.fromkeys(_events_in(chunk, truth.expected), when) | times
         for transition in transitions:
             _note(transition, alarms, read, str(log))
     rung = [alarm for same in alarms.values() for alarm in same]
@@ -70,6 +68,16 @@ def _play(truth: Truth, log: Path, settings: Settings) -> tuple[LogScore, Snapsh
     ]
     known.sort(key=lambda alarm: (alarm.time or 0.0, alarm.line or 0))
     return score(truth, known, times), replay.snapshot()
+
+
+def _events_in(chunk: Chunk, events: Sequence[TrueEvent]) -> Iterator[TrueEvent]:
+    """What this piece of the log tells; one line may hold hours of a progress bar."""
+    for event in events:
+        index = event.line_number - chunk.line
+        if 0 <= index <= chunk.newlines:
+            line = chunk.data.split(b"\n", index + 1)[index]
+            if line and event.quote.encode() in line:
+                yield event
 
 
 def _note(transition: Transition, alarms: dict[str, list[Alarm]], read: int, log: str) -> None:

@@ -118,8 +118,8 @@ class Overall:
     lines: Delay | None
 
 
-def score(truth: Truth, alarms: Sequence[Alarm], times: Mapping[int, float]) -> LogScore:
-    """Judge one log; `times` (Unix seconds) say when lines were read, where the log tells."""
+def score(truth: Truth, alarms: Sequence[Alarm], times: Mapping[TrueEvent, float]) -> LogScore:
+    """Judge one log; `times` (Unix seconds) say when its events were read, where the log tells."""
     true = [alarm for alarm in alarms if any(_is_due(alarm, e) for e in truth.expected)]
     false = tuple(alarm for alarm in alarms if alarm not in true)
     findings = tuple(_find(event, true, times) for event in truth.expected)
@@ -168,12 +168,12 @@ def _is_at(line: int, event: TrueEvent) -> bool:
     return event.line_number <= line <= (event.last_line or event.line_number)
 
 
-def _find(event: TrueEvent, alarms: Iterable[Alarm], times: Mapping[int, float]) -> Finding:
+def _find(event: TrueEvent, alarms: Iterable[Alarm], times: Mapping[TrueEvent, float]) -> Finding:
     for alarm in alarms:
         if not (_tells(alarm, event) or _stands(alarm, event)):
             continue
         lines = None if alarm.line is None else max(alarm.line - event.line_number, 0)
-        read = times.get(event.line_number)
+        read = times.get(event)
         seconds = None if alarm.time is None or read is None else max(alarm.time - read, 0.0)
         return Finding(event, alarm, seconds, lines)
     return Finding(event)

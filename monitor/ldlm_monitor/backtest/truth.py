@@ -23,7 +23,7 @@ class TrueEvent(BaseModel):
 
     `failure` and `warning` should be told by an alert, `benign` by none. An alert
     after `last_line` comes too late to count (None: it never does). `quote` is part
-    of the line.
+    of the line; where a line holds many states of a progress bar, it tells which.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -90,9 +90,8 @@ def load_truth(path: Path, alerts: Collection[str]) -> tuple[Truth, ...]:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         where = f"{path}: {_place(document, first['loc'])}".rstrip(": ")
-        raise TruthError(
-            first["msg"].removeprefix("Value error, "), where=where, remedy=_FORM
-        ) from None
+        what = first["msg"].removeprefix("Value error, ").replace("a valid tuple", "a list")
+        raise TruthError(what, where=where, remedy=_FORM) from None
     for number, entry in enumerate(entries, 1):
         _check(entry, f"{path}: entry {number} ({entry.file})", alerts)
     _refuse_twice(path, [entry.file for entry in entries])
