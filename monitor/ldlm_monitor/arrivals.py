@@ -25,6 +25,8 @@ CREATE TABLE IF NOT EXISTS turn (
     chunks TEXT NOT NULL
 );
 """
+MAX_TURNS = 100_000
+"""So many are kept where no checkpoint can be; what came before is placed as if unseen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,18 @@ class Arrivals:
         row = (at, json.dumps(told, separators=(",", ":")))
 
         def work(db: sqlite3.Connection) -> int:
-            return db.execute("INSERT INTO turn (at, chunks) VALUES (?, ?)", row).lastrowid or 0
+            number = db.execute("INSERT INTO turn (at, chunks) VALUES (?, ?)", row).lastrowid or 0
+            db.execute("DELETE FROM turn WHERE number <= ?", (number - MAX_TURNS,))
+            return number
+
+        return self._database.run(work)
+
+    def last(self) -> int:
+        """The number of the last turn, 0 before the first."""
+
+        def work(db: sqlite3.Connection) -> int:
+            row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'turn'").fetchone()
+            return 0 if row is None else int(row[0])
 
         return self._database.run(work)
 

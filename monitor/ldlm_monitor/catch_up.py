@@ -64,12 +64,14 @@ class CatchUp:
         self._starts = ledger.starts()
         self._progress = ledger.progress()
         self._played: dict[str, tuple[FileId, int]] = {}
+        self._replaced: set[Path] = set()
 
     def resume(self, restart: Restart, now: float) -> set[Path]:
         """Find the files of a checkpoint; names under which there is another file by now."""
         restart.open(self._follower.journal, now, self._disk)
         self._inputs.adopt(restart.paths)
-        return {path for path in restart.unnamed if stat.S_ISREG(self._mode(path))}
+        self._replaced = {path for path in restart.unnamed if stat.S_ISREG(self._mode(path))}
+        return self._replaced
 
     def pass_over(self, path: Path) -> None:
         """Follow a file from its present end."""
@@ -126,6 +128,11 @@ class CatchUp:
             self._monitor.restore_starts(self._starts)
         return Told(passed, history.end)
 
+    @property
+    def is_amid(self) -> bool:
+        """Whether files were judged in part, whose servers fell silent amid that."""
+        return bool(self._played)
+
     def judged_before(self, silent: Callable[[Path], bool]) -> list[Position]:
         """How far files were judged before a restart that are not followed yet: `silent` ones."""
         ahead = (Path(path) for path in self._judged)
@@ -135,16 +142,18 @@ class CatchUp:
     def _follow(self, reached: dict[str, Chunk], kept: dict[str, list[Position]]) -> None:
         """Read on where history ended: at the last chunk of a file, which holds its unread rest."""
         for name, rest in reached.items():
-            if name not in kept:
+            here = Position.reached(name, rest.offset, rest.line, self._disk)
+            if here is not None:
+                kept.setdefault(name, []).append(here)
+            elif name not in kept:
                 self._follower.add(Path(name), offset=rest.offset, line=rest.line)
-            else:
-                here = Position.reached(name, rest.offset, rest.line, self._disk)
-                kept[name] += [here] if here else []
         for name, positions in kept.items():
             self._follower.add(Path(name), resume=positions)
 
     def _judged_to(self, path: str, floor: float) -> int | None:
         """From which byte on a file's content is news; None: it is all history."""
+        if Path(path) in self._replaced:
+            return 0
         position = self._judged.get(path)
         try:
             if position is not None and still_holds(position, self._disk):

@@ -24,12 +24,14 @@ class ContinuedFile:
     """What was read after the checkpoint comes as it came then; what nobody saw, as estimated.
 
     `arrivals` are those of this file. `run` is the file's. `now`: when it is read.
+    `was_named`: its name led to it before the restart.
     """
 
     continuation: Continuation
     arrivals: Sequence[Arrival]
     run: str
     now: float
+    was_named: bool = True
     timeline: Timeline = field(default_factory=lambda: at_once(0.0))
 
     @property

@@ -45,10 +45,12 @@ class Ledger:
         starts: Mapping[str, float],
         progress: Mapping[str, tuple[int, float]],
         checkpoint: tuple[str, bytes] | None = None,
+        turn: int = 0,
     ) -> None:
         """Keep where reading stands, when alerts began, and when runs took their last step.
 
-        `checkpoint`: the monitor as it stands, and for which code and settings it is of use.
+        `checkpoint`: for which code and settings it is of use, and the monitor as it stands
+        after `turn`; arrivals up to there are forgotten.
         """
         rows = (
             ("positions", positions_to_json(positions)),
@@ -62,6 +64,12 @@ class Ledger:
                 db.execute("INSERT OR REPLACE INTO checkpoint VALUES (1, ?, ?)", checkpoint)
 
         self._database.run(work)
+        if checkpoint is not None and not self._database.is_in_memory:
+            self.arrivals.forget(turn)
+
+    def drop_checkpoint(self) -> None:
+        """None is of use any more."""
+        self._database.run(lambda db: db.execute("DELETE FROM checkpoint"))
 
     def checkpoint(self, stamp: str) -> bytes | None:
         """The last checkpoint, if it was kept under the same stamp."""

@@ -36,11 +36,15 @@ from ldlm_monitor.view import Snapshot
 
 POLL_SECONDS = 1.0
 """Every file is looked at this often, whatever the doorbell said."""
+RELOADED = ("rules", "files", "companions", "stall")
+"""Settings that a reload takes up."""
 SNAPSHOT_SECONDS = 0.25
 COMMIT_SECONDS = 10.0
 """How often the whole state is kept; between, when which bytes came is noted at once."""
 COMMIT_SHARE = 50
-"""Keeping it may take a fiftieth of the time at most."""
+"""Keeping it may take a fiftieth of the time at most,"""
+QUICK_SECONDS = 0.02
+"""unless it is quick and somebody may take away what was read."""
 NEWS_SECONDS = 3600.0
 """An alert found in history is told only if its run was active within this time."""
 
@@ -71,13 +75,16 @@ class Pump:
         self.telling = Telling(outbox, receivers, silences)
         self._ledger = ledger
         self._waker = waker
-        self._looked_at = self._picture_at = self._commit_at = -math.inf
-        self._turn_noted = 0
+        self._looked_at = self._picture_at = -math.inf
+        self._commit_at = self._earliest_commit = -math.inf
+        self._turn_noted = ledger.arrivals.last()
+        self._is_whole = False
         self._kept: tuple[int, int, list[Position]] | None = None
         self._stdin: StdinSource | None = None
+        self._settings = settings
         self._stamp = fingerprint(settings)
         fresh = assemble(settings, time.perf_counter)
-        self._restart = recall(ledger, self._stamp, fresh)
+        self._restart = recall(ledger, self._stamp, fresh, time.time())
         self.monitor: Monitor = self._restart.checkpoint.monitor if self._restart else fresh
         self.follower = Follower(disk=disk, mounts=mounts)
         self._calls = TimedDisk(self.follower.journal, disk=disk, mounts=mounts)
@@ -104,6 +111,7 @@ class Pump:
 
     def turn(self, dirty: Collection[Path], now: float) -> None:
         """One round at `now` (Unix seconds): new files, new bytes, the passing of time."""
+        self._is_whole = False
         everything = not dirty or now - self._looked_at >= POLL_SECONDS
         rung = self.inputs.hears_of_new(dirty)
         if everything or rung:
@@ -115,7 +123,7 @@ class Pump:
         self.telling.tell(transitions, now)
         self.telling.tell_unsilenced(transitions, self.monitor.starts(), now)
         if self.follower.notices:  # what was read may not be there to be read again
-            self._commit_at = -math.inf
+            self._commit_at = self._earliest_commit
         for notice in (*self.follower.journal.drain(), *self._ledger.take_notices()):
             log.warning("%s", notice)
         if now >= self._commit_at:
@@ -123,17 +131,18 @@ class Pump:
         elif transitions:
             self._ledger.commit(self._positions(), self.monitor.starts(), self.monitor.progress())
         self._picture(now)
-        self.caught_up = True
+        self.caught_up = self._is_whole = True
 
     def reload(self, settings: Settings) -> None:
         """Go on with other rules, limits and inputs. Raises `UsageError`, and changes nothing."""
         rules = rules_of(settings)
         patterns = resolve(settings.files, base=Path(), disk=self._disk)
+        taken = {name: getattr(settings, name) for name in RELOADED}
+        settings = self._settings.model_copy(update=taken)
+        self._stamp, self._settings = fingerprint(settings), settings
         self.monitor.reconfigure(rules, stall_of(settings))
-        self._stamp = fingerprint(settings)
-        self._commit_at = -math.inf
         self.inputs.replace(patterns, companions=settings.companions)
-        self._looked_at = -math.inf
+        self._looked_at = self._commit_at = -math.inf
 
     def pause(self, now: float) -> float:
         """Seconds that the pump may wait if nothing rings."""
@@ -142,8 +151,8 @@ class Pump:
         return max(until - now, 0.0)
 
     def close(self) -> None:
-        """Keep how far was read, unless the first reading was cut short; give the files back."""
-        if self.caught_up:
+        """Keep how far was read, unless a turn or the first reading was cut short."""
+        if self.caught_up and self._is_whole:
             self._commit(self.monitor.clock)
         self.follower.close()
         self._calls.close()
@@ -155,7 +164,7 @@ class Pump:
         if chunks:
             self._turn_noted = self._ledger.arrivals.note(chunks, now)
             if not self.follower.nameless().isdisjoint(chunk.file for chunk in chunks):
-                self._commit_at = -math.inf
+                self._commit_at = self._earliest_commit
         for chunk in chunks:
             transitions += self._feed(chunk, now)
         if self._stdin is not None:
@@ -209,23 +218,35 @@ class Pump:
         positions = self._positions()
         standing = (self.monitor.version, self._turn_noted, positions)
         if standing != self._kept:
+            frozen = self._freeze()
             self._ledger.commit(
                 positions,
                 self.monitor.starts(),
                 self.monitor.progress(),
-                checkpoint=self._freeze(),
+                checkpoint=frozen,
+                turn=self._turn_noted,
             )
-            self._ledger.arrivals.forget(self._turn_noted)
         self._kept = standing
         taken = time.perf_counter() - started
         self._commit_at = now + max(COMMIT_SECONDS, COMMIT_SHARE * taken)
+        self._earliest_commit = now + (COMMIT_SHARE * taken if taken > QUICK_SECONDS else 0.0)
 
     def _freeze(self) -> tuple[str, bytes] | None:
         """The state, and under which stamp it is of use; standard input cannot be read on."""
         if self._stdin is not None:
+            self._ledger.drop_checkpoint()
+            return None
+        if self._catch_up.is_amid:
             return None
         positions, held = self.follower.positions(), self.telling.withheld.held()
-        return self._stamp, Checkpoint(self.monitor, positions, held, self._turn_noted).freeze()
+        try:
+            body = Checkpoint(self.monitor, positions, held, self._turn_noted).freeze()
+        except Exception:  # a fault of ours costs the quick restart, not the night
+            self.monitor.count_dropped("internal_error")
+            log.exception("a bug of ours: the state cannot be kept")
+            self._ledger.drop_checkpoint()
+            return None
+        return self._stamp, body
 
     def _positions(self) -> list[Position]:
         """How far was read; of a silent server's files, how far they were before a restart."""

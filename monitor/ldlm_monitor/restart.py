@@ -9,11 +9,15 @@ from pathlib import Path
 
 from ldlm_monitor.arrivals import Arrival
 from ldlm_monitor.checkpoint import Checkpoint, CheckpointError, thaw
+from ldlm_monitor.chunk import FileId
 from ldlm_monitor.continued import ContinuedFile
 from ldlm_monitor.errors import InputError
 from ldlm_monitor.ledger import Ledger
 from ldlm_monitor.monitor import Monitor
 from ldlm_monitor.source import Continuation, Disk, Journal, Position
+
+SKEW_SECONDS = 60.0
+"""A clock that was set back by more is no clock to go on with."""
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +42,9 @@ class Restart:
         """Look for the files. What was judged and is not there any more is counted as lost."""
         names = self.checkpoint.monitor.names
         kept = sorted(self.checkpoint.positions, key=lambda position: position.nameless)
+        own: dict[tuple[str, FileId], list[Arrival]] = {}
+        for arrival in self.arrivals:
+            own.setdefault((arrival.path, arrival.file), []).append(arrival)
         for position in [*kept, *_begun_since(kept, self.arrivals)]:
             try:
                 found = Continuation.of(position, now, journal, disk)
@@ -48,8 +55,13 @@ class Restart:
                 continue
             if found is not None:
                 run = names.origin(position.path).run
-                own = [each for each in self.arrivals if _is_of(each, found)]
-                self.files.append(ContinuedFile(found, own, run, now))
+                seen = own.get((found.path, found.file), [])
+                later = [each for each in seen if each.start >= found.offset]
+                self.files.append(
+                    ContinuedFile(found, later, run, now, was_named=not position.nameless)
+                )
+        # An old one before the new, as in the daemon's life.
+        self.files.sort(key=lambda file: (file.continuation.has_name, file.was_named))
         self._count_lost(journal)
 
     @property
@@ -83,7 +95,7 @@ class Restart:
                 journal.lost(path, count)
 
 
-def recall(ledger: Ledger, stamp: str, fresh: Monitor) -> Restart | None:
+def recall(ledger: Ledger, stamp: str, fresh: Monitor, now: float) -> Restart | None:
     """What was kept under `stamp`; None: nothing, or nothing of use. `fresh`: as for `thaw`."""
     body = ledger.checkpoint(stamp)
     if body is None:
@@ -94,6 +106,9 @@ def recall(ledger: Ledger, stamp: str, fresh: Monitor) -> Restart | None:
         log.warning("the state that was kept cannot be used (%s); reading the logs anew", problem)
         return None
     arrivals = ledger.arrivals.since(kept.turn)
+    if kept.monitor.clock > now + SKEW_SECONDS:
+        log.warning("the state that was kept is of the future; reading the logs anew")
+        return None
     floor = max([kept.monitor.clock, *(each.at for each in arrivals)])
     return Restart(kept, floor, arrivals)
 
@@ -103,8 +118,3 @@ def _begun_since(kept: list[Position], arrivals: list[Arrival]) -> list[Position
     known = {position.key for position in kept}
     begun = {(each.path, each.file) for each in arrivals if each.file[:2] not in known}
     return [Position.at_start(path, file) for path, file in sorted(begun)]
-
-
-def _is_of(arrival: Arrival, found: Continuation) -> bool:
-    same = arrival.path == found.path and arrival.file == found.file
-    return same and arrival.start >= found.offset

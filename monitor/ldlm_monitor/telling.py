@@ -23,15 +23,16 @@ class Telling:
         self.couriers: list[Courier] = []
         self._outbox = outbox
         self._receivers = list(receivers)
+        self._mute = False
 
     def tell(self, transitions: Iterable[Transition], now: float, *, notify: bool = True) -> None:
         """Print each; with `notify`, what fires or ended goes to the receivers."""
         for transition in transitions:
             silence = self.withheld.judge(transition, now, hold=notify)
             mark = f"  [silenced by {plain(silence.by)}]" if silence else ""
-            print(transition_line(transition) + mark, flush=True)
             if notify and silence is None and transition.state != "pending":
                 self._send(transition, now)
+            self._print(transition_line(transition) + mark)
         for kept in (self._outbox, self.withheld):
             for notice in kept.take_notices():
                 log.error("%s", notice)
@@ -82,6 +83,15 @@ class Telling:
                 self.tell([past], now)
         if over:
             log.info("alerts in what the files already held that are over: %d (see replay)", over)
+
+    def _print(self, line: str) -> None:
+        """Stdout may be gone, or its disk be full: the receivers hear all the same."""
+        if not self._mute:
+            try:
+                print(line, flush=True)
+            except OSError as error:
+                self._mute = True
+                log.error("stdout: cannot be written (%s); alerts go on without it", error.strerror)
 
     def _send(self, transition: Transition, now: float) -> None:
         self._outbox.add(from_transition(transition), self._receivers, now)

@@ -131,4 +131,4 @@ def test_how_far_a_silent_servers_files_were_judged_survives_restarts(
     append(THERE, NAN + bars(40, 50))
     daemon = start(*BOTH, slack=slack).ready()
     assert "NonFiniteLoss firing" in slack.next()
-    daemon.wait_for_metric('ldlm_train_step{run="there"} 49.0')
+    daemon.wait_for_metric('ldlm_train_step{run="train_20260130_120000"} 49.0')

@@ -22,14 +22,14 @@ from ldlm_monitor.promql import parse
 def test_a_rule_hears_of_a_change_however_it_names_the_metric(tmp_path: Path, expr: str) -> None:
     path = tmp_path / "rules.yml"
     path.write_text(f'groups: [{{name: g, rules: [{{alert: High, expr: "{expr}"}}]}}]')
-    judge = Judge(load_rules([path], parse), 5.0, 3600.0, has_ended=lambda _: False)
+    judge = Judge(load_rules([path], parse), 5.0, 3600.0)
 
     def scrape(loss: float, at: float) -> list[str]:
         points = [
             Point("ldlm_train_loss", make_labels(run="a"), loss),
             Point("ldlm_train_step", make_labels(run="a"), 1.0),
         ]
-        return [transition.state for transition in judge.evaluate([points], at)]
+        return [transition.state for transition in judge.evaluate([points], at, lambda _: False)]
 
     assert scrape(1.0, 5.0) == []
     assert scrape(1.0, 10.0) == []

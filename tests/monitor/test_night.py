@@ -159,8 +159,9 @@ class Night(RuleBasedStateMachine):
             self.pump = None
         for lives in self.lives.values():
             self.unseen |= any(life.unseen for life in lives)
-            # What is deleted can be opened by nobody any more.
-            lives[:] = [life for life in lives if not life.deleted]
+            for life in [life for life in lives if life.deleted]:  # nobody can open it any more
+                life.writer.close()
+                lives.remove(life)
 
     def create(self, path: Path) -> Life:
         self.count += 1
@@ -169,7 +170,10 @@ class Night(RuleBasedStateMachine):
         return life
 
     def write(self, path: Path, life: Life, text: str, *, half: bool = False) -> None:
-        """Records; `half` leaves out the second half of the last."""
+        """Records; `half` leaves out the second half of the last.
+
+        What nobody sees arrive is known to a second: so far apart and more it comes then.
+        """
         self.unseen |= self.pump is None
         data = text.encode()
         cut = len(data) - len(data.splitlines(keepends=True)[-1]) // 2 if half else len(data)
@@ -215,6 +219,10 @@ class Night(RuleBasedStateMachine):
             if transition.state != "pending":
                 self.quiet_since = self.now
 
+    def pause_unseen(self) -> None:
+        if self.pump is None:
+            self.wait(5)
+
     def wait(self, seconds: int) -> None:
         for _ in range(min(seconds, 3)):
             self.now += 1
@@ -230,18 +238,22 @@ class Night(RuleBasedStateMachine):
         seconds=st.integers(0, 3),
     )
     def log_lines(self, losses: list[str], remark: str, half: bool, seconds: int) -> None:
+        self.pause_unseen()
         text = "".join(self.next_bar(loss) for loss in losses) + REMARKS[remark]
         self.write(self.log, self.lives[self.log][-1], text, half=half)
+        self.look()
         self.wait(seconds)
 
     @rule(losses=st.lists(st.sampled_from(LOSSES), min_size=1, max_size=3), half=st.booleans())
     def log_rows(self, losses: list[str], half: bool) -> None:
+        self.pause_unseen()
         text = ""
         for loss in losses:
             self.step += 1
             told = {"nan": "NaN", "inf": "Infinity"}.get(loss, loss)
             text += f'{{"step": {self.step}, "time": {self.now:.1f}, "loss": {told}}}\n'
         self.write(self.rows, self.lives[self.rows][-1], text, half=half)
+        self.look()
 
     @rule(steps=st.integers(5, 40))
     def train_on(self, steps: int) -> None:
@@ -279,6 +291,7 @@ class Night(RuleBasedStateMachine):
         try:
             if self.pump is None:
                 self.start()
+                self.look()
             self.compare_in_the_end()
         finally:
             self.kill()
@@ -344,6 +357,7 @@ class Rotations(Night):
     def write_to_the_old_file(self, which: str, remark: str) -> None:
         path = self.path(which)
         if len(self.lives[path]) > 1:
+            self.pause_unseen()
             text = self.next_bar("2.25") + REMARKS[remark] if which == "log" else "\n"
             self.write(path, self.lives[path][-2], text)
             self.look()

@@ -1,7 +1,10 @@
 """A daemon that is started again goes on where it stood: the real pump, time as an argument."""
 
+import contextlib
 import os
 import pickle
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,7 +18,7 @@ from ldlm_monitor.ledger import Ledger
 from ldlm_monitor.monitor import Monitor
 from ldlm_monitor.notify import Outbox
 from ldlm_monitor.pump import Pump
-from ldlm_monitor.source import PollingWaker
+from ldlm_monitor.source import Continuation, Journal, PollingWaker
 
 NOW = 1_769_681_700.0
 RUN = "train_20260129_101500"
@@ -47,7 +50,7 @@ class Watched:
     def begin(self, second: float, **settings: object) -> None:
         self.outbox = Outbox(self.folder / "state" / "outbox.sqlite")
         self.ledger = Ledger(self.folder / "state" / "ledger.sqlite")
-        wanted = Settings(files=(str(self.log),), companions=False, **settings)
+        wanted = Settings(files=(str(self.folder / "*.log"),), companions=False, **settings)
         self.pump = Pump(wanted, self.outbox, self.ledger, ["slack"], PollingWaker())
         self.look(second)
 
@@ -125,6 +128,100 @@ def test_bytes_that_are_gone_before_they_were_kept_are_counted(watched: Watched)
     watched.log.unlink()
     watched.begin(55)
     assert watched.pump.follower.journal.lost_bytes == len(bars(40, 50).encode())
+
+
+def test_alerts_reach_the_receivers_although_stdout_cannot_be_written(
+    watched: Watched, monkeypatch
+) -> None:
+    watched.write(bars(0, 40), 40)
+    watched.begin(41)
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        watched.write(NAN, 42)
+        watched.look(42)
+        monkeypatch.undo()
+        with contextlib.suppress(OSError):
+            full.close()
+    assert watched.told() == ["NonFiniteLoss firing"]
+
+
+def test_a_turn_that_fails_is_done_again_after_the_restart(watched: Watched, monkeypatch) -> None:
+    watched.write(bars(0, 40), 40)
+    watched.begin(41)
+    watched.write(NAN, 42)
+    monkeypatch.setattr(Outbox, "add", broken)
+    with pytest.raises(MemoryError):
+        watched.look(42)
+    monkeypatch.undo()
+    watched.pump.close()
+    watched.kill()
+    watched.begin(43)
+    assert watched.told() == ["NonFiniteLoss firing"]
+
+
+def broken(*_: object) -> bool:
+    raise MemoryError
+
+
+def test_files_that_join_together_are_judged_once(watched: Watched) -> None:
+    """The bell rang for one of them only."""
+    watched.begin(0)
+    others = [watched.log.with_name(f"train_2026012{n}_101500_node0.log") for n in (7, 8)]
+    for other in others:
+        other.write_text(bars(0, 5) + NAN)
+        os.utime(other, (NOW + 1, NOW + 1))
+    watched.pump.turn({others[0]}, NOW + 1)
+    watched.kill()
+    watched.begin(2)
+    points = watched.pump.monitor.snapshot().points
+    counted = [point.value for point in points if point.name == "ldlm_train_nonfinite_total"]
+    assert sorted(counted) == [0, 0, 0, 0, 1, 1]
+
+
+def test_a_file_that_was_renamed_and_read_to_its_end_is_not_read_again(watched: Watched) -> None:
+    watched.write(bars(0, 40) + NAN, 40)
+    watched.begin(41)
+    watched.log.rename(f"{watched.log}.1")
+    for second in (42, 110):
+        watched.look(second)
+    before = watched.pump.monitor.snapshot().monitor.bytes
+    for second in (120, 121, 122):
+        watched.kill()
+        watched.begin(second)
+    assert watched.pump.monitor.snapshot().monitor.bytes == before
+    assert watched.told().count("NonFiniteLoss firing") == 1
+
+
+def test_a_clock_that_was_set_back_is_no_clock_to_go_on_with(watched: Watched, caplog) -> None:
+    later = time.time() + 1e6 - NOW
+    watched.write(bars(0, 40), 40)
+    watched.begin(later)
+    watched.kill()
+    watched.begin(41)
+    assert watched.pump.monitor.clock == NOW + 41
+    assert "of the future" in caplog.text
+
+
+def test_what_a_reload_took_up_goes_on_and_what_it_did_not_does_not(watched: Watched) -> None:
+    watched.write(bars(0, 40), 40)
+    watched.begin(41)
+    named = Settings(files=(str(watched.folder / "*.log"),), companions=False, run="mine")
+    watched.pump.reload(named)
+    watched.look(42)
+    watched.kill()
+    watched.begin(43, run="mine")
+    assert [run.name for run in watched.pump.monitor.snapshot().runs] == ["mine"]
+
+
+def test_a_file_that_is_emptied_while_it_is_read_on_is_read_to_its_end(watched: Watched) -> None:
+    watched.write(bars(0, 40), 40)
+    watched.begin(41)
+    (position,) = watched.pump.follower.positions()
+    watched.write(bars(40, 80), 80)
+    found = Continuation.of(position, NOW, Journal())
+    watched.log.write_text("new\n")
+    assert b"new\n" in b"".join(chunk.data for chunk in found.chunks(NOW))
+    found.close()
 
 
 @pytest.mark.parametrize("setting", [{"evaluation_interval": 1.0}, {"run": "mine"}])

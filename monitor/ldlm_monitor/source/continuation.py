@@ -54,7 +54,11 @@ class Continuation:
         """Whole records up to the file's end, read at `now`. Raises `OSError`."""
         self._tail.see(self._status, now)
         while self._tail.due:
-            yield from self._tail.read(now)
+            before = self._tail.splitter.position
+            found = self._tail.read(now)
+            yield from found
+            if not found and self._tail.splitter.position == before:
+                return  # emptied meanwhile: there is less than was seen
 
     def unfinished(self) -> Chunk | None:
         """The last record as it stands, if its end is missing. Exhaust `chunks` first."""

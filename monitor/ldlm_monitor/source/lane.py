@@ -37,6 +37,7 @@ class Lane:
         self._tailer = Tailer(Journal(), disk, open_files)
         self._orders: list[Callable[[], None]] = []
         self._positions: list[Position] = []
+        self._joining: list[Entry] = []
         self._asked_at = 0.0
         self._said = False
         self._answer: Answer | None = None
@@ -58,6 +59,7 @@ class Lane:
 
     def add(self, entry: Entry) -> None:
         """Follow a name that leads here."""
+        self._joining.append(entry)
         self._orders.append(lambda: self._tailer.add(entry))
 
     def leave(self, path: Path) -> None:
@@ -126,7 +128,8 @@ class Lane:
     def positions(self) -> list[Position]:
         """Where reading stood when the last chunk was given."""
         if not self.idle:
-            return self._positions
+            joining = [position for entry in self._joining for position in entry.kept]
+            return [*self._positions, *joining]
         self._obey()
         return self._tailer.positions()
 
@@ -155,6 +158,7 @@ class Lane:
         for order in self._orders:
             order()
         self._orders.clear()
+        self._joining.clear()
 
     def _begin(self, work: Callable[[], list[Chunk]]) -> None:
         self._answer = Future()

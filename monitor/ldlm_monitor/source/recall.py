@@ -45,10 +45,13 @@ class Recall:
         except (OSError, InputError) as error:
             trouble = error
         opened += self._beside(position)
-        tail = self._choose(position, path, opened)
-        for file in opened:
-            if tail is None or file.descriptor != tail.descriptor:
-                self.disk.close(file.descriptor)
+        tail: Tail | None = None
+        try:
+            tail = self._choose(position, path, opened)
+        finally:
+            for file in opened:
+                if tail is None or file.descriptor != tail.descriptor:
+                    self.disk.close(file.descriptor)
         if tail is None:
             if trouble is not None and not position.nameless:
                 raise trouble

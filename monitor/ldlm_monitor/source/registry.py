@@ -11,6 +11,7 @@ back, goes on where it was. Nothing here depends on an event having arrived.
 """
 
 import contextlib
+import math
 import os
 from collections import deque
 from pathlib import Path
@@ -26,6 +27,8 @@ from ldlm_monitor.source.recall import Recall
 from ldlm_monitor.source.tail import Tail
 
 RETIRED_SECONDS = 60.0
+RECALL_SECONDS = 1.0
+"""How often files are looked for that were read before a restart and are not there now."""
 REMEMBERED_FILES = 4096
 """Ended files whose end is kept in mind, in case that they come back."""
 
@@ -47,13 +50,17 @@ class Registry:
         self.ready: deque[Chunk] = deque()
         self.held = Descriptors(open_files)
         self._lingering = Lingering()
-        self._recalled: dict[Entry, None] = {}
+        self._recalled: dict[Entry, tuple[float, float]] = {}
         self._ended: dict[Key, Tail] = {}
 
     def recall(self, now: float) -> None:
         """Take up again what was read before a restart: all of it, before anything is begun."""
-        for entry in list(self._recalled):
-            self._recall(entry, now)
+        for entry, (first, last) in list(self._recalled.items()):
+            if now - last < RECALL_SECONDS:
+                continue
+            since = min(first, now)
+            self._recalled[entry] = (since, now)
+            self._recall(entry, now, gives_up=now - since >= RETIRED_SECONDS)
             if not entry.kept:
                 del self._recalled[entry]
 
@@ -62,7 +69,7 @@ class Registry:
         # The inode of a file that lost its name may be another's by now: the named one first.
         entry.kept.sort(key=lambda position: position.nameless)
         if self.entries.setdefault(entry.path, entry) is entry and entry.kept:
-            self._recalled[entry] = None
+            self._recalled[entry] = (math.inf, -math.inf)
 
     def look(self, entry: Entry, now: float) -> None:
         """See where the name leads and what became of the files that it led to."""
@@ -128,15 +135,21 @@ class Registry:
             entry.trouble = ""
             self.journal.note("readable", str(entry.path), "can be read again")
 
-    def _recall(self, entry: Entry, now: float) -> None:
-        """Positions stay where the name leads nowhere, or to what cannot be read: for later."""
+    def _recall(self, entry: Entry, now: float, *, gives_up: bool) -> None:
+        """Positions stay where the name leads nowhere, or to what cannot be read: for later.
+
+        `gives_up`: what is not there now is gone for good.
+        """
         waiting = []
         for position in entry.kept:
             try:
                 tail = Recall(self.journal, self.disk).find(position, entry.path, now)
             except (FileNotFoundError, NotADirectoryError):
-                waiting.append(position)
                 self._say_lost(entry)
+                if gives_up:
+                    self.journal.lost_file(str(entry.path), position.read)
+                else:
+                    waiting.append(position)
                 continue
             except (OSError, InputError) as error:
                 waiting.append(position)
