@@ -6,7 +6,8 @@ LdlmError
 │   ├── InputError      a log that is missing or cannot be read
 │   ├── RuleError       a rule file, or an expression that is wrong
 │   │   └── UnsupportedError  PromQL that we do not evaluate
-│   └── FormatError     a format or event definition
+│   ├── FormatError     a format or event definition
+│   └── TruthError      what is known of logs, for a backtest
 └── DeliveryError       a receiver did not accept a notification
 """
 
@@ -55,6 +56,10 @@ class UnsupportedError(RuleError):
 
 class FormatError(UsageError):
     """A format or event definition that cannot be loaded."""
+
+
+class TruthError(UsageError):
+    """A truth file that is malformed, or speaks of other logs than those given."""
 
 
 class DeliveryError(LdlmError):

@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 from ldlm_monitor.alert import Transition
 from ldlm_monitor.assemble import assemble
+from ldlm_monitor.chunk import Chunk
 from ldlm_monitor.config import Settings
 from ldlm_monitor.errors import InputError
 from ldlm_monitor.history import (
@@ -30,17 +31,20 @@ class Replay:
     """One pass over files that are finished, or read as if they were.
 
     Nothing is waited for, nobody is notified; the clock ends at the last byte's time.
-    `notices` say what was added to the files that were named, and why.
+    `notices` say what was added to the files that were named, and why. `apart`: seconds
+    within which rows that tell their times count as one piece (None: fine enough to keep
+    the order over all files).
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, apart: float | None = None) -> None:
         self._monitor = assemble(settings)
         self.notices: list[str] = []
         patterns = resolve(settings.files, base=Path())
         files = patterns.present()
         if settings.companions:
             files = self._with_companions(files)
-        apart = ALONE_APART_SECONDS if len(files) == 1 else APART_SECONDS
+        if apart is None:
+            apart = ALONE_APART_SECONDS if len(files) == 1 else APART_SECONDS
         self._history = place(files, self._monitor.names, apart=apart)
         self._refuse_unreadable()
         streams: list[tuple[str, BinaryIO]] = [
@@ -54,12 +58,20 @@ class Replay:
 
     def transitions(self) -> Iterator[Transition]:
         """Every alert transition, in order; its time is None where the log tells none."""
+        for _, _, transitions in self.played():
+            yield from transitions
+
+    def played(self) -> Iterator[tuple[float | None, Chunk | None, list[Transition]]]:
+        """Each piece of a file, when it came, and what it brought about; last, without a piece,
+        the end. Times are None where the log tells none.
+        """
         history = self._history
-        for when, chunk, _ in history.play():
-            yield from self._told(self._monitor.feed(chunk, when), history)
+        for when, chunk, file in history.play():
+            told = list(self._told(self._monitor.feed(chunk, when), history))
+            yield when if file.timeline.timed else None, chunk, told
         self._refuse_unreadable()
         paths = [file.path for file in history.files]
-        yield from self._told(self._monitor.finish(history.end, paths), history)
+        yield None, None, list(self._told(self._monitor.finish(history.end, paths), history))
 
     def snapshot(self) -> Snapshot:
         """The state at the end; call it after `transitions` is exhausted."""

@@ -1,4 +1,4 @@
-"""`rules check` and `rules list`."""
+"""`rules check`, `rules test` and `rules list`."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -121,3 +121,85 @@ def test_list_shows_the_first_problem_and_no_rules(ask: Ask, folder: Path) -> No
     assert (answer.code, answer.out) == (2, "")
     assert "rule 2 (Syntax)" in answer.err
     assert len(answer.err.splitlines()) == 1
+
+
+RULES = "groups: [{name: mine, rules: [{alert: Late, expr: 'steps > 3', labels: {team: a}}]}]\n"
+TESTS = """
+rule_files: [mine.yml]
+tests:
+  - interval: 1m
+    input_series: [{series: 'steps{run="a"}', values: 1+1x5}]
+    alert_rule_test:
+      - {eval_time: 2m, alertname: Late}
+      - {eval_time: 3m, alertname: Late, exp_alerts: [exp_labels: {run: a, team: a}]}
+"""
+
+
+def test_rule_tests_that_succeed_say_so(ask: Ask, folder: Path) -> None:
+    (folder / "mine.yml").write_text(RULES, encoding="utf-8")
+    (folder / "mine.test.yml").write_text(TESTS, encoding="utf-8")
+    answer = ask("rules", "test", "mine.test.yml")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out == "Unit Testing:  mine.test.yml\n  SUCCESS\n\n"
+    assert ask("rules", "test", ".") == answer
+
+
+def test_a_rule_test_that_fails_shows_what_was_expected_and_what_came(
+    ask: Ask, folder: Path
+) -> None:
+    (folder / "mine.yml").write_text(RULES, encoding="utf-8")
+    (folder / "good.test.yml").write_text(TESTS, encoding="utf-8")
+    (folder / "bad.test.yml").write_text(TESTS.replace("team: a}]", "team: b}]"), encoding="utf-8")
+    (folder / "typo.test.yml").write_text(TESTS.replace("values", "value"), encoding="utf-8")
+    answer = ask("rules", "test", "bad.test.yml", "typo.test.yml", "none.yml", "good.test.yml")
+    assert answer.code == 2
+    assert answer.out == (
+        "Unit Testing:  bad.test.yml\n"
+        "  FAILED:\n"
+        "    alertname: Late, time: 3m,\n"
+        "        exp:[\n"
+        "            0:\n"
+        '              Labels:{alertname="Late", run="a", team="b"}\n'
+        "              Annotations:{}\n"
+        "            ],\n"
+        "        got:[\n"
+        "            0:\n"
+        '              Labels:{alertname="Late", run="a", team="a"}\n'
+        "              Annotations:{}\n"
+        "            ]\n\n"
+        "Unit Testing:  typo.test.yml\n  FAILED\n\n"
+        "Unit Testing:  none.yml\n  FAILED\n\n"
+        "Unit Testing:  good.test.yml\n  SUCCESS\n\n"
+    )
+    assert answer.err.splitlines() == [
+        "ldlm-monitor: bad.test.yml: 1 of 2 expectations not met; compare exp and got above",
+        (
+            "ldlm-monitor: typo.test.yml: tests.0.input_series.0.values: Field required; "
+            "see Prometheus' documentation, Unit Testing for Rules"
+        ),
+        "ldlm-monitor: none.yml: cannot be read: No such file or directory; check its name",
+    ]
+
+
+def test_what_makes_a_rule_test_check_nothing_is_said(ask: Ask, folder: Path) -> None:
+    (folder / "mine.yml").write_text(RULES, encoding="utf-8")
+    text = TESTS.replace("[mine.yml]", "[mine.yml, 'no*.yml']").replace(
+        "2m, alertname: Late", "2m, alertname: Lat"
+    )
+    (folder / "mine.test.yml").write_text(text, encoding="utf-8")
+    answer = ask("rules", "test", "mine.test.yml")
+    assert answer.code == 0
+    assert answer.err.splitlines() == [
+        "ldlm-monitor: mine.test.yml: no file matches the rule_files entry no*.yml",
+        "ldlm-monitor: mine.test.yml: no rule of its rule_files is called Lat",
+    ]
+
+
+def test_rule_tests_need_a_file(ask: Ask, folder: Path) -> None:
+    assert ask("rules", "test").err == (
+        "ldlm-monitor: rules test FILE: no file is named; try rules/*.test.yml\n"
+    )
+    (folder / "empty").mkdir()
+    answer = ask("rules", "test", "empty")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("ldlm-monitor: empty: no *.test.yml in this folder")

@@ -1,7 +1,6 @@
-"""The language of Prometheus' PromQL test scripts: commands, series, points, durations.
+"""The language of Prometheus' PromQL test scripts: commands, evaluations, durations.
 
-As `promql/promqltest/test.go` of Prometheus reads them. A native histogram becomes
-`HISTOGRAM`: nothing of it is kept but that it is there.
+As `promql/promqltest/test.go` of Prometheus reads them.
 """
 
 import math
@@ -10,24 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ldlm_monitor.points import Labels
-
-STALE = object()
-HISTOGRAM = object()
+from ldlm_monitor.promql.series_description import parse_series, parse_values
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w|y)")
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "y": 31536000}
-_STRING = r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`'
-_NAME = re.compile(r"[a-zA-Z_:][\w:]*")
-_LABELS = re.compile(rf"\s*\{{((?:[^{{}}\"'`]|{_STRING})*)\}}")
-_LABEL = re.compile(rf"\s*([\w.]+|{_STRING})\s*(?:=\s*({_STRING}))?\s*(?:,|$)")
-_NUMBER = r"(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|[iI]nf|[nN]a[nN])"
-_POINT = re.compile(
-    rf"(?P<histogram>\{{\{{.*?\}}\}}(?:[+-]\{{\{{.*?\}}\}})?)(?:x(?P<histograms>\d+))?(?:\s+|$)"
-    rf"|(?P<stale>stale)(?:\s+|$)"
-    rf"|_(?:x(?P<omitted>\d+))?(?:\s+|$)"
-    rf"|(?P<first>[+-]?{_NUMBER})(?P<step>[+-]{_NUMBER})?(?:x(?P<times>\d+))?(?:\s+|$)"
-)
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 
 
 class ScriptError(ValueError):
@@ -81,81 +66,11 @@ def milliseconds(seconds: float) -> float:
     return round(seconds, 3)
 
 
-def series(text: str) -> tuple[Labels, str]:
-    """Labels (with `__name__`) at the start of a line, and what follows them."""
-    pairs: dict[str, str] = {}
-    position = 0
-    if (name := _NAME.match(text)) is not None:
-        pairs["__name__"] = name[0]
-        position = name.end()
-    if (braces := _LABELS.match(text, position)) is not None:
-        pairs |= _pairs(braces[1])
-        position = braces.end()
-    if not position:
-        raise ScriptError(f"{text!r} is no series")
-    labels = tuple(sorted((label, value) for label, value in pairs.items() if value))
-    return labels, text[position:].strip()
-
-
-def _pairs(text: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    position = 0
-    while position < len(text.rstrip()):
-        label = _LABEL.match(text, position)
-        if label is None:
-            raise ScriptError(f"{text!r} are no labels")
-        name = unquoted(label[1]) if label[1][0] in "\"'`" else label[1]
-        if label[2] is None:
-            found["__name__"] = name
-        else:
-            found[name] = unquoted(label[2])
-        position = label.end()
-    return found
-
-
-def unquoted(text: str) -> str:
-    """What a quoted string says, by Go's escapes."""
-    if text[0] == "`":
-        return text[1:-1]
-
-    def plain(escape: re.Match[str]) -> str:
-        code = escape[1]
-        if code[0] in "xuU" and len(code) > 1:
-            return chr(int(code[1:], 16))
-        return _ESCAPES.get(code, code)
-
-    return re.sub(
-        r"\\(x[\da-fA-F]{2}|u[\da-fA-F]{4}|U[\da-fA-F]{8}|.)", plain, text[1:-1], flags=re.DOTALL
-    )
-
-
 def number(text: str) -> float:
     """A lone number, as Go reads it. Raises ValueError."""
     if re.fullmatch(r"[+-]?0[xX][0-9a-fA-F]+", text):
         return float(int(text, 16))
     return float(text)
-
-
-def points(text: str) -> Iterator[object]:
-    """The values of a series in order: numbers, STALE, HISTOGRAM; None where there is none."""
-    position = 0
-    while position < len(text):
-        found = _POINT.match(text, position)
-        if found is None:
-            raise ScriptError(f"{text[position:]!r} are no points")
-        position = found.end()
-        if found["histogram"]:
-            yield from [HISTOGRAM] * (int(found["histograms"] or 0) + 1)
-        elif found["stale"]:
-            yield STALE
-        elif found["first"]:
-            first, step = float(found["first"]), float(found["step"] or 0)
-            value = first
-            for _ in range(int(found["times"] or 0) + 1):
-                yield value
-                value = value + step if step else first
-        else:
-            yield from [None] * int(found["omitted"] or 1)
 
 
 @dataclass(frozen=True)
@@ -216,8 +131,8 @@ def rows(evaluated: Evaluation) -> list[tuple[Labels, list[tuple[float, object]]
     """The series that must come of an evaluation, with their points."""
     found = []
     for line in evaluated.expected:
-        labels, text = series(line)
-        values = list(points(text))
+        labels, text = parse_series(line)
+        values = list(parse_values(text))
         times = _times_of(evaluated, len(values))
         kept = zip(times, values, strict=True)
         found.append((labels, [(time, value) for time, value in kept if value is not None]))

@@ -17,8 +17,6 @@ from pathlib import Path
 
 import re2
 from promqltest import (
-    HISTOGRAM,
-    STALE,
     Command,
     Evaluation,
     ScriptError,
@@ -28,14 +26,18 @@ from promqltest import (
     evaluation,
     milliseconds,
     number,
-    points,
     rows,
-    series,
 )
 
 from ldlm_monitor.errors import RuleError, UnsupportedError
 from ldlm_monitor.points import Labels, Matcher, Series
 from ldlm_monitor.promql import Evaluator, Expression, parse
+from ldlm_monitor.promql.series_description import (
+    HISTOGRAM,
+    STALE,
+    parse_series,
+    parse_values,
+)
 
 Result = float | list[tuple[Labels, list[tuple[float, float]]]]
 
@@ -92,13 +94,13 @@ def load(command: Command, storage: ScriptStorage) -> None:
     word, _, interval = command.text.partition(" ")
     step = duration(interval.strip())
     for line in command.body:
-        labels, values = series(line)
+        labels, values = parse_series(line)
         if values.startswith("@st"):
             storage.started.add(labels)
             continue
         found = [
             (milliseconds(index * step), value)
-            for index, value in enumerate(points(values))
+            for index, value in enumerate(parse_values(values))
             if value is not None
         ]
         storage.add(labels, found)
@@ -205,7 +207,7 @@ def run(path: Path) -> Tally:
                 raise ScriptError(f"cannot read {command.text!r}")
         except UnsupportedError:
             tally.unsupported += 1
-        except ScriptError as problem:
+        except ValueError as problem:
             tally.failures.append(f"{where}: {problem}")
     return tally
 

@@ -18,13 +18,13 @@ import yaml
 from expressions import expressions, sortings
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from promqltest import points, series
 from run_script import ScriptStorage
 from worlds import Prometheus, World, prometheus
 
 from ldlm_monitor.errors import RuleError
 from ldlm_monitor.points import Labels
 from ldlm_monitor.promql import Evaluator, parse
+from ldlm_monitor.promql.series_description import parse_series, parse_values
 
 SERIES = {
     'steps{run="a",rank="0"}': "0+7x20 0+3x20",
@@ -105,8 +105,8 @@ def expectations(evaluator: Evaluator) -> list[dict[str, Any]]:
 def test_prometheus_gives_the_same_answers(tmp_path: Path) -> None:
     storage = ScriptStorage()
     for text, values in SERIES.items():
-        labels, _ = series(text)
-        found = enumerate(points(values))
+        labels, _ = parse_series(text)
+        found = enumerate(parse_values(values))
         storage.add(labels, [(10.0 * i, value) for i, value in found if value is not None])
     expected = expectations(Evaluator(storage))
     assert sum(bool(one["exp_samples"]) for one in expected) > len(expected) * 0.8

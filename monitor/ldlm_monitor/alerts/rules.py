@@ -172,10 +172,11 @@ class _FileModel(BaseModel):
     groups: list[_GroupModel] = []
 
 
-class _StrictLoader(yaml.SafeLoader):
+class StrictLoader(yaml.SafeLoader):
     """Refuses a key that is written twice; the first would be lost without a word."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """A key that `<<` brought counts too: Prometheus refuses it likewise."""
         mapping = super().construct_mapping(node, deep)
         if len(mapping) != len(node.value):
             raise yaml.constructor.ConstructorError(
@@ -206,17 +207,17 @@ def _raw_rules(path: Path) -> list[tuple[str, int, Any]]:
 
 def _read(path: Path) -> _FileModel:
     try:
-        document = yaml.load(path.read_bytes(), _StrictLoader)  # a SafeLoader
+        document = yaml.load(path.read_bytes(), StrictLoader)  # a SafeLoader
     except OSError as problem:
         raise RuleError(
             f"cannot be read: {problem.strerror}", where=str(path), remedy="check --rules"
         ) from problem
     except (yaml.YAMLError, UnicodeDecodeError) as problem:
-        raise _unreadable(problem, path) from problem
+        raise unreadable(problem, path) from problem
     try:
         return _FileModel.model_validate({} if document is None else document)
     except ValidationError as problem:
-        raise _invalid(problem, str(path)) from None
+        raise invalid(problem, str(path)) from None
 
 
 def _build(raw: Any, number: int, parse: Callable[[str], E], file: str, group: str) -> Rule[E]:
@@ -225,7 +226,7 @@ def _build(raw: Any, number: int, parse: Callable[[str], E], file: str, group: s
     try:
         model = _RuleModel.model_validate(raw)
     except ValidationError as problem:
-        raise _invalid(problem, where) from None
+        raise invalid(problem, where) from None
     try:
         expr = parse(model.expr)
         if model.record:
@@ -258,7 +259,7 @@ def _templates(kind: str, texts: dict[str, str]) -> dict[str, Template]:
     return parsed
 
 
-def _unreadable(problem: Exception, path: Path) -> RuleError:
+def unreadable(problem: Exception, path: Path) -> RuleError:
     """What YAML says as one line, with the place first."""
     if isinstance(problem, yaml.MarkedYAMLError) and problem.problem_mark is not None:
         mark = problem.problem_mark
@@ -269,7 +270,11 @@ def _unreadable(problem: Exception, path: Path) -> RuleError:
     return RuleError(line, where=str(path), remedy="it must be YAML")
 
 
-def _invalid(problem: ValidationError, where: str) -> RuleError:
+def invalid(
+    problem: ValidationError,
+    where: str,
+    remedy: str = "see the rule file format of Prometheus",
+) -> RuleError:
     """The first complaint of pydantic as one line."""
     first = problem.errors(include_url=False, include_context=False)[0]
     key = ".".join(str(part) for part in first["loc"])
@@ -281,5 +286,5 @@ def _invalid(problem: ValidationError, where: str) -> RuleError:
     return RuleError(
         f"{key}: {message}" if key else message,
         where=where,
-        remedy="see the rule file format of Prometheus",
+        remedy=remedy,
     )

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from ldlm_monitor.cli.flags import JudgeFlags, settings_for_inputs
 from ldlm_monitor.cli.outcome import exit_code
+from ldlm_monitor.errors import UsageError
+
+if TYPE_CHECKING:
+    from ldlm_monitor.config import Settings
 
 
 def replay(
     *files: str,
     form: Annotated[Literal["text", "json"], Parameter(name="--format")] = "text",
+    truth: Path | None = None,
     flags: JudgeFlags | None = None,
 ) -> int:
     """Prints every alert transition that these logs would have caused; tries out --rules.
@@ -23,9 +29,20 @@ def replay(
     files
         Files, folders or globs; - is standard input.
     form
-        text: a line a transition; json: an object a line.
+        text: a line a transition; json: an object a line (with --truth: one object).
+    truth
+        JSON file that says what happened in each log: prints recall, precision and time
+        to detect instead. Each log is judged as a run of its own, without companions.
     """
+    if truth is not None and flags is not None and flags.companions:
+        raise UsageError(
+            "--companions does not go with --truth",
+            where="replay",
+            remedy="leave it out: what is known of a log is known of it alone",
+        )
     found = settings_for_inputs(flags, files, once=True)
+    if truth is not None:
+        return _score(found, truth, form)
     from ldlm_monitor.lines import transition_json, transition_line
     from ldlm_monitor.replay import Replay
 
@@ -36,3 +53,14 @@ def replay(
     for transition in played.transitions():
         sys.stdout.write(line(transition) + "\n")
     return exit_code(played.snapshot(), found.fail_on)
+
+
+def _score(found: Settings, truth: Path, form: str) -> int:
+    """Prints how the alerts fare against what is known; the worst log decides the exit code."""
+    from ldlm_monitor.backtest import backtest, overall, score_json, score_text
+
+    played = list(backtest(found, truth))
+    scores = [score for score, _ in played]
+    shown = score_json if form == "json" else score_text
+    sys.stdout.write(shown(scores, overall(scores)))
+    return max((exit_code(snapshot, found.fail_on) for _, snapshot in played), default=0)

@@ -1,4 +1,4 @@
-"""`ldlm-monitor rules check|list`: rule files, validated and shown."""
+"""`ldlm-monitor rules check|test|list`: rule files, validated, tried out and shown."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 from cyclopts import App
 
 from ldlm_monitor.cli.flags import RuleFlags, settings
-from ldlm_monitor.errors import UsageError
+from ldlm_monitor.errors import RuleError, UsageError
 
-app = App(name="rules", help="Checks and lists rule files.")
+app = App(name="rules", help="Checks, tests and lists rule files.")
 
 
 @app.command
@@ -37,6 +37,61 @@ def check(*files: Path, flags: RuleFlags | None = None) -> int:
             print(f"{path}: {len(rules)} rule{'' if len(rules) == 1 else 's'}, all fine")
         wrong = wrong or bool(problems)
     return UsageError.exit_code if wrong else 0
+
+
+@app.command
+def test(*files: Path) -> int:
+    """Runs unit tests of rules, written as for `promtool test rules`.
+
+    Prints SUCCESS for a file, or what was expected and what came instead.
+
+    Parameters
+    ----------
+    files
+        Test files, such as rules/default.test.yml, or folders of *.test.yml.
+    """
+    if not files:
+        raise UsageError("no file is named", where="rules test FILE", remedy="try rules/*.test.yml")
+    wrong = False
+    for path in _test_files(files):
+        print(f"Unit Testing:  {path}")
+        problem = _try_out(path)
+        print(flush=True)
+        if problem:
+            print(f"ldlm-monitor: {problem}", file=sys.stderr)
+            wrong = True
+    return UsageError.exit_code if wrong else 0
+
+
+def _try_out(path: Path) -> str:
+    """Runs the tests of a file and prints what came of it; in one line what is wrong, or ""."""
+    from ldlm_monitor.rule_tests import run_rule_tests
+
+    try:
+        outcome = run_rule_tests(path)
+    except RuleError as problem:
+        print("  FAILED")
+        return str(problem)
+    for notice in outcome.notices:
+        print(f"ldlm-monitor: {notice}", file=sys.stderr)
+    if not outcome.failures:
+        print("  SUCCESS")
+        return ""
+    print("\n".join(["  FAILED:", *outcome.failures]))
+    failed = f"{len(outcome.failures)} of {outcome.checked} expectations"
+    return f"{path}: {failed} not met; compare exp and got above"
+
+
+def _test_files(paths: Sequence[Path]) -> list[Path]:
+    found: list[Path] = []
+    for path in paths:
+        inside = sorted(path.glob("*.test.yml")) if path.is_dir() else [path]
+        if not inside:
+            raise UsageError(
+                "no *.test.yml in this folder", where=str(path), remedy="name the test files"
+            )
+        found += inside
+    return found
 
 
 @app.command(name="list")

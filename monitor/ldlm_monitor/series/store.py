@@ -167,7 +167,7 @@ class SeriesStore:
         if matched is None:
             name = next((m.value for m in key if m.name == "__name__" and m.op == "="), None)
             candidates = self._series.values() if name is None else self._by_name.get(name, ())
-            matched = [kept for kept in candidates if all(_holds(m, kept.labels) for m in key)]
+            matched = [kept for kept in candidates if all(satisfies(m, kept.labels) for m in key)]
             self._matched[key] = matched
         return matched
 
@@ -230,7 +230,8 @@ def _same(old: float, new: float) -> bool:
     return old == new or (math.isnan(old) and math.isnan(new))
 
 
-def _holds(matcher: Matcher, labels: Labels) -> bool:
+def satisfies(matcher: Matcher, labels: Labels) -> bool:
+    """Whether a series of these labels (with `__name__`) is one that the matcher lets through."""
     value = next((v for name, v in labels if name == matcher.name), "")
     if matcher.op == "=":
         return value == matcher.value

@@ -1,0 +1,146 @@
+"""Unit tests of rules in promtool's format: read and checked.
+
+Source of the format: Prometheus `cmd/promtool/unittest.go` (2.42), which reads
+durations, numbers and texts as they are written, and refuses a field it does not know.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import yaml
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import model_validator as checked_model
+
+from ldlm_monitor.alerts.rules import StrictLoader, invalid, parse_duration, unreadable
+from ldlm_monitor.errors import RuleError
+
+_RESOLVED = frozenset({"tag:yaml.org,2002:null", "tag:yaml.org,2002:merge"})
+_REMEDY = "see Prometheus' documentation, Unit Testing for Rules"
+
+
+class _TextLoader(StrictLoader):
+    """Keeps every scalar as it is written: a label of the value 1.50 is no number."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own class attribute
+        first: [(tag, pattern) for tag, pattern in resolvers if tag in _RESOLVED]
+        for first, resolvers in StrictLoader.yaml_implicit_resolvers.items()
+    }
+
+
+def _checked_duration(text: str) -> str:
+    parse_duration(text)
+    return text
+
+
+def _number(value: Any) -> Any:
+    """YAML's own words for what is not finite."""
+    words = {".nan": "nan", ".inf": "inf", "-.inf": "-inf", "+.inf": "inf"}
+    if not isinstance(value, str):
+        return value
+    if value.lower().strip("+-") in {"nan", "inf", "infinity"}:
+        raise ValueError(f"YAML writes {value} as .nan, .inf or -.inf")
+    return words.get(value.lower(), value)
+
+
+Duration: TypeAlias = Annotated[str, AfterValidator(_checked_duration)]
+"""As it is written; `parse_duration` gives its seconds."""
+_Number: TypeAlias = Annotated[float, BeforeValidator(_number)]
+_Word: TypeAlias = Annotated[str, Field(min_length=1)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @checked_model(mode="before")
+    @classmethod
+    def _without_nulls(cls, data: Any) -> Any:
+        """A key with nothing behind it is as good as none."""
+        if not isinstance(data, dict):
+            return data
+        return {key: value for key, value in data.items() if value is not None}
+
+
+class InputSeries(_Model):
+    """A series and its values, one every `interval` of the test, in PromQL's test notation."""
+
+    series: _Word
+    values: str
+
+
+class ExpectedAlert(_Model):
+    """A firing alert; its label `alertname` may be left out."""
+
+    exp_labels: dict[str, str] = {}
+    exp_annotations: dict[str, str] = {}
+
+
+class AlertRuleTest(_Model):
+    """The alerts of a name that fire at a time, and no others."""
+
+    eval_time: Duration = "0s"
+    alertname: _Word
+    exp_alerts: list[ExpectedAlert] = []
+
+
+class ExpectedSample(_Model):
+    """One element of a vector; `labels` is a series such as `up{job="a"}`."""
+
+    labels: str = ""
+    value: _Number = 0.0
+
+
+class PromqlExprTest(_Model):
+    """What an expression yields at a time."""
+
+    expr: str
+    eval_time: Duration = "0s"
+    exp_samples: list[ExpectedSample] = []
+
+
+class RuleTest(_Model):
+    """Series, and what the rules must make of them.
+
+    `external_labels` and `external_url` are seen by templates alone, through
+    `$externalLabels` and `$externalURL`; a rule that uses these is refused.
+    """
+
+    name: str = ""
+    interval: Duration | None = None
+    input_series: list[InputSeries] = []
+    alert_rule_test: list[AlertRuleTest] = []
+    promql_expr_test: list[PromqlExprTest] = []
+    external_labels: dict[str, str] = {}
+    external_url: str = ""
+
+
+class UnitTestFile(_Model):
+    """A file of tests; `rule_files` are relative to it and may be globs."""
+
+    rule_files: list[str] = []
+    evaluation_interval: Duration = "1m"
+    group_eval_order: list[str] = []
+    tests: list[RuleTest] = []
+
+
+def load_unit_tests(path: Path) -> UnitTestFile:
+    """The tests of a file. Raises RuleError naming file and field of the first problem."""
+    try:
+        document = yaml.load(path.read_bytes(), _TextLoader)  # a SafeLoader
+    except OSError as problem:
+        raise RuleError(
+            f"cannot be read: {problem.strerror}", where=str(path), remedy="check its name"
+        ) from problem
+    except (yaml.YAMLError, UnicodeDecodeError) as problem:
+        raise unreadable(problem, path) from problem
+    try:
+        found = UnitTestFile.model_validate({} if document is None else document)
+    except ValidationError as problem:
+        raise invalid(problem, str(path), _REMEDY) from None
+    for name in found.group_eval_order:
+        if found.group_eval_order.count(name) > 1:
+            raise RuleError(
+                f"group_eval_order: group {name!r} stands twice",
+                where=str(path),
+                remedy="name it once",
+            )
+    return found

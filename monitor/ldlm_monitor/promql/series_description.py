@@ -1,0 +1,100 @@
+"""Series and their values as tests of Prometheus write them: `up{job="a"}` and `1+2x3 _ stale`.
+
+As `ParseSeriesDesc` of Prometheus reads them (`promql/parser/generated_parser.y`).
+"""
+
+import re
+from collections.abc import Iterator
+
+from ldlm_monitor.points import Labels
+
+STALE = object()
+"""The series ends here (`stale`)."""
+HISTOGRAM = object()
+"""A native histogram: nothing of it is kept but that it is there."""
+
+_STRING = r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`'
+_NAME = re.compile(r"[a-zA-Z_:][\w:]*")
+_LABELS = re.compile(rf"\s*\{{((?:[^{{}}\"'`]|{_STRING})*)\}}")
+_LABEL = re.compile(rf"\s*([\w.]+|{_STRING})\s*(?:=\s*({_STRING}))?\s*(?:,|$)")
+_NUMBER = r"(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|[iI]nf|[nN]a[nN])"
+_POINT = re.compile(
+    rf"(?P<histogram>\{{\{{.*?\}}\}}(?:[+-]\{{\{{.*?\}}\}})?)(?:x(?P<histograms>\d+))?(?:\s+|$)"
+    rf"|(?P<stale>stale)(?:\s+|$)"
+    rf"|_(?:x(?P<omitted>\d+))?(?:\s+|$)"
+    rf"|(?P<first>[+-]?{_NUMBER})(?P<step>[+-]{_NUMBER})?(?:x(?P<times>\d+))?(?:\s+|$)"
+)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+
+
+def parse_series(text: str) -> tuple[Labels, str]:
+    """Labels (with `__name__`) at the start of a text, and what follows them. Raises ValueError."""
+    pairs: dict[str, str] = {}
+    position = 0
+    if (name := _NAME.match(text)) is not None:
+        pairs["__name__"] = name[0]
+        position = name.end()
+    if (braces := _LABELS.match(text, position)) is not None:
+        pairs |= _pairs(braces[1])
+        position = braces.end()
+    if not position:
+        raise ValueError(f"{text!r} is no series")
+    labels = tuple(sorted((label, value) for label, value in pairs.items() if value))
+    return labels, text[position:].strip()
+
+
+def _pairs(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    position = 0
+    while position < len(text.rstrip()):
+        label = _LABEL.match(text, position)
+        if label is None:
+            raise ValueError(f"{text!r} are no labels")
+        name = unquoted(label[1]) if label[1][0] in "\"'`" else label[1]
+        if label[2] is None:
+            found["__name__"] = name
+        else:
+            found[name] = unquoted(label[2])
+        position = label.end()
+    return found
+
+
+def unquoted(text: str) -> str:
+    """What a quoted string says, by Go's escapes."""
+    if text[0] == "`":
+        return text[1:-1]
+
+    def plain(escape: re.Match[str]) -> str:
+        code = escape[1]
+        if code[0] in "xuU" and len(code) > 1:
+            return chr(int(code[1:], 16))
+        return _ESCAPES.get(code, code)
+
+    return re.sub(
+        r"\\(x[\da-fA-F]{2}|u[\da-fA-F]{4}|U[\da-fA-F]{8}|.)", plain, text[1:-1], flags=re.DOTALL
+    )
+
+
+def parse_values(text: str) -> Iterator[object]:
+    """The values of a series in order: numbers, STALE, HISTOGRAM; None where there is none.
+
+    Raises ValueError.
+    """
+    position = 0
+    while position < len(text):
+        found = _POINT.match(text, position)
+        if found is None:
+            raise ValueError(f"{text[position:]!r} are no values")
+        position = found.end()
+        if found["histogram"]:
+            yield from [HISTOGRAM] * (int(found["histograms"] or 0) + 1)
+        elif found["stale"]:
+            yield STALE
+        elif found["first"]:
+            first, step = float(found["first"]), float(found["step"] or 0)
+            value = first
+            for _ in range(int(found["times"] or 0) + 1):
+                yield value
+                value = value + step if step else first
+        else:
+            yield from [None] * int(found["omitted"] or 1)

@@ -1,0 +1,49 @@
+"""Series that were written down, rather than scraped: those of tests."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from ldlm_monitor.points import Labels, Matcher, Series
+from ldlm_monitor.series.store import satisfies
+
+ENDED: Final = None
+"""In place of a value: the series ends at this time."""
+
+
+class ListedSeries:
+    """A `points.Storage`. What is listed becomes visible as time passes: see `pass_time`."""
+
+    def __init__(self) -> None:
+        self._series: dict[Labels, tuple[list[float], list[float | None]]] = {}
+        self._now = 0.0
+
+    def pass_time(self, now: float) -> None:
+        """From now on (Unix seconds) samples up to this time are there."""
+        self._now = now
+
+    def add(self, labels: Labels, samples: Iterable[tuple[float, float | None]]) -> None:
+        """Samples of a series, or ENDED, in time order; a later one of the same time counts.
+
+        Raises ValueError where they go back behind what is there.
+        """
+        times, values = self._series.setdefault(labels, ([], []))
+        for time, value in samples:
+            if times and time < times[-1]:
+                raise ValueError("samples go back in time")
+            if times and time == times[-1]:
+                values[-1] = value
+            else:
+                times.append(time)
+                values.append(value)
+
+    def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Iterator[Series]:
+        """The series that satisfy every matcher, with their samples in [start, end]."""
+        for labels, (times, values) in self._series.items():
+            low, high = bisect_left(times, start), bisect_right(times, min(end, self._now))
+            if low >= high or not all(satisfies(matcher, labels) for matcher in matchers):
+                continue
+            window = zip(times[low:high], values[low:high], strict=True)
+            kept = [(time, value) for time, value in window if value is not None]
+            ended = times[high - 1] if values[high - 1] is ENDED else None
+            yield Series(labels, [time for time, _ in kept], [value for _, value in kept], ended)
