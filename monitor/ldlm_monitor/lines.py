@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -12,15 +13,25 @@ from ldlm_monitor.alert import Transition
 from ldlm_monitor.plain import duration, encodable, number, plain, without_run
 from ldlm_monitor.view import RunView, Snapshot
 
+SHOWN_RUNS = 20
+"""More runs than these are counted in one status line, not shown in a line each."""
+
 
 def status_lines(snapshot: Snapshot) -> Iterator[str]:
-    """How every run that goes on stands, a line each."""
+    """How every run that goes on stands, a line each; of many runs, how many stand how."""
     shown = [run for run in snapshot.runs if run.ended_at is None]
-    for run in shown:
-        yield f"{_iso(snapshot.at)}  {'STATUS':<8}  " + "  ".join(_status(run, snapshot.at))
+    head = f"{_iso(snapshot.at)}  {'STATUS':<8}  "
     if not shown:
-        what = f"runs that have ended: {len(snapshot.runs)}" if snapshot.runs else "no run yet"
-        yield f"{_iso(snapshot.at)}  {'STATUS':<8}  {what}"
+        yield head + (
+            f"runs that have ended: {len(snapshot.runs)}" if snapshot.runs else "no run yet"
+        )
+    elif len(shown) > SHOWN_RUNS:
+        counts = Counter(f"{run.health} {run.state}" for run in shown)
+        told = (f"{count} {how}" for how, count in counts.most_common())
+        yield head + f"{len(shown)} runs  " + ", ".join(told)
+    else:
+        for run in shown:
+            yield head + "  ".join(_status(run, snapshot.at))
 
 
 def _status(run: RunView, now: float) -> Iterator[str]:

@@ -1,0 +1,36 @@
+"""How the runs stand, in few lines."""
+
+from ldlm_monitor.assemble import assemble
+from ldlm_monitor.chunk import Chunk
+from ldlm_monitor.config import Settings
+from ldlm_monitor.lines import status_lines
+
+NOW = 1_769_681_700.0
+BAR = (
+    "Training:   1%|▏         | 7/9500 [00:07<9:00:00,  1.00it/s, "
+    "Epoch=0/1, Progress=1.0%, Loss={loss}, Text=2.5]\r"
+)
+
+
+def lines(runs: int) -> list[str]:
+    """Of as many runs, of which the first has lost its loss."""
+    monitor = assemble(Settings())
+    for number in range(runs):
+        bar = BAR.format(loss="nan" if number == 0 else "2.5").encode()
+        monitor.feed(Chunk(f"run{number}.log", (1, number, 0), 0, 1, bar), NOW)
+    return list(status_lines(monitor.snapshot()))
+
+
+def test_a_few_runs_have_a_line_each() -> None:
+    first, second = lines(2)
+    assert "run0  CRITICAL running  step 7/9500  loss NaN" in first
+    assert "run1  HEALTHY running  step 7/9500  loss 2.5" in second
+
+
+def test_many_runs_are_counted_in_one_line() -> None:
+    (line,) = lines(21)
+    assert line.endswith("STATUS    21 runs  20 HEALTHY running, 1 CRITICAL running")
+
+
+def test_no_run_is_said() -> None:
+    assert lines(0) == ["1970-01-01T00:00:00.000Z  STATUS    no run yet"]
