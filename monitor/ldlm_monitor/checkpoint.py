@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ldlm_monitor.alert import Transition
+from ldlm_monitor.errors import CheckpointError
 from ldlm_monitor.monitor import Monitor
 from ldlm_monitor.source import Position
 
@@ -32,14 +33,14 @@ _OURS_TO_MAKE = frozenset(
     }
 )
 
-_ROOMS = frozenset(
-    ("alert", "alerts", "checkpoint", "chunk", "errors", "judge", "monitor", "parse", "points")
-) | {"promql", "records", "run", "series", "source", "view"}
-"""Where the classes stand whose objects it holds: they do nothing when they are made."""
-
-
-class CheckpointError(Exception):
-    """Bytes that are no checkpoint of this monitor."""
+_ROOMS = tuple(
+    f"{_PACKAGE}.{room}"
+    for room in (
+        *("alert", "alerts", "checkpoint", "chunk", "errors", "judge", "monitor", "parse"),
+        *("points", "promql", "records", "run", "series", "source.position", "view"),
+    )
+)
+"""Where the classes stand whose objects it holds: to make one opens and starts nothing."""
 
 
 @dataclass(slots=True)
@@ -97,7 +98,8 @@ class _Thawer(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) in _OURS_TO_MAKE:
             return super().find_class(module, name)
-        if module.removeprefix(f"{_PACKAGE}.").split(".")[0] in _ROOMS and "." not in name:
+        ours = any(module == room or module.startswith(f"{room}.") for room in _ROOMS)
+        if ours and "." not in name:
             found = super().find_class(module, name)
             if isinstance(found, type) and found.__module__ == module:
                 return found

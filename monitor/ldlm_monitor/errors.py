@@ -8,6 +8,7 @@ LdlmError
 │   │   └── UnsupportedError  PromQL that we do not evaluate
 │   ├── FormatError     a format or event definition
 │   └── TruthError      what is known of logs, for a backtest
+├── CheckpointError     bytes that no monitor can go on with
 └── DeliveryError       a receiver did not accept a notification
 """
 
@@ -60,6 +61,10 @@ class FormatError(UsageError):
 
 class TruthError(UsageError):
     """A truth file that is malformed, or speaks of other logs than those given."""
+
+
+class CheckpointError(LdlmError):
+    """Bytes that are no checkpoint of this monitor: the logs are read anew."""
 
 
 class DeliveryError(LdlmError):

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ldlm_monitor.arrivals import Arrival
-from ldlm_monitor.checkpoint import Checkpoint, CheckpointError, thaw
+from ldlm_monitor.checkpoint import Checkpoint, thaw
 from ldlm_monitor.chunk import FileId
 from ldlm_monitor.continued import ContinuedFile
-from ldlm_monitor.errors import InputError
+from ldlm_monitor.errors import CheckpointError, InputError
 from ldlm_monitor.ledger import Ledger
 from ldlm_monitor.monitor import Monitor
 from ldlm_monitor.source import Continuation, Disk, Journal, Position

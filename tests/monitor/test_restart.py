@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.assemble import assemble
-from ldlm_monitor.checkpoint import Checkpoint, CheckpointError, thaw
+from ldlm_monitor.checkpoint import Checkpoint, thaw
 from ldlm_monitor.chunk import Chunk
 from ldlm_monitor.config import Settings
+from ldlm_monitor.errors import CheckpointError
 from ldlm_monitor.ledger import Ledger
 from ldlm_monitor.monitor import Monitor
 from ldlm_monitor.notify import Outbox
@@ -271,6 +272,31 @@ class Exploit:
 def test_only_a_checkpoint_comes_out_of_a_checkpoint(thing: object) -> None:
     with pytest.raises(CheckpointError):
         thaw(pickle.dumps(thing), assemble(Settings()))
+
+
+def test_a_foreign_module_that_is_called_like_one_of_ours_is_not_asked(
+    tmp_path: Path, monkeypatch
+) -> None:
+    """PyPI has a package `parse`, and anybody may have a `records.py`."""
+    (tmp_path / "records.py").write_text(
+        "import pathlib\nclass Event:\n    def __init__(self, path): pathlib.Path(path).touch()\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    made = tmp_path / "made"
+    with pytest.raises(CheckpointError, match="does not belong here"):
+        thaw(f"crecords\nEvent\n(V{made}\ntR.".encode(), assemble(Settings()))
+    assert not made.exists()
+
+
+def test_nothing_is_started_or_opened_by_what_stands_in_a_checkpoint(tmp_path: Path) -> None:
+    made = tmp_path / "made.sqlite"
+    for call in (
+        f"ldlm_monitor.database\nDatabase\n(V{made}\nV\nt",
+        "ldlm_monitor.source.follow\nFollower\n(t",
+    ):
+        with pytest.raises(CheckpointError, match="does not belong here"):
+            thaw(f"c{call}R.".encode(), assemble(Settings()))
+    assert not made.exists()
 
 
 LOGS = [*CORPUS.glob("upstream/*/train_logs/*.log"), *CORPUS.glob("elastic_runs/*.log")]
