@@ -1,6 +1,7 @@
 """A server that does not answer holds up its own files, and no others."""
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,7 @@ def test_what_a_stalled_server_holds_is_not_waited_for_at_the_end(server, follow
     before = follower.positions()
     assert list(follower.finish()) == []
     assert before == follower.positions() == []
-    thread = follower._remote["0:51"]._thread
+    (thread,) = (each for each in threading.enumerate() if each.name.startswith("read "))
     follower.close()
     server.revive()
     thread.join(30)

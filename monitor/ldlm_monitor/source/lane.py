@@ -1,7 +1,5 @@
 """The files of one file system, so that one which does not answer holds up no other."""
 
-import queue
-import threading
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as LateError
@@ -15,6 +13,7 @@ from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.mounts import Mount
 from ldlm_monitor.source.position import Position
 from ldlm_monitor.source.tailer import Tailer
+from ldlm_monitor.source.worker import Worker
 
 Answer: TypeAlias = "Future[list[Chunk]]"
 
@@ -41,16 +40,14 @@ class Lane:
         self._asked_at = 0.0
         self._said = False
         self._answer: Answer | None = None
-        self._work: queue.SimpleQueue[tuple[Callable[[], list[Chunk]], Answer] | None]
-        self._work = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._worker: Worker | None = None
         if mount.remote:
             self._start()
 
     @property
     def threaded(self) -> bool:
         """Whether a thread reads these files."""
-        return self._thread is not None
+        return self._worker is not None
 
     @property
     def idle(self) -> bool:
@@ -87,11 +84,12 @@ class Lane:
 
     def ask(self, paths: Collection[Path] | None, now: float, budget: int) -> None:
         """Have the thread read, unless nothing is asked of it or it is at it still."""
+        assert self._worker is not None  # else nobody asks, but has it read
         if self.idle and (paths is None or paths or self._orders or self._tailer.wants(now)):
             self._obey()
             self._positions = self._tailer.positions()
             self._asked_at = now
-            self._begin(lambda: list(self._tailer.read(paths, now, budget)))
+            self._answer = self._worker.post(lambda: list(self._tailer.read(paths, now, budget)))
 
     def answer(self, now: float, patience: float) -> list[Chunk]:
         """What the thread has read, waited for at most `patience` seconds of real time."""
@@ -135,24 +133,23 @@ class Lane:
 
     def finish(self, patience: float) -> list[Chunk]:
         """The last chunk of every file; nothing of a file system that does not answer."""
-        if not self.threaded:
+        if self._worker is None:
             chunks = list(self._tailer.finish())
             self._journal.absorb(self._tailer.journal)
             return chunks
         if not self.idle:
             return []
-        self._begin(lambda: list(self._tailer.finish()))
+        self._answer = self._worker.post(lambda: list(self._tailer.finish()))
         return self.answer(self._asked_at, patience)
 
     def close(self, patience: float) -> None:
         """Give the descriptors back; a thread that gets no answer is left to its fate."""
-        thread, self._thread = self._thread, None
-        if thread is None:
+        worker, self._worker = self._worker, None
+        if worker is None:
             self._tailer.close()
         else:
-            self._work.put(None)
-            if not self.late:
-                thread.join(patience)
+            worker.post(self._tailer.close)
+            worker.close(0.0 if self.late else patience)
 
     def _obey(self) -> None:
         for order in self._orders:
@@ -160,22 +157,5 @@ class Lane:
         self._orders.clear()
         self._joining.clear()
 
-    def _begin(self, work: Callable[[], list[Chunk]]) -> None:
-        self._answer = Future()
-        self._work.put((work, self._answer))
-
     def _start(self) -> None:
-        # A daemon thread: nothing can wake it from a call that a dead server holds.
-        self._thread = threading.Thread(
-            target=self._run, name=f"read {self.mount.point}", daemon=True
-        )
-        self._thread.start()
-
-    def _run(self) -> None:
-        while (order := self._work.get()) is not None:
-            work, answer = order
-            try:
-                answer.set_result(work())
-            except BaseException as error:  # noqa: BLE001 - raised again where it is taken
-                answer.set_exception(error)
-        self._tailer.close()
+        self._worker = Worker(f"read {self.mount.point}")

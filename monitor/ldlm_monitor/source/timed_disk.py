@@ -9,8 +9,6 @@ the answer has come.
 import errno
 import io
 import os
-import queue
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -22,6 +20,7 @@ from ldlm_monitor.source.disk import DIRECT, OPEN_FLAGS, Disk
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.lane import STALL_SECONDS
 from ldlm_monitor.source.mounts import MOUNT_SECONDS, Mount, MountTable, read_mounts
+from ldlm_monitor.source.worker import Worker
 
 CALL_SECONDS = 1.0
 """How long a call may take. What a slow server answers later is asked again."""
@@ -150,11 +149,7 @@ class _Caller:
         self._place = ""
         self._since = 0.0
         self._said = False
-        self._work: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None]
-        self._work = queue.SimpleQueue()
-        # A daemon thread: nothing can wake it from a call that a dead server holds.
-        self._thread = threading.Thread(target=self._run, name=f"ask {mount.point}", daemon=True)
-        self._thread.start()
+        self._worker = Worker(f"ask {mount.point}")
 
     @property
     def waits(self) -> bool:
@@ -193,15 +188,11 @@ class _Caller:
 
     def post(self, work: Callable[[], T]) -> "Future[T]":
         """Have the thread do it."""
-        answer: Future[T] = Future()
-        self._work.put((work, answer))
-        return answer
+        return self._worker.post(work)
 
     def close(self) -> None:
         """End the thread when it has done what it was asked."""
-        self._work.put(None)
-        if not self.waits:
-            self._thread.join(JOIN_SECONDS)
+        self._worker.close(0.0 if self.waits else JOIN_SECONDS)
 
     def _complain(self) -> None:
         waited = self._clock() - self._since
@@ -212,14 +203,6 @@ class _Caller:
     def _give_back(self, late: "Future[T]", unwanted: Callable[[T], None]) -> None:
         if late.exception() is None:
             self.post(lambda: unwanted(late.result()))
-
-    def _run(self) -> None:
-        while (order := self._work.get()) is not None:
-            work, answer = order
-            try:
-                answer.set_result(work())
-            except BaseException as error:  # noqa: BLE001 - raised again where it is taken
-                answer.set_exception(error)
 
 
 class _RawFile(io.RawIOBase):
