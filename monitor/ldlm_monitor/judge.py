@@ -89,6 +89,10 @@ class Judge:
         """The pending and firing alerts."""
         return self._alerts.alerts()
 
+    def firing(self) -> list[Transition]:
+        """As `AlertStates.firing`."""
+        return self._alerts.firing()
+
     def due(self) -> float | None:
         """The earliest time at which a `for` or `keep_firing_for` runs out."""
         return self._alerts.due()

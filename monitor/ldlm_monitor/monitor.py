@@ -171,22 +171,7 @@ class Monitor:
 
     def firing(self) -> list[Transition]:
         """The alerts that fire, each as when it began to."""
-        return [
-            Transition(
-                time=alert.fired_at,
-                alert=alert.rule.name,
-                state="firing",
-                previous="firing",
-                reason="condition holds",
-                labels=dict(alert.labels),
-                annotations=dict(alert.annotations),
-                value=alert.value,
-                active_at=alert.active_at,
-                position=self._witness.position(alert.rule.name, alert.labels),
-            )
-            for alert in self._judge.active
-            if alert.state == "firing"
-        ]
+        return [self._testify(each) for each in self._judge.firing()]
 
     def starts(self) -> dict[str, float]:
         """When each active alert's condition first held, by the alert's key."""
@@ -343,7 +328,10 @@ class Monitor:
             self._changed(at)
         if self._stopwatch:
             self._evaluation_seconds = self._stopwatch() - started
-        return [self._witness.testify(each, self._judge.asks(each.alert)) for each in found]
+        return [self._testify(each) for each in found]
+
+    def _testify(self, transition: Transition) -> Transition:
+        return self._witness.testify(transition, self._judge.asks(transition.alert))
 
     def _points(self, at: float) -> list[list[Point]]:
         return [*self._runs.points(at, self._judge.healths()), self._judge.points()]

@@ -77,6 +77,14 @@ class AlertStates(Generic[E]):
         for alerts in self._by_rule:
             yield from alerts.values()
 
+    def firing(self) -> list[Transition]:
+        """What was told when each of the firing alerts began to."""
+        return [
+            _transition(alert, alert.fired_at, "firing", "inactive", "condition holds")
+            for alert in self.alerts()
+            if alert.state == "firing" and alert.fired_at is not None
+        ]
+
     def adopt(self, alerts: Iterable[ActiveAlert[E]]) -> None:
         """Go on with alerts of an earlier rule set, where this one has a rule of their name."""
         for alert in alerts:
