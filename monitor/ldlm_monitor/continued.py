@@ -40,10 +40,13 @@ class ContinuedFile:
         return self.continuation.path
 
     @property
+    def _records(self) -> list[Arrival]:
+        return [each for each in self.arrivals if each.kind == "records"]
+
+    @property
     def seen_to(self) -> int:
         """Up to which byte the file was read when the process ended."""
-        records = [each.stop for each in self.arrivals if each.kind == "records"]
-        return max(records, default=self.continuation.offset)
+        return max((each.stop for each in self._records), default=self.continuation.offset)
 
     @property
     def is_rows(self) -> bool:
@@ -52,20 +55,18 @@ class ContinuedFile:
 
     def seen_at(self, offset: int) -> float | None:
         """When a byte was read, None: before the checkpoint, or by nobody yet."""
-        for each in self.arrivals:
-            if each.kind == "records" and each.start <= offset < each.stop:
-                return each.at
-        return None
+        times = (each.at for each in self._records if each.start <= offset < each.stop)
+        return next(times, None)
 
     def place(self, estimate: Timeline, floor: float) -> None:
         """Place it in time; what was not seen came as estimated, and not before `floor`."""
-        seen = [(each.start, each.at) for each in self.arrivals if each.kind == "records"]
+        seen = [(each.start, each.at) for each in self._records]
         self.timeline = estimate.following(seen, self.seen_to, floor)
 
     def pieces(self) -> Iterator[Piece]:
         """Pieces with their times, and their order among those of the same time."""
         others = [each for each in self.arrivals if each.kind != "records"]
-        orders = {each.start: each.order for each in self.arrivals if each.kind == "records"}
+        orders = {each.start: each.order for each in self._records}
         for chunk in self.continuation.chunks(self.now):
             for when, piece in self.timeline.split(chunk):
                 order = orders.get(piece.offset, UNSEEN)
