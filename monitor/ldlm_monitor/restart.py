@@ -77,7 +77,7 @@ class Restart:
 
     def positions(self) -> dict[str, list[Position]]:
         """By name, where reading stands now, and the files are given back."""
-        found = {str(path): self.waiting.get(str(path), []) for path in self.paths}
+        found = {str(path): [*self.waiting.get(str(path), ())] for path in self.paths}
         for file in self.files:
             if (position := file.continuation.position()) is not None:
                 found[file.path].append(position)
