@@ -193,6 +193,24 @@ def test_a_file_that_was_renamed_and_read_to_its_end_is_not_read_again(watched: 
     assert watched.told().count("NonFiniteLoss firing") == 1
 
 
+def test_the_writer_of_a_renamed_file_that_was_given_up_may_wake_after_a_restart(
+    watched: Watched,
+) -> None:
+    watched.write(bars(0, 40), 40)
+    watched.begin(41)
+    renamed = watched.log.rename(f"{watched.log}.1")
+    for second in (42, 110):
+        watched.look(second)
+    for second in (111, 112):
+        watched.kill()
+        watched.begin(second)
+    with renamed.open("a") as file:
+        file.write(NAN)
+    os.utime(renamed, (NOW + 113, NOW + 113))
+    watched.look(113)
+    assert watched.told() == ["TrainingStalled firing", "NonFiniteLoss firing"]
+
+
 def test_a_clock_that_was_set_back_is_no_clock_to_go_on_with(watched: Watched, caplog) -> None:
     later = time.time() + 1e6 - NOW
     watched.write(bars(0, 40), 40)

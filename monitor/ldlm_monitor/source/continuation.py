@@ -73,8 +73,10 @@ class Continuation:
         return self._tail.finish()
 
     def position(self) -> Position | None:
-        """Where reading stands now; None: it was finished."""
-        return None if self._tail.finished else self._tail.position()
+        """Where reading stands now; None: it was finished, and nobody can write to it by name."""
+        if self._tail.finished and not self._disk.fstat(self._descriptor).st_nlink:
+            return None
+        return self._tail.position()
 
     def close(self) -> None:
         """Give the descriptor back."""
