@@ -76,8 +76,9 @@ class ContinuedFile:
         rest = self.continuation.unfinished()
         for each in others:
             yield from self._other(each, rest)
-        if rest is not None and self.continuation.modified + PEEK_SECONDS <= self.now:
-            yield max(self.continuation.modified + PEEK_SECONDS, self.timeline.end), UNSEEN, rest
+        shown_at = self.continuation.modified + PEEK_SECONDS
+        if rest is not None and not self.continuation.was_shown and shown_at <= self.now:
+            yield max(shown_at, self.timeline.end), UNSEEN, self.continuation.show()
 
     def _other(self, arrival: Arrival, near: Chunk | None) -> Iterator[Piece]:
         """A record that was shown unfinished, or the end of the file."""
@@ -85,5 +86,6 @@ class ContinuedFile:
             yield arrival.at, arrival.order, self.continuation.finish()
         elif near is not None and arrival.start == near.offset:
             data = self.continuation.part(arrival.start, arrival.stop)
+            self.continuation.note_shown(arrival.stop)
             shown = replace(near, data=data, peek=True, age=PEEK_SECONDS)
             yield arrival.at, arrival.order, shown

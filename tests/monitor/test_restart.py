@@ -211,6 +211,26 @@ def test_the_writer_of_a_renamed_file_that_was_given_up_may_wake_after_a_restart
     assert watched.told() == ["TrainingStalled firing", "NonFiniteLoss firing"]
 
 
+def test_a_record_that_was_shown_unfinished_is_not_shown_again_after_a_restart(
+    watched: Watched,
+) -> None:
+    later = bars(7, 8)
+    watched.write(bars(0, 7) + later[:70], 7)
+    watched.begin(8)
+    watched.look(10)
+    renamed = watched.log.rename(f"{watched.log}.1")
+    watched.write(bars(8, 12), 12)
+    watched.look(12)
+    watched.kill()
+    watched.begin(13)
+    with renamed.open("a") as file:
+        file.write(later[70:])
+    os.utime(renamed, (NOW + 14, NOW + 14))
+    watched.look(14)
+    # To whoever saw both files all the time this is a smaller step after a greater: a resume.
+    assert watched.exported("ldlm_train_last_progress_timestamp_seconds") == NOW + 14
+
+
 def test_a_clock_that_was_set_back_is_no_clock_to_go_on_with(watched: Watched, caplog) -> None:
     later = time.time() + 1e6 - NOW
     watched.write(bars(0, 40), 40)

@@ -62,7 +62,20 @@ class Continuation:
 
     def unfinished(self) -> Chunk | None:
         """The last record as it stands, if its end is missing. Exhaust `chunks` first."""
-        return self._tail.splitter.peek() if self._tail.splitter.unfinished else None
+        return self._tail.splitter.rest() if self._tail.splitter.unfinished else None
+
+    def note_shown(self, stop: int) -> None:
+        """Up to byte `stop` an unfinished record was shown."""
+        self._tail.splitter.shown = max(self._tail.splitter.shown, stop)
+
+    def show(self) -> Chunk:
+        """What is `unfinished`; from now on it was shown."""
+        return self._tail.splitter.peek()
+
+    @property
+    def was_shown(self) -> bool:
+        """Whether the unfinished record was, as it stands."""
+        return self._tail.splitter.peek_at() is None
 
     def part(self, start: int, stop: int) -> bytes:
         """Bytes `start` to `stop`, as they are now; no more than a record may have."""

@@ -26,7 +26,8 @@ class Position:
     `offset` is in chunks that were given; `line` (1-based, counts `\\n`) is that of
     `offset`. `read` is `offset` plus what was read of an unfinished record. `head`
     and `window` are SHA-256 of the first KiB and of the KiB before `read`, shorter
-    where `read` is. `nameless`: the name led to another file, or none, by then.
+    where `read` is. `nameless`: the name led to another file, or none, by then. `shown`:
+    up to which byte an unfinished record was shown as it stood.
     """
 
     path: str
@@ -40,6 +41,7 @@ class Position:
     head: str
     window: str
     nameless: bool = False
+    shown: Count = 0
 
     @classmethod
     def at_start(cls, path: str, file: FileId) -> Position:

@@ -95,5 +95,5 @@ class Recall:
             generation=generation, journal=self.journal, disk=self.disk,
         )  # fmt: skip
         if at is not None:
-            tail.start_at(at.offset, at.line)
+            tail.start_at(at.offset, at.line, at.shown)
         return tail

@@ -16,12 +16,12 @@ class Splitter:
     one too, so that a `\\n` which follows later makes an empty record and lines,
     counted by `\\n`, stay right. `position` is where the next byte to be fed
     stands in the file; `offset` and `line` are those of the first byte that is in
-    no chunk yet. At most `RECORD_BYTES` of an unfinished record are kept.
+    no chunk yet. At most `RECORD_BYTES` of an unfinished record are kept. `shown` is the
+    `position` at which an unfinished record was shown last, 0 before the first.
     """
 
     __slots__ = (
         "_cut",
-        "_peeked",
         "_rest",
         "cut_records",
         "file",
@@ -30,6 +30,7 @@ class Splitter:
         "offset",
         "path",
         "position",
+        "shown",
     )
 
     def __init__(self, path: str, file: FileId, *, offset: int = 0, line: int = 1) -> None:
@@ -38,10 +39,10 @@ class Splitter:
         self.offset = self.position = offset
         self.line = line
         self.grown = 0.0
+        self.shown = 0
         self.cut_records = 0
         self._rest = bytearray()
         self._cut = False
-        self._peeked = False
 
     @property
     def unfinished(self) -> int:
@@ -52,7 +53,7 @@ class Splitter:
         """The records that `data` completes: the file's next `CHUNK_BYTES` or fewer."""
         held = self.position - self.offset
         self.position += len(data)
-        self.grown, self._peeked = now, False
+        self.grown = now
         end = after_last_end(data)
         if not end:
             self._hold(data)
@@ -74,11 +75,16 @@ class Splitter:
 
     def peek_at(self) -> float | None:
         """When the unfinished record is to be shown; None: there is none, or it was."""
-        return self.grown + PEEK_SECONDS if self._rest and not self._peeked else None
+        was_shown = self.shown >= self.position
+        return self.grown + PEEK_SECONDS if self._rest and not was_shown else None
 
     def peek(self) -> Chunk:
         """The unfinished record as it stands; its bytes come again when it is whole."""
-        self._peeked = True
+        self.shown = self.position
+        return self.rest()
+
+    def rest(self) -> Chunk:
+        """The same, without noting that it was shown."""
         return Chunk(
             self.path,
             self.file,

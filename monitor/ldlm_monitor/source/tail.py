@@ -104,10 +104,11 @@ class Tail:
         """Whether a read may find something."""
         return not self.finished and (self._dirty or self.unread > 0)
 
-    def start_at(self, offset: int, line: int | None = None) -> None:
+    def start_at(self, offset: int, line: int | None = None, shown: int = 0) -> None:
         """Begin at `offset`, if the file is that long, as if all before it had been read.
 
         `line` is that of `offset`; None: the lines before it are counted, which reads them.
+        `shown` is as in `Position`.
         """
         descriptor = self._open_descriptor()
         found = Fingerprint.of(self._disk, descriptor, offset) if offset > 0 else None
@@ -120,10 +121,12 @@ class Tail:
                 line += self._disk.pread(descriptor, size, at).count(b"\n")
         self._fingerprint = found
         self.splitter = Splitter(self.name, self.splitter.file, offset=offset, line=line)
+        self.splitter.shown = shown
 
     def continue_from(self, other: "Tail") -> None:
         """Go on where `other`, which read the same content before, has given its last record."""
-        self.start_at(other.splitter.offset, other.splitter.line)
+        before = other.splitter
+        self.start_at(before.offset, before.line, before.shown)
 
     def is_copied_by(self, descriptor: int) -> bool:
         """Whether that file is this one's copy, put in its place: rsync updates so.
@@ -154,11 +157,12 @@ class Tail:
     def position(self) -> Position:
         """Where reading stands, to be kept over a restart."""
         splitter, nameless = self.splitter, self.retired_at is not None
-        place, state = str(self.place), (splitter.offset, splitter.position, self.generation)
+        place = str(self.place)
+        state = (splitter.offset, splitter.position, splitter.shown, self.generation)
         kept = self._kept
         if (
             kept is None
-            or (kept.offset, kept.read, kept.generation) != state
+            or (kept.offset, kept.read, kept.shown, kept.generation) != state
             or (kept.place, kept.nameless) != (place, nameless)
         ):
             kept = self._kept = Position(
@@ -170,6 +174,7 @@ class Tail:
                 splitter.position,
                 *self._fingerprint.digests(),
                 nameless=nameless,
+                shown=splitter.shown,
             )
         return kept
 
