@@ -301,19 +301,26 @@ class Night(RuleBasedStateMachine):
             shutil.rmtree(self.folder.parent)
 
     def compare_in_the_end(self) -> None:
+        assert self.pump is not None
         self.finish_halves()
         self.settle()
         if self.unseen:
             self.wait(CRASH_SECONDS)
             self.wait(STALL_SECONDS)
-            while self.now - self.quiet_since < IN_DOUBT_SECONDS:
-                self.wait(10)
+            self.wait_while_in_doubt()
+            if alerts(self.pump.monitor) != alerts(self.twin):  # it is about to change
+                self.wait(int(IN_DOUBT_SECONDS))
+                self.wait_while_in_doubt()
         self.compare()
         with closing(sqlite3.connect(self.folder.parent / "outbox.sqlite")) as db:
             told = Counter(
                 key for (key,) in db.execute("SELECT key FROM notification WHERE state = 'firing'")
             )
         assert told == self.raised
+
+    def wait_while_in_doubt(self) -> None:
+        while self.now - self.quiet_since < IN_DOUBT_SECONDS:
+            self.wait(10)
 
     def compare(self) -> None:
         assert self.pump is not None
