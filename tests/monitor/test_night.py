@@ -220,8 +220,9 @@ class Night(RuleBasedStateMachine):
                 self.quiet_since = self.now
 
     def pause_unseen(self) -> None:
+        """So long that a traceback before it is a crash beyond doubt."""
         if self.pump is None:
-            self.wait(5)
+            self.wait(CRASH_SECONDS + 5)
 
     def wait(self, seconds: int) -> None:
         for _ in range(min(seconds, 3)):
