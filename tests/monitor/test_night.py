@@ -69,7 +69,6 @@ MEASURED = {
 }
 """Bars tell whole seconds: of what came unseen these come out near, not equal."""
 SLACK = "slack"
-STALL_SECONDS = 150
 CRASH_SECONDS = 15
 """A traceback is a crash if no step follows it for so long."""
 IN_DOUBT_SECONDS = 20.0
@@ -312,7 +311,7 @@ class Night(RuleBasedStateMachine):
         self.settle()
         if self.unseen:
             self.wait(CRASH_SECONDS)
-            self.wait(STALL_SECONDS)
+            self.wait(self.longest_limit() + int(IN_DOUBT_SECONDS))
             self.wait_while_in_doubt()
             if alerts(self.pump.monitor) != alerts(self.twin):  # it is about to change
                 self.wait(int(IN_DOUBT_SECONDS))
@@ -323,6 +322,17 @@ class Night(RuleBasedStateMachine):
                 key for (key,) in db.execute("SELECT key FROM notification WHERE state = 'firing'")
             )
         assert told == self.raised
+
+    def longest_limit(self) -> int:
+        """After so many seconds every run has stalled, in the pump and in the twin."""
+        assert self.pump is not None
+        limits = [
+            point.value
+            for monitor in (self.pump.monitor, self.twin)
+            for point in monitor.snapshot().points
+            if point.name == "ldlm_train_stall_limit_seconds"
+        ]
+        return int(max(limits, default=0.0))
 
     def wait_while_in_doubt(self) -> None:
         while self.now - self.quiet_since < IN_DOUBT_SECONDS:
