@@ -63,3 +63,8 @@ class Transition:
     def key(self) -> str:
         """Names the alert instance: the same for all its transitions."""
         return alert_key(self.alert, self.labels)
+
+    @property
+    def is_heartbeat(self) -> bool:
+        """It fires only to show that alerting works: for a dead man's switch, not for people."""
+        return self.labels.get("severity") == "none"

@@ -16,6 +16,7 @@ class Chunk:
     those of its first byte. `final`: nothing more of this file will follow, so
     an unfinished last record is all there is. `peek`: an unfinished last record
     as it stands after a silence of `age` seconds; the same bytes come again, whole, later.
+    `timed`: the time that it is fed with is that of its writing, and not only an order.
     """
 
     path: str
@@ -26,6 +27,7 @@ class Chunk:
     final: bool = False
     peek: bool = False
     age: float = 0.0
+    timed: bool = True
     _newlines: int = field(default=-1, init=False, repr=False, compare=False)
 
     @property

@@ -16,7 +16,9 @@ from ldlm_monitor.alerts import (
     packaged_rules,
 )
 from ldlm_monitor.chunk import Chunk
+from ldlm_monitor.detect import Detectors
 from ldlm_monitor.judge import Judge
+from ldlm_monitor.own_metrics import core_points
 from ldlm_monitor.parse import ROW_SUFFIXES, Parser
 from ldlm_monitor.points import Point
 from ldlm_monitor.promql import Expression, parse
@@ -83,9 +85,12 @@ class Monitor:
             self._settings.retention,
         )
         self._witness = Witness(self._runs)
+        self._detectors: dict[str, Detectors] = {}
+        self._timed = True
         self._events: deque[Event] = deque(maxlen=RECENT_EVENTS)
         self._urgent_at: dict[tuple[str, str], float] = {}
-        self._dropped = Counter({"internal_error": 0})
+        self._dropped = Counter({"internal_error": 0, "unreadable": 0})
+        self._edge: list[Point] = []
         self._clock = -math.inf
         self._next_slot = -math.inf
         self._busy_until = -math.inf
@@ -109,6 +114,7 @@ class Monitor:
         transitions = self._complete_blocks(now)
         self._witness.look_at(chunk)
         came = now - chunk.age
+        self._timed = chunk.timed
         for found in self._parser.feed_blocks(chunk, origin, now):
             if isinstance(found, SampleBlock):
                 transitions += self._take_block(found, came)
@@ -116,6 +122,7 @@ class Monitor:
                 transitions += self.observe((found,), came)
         self._witness.keep_progress(origin.run)
         self._witness.look_at(None)
+        self._timed = True
         return transitions
 
     def observe(self, records: Iterable[Record], now: float) -> list[Transition]:
@@ -159,9 +166,17 @@ class Monitor:
         yield from self._judge.compiled()
         yield "stopwatch", self._stopwatch
 
-    def count_dropped(self, reason: str) -> None:
-        """Count something that the edge had to drop."""
-        self._dropped[reason] += 1
+    def count_dropped(self, reason: str, count: int = 1) -> None:
+        """Count what the edge had to drop, or could not read."""
+        if count:
+            self._dropped[reason] += count
+            self._changed(max(self._clock, 0.0))
+
+    def note_edge(self, points: list[Point]) -> None:
+        """What the edge exports of itself joins the next scrape, so that rules see it."""
+        if points != self._edge:
+            self._edge = points
+            self._changed(max(self._clock, 0.0))
 
     def reconfigure(self, rules: RuleSet[Expression], stall: StallSettings) -> None:
         """Judge by other rules and limits from now on; alerts of the same rule go on."""
@@ -206,7 +221,6 @@ class Monitor:
 
     def snapshot(self) -> Snapshot:
         """Everything a reader may see, as it stands at the last feed or tick."""
-        counters = self._parser.counters
         healths = self._judge.healths()
         return Snapshot(
             version=self._version,
@@ -214,16 +228,20 @@ class Monitor:
             runs=tuple(run.view(healths.get(run.name, "HEALTHY")) for run in self._runs),
             alerts=tuple(self._alert_views()),
             events=tuple(self._events),
-            monitor=MonitorView(
-                lines=counters.lines,
-                bytes=counters.bytes,
-                parse_errors=counters.parse_errors,
-                evaluations=self._evaluations,
-                evaluation_seconds=self._evaluation_seconds,
-                records=dict(counters.records),
-                dropped=self._drops(),
-            ),
-            points=tuple(point for group in self._points(self._clock) for point in group),
+            monitor=self._own_view(),
+            points=tuple(point for group in self._run_points(self._clock) for point in group),
+        )
+
+    def _own_view(self) -> MonitorView:
+        counters = self._parser.counters
+        return MonitorView(
+            lines=counters.lines,
+            bytes=counters.bytes,
+            parse_errors=counters.parse_errors,
+            evaluations=self._evaluations,
+            evaluation_seconds=self._evaluation_seconds,
+            records=dict(counters.records),
+            dropped=self._drops(),
         )
 
     def _take_block(self, block: SampleBlock, now: float) -> list[Transition]:
@@ -231,7 +249,7 @@ class Monitor:
             return self._take_timed(block, [min(time, now) for time in block.times])
         transitions = self._advance(now)
         run = self._runs.of(block.sample(0), now)
-        urgent = run.observe_block(block, now)
+        urgent = run.observe_block(block, now, timed=self._timed)
         self._runs.touch(run)
         at = max(now, self._clock)
         self._changed(at)
@@ -262,7 +280,7 @@ class Monitor:
         if isinstance(record, Event):
             self._events.append(record)
         rows = record.position.path.endswith(ROW_SUFFIXES)
-        urgent = run.observe(record, at, rows=rows)
+        urgent = run.observe(record, at, rows=rows, timed=self._timed)
         self._runs.touch(run)
         at = max(at, self._clock)
         self._changed(at)
@@ -322,7 +340,11 @@ class Monitor:
         if at >= self._next_slot:
             self._next_slot = (math.floor(at / interval) + 1) * interval
         self._clock = max(self._clock, at)
-        found = self._judge.evaluate(self._points(at), at, self._runs.has_ended)
+        for run in self._runs.take_news():
+            detectors = self._detectors.setdefault(run.name, Detectors(run.name))
+            detectors.take(run.measured())
+        groups = [*self._run_points(at), list(core_points(self._own_view())), self._edge]
+        found = self._judge.evaluate(groups, at, self._runs.has_ended)
         self._evaluations += 1
         if found:
             self._changed(at)
@@ -333,8 +355,13 @@ class Monitor:
     def _testify(self, transition: Transition) -> Transition:
         return self._witness.testify(transition, self._judge.asks(transition.alert))
 
-    def _points(self, at: float) -> list[list[Point]]:
-        return [*self._runs.points(at, self._judge.healths()), self._judge.points()]
+    def _run_points(self, at: float) -> list[list[Point]]:
+        detected = [
+            self._detectors[run.name].points
+            for run in self._runs.shown(at)
+            if run.name in self._detectors
+        ]
+        return [*self._runs.points(at, self._judge.healths()), *detected, self._judge.points()]
 
     def _alert_views(self) -> list[AlertView]:
         views = []

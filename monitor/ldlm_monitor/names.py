@@ -162,9 +162,58 @@ _MONITOR = (
     Metric("ldlm_monitor_behind_bytes", "gauge", "Bytes written to the logs and not read yet."),
     Metric("ldlm_monitor_evaluation_seconds", "gauge", "Duration of the last evaluation."),
 )
-METRICS = {metric.name: metric for metric in (*_TRAIN, *_MONITOR)}
-
 DETECT_PREFIX = "ldlm_detect_"
+_DETECT = tuple(
+    Metric(DETECT_PREFIX + name, "gauge", meaning)
+    for name, meaning in (
+        ("loss_zscore", "The last loss above the median of those before, in robust deviations."),
+        ("loss_spike_ratio", "A loss high twice in a row, over the highest of those before."),
+        ("loss_peak_ratio", "The highest recent loss over the highest before it."),
+        ("loss_rise_ratio", "The recent level of the loss over its lowest level."),
+        ("loss_rise_zscore", "The same rise in robust deviations of single losses."),
+        ("loss_trend_ratio", "Mean loss of the last 25 logged steps over that of the 25 before."),
+        ("loss_trend_zscore", "Mann-Kendall Z of the last 1000 logged losses."),
+        ("loss_slope_ratio", "Theil-Sen change of the loss over the last 1000 logged steps."),
+        ("loss_constant_ratio", "Equal losses in a row over how many are no coincidence."),
+        ("grad_norm_zscore", "The last gradient norm in robust deviations of its logarithm."),
+        ("grad_norm_ratio", "The recent gradient norm over its own median."),
+        ("throughput_ratio", "The present pace over the usual one."),
+        ("throughput_variation_ratio", "Deviation over mean of the last 50 step times."),
+        ("step_time_change_ratio", "The step time after the last lasting change over before."),
+        ("rank_lag_steps", "Steps that a rank is behind the furthest."),
+        ("rank_slowdown_ratio", "A rank's own step time over that of the median rank."),
+        ("memory_growth_ratio", "The least growth of memory from one quarter to the next."),
+        ("loss_scale_ratio", "The loss scale over its own median."),
+        ("skipped_steps_ratio", "Skipped steps among the last 100."),
+        ("checkpoint_age_ratio", "Steps since the last checkpoint over the longest interval."),
+    )
+)
+"""Formulas and sources stand with the detectors."""
+METRICS = {metric.name: metric for metric in (*_TRAIN, *_DETECT, *_MONITOR)}
+
+_SEEN_IN = (
+    ("loss_scale_", "ldlm_train_loss_scale"),
+    ("loss_", "ldlm_train_loss"),
+    ("grad_norm_", "ldlm_train_grad_norm"),
+    ("memory_", "ldlm_train_memory_allocated_bytes"),
+    ("skipped_", "ldlm_train_skipped_steps_total"),
+    ("", "ldlm_train_last_progress_timestamp_seconds"),
+)
+
+
+def seen_in(metric: str) -> str:
+    """The metric whose lines show what a detector's gauge tells; any other is shown by its own."""
+    if not metric.startswith(DETECT_PREFIX):
+        return metric
+    detected = metric.removeprefix(DETECT_PREFIX)
+    return next(shown for begin, shown in _SEEN_IN if detected.startswith(begin))
+
+
+DETECTED_IN = {
+    shown: tuple(metric.name for metric in _DETECT if seen_in(metric.name) == shown)
+    for _, shown in _SEEN_IN
+}
+"""By metric, the detectors' gauges that its lines show."""
 
 ALERTS = {
     "NonFiniteLoss": "critical",
@@ -174,7 +223,29 @@ ALERTS = {
     "NcclTimeout": "critical",
     "NcclError": "error",
     "OutOfMemory": "critical",
+    "GpuError": "critical",
+    "RankLost": "critical",
+    "CollectiveMismatch": "critical",
     "JobKilled": "critical",
+    "DataLoaderFailed": "critical",
+    "DiskFull": "critical",
+    "RestartStorm": "critical",
+    "LossDiverging": "error",
+    "LossSpike": "warning",
+    "LossPlateau": "info",
+    "LossConstant": "warning",
     "GradientNormHigh": "warning",
+    "LossScaleCollapsed": "error",
+    "StepsSkipped": "warning",
+    "ThroughputDrop": "warning",
+    "ThroughputUnstable": "info",
+    "RankStraggling": "warning",
+    "MemoryGrowing": "warning",
+    "CheckpointStale": "warning",
+    "MonitorBehind": "warning",
+    "MonitorParseErrors": "warning",
+    "MonitorCannotRead": "warning",
+    "MonitorCannotDeliver": "error",
+    "Watchdog": "none",
 }
-"""The default pack as far as it is built, with severities."""
+"""The default pack, with severities."""

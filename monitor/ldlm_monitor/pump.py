@@ -19,6 +19,7 @@ from ldlm_monitor.inputs import Inputs
 from ldlm_monitor.ledger import Ledger
 from ldlm_monitor.monitor import Monitor
 from ldlm_monitor.notify import Outbox, Silences
+from ldlm_monitor.own_metrics import edge_points
 from ldlm_monitor.restart import recall
 from ldlm_monitor.source import (
     DIRECT,
@@ -38,6 +39,7 @@ POLL_SECONDS = 1.0
 """Every file is looked at this often, whatever the doorbell said."""
 RELOADED = ("rules", "files", "companions", "stall")
 """Settings that a reload takes up."""
+EDGE_SECONDS = 5.0
 SNAPSHOT_SECONDS = 0.25
 COMMIT_SECONDS = 10.0
 """How often the whole state is kept; between, when which bytes came is noted at once."""
@@ -73,9 +75,11 @@ class Pump:
         mounts: Callable[[], MountTable] = read_mounts,
     ) -> None:
         self.telling = Telling(outbox, receivers, silences)
+        self._outbox = outbox
         self._ledger = ledger
         self._waker = waker
-        self._looked_at = self._picture_at = -math.inf
+        self._looked_at = self._picture_at = self._edge_at = -math.inf
+        self._unreadable: set[str] = set()
         self._commit_at = self._earliest_commit = -math.inf
         self._turn_noted = ledger.arrivals.last()
         self._is_whole = False
@@ -119,13 +123,20 @@ class Pump:
             if not self._join(now, rung=rung):
                 return
         transitions = self._read(None if everything else dirty, now)
+        self._tell_of_the_edge(now, everything=everything)
         transitions += self.monitor.tick(now)
         self.telling.tell(transitions, now)
         self.telling.tell_unsilenced(transitions, self.monitor.starts, now)
         if self.follower.notices:  # what was read may not be there to be read again
             self._commit_at = self._earliest_commit
-        for notice in (*self.follower.journal.drain(), *self._ledger.take_notices()):
+        for notice in self.follower.journal.drain():
             log.warning("%s", notice)
+            if notice.kind == "unreadable":
+                self._unreadable.add(notice.path)
+            elif notice.kind in ("readable", "vanished"):
+                self._unreadable.discard(notice.path)
+        for text in self._ledger.take_notices():
+            log.warning("%s", text)
         if now >= self._commit_at:
             self._commit(now)
         elif transitions:
@@ -183,6 +194,16 @@ class Pump:
             self.monitor.count_dropped("internal_error")
             log.exception("%s, line %d: a bug of ours, passed over", chunk.path, chunk.line)
             return []
+
+    def _tell_of_the_edge(self, now: float, *, everything: bool) -> None:
+        """What the monitor exports of itself is judged too: whether it reads and delivers."""
+        if everything:
+            hindered = len(self._unreadable) + len(self.follower.journal.silent)
+            self.monitor.count_dropped("unreadable", hindered)
+        if now - self._edge_at >= EDGE_SECONDS:
+            self._edge_at = now
+            points = edge_points(self._outbox.counts(), self.follower.behind())
+            self.monitor.note_edge(list(points))
 
     def _join(self, now: float, *, rung: bool) -> bool:
         """Start following files that are there now and were not before; False: cut short."""

@@ -28,6 +28,8 @@ class Telling:
     def tell(self, transitions: Iterable[Transition], now: float, *, notify: bool = True) -> None:
         """Print each; with `notify`, what fires or ended goes to the receivers."""
         for transition in transitions:
+            if transition.is_heartbeat:
+                continue
             silence = self.withheld.judge(transition, now, hold=notify)
             mark = f"  [silenced by {plain(silence.by)}]" if silence else ""
             if notify and silence is None and transition.state != "pending":

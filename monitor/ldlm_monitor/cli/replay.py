@@ -51,7 +51,8 @@ def replay(
     for notice in played.notices:
         print(notice, file=sys.stderr)
     for transition in played.transitions():
-        sys.stdout.write(line(transition) + "\n")
+        if form == "json" or not transition.is_heartbeat:
+            sys.stdout.write(line(transition) + "\n")
     return exit_code(played.snapshot(), found.fail_on)
 
 

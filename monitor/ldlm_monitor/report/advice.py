@@ -69,6 +69,8 @@ BLOCKING_WAIT = Setting("TORCH_NCCL_BLOCKING_WAIT")
 NCCL_MONITORING = Setting("TORCH_NCCL_ENABLE_MONITORING")
 NCCL_DEBUG = Setting("NCCL_DEBUG")
 FLIGHT_RECORDER = Setting("TORCH_NCCL_TRACE_BUFFER_SIZE", ("torch_fr_buffer_size",))
+BLOCKING_LAUNCH = Setting("CUDA_LAUNCH_BLOCKING")
+DISTRIBUTED_DEBUG = Setting("TORCH_DISTRIBUTED_DEBUG")
 ALLOCATOR = Setting("PYTORCH_CUDA_ALLOC_CONF", ("pytorch_alloc_conf",))
 
 _SMALLER_STEP = Advice(
@@ -85,15 +87,13 @@ _WATCHDOG = Advice(NCCL_MONITORING, "lets PyTorch end a process whose watchdog h
 _RECORD_COLLECTIVES = Advice(
     FLIGHT_RECORDER, "the flight recorder then names the rank that did not join", to="2000"
 )
+_CLIP = Advice(GRAD_CLIP_NORM, "bounds what one bad batch can do", factor=0.5)
 _SAVE_MORE_OFTEN = Advice(SAVE_FREQ, "less is lost when a run ends early", factor=0.5)
 
 ADVICE: dict[str, tuple[Advice, ...]] = {
     "NonFiniteLoss": (_SMALLER_STEP, _LONGER_WARMUP, _MORE_PRECISION),
     "NonFiniteGradient": (_SMALLER_STEP, _MORE_PRECISION),
-    "GradientNormHigh": (
-        Advice(GRAD_CLIP_NORM, "bounds what one bad batch can do", factor=0.5),
-        _LONGER_WARMUP,
-    ),
+    "GradientNormHigh": (_CLIP, _LONGER_WARMUP),
     "TrainingStalled": (
         _NO_BLOCKING_WAIT,
         _WATCHDOG,
@@ -110,7 +110,30 @@ ADVICE: dict[str, tuple[Advice, ...]] = {
         _SAVE_MORE_OFTEN,
     ),
     "TrainingCrashed": (_SAVE_MORE_OFTEN,),
+    "GpuError": (Advice(BLOCKING_LAUNCH, "names the kernel that fails", to="1"),),
+    "RankLost": (_WATCHDOG, _SAVE_MORE_OFTEN),
+    "CollectiveMismatch": (
+        Advice(DISTRIBUTED_DEBUG, "names the calls that do not fit", to="DETAIL"),
+        _RECORD_COLLECTIVES,
+    ),
+    "DataLoaderFailed": (
+        Advice(DATA_WORKERS, "each worker takes host and shared memory", factor=0.5),
+    ),
+    "DiskFull": (Advice(SAVE_FREQ, "fewer checkpoints take less space", factor=2),),
+    "RestartStorm": (_SAVE_MORE_OFTEN,),
+    "LossDiverging": (_SMALLER_STEP, _LONGER_WARMUP),
+    "LossSpike": (_SMALLER_STEP, _CLIP),
+    "LossPlateau": (),
+    "LossConstant": (_SMALLER_STEP, _MORE_PRECISION),
+    "LossScaleCollapsed": (_SMALLER_STEP, _MORE_PRECISION),
+    "StepsSkipped": (_SMALLER_STEP, _LONGER_WARMUP),
+    "ThroughputDrop": (Advice(DATA_WORKERS, "if the GPUs wait for data", factor=2),),
+    "ThroughputUnstable": (Advice(DATA_WORKERS, "if the GPUs wait for data", factor=2),),
+    "RankStraggling": (_RECORD_COLLECTIVES,),
+    "MemoryGrowing": (_SAVE_MORE_OFTEN,),
+    "CheckpointStale": (),
 }
+"""None for the alerts about the monitor itself, which no setting of the training mends."""
 
 
 def recommendations(alerts: Iterable[str], settings: Mapping[str, str]) -> list[str]:

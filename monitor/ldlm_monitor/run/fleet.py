@@ -34,6 +34,7 @@ class Fleet:
         self._runs: dict[str, TrainingRun] = {}
         self._dues: dict[str, float | None] = {}
         self._queue: list[tuple[float, str]] = []
+        self._news: dict[str, TrainingRun] = {}
 
     def __iter__(self) -> Iterator[TrainingRun]:
         return iter(self._runs.values())
@@ -64,11 +65,17 @@ class Fleet:
 
     def touch(self, run: TrainingRun) -> None:
         """A record reached the run: when its state changes by itself may have changed."""
+        self._news[run.name] = run
         due = run.life.due()
         if due != self._dues.get(run.name):
             self._dues[run.name] = due
             if due is not None:
                 heappush(self._queue, (due, run.name))
+
+    def take_news(self) -> list[TrainingRun]:
+        """The runs that records reached since the last call."""
+        news, self._news = self._news, {}
+        return list(news.values())
 
     def tick(self, at: float) -> bool:
         """Let time pass; whether a state changed."""
@@ -113,10 +120,15 @@ class Fleet:
         """
         groups: list[list[Point]] = []
         states: list[Point] = []
+        for run in self.shown(at):
+            groups.append(run.points())
+            health = float(HEALTH.index(healths.get(run.name, "HEALTHY")))
+            states.append(Point("ldlm_run_health", run.labels, health))
+        return [*groups, states]
+
+    def shown(self, at: float) -> Iterator[TrainingRun]:
+        """The runs that have not ended, or not long ago."""
         for run in self:
             ended = run.life.ended_at
             if ended is None or at - ended <= self._end_after:
-                groups.append(run.points())
-                health = float(HEALTH.index(healths.get(run.name, "HEALTHY")))
-                states.append(Point("ldlm_run_health", run.labels, health))
-        return [*groups, states]
+                yield run

@@ -48,7 +48,8 @@ class Lifecycle:
     """The state of one run, from its records and the passing of time.
 
     Progress is an advance of the step in any file of the run: a redrawn bar, a
-    repeated line or a growing file is none. A smaller step is a resume.
+    repeated line or a growing file is none. A smaller step is a resume. `timed`: the
+    times of what comes mean anything beyond their order; else no pace is learned of them.
     """
 
     def __init__(self, started: float, settings: StallSettings, first: Position) -> None:
@@ -62,6 +63,7 @@ class Lifecycle:
         self.rank: int | None = None
         self.ending: Ending | None = None
         self.end_evidence: Event | None = None
+        self.timed = True
         self._steps: dict[tuple[str, int | None], int] = {}
         self._alive_at = started
         self._paused_by: str | None = None
@@ -84,6 +86,11 @@ class Lifecycle:
     def can_stall(self) -> bool:
         """A training has shown itself, and has not ended: a kernel log never stalls."""
         return self._training and not self.ended
+
+    @property
+    def is_paused(self) -> bool:
+        """The next step will not come at the pace of a step."""
+        return self.phase != "running" or self._paused_by is not None
 
     @property
     def stall_limit(self) -> float:
@@ -204,7 +211,9 @@ class Lifecycle:
 
     def _advance(self, step: int | None, position: Position, at: float) -> None:
         gap = at - self.last_progress_at
-        if self._paused_by is not None:
+        if not self.timed:
+            pass
+        elif self._paused_by is not None:
             self.pace.learn_pause(self._paused_by, gap)
         elif self.phase == "running" and not self._stalled:
             self.pace.learn_gap(gap)

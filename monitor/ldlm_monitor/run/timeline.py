@@ -33,15 +33,21 @@ class Timeline:
     """Estimated arrival times of one file's bytes.
 
     `offsets[i]` is the first byte that arrived at `times[i]`; both rise. `timed`
-    says whether the times mean anything beyond their order.
+    says whether the times mean anything beyond their order; the first `seen` do anyway.
     """
 
     def __init__(
-        self, offsets: Sequence[int], times: Sequence[float], *, timed: bool = True
+        self,
+        offsets: Sequence[int],
+        times: Sequence[float],
+        *,
+        timed: bool = True,
+        seen: int = 0,
     ) -> None:
         self._offsets = offsets
         self._times = times
         self.timed = timed
+        self._seen = seen
 
     @property
     def end(self) -> float:
@@ -62,7 +68,8 @@ class Timeline:
         ]
         begun = max((index for index, (at, _) in enumerate(later) if at <= offset), default=0)
         marks = [*seen, *later[begun:]]
-        return Timeline([at for at, _ in marks], [when for _, when in marks], timed=self.timed)
+        offsets, times = [at for at, _ in marks], [when for _, when in marks]
+        return Timeline(offsets, times, timed=self.timed, seen=len(seen))
 
     def split(self, chunk: Chunk) -> Iterator[tuple[float, Chunk]]:
         """The chunk in pieces of whole records, each with its time."""
@@ -70,7 +77,7 @@ class Timeline:
         start, line = chunk.offset, chunk.line
         stop = chunk.offset + len(chunk.data)
         if first + 1 == len(self._offsets) or self._offsets[first + 1] >= stop:
-            yield self._times[first], chunk
+            yield self._times[first], self._mark(chunk, first)
             return
         for index in range(first, len(self._offsets)):
             later = self._offsets[index + 1] if index + 1 < len(self._offsets) else stop
@@ -81,11 +88,15 @@ class Timeline:
                 piece = replace(
                     chunk, offset=start, line=line, data=data, final=chunk.final and last
                 )
-                yield self._times[index], piece
+                yield self._times[index], self._mark(piece, index)
                 if last:
                     return
                 line += piece.newlines
                 start = end
+
+    def _mark(self, piece: Chunk, index: int) -> Chunk:
+        timed = self.timed or index < self._seen
+        return piece if timed else replace(piece, timed=False)
 
 
 def from_bars(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from ldlm_monitor.names import RUN_STATES
+from ldlm_monitor.measured import DERIVED_STEP_SECONDS, Measured
+from ldlm_monitor.names import DETECTED_IN, RUN_STATES
 from ldlm_monitor.points import Labels, Point, make_labels
 from ldlm_monitor.records import Event, Heartbeat, Position, Record, Sample, SampleBlock
+from ldlm_monitor.run.durations import StepDurations
 from ldlm_monitor.run.lifecycle import Lifecycle
 from ldlm_monitor.run.pace import StallSettings
 from ldlm_monitor.run.values import Evidence, RunValues, Source, source_of
@@ -16,6 +19,9 @@ from ldlm_monitor.view import Health, RunView, Statistics
 
 _URGENT = ("error", "critical")
 _PACE_STEPS = 50
+_SKIPS = ("skipped_step", "loss_scale_overflow")
+_CHECKPOINTS = 6
+"""The steps of so many are remembered."""
 
 
 class TrainingRun:
@@ -40,16 +46,23 @@ class TrainingRun:
         self._epoch: float | None = None
         self._step: tuple[Source, int] | None = None
         self._remark: Position | None = None
+        self._timed = True
         self._skipped: deque[object] = deque(maxlen=_PACE_STEPS)
         self._recent: deque[tuple[float, int]] = deque(maxlen=_PACE_STEPS)
+        self._durations = StepDurations()
+        self._leader: int | None = None
+        self._rank_steps: dict[int, int] = {}
+        self._checkpoints: deque[int] = deque(maxlen=_CHECKPOINTS)
 
-    def observe(self, record: Record, at: float, *, rows: bool) -> str | None:
+    def observe(self, record: Record, at: float, *, rows: bool, timed: bool = True) -> str | None:
         """Take in a record at `at`; what is urgent about it, if anything, as a short key.
 
-        `rows`: its file is JSON lines.
+        `rows`: its file is JSON lines. `timed`: `at` is when it was written, and not only
+        in the right order.
         """
         self.files[record.position.path] = None
         self._points = None
+        self._timed = self.life.timed = timed or record.time is not None
         if isinstance(record, Sample):
             # What an error block repeats is no source of its own: the next bar tells more.
             remark = record.position == self._remark
@@ -58,13 +71,15 @@ class TrainingRun:
         if isinstance(record, Heartbeat):
             stalled = self.life.state == "stalled"
             changed = self.life.observe_heartbeat(record, at)
+            self._rank_steps[record.rank] = record.step
             return "recovered" if changed and stalled else None
         return self._observe_event(record, at)
 
-    def observe_block(self, block: SampleBlock, at: float) -> str | None:
+    def observe_block(self, block: SampleBlock, at: float, *, timed: bool = True) -> str | None:
         """Take in rows that are alike, all at one time: as one by one, but at a fraction of it."""
         self.files[block.path] = None
         self._points = None
+        self._timed = self.life.timed = timed
         first, last = block.sample(0), block.sample(len(block) - 1)
         source = source_of(last, rows=True)
         self.values.observe_block(block, last, source)
@@ -76,13 +91,15 @@ class TrainingRun:
 
         As one by one, at a fraction of it, where `life.only_advances`.
         """
+        self._timed = self.life.timed = True
         self.life.observe_steps(block, times)
         last = block.sample(len(block) - 1)
         source = source_of(last, rows=True)
         self._points = None
         self.values.observe_block(block, last, source)
-        if self._step is None or source <= self._step[0]:
+        if self._step is None or (source <= self._step[0] and block.rank == self._leader):
             self._recent.extend(zip(times, block.steps, strict=True))
+            self._durations.advance_all(times, block.steps)
         self._observe_standing(last, times[-1], source)
 
     def tick(self, at: float) -> bool:
@@ -97,6 +114,22 @@ class TrainingRun:
         self.life.finish(at)
         self._points = None
 
+    def measured(self) -> Measured:
+        """What came since the last call."""
+        values = self.values.take_fresh()
+        durations, self._durations.fresh = self._durations.fresh, array("d")
+        resumed, self._durations.resumed = self._durations.resumed, False
+        if durations:
+            values[DERIVED_STEP_SECONDS, None] = durations
+        return Measured(
+            values=values,
+            step=self._step[1] if self._step else None,
+            rank_steps=self._rank_steps,
+            skipped_steps=self.skipped_steps,
+            checkpoints=list(self._checkpoints),
+            resumed=resumed,
+        )
+
     def points(self) -> list[Point]:
         """The run's series as they stand."""
         if self._points is None:
@@ -110,7 +143,7 @@ class TrainingRun:
 
         Labels that an aggregation dropped do not matter, nor does the rule's own severity.
         """
-        if asked("ldlm_train_last_progress_timestamp_seconds", make_labels(run=self.name)):
+        if self._is_asked(asked, "ldlm_train_last_progress_timestamp_seconds", self.labels):
             life = self.life
             return Evidence(life.progress_position, life.progress_step, self.progress_line)
         state = make_labels(run=self.name, state=self.life.state)
@@ -123,9 +156,15 @@ class TrainingRun:
                 label == "severity" or labels.get(label, value) == value for label, value in own
             )
             newer = found is None or evidence.order > found.order
-            if newer and agrees and asked(name, own):
+            if newer and agrees and self._is_asked(asked, name, own):
                 found = evidence
         return found
+
+    def _is_asked(self, asked: Callable[[str, Labels], bool], name: str, labels: Labels) -> bool:
+        """Whether it is, or what a detector makes of it for this run."""
+        if asked(name, labels):
+            return True
+        return any(asked(gauge, labels) for gauge in DETECTED_IN.get(name, ()))
 
     def view(self, health: Health) -> RunView:
         """The run for people."""
@@ -168,14 +207,27 @@ class TrainingRun:
         """Keep step, epoch and pace as the best source tells them."""
         if "total_steps" in sample.values:
             self._total_steps = int(sample.values["total_steps"])
+        if sample.rank is not None and sample.step is not None:
+            self._rank_steps[sample.rank] = sample.step
         if sample.step is None or (self._step is not None and source > self._step[0]):
             return
-        if self._recent and sample.step < self._recent[-1][1]:
-            self._recent.clear()
-        if not self._recent or sample.step > self._recent[-1][1]:
-            self._recent.append((at, sample.step))
+        if self._step is None or source < self._step[0]:
+            self._leader = sample.rank
+        if sample.rank == self._leader:
+            self._observe_pace(sample.step, at, exact=sample.time is not None)
         self._step = (source, sample.step)
         self._epoch = sample.epoch if sample.epoch is not None else self._epoch
+
+    def _observe_pace(self, step: int, at: float, *, exact: bool) -> None:
+        """One rank's steps tell the pace: the others take the same, a little before or after."""
+        if self._recent and step < self._recent[-1][1]:
+            self._recent.clear()
+        if not self._recent or step > self._recent[-1][1]:
+            self._recent.append((at, step))
+        if not self._timed or self.life.is_paused:
+            self._durations.pause()
+        if self._timed:
+            self._durations.advance(at, step, exact=exact)
 
     def _observe_event(self, event: Event, at: float) -> str | None:
         key = (event.kind, event.severity, event.rank)
@@ -187,6 +239,8 @@ class TrainingRun:
             self._configure(event)
         elif event.kind == "skipped_step":
             self._skip(event.fields.get("step"))
+        elif event.kind == "checkpoint_saved":
+            self._save()
         counted = event.kind == "nonfinite_metric" and self.values.observe_nonfinite(event)
         self.life.observe_event(event, at)
         return f"{event.kind} {event.rank}" if counted or event.severity in _URGENT else None
@@ -196,6 +250,16 @@ class TrainingRun:
         if step is None or step not in self._skipped:
             self.skipped_steps += 1
             self._skipped.append(step)
+
+    def _save(self) -> None:
+        """Remember at which step a checkpoint was saved; several lines may tell of one."""
+        if self._step is None:
+            return
+        step = self._step[1]
+        while self._checkpoints and self._checkpoints[-1] > step:
+            self._checkpoints.pop()
+        if not self._checkpoints or self._checkpoints[-1] != step:
+            self._checkpoints.append(step)
 
     def _configure(self, event: Event) -> None:
         if event.kind == "run_started":
@@ -241,6 +305,8 @@ class TrainingRun:
         for order, (key, event) in enumerate(self._last_events.items()):
             evidence = Evidence(event.position, None, event.message, order)
             yield "ldlm_events_total", self._event_labels(*key), evidence
+            if event.kind in _SKIPS:
+                yield "ldlm_train_skipped_steps_total", self.labels, evidence
 
     def _event_labels(self, kind: str, severity: str, rank: int | None) -> Labels:
         labels = self._label_cache.get((kind, severity, rank))

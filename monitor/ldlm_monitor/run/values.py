@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from ldlm_monitor.measured import MEASURED
 from ldlm_monitor.points import Labels, Point, make_labels
 from ldlm_monitor.records import Event, Position, Sample, SampleBlock
 
@@ -45,6 +47,8 @@ _OF_THE_RUN = frozenset({"progress", "total_steps", "eval_progress", "skip_progr
 """Where the run stands: exported by its lifecycle, not as values."""
 _WITHOUT_STATISTICS = _OF_THE_RUN | {"steps_per_second", "epoch_progress", "batch_in_epoch"}
 
+_SMOOTHED = ("steps_per_second", Source.BAR)
+
 _HIDDEN_LOSS = {"latent_pred": "loss_latent", "latent_target": "loss_latent", "total_loss": "loss"}
 """A non-finite tensor behind which the trainer puts a constant loss: which loss it hides."""
 
@@ -79,11 +83,27 @@ class Evidence:
 
 
 class _Quantity:
-    """One quantity of one rank: what it is exported as, and its last values."""
+    """One quantity of one rank: what it is exported as, and its last values.
 
-    __slots__ = ("labels", "metric", "nonfinite", "order", "recent", "sample", "source", "value")
+    `fresh` are those that no detector has seen; None: none looks at the quantity.
+    """
 
-    def __init__(self, metric: str, labels: Labels, source: Source, sample: Sample) -> None:
+    __slots__ = (
+        "fresh",
+        "labels",
+        "metric",
+        "nonfinite",
+        "order",
+        "recent",
+        "sample",
+        "source",
+        "value",
+    )
+
+    def __init__(
+        self, metric: str, labels: Labels, source: Source, sample: Sample, *, measured: bool
+    ) -> None:
+        self.fresh = array("d") if measured else None
         self.metric = metric
         self.labels = labels
         self.source = source
@@ -99,6 +119,8 @@ class _Quantity:
         self.sample = last
         self.order = order
         self.recent.extend(column)
+        if self.fresh is not None:
+            self.fresh.extend(column)
 
 
 @dataclass(slots=True)
@@ -134,6 +156,11 @@ class RunValues:
                 if kept is None:
                     continue
             kept.value = value
+            # A bar that is drawn again tells nothing new.
+            if kept.fresh is not None and (
+                sample.step is None or sample.step != kept.sample.step or kept.sample is sample
+            ):
+                kept.fresh.append(value)
             kept.sample = sample
             kept.order = self._order
             kept.recent.append(value)
@@ -208,6 +235,16 @@ class RunValues:
                 result[quantity] = (value, recent, seen.count)
         return result
 
+    def take_fresh(self) -> dict[tuple[str, int | None], array[float]]:
+        """By quantity and rank, what was told since the last call."""
+        found = {}
+        for rank, quantities in self._by_rank.items():
+            for quantity, kept in quantities.items():
+                if kept.fresh:
+                    found[quantity, rank] = kept.fresh
+                    kept.fresh = array("d")
+        return found
+
     def _all(self) -> Iterator[tuple[str, _Quantity]]:
         for quantities in self._by_rank.values():
             yield from quantities.items()
@@ -237,16 +274,20 @@ class RunValues:
         self._best[quantity] = source
         quantities = self._by_rank[sample.rank]
         kept = quantities.get(quantity)
+        # The rate that a bar tells is smoothed, and sinks for long after a pause.
+        measured = quantity in MEASURED and (quantity, source) != _SMOOTHED
         if kept is None:
             if len(quantities) >= MAX_QUANTITIES:
                 self.dropped += rows
                 return None
             metric, own = exported_name(quantity)
-            kept = _Quantity(metric, self._labels(own, sample.rank), source, sample)
+            labels = self._labels(own, sample.rank)
+            kept = _Quantity(metric, labels, source, sample, measured=measured)
             quantities[quantity] = kept
         else:
             kept.recent.clear()
             kept.source = source
+            kept.fresh = array("d") if measured else None
         return kept
 
     def _count(self, quantity: str, rank: int | None, step: int | None, evidence: Evidence) -> bool:

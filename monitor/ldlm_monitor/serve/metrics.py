@@ -12,13 +12,13 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from ldlm_monitor import names
-from ldlm_monitor.points import Labels, Point, make_labels
-from ldlm_monitor.view import MonitorView, Snapshot
+from ldlm_monitor.own_metrics import core_points, edge_points
+from ldlm_monitor.points import Labels
+from ldlm_monitor.view import Snapshot
 
 OPENMETRICS = "application/openmetrics-text"
 TEXT = "text/plain"
 _encode_openmetrics: Callable[[CollectorRegistry], bytes] = openmetrics.generate_latest
-_RECORD_TYPES = ("sample", "event", "heartbeat")
 _UNEXPORTABLE = {code: "\ufffd" for code in range(0x20) if code != ord("\n")}
 """Control characters: a NUL ends a whole scrape in Prometheus' lexer, the others help nobody."""
 
@@ -39,8 +39,9 @@ class SnapshotCollector(Collector):
     def collect(self) -> Iterator[Family]:
         """One family a name, in alphabetical order; a series that comes twice counts once."""
         values: dict[str, dict[Labels, float]] = {}
-        own = _own_points(self._snapshot.monitor, self._notifications, self._behind)
-        for point in chain(self._snapshot.points, own):
+        core = core_points(self._snapshot.monitor)
+        edge = edge_points(self._notifications, self._behind)
+        for point in chain(self._snapshot.points, core, edge):
             values.setdefault(point.name, {})[point.labels] = point.value
         for name in sorted(values):
             yield _family(name, values[name])
@@ -75,25 +76,6 @@ def _detected(name: str) -> names.Metric:
 def _exportable(value: str) -> str:
     whole = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return whole.translate(_UNEXPORTABLE)
-
-
-def _own_points(
-    monitor: MonitorView, notifications: Mapping[tuple[str, str], int], behind: int
-) -> Iterator[Point]:
-    yield Point("ldlm_monitor_lines_total", (), monitor.lines)
-    yield Point("ldlm_monitor_bytes_total", (), monitor.bytes)
-    yield Point("ldlm_monitor_parse_errors_total", (), monitor.parse_errors)
-    yield Point("ldlm_monitor_evaluations_total", (), monitor.evaluations)
-    yield Point("ldlm_monitor_evaluation_seconds", (), monitor.evaluation_seconds)
-    yield Point("ldlm_monitor_behind_bytes", (), behind)
-    for record, count in {**dict.fromkeys(_RECORD_TYPES, 0), **monitor.records}.items():
-        yield Point("ldlm_monitor_records_total", make_labels(record=record), count)
-    for reason, count in monitor.dropped.items():
-        yield Point("ldlm_monitor_dropped_total", make_labels(reason=reason), count)
-    for (receiver, outcome), count in notifications.items():
-        if outcome != "pending":  # it falls again, which a counter may not
-            labels = make_labels(receiver=receiver, outcome=outcome)
-            yield Point("ldlm_monitor_notifications_total", labels, count)
 
 
 def _prefers_openmetrics(accept: str) -> bool:

@@ -1,0 +1,114 @@
+"""All detectors of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from ldlm_monitor.detect.checkpoints import CheckpointDetector
+from ldlm_monitor.detect.constant import ConstantDetector
+from ldlm_monitor.detect.gradient import GradientDetector
+from ldlm_monitor.detect.loss import LossDetector
+from ldlm_monitor.detect.memory import MemoryDetector
+from ldlm_monitor.detect.precision import LossScaleDetector, SkippedSteps
+from ldlm_monitor.detect.ranks import RankDetector
+from ldlm_monitor.detect.throughput import ThroughputDetector
+from ldlm_monitor.detect.window import Values, positive
+from ldlm_monitor.measured import DERIVED_STEP_SECONDS, Measured
+from ldlm_monitor.names import DETECT_PREFIX
+from ldlm_monitor.points import Point, make_labels
+
+
+class Detector(Protocol):
+    """Looks at one quantity of one rank."""
+
+    def take(self, values: Values, /) -> None:
+        """The next values, one a logged step."""
+        ...
+
+    def measures(self) -> Iterator[tuple[str, float]]:
+        """Names without `ldlm_detect_`, and values."""
+        ...
+
+
+_OF_QUANTITY: dict[str, tuple[Callable[[], Detector], ...]] = {
+    "loss": (LossDetector, ConstantDetector),
+    "grad_norm": (GradientDetector,),
+    "memory_allocated_bytes": (MemoryDetector,),
+    "loss_scale": (LossScaleDetector,),
+}
+_PACES = (
+    "step_seconds",
+    "samples_per_second",
+    "tokens_per_second",
+    "steps_per_second",
+    DERIVED_STEP_SECONDS,
+)
+"""What tells the pace, the best first; rates are turned into seconds."""
+
+
+class Detectors:
+    """Turns what a run measured into gauges. `run` is the run's name."""
+
+    def __init__(self, run: str) -> None:
+        self._run = run
+        self._by_quantity: dict[tuple[str, int | None], tuple[Detector, ...]] = {}
+        self._pace: tuple[str, int | None] | None = None
+        self._throughput = ThroughputDetector()
+        self._ranks = RankDetector()
+        self._skipped = SkippedSteps()
+        self._checkpoints = CheckpointDetector()
+        self._points: list[Point] = []
+
+    @property
+    def points(self) -> list[Point]:
+        """The gauges as they stood after `take`; the same object until the next."""
+        return self._points
+
+    def take(self, news: Measured) -> None:
+        """Take in what was measured since the last time."""
+        if news.resumed:
+            self._throughput = ThroughputDetector()
+        for (quantity, rank), values in news.values.items():
+            self._take_pace(quantity, rank, values)
+            if quantity == "step_seconds" and rank is not None:
+                self._ranks.take_seconds(rank, values)
+            for detector in self._detectors(quantity, rank):
+                detector.take(values)
+        self._ranks.take_steps(news.rank_steps)
+        if news.step is not None:
+            self._skipped.take(news.step, news.skipped_steps)
+            self._checkpoints.take(news.step, news.checkpoints)
+        self._points = list(self._measure())
+
+    def _detectors(self, quantity: str, rank: int | None) -> tuple[Detector, ...]:
+        found = self._by_quantity.get((quantity, rank))
+        if found is None:
+            found = tuple(make() for make in _OF_QUANTITY.get(quantity, ()))
+            self._by_quantity[quantity, rank] = found
+        return found
+
+    def _take_pace(self, quantity: str, rank: int | None, values: Values) -> None:
+        """The first rank that reports the best kind of pace counts."""
+        if quantity not in _PACES:
+            return
+        known = self._pace
+        if known is None or _PACES.index(quantity) < _PACES.index(known[0]):
+            self._pace = known = (quantity, rank)
+            self._throughput = ThroughputDetector()
+        if known == (quantity, rank):
+            is_rate = quantity.endswith("_per_second")
+            self._throughput.take([1 / rate for rate in positive(values)] if is_rate else values)
+
+    def _measure(self) -> Iterator[Point]:
+        run = make_labels(run=self._run)
+        for (_, rank), detectors in self._by_quantity.items():
+            labels = run if rank is None else make_labels(run=self._run, rank=str(rank))
+            for detector in detectors:
+                for name, value in detector.measures():
+                    yield Point(DETECT_PREFIX + name, labels, value)
+        for rank, name, value in self._ranks.measures():
+            yield Point(DETECT_PREFIX + name, make_labels(run=self._run, rank=str(rank)), value)
+        for of_run in (self._throughput, self._skipped, self._checkpoints):
+            for name, value in of_run.measures():
+                yield Point(DETECT_PREFIX + name, run, value)

@@ -1,0 +1,43 @@
+"""The gradient norm against its own past."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from ldlm_monitor.detect.window import Values, Window, median, positive, spread
+
+WINDOW = 500
+RECENT = 5
+LEAST = 20
+FINEST = 0.05
+"""Norms that vary by less than 5 % are taken to vary by that."""
+
+
+class GradientDetector:
+    """What the gradient norm of one rank does. Norms vary by factors, so logarithms are compared.
+
+    - `grad_norm_zscore`: of the last norm, (ln(last) - m) / s, with m and s the median and
+      1.4826 MAD of the logarithms of the up to 500 logged norms before it.
+    - `grad_norm_ratio`: the median of the last 5 norms over that of the up to 495 before.
+    """
+
+    __slots__ = ("_window",)
+
+    def __init__(self) -> None:
+        self._window = Window(WINDOW)
+
+    def take(self, values: Values) -> None:
+        """The next norms; what is not finite or not above 0 tells nothing here."""
+        self._window.extend([math.log(value) for value in positive(values)])
+
+    def measures(self) -> Iterator[tuple[str, float]]:
+        """Names without their prefix, and values."""
+        logarithms = self._window.values
+        if len(logarithms) > LEAST:
+            past = logarithms[:-1]
+            middle = median(past)
+            yield "grad_norm_zscore", (logarithms[-1] - middle) / max(spread(past, middle), FINEST)
+        if len(logarithms) >= LEAST + RECENT:
+            recent, before = median(logarithms[-RECENT:]), median(logarithms[:-RECENT])
+            yield "grad_norm_ratio", math.exp(recent - before)

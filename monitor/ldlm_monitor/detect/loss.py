@@ -1,0 +1,154 @@
+"""The loss against its own past: a spike that passes, a rise that stays, a trend, a plateau."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import combinations, pairwise
+
+from ldlm_monitor.detect.window import Groups, Values, Window, finite, median, spread
+
+WINDOW = 500
+"""Logged steps that a value is compared with."""
+RECENT = 20
+"""The last logged steps, which are judged."""
+LEAST = 30
+"""Logged steps before the recent ones that a comparison needs."""
+HALVES = 50
+GROUP = 20
+TREND_GROUPS = 50
+LEVEL = 100
+PEAK_LEAST = 0.5
+"""Losses below it (those of reinforcement learning begin at 0) grow by factors when all is well."""
+FINEST = 0.01
+"""A noise of less than this share of the loss is taken as this."""
+JUMP = 0.15
+
+
+class LossDetector:
+    """What the loss of one rank does, for these gauges.
+
+    With m and s the median and 1.4826 MAD of the up to 500 logged steps before:
+
+    - `loss_zscore`: (last - m) / s.
+    - `loss_spike_ratio`: how far the loss was above m, twice in a row within the last 20
+      steps, as a multiple of max(highest - m, 4 s, 0.15 |m|) of the up to 480 steps before
+      those. One bad batch is no spike; what noise reached before is none either.
+    - `loss_peak_ratio`: within the last 20 steps, the highest value over the highest of all
+      before it. It knows a run that blows up before there is a past to compare with.
+    - `loss_rise_ratio`, `loss_rise_zscore`: the median of the last 20 steps over, and in s
+      above, the lowest median of 100 consecutive steps. A divergence stays where a spike passes.
+    - `loss_trend_ratio`: mean of the second half of the last 50 steps over that of the first.
+    - `loss_trend_zscore`: Mann-Kendall's Z of the medians of the last 50 groups of
+      20 steps (Mann 1945, Kendall 1975); `loss_slope_ratio`: their Theil-Sen slope
+      (Sen 1968), as the relative change over that span.
+
+    Ratios are told of losses above 0 only.
+    """
+
+    __slots__ = (
+        "_groups",
+        "_highest",
+        "_hundreds",
+        "_levels",
+        "_lowest",
+        "_noise",
+        "_trend",
+        "_window",
+    )
+
+    def __init__(self) -> None:
+        self._window = Window(WINDOW)
+        self._groups = Groups(GROUP)
+        self._levels = Window(TREND_GROUPS)
+        self._hundreds = Groups(LEVEL)
+        self._lowest = math.inf
+        self._noise = 0.0
+        self._highest = -math.inf
+        self._trend = (0, 0.0, 0.0)
+
+    def take(self, values: Values) -> None:
+        """The next values; those that are not finite tell nothing here."""
+        values = finite(values)
+        if not values:
+            return
+        # The recent ones are judged; the highest is that of all before them.
+        older = [*self._window.values[-RECENT:], *values][:-RECENT]
+        self._highest = max(self._highest, max(older, default=-math.inf))
+        self._window.extend(values)
+        self._levels.extend([median(group) for group in self._groups.extend(values)])
+        for hundred in self._hundreds.extend(values):
+            level = median(hundred)
+            if level < self._lowest:
+                self._lowest, self._noise = level, _noise(hundred, level)
+
+    def measures(self) -> Iterator[tuple[str, float]]:
+        """Names without their prefix, and values."""
+        values = self._window.values
+        if not values:
+            return
+        before, recent = values[:-RECENT], values[-RECENT:]
+        if (peak := self._peak(recent)) is not None:
+            yield "loss_peak_ratio", peak
+        if len(values) > LEAST:
+            past = values[:-1]
+            middle = median(past)
+            yield "loss_zscore", (values[-1] - middle) / _noise(past, middle)
+        if len(before) >= LEAST:
+            middle = median(before)
+            usual = max(max(before) - middle, 4 * _noise(before, middle), JUMP * abs(middle))
+            twice = max(min(pair) for pair in pairwise(recent))
+            yield "loss_spike_ratio", max(0.0, (twice - middle) / usual)
+        yield from self._rise(recent)
+        yield from self._trends(values)
+
+    def _peak(self, recent: Values) -> float | None:
+        found = None
+        highest = self._highest
+        # A first value or two are no past.
+        unknown = 2 if self._window.count <= RECENT else 0
+        for index, value in enumerate(recent):
+            if highest >= PEAK_LEAST and index >= unknown:
+                found = max(found or 0.0, value / highest)
+            highest = max(highest, value)
+        return found
+
+    def _rise(self, recent: Values) -> Iterator[tuple[str, float]]:
+        if 0 < self._lowest < math.inf:
+            level = median(recent)
+            yield "loss_rise_ratio", level / self._lowest
+            yield "loss_rise_zscore", (level - self._lowest) / self._noise
+
+    def _trends(self, values: Values) -> Iterator[tuple[str, float]]:
+        if len(values) >= HALVES:
+            half = HALVES // 2
+            first, second = sum(values[-HALVES:-half]), sum(values[-half:])
+            if first > 0 and second > 0:
+                yield "loss_trend_ratio", second / first
+        if len(self._levels) == TREND_GROUPS:
+            if self._trend[0] != self._levels.count:
+                levels = self._levels.values
+                self._trend = (self._levels.count, mann_kendall(levels), relative_slope(levels))
+            yield "loss_trend_zscore", self._trend[1]
+            yield "loss_slope_ratio", self._trend[2]
+
+
+def mann_kendall(values: Values) -> float:
+    """Z of the Mann-Kendall test: below -1.64 the values fall, with 95 % confidence."""
+    count = len(values)
+    score = sum((later > earlier) - (later < earlier) for earlier, later in combinations(values, 2))
+    deviation = math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
+    return (score - (score > 0) + (score < 0)) / deviation
+
+
+def relative_slope(values: Values) -> float:
+    """The Theil-Sen slope times the number of values, over their median's magnitude."""
+    slopes = [
+        (later - earlier) / (there - here)
+        for (here, earlier), (there, later) in combinations(enumerate(values), 2)
+    ]
+    return median(slopes) * len(values) / max(abs(median(values)), math.ulp(1.0))
+
+
+def _noise(values: Values, middle: float) -> float:
+    return max(spread(values, middle), FINEST * abs(middle), math.ulp(1.0))

@@ -1,0 +1,84 @@
+"""The last values of a quantity, and statistics of them that outliers do not move."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
+
+Values: TypeAlias = Sequence[float]
+
+MAD_SIGMA = 1.4826
+"""Median absolute deviations of a normal distribution in one standard deviation."""
+
+
+class Window:
+    """The last `size` values, and how many there ever were."""
+
+    __slots__ = ("count", "size", "values")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.count = 0
+        self.values = array("d")
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def extend(self, values: Values) -> None:
+        """Add the newest values, oldest first."""
+        self.count += len(values)
+        self.values.extend(values[-self.size :])
+        if len(self.values) > self.size:
+            del self.values[: len(self.values) - self.size]
+
+    def clear(self) -> None:
+        """Forget them."""
+        self.count = 0
+        self.values = array("d")
+
+
+class Groups:
+    """Values in consecutive groups of `size`; the length is that of the incomplete last one."""
+
+    __slots__ = ("_rest", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._rest = array("d")
+
+    def __len__(self) -> int:
+        return len(self._rest)
+
+    def extend(self, values: Values) -> Iterator[Values]:
+        """Add values; the groups that they complete. Exhaust it."""
+        joined = self._rest + array("d", values)
+        for start in range(0, len(joined) - self.size + 1, self.size):
+            yield joined[start : start + self.size]
+        self._rest = joined[len(joined) // self.size * self.size :]
+
+
+def median(values: Values) -> float:
+    """The median of at least one value; the mean of the middle two of an even number."""
+    ranked = sorted(values)
+    middle = len(ranked) // 2
+    return ranked[middle] if len(ranked) % 2 else (ranked[middle - 1] + ranked[middle]) / 2
+
+
+def spread(values: Values, center: float) -> float:
+    """The standard deviation by the median absolute deviation from `center`."""
+    return MAD_SIGMA * median([abs(value - center) for value in values])
+
+
+def finite(values: Values) -> Values:
+    """Those that are neither NaN nor infinite."""
+    # One sum is finite only if all are; it is what nearly always is asked.
+    if math.isfinite(sum(values)):
+        return values
+    return [value for value in values if math.isfinite(value)]
+
+
+def positive(values: Values) -> list[float]:
+    """Those that are finite and above 0."""
+    return [value for value in values if 0 < value < math.inf]

@@ -1,0 +1,143 @@
+"""Throughput, step time, ranks, memory, precision and checkpoints against their own past."""
+
+import random
+
+import pytest
+
+from ldlm_monitor.detect.change_point import ChangePoint
+from ldlm_monitor.detect.checkpoints import CheckpointDetector
+from ldlm_monitor.detect.gradient import GradientDetector
+from ldlm_monitor.detect.memory import MemoryDetector
+from ldlm_monitor.detect.precision import LossScaleDetector, SkippedSteps
+from ldlm_monitor.detect.ranks import RankDetector
+from ldlm_monitor.detect.throughput import ThroughputDetector
+
+GIB = 2.0**30
+
+
+def steps(count: int, seconds: float = 1.0, noise: float = 0.1, seed: int = 1) -> list[float]:
+    """Step times with factors as noise and, one in a hundred, a hiccup of five times."""
+    chance = random.Random(seed)
+    return [
+        seconds * chance.lognormvariate(0, noise) * (5 if chance.random() < 0.01 else 1)
+        for _ in range(count)
+    ]
+
+
+def test_stationary_noise_has_no_change_point_in_100_000_steps() -> None:
+    for noise in (0.001, 0.1, 0.4):
+        change = ChangePoint()
+        change.take(steps(100_000, noise=noise))
+        assert change.changes == 0
+
+
+@pytest.mark.parametrize(("noise", "factor"), [(0.02, 1.1), (0.1, 1.25), (0.1, 0.6), (0.4, 3.0)])
+def test_a_change_is_known_within_twenty_steps(noise: float, factor: float) -> None:
+    change = ChangePoint()
+    change.take(steps(5000, noise=noise))
+    delay = 0
+    for seconds in steps(20, factor, noise=noise, seed=2):
+        delay += 1
+        change.take([seconds])
+        if change.changes:
+            break
+    assert change.changes == 1
+    assert delay <= 20
+    assert change.ratio == pytest.approx(factor, rel=0.35)
+
+
+def test_a_new_level_is_learned_and_a_later_change_found() -> None:
+    change = ChangePoint()
+    change.take([*steps(500), *steps(500, 2.0), *steps(500, 1.0)])
+    assert change.changes == 2
+    assert change.ratio == pytest.approx(0.5, rel=0.2)
+
+
+def gauges(detector: object, values: list[float]) -> dict[str, float]:
+    detector.take(values)  # type: ignore[attr-defined]
+    return dict(detector.measures())  # type: ignore[attr-defined]
+
+
+def test_throughput_is_compared_with_the_runs_own() -> None:
+    assert gauges(ThroughputDetector(), steps(500))["throughput_ratio"] > 0.9
+    slowed = gauges(ThroughputDetector(), [*steps(500), *steps(10, 2.0)])
+    assert slowed["throughput_ratio"] == pytest.approx(0.5, rel=0.15)
+
+
+def test_an_evaluation_between_steps_does_not_lower_throughput() -> None:
+    assert gauges(ThroughputDetector(), [*steps(500), 120.0])["throughput_ratio"] > 0.9
+
+
+def test_variation_is_deviation_over_mean() -> None:
+    assert gauges(ThroughputDetector(), [1.0, 3.0] * 25)["throughput_variation_ratio"] == 0.5
+
+
+def test_memory_that_leaks_grows_in_every_quarter() -> None:
+    leak = [(20 + 0.01 * n) * GIB for n in range(600)]
+    assert gauges(MemoryDetector(), leak)["memory_growth_ratio"] > 0.02
+
+
+@pytest.mark.parametrize(
+    "memory",
+    [
+        [20 * GIB] * 600,
+        [(20 if n < 300 else 30) * GIB for n in range(600)],
+        [(20 + n % 50) * GIB for n in range(600)],
+        [(5 + min(n, 120)) * GIB for n in range(600)],
+    ],
+    ids=["flat", "a new level", "a sawtooth", "a cache that fills up"],
+)
+def test_memory_that_is_used_does_not_grow_in_every_quarter(memory: list[float]) -> None:
+    assert gauges(MemoryDetector(), memory)["memory_growth_ratio"] <= 0
+
+
+def test_a_gradient_explosion_is_measured_by_factors() -> None:
+    chance = random.Random(3)
+    usual = [chance.lognormvariate(0, 0.4) for _ in range(300)]
+    assert gauges(GradientDetector(), usual)["grad_norm_ratio"] < 2
+    one = gauges(GradientDetector(), [*usual, 1000.0])
+    assert one["grad_norm_zscore"] > 10
+    assert one["grad_norm_ratio"] < 2
+    assert gauges(GradientDetector(), [*usual, *[50.0] * 3])["grad_norm_ratio"] > 20
+
+
+def test_a_loss_scale_that_halves_and_doubles_has_not_collapsed() -> None:
+    healthy = [65536.0 if n // 100 % 2 else 32768.0 for n in range(600)]
+    assert gauges(LossScaleDetector(), healthy)["loss_scale_ratio"] >= 0.5
+    falling = [65536.0 / 2**n for n in range(10)]
+    assert gauges(LossScaleDetector(), [*healthy, *falling])["loss_scale_ratio"] < 1 / 100
+
+
+def test_skipped_steps_count_once_the_loss_scale_has_calibrated() -> None:
+    skipped = SkippedSteps()
+    for step in range(40):
+        skipped.take(step, step)
+    assert dict(skipped.measures()) == {}
+    for step in range(40, 1000):
+        skipped.take(step, 40 + (step - 500 if step > 500 else 0) // 2)
+    assert dict(skipped.measures()) == {"skipped_steps_ratio": 0.5}
+
+
+def test_a_checkpoint_is_late_by_the_runs_own_rhythm() -> None:
+    checkpoints = CheckpointDetector()
+    checkpoints.take(350, [100, 200, 300])
+    assert dict(checkpoints.measures()) == {}
+    checkpoints.take(750, [100, 200, 300, 450])
+    assert dict(checkpoints.measures()) == {"checkpoint_age_ratio": 2.0}
+
+
+def test_ranks_are_compared_with_each_other() -> None:
+    ranks = RankDetector()
+    ranks.take_steps({0: 100, 1: 97})
+    for rank, seconds in ((0, 1.0), (1, 1.0), (2, 1.5)):
+        ranks.take_seconds(rank, [seconds] * 20)
+    told = {(rank, name): value for rank, name, value in ranks.measures()}
+    assert told[1, "rank_lag_steps"] == 3
+    assert told[2, "rank_slowdown_ratio"] == 1.5
+
+
+def test_one_rank_alone_is_behind_nobody() -> None:
+    ranks = RankDetector()
+    ranks.take_steps({0: 100})
+    ranks.take_seconds(0, [1.0] * 20)
+    assert list(ranks.measures()) == []
