@@ -113,6 +113,8 @@ class TextReader:
         cleaned = clean(line.raw)
         envelope = peel(cleaned.text)
         rank = origin.rank if envelope.rank is None else envelope.rank
+        if envelope.node is not None:
+            origin = replace(origin, node=envelope.node)
         place = Place(chunk.path, line.number, line.offset, origin, rank, envelope.time)
         return _Record(line, cleaned, envelope, place, now)
 
