@@ -248,7 +248,9 @@ def test_interleaved_ranks_come_apart(corpus, name) -> None:
     kinds, ranks, root = ELASTIC[name]
     events = [r for r in records_of(corpus / "elastic_runs" / name) if isinstance(r, Event)]
     wanted = {"python_exception", "gloo_peer_closed", "fatal_python_error"}
-    serious = [e for e in events if e.kind in wanted and e.fields["role"] not in ("death", "context")]
+    serious = [
+        e for e in events if e.kind in wanted and e.fields["role"] not in ("death", "context")
+    ]
     assert sorted(e.kind for e in serious) == sorted(kinds)
     assert sorted(e.rank for e in serious if e.rank is not None) == ranks
     (table,) = [e for e in events if e.kind == "elastic_failure_table"]

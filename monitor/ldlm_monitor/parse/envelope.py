@@ -79,9 +79,7 @@ _STAMPED = compile_pattern(
 _GLOG = compile_pattern(
     r"(?P<level>[EWIF])\d{3,4} \d\d:\d\d:\d\d(?:\.\d+)? +(?:\d+ +)?[^\]\s]+:\d+\] "
 )
-_RAY = compile_pattern(
-    r"\(\w+(?:\[rank=(?P<rank>\d+)\])? pid=\d+(?:, ip=(?P<node>[\d.]+))?\) ?"
-)
+_RAY = compile_pattern(r"\(\w+(?:\[rank=(?P<rank>\d+)\])? pid=\d+(?:, ip=(?P<node>[\d.]+))?\) ?")
 _TRAINERS_OWN = compile_pattern(
     r"\[(?:Rank|RANK|rank)[ :=]?(?P<rank>\d{1,9})\][ :]"
     r"|(?:Rank|RANK|rank)[ =]?(?P<bare>\d{1,9}): "
