@@ -94,6 +94,7 @@ def test_a_text_that_only_looks_prefixed_is_left_whole(text: str) -> None:
     [
         ("[ 1234.567890] {}", None, None),
         ("<4>[ 1234.567890] {}", None, None),
+        ("[  +0.000316] {}", None, None),
         ("[Sun Feb 23 16:24:18 2025] {}", None, None),
         ("kern  :warn  : 2025-01-21T04:41:44,283302+00:00 {}", 1737434504.283302, None),
         ("kern  :err   : [Sun Feb 23 16:24:18 2025] {}", None, None),

@@ -368,6 +368,13 @@ class TestEndings:
         life.tick(104.0)
         assert (life.state, life.rank) == ("crashed", 5)
 
+    def test_the_rank_that_only_tells_of_another_ones_death_is_not_named(self) -> None:
+        life = running()
+        died = event("elastic_worker_failed", "error", rank=0, launcher="lightning")
+        life.observe_event(died, 100.0)
+        life.tick(104.0)
+        assert (life.state, life.rank) == ("crashed", None)
+
     @pytest.mark.parametrize("kind", ["gpu_xid", "host_oom_kill", "host_segfault"])
     def test_a_kernels_log_is_no_run_that_crashes(self, kind: str) -> None:
         life = started()

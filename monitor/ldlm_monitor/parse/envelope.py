@@ -67,7 +67,7 @@ _SYSLOG = compile_pattern(
     r"(?P<node>[A-Za-z0-9.\-]+) (?:kernel|[\w./\-]+\[\d+\]): "
 )
 _DMESG = compile_pattern(
-    r"(?:<\d{1,3}>)?\[(?: *\d+\.\d{6}|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\] "
+    r"(?:<\d{1,3}>)?\[(?: *\+?\d+\.\d{6}|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\] "
 )
 _DMESG_DECODED = compile_pattern(
     r"[a-z]+ *:[a-z]+ *: (?:(?P<stamp>" + _STAMP + r"(?:Z|[+-]\d\d:?\d\d)?)|\[[^\]]{1,40}\]) "
@@ -79,9 +79,11 @@ _STAMPED = compile_pattern(
 _GLOG = compile_pattern(
     r"(?P<level>[EWIF])\d{3,4} \d\d:\d\d:\d\d(?:\.\d+)? +(?:\d+ +)?[^\]\s]+:\d+\] "
 )
-_RAY = compile_pattern(r"\(\w+(?:\[rank=(?P<rank>\d+)\])? pid=\d+(?:, ip=(?P<node>[\d.]+))?\) ?")
+_RAY = compile_pattern(
+    r"\((?:raylet|\w+(?:\[rank=(?P<rank>\d+)\])? pid=\d+)(?:, ip=(?P<node>[\d.]+))?\) ?"
+)
 _TRAINERS_OWN = compile_pattern(
-    r"\[(?:Rank|RANK|rank)[ :=]?(?P<rank>\d{1,9})\][ :]"
+    r"\[(?:Rank|RANK|rank)[:=]? ?(?P<rank>\d{1,9})\][ :]"
     r"|(?:Rank|RANK|rank)[ =]?(?P<bare>\d{1,9}): "
 )
 """What a trainer prints by itself is its text: the rank is read, nothing is peeled."""

@@ -33,6 +33,8 @@ _ABORTS = frozenset(
 )
 """At the end of a finished run these are noise."""
 _KILLS = frozenset({"elastic_agent_signaled", "slurm_cancelled", "slurm_oom_kill"})
+_TELLS_OF_ANOTHER = "elastic_worker_failed"
+"""A launcher's word: where it stands on a rank's line, that rank only tells it."""
 _TERMINATION_SIGNALS = (-15, -2)
 _INTERRUPTS = ("KeyboardInterrupt", "SignalException")
 
@@ -58,7 +60,7 @@ def culprit(event: Event) -> int | None:
         rank = event.fields.get(NAMES_ANOTHER[event.kind])
     elif event.kind in _NAMES_NOBODY:
         return None
-    elif event.rank is not None:
+    elif event.rank is not None and event.kind != _TELLS_OF_ANOTHER:
         return event.rank
     elif event.kind == TABLE:
         blamed = event.fields.get("root_exitcode") not in _TERMINATION_SIGNALS
