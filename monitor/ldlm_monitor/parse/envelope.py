@@ -67,7 +67,8 @@ _SYSLOG = compile_pattern(
     r"(?P<node>[A-Za-z0-9.\-]+) (?:kernel|[\w./\-]+\[\d+\]): "
 )
 _DMESG = compile_pattern(
-    r"(?:<\d{1,3}>)?\[(?: *\+?\d+\.\d{6}|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\] "
+    r"(?:<\d{1,3}>)?\[(?: *\+?\d+\.\d{6}"
+    r"|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\] "
 )
 _DMESG_DECODED = compile_pattern(
     r"[a-z]+ *:[a-z]+ *: (?:(?P<stamp>" + _STAMP + r"(?:Z|[+-]\d\d:?\d\d)?)|\[[^\]]{1,40}\]) "
