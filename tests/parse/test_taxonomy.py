@@ -122,3 +122,25 @@ class TestTraps:
         ]
         roles = [event.fields["role"] for event in parse("\n".join(lines) + "\n")]
         assert roles == ["root", "victim"]
+
+
+def test_the_cascade_of_an_nccl_timeout_names_no_root(parse) -> None:
+    """Section 4.1: what the waiting ranks say. The culprit is the one that says nothing."""
+    text = (Path(__file__).parent / "nccl_timeout.log").read_text()
+    events = [record for record in parse(text) if isinstance(record, Event)]
+    assert [(event.kind, event.rank) for event in events if event.severity != "info"] == [
+        ("nccl_collective_timeout", 0),
+        ("nccl_collective_timeout", 1),
+        ("nccl_work_failure_status", 0),
+        ("nccl_watchdog_terminated", 0),
+        ("cxx_terminate", None),
+        ("fatal_python_error", None),
+        ("elastic_worker_failed", None),
+        ("nccl_api_error", 11),
+    ]
+    assert {event.fields["role"] for event in events} == {"victim", "evidence", "context", "death"}
+    last = events[-1].fields
+    assert last["nccl_result"] == "ncclRemoteError"
+    assert last["last_error"] == (
+        "socketProgress: Connection closed by remote peer gpu-node11<41232>"
+    )
