@@ -35,6 +35,7 @@ BROKEN = "OSError: [Errno 28] No space left on device"
         ("gpu-node07: ", None, "gpu-node07"),
         ("worker-1: [rank9]: ", 9, "worker-1"),
         ("10.0.0.4: ", None, "10.0.0.4"),
+        ("localhost: ", None, "localhost"),
         ("ip-10-0-0-4: ", None, "ip-10-0-0-4"),
         ("Jan 21 04:41:44 gpu-node07 torchrun[4711]: ", None, "gpu-node07"),
         ("2025-01-21T04:41:44+0000 gpu-node07 torchrun[4711]: [rank3]: ", 3, "gpu-node07"),
@@ -52,6 +53,20 @@ def test_a_prefix_tells_rank_and_node(parse, prefix: str, rank: int | None, node
 def test_the_rank_that_a_trainer_prints_is_read_and_left_in_its_text(text: str) -> None:
     envelope = peel(text.encode())
     assert (envelope.rank, envelope.start) == (3, 0)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "gpu-node07:48213:48990 [3] misc/socket.cc:58 (socketProgress) NCCL WARN x",
+        "[2026-06-11 11:44:19] gpu-node07:48213:48990 [3] misc/socket.cc:58 NCCL WARN x",
+        "[rank3]: gpu-node07:48213:48990 [3] NCCL WARN x",
+    ],
+)
+def test_nccls_own_header_names_the_host_and_stays_in_the_text(line: str) -> None:
+    envelope = peel(line.encode())
+    assert envelope.node == "gpu-node07"
+    assert line.encode()[envelope.start :].startswith(b"gpu-node07:48213")
 
 
 @pytest.mark.parametrize(

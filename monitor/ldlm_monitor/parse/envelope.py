@@ -59,7 +59,7 @@ _STERN = compile_pattern(
 _COMPOSE = compile_pattern(r"[a-z0-9][a-z0-9_.\-]*-\d+ +\| ")
 _PDSH = compile_pattern(
     r"(?P<node>(?:[A-Za-z0-9.\-]*(?:node|worker|host|dgx|hgx|compute|server|machine|master)"
-    r"[A-Za-z0-9\-]*\d|ip-\d+(?:-\d+){3}|\d+(?:\.\d+){3})[A-Za-z0-9.\-]*): "
+    r"[A-Za-z0-9\-]*\d|localhost|ip-\d+(?:-\d+){3}|\d+(?:\.\d+){3})[A-Za-z0-9.\-]*): "
 )
 _SYSLOG = compile_pattern(
     r"(?:[A-Z][a-z][a-z] [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?"
@@ -89,6 +89,9 @@ _TRAINERS_OWN = compile_pattern(
 )
 """What a trainer prints by itself is its text: the rank is read, nothing is peeled."""
 _OPENS_OWN_RANK = (b"[", b"R", b"r")
+_NCCL = compile_pattern(r"(?P<node>[\w.\-]+):\d+:\d+ \[\d+\] (?:\S+ (?:\(\S+\) )?)?NCCL ")
+"""NCCL's own header names the host; it is part of the text as well. The number is no rank."""
+_NCCL_REACH = 200
 _SHELL = compile_pattern(r"\++ ")
 _WORD = compile_pattern(
     r"(?:[\w.\-]+ - )*(?:\[?(?P<level>ERROR|CRITICAL|FATAL|WARNING|WARN)\]?(?: - |:|\] )"
@@ -146,6 +149,9 @@ def peel(text: bytes, start: int = 0) -> Envelope:
     )
     if envelope.rank is None and envelope.level is None:
         envelope.rank = _own_rank(text, envelope.start)
+    if envelope.node is None and text.find(b" NCCL ", envelope.start, _NCCL_REACH) > 0:
+        match = _NCCL.match(text, envelope.start)
+        envelope.node = None if match is None else _NCCL.named(match)["node"].decode()
     return envelope
 
 
