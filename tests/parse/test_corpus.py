@@ -221,7 +221,10 @@ def test_the_launch_console_tells_the_configuration(corpus) -> None:
 def test_the_crash_names_the_exception_and_the_table_names_the_rank(corpus) -> None:
     events = records_of(log_of(corpus / "upstream" / "E_crash_index_error_rank"))
     exceptions = [e for e in events if isinstance(e, Event) and e.kind == "python_exception"]
-    assert [e.severity for e in exceptions] == ["error", "info"]
+    assert [(e.severity, e.fields["role"]) for e in exceptions] == [
+        ("error", "root"),
+        ("error", "death"),
+    ]
     assert exceptions[0].message == "IndexError: Target 30521 is out of bounds."
     assert str(exceptions[0].fields["file"]).endswith("improved_trainer_stable.py")
     (table,) = [e for e in events if isinstance(e, Event) and e.kind == "elastic_failure_table"]
@@ -245,7 +248,9 @@ def test_interleaved_ranks_come_apart(corpus, name) -> None:
     kinds, ranks, root = ELASTIC[name]
     events = [r for r in records_of(corpus / "elastic_runs" / name) if isinstance(r, Event)]
     wanted = {"python_exception", "gloo_peer_closed", "fatal_python_error"}
-    serious = [e for e in events if e.kind in wanted and e.severity != "info"]
+    serious = [
+        e for e in events if e.kind in wanted and e.fields["role"] not in ("death", "context")
+    ]
     assert sorted(e.kind for e in serious) == sorted(kinds)
     assert sorted(e.rank for e in serious if e.rank is not None) == ranks
     (table,) = [e for e in events if e.kind == "elastic_failure_table"]

@@ -262,3 +262,122 @@ class TestEndings:
         life.observe_event(traceback(), 101.0)
         life.tick(200.0)
         assert life.state == "finished"
+
+    @pytest.mark.parametrize(
+        "word",
+        [
+            event("elastic_sigterm_peer", "error", signal="SIGINT", role="victim"),
+            event(
+                "python_exception",
+                "error",
+                exc_type="KeyboardInterrupt",
+                role="victim",
+                traceback="x",
+            ),
+        ],
+        ids=["agent", "worker"],
+    )
+    def test_a_run_that_a_person_interrupts_is_killed_and_did_not_crash(self, word: Event) -> None:
+        life = running()
+        life.observe_event(word, 100.0)
+        life.tick(111.0)
+        assert (life.state, life.rank) == ("killed", None)
+
+    def test_an_interrupt_that_the_trainer_survives_is_no_end(self) -> None:
+        life = running()
+        caught = event("python_exception", "error", exc_type="KeyboardInterrupt", role="victim")
+        life.observe_event(caught, 100.0)
+        life.observe_sample(sample(100), 103.0)
+        life.tick(120.0)
+        assert life.state == "running"
+
+    def test_the_agent_that_stops_the_survivors_of_a_failure_kills_no_run(self) -> None:
+        life = running()
+        life.observe_event(event("elastic_sigterm_peer", signal="SIGTERM", role="victim"), 100.0)
+        life.tick(115.0)
+        assert life.state == "running"
+
+    @pytest.mark.parametrize("status", ["Killed", "Exited with exit code 1", "Bus error"])
+    def test_a_task_that_srun_saw_fail_is_a_crash(self, status: str) -> None:
+        life = running()
+        life.observe_event(event("srun_task_exit", "error", status=status, role="death"), 100.0)
+        life.tick(104.0)
+        assert life.state == "crashed"
+
+    def test_of_a_time_limit_the_reason_counts_though_the_deaths_are_told_first(self) -> None:
+        life = running()
+        life.observe_event(event("srun_task_exit", "error", status="Killed", role="death"), 100.0)
+        life.observe_event(event("slurm_cancelled", "warning", reason="TIME LIMIT"), 100.5)
+        life.tick(104.0)
+        assert life.state == "killed"
+
+    @pytest.mark.parametrize("reason", ["TASK FAILURE", "non-zero exit code or other failure mode"])
+    def test_a_step_that_slurm_ends_because_a_task_failed_is_a_crash(self, reason: str) -> None:
+        life = running()
+        life.observe_event(event("slurm_cancelled", "warning", reason=reason), 100.0)
+        life.tick(104.0)
+        assert life.state == "crashed"
+
+    @pytest.mark.parametrize(
+        "kind", ["nccl_watchdog_terminated", "nccl2_backend_timeout", "cxx_terminate"]
+    )
+    def test_a_process_that_ends_itself_is_a_crash_of_which_its_rank_is_no_cause(
+        self, kind: str
+    ) -> None:
+        life = running()
+        rank = None if kind == "cxx_terminate" else 3  # no prefix is put before libstdc++'s words
+        life.observe_event(event(kind, "critical", rank=rank, role="victim"), 100.0)
+        life.tick(111.0)
+        assert (life.state, life.rank) == ("crashed", None)
+
+    def test_a_monitor_that_is_disabled_ends_nothing(self) -> None:
+        life = running()
+        life.observe_event(event("nccl_monitor_kill", "error", role="root", disabled=True), 100.0)
+        life.tick(111.0)
+        assert life.state == "running"
+
+    def test_ranks_that_differ_from_each_other_do_not_tell_which_is_wrong(self) -> None:
+        life = running()
+        mismatch = event(
+            "collective_mismatch", "critical", rank=1, role="evidence", traceback="Traceback ..."
+        )
+        blamed = {"root_rank": 2, "root_exitcode": 1, "root_kind": "collective_mismatch"}
+        life.observe_event(mismatch, 100.0)
+        life.observe_event(event("elastic_failure_table", "error", **blamed), 101.0)
+        life.tick(111.0)
+        assert (life.state, life.rank) == ("crashed", None)
+
+    def test_megatron_names_the_rank_whose_numbers_are_wrong(self) -> None:
+        life = running()
+        found = event(
+            "megatron_result_validation",
+            "critical",
+            rank=0,
+            role="evidence",
+            reported_rank=37,
+            traceback="Traceback ...",
+        )
+        life.observe_event(found, 100.0)
+        life.tick(111.0)
+        assert (life.state, life.rank) == ("crashed", 37)
+
+    def test_a_launcher_names_the_global_rank_where_it_knows_it(self) -> None:
+        life = running()
+        died = event("elastic_worker_failed", "error", global_rank=5, launcher="mpirun")
+        life.observe_event(died, 100.0)
+        life.tick(104.0)
+        assert (life.state, life.rank) == ("crashed", 5)
+
+    def test_the_rank_that_only_tells_of_another_ones_death_is_not_named(self) -> None:
+        life = running()
+        died = event("elastic_worker_failed", "error", rank=0, launcher="lightning")
+        life.observe_event(died, 100.0)
+        life.tick(104.0)
+        assert (life.state, life.rank) == ("crashed", None)
+
+    @pytest.mark.parametrize("kind", ["gpu_xid", "host_oom_kill", "host_segfault"])
+    def test_a_kernels_log_is_no_run_that_crashes(self, kind: str) -> None:
+        life = started()
+        life.observe_event(event(kind, "critical", role="root"), 0.0)
+        life.tick(1000.0)
+        assert life.state == "starting"

@@ -73,7 +73,7 @@ class Blocks:
         """
         taken: int | None = None
         for block in self._in_order_of_claim(text):
-            if taken is None and block.stream == stream:
+            if taken is None and _may_take(block, stream):
                 taken = block.take(text, logged=logged, closed=closed)
                 if taken is not None:
                     block.touched = now
@@ -110,6 +110,14 @@ class Blocks:
             self._open.remove(block)
             records.extend(block.records())
         return records
+
+
+def _may_take(block: Block, stream: bytes) -> bool:
+    """Whether a line of `stream` can be the block's.
+
+    torch's C++ logger puts `[rankN]:` before the first line of a message only.
+    """
+    return block.stream == stream or (not block.greedy and block.stream.startswith(stream))
 
 
 class Rows:

@@ -1,9 +1,11 @@
 """What launchers, loggers and containers put in front of a line.
 
 Prefixes are peeled from the left, again and again (taxonomy.md sections 3.1 and
-3.3). Only `[rankN]:`, DeepSpeed's `[Rank N]`, Ray's `[rank=N]` and Horovod's
-`[N]<stderr>:` name a global rank: `[default3]:` is a local one, srun's `3: ` may
-be a node, and `[Rank N]` inside a message is local to its process group.
+3.3). `[rankN]:`, DeepSpeed's `[Rank N]`, Ray's `[rank=N]`, Horovod's
+`[N]<stderr>:` and Open MPI's `[job,N]<stderr>:` name a global rank, and so does
+the `[Rank N]` that a trainer prints itself. `[default3]:` is a local one, srun's
+`3: ` may be a node, and the `[Rank N]` of torch's C++ log is local to a process
+group. pdsh, Kubernetes, Ray and syslog name the node.
 """
 
 from __future__ import annotations
@@ -22,13 +24,15 @@ class Envelope:
     """What stood in front of a record's text.
 
     `start` is where the text begins, `stream` tells the writers of one file
-    apart, `time` is Unix seconds where the prefix holds a full date, a time and
-    a zone, `shell` says that the record is a `set -x` trace.
+    apart, `node` is the host or pod as the prefix calls it, `time` is Unix seconds
+    where the prefix holds a full date, a time and a zone, `shell` says that the
+    record is a `set -x` trace.
     """
 
     start: int = 0
     stream: bytes = b""
     rank: int | None = None
+    node: str | None = None
     time: float | None = None
     level: Level | None = None
     shell: bool = False
@@ -46,8 +50,29 @@ _DEEPSPEED = compile_pattern(
 )
 _BRACKET_STAMP = compile_pattern(r"\[(?P<stamp>" + _STAMP + r"(?:Z|[+-]\d\d:?\d\d)?)\] ")
 _HOROVOD = compile_pattern(r"\[(?P<rank>\d+)\]<(?:stdout|stderr)>: ?")
-_OPENMPI = compile_pattern(r"\[\d+,\d+\]<(?:stdout|stderr)>: ?")
-_KUBECTL = compile_pattern(r"\[pod/[^/\]]+/[^\]]+\] ")
+_OPENMPI = compile_pattern(r"\[\d+,(?P<rank>\d{1,9})\]<(?:stdout|stderr)>: ?")
+_KUBECTL = compile_pattern(r"\[pod/(?P<node>[^/\]]+)/[^\]]+\] ")
+_STERN = compile_pattern(
+    r"(?P<node>[a-z0-9][a-z0-9\-]*-(?:worker|master|launcher|node)-\d+) "
+    r"[a-z][a-z0-9\-]* (?:(?:\||\xe2\x80\xba) )?"
+)
+_COMPOSE = compile_pattern(r"[a-z0-9][a-z0-9_.\-]*-\d+ +\| ")
+_PDSH = compile_pattern(
+    r"(?P<node>(?:[A-Za-z0-9.\-]*(?:node|worker|host|dgx|hgx|compute|server|machine|master)"
+    r"[A-Za-z0-9\-]*\d|localhost|ip-\d+(?:-\d+){3}|\d+(?:\.\d+){3})[A-Za-z0-9.\-]*): "
+)
+_SYSLOG = compile_pattern(
+    r"(?:[A-Z][a-z][a-z] [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?"
+    r"|(?P<stamp>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d))) "
+    r"(?P<node>[A-Za-z0-9.\-]+) (?:kernel|[\w./\-]+\[\d+\]): "
+)
+_DMESG = compile_pattern(
+    r"(?:<\d{1,3}>)?\[(?: *\+?\d+\.\d{6}"
+    r"|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\] "
+)
+_DMESG_DECODED = compile_pattern(
+    r"[a-z]+ *:[a-z]+ *: (?:(?P<stamp>" + _STAMP + r"(?:Z|[+-]\d\d:?\d\d)?)|\[[^\]]{1,40}\]) "
+)
 _SRUN = compile_pattern(r" {0,5}\d{1,5}: ")
 _STAMPED = compile_pattern(
     r"(?P<stamp>" + _STAMP + r"(?:Z|[+-]\d\d:?\d\d)?)(?: std(?:out|err) [FP])?(?: - | )"
@@ -55,7 +80,18 @@ _STAMPED = compile_pattern(
 _GLOG = compile_pattern(
     r"(?P<level>[EWIF])\d{3,4} \d\d:\d\d:\d\d(?:\.\d+)? +(?:\d+ +)?[^\]\s]+:\d+\] "
 )
-_RAY = compile_pattern(r"\(\w+(?:\[rank=(?P<rank>\d+)\])? pid=\d+(?:, ip=[\d.]+)?\) ?")
+_RAY = compile_pattern(
+    r"\((?:raylet|\w+(?:\[rank=(?P<rank>\d+)\])? pid=\d+)(?:, ip=(?P<node>[\d.]+))?\) ?"
+)
+_TRAINERS_OWN = compile_pattern(
+    r"\[(?:Rank|RANK|rank)[:=]? ?(?P<rank>\d{1,9})\][ :]"
+    r"|(?:Rank|RANK|rank)[ =]?(?P<bare>\d{1,9}): "
+)
+"""What a trainer prints by itself is its text: the rank is read, nothing is peeled."""
+_OPENS_OWN_RANK = (b"[", b"R", b"r")
+_NCCL = compile_pattern(r"(?P<node>[\w.\-]+):\d+:\d+ \[\d+\] (?:\S+ (?:\(\S+\) )?)?NCCL ")
+"""NCCL's own header names the host; it is part of the text as well. The number is no rank."""
+_NCCL_REACH = 200
 _SHELL = compile_pattern(r"\++ ")
 _WORD = compile_pattern(
     r"(?:[\w.\-]+ - )*(?:\[?(?P<level>ERROR|CRITICAL|FATAL|WARNING|WARN)\]?(?: - |:|\] )"
@@ -72,13 +108,20 @@ _BY_FIRST_BYTE: dict[int, tuple[Pattern, ...]] = {
         _HOROVOD,
         _OPENMPI,
         _KUBECTL,
+        _DMESG,
     ),
     ord(" "): (_SRUN,),
     ord("("): (_RAY,),
-    **dict.fromkeys(b"0123456789", (_STAMPED, _SRUN)),
-    **dict.fromkeys(b"EWIF", (_GLOG,)),
+    ord("<"): (_DMESG,),
+    **dict.fromkeys(b"0123456789", (_SYSLOG, _STAMPED, _SRUN, _PDSH)),
+    **dict.fromkeys(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ", (_SYSLOG,)),
+    **dict.fromkeys(b"abcdefghijklmnopqrstuvwxyz", (_DMESG_DECODED, _PDSH, _STERN, _COMPOSE)),
+    **dict.fromkeys(b"EWI", (_GLOG,)),
+    ord("F"): (_GLOG, _SYSLOG),
 }
-_NAMES_A_WRITER = frozenset({_RANK, _ROLE, _HOROVOD, _OPENMPI, _KUBECTL, _SRUN, _RAY})
+_NAMES_A_WRITER = frozenset(
+    {_RANK, _ROLE, _HOROVOD, _OPENMPI, _KUBECTL, _SRUN, _RAY, _PDSH, _STERN, _COMPOSE}
+)
 _LEVELS: dict[bytes, Level] = {
     b"E": "error",
     b"F": "error",
@@ -104,14 +147,23 @@ def peel(text: bytes, start: int = 0) -> Envelope:
     envelope.shell = text.startswith(b"+", envelope.start) and (
         _SHELL.match(text, envelope.start) is not None
     )
+    if envelope.rank is None and envelope.level is None:
+        envelope.rank = _own_rank(text, envelope.start)
+    if envelope.node is None and text.find(b" NCCL ", envelope.start, _NCCL_REACH) > 0:
+        match = _NCCL.match(text, envelope.start)
+        envelope.node = None if match is None else _NCCL.named(match)["node"].decode()
     return envelope
 
 
 def can_be_peeled(text: bytes) -> bool:
     """Whether a text that begins like this could have a prefix; True where in doubt."""
     first, second = text[:1], text[1:2]
-    if first in b"EWIF":  # the letter of a glog prefix, and digits
-        return not second or second.isdigit()
+    if first in b"EWIF" and (not second or second.isdigit()):
+        return True  # the letter of a glog prefix, and digits
+    if first.isupper():
+        return text[3:4] in b" "  # a month
+    if first.islower():
+        return b"-" in text or _PDSH.match(text) is not None
     return first == b"+" or text[0] in _BY_FIRST_BYTE
 
 
@@ -143,6 +195,8 @@ def _take(pattern: Pattern, match: Found, text: bytes, envelope: Envelope) -> No
     named = pattern.named(match)
     if "rank" in named:
         envelope.rank = int(named["rank"])
+    if "node" in named:
+        envelope.node = named["node"].decode()
     if "level" in named:
         envelope.level = _LEVELS.get(named["level"])
     if "stamp" in named and envelope.time is None:
@@ -150,6 +204,16 @@ def _take(pattern: Pattern, match: Found, text: bytes, envelope: Envelope) -> No
     if pattern in _NAMES_A_WRITER:
         envelope.stream += text[start:end].strip()
     envelope.start = end
+
+
+def _own_rank(text: bytes, start: int) -> int | None:
+    if text[start : start + 1] not in _OPENS_OWN_RANK:
+        return None
+    match = _TRAINERS_OWN.match(text, start)
+    if match is None:
+        return None
+    named = _TRAINERS_OWN.named(match)
+    return int(named.get("rank") or named["bare"])
 
 
 def _unix_time(stamp: str) -> float | None:

@@ -7,6 +7,7 @@ to the record that holds a byte, and costs what lies between it and the last one
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,6 +23,10 @@ MAX_RECORD_BYTES = 1 << 20
 _CONTROL = compile_pattern(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-Z\\^_]|\x08+"
 )
+
+
+_DOCKER = b'{"log":"'
+"""How a line of Docker's json-file driver begins: `{"log":..., "stream":..., "time":...}`."""
 
 
 @dataclass(slots=True)
@@ -111,7 +116,9 @@ class Clean:
 
 
 def clean(raw: bytes) -> Clean:
-    """Strip what only a terminal needs."""
+    """Strip what only a terminal needs; Docker's JSON becomes the line that it holds."""
+    if raw.startswith(_DOCKER):
+        return _unwrapped(raw)
     if b"\x1b" not in raw and b"\x08" not in raw:
         return Clean(raw, [], [])
     parts: list[bytes] = []
@@ -127,3 +134,19 @@ def clean(raw: bytes) -> Clean:
         position = end
     parts.append(raw[position:])
     return Clean(b"".join(parts), starts, removed)
+
+
+def _unwrapped(raw: bytes) -> Clean:
+    """Docker's line in the form of CRI: `{time} {stream} F {text}`, which is peeled like any."""
+    try:
+        row = json.loads(raw)
+        text, stream, time = row["log"], row["stream"], row["time"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return Clean(raw, [], [])
+    if not (isinstance(text, str) and isinstance(stream, str) and isinstance(time, str)):
+        return Clean(raw, [], [])
+    shown = next((part for part in reversed(text.splitlines()) if part.strip()), "")
+    inner = clean(shown.encode("utf-8", "replace"))
+    head = f"{time} {stream} F ".encode("utf-8", "replace")
+    # Every byte of it stands for the beginning of the record.
+    return Clean(head + inner.text, [0], [0])

@@ -2,7 +2,7 @@
 
 Bytes are read as Latin-1: text that is not valid UTF-8 matches like any other,
 and every index is a byte index. `{{number}}` in a pattern stands for the number
-grammar of `vocabulary`.
+grammar of `vocabulary`, `{{nccl_warn}}` for the header of NCCL's warnings.
 """
 
 from __future__ import annotations
@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+_NCCL_WARN = (
+    r"(?:(?P<host>[\w.\-]+):(?P<pid>\d+):(?P<tid>\d+) \[(?P<cuda_device>\d+)\] "
+    r"(?:(?P<source>[\w./\-]+:\d+) )?(?:\((?P<function>[\w:~]+)\) )?NCCL WARN )"
+)
+"""`{host}:{pid}:{tid} [{device}] {file}:{line} ({function}) NCCL WARN` (NCCL src/debug.cc)."""
+_PHRASES = {"{{number}}": NUMBER, "{{nccl_warn}}": _NCCL_WARN}
 _WORD_BYTES = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_+-."
 
 
@@ -77,7 +83,9 @@ def compile_pattern(text: str) -> Pattern:
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.log_errors = False
-    source = text.replace("{{number}}", NUMBER)
+    source = text
+    for name, phrase in _PHRASES.items():
+        source = source.replace(name, phrase)
     compiled = re2.compile(source.encode(), options)
     groups = tuple(
         (name.decode(), index)

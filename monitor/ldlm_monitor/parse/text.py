@@ -113,6 +113,8 @@ class TextReader:
         cleaned = clean(line.raw)
         envelope = peel(cleaned.text)
         rank = origin.rank if envelope.rank is None else envelope.rank
+        if envelope.node is not None:
+            origin = replace(origin, node=envelope.node)
         place = Place(chunk.path, line.number, line.offset, origin, rank, envelope.time)
         return _Record(line, cleaned, envelope, place, now)
 
@@ -133,12 +135,22 @@ class TextReader:
                     text = record.text[envelope.start : glued]
                     found.extend(self._bar(file, rule, reading, record.place, text))
                     break
+        numbers = None
         if not glued:
             for rule in rules:
                 samples = self._numbers(rule, record)
                 if samples:
-                    return [*found, *samples]
-        events = [rule for rule in rules if isinstance(rule, EventRule)]
+                    found += samples
+                    numbers = rule
+                    break
+        if isinstance(numbers, JsonRule):
+            return found
+        # Megatron counts its NaN iterations in the line of its numbers; a level adds nothing there.
+        events = [
+            rule
+            for rule in rules
+            if isinstance(rule, EventRule) and (numbers is None or rule.spec.level is None)
+        ]
         return [*found, *self._events(file, record, events, glued)] if events else found
 
     @staticmethod

@@ -71,6 +71,7 @@ class Traceback:
         self._blank = False
         self._type = b""
         self._exception: list[bytes] = []
+        self._wrapper: list[bytes] = []  # a DataLoader's word on its worker's exception
         self._last = b""
         self._frame: tuple[bytes, bytes] | None = None
 
@@ -112,8 +113,10 @@ class Traceback:
 
     def _take_after(self, text: bytes) -> bool:
         plain = text.startswith(_HEAD)
-        if (plain and self._chained) or text.startswith(b"Original " + _HEAD):
+        original = text.startswith(b"Original " + _HEAD)
+        if (plain and self._chained) or original:
             self._in_frames = True
+            self._wrapper = self._exception if original else self._wrapper
         elif not text.strip():
             self._blank = True
         elif _CHAIN.match(text):
@@ -152,11 +155,14 @@ class Traceback:
         message = text_of(self._exception[0] if self._exception else self._last, 4096)
         severity, role = self._rule.spec.severity, self._rule.spec.role
         for pattern, special in self._rule.exceptions:
-            if pattern.search(self._type):
+            if self._exception and pattern.match(self._exception[0]):
                 severity, role = special.severity, special.role
+                break
         if self._ignored or (self._empty and not self._type):
             severity, role = "info", "context"
-        named = None if self._ignored else self._named(text)
+        named = None
+        if not self._ignored:
+            named = self._named(text) or self._named(b"\n".join(self._wrapper))
         if named:
             rule, found = named
             known: dict[str, FieldValue] = {**found, **fields}

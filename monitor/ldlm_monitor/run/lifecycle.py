@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ldlm_monitor.names import ENDED_STATES
 from ldlm_monitor.records import Event, Heartbeat, Position, Sample, SampleBlock
+from ldlm_monitor.run.endings import (
+    TABLE,
+    Ending,
+    absolves,
+    culprit,
+    explains,
+    is_abort,
+    is_death,
+    is_fatal,
+    is_interrupt,
+    is_kill,
+    strength,
+    suffered,
+)
 from ldlm_monitor.run.pace import Pace, StallSettings
 
 TABLE_SECONDS = 3.0
@@ -17,12 +31,6 @@ SILENCE_SECONDS = 10.0
 STRAY_SECONDS = 1.0
 """Another file of the run may tell its last steps this much after the end."""
 
-_TABLE = "elastic_failure_table"
-_NAMES_ANOTHER = frozenset({"monitored_barrier_failed"})
-"""A survivor that names the rank which did not come."""
-_DEATHS = frozenset({"elastic_worker_failed", "fatal_python_error"})
-_KILLS = frozenset({"elastic_agent_signaled", "slurm_cancelled", "slurm_oom_kill"})
-_TERMINATION_SIGNALS = (-15, -2)
 _PHASES = {
     "eval_started": ("evaluating", "evaluating"),
     "eval_finished": ("evaluating", "running"),
@@ -31,17 +39,6 @@ _PHASES = {
     "checkpoint_failed": ("checkpointing", "running"),
 }
 """What an event says of a pause: what explains it, and the phase that follows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How a run may have ended, since `since`; certain at `confirm_at` if it does not go on."""
-
-    state: str
-    since: float
-    confirm_at: float
-    rank: int | None
-    evidence: Event
 
 
 class Lifecycle:
@@ -175,7 +172,7 @@ class Lifecycle:
         """Take in an event; True if the state changed, or will soon."""
         before = (self.state, self.ending)
         kind = event.kind
-        if event.rank is not None and _suffered(event):
+        if event.rank is not None and suffered(event):
             self._victims.add(event.rank)
         if kind in ("run_started", "config"):
             self._training = True
@@ -252,35 +249,42 @@ class Lifecycle:
 
     def _suspect(self, event: Event, at: float) -> None:
         kind = event.kind
-        if kind in _KILLS:
+        if is_kill(event):
+            if self.ending is not None and explains(event, self.ending):
+                self.ending = None
             if self.ending is None:
                 self._end_soon("killed", at, TABLE_SECONDS, event)
-        elif kind == _TABLE:
+        elif kind == TABLE:
             # Where a node blames a victim, another node's table may know better.
             wait = TABLE_SECONDS if culprit(event) is None else 0.0
             self._end_soon("crashed", at, wait, event)
-        elif kind in _DEATHS:
+        elif is_death(event):
             self._end_soon("crashed", at, TABLE_SECONDS, event)
-        elif not self.ended and (kind in _NAMES_ANOTHER or _is_fatal(event)):
+        elif self.ended:
+            return
+        elif is_interrupt(event):
+            if self.ending is None:
+                self._end_soon("killed", at, SILENCE_SECONDS, event)
+        elif is_abort(event) or is_fatal(event):
             self._end_soon("crashed", at, SILENCE_SECONDS, event)
 
     def _end_soon(self, state: str, at: float, wait: float, event: Event) -> None:
         rank, known = culprit(event), self.ending
-        if rank in self._victims and not _is_fatal(event):
+        if rank in self._victims and not is_fatal(event):
             rank = None
         if known is None:
             if self.phase not in ("crashed", "killed"):
                 self.ending = Ending(state, at, at + wait, rank, event)
         elif known.state == "crashed":
-            stronger = _strength(event) > _strength(known.evidence)
+            stronger = strength(event) > strength(known.evidence)
             named = known.rank
-            if (rank is not None and (named is None or stronger)) or _absolves(event, known):
+            if (rank is not None and (named is None or stronger)) or absolves(event, known):
                 named = rank
             self.ending = replace(
                 known,
                 confirm_at=min(known.confirm_at, at + wait),
                 rank=named,
-                evidence=event if stronger and event.kind != _TABLE else known.evidence,
+                evidence=event if stronger and event.kind != TABLE else known.evidence,
             )
 
     def _confirm(self, now: float) -> None:
@@ -301,53 +305,3 @@ class Lifecycle:
 def _is_sign(values: Mapping[str, object]) -> bool:
     """What the line tells is a sign of life, and no step."""
     return "eval_progress" in values or "skip_progress" in values
-
-
-def _is_fatal(event: Event) -> bool:
-    """An uncaught exception by its looks: a root cause with a traceback."""
-    return (
-        event.fields.get("role") == "root"
-        and event.severity in ("error", "critical")
-        and ("traceback" in event.fields or event.fields.get("status") == "failed")
-    )
-
-
-def _suffered(event: Event) -> bool:
-    """The rank tells that another one is gone: it is not where the failure began."""
-    victim = event.fields.get("role") == "victim" and event.kind != "python_exception"
-    return victim and event.severity in ("error", "critical")
-
-
-def _strength(event: Event) -> int:
-    """How well an event knows the first to fail: the table has global ranks, the agent not."""
-    if _is_fatal(event) or event.kind in _NAMES_ANOTHER:
-        return 2
-    return 1 if event.kind == _TABLE and culprit(event) is not None else 0
-
-
-def _absolves(event: Event, known: Ending) -> bool:
-    """The table says that the rank accused died of another one's death."""
-    told = event.kind == _TABLE and event.fields.get("root_role") == "victim"
-    return told and known.evidence.kind in _DEATHS
-
-
-def culprit(event: Event) -> int | None:
-    """The global rank that an event of torchrun names as the first to fail.
-
-    Ranks that the agent terminated itself (SIGTERM) are never named.
-    """
-    if event.kind in _NAMES_ANOTHER:
-        missing = event.fields.get("missing_rank")
-        return missing if isinstance(missing, int) else None
-    if event.rank is not None:
-        return event.rank
-    if event.kind == _TABLE:
-        if event.fields.get("root_exitcode") in _TERMINATION_SIGNALS:
-            return None
-        if event.fields.get("root_role") == "victim":
-            return None
-        rank = event.fields.get("root_rank")
-    else:
-        # On the first node local ranks are the global ones.
-        rank = event.fields.get("local_rank") if event.node in (None, "0") else None
-    return rank if isinstance(rank, int) else None

@@ -1,0 +1,141 @@
+"""What an event says of a run's end: who ended it, how sure that is, and whose fault it was."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ldlm_monitor.records import Event
+
+TABLE = "elastic_failure_table"
+NAMES_ANOTHER = {
+    "monitored_barrier_failed": "missing_rank",
+    "megatron_result_validation": "reported_rank",
+}
+"""Who tells of another rank that it did not come, or whose numbers are wrong; the field."""
+_NAMES_NOBODY = frozenset(
+    {
+        "collective_mismatch",
+        "ddp_param_mismatch",
+        "nccl_watchdog_terminated",
+        "nccl2_backend_timeout",
+    }
+)
+"""Every rank but the one at fault says so."""
+_DEATHS = frozenset({"elastic_worker_failed", "fatal_python_error", "srun_task_exit"})
+_ABORTS = frozenset(
+    {
+        "nccl_watchdog_terminated",
+        "nccl_monitor_kill",
+        "nccl2_backend_timeout",
+        "cxx_terminate",
+        "monitored_barrier_failed",
+    }
+)
+"""At the end of a finished run these are noise."""
+_KILLS = frozenset({"elastic_agent_signaled", "slurm_cancelled", "slurm_oom_kill"})
+_TELLS_OF_ANOTHER = "elastic_worker_failed"
+"""A launcher's word: where it stands on a rank's line, that rank only tells it."""
+_TERMINATION_SIGNALS = (-15, -2)
+_INTERRUPTS = ("KeyboardInterrupt", "SignalException")
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a run may have ended, since `since`; certain at `confirm_at` if it does not go on."""
+
+    state: str
+    since: float
+    confirm_at: float
+    rank: int | None
+    evidence: Event
+
+
+def culprit(event: Event) -> int | None:
+    """The global rank that an event names as the first to fail.
+
+    Ranks that the agent terminated itself (SIGTERM) are never named.
+    """
+    rank: object = None
+    if event.kind in NAMES_ANOTHER:
+        rank = event.fields.get(NAMES_ANOTHER[event.kind])
+    elif event.kind in _NAMES_NOBODY:
+        return None
+    elif event.rank is not None and event.kind != _TELLS_OF_ANOTHER:
+        return event.rank
+    elif event.kind == TABLE:
+        blamed = event.fields.get("root_exitcode") not in _TERMINATION_SIGNALS
+        blamed &= event.fields.get("root_role") != "victim"
+        blamed &= event.fields.get("root_kind") not in _NAMES_NOBODY
+        rank = event.fields.get("root_rank") if blamed else None
+    elif event.fields.get("global_rank") is not None:
+        rank = event.fields["global_rank"]
+    elif event.node in (None, "0"):
+        # On the first node local ranks are the global ones.
+        rank = event.fields.get("local_rank")
+    return rank if isinstance(rank, int) else None
+
+
+def is_kill(event: Event) -> bool:
+    """Something outside of the training ended it."""
+    if event.kind == "srun_task_exit":
+        return event.fields.get("status") == "Terminated"
+    if event.kind == "slurm_cancelled":
+        # Slurm ends the step where a task failed: a consequence.
+        reason = str(event.fields.get("reason", ""))
+        return not reason.startswith(("TASK FAILURE", "non-zero exit code"))
+    return event.kind in _KILLS
+
+
+def explains(event: Event, known: Ending) -> bool:
+    """The scheduler gives the reason for deaths that looked like a crash."""
+    given = event.kind == "slurm_cancelled" and bool(event.fields.get("reason"))
+    return given and known.state == "crashed" and known.evidence.kind == "srun_task_exit"
+
+
+def is_interrupt(event: Event) -> bool:
+    """A person's Ctrl-C, as a worker or the agent tells it."""
+    if event.kind == "elastic_sigterm_peer":
+        return event.fields.get("signal") == "SIGINT"
+    exception = str(event.fields.get("exc_type", "")).rpartition(".")[2]
+    interrupted = event.kind == "python_exception" and exception in _INTERRUPTS
+    return interrupted and event.severity == "error"
+
+
+def is_death(event: Event) -> bool:
+    """A launcher, the scheduler or the process itself reports that a worker failed."""
+    if event.kind == "slurm_cancelled":
+        return not is_kill(event)
+    return event.kind in _DEATHS and event.fields.get("role") != "context"
+
+
+def is_abort(event: Event) -> bool:
+    """A process is ending itself, by the last thing it says."""
+    return event.kind in _ABORTS and not event.fields.get("disabled")
+
+
+def is_fatal(event: Event) -> bool:
+    """An uncaught exception by its looks: a root cause, or what tells of one, with a traceback."""
+    return (
+        event.fields.get("role") in ("root", "evidence")
+        and event.severity in ("error", "critical")
+        and ("traceback" in event.fields or event.fields.get("status") == "failed")
+    )
+
+
+def suffered(event: Event) -> bool:
+    """The rank tells that another one is gone: it is not where the failure began."""
+    victim = event.fields.get("role") == "victim" and event.kind != "python_exception"
+    return victim and event.severity in ("error", "critical")
+
+
+def strength(event: Event) -> int:
+    """How well an event knows the first to fail: the table has global ranks, the agent not."""
+    if is_fatal(event) or event.kind in NAMES_ANOTHER:
+        return 2
+    return 1 if event.kind == TABLE and culprit(event) is not None else 0
+
+
+def absolves(event: Event, known: Ending) -> bool:
+    """The table says that the rank accused died of another one's death."""
+    told = event.kind == TABLE and event.fields.get("root_role") == "victim"
+    return told and known.evidence.kind in _DEATHS

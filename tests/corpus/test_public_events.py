@@ -1,0 +1,133 @@
+"""What happened in other people's logs is found at its line, and what only looks bad is not."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ldlm_monitor.chunk import Chunk, Origin
+from ldlm_monitor.parse import Parser
+from ldlm_monitor.records import Event
+
+CORPUS = Path(__file__).resolve().parents[2] / "../shared/corpus"
+pytestmark = pytest.mark.skipif(
+    not CORPUS.is_dir(), reason="the corpus of public logs is not beside this clone"
+)
+LOGS = json.loads((CORPUS / "public/index.json").read_text()) if CORPUS.is_dir() else []
+
+OF_NUMBERS = {"nan", "loss_spike", "slow"}
+"""Truth that only values tell, and no event."""
+INTENDED = {"job_time_limit", "job_cancelled"}
+"""Ended from outside: by the taxonomy a warning, the run's state tells the rest."""
+SERIOUS = ("error", "critical")
+
+
+@cache
+def events_of(name: str, folder: str = "public") -> list[Event]:
+    path = CORPUS / folder / name
+    parser = Parser()
+    chunk = Chunk(name, (1, 1, 0), 0, 1, path.read_bytes(), final=True)
+    records = parser.feed(chunk, Origin("r"), 0.0) + parser.finish(name)
+    return [record for record in records if isinstance(record, Event)]
+
+
+def lines_of(event: Event, name: str) -> range:
+    """The lines that an event stands for: a traceback or a failure table is a block."""
+    first = event.position.line
+    lines = (CORPUS / "public" / name).read_bytes().decode("utf-8", "replace").split("\n")
+    if "traceback" in event.fields:
+        ending = str(event.fields["traceback"]).splitlines()[-1]
+    elif event.kind == "elastic_failure_table":
+        ending = "=" * 40
+    else:
+        return range(first, first + 1)
+    after = first + 1  # the table's own first line stands between two rulers
+    last = next((n for n in range(after, len(lines)) if lines[n].startswith(ending)), first - 1)
+    return range(first, last + 2)
+
+
+def told(truth: dict[str, Any], name: str) -> list[Event]:
+    return [e for e in events_of(name) if truth["line_number"] in lines_of(e, name)]
+
+
+def failures() -> list[Any]:
+    return [
+        pytest.param(log["file"], truth, id=f"{log['id']}-{truth['kind']}-{truth['line_number']}")
+        for log in LOGS
+        for truth in log["truth"]["events"]
+        if truth["severity"] == "failure" and truth["kind"] not in OF_NUMBERS
+    ]
+
+
+def benign() -> list[Any]:
+    return [
+        pytest.param(log["file"], truth, id=f"{log['id']}-{truth['kind']}-{truth['line_number']}")
+        for log in LOGS
+        for truth in log["truth"]["events"]
+        if truth["severity"] == "benign"
+    ]
+
+
+@pytest.mark.parametrize(("name", "truth"), failures())
+def test_a_failure_is_an_event_at_its_line(name: str, truth: dict[str, Any]) -> None:
+    found = told(truth, name)
+    if truth["kind"] in INTENDED:
+        assert [e.kind for e in found if e.severity != "info"] == ["slurm_cancelled"]
+    elif "closing signal SIGTERM" in truth["quote"]:
+        # What the agent does to the survivors of a failure: by the taxonomy a victim's line.
+        assert [(e.kind, e.fields["role"]) for e in found] == [("elastic_sigterm_peer", "victim")]
+    else:
+        assert [e for e in found if e.severity in SERIOUS]
+
+
+@pytest.mark.parametrize(("name", "truth"), benign())
+def test_what_only_looks_bad_is_nothing_above_info(name: str, truth: dict[str, Any]) -> None:
+    at_line = [e for e in events_of(name) if e.position.line == truth["line_number"]]
+    assert [(e.kind, e.severity) for e in at_line if e.severity != "info"] == []
+
+
+@pytest.mark.parametrize("log", LOGS, ids=[log["id"] for log in LOGS])
+def test_no_event_is_critical_where_nothing_failed(log: dict[str, Any]) -> None:
+    """In a log with failures, what is serious stands at one of them or after the first."""
+    bad = [e["line_number"] for e in log["truth"]["events"] if e["severity"] != "benign"]
+    first = min(bad, default=None)
+    unexpected = [
+        (event.kind, event.position.line)
+        for event in events_of(log["file"])
+        if event.severity in SERIOUS and (first is None or event.position.line < first)
+    ]
+    assert unexpected == []
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("kill.log", [("gloo_peer_closed", 0), ("gloo_peer_closed", 2)]),
+        ("raise.log", [("python_exception", 1), ("gloo_peer_closed", 0), ("gloo_peer_closed", 2)]),
+        (
+            "segv.log",
+            [("gloo_peer_closed", 3), ("gloo_peer_closed", 1), ("fatal_python_error", None)],
+        ),
+        ("m_findunused.log", []),
+        ("m_mbar.log", [("monitored_barrier_peer", 1)] * 2 + [("monitored_barrier_failed", 0)] * 2),
+        ("m_storeget.log", [("tcpstore_connection_lost", 1)] * 2 + [("tcpstore_wait_timeout", 1)]),
+        ("m_unused.log", [("ddp_unfinished_reduction", rank) for rank in (1, 2, 0)]),
+        ("mn_kill0.log", []),
+        ("mn_kill1.log", []),
+    ],
+)
+def test_what_the_workers_of_torchrun_say_comes_before_what_the_agent_says(
+    name: str, expected: list[tuple[str, int | None]]
+) -> None:
+    serious = [e for e in events_of(name, "elastic_runs") if e.severity in SERIOUS]
+    told_by_the_agent = ["elastic_worker_failed", "python_exception", "elastic_failure_table"]
+    if not expected and name.startswith("m_"):
+        assert serious == []
+        return
+    assert [(e.kind, e.rank) for e in serious[:-3]] == expected
+    assert [e.kind for e in serious[-3:]] == told_by_the_agent
+    assert serious[-2].fields["role"] == "death"

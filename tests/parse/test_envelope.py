@@ -1,0 +1,165 @@
+"""What stands in front of a line, and whose the line is by it (taxonomy, section 3)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ldlm_monitor.parse.envelope import can_be_peeled, peel
+from ldlm_monitor.parse.framing import clean
+from ldlm_monitor.records import Event
+
+BROKEN = "OSError: [Errno 28] No space left on device"
+
+
+@pytest.mark.parametrize(
+    ("prefix", "rank", "node"),
+    [
+        ("", None, None),
+        ("[rank1]: ", 1, None),
+        ("[default3]:[rank27]: ", 27, None),
+        ("[default3]:", None, None),
+        (" 3: [rank27]: ", 27, None),
+        ("104: ", None, None),
+        ("[2]<stderr>:", 2, None),
+        ("[1,3]<stderr>:", 3, None),
+        ("(WorkerX pid=4009) ", None, None),
+        ("(MegatronPolicyWorker[rank=97] pid=3421713, ip=10.1.2.206) [rank97]: ", 97, "10.1.2.206"),
+        ("(WorkerDict pid=77, ip=10.1.2.206) ", None, "10.1.2.206"),
+        ("[2026-06-11 11:44:19,104] [INFO] [logging.py:107:log_dist] [Rank 5] ", 5, None),
+        ("[pod/llama-worker-12/trainer] ", None, "llama-worker-12"),
+        ("llama-worker-12 trainer ", None, "llama-worker-12"),
+        ("llama-worker-12 trainer › ", None, "llama-worker-12"),
+        ("trainer-1  | ", None, None),
+        ("gpu-node07: ", None, "gpu-node07"),
+        ("worker-1: [rank9]: ", 9, "worker-1"),
+        ("10.0.0.4: ", None, "10.0.0.4"),
+        ("localhost: ", None, "localhost"),
+        ("ip-10-0-0-4: ", None, "ip-10-0-0-4"),
+        ("Jan 21 04:41:44 gpu-node07 torchrun[4711]: ", None, "gpu-node07"),
+        ("2025-01-21T04:41:44+0000 gpu-node07 torchrun[4711]: [rank3]: ", 3, "gpu-node07"),
+        ("2025-01-21T04:41:44.123456789Z stderr F [rank3]: ", 3, None),
+        ("2026-06-11T11:44:19.104Z ", None, None),
+    ],
+)
+def test_a_prefix_tells_rank_and_node(parse, prefix: str, rank: int | None, node: str) -> None:
+    (event,) = [r for r in parse(f"{prefix}{BROKEN}\n") if isinstance(r, Event)]
+    assert (event.kind, event.rank, event.node) == ("no_space_left", rank, node)
+    assert event.message == BROKEN
+
+
+@pytest.mark.parametrize("text", ["[Rank 3] step 120", "[RANK 3] loading", "Rank 3: step 120"])
+def test_the_rank_that_a_trainer_prints_is_read_and_left_in_its_text(text: str) -> None:
+    envelope = peel(text.encode())
+    assert (envelope.rank, envelope.start) == (3, 0)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "gpu-node07:48213:48990 [3] misc/socket.cc:58 (socketProgress) NCCL WARN x",
+        "[2026-06-11 11:44:19] gpu-node07:48213:48990 [3] misc/socket.cc:58 NCCL WARN x",
+        "[rank3]: gpu-node07:48213:48990 [3] NCCL WARN x",
+    ],
+)
+def test_nccls_own_header_names_the_host_and_stays_in_the_text(line: str) -> None:
+    envelope = peel(line.encode())
+    assert envelope.node == "gpu-node07"
+    assert line.encode()[envelope.start :].startswith(b"gpu-node07:48213")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[E1121 07:31:02.551120034 ProcessGroupNCCL.cpp:683] [Rank 6] Watchdog caught x",
+        "[rank97]:[E323 05:14:22.969036376 ProcessGroupNCCL.cpp:683] [Rank 6] Watchdog caught x",
+        "[E ProcessGroupNCCL.cpp:828] [Rank 6] Watchdog caught x",
+    ],
+)
+def test_the_rank_inside_torchs_own_message_is_never_the_global_one(line: str) -> None:
+    assert peel(line.encode()).rank != 6
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "epoch1: loss 0.3",
+        "val-top1: 0.71",
+        "step10: 0.5",
+        "mlx5_0: link up",
+        "node_rank0: 0",
+        "gpt-2 model loaded",
+        "RuntimeError: bad batch",
+        "multi-node training started",
+        "2026-06-11 11:44:19 INFO train: epoch 3",
+        "Mon loss 0.3",
+        "[0.123] loss",
+        "ranking: 3",
+    ],
+)
+def test_a_text_that_only_looks_prefixed_is_left_whole(text: str) -> None:
+    envelope = peel(text.encode())
+    assert text.encode()[envelope.start :] in (text.encode(), b"INFO train: epoch 3")
+    assert (envelope.rank, envelope.node) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("line", "time", "node"),
+    [
+        ("[ 1234.567890] {}", None, None),
+        ("<4>[ 1234.567890] {}", None, None),
+        ("[  +0.000316] {}", None, None),
+        ("[Sun Feb 23 16:24:18 2025] {}", None, None),
+        ("kern  :warn  : 2025-01-21T04:41:44,283302+00:00 {}", 1737434504.283302, None),
+        ("kern  :err   : [Sun Feb 23 16:24:18 2025] {}", None, None),
+        ("Jan 21 04:41:44 gpu-node07 kernel: [ 1234.567890] {}", None, "gpu-node07"),
+        ("Jan  1 04:41:44 gpu-node07 kernel: {}", None, "gpu-node07"),
+        ("2025-01-21T04:41:44+0000 gpu-node07 kernel: {}", 1737434504.0, "gpu-node07"),
+    ],
+)
+def test_the_kernels_stamps_are_peeled(parse, line: str, time: float, node: str) -> None:
+    oom = "Memory cgroup out of memory: Killed process 123077 (python) total-vm:48205792kB"
+    (event,) = parse(line.format(oom) + "\n")
+    assert (event.kind, event.message, event.time) == ("host_oom_kill", oom, time)
+    assert event.node == node
+
+
+class TestDocker:
+    """The json-file driver: one JSON object a line."""
+
+    @staticmethod
+    def wrapped(text: str, time: str = "2025-01-21T04:41:44.283302Z") -> str:
+        return json.dumps(
+            {"log": text + "\n", "stream": "stderr", "time": time}, separators=(",", ":")
+        )
+
+    def test_a_line_is_what_it_holds_with_rank_and_time(self, parse) -> None:
+        text = f"{self.wrapped('[rank3]: ' + BROKEN)}\n"
+        (event,) = [r for r in parse(text) if isinstance(r, Event)]
+        assert (event.kind, event.rank, event.message) == ("no_space_left", 3, BROKEN)
+        assert event.time == pytest.approx(1737434504.283302)
+        assert event.position.offset == 0
+
+    def test_a_traceback_is_one_event(self, parse) -> None:
+        lines = [
+            "Traceback (most recent call last):",
+            '  File "/job/train.py", line 8, in <module>',
+            "ValueError: bad batch",
+        ]
+        (event,) = parse("".join(self.wrapped(line) + "\n" for line in lines))
+        assert (event.kind, event.message) == ("python_exception", "ValueError: bad batch")
+        assert event.fields["line"] == 8
+
+    def test_of_a_redrawn_bar_the_last_drawing_counts(self) -> None:
+        assert clean(self.wrapped("step 1\rstep 2").encode()).text.endswith(b" F step 2")
+
+    @pytest.mark.parametrize("line", ['{"log":"x', '{"log":"x"}', '{"log":3,"stream":1,"time":2}'])
+    def test_what_is_not_dockers_is_left_as_it_is(self, line: str) -> None:
+        assert clean(line.encode()).text == line.encode()
+
+
+def test_the_trainers_own_bars_need_no_peeling() -> None:
+    assert not can_be_peeled(b"Training: ")
+    assert not can_be_peeled(b"eval: ")
+    assert can_be_peeled(b"worker-1: ")
