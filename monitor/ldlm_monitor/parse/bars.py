@@ -234,7 +234,7 @@ class Phases:
             if before != "skip":
                 news.append("run_resumed")
         else:
-            news += self._train(reading.step, done)
+            news += self._train(reading.step, done and phase == "train")
         self._step = reading.step
         return news
 

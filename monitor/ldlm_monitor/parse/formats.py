@@ -12,9 +12,17 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from ldlm_monitor.errors import FormatError
+from ldlm_monitor.parse.quantities import UNITS
 from ldlm_monitor.records import Severity
 
 Role: TypeAlias = Literal["root", "evidence", "victim", "death", "context", "progress"]
@@ -22,6 +30,7 @@ Conversion: TypeAlias = Literal["int", "float", "str", "bytes", "scalar", "exit_
 Scalar: TypeAlias = bool | int | float | str | None
 
 PACKAGED = Path(__file__).parent / "data"
+OURS = "mmldlm"
 
 
 class _Entry(BaseModel):
@@ -69,34 +78,88 @@ class Bar(_Entry):
     counter_examples: tuple[str, ...] = ()
 
 
-class Value(_Entry):
-    """A named group as a value. `zero_unknown`: a printed 0 may be any small number."""
+class Told(_Entry):
+    """How a number is told.
+
+    `unit`: what it is counted in (`quantities.UNITS`), whatever stands behind it.
+    `unknown`: numbers that only say that there is none yet, or that are too small to
+    print. `finite`: so does NaN or an infinity.
+    """
+
+    unit: str | None = None
+    unknown: tuple[float, ...] = ()
+    finite: bool = False
+
+    @field_validator("unit")
+    @classmethod
+    def _is_a_unit(cls, unit: str | None) -> str | None:
+        if unit is not None and unit not in UNITS:
+            raise ValueError(f"{unit} is no unit; there are {', '.join(UNITS)}")
+        return unit
+
+
+class Value(Told):
+    """A named group as a value."""
 
     group: str
-    zero_unknown: bool = False
+
+
+class Name(Told):
+    """The canonical name that a key stands for; `step` and `epoch` are the sample's own."""
+
+    name: str
 
 
 class Pairs(_Entry):
     """`key: value` items that follow one another, the first at the group `start`.
 
-    `item` has the groups `key` and `value`; the byte after a value must be one
-    of `closed_by`, so that a value cut short is unknown.
+    `item` has the groups `key` and `value`. What follows a value must be one of the
+    bytes in `closed_by` (a newline there: or the end of the line), so that a value
+    cut short is unknown. A key means what `names` says, or the shared vocabulary;
+    those of `skip` are left out.
     """
 
     item: str
     start: str
     closed_by: str
-    names: dict[str, str] = Field(default_factory=dict)
+    names: dict[str, str | Name] = Field(default_factory=dict)
+    skip: tuple[str, ...] = ()
+
+
+class Continued(_Entry):
+    """A record over several lines: those that match `pattern` belong to the one before.
+
+    `until` matches the last of them, where there is one.
+    """
+
+    pattern: str
+    until: str | None = None
 
 
 class SampleLine(_Entry):
-    """A line that gives a sample: groups `step` and `epoch`, and the mapped values."""
+    """A line that gives a sample: groups `step`, `epoch` and `rank`, and the mapped values.
+
+    `trigger`: `{{loss}}` stands for a loss with a number, which most such lines have;
+    `contains` is a text that these ones hold as well, looked for before `pattern` is.
+    `anywhere`: it may begin behind any logger's prefix. `free`: behind what `pattern`
+    matches, fields are found in whatever form they have. `fallback`: only for lines
+    that no other rule knows. `needs`: of each list one name must have been found
+    (`loss*`: or one that begins so), `step` and `epoch` included, or the line is
+    something else. `lifecycle`: what the line says of the run as well.
+    """
 
     name: str
     trigger: str
-    pattern: str
+    contains: str = ""
+    pattern: str = ""
+    anywhere: bool = False
+    free: bool = False
+    fallback: bool = False
     values: dict[str, str | Value] = Field(default_factory=dict)
     pairs: Pairs | None = None
+    continued: Continued | None = None
+    needs: tuple[tuple[str, ...], ...] = ()
+    lifecycle: Literal["run_finished"] | None = None
     examples: tuple[SampleExample, ...] = Field(min_length=1)
     counter_examples: tuple[str, ...] = ()
 
@@ -200,13 +263,36 @@ class Event(_Entry):
         return self
 
 
+class OtherBar(_Entry):
+    """A bar of any trainer: `pattern` matches its whole description.
+
+    The groups `step`, `epoch` and those in `values` are read from the description;
+    a postfix by the shared vocabulary. `train`: the bar counts the run's steps;
+    `epoch`: those of one epoch; `eval`: those of an evaluation; `unnamed`: it has no
+    description, and which of these it counts depends on the file's other bars.
+    """
+
+    name: str
+    pattern: str
+    phase: Literal["train", "epoch", "eval", "unnamed"]
+    values: dict[str, str | Value] = Field(default_factory=dict)
+    skip: tuple[str, ...] = ()
+    examples: tuple[SampleExample, ...] = Field(min_length=1)
+    counter_examples: tuple[str, ...] = ()
+
+
 class Definitions(_Entry):
-    """One definition file. `benign` patterns silence events that are known by level only."""
+    """One definition file. `benign` patterns silence events that are known by level only.
+
+    `experimental`: written from the trainer's source, no log of it was at hand.
+    """
 
     format: str
     source: str = ""
     family: str = "process"
+    experimental: bool = False
     bars: tuple[Bar, ...] = ()
+    other_bars: tuple[OtherBar, ...] = ()
     lines: tuple[SampleLine, ...] = ()
     events: tuple[Event, ...] = ()
     benign: tuple[str, ...] = ()
@@ -234,8 +320,9 @@ def load(path: Path) -> Definitions:
 
 
 def packaged_files() -> tuple[Path, ...]:
-    """The definition files that come with the package, formats first."""
-    return (*sorted(PACKAGED.glob("formats/*.yml")), *sorted(PACKAGED.glob("events/*.yml")))
+    """The definition files that come with the package, formats first, MM-LDLM's before others."""
+    numbers = sorted(PACKAGED.glob("formats/*.yml"), key=lambda path: (path.stem != OURS, path))
+    return (*numbers, *sorted(PACKAGED.glob("events/*.yml")))
 
 
 def _format_error(path: Path, error: ValidationError) -> FormatError:

@@ -2,7 +2,7 @@
 
 Bytes are read as Latin-1: text that is not valid UTF-8 matches like any other,
 and every index is a byte index. `{{number}}` in a pattern stands for the number
-grammar of `vocabulary`.
+grammar of `vocabulary`, `{{quantity}}` for that of `quantities`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import re2
 
+from ldlm_monitor.parse.quantities import QUANTITY
 from ldlm_monitor.parse.vocabulary import NUMBER
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def compile_pattern(text: str) -> Pattern:
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.log_errors = False
-    source = text.replace("{{number}}", NUMBER)
+    source = text.replace("{{number}}", NUMBER).replace("{{quantity}}", QUANTITY)
     compiled = re2.compile(source.encode(), options)
     groups = tuple(
         (name.decode(), index)

@@ -19,6 +19,7 @@ from ldlm_monitor.errors import FormatError
 from ldlm_monitor.parse import formats
 from ldlm_monitor.parse.bars import BarRule
 from ldlm_monitor.parse.events import EventRule
+from ldlm_monitor.parse.other_bars import TRIGGERS, OtherBars
 from ldlm_monitor.parse.patterns import Pattern, compile_pattern
 from ldlm_monitor.parse.samples import LineRule
 
@@ -31,20 +32,35 @@ class IgnoredRule:
     """Stands for `the traceback that follows is of an exception that Python ignored`."""
 
 
-Rule: TypeAlias = BarRule | LineRule | EventRule | JsonRule | IgnoredRule
+Rule: TypeAlias = BarRule | OtherBars | LineRule | EventRule | JsonRule | IgnoredRule
+LOSS = r"[Ll][Oo][Ss][Ss]['\"\]\): =\t]{1,12}[-+.\dNnIiTt]"
+"""A loss and the beginning of its number, in whatever form; the `T` of `tensor(`."""
 _JSON_TRIGGER = r"^\{\""
 _IGNORED_TRIGGER = r"Exception ignored in"
 
 
 @dataclass(slots=True)
 class Rules:
-    """All definitions, compiled. `targets[i]` is the rule of the database's expression i."""
+    """All definitions, compiled. `named[i]` are the rules of the database's expression i."""
 
     targets: list[Rule]
+    named: list[list[Rule]]
     benign: tuple[Pattern, ...]
     exceptions: tuple[EventRule, ...]
     definitions: tuple[formats.Definitions, ...]
     database: Any
+
+    def of(self, expressions: tuple[int, ...]) -> list[Rule]:
+        """The rules that these expressions name; those that read lines in the order to ask them.
+
+        A bar that has a rule of its own is no other bar.
+        """
+        rules = [rule for index in expressions for rule in self.named[index]]
+        if any(isinstance(rule, BarRule) for rule in rules):
+            rules = [rule for rule in rules if not isinstance(rule, OtherBars)]
+        lines = [rule for rule in rules if isinstance(rule, LineRule)]
+        others = [rule for rule in rules if not isinstance(rule, LineRule)]
+        return [*dict.fromkeys(others), *sorted(lines, key=lambda rule: rule.rank)]
 
     def scanner(self) -> Scanner:
         """A scanner of one's own: a database is shared, a scratch is not."""
@@ -87,10 +103,27 @@ def compiled(files: tuple[Path, ...] = ()) -> Rules:
             targets.append(rule)
             triggers.append((trigger, f"{path}: {key} ({entry})"))
         benign.extend(_pattern(text, f"{path}: benign") for text in loaded.benign)
+    others = _other_bars(definitions)
+    for trigger in TRIGGERS:
+        targets.append(others)
+        triggers.append((trigger, "the parser"))
     exceptions = tuple(
         rule for rule in targets if isinstance(rule, EventRule) and rule.spec.exception
     )
-    return Rules(targets, tuple(benign), exceptions, tuple(definitions), _database(triggers))
+    named: dict[str, list[Rule]] = {}
+    places: dict[str, str] = {}
+    for target, (trigger, where) in zip(targets, triggers, strict=True):
+        named.setdefault(trigger, []).append(target)
+        places.setdefault(trigger, where)
+    database = _database(list(places.items()))
+    found = (tuple(benign), exceptions, tuple(definitions))
+    return Rules(targets, list(named.values()), *found, database)
+
+
+def _other_bars(definitions: list[formats.Definitions]) -> OtherBars:
+    """The one rule for all bars that have none of their own; the first that fits counts."""
+    with _Named(formats.PACKAGED, "other_bars"):
+        return OtherBars([bar for loaded in definitions for bar in loaded.other_bars])
 
 
 def _entries(
@@ -145,7 +178,7 @@ def _bad_pattern(error: BaseException, where: str) -> FormatError:
 
 
 def _database(triggers: list[tuple[str, str]]) -> Any:
-    expressions = [_anchored(trigger).encode() for trigger, _ in triggers]
+    expressions = [_anchored(trigger.replace("{{loss}}", LOSS)).encode() for trigger, _ in triggers]
     database = hyperscan.Database()
     try:
         _compile(database, expressions)

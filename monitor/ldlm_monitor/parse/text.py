@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from ldlm_monitor.chunk import Chunk, FileId, Origin
 from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.bars import BarRule, Phases, Reading
-from ldlm_monitor.parse.blocks import Block, Blocks, Rows
+from ldlm_monitor.parse.blocks import Block, Blocks, Rows, SampleRows
 from ldlm_monitor.parse.envelope import Envelope, level_of, peel
 from ldlm_monitor.parse.events import MAX_MESSAGE_BYTES, EventRule, Place, text_of
 from ldlm_monitor.parse.framing import Clean, Line, Lines, clean
+from ldlm_monitor.parse.other_bars import OtherBars, UnnamedBars, bar_of
 from ldlm_monitor.parse.patterns import Found, certain, compile_pattern
 from ldlm_monitor.parse.rows import RowReader
 from ldlm_monitor.parse.samples import LineRule
@@ -22,6 +23,7 @@ from ldlm_monitor.records import Record
 _HEADER = compile_pattern(r"(?:\[rank\d+\]:)?\[?[EWIF]\d{3,4} \d\d:\d\d:\d\d\.\d+ [^\]]{1,200}\] ")
 _WRITER = compile_pattern(r"(?:\[[A-Za-z_]+\d+\]: ?)+")
 _MAX_EVENTS_A_RECORD = 32
+_MAX_KNOWN = 4096
 
 
 @dataclass(slots=True)
@@ -32,6 +34,7 @@ class FileState:
     rows: RowReader | None = None
     blocks: Blocks = field(default_factory=Blocks)
     phases: Phases = field(default_factory=Phases)
+    unnamed: UnnamedBars = field(default_factory=UnnamedBars)
     peeked: tuple[int, str] = (-1, "")
     ignored: tuple[bytes, int] = (b"", -1)  # stream, and the line on which it said so
 
@@ -61,6 +64,7 @@ class TextReader:
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self._scanner = rules.scanner()
+        self._known: dict[tuple[int, ...], tuple[list[Rule], BarRule | None]] = {}
         self.truncated = 0
 
     def feed(self, file: FileState, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
@@ -78,14 +82,14 @@ class TextReader:
                 line = lines.around(hits[at][0] - 1)
             else:
                 break
-            rules: list[Rule] = []
+            named: tuple[int, ...] = ()
             while at < len(hits) and hits[at][0] <= line.end:
-                rule = self.rules.targets[hits[at][1]]
-                if hits[at][0] > line.start and rule not in rules:
-                    rules.append(rule)
+                if hits[at][0] > line.start and hits[at][1] not in named:
+                    named += (hits[at][1],)
                 at += 1
-            if len(rules) == 1 and isinstance(rules[0], BarRule) and not file.blocks:
-                bar = self._lone_bar(file, rules[0], line, chunk, origin)
+            rules, alone = self._rules_of(named)
+            if alone is not None and not file.blocks:
+                bar = self._lone_bar(file, alone, line, chunk, origin)
                 if bar is not None:
                     found += bar
                     continue
@@ -94,10 +98,22 @@ class TextReader:
             found.extend(self._record(file, self._open(line, chunk, origin, now), rules))
         return found
 
+    def _rules_of(self, named: tuple[int, ...]) -> tuple[list[Rule], BarRule | None]:
+        """The rules that expressions name; and the bar's, where the others only read numbers."""
+        known = self._known.get(named)
+        if known is None:
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            rules = self.rules.of(named)
+            rest = [rule for rule in rules if not isinstance(rule, LineRule)]
+            bar = rest[0] if len(rest) == 1 and isinstance(rest[0], BarRule) else None
+            known = self._known[named] = (rules, bar)
+        return known
+
     def _lone_bar(
         self, file: FileState, rule: BarRule, line: Line, chunk: Chunk, origin: Origin
     ) -> list[Record] | None:
-        """Most of a training log: a bar with nothing before it, and no other rule's trigger.
+        """Most of a training log: a bar with nothing before it, and no trigger but of numbers.
 
         None where the record has to be looked at like any other.
         """
@@ -107,7 +123,7 @@ class TextReader:
         if reading is None:
             return None
         place = Place(chunk.path, line.number, line.offset, origin, origin.rank, None)
-        return self._bar(file, rule, reading, place, line.raw[: reading.end])
+        return self._bar(file, rule.spec.phase, reading, place, line.raw[: reading.end])
 
     def _open(self, line: Line, chunk: Chunk, origin: Origin, now: float) -> _Record:
         cleaned = clean(line.raw)
@@ -125,19 +141,18 @@ class TextReader:
         glued = begin if begin > envelope.start else 0
         if any(isinstance(rule, IgnoredRule) for rule in rules):
             file.ignored = (envelope.stream, record.line.number)
-        for rule in rules:
-            if isinstance(rule, BarRule) and not envelope.shell:
-                reading = rule.read(record.text, envelope.start)
-                if reading is not None:
-                    glued = reading.end
-                    text = record.text[envelope.start : glued]
-                    found.extend(self._bar(file, rule, reading, record.place, text))
-                    break
-        if not glued:
-            for rule in rules:
-                samples = self._numbers(rule, record)
-                if samples:
-                    return [*found, *samples]
+        if not envelope.shell:
+            bar = bar_of(rules, record.text, envelope.start, file.unnamed)
+            if bar is not None:
+                glued = bar.reading.end
+                text = record.text[envelope.start : glued]
+                found.extend(self._bar(file, bar.phase, bar.reading, record.place, text))
+            if not glued or bar is not None:
+                start = peel(record.text, glued).start if glued else envelope.start
+                numbers = self._numbers(file, rules, record, start)
+                if numbers is not None:
+                    found += numbers
+                    rules = [r for r in rules if isinstance(r, EventRule) and r.spec.level is None]
         events = [rule for rule in rules if isinstance(rule, EventRule)]
         return [*found, *self._events(file, record, events, glued)] if events else found
 
@@ -163,29 +178,37 @@ class TextReader:
             start += taken
         return start
 
-    def _numbers(self, rule: Rule, record: _Record) -> list[Record]:
-        if record.envelope.shell:
-            return []
-        start = record.envelope.start
-        if isinstance(rule, JsonRule):
-            try:
-                return jsonl.records(jsonl.decode(record.text[start:]), record.place)
-            except jsonl.BadRowError:
-                return []
-        if not isinstance(rule, LineRule):
-            return []
-        numbers = rule.read(record.text, start, closed=record.line.closed)
-        if numbers is None or not numbers.values:
-            return []
-        return [record.place.sample(numbers.values, numbers.step, numbers.epoch)]
+    def _numbers(
+        self, file: FileState, rules: list[Rule], record: _Record, start: int
+    ) -> list[Record] | None:
+        """The sample of the line that begins at `start`; None where no rule knows the line."""
+        place = record.place_of(start) if start > record.envelope.start else record.place
+        text = record.text[start:]
+        for rule in rules:
+            if isinstance(rule, JsonRule):
+                rows = jsonl.training_row(text, place)
+                if rows:
+                    return rows
+            if not isinstance(rule, LineRule):
+                continue
+            if rule.continues is not None:
+                if rule.begins(text):
+                    stream = record.envelope.stream
+                    block = SampleRows(rule, place, text, now=record.now, stream=stream)
+                    return file.blocks.open(block)
+                continue
+            numbers = rule.read(text, closed=record.line.closed)
+            if numbers is not None:
+                return [numbers.at(place), *rule.said(place, text)]
+        return None
 
     # Bars
 
     def _bar(
-        self, file: FileState, rule: BarRule, reading: Reading, place: Place, text: bytes
+        self, file: FileState, phase: str, reading: Reading, place: Place, text: bytes
     ) -> list[Record]:
         found: list[Record] = []
-        for kind in file.phases.follow(rule.spec.phase, reading):
+        for kind in file.phases.follow(phase, reading):
             message = text_of(text)
             total = {"total": reading.total} if reading.total else {}
             found.append(
@@ -193,7 +216,7 @@ class TextReader:
                     kind, "info", message, family="progress", role="progress", fields={**total}
                 )
             )
-        sample = self._bar_sample(rule, reading, place)
+        sample = self._bar_sample(phase, reading, place)
         peeked, file.peeked = file.peeked, (-1, "")
         again = peeked[0] == place.offset and peeked[1] == repr(sample)
         if sample is not None and not again:
@@ -201,8 +224,8 @@ class TextReader:
         return found
 
     @staticmethod
-    def _bar_sample(rule: BarRule, reading: Reading, place: Place) -> Record | None:
-        step = reading.step if rule.spec.phase == "train" else None
+    def _bar_sample(phase: str, reading: Reading, place: Place) -> Record | None:
+        step = reading.step if phase in ("train", "epoch") else None
         if step is None and not reading.values:
             return None
         return place.sample(reading.values, step, reading.epoch)
@@ -212,12 +235,12 @@ class TextReader:
         found: list[Record] = []
         lines = Lines(chunk)
         for end, expression in self._scanner.scan(chunk.data):
-            rule = self.rules.targets[expression]
-            if not isinstance(rule, BarRule):
+            rules, _ = self._rules_of((expression,))
+            if not any(isinstance(rule, BarRule | OtherBars) for rule in rules):
                 continue
             record = self._open(lines.around(end - 1), chunk, origin, now)
-            reading = rule.read(record.text, record.envelope.start)
-            sample = self._bar_sample(rule, reading, record.place) if reading else None
+            bar = bar_of(rules, record.text, record.envelope.start, file.unnamed)
+            sample = self._bar_sample(bar.phase, bar.reading, record.place) if bar else None
             shown = (record.place.offset, repr(sample))
             if sample is not None and shown != file.peeked:
                 file.peeked = shown
