@@ -17,7 +17,8 @@ _MAX_OTHER_WORDS = 2
 
 _KEY = r"[A-Za-z_][\w./@]*(?:[ -][A-Za-z_][\w./@]*){0,4}(?: ?\([A-Za-z/%]{1,8}\))?"
 _FIELD = compile_pattern(
-    rf"(?P<key>{_KEY})['\"]?[ \t]*[:=]+[ \t]*(?P<value>{{{{quantity}}}})"
+    rf"(?P<key>{_KEY})['\"]?[ \t]*(?:=|:=?)[ \t]*(?:tensor\()?(?P<value>{{{{quantity}}}})"
+    r"(?:, device='[^'\n]{0,32}')?(?:, grad_fn=<\w{0,64}>)?"
     r"|\b(?P<count>(?i:epoch|step|iter|iteration|global[ _]step|update))\b[ :#\[(]*"
     r"(?P<at>\d{1,18})(?:[ \t]*/[ \t]*\d+)?"
     r"|\b(?P<metric>(?i:(?:(?:train|training|val|valid|validation|eval|test|avg|mean|total)[ _-])*"
@@ -26,7 +27,9 @@ _FIELD = compile_pattern(
 _ENDS_VALUE = b" \t,;|()[]{}'\"/*"
 _ENDS_COUNT = _ENDS_VALUE + b":-"
 _WORD = compile_pattern(r"[A-Za-z_][A-Za-z_]+")
-_LOGGER = compile_pattern(r"[^\n]{0,160}?\b(?:INFO|DEBUG|WARNING)\b")
+_LOGGER = compile_pattern(r"[^\n]{0,160}?\b(?:INFO|DEBUG|WARNING)\b(?::[\w.]{1,80}:)?")
+_ASSIGNED = compile_pattern(r"[^{}\n]*\w ?[=:] ?\{")
+"""An object under a name: settings, not a record."""
 _COMMON_WORDS = frozenset(
     b"train training val valid validation eval rank gpu node device eta elapsed remaining epoch"
     b" step iter iteration at of with for per avg mean min max time sec ms tok it gib gb mb".split()
@@ -38,6 +41,8 @@ def read_fields(text: bytes) -> list[tuple[str, float]]:
     text = text[:_MAX_BYTES]
     header = _LOGGER.match(text)
     start = header.span()[1] if header else 0
+    if _ASSIGNED.match(text[start:]):
+        return []
     found: list[tuple[str, float]] = []
     rest: list[bytes] = []
     while len(found) < _MAX_FIELDS and (match := _FIELD.search(text, start)):
@@ -66,13 +71,16 @@ def read_fields(text: bytes) -> list[tuple[str, float]]:
 def _known_part(key: str) -> tuple[str, str]:
     """A key of several words without those in front that are no part of it, and these."""
     words = key.split(" ")
-    for first in range(len(words)):
-        name = " ".join(words[first:])
-        spelled = plain(name)
-        if spelled in STEP_KEYS or spelled in EPOCH_KEYS or is_metric(name):
-            return name, " ".join(words[:first])
     last = len(words) - (2 if words[-1].startswith("(") and len(words) > 1 else 1)
-    return " ".join(words[last:]), " ".join(words[:last])
+    begin = next((at for at in range(last) if _is_known(" ".join(words[at:]))), last)
+    # A part of the loss has a name: `D loss`, `KL Loss`.
+    if begin and plain(words[begin]) == "loss" and words[begin - 1][0].isupper():
+        begin -= 1
+    return " ".join(words[begin:]), " ".join(words[:begin])
+
+
+def _is_known(key: str) -> bool:
+    return plain(key) in STEP_KEYS or plain(key) in EPOCH_KEYS or is_metric(key)
 
 
 def _words(text: bytes) -> list[bytes]:

@@ -19,7 +19,8 @@ from ldlm_monitor.parse.samples import Numbers, told, values_of, whole
 if TYPE_CHECKING:
     from ldlm_monitor.parse.formats import OtherBar
 
-Phase: TypeAlias = Literal["train", "epoch", "eval", "skip"]
+Phase: TypeAlias = Literal["train", "steps", "eval", "skip"]
+"""What a bar counts; `steps`: those of a training, but its end is not the training's."""
 
 TRIGGERS = (r"\d%\|", r"\d% \d{1,9}/")
 """What a bar contains; the second form is a notebook's, which drops the bar itself."""
@@ -45,7 +46,7 @@ class UnnamedBars:
     def __init__(self) -> None:
         self._total = 0
 
-    def phase(self, total: int) -> Phase:
+    def phase(self, total: int) -> Literal["train", "eval"]:
         """What a bar of so many iterations counts."""
         if total < self._total:
             return "eval"
@@ -95,7 +96,8 @@ class OtherBars:
         _measure(reading, rate, whole_run=phase == "train")
         if numbers.step is not None and phase == "epoch":
             reading.step = numbers.step
-        return OtherReading("train" if phase == "train" else "epoch", reading)
+        ends_run = phase == "train" and (bool(described) or has_loss)
+        return OtherReading("train" if ends_run else "steps", reading)
 
     def _describe(self, description: bytes, numbers: Numbers) -> str | None:
         for spec, pattern in self._specs:

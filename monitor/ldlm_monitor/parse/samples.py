@@ -42,7 +42,8 @@ class Numbers:
         elif spelled == "rank" and value.is_integer():
             self.rank = int(value)
         elif len(self.values) < MAX_VALUES:
-            put(self.values, key, value)
+            # No utilisation is above 1: a greater one is in percent.
+            put(self.values, key, value / 100 if spelled == "mfu" and value > 1 else value)
 
     def name(self, name: str, value: float) -> None:
         """Take in a number under its canonical name."""

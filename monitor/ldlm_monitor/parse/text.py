@@ -225,7 +225,7 @@ class TextReader:
 
     @staticmethod
     def _bar_sample(phase: str, reading: Reading, place: Place) -> Record | None:
-        step = reading.step if phase in ("train", "epoch") else None
+        step = reading.step if phase in ("train", "steps") else None
         if step is None and not reading.values:
             return None
         return place.sample(reading.values, step, reading.epoch)
