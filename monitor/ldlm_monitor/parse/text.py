@@ -8,6 +8,7 @@ from ldlm_monitor.chunk import Chunk, FileId, Origin
 from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.bars import BarRule, Phases, Reading
 from ldlm_monitor.parse.blocks import Block, Blocks, Rows, SampleRows
+from ldlm_monitor.parse.csv_rows import TableReader
 from ldlm_monitor.parse.envelope import Envelope, level_of, peel
 from ldlm_monitor.parse.events import MAX_MESSAGE_BYTES, EventRule, Place, text_of
 from ldlm_monitor.parse.framing import Clean, Line, Lines, clean
@@ -32,6 +33,7 @@ class FileState:
 
     id: FileId
     rows: RowReader | None = None
+    table: TableReader | None = None
     blocks: Blocks = field(default_factory=Blocks)
     phases: Phases = field(default_factory=Phases)
     unnamed: UnnamedBars = field(default_factory=UnnamedBars)

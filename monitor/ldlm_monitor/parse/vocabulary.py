@@ -202,7 +202,7 @@ def measure(key: str) -> Measure:
         return Measure("learning_rate")
     component = name.removesuffix("_loss")
     if component != name and component and not name.startswith(CANONICAL_PREFIXES):
-        return Measure(f"loss_{component}")
+        return Measure(f"loss_{component.removeprefix('train_')}")
     return Measure(name)
 
 
