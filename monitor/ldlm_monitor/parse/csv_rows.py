@@ -39,6 +39,12 @@ def header_of(line: bytes) -> list[str] | None:
     return names if counted and _has_metric(names) else None
 
 
+def begins_table(data: bytes) -> bool:
+    """Whether the first line of a file is such a header."""
+    end = data.find(b"\n", 0, _MAX_LINE)
+    return header_of(data[: end if end >= 0 else _MAX_LINE]) is not None
+
+
 class TableReader:
     """Reads one file's rows, from its header on."""
 

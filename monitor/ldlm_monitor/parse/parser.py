@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from ldlm_monitor.chunk import Chunk, Origin
 from ldlm_monitor.parse.blocks import SILENCE_SECONDS
-from ldlm_monitor.parse.csv_rows import TableReader, header_of
+from ldlm_monitor.parse.csv_rows import TableReader, begins_table
 from ldlm_monitor.parse.rows import RowReader
 from ldlm_monitor.parse.scan import compiled
 from ldlm_monitor.parse.text import FileState, TextReader
@@ -86,7 +86,7 @@ class Parser:
         self.counters.lines += chunk.newlines
         if file.rows is not None:
             return self._counted([*ended, *self._feed_rows(file.rows, chunk, origin)])
-        if chunk.offset == 0 and header_of(chunk.data.partition(b"\n")[0]) is not None:
+        if chunk.offset == 0 and begins_table(chunk.data):
             file.table = TableReader()
         if file.table is not None:
             return self._counted([*ended, *file.table.feed(chunk, origin)])
