@@ -166,7 +166,7 @@ def _measure_evaluation(reading: Reading) -> None:
 
 
 def bar_of(
-    rules: Sequence[object], text: bytes, start: int, unnamed: UnnamedBars
+    rules: Sequence[BarRule | OtherBars], text: bytes, start: int, unnamed: UnnamedBars
 ) -> OtherReading | None:
     """The bar that begins at `start`, and what it counts."""
     for rule in rules:
@@ -174,7 +174,7 @@ def bar_of(
             reading = rule.read(text, start)
             if reading is not None:
                 return OtherReading(rule.spec.phase, reading)
-        elif isinstance(rule, OtherBars):
+        else:
             other = rule.read(text, start, unnamed)
             if other is not None:
                 return other

@@ -77,7 +77,7 @@ class LineRule:
         self.spec = spec
         self.order = 0
         self._pattern: Pattern = compile_pattern(spec.pattern)
-        self._contains = spec.contains.encode()
+        self.contains = spec.contains.encode()
         self._item = compile_pattern(spec.pairs.item) if spec.pairs else None
         self._groups = dict(self._pattern.groups)
         self._values = values_of(spec.values)
@@ -134,8 +134,6 @@ class LineRule:
         return [place.event(kind, "info", text_of(text), family="progress", role="progress")]
 
     def _find(self, text: bytes) -> Found | None:
-        if self._contains not in text:
-            return None
         return self._pattern.search(text) if self.spec.anywhere else self._pattern.match(text)
 
     def _read_pairs(self, text: bytes, start: int, numbers: Numbers, *, closed: bool) -> None:

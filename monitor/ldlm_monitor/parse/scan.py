@@ -7,6 +7,7 @@ the records around those bytes are cut out and matched with re2.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -39,6 +40,22 @@ _JSON_TRIGGER = r"^\{\""
 _IGNORED_TRIGGER = r"Exception ignored in"
 
 
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """The rules whose triggers a record holds, `lines` in the order to ask them.
+
+    `json`: it begins like an object. `ignored`: it says that a traceback is ignored.
+    `alone`: the one bar, where nothing but numbers can stand beside it.
+    """
+
+    bars: Sequence[BarRule | OtherBars] = ()
+    lines: Sequence[LineRule] = ()
+    events: Sequence[EventRule] = ()
+    json: bool = False
+    ignored: bool = False
+    alone: BarRule | None = None
+
+
 @dataclass(slots=True)
 class Rules:
     """All definitions, compiled. `named[i]` are the rules of the database's expression i."""
@@ -50,17 +67,23 @@ class Rules:
     definitions: tuple[formats.Definitions, ...]
     database: Any
 
-    def of(self, expressions: tuple[int, ...]) -> list[Rule]:
-        """The rules that these expressions name; those that read lines in the order to ask them.
-
-        A bar that has a rule of its own is no other bar.
-        """
-        rules = [rule for index in expressions for rule in self.named[index]]
-        if any(isinstance(rule, BarRule) for rule in rules):
-            rules = [rule for rule in rules if not isinstance(rule, OtherBars)]
+    def of(self, expressions: tuple[int, ...]) -> Claims:
+        """The rules that these expressions name. A bar that has its own rule is no other bar."""
+        rules = list(dict.fromkeys(rule for index in expressions for rule in self.named[index]))
+        own = [rule for rule in rules if isinstance(rule, BarRule)]
+        others = [rule for rule in rules if isinstance(rule, OtherBars)]
         lines = [rule for rule in rules if isinstance(rule, LineRule)]
-        others = [rule for rule in rules if not isinstance(rule, LineRule)]
-        return [*dict.fromkeys(others), *sorted(lines, key=lambda rule: rule.rank)]
+        events = [rule for rule in rules if isinstance(rule, EventRule)]
+        json = any(isinstance(rule, JsonRule) for rule in rules)
+        ignored = any(isinstance(rule, IgnoredRule) for rule in rules)
+        return Claims(
+            bars=own or others,
+            lines=sorted(lines, key=lambda rule: rule.rank),
+            events=events,
+            json=json,
+            ignored=ignored,
+            alone=own[0] if len(own) == 1 and not (events or json or ignored) else None,
+        )
 
     def scanner(self) -> Scanner:
         """A scanner of one's own: a database is shared, a scratch is not."""

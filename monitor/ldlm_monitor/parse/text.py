@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from ldlm_monitor.chunk import Chunk, FileId, Origin
@@ -12,11 +13,10 @@ from ldlm_monitor.parse.csv_rows import TableReader
 from ldlm_monitor.parse.envelope import Envelope, level_of, peel
 from ldlm_monitor.parse.events import MAX_MESSAGE_BYTES, EventRule, Place, text_of
 from ldlm_monitor.parse.framing import Clean, Line, Lines, clean
-from ldlm_monitor.parse.other_bars import OtherBars, UnnamedBars, bar_of
+from ldlm_monitor.parse.other_bars import UnnamedBars, bar_of
 from ldlm_monitor.parse.patterns import Found, certain, compile_pattern
 from ldlm_monitor.parse.rows import RowReader
-from ldlm_monitor.parse.samples import LineRule
-from ldlm_monitor.parse.scan import IgnoredRule, JsonRule, Rule, Rules
+from ldlm_monitor.parse.scan import Claims, Rules
 from ldlm_monitor.parse.tables import FailureTable
 from ldlm_monitor.parse.tracebacks import Traceback
 from ldlm_monitor.records import Record
@@ -25,6 +25,7 @@ _HEADER = compile_pattern(r"(?:\[rank\d+\]:)?\[?[EWIF]\d{3,4} \d\d:\d\d:\d\d\.\d
 _WRITER = compile_pattern(r"(?:\[[A-Za-z_]+\d+\]: ?)+")
 _MAX_EVENTS_A_RECORD = 32
 _MAX_KNOWN = 4096
+_NOTHING = Claims()
 
 
 @dataclass(slots=True)
@@ -66,7 +67,7 @@ class TextReader:
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self._scanner = rules.scanner()
-        self._known: dict[tuple[int, ...], tuple[list[Rule], BarRule | None]] = {}
+        self._known: dict[tuple[int, ...], Claims] = {(): _NOTHING}
         self.truncated = 0
 
     def feed(self, file: FileState, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
@@ -89,28 +90,25 @@ class TextReader:
                 if hits[at][0] > line.start and hits[at][1] not in named:
                     named += (hits[at][1],)
                 at += 1
-            rules, alone = self._rules_of(named)
-            if alone is not None and not file.blocks:
-                bar = self._lone_bar(file, alone, line, chunk, origin)
+            claims = self._claims_of(named)
+            if claims.alone is not None and not file.blocks:
+                bar = self._lone_bar(file, claims.alone, line, chunk, origin)
                 if bar is not None:
                     found += bar
                     continue
             if line.truncated:
                 self.truncated += 1
-            found.extend(self._record(file, self._open(line, chunk, origin, now), rules))
+            found.extend(self._record(file, self._open(line, chunk, origin, now), claims))
         return found
 
-    def _rules_of(self, named: tuple[int, ...]) -> tuple[list[Rule], BarRule | None]:
-        """The rules that expressions name; and the bar's, where the others only read numbers."""
-        known = self._known.get(named)
-        if known is None:
+    def _claims_of(self, named: tuple[int, ...]) -> Claims:
+        """What expressions name, worked out once for each of their combinations."""
+        claims = self._known.get(named)
+        if claims is None:
             if len(self._known) >= _MAX_KNOWN:
-                self._known.clear()
-            rules = self.rules.of(named)
-            rest = [rule for rule in rules if not isinstance(rule, LineRule)]
-            bar = rest[0] if len(rest) == 1 and isinstance(rest[0], BarRule) else None
-            known = self._known[named] = (rules, bar)
-        return known
+                self._known = {(): _NOTHING}
+            claims = self._known[named] = self.rules.of(named)
+        return claims
 
     def _lone_bar(
         self, file: FileState, rule: BarRule, line: Line, chunk: Chunk, origin: Origin
@@ -134,28 +132,28 @@ class TextReader:
         place = Place(chunk.path, line.number, line.offset, origin, rank, envelope.time)
         return _Record(line, cleaned, envelope, place, now)
 
-    def _record(self, file: FileState, record: _Record, rules: list[Rule]) -> list[Record]:
+    def _record(self, file: FileState, record: _Record, claims: Claims) -> list[Record]:
         envelope = record.envelope
         found: list[Record] = []
         begin = self._offer(file, record, found, envelope.start, len(record.text))
-        if begin is None or not rules:
+        if begin is None or claims is _NOTHING:
             return found
         glued = begin if begin > envelope.start else 0
-        if any(isinstance(rule, IgnoredRule) for rule in rules):
+        events = claims.events
+        if claims.ignored:
             file.ignored = (envelope.stream, record.line.number)
         if not envelope.shell:
-            bar = bar_of(rules, record.text, envelope.start, file.unnamed)
+            bar = bar_of(claims.bars, record.text, envelope.start, file.unnamed)
             if bar is not None:
                 glued = bar.reading.end
                 text = record.text[envelope.start : glued]
                 found.extend(self._bar(file, bar.phase, bar.reading, record.place, text))
             if not glued or bar is not None:
                 start = peel(record.text, glued).start if glued else envelope.start
-                numbers = self._numbers(file, rules, record, start)
+                numbers = self._numbers(file, claims, record, start)
                 if numbers is not None:
                     found += numbers
-                    rules = [r for r in rules if isinstance(r, EventRule) and r.spec.level is None]
-        events = [rule for rule in rules if isinstance(rule, EventRule)]
+                    events = [rule for rule in events if rule.spec.level is None]
         return [*found, *self._events(file, record, events, glued)] if events else found
 
     @staticmethod
@@ -181,17 +179,17 @@ class TextReader:
         return start
 
     def _numbers(
-        self, file: FileState, rules: list[Rule], record: _Record, start: int
+        self, file: FileState, claims: Claims, record: _Record, start: int
     ) -> list[Record] | None:
         """The sample of the line that begins at `start`; None where no rule knows the line."""
         place = record.place_of(start) if start > record.envelope.start else record.place
         text = record.text[start:]
-        for rule in rules:
-            if isinstance(rule, JsonRule):
-                rows = jsonl.training_row(text, place)
-                if rows:
-                    return rows
-            if not isinstance(rule, LineRule):
+        if claims.json:
+            rows = jsonl.training_row(text, place)
+            if rows:
+                return rows
+        for rule in claims.lines:
+            if rule.contains not in text:
                 continue
             if rule.continues is not None:
                 if rule.begins(text):
@@ -237,11 +235,11 @@ class TextReader:
         found: list[Record] = []
         lines = Lines(chunk)
         for end, expression in self._scanner.scan(chunk.data):
-            rules, _ = self._rules_of((expression,))
-            if not any(isinstance(rule, BarRule | OtherBars) for rule in rules):
+            bars = self._claims_of((expression,)).bars
+            if not bars:
                 continue
             record = self._open(lines.around(end - 1), chunk, origin, now)
-            bar = bar_of(rules, record.text, record.envelope.start, file.unnamed)
+            bar = bar_of(bars, record.text, record.envelope.start, file.unnamed)
             sample = self._bar_sample(bar.phase, bar.reading, record.place) if bar else None
             shown = (record.place.offset, repr(sample))
             if sample is not None and shown != file.peeked:
@@ -253,7 +251,7 @@ class TextReader:
     # Events
 
     def _events(
-        self, file: FileState, record: _Record, rules: list[EventRule], glued: int
+        self, file: FileState, record: _Record, rules: Sequence[EventRule], glued: int
     ) -> list[Record]:
         shell = record.envelope.shell
         candidates = sorted(
