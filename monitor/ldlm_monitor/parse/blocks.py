@@ -183,6 +183,7 @@ class SampleRows:
         self._rule = rule
         self._place = place
         self._lines = [head]
+        self._closed = True
 
     def take(self, text: bytes, *, logged: bool, closed: bool) -> int | None:
         """Take the next row."""
@@ -191,10 +192,12 @@ class SampleRows:
             return None
         self._lines.append(text)
         ended = rule.until is not None and rule.until.match(text) is not None
+        self._closed = closed
         self.done = ended or not closed or len(self._lines) > MAX_ROWS
         return len(text)
 
     def records(self) -> list[Record]:
         """The sample of all lines together."""
-        numbers = self._rule.read(b"\n".join(self._lines) + b"\n", closed=True)
+        end = b"\n" if self._closed else b""
+        numbers = self._rule.read(b"\n".join(self._lines) + end, closed=self._closed)
         return [numbers.at(self._place)] if numbers else []
