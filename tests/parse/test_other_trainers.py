@@ -66,6 +66,18 @@ def test_a_key_means_the_same_whoever_prints_it(key: str, name: str, factor: flo
     assert (measure(key).name, measure(key).factor) == (name, factor)
 
 
+def test_a_users_own_line_is_asked_before_the_packaged_ones(tmp_path) -> None:
+    mine = tmp_path / "mine.yml"
+    mine.write_text(
+        "format: mine\nlines:\n  - name: step\n    trigger: 'step=\\d+ loss='\n"
+        "    pattern: 'step=(?P<step>\\d+) loss=(?P<mine>\\S+)'\n    values: {loss_mine: mine}\n"
+        "    examples: [{line: 'step=1 loss=2', values: {loss_mine: 2}}]\n"
+    )
+    chunk = Chunk("a.log", (1, 1, 0), 0, 1, b"step=1 loss=2\n")
+    (sample,) = samples(Parser([mine]).feed(chunk, Origin("r"), 0.0))
+    assert sample.values == {"loss_mine": 2.0}
+
+
 HEADER = "[2024-04-18 14:24:46] INFO     [olmo.train:729, rank={rank}] [step={step}/100]\n"
 
 

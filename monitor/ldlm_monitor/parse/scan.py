@@ -37,6 +37,7 @@ Rule: TypeAlias = BarRule | OtherBars | LineRule | EventRule | JsonRule | Ignore
 LOSS = r"[Ll][Oo][Ss][Ss]['\"\]\): =\t]{1,12}[-+.\dNnIiTt]"
 """A loss and the beginning of its number, in whatever form; the `T` of `tensor(`."""
 _JSON_TRIGGER = r"^\{\""
+_FIRST = 1_000_000
 _IGNORED_TRIGGER = r"Exception ignored in"
 
 
@@ -122,7 +123,9 @@ def compiled(files: tuple[Path, ...] = ()) -> Rules:
         definitions.append(loaded)
         for entry, rule, trigger, key in _entries(path, loaded):
             order += 1
-            rule.order = order
+            # A user's own lines are asked before the packaged ones.
+            own = isinstance(rule, LineRule) and path in files
+            rule.order = order - _FIRST if own else order
             targets.append(rule)
             triggers.append((trigger, f"{path}: {key} ({entry})"))
         benign.extend(_pattern(text, f"{path}: benign") for text in loaded.benign)
