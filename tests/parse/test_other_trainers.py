@@ -7,6 +7,7 @@ import math
 import pytest
 
 from ldlm_monitor.chunk import Chunk, Origin
+from ldlm_monitor.errors import FormatError
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.parse.quantities import quantity
 from ldlm_monitor.parse.vocabulary import measure
@@ -76,6 +77,25 @@ def test_a_users_own_line_is_asked_before_the_packaged_ones(tmp_path) -> None:
     chunk = Chunk("a.log", (1, 1, 0), 0, 1, b"step=1 loss=2\n")
     (sample,) = samples(Parser([mine]).feed(chunk, Origin("r"), 0.0))
     assert sample.values == {"loss_mine": 2.0}
+
+
+EXAMPLES = "examples: [{line: a, values: {}}]}]"
+PAIRS = "pairs: {item: b, start: c, closed_by: d}"
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        (f"lines: [{{name: a, trigger: a, {EXAMPLES}", "needs a pattern"),
+        (f"lines: [{{name: a, trigger: a, pattern: a, {PAIRS}, {EXAMPLES}", "no group c"),
+        (f"other_bars: [{{name: a, pattern: '(', phase: train, {EXAMPLES}", "does not compile"),
+    ],
+)
+def test_a_format_that_cannot_work_is_refused_when_it_is_loaded(tmp_path, entry, said) -> None:
+    mine = tmp_path / "mine.yml"
+    mine.write_text(f"format: mine\n{entry}\n")
+    with pytest.raises(FormatError, match=said):
+        Parser([mine])
 
 
 HEADER = "[2024-04-18 14:24:46] INFO     [olmo.train:729, rank={rank}] [step={step}/100]\n"

@@ -17,7 +17,7 @@ from ldlm_monitor.parse.patterns import Pattern, compile_pattern
 from ldlm_monitor.parse.vocabulary import number
 
 if TYPE_CHECKING:
-    from ldlm_monitor.parse.formats import Bar
+    from ldlm_monitor.parse.number_formats import Bar
 
 _METER = (
     r":? +(?:\d+%\|[^|\r\n]*\| *(?P<count>\d{1,18}/\d{1,18})|(?P<open>\d{1,18})it) "

@@ -1,6 +1,6 @@
 """Formats and event kinds as data: the YAML schema, loaded and compiled once.
 
-A definition file holds any of `bars`, `lines` and `events`. Each entry has a
+A definition file holds any of `bars`, `other_bars`, `lines` and `events`. Each entry has a
 `trigger` (Hyperscan: decides which records are looked at), a `pattern` (re2:
 finds the fields), a mapping to canonical names, and examples with the expected
 values and counter-examples, which are the tests of the entry.
@@ -12,17 +12,10 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import yaml
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, ValidationError, model_validator
 
 from ldlm_monitor.errors import FormatError
-from ldlm_monitor.parse.quantities import UNITS
+from ldlm_monitor.parse.number_formats import Bar, Entry, OtherBar, SampleLine
 from ldlm_monitor.records import Severity
 
 Role: TypeAlias = Literal["root", "evidence", "victim", "death", "context", "progress"]
@@ -33,21 +26,7 @@ PACKAGED = Path(__file__).parent / "data"
 OURS = "mmldlm"
 
 
-class _Entry(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class SampleExample(_Entry):
-    """A record and the sample that it must give: `values` are all of them."""
-
-    line: str
-    step: int | None = None
-    epoch: float | None = None
-    rank: int | None = None
-    values: dict[str, float]
-
-
-class EventExample(_Entry):
+class EventExample(Entry):
     """A record, or a block of them, and the event that it must give.
 
     `fields` are a subset of the event's; `kind` and `severity` default to the rule's.
@@ -63,115 +42,14 @@ class EventExample(_Entry):
     fields: dict[str, Any] = Field(default_factory=dict)
 
 
-class Bar(_Entry):
-    """A tqdm progress bar, known by its description.
-
-    `postfix` maps the postfix's keys to canonical names; a key that is not
-    listed is left out. `placeholders` are keys whose NaN is only a placeholder.
-    """
-
-    description: str
-    phase: Literal["train", "eval", "skip"]
-    postfix: dict[str, str] = Field(default_factory=dict)
-    placeholders: tuple[str, ...] = ()
-    examples: tuple[SampleExample, ...] = Field(min_length=1)
-    counter_examples: tuple[str, ...] = ()
-
-
-class Told(_Entry):
-    """How a number is told.
-
-    `unit`: what it is counted in (`quantities.UNITS`), whatever stands behind it.
-    `unknown`: numbers that only say that there is none yet, or that are too small to
-    print. `finite`: so does NaN or an infinity.
-    """
-
-    unit: str | None = None
-    unknown: tuple[float, ...] = ()
-    finite: bool = False
-
-    @field_validator("unit")
-    @classmethod
-    def _is_a_unit(cls, unit: str | None) -> str | None:
-        if unit is not None and unit not in UNITS:
-            raise ValueError(f"{unit} is no unit; there are {', '.join(UNITS)}")
-        return unit
-
-
-class Value(Told):
-    """A named group as a value."""
-
-    group: str
-
-
-class Name(Told):
-    """The canonical name that a key stands for; `step` and `epoch` are the sample's own."""
-
-    name: str
-
-
-class Pairs(_Entry):
-    """`key: value` items that follow one another, the first at the group `start`.
-
-    `item` has the groups `key` and `value`. What follows a value must be one of the
-    bytes in `closed_by` (a newline there: or the end of the line), so that a value
-    cut short is unknown. A key means what `names` says, or the shared vocabulary;
-    those of `skip` are left out.
-    """
-
-    item: str
-    start: str
-    closed_by: str
-    names: dict[str, str | Name] = Field(default_factory=dict)
-    skip: tuple[str, ...] = ()
-
-
-class Continued(_Entry):
-    """A record over several lines: those that match `pattern` belong to the one before.
-
-    `until` matches the last of them, where there is one.
-    """
-
-    pattern: str
-    until: str | None = None
-
-
-class SampleLine(_Entry):
-    """A line that gives a sample: groups `step`, `epoch` and `rank`, and the mapped values.
-
-    `trigger`: `{{loss}}` stands for a loss with a number, which most such lines have;
-    `contains` is a text that these ones hold as well, looked for before `pattern` is.
-    `anywhere`: it may begin behind any logger's prefix. `free`: behind what `pattern`
-    matches, fields are found in whatever form they have. `fallback`: only for lines
-    that no other rule knows. `needs`: of each list one name must have been found
-    (`loss*`: or one that begins so), `step` and `epoch` included, or the line is
-    something else. `lifecycle`: what the line says of the run as well.
-    """
-
-    name: str
-    trigger: str
-    contains: str = ""
-    pattern: str = ""
-    anywhere: bool = False
-    free: bool = False
-    fallback: bool = False
-    values: dict[str, str | Value] = Field(default_factory=dict)
-    pairs: Pairs | None = None
-    continued: Continued | None = None
-    needs: tuple[tuple[str, ...], ...] = ()
-    lifecycle: Literal["run_finished"] | None = None
-    examples: tuple[SampleExample, ...] = Field(min_length=1)
-    counter_examples: tuple[str, ...] = ()
-
-
-class Shape(_Entry):
+class Shape(Entry):
     """One wording of an event. Without `pattern`, the record's level decides."""
 
     trigger: str
     pattern: str | None = None
 
 
-class Also(_Entry):
+class Also(Entry):
     """A second event at the same place, with the fields named."""
 
     kind: str
@@ -180,7 +58,7 @@ class Also(_Entry):
     fields: tuple[str, ...] = ()
 
 
-class Finite(_Entry):
+class Finite(Entry):
     """What the event is instead where the number in `field` turns out finite."""
 
     field: str
@@ -189,21 +67,21 @@ class Finite(_Entry):
     role: Role
 
 
-class Row(_Entry):
+class Row(Entry):
     """A following line of a block; `after` must have matched the block's line before it."""
 
     pattern: str
     after: str | None = None
 
 
-class FromFields(_Entry):
+class FromFields(Entry):
     """A sample made of an event's fields: canonical name to field."""
 
     step: str
     values: dict[str, str]
 
 
-class Assignment(_Entry):
+class Assignment(Entry):
     """A field whose name stands in the text: `names` maps and, if `only`, restricts."""
 
     name: str
@@ -212,7 +90,7 @@ class Assignment(_Entry):
     only: bool = False
 
 
-class Exceptional(_Entry):
+class Exceptional(Entry):
     """What a traceback is when its exception's type matches `pattern`."""
 
     pattern: str
@@ -220,7 +98,7 @@ class Exceptional(_Entry):
     role: Role
 
 
-class Event(_Entry):
+class Event(Entry):
     """An event kind: how to know it, what its fields are, what it means.
 
     `at`: where in the peeled text the pattern may begin (text glued to a bar is
@@ -263,25 +141,7 @@ class Event(_Entry):
         return self
 
 
-class OtherBar(_Entry):
-    """A bar of any trainer: `pattern` matches its whole description.
-
-    The groups `step`, `epoch` and those in `values` are read from the description;
-    a postfix by the shared vocabulary. `train`: the bar counts the run's steps;
-    `epoch`: those of one epoch; `eval`: those of an evaluation; `unnamed`: it has no
-    description, and which of these it counts depends on the file's other bars.
-    """
-
-    name: str
-    pattern: str
-    phase: Literal["train", "epoch", "eval", "unnamed"]
-    values: dict[str, str | Value] = Field(default_factory=dict)
-    skip: tuple[str, ...] = ()
-    examples: tuple[SampleExample, ...] = Field(min_length=1)
-    counter_examples: tuple[str, ...] = ()
-
-
-class Definitions(_Entry):
+class Definitions(Entry):
     """One definition file. `benign` patterns silence events that are known by level only.
 
     `experimental`: written from the trainer's source, no log of it was at hand.

@@ -17,7 +17,7 @@ from ldlm_monitor.parse.quantities import quantity
 from ldlm_monitor.parse.samples import Numbers, told, values_of, whole
 
 if TYPE_CHECKING:
-    from ldlm_monitor.parse.formats import OtherBar
+    from ldlm_monitor.parse.number_formats import OtherBar
 
 Phase: TypeAlias = Literal["train", "steps", "eval", "skip"]
 """What a bar counts; `steps`: those of a training, but its end is not the training's."""

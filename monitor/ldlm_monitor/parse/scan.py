@@ -128,6 +128,9 @@ def compiled(files: tuple[Path, ...] = ()) -> Rules:
             rule.order = order - _FIRST if own else order
             targets.append(rule)
             triggers.append((trigger, f"{path}: {key} ({entry})"))
+        for index, bar in enumerate(loaded.other_bars):
+            with _Named(path, f"other_bars.{index}"):
+                compile_pattern(bar.pattern)
         benign.extend(_pattern(text, f"{path}: benign") for text in loaded.benign)
     others = _other_bars(definitions)
     for trigger in TRIGGERS:
@@ -148,8 +151,7 @@ def compiled(files: tuple[Path, ...] = ()) -> Rules:
 
 def _other_bars(definitions: list[formats.Definitions]) -> OtherBars:
     """The one rule for all bars that have none of their own; the first that fits counts."""
-    with _Named(formats.PACKAGED, "other_bars"):
-        return OtherBars([bar for loaded in definitions for bar in loaded.other_bars])
+    return OtherBars([bar for loaded in definitions for bar in loaded.other_bars])
 
 
 def _entries(
