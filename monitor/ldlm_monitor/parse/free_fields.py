@@ -17,7 +17,7 @@ _MAX_OTHER_WORDS = 2
 
 _KEY = r"[A-Za-z_][\w./@]*(?:[ -][A-Za-z_][\w./@]*){0,4}(?: ?\([A-Za-z/%]{1,8}\))?"
 _FIELD = compile_pattern(
-    rf"(?P<key>{_KEY})['\"]?[ \t]*(?:=|:=?)[ \t]*(?:tensor\()?(?P<value>{{{{quantity}}}})"
+    rf"\b(?P<key>{_KEY})['\"]?[ \t]*(?:=|:=?)[ \t]*(?:tensor\()?(?P<value>{{{{quantity}}}})"
     r"(?:, device='[^'\n]{0,32}')?(?:, grad_fn=<\w{0,64}>)?"
     r"|\b(?P<count>(?i:epoch|step|iter|iteration|global[ _]step|update))\b[ :#\[(]*"
     r"(?P<at>\d{1,18})(?:[ \t]*/[ \t]*\d+)?"
@@ -76,7 +76,8 @@ def _known_part(key: str) -> tuple[str, str]:
     # A part of the loss has a name: `D loss`, `KL Loss`.
     if begin and plain(words[begin]) == "loss" and words[begin - 1][0].isupper():
         begin -= 1
-    return " ".join(words[begin:]), " ".join(words[:begin])
+    named = _is_known(" ".join(words[begin:])) or begin < last
+    return " ".join(words[begin:]) if named else key, " ".join(words[:begin])
 
 
 def _is_known(key: str) -> bool:

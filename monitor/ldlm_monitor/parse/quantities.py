@@ -34,7 +34,7 @@ UNITS = {
 }
 """How much of the base unit (seconds, bytes, a ratio, a count) one of each is; `B` is a billion."""
 
-QUANTITY = rf"(?:{THOUSANDS}|{NUMBER})(?: ?(?:[mnu]?s|[KMGT]i?B|[kKMBGT]|%|TFLOP[sS]?))?"
+QUANTITY = rf"(?:{THOUSANDS}|{NUMBER})(?: ?(?:(?:[mnu]?s|[KMGT]i?B|[kKMBGT]|TFLOP[sS]?)\b|%))?"
 """A quantity as a pattern: a number, with groups of thousands or a unit where it has some."""
 
 _MAX_TEXT = 64

@@ -83,6 +83,7 @@ _ALIASES = {
         " throughput_batches_per_sec throughput_device_batches_per_second it_per_sec"
         " train_it_per_sec throughput_device_bps batches_per_second"
     ),
+    "flops_per_second_per_device": "approx_flops_per_gpu flops_per_device",
     "mfu": "device_mfu throughput_device_mfu mfu_actor train_mfu perf_mfu",
     "samples_total": "consumed_samples consumed_train_samples",
     "tokens_total": (
