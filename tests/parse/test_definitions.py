@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ldlm_monitor.parse import formats
+from ldlm_monitor.parse.number_formats import Bar
 from ldlm_monitor.records import Event, Sample
 
 FILES = [(path.stem, formats.load(path)) for path in formats.packaged_files()]
@@ -24,8 +25,8 @@ def _same(expected: Any, value: Any) -> bool:
 
 def _samples() -> Iterator[Any]:
     for name, loaded in FILES:
-        for entry in (*loaded.bars, *loaded.lines):
-            title = entry.description if isinstance(entry, formats.Bar) else entry.name
+        for entry in (*loaded.bars, *loaded.other_bars, *loaded.lines):
+            title = entry.description if isinstance(entry, Bar) else entry.name
             for index, example in enumerate(entry.examples):
                 yield pytest.param(example, id=f"{name}-{title}-{index}")
 
@@ -39,7 +40,7 @@ def _events() -> Iterator[Any]:
 
 def _counter_samples() -> Iterator[Any]:
     for name, loaded in FILES:
-        for entry in (*loaded.bars, *loaded.lines):
+        for entry in (*loaded.bars, *loaded.other_bars, *loaded.lines):
             for index, line in enumerate(entry.counter_examples):
                 yield pytest.param(line, id=f"{name}-{index}-{line[:30]}")
 

@@ -17,7 +17,7 @@ from ldlm_monitor.parse.patterns import Pattern, compile_pattern
 from ldlm_monitor.parse.vocabulary import number
 
 if TYPE_CHECKING:
-    from ldlm_monitor.parse.formats import Bar
+    from ldlm_monitor.parse.number_formats import Bar
 
 _METER = (
     r":? +(?:\d+%\|[^|\r\n]*\| *(?P<count>\d{1,18}/\d{1,18})|(?P<open>\d{1,18})it) "
@@ -234,7 +234,7 @@ class Phases:
             if before != "skip":
                 news.append("run_resumed")
         else:
-            news += self._train(reading.step, done)
+            news += self._train(reading.step, done and phase == "train")
         self._step = reading.step
         return news
 

@@ -15,12 +15,14 @@ from ldlm_monitor.parse.patterns import certain
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ldlm_monitor.parse.samples import LineRule
     from ldlm_monitor.records import Record
 
 SILENCE_SECONDS = 2.0
 """A block that got no line for so long is complete."""
 MAX_OPEN = 64
 MAX_FOREIGN_LINES = 200
+MAX_ROWS = 512
 
 
 class Block(Protocol):
@@ -171,3 +173,39 @@ class Rows:
         """The event of the head line, with the fields of all rows."""
         fields = self._rule.fields(self._named)
         return self._rule.records(self._place, text_of(self._head), fields)
+
+
+class SampleRows:
+    """A record of numbers over several lines: its rows follow one another directly."""
+
+    greedy = False
+    patience = 0
+
+    def __init__(
+        self, rule: LineRule, place: Place, head: bytes, *, now: float, stream: bytes
+    ) -> None:
+        self.stream = stream
+        self.touched = now
+        self.foreign = 0
+        self.done = False
+        self._rule = rule
+        self._place = place
+        self._lines = [head]
+        self._closed = True
+
+    def take(self, text: bytes, *, logged: bool, closed: bool) -> int | None:
+        """Take the next row."""
+        rule = self._rule
+        if logged or rule.continues is None or rule.continues.match(text) is None:
+            return None
+        self._lines.append(text)
+        ended = rule.until is not None and rule.until.match(text) is not None
+        self._closed = closed
+        self.done = ended or not closed or len(self._lines) > MAX_ROWS
+        return len(text)
+
+    def records(self) -> list[Record]:
+        """The sample of all lines together."""
+        end = b"\n" if self._closed else b""
+        numbers = self._rule.read(b"\n".join(self._lines) + end, closed=self._closed)
+        return [numbers.at(self._place)] if numbers else []

@@ -13,7 +13,8 @@ _BAR = compile_pattern(
     r"Training: +\d+%\|[^|\r\n]*\| *(?P<step>\d{1,18})/\d{1,18} \[(?P<elapsed>\d[\d:]*)[<,]"
 )
 _ROW = compile_pattern(
-    r'(?m)^ *\{[^\n]*?"(?:step|global_step|iteration|current_steps)": ?(?P<step>\d{1,18})[,}]'
+    r'(?m)^ *\{[^\n]*?"(?:step|global_step|iteration|current_steps|iter|num_updates)": ?'
+    r"(?P<step>\d{1,18})[,}]"
 )
 
 

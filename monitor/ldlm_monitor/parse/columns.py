@@ -24,7 +24,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from ldlm_monitor.parse.jsonl import EARLIEST, LATEST, STEPS, TIMES
-from ldlm_monitor.parse.vocabulary import canonical, is_known
+from ldlm_monitor.parse.vocabulary import is_known, measure
 from ldlm_monitor.records import SampleBlock
 
 Kind: TypeAlias = Literal["number", "str", "bool", "none", "step row"]
@@ -205,8 +205,9 @@ def _names(signed: Signature, taken: tuple[int | None, ...]) -> list[tuple[int, 
     """The canonical name of every column of values."""
     names: dict[str, int] = {}
     for index, (key, kind) in enumerate(signed):
-        name = canonical(key[:128])
-        if name in names or (kind == "str" and is_known(name)):
+        meant = measure(key[:128])
+        name = meant.name
+        if name in names or meant.factor != 1 or (kind == "str" and is_known(name)):
             raise ValueError("each row has to be asked")
         if kind == "number" and index not in taken:
             names[name] = index

@@ -1,6 +1,6 @@
 """Formats and event kinds as data: the YAML schema, loaded and compiled once.
 
-A definition file holds any of `bars`, `lines` and `events`. Each entry has a
+A definition file holds any of `bars`, `other_bars`, `lines` and `events`. Each entry has a
 `trigger` (Hyperscan: decides which records are looked at), a `pattern` (re2:
 finds the fields), a mapping to canonical names, and examples with the expected
 values and counter-examples, which are the tests of the entry.
@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from ldlm_monitor.errors import FormatError
+from ldlm_monitor.parse.number_formats import Bar, Entry, OtherBar, SampleLine
 from ldlm_monitor.records import Severity
 
 Role: TypeAlias = Literal["root", "evidence", "victim", "death", "context", "progress"]
@@ -22,23 +23,10 @@ Conversion: TypeAlias = Literal["int", "float", "str", "bytes", "scalar", "exit_
 Scalar: TypeAlias = bool | int | float | str | None
 
 PACKAGED = Path(__file__).parent / "data"
+OURS = "mmldlm"
 
 
-class _Entry(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class SampleExample(_Entry):
-    """A record and the sample that it must give: `values` are all of them."""
-
-    line: str
-    step: int | None = None
-    epoch: float | None = None
-    rank: int | None = None
-    values: dict[str, float]
-
-
-class EventExample(_Entry):
+class EventExample(Entry):
     """A record, or a block of them, and the event that it must give.
 
     `fields` are a subset of the event's; `kind` and `severity` default to the rule's.
@@ -54,61 +42,14 @@ class EventExample(_Entry):
     fields: dict[str, Any] = Field(default_factory=dict)
 
 
-class Bar(_Entry):
-    """A tqdm progress bar, known by its description.
-
-    `postfix` maps the postfix's keys to canonical names; a key that is not
-    listed is left out. `placeholders` are keys whose NaN is only a placeholder.
-    """
-
-    description: str
-    phase: Literal["train", "eval", "skip"]
-    postfix: dict[str, str] = Field(default_factory=dict)
-    placeholders: tuple[str, ...] = ()
-    examples: tuple[SampleExample, ...] = Field(min_length=1)
-    counter_examples: tuple[str, ...] = ()
-
-
-class Value(_Entry):
-    """A named group as a value. `zero_unknown`: a printed 0 may be any small number."""
-
-    group: str
-    zero_unknown: bool = False
-
-
-class Pairs(_Entry):
-    """`key: value` items that follow one another, the first at the group `start`.
-
-    `item` has the groups `key` and `value`; the byte after a value must be one
-    of `closed_by`, so that a value cut short is unknown.
-    """
-
-    item: str
-    start: str
-    closed_by: str
-    names: dict[str, str] = Field(default_factory=dict)
-
-
-class SampleLine(_Entry):
-    """A line that gives a sample: groups `step` and `epoch`, and the mapped values."""
-
-    name: str
-    trigger: str
-    pattern: str
-    values: dict[str, str | Value] = Field(default_factory=dict)
-    pairs: Pairs | None = None
-    examples: tuple[SampleExample, ...] = Field(min_length=1)
-    counter_examples: tuple[str, ...] = ()
-
-
-class Shape(_Entry):
+class Shape(Entry):
     """One wording of an event. Without `pattern`, the record's level decides."""
 
     trigger: str
     pattern: str | None = None
 
 
-class Also(_Entry):
+class Also(Entry):
     """A second event at the same place, with the fields named."""
 
     kind: str
@@ -117,7 +58,7 @@ class Also(_Entry):
     fields: tuple[str, ...] = ()
 
 
-class Finite(_Entry):
+class Finite(Entry):
     """What the event is instead where the number in `field` turns out finite."""
 
     field: str
@@ -126,21 +67,21 @@ class Finite(_Entry):
     role: Role
 
 
-class Row(_Entry):
+class Row(Entry):
     """A following line of a block; `after` must have matched the block's line before it."""
 
     pattern: str
     after: str | None = None
 
 
-class FromFields(_Entry):
+class FromFields(Entry):
     """A sample made of an event's fields: canonical name to field."""
 
     step: str
     values: dict[str, str]
 
 
-class Assignment(_Entry):
+class Assignment(Entry):
     """A field whose name stands in the text: `names` maps and, if `only`, restricts."""
 
     name: str
@@ -149,7 +90,7 @@ class Assignment(_Entry):
     only: bool = False
 
 
-class Exceptional(_Entry):
+class Exceptional(Entry):
     """What a traceback is when the line of its exception begins with `pattern`."""
 
     pattern: str
@@ -157,7 +98,7 @@ class Exceptional(_Entry):
     role: Role
 
 
-class Event(_Entry):
+class Event(Entry):
     """An event kind: how to know it, what its fields are, what it means.
 
     `at`: where in the peeled text the pattern may begin (text glued to a bar is
@@ -200,13 +141,18 @@ class Event(_Entry):
         return self
 
 
-class Definitions(_Entry):
-    """One definition file. `benign` patterns silence events that are known by level only."""
+class Definitions(Entry):
+    """One definition file. `benign` patterns silence events that are known by level only.
+
+    `experimental`: written from the trainer's source, no log of it was at hand.
+    """
 
     format: str
     source: str = ""
     family: str = "process"
+    experimental: bool = False
     bars: tuple[Bar, ...] = ()
+    other_bars: tuple[OtherBar, ...] = ()
     lines: tuple[SampleLine, ...] = ()
     events: tuple[Event, ...] = ()
     benign: tuple[str, ...] = ()
@@ -234,8 +180,9 @@ def load(path: Path) -> Definitions:
 
 
 def packaged_files() -> tuple[Path, ...]:
-    """The definition files that come with the package, formats first."""
-    return (*sorted(PACKAGED.glob("formats/*.yml")), *sorted(PACKAGED.glob("events/*.yml")))
+    """The definition files that come with the package, formats first, MM-LDLM's before others."""
+    numbers = sorted(PACKAGED.glob("formats/*.yml"), key=lambda path: (path.stem != OURS, path))
+    return (*numbers, *sorted(PACKAGED.glob("events/*.yml")))
 
 
 def _format_error(path: Path, error: ValidationError) -> FormatError:

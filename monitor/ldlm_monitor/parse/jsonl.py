@@ -14,14 +14,25 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ldlm_monitor.names import SEVERITIES
-from ldlm_monitor.parse.vocabulary import canonical, is_known, number
-from ldlm_monitor.records import Heartbeat, Scalar
+from ldlm_monitor.parse.vocabulary import canonical, is_known, number, put, tells_of_training
+from ldlm_monitor.records import Heartbeat, Sample, Scalar
 
 if TYPE_CHECKING:
     from ldlm_monitor.parse.events import Place
     from ldlm_monitor.records import FieldValue, Record, Severity
 
-STEPS = ("step", "global_step", "iteration", "current_steps")
+STEPS = (
+    "step",
+    "global_step",
+    "iteration",
+    "current_steps",
+    "iter",
+    "num_updates",
+    "global_steps",
+    "trainer/global_step",
+    "train/global_step",
+    "_step",
+)
 TIMES = ("time", "timestamp", "_timestamp")
 EARLIEST, LATEST = 9e8, 1e10
 """Unix seconds of 1998 and 2286: a `time` outside counts from the start of something."""
@@ -53,6 +64,17 @@ def records(row: dict[str, Any], place: Place) -> list[Record]:
     return _sample(row, place)
 
 
+def training_row(text: bytes, place: Place) -> list[Record]:
+    """A JSON object among text: a row of metrics, unless all it tells is settings."""
+    try:
+        rows = records(decode(text), place)
+    except BadRowError:
+        return []
+    if all(isinstance(row, Sample) and row.step is None for row in rows):
+        return [row for row in rows if isinstance(row, Sample) and tells_of_training(row.values)]
+    return rows
+
+
 def _sample(row: dict[str, Any], place: Place) -> list[Record]:
     row = dict(row)
     step = _first(row, STEPS, _whole)
@@ -62,7 +84,7 @@ def _sample(row: dict[str, Any], place: Place) -> list[Record]:
     values: dict[str, float] = {}
     for key, value in row.items():
         if value.__class__ is float:
-            values.setdefault(canonical(key[:128]), value)
+            put(values, key[:128], value)
         elif isinstance(value, dict):
             for inner, part in list(value.items())[:_MAX_ITEMS]:
                 _add(values, f"{key}_{inner}", part)
@@ -77,14 +99,13 @@ def _sample(row: dict[str, Any], place: Place) -> list[Record]:
 
 def _add(values: dict[str, float], key: str, value: object) -> None:
     if isinstance(value, float):
-        values.setdefault(canonical(key[:128]), value)
+        put(values, key[:128], value)
     elif isinstance(value, int) and not isinstance(value, bool):
-        values.setdefault(canonical(key[:128]), _float(value))
+        put(values, key[:128], _float(value))
     elif isinstance(value, str) and len(value) < 64:
-        name = canonical(key[:128])
-        read = number(value) if is_known(name) else None
+        read = number(value) if is_known(canonical(key[:128])) else None
         if read is not None:
-            values.setdefault(name, read)
+            put(values, key[:128], read)
 
 
 def _health(kind: str, row: dict[str, Any], place: Place) -> list[Record]:

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from ldlm_monitor.chunk import Chunk, Origin
 from ldlm_monitor.parse.blocks import SILENCE_SECONDS
+from ldlm_monitor.parse.csv_rows import TableReader, begins_table
 from ldlm_monitor.parse.rows import RowReader
 from ldlm_monitor.parse.scan import compiled
 from ldlm_monitor.parse.text import FileState, TextReader
@@ -78,13 +79,17 @@ class Parser:
             file = self._files[chunk.path] = FileState(chunk.file, RowReader() if rows else None)
             self._open.pop(chunk.path, None)
         if chunk.peek:
-            peeks = file.rows is None and not file.blocks
+            peeks = file.rows is None and file.table is None and not file.blocks
             shown = self._text.peek(file, chunk, origin, now) if peeks else []
             return self._counted([*ended, *shown])
         self.counters.bytes += len(chunk.data)
         self.counters.lines += chunk.newlines
         if file.rows is not None:
             return self._counted([*ended, *self._feed_rows(file.rows, chunk, origin)])
+        if chunk.offset == 0 and begins_table(chunk.data):
+            file.table = TableReader()
+        if file.table is not None:
+            return self._counted([*ended, *file.table.feed(chunk, origin)])
         fresh = self._text.feed(file, chunk, origin, now)
         self.counters.truncated += self._text.truncated
         self._text.truncated = 0

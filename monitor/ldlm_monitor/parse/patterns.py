@@ -2,7 +2,8 @@
 
 Bytes are read as Latin-1: text that is not valid UTF-8 matches like any other,
 and every index is a byte index. `{{number}}` in a pattern stands for the number
-grammar of `vocabulary`, `{{nccl_warn}}` for the header of NCCL's warnings.
+grammar of `vocabulary`, `{{quantity}}` for that of `quantities`, `{{nccl_warn}}` for the
+header of NCCL's warnings.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import re2
 
+from ldlm_monitor.parse.quantities import QUANTITY
 from ldlm_monitor.parse.vocabulary import NUMBER
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ _NCCL_WARN = (
     r"(?:(?P<source>[\w./\-]+:\d+) )?(?:\((?P<function>[\w:~]+)\) )?NCCL WARN )"
 )
 """`{host}:{pid}:{tid} [{device}] {file}:{line} ({function}) NCCL WARN` (NCCL src/debug.cc)."""
-_PHRASES = {"{{number}}": NUMBER, "{{nccl_warn}}": _NCCL_WARN}
+_PHRASES = {"{{number}}": NUMBER, "{{quantity}}": QUANTITY, "{{nccl_warn}}": _NCCL_WARN}
 _WORD_BYTES = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_+-."
 
 

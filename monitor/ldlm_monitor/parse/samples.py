@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ldlm_monitor.parse.formats import Value
+from ldlm_monitor.parse.events import text_of
+from ldlm_monitor.parse.free_fields import read_fields
+from ldlm_monitor.parse.number_formats import Name, Value
 from ldlm_monitor.parse.patterns import Pattern, certain, compile_pattern
-from ldlm_monitor.parse.vocabulary import canonical, number
+from ldlm_monitor.parse.quantities import quantity
+from ldlm_monitor.parse.vocabulary import EPOCH_KEYS, STEP_KEYS, plain, put
 
 if TYPE_CHECKING:
-    from ldlm_monitor.parse.formats import SampleLine
+    from ldlm_monitor.parse.events import Place
+    from ldlm_monitor.parse.number_formats import SampleLine, Told
+    from ldlm_monitor.parse.patterns import Found
+    from ldlm_monitor.records import Record, Sample
 
 MAX_VALUES = 512
 """More values than this in one line are left out."""
@@ -22,7 +29,45 @@ class Numbers:
 
     step: int | None = None
     epoch: float | None = None
+    rank: int | None = None
     values: dict[str, float] = field(default_factory=dict)
+
+    def add(self, key: str, value: float) -> None:
+        """Take in a number under a trainer's key."""
+        spelled = plain(key)
+        if spelled in STEP_KEYS and self.step is None and value.is_integer():
+            self.step = int(value)
+        elif spelled in EPOCH_KEYS and self.epoch is None:
+            self.epoch = value
+        elif spelled == "rank" and value.is_integer():
+            self.rank = int(value)
+        elif len(self.values) < MAX_VALUES:
+            # No utilisation is above 1: a greater one is in percent.
+            put(self.values, key, value / 100 if spelled == "mfu" and value > 1 else value)
+
+    def name(self, name: str, value: float) -> None:
+        """Take in a number under its canonical name."""
+        if name == "step":
+            self.step = int(value) if value.is_integer() else None
+        elif name == "epoch":
+            self.epoch = value
+        else:
+            self.values[name] = value
+
+    def at(self, place: Place) -> Sample:
+        """The sample of a line that stands at `place`."""
+        if self.rank is not None:
+            place = replace(place, rank=self.rank)
+        return place.sample(self.values, self.step, self.epoch)
+
+    def has_all(self, needs: tuple[tuple[str, ...], ...]) -> bool:
+        """Whether of each group of names one is there."""
+        names = set(self.values)
+        if self.step is not None:
+            names.add("step")
+        if self.epoch is not None:
+            names.add("epoch")
+        return all(any(_is_among(name, names) for name in group) for group in needs)
 
 
 class LineRule:
@@ -32,57 +77,125 @@ class LineRule:
         self.spec = spec
         self.order = 0
         self._pattern: Pattern = compile_pattern(spec.pattern)
+        self.contains = spec.contains.encode()
         self._item = compile_pattern(spec.pairs.item) if spec.pairs else None
         self._groups = dict(self._pattern.groups)
-        self._values = [
-            (name, value if isinstance(value, Value) else Value(group=value))
-            for name, value in spec.values.items()
-        ]
+        self._values = values_of(spec.values)
+        self._names = {
+            key: name if isinstance(name, Name) else Name(name=name)
+            for key, name in (spec.pairs.names if spec.pairs else {}).items()
+        }
+        continued = spec.continued
+        self.continues = compile_pattern(continued.pattern) if continued else None
+        self.until = compile_pattern(continued.until) if continued and continued.until else None
 
-    def read(self, text: bytes, start: int, *, closed: bool) -> Numbers | None:
-        """The numbers of the line that begins at `start`; None where it is another line.
+    @property
+    def rank(self) -> tuple[bool, int]:
+        """Where the rule stands among those that could read a line: the lowest is asked first."""
+        return self.spec.fallback, self.order
+
+    def begins(self, text: bytes) -> bool:
+        """Whether a text is the first line of a record of several."""
+        return self._find(text + b"\n") is not None
+
+    def read(self, text: bytes, *, closed: bool) -> Numbers | None:
+        """The numbers of a line; None where it is another line.
 
         Without its terminator (`closed` false) a number at the very end is unknown.
         """
-        match = self._pattern.match(text, start)
+        match = self._find(text)
         if match is None:
             return None
-        named = self._pattern.named(match, certain(text, closed=closed))
-        numbers = Numbers(_whole(named.get("step")), _real(named.get("epoch")))
-        for name, value in self._values:
-            read = _real(named.get(value.group))
-            if read is not None and not (value.zero_unknown and read == 0):
-                numbers.values[name] = read
+        end = certain(text, closed=closed)
+        numbers = Numbers()
+        if self.spec.free:
+            for key, value in read_fields(text[match.span()[1] : end]):
+                numbers.add(key, value)
         if self.spec.pairs:
-            self._read_pairs(text, match.span(self._groups[self.spec.pairs.start])[0], numbers)
-        return numbers
+            begin = match.span(self._groups[self.spec.pairs.start])[0]
+            self._read_pairs(text, begin, numbers, closed=closed)
+            if not numbers.values:
+                return None
+        named = self._pattern.named(match, end)
+        numbers.step = whole(named.get("step")) if "step" in named else numbers.step
+        numbers.epoch = _real(named["epoch"]) if "epoch" in named else numbers.epoch
+        numbers.rank = whole(named.get("rank")) if "rank" in named else numbers.rank
+        for name, source in self._values:
+            read = told(named.get(source.group), source)
+            if read is not None:
+                numbers.values[name] = read
+        return numbers if numbers.values and numbers.has_all(self.spec.needs) else None
 
-    def _read_pairs(self, text: bytes, start: int, numbers: Numbers) -> None:
+    def said(self, place: Place, text: bytes) -> list[Record]:
+        """What a line that was read says of the run as well."""
+        kind = self.spec.lifecycle
+        if kind is None:
+            return []
+        return [place.event(kind, "info", text_of(text), family="progress", role="progress")]
+
+    def _find(self, text: bytes) -> Found | None:
+        return self._pattern.search(text) if self.spec.anywhere else self._pattern.match(text)
+
+    def _read_pairs(self, text: bytes, start: int, numbers: Numbers, *, closed: bool) -> None:
         pairs, item = self.spec.pairs, self._item
-        if pairs is None or item is None:
+        if pairs is None or item is None or start < 0:
             return
         closed_by = pairs.closed_by.encode()
+        ends_line = closed and b"\n" in closed_by
         groups = dict(item.groups)
-        while (match := item.match(text, start)) and len(numbers.values) < MAX_VALUES:
-            start = match.span()[1]
-            if not text[start : start + 1] or text[start] not in closed_by:
+        key_group, value_group = groups["key"] - 1, groups["value"] - 1
+        while match := item.match(text, start):
+            before, start = start, match.span()[1]
+            if start == before or (
+                text[start] not in closed_by if start < len(text) else not ends_line
+            ):
                 return
             found = match.groups()
-            key = (found[groups["key"] - 1] or b"").decode("latin-1")
-            value = _real(found[groups["value"] - 1])
-            if value is None:
+            key = (found[key_group] or b"").decode("latin-1")[:128]
+            if key in pairs.skip:
                 continue
-            if key == "step":
-                numbers.step = int(value) if value.is_integer() else None
-            elif key == "epoch":
-                numbers.epoch = value
-            else:
-                numbers.values[pairs.names.get(key) or canonical(key[:128])] = value
+            known = self._names.get(key)
+            if known is not None:
+                value = told(found[value_group], known)
+                if value is not None:
+                    numbers.name(known.name, value)
+                continue
+            value = _real(found[value_group])
+            if value is not None:
+                numbers.add(key, value)
 
 
-def _whole(text: bytes | None) -> int | None:
+def values_of(mapping: dict[str, str | Value]) -> list[tuple[str, Value]]:
+    """Canonical names, each with the group that it is read from."""
+    return [
+        (name, value if isinstance(value, Value) else Value(group=value))
+        for name, value in mapping.items()
+    ]
+
+
+def told(text: bytes | None, how: Told) -> float | None:
+    """The number of a text, in base units; None where it says that there is none."""
+    if text is None:
+        return None
+    spelled = text.decode("latin-1")
+    value = quantity(spelled, how.unit)
+    if value is None or (how.finite and not math.isfinite(value)):
+        return None
+    if how.unknown and quantity(spelled) in how.unknown:
+        return None
+    return value
+
+
+def whole(text: bytes | None) -> int | None:
+    """A count; None for anything else."""
     return int(text) if text and len(text) < 19 and text.isdigit() else None
 
 
 def _real(text: bytes | None) -> float | None:
-    return None if text is None else number(text.decode("latin-1"))
+    return None if text is None else quantity(text.decode("latin-1"))
+
+
+def _is_among(name: str, names: set[str]) -> bool:
+    if name.endswith("*"):
+        return any(found.startswith(name[:-1]) for found in names)
+    return name in names

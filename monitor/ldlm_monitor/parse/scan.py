@@ -7,6 +7,7 @@ the records around those bytes are cut out and matched with re2.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,6 +20,7 @@ from ldlm_monitor.errors import FormatError
 from ldlm_monitor.parse import formats
 from ldlm_monitor.parse.bars import BarRule
 from ldlm_monitor.parse.events import EventRule
+from ldlm_monitor.parse.other_bars import TRIGGERS, OtherBars
 from ldlm_monitor.parse.patterns import Pattern, compile_pattern
 from ldlm_monitor.parse.samples import LineRule
 
@@ -31,20 +33,58 @@ class IgnoredRule:
     """Stands for `the traceback that follows is of an exception that Python ignored`."""
 
 
-Rule: TypeAlias = BarRule | LineRule | EventRule | JsonRule | IgnoredRule
+Rule: TypeAlias = BarRule | OtherBars | LineRule | EventRule | JsonRule | IgnoredRule
+LOSS = r"[Ll][Oo][Ss][Ss]['\"\]\): =\t]{1,12}[-+.\dNnIiTt]"
+"""A loss and the beginning of its number, in whatever form; the `T` of `tensor(`."""
 _JSON_TRIGGER = r"^\{\""
+_FIRST = 1_000_000
 _IGNORED_TRIGGER = r"Exception ignored in"
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """The rules whose triggers a record holds, `lines` in the order to ask them.
+
+    `json`: it begins like an object. `ignored`: it says that a traceback is ignored.
+    `alone`: the one bar, where nothing but numbers can stand beside it.
+    """
+
+    bars: Sequence[BarRule | OtherBars] = ()
+    lines: Sequence[LineRule] = ()
+    events: Sequence[EventRule] = ()
+    json: bool = False
+    ignored: bool = False
+    alone: BarRule | None = None
 
 
 @dataclass(slots=True)
 class Rules:
-    """All definitions, compiled. `targets[i]` is the rule of the database's expression i."""
+    """All definitions, compiled. `named[i]` are the rules of the database's expression i."""
 
     targets: list[Rule]
+    named: list[list[Rule]]
     benign: tuple[Pattern, ...]
     exceptions: tuple[EventRule, ...]
     definitions: tuple[formats.Definitions, ...]
     database: Any
+
+    def of(self, expressions: tuple[int, ...]) -> Claims:
+        """The rules that these expressions name. A bar that has its own rule is no other bar."""
+        rules = list(dict.fromkeys(rule for index in expressions for rule in self.named[index]))
+        own = [rule for rule in rules if isinstance(rule, BarRule)]
+        others = [rule for rule in rules if isinstance(rule, OtherBars)]
+        lines = [rule for rule in rules if isinstance(rule, LineRule)]
+        events = [rule for rule in rules if isinstance(rule, EventRule)]
+        json = any(isinstance(rule, JsonRule) for rule in rules)
+        ignored = any(isinstance(rule, IgnoredRule) for rule in rules)
+        return Claims(
+            bars=own or others,
+            lines=sorted(lines, key=lambda rule: rule.rank),
+            events=events,
+            json=json,
+            ignored=ignored,
+            alone=own[0] if len(own) == 1 and not (events or json or ignored) else None,
+        )
 
     def scanner(self) -> Scanner:
         """A scanner of one's own: a database is shared, a scratch is not."""
@@ -83,14 +123,35 @@ def compiled(files: tuple[Path, ...] = ()) -> Rules:
         definitions.append(loaded)
         for entry, rule, trigger, key in _entries(path, loaded):
             order += 1
-            rule.order = order
+            # A user's own lines are asked before the packaged ones.
+            own = isinstance(rule, LineRule) and path in files
+            rule.order = order - _FIRST if own else order
             targets.append(rule)
             triggers.append((trigger, f"{path}: {key} ({entry})"))
+        for index, bar in enumerate(loaded.other_bars):
+            with _Named(path, f"other_bars.{index}"):
+                compile_pattern(bar.pattern)
         benign.extend(_pattern(text, f"{path}: benign") for text in loaded.benign)
+    others = _other_bars(definitions)
+    for trigger in TRIGGERS:
+        targets.append(others)
+        triggers.append((trigger, "the parser"))
     exceptions = tuple(
         rule for rule in targets if isinstance(rule, EventRule) and rule.spec.exception
     )
-    return Rules(targets, tuple(benign), exceptions, tuple(definitions), _database(triggers))
+    named: dict[str, list[Rule]] = {}
+    places: dict[str, str] = {}
+    for target, (trigger, where) in zip(targets, triggers, strict=True):
+        named.setdefault(trigger, []).append(target)
+        places.setdefault(trigger, where)
+    database = _database(list(places.items()))
+    found = (tuple(benign), exceptions, tuple(definitions))
+    return Rules(targets, list(named.values()), *found, database)
+
+
+def _other_bars(definitions: list[formats.Definitions]) -> OtherBars:
+    """The one rule for all bars that have none of their own; the first that fits counts."""
+    return OtherBars([bar for loaded in definitions for bar in loaded.other_bars])
 
 
 def _entries(
@@ -145,7 +206,7 @@ def _bad_pattern(error: BaseException, where: str) -> FormatError:
 
 
 def _database(triggers: list[tuple[str, str]]) -> Any:
-    expressions = [_anchored(trigger).encode() for trigger, _ in triggers]
+    expressions = [_anchored(trigger.replace("{{loss}}", LOSS)).encode() for trigger, _ in triggers]
     database = hyperscan.Database()
     try:
         _compile(database, expressions)

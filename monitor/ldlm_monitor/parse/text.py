@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from ldlm_monitor.chunk import Chunk, FileId, Origin
 from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.bars import BarRule, Phases, Reading
-from ldlm_monitor.parse.blocks import Block, Blocks, Rows
+from ldlm_monitor.parse.blocks import Block, Blocks, Rows, SampleRows
+from ldlm_monitor.parse.csv_rows import TableReader
 from ldlm_monitor.parse.envelope import Envelope, level_of, peel
 from ldlm_monitor.parse.events import MAX_MESSAGE_BYTES, EventRule, Place, text_of
 from ldlm_monitor.parse.framing import Clean, Line, Lines, clean
+from ldlm_monitor.parse.other_bars import UnnamedBars, bar_of
 from ldlm_monitor.parse.patterns import Found, certain, compile_pattern
 from ldlm_monitor.parse.rows import RowReader
-from ldlm_monitor.parse.samples import LineRule
-from ldlm_monitor.parse.scan import IgnoredRule, JsonRule, Rule, Rules
+from ldlm_monitor.parse.scan import Claims, Rules
 from ldlm_monitor.parse.tables import FailureTable
 from ldlm_monitor.parse.tracebacks import Traceback
 from ldlm_monitor.records import Record
@@ -22,6 +24,8 @@ from ldlm_monitor.records import Record
 _HEADER = compile_pattern(r"(?:\[rank\d+\]:)?\[?[EWIF]\d{3,4} \d\d:\d\d:\d\d\.\d+ [^\]]{1,200}\] ")
 _WRITER = compile_pattern(r"(?:\[[A-Za-z_]+\d+\]: ?)+")
 _MAX_EVENTS_A_RECORD = 32
+_MAX_KNOWN = 4096
+_NOTHING = Claims()
 
 
 @dataclass(slots=True)
@@ -30,8 +34,10 @@ class FileState:
 
     id: FileId
     rows: RowReader | None = None
+    table: TableReader | None = None
     blocks: Blocks = field(default_factory=Blocks)
     phases: Phases = field(default_factory=Phases)
+    unnamed: UnnamedBars = field(default_factory=UnnamedBars)
     peeked: tuple[int, str] = (-1, "")
     ignored: tuple[bytes, int] = (b"", -1)  # stream, and the line on which it said so
 
@@ -61,6 +67,7 @@ class TextReader:
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self._scanner = rules.scanner()
+        self._known: dict[tuple[int, ...], Claims] = {(): _NOTHING}
         self.truncated = 0
 
     def feed(self, file: FileState, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
@@ -78,26 +85,35 @@ class TextReader:
                 line = lines.around(hits[at][0] - 1)
             else:
                 break
-            rules: list[Rule] = []
+            named: tuple[int, ...] = ()
             while at < len(hits) and hits[at][0] <= line.end:
-                rule = self.rules.targets[hits[at][1]]
-                if hits[at][0] > line.start and rule not in rules:
-                    rules.append(rule)
+                if hits[at][0] > line.start and hits[at][1] not in named:
+                    named += (hits[at][1],)
                 at += 1
-            if len(rules) == 1 and isinstance(rules[0], BarRule) and not file.blocks:
-                bar = self._lone_bar(file, rules[0], line, chunk, origin)
+            claims = self._claims_of(named)
+            if claims.alone is not None and not file.blocks:
+                bar = self._lone_bar(file, claims.alone, line, chunk, origin)
                 if bar is not None:
                     found += bar
                     continue
             if line.truncated:
                 self.truncated += 1
-            found.extend(self._record(file, self._open(line, chunk, origin, now), rules))
+            found.extend(self._record(file, self._open(line, chunk, origin, now), claims))
         return found
+
+    def _claims_of(self, named: tuple[int, ...]) -> Claims:
+        """What expressions name, worked out once for each of their combinations."""
+        claims = self._known.get(named)
+        if claims is None:
+            if len(self._known) >= _MAX_KNOWN:
+                self._known = {(): _NOTHING}
+            claims = self._known[named] = self.rules.of(named)
+        return claims
 
     def _lone_bar(
         self, file: FileState, rule: BarRule, line: Line, chunk: Chunk, origin: Origin
     ) -> list[Record] | None:
-        """Most of a training log: a bar with nothing before it, and no other rule's trigger.
+        """Most of a training log: a bar with nothing before it, and no trigger but of numbers.
 
         None where the record has to be looked at like any other.
         """
@@ -107,7 +123,7 @@ class TextReader:
         if reading is None:
             return None
         place = Place(chunk.path, line.number, line.offset, origin, origin.rank, None)
-        return self._bar(file, rule, reading, place, line.raw[: reading.end])
+        return self._bar(file, rule.spec.phase, reading, place, line.raw[: reading.end])
 
     def _open(self, line: Line, chunk: Chunk, origin: Origin, now: float) -> _Record:
         cleaned = clean(line.raw)
@@ -118,39 +134,28 @@ class TextReader:
         place = Place(chunk.path, line.number, line.offset, origin, rank, envelope.time)
         return _Record(line, cleaned, envelope, place, now)
 
-    def _record(self, file: FileState, record: _Record, rules: list[Rule]) -> list[Record]:
+    def _record(self, file: FileState, record: _Record, claims: Claims) -> list[Record]:
         envelope = record.envelope
         found: list[Record] = []
         begin = self._offer(file, record, found, envelope.start, len(record.text))
-        if begin is None or not rules:
+        if begin is None or claims is _NOTHING:
             return found
         glued = begin if begin > envelope.start else 0
-        if any(isinstance(rule, IgnoredRule) for rule in rules):
+        events = claims.events
+        if claims.ignored:
             file.ignored = (envelope.stream, record.line.number)
-        for rule in rules:
-            if isinstance(rule, BarRule) and not envelope.shell:
-                reading = rule.read(record.text, envelope.start)
-                if reading is not None:
-                    glued = reading.end
-                    text = record.text[envelope.start : glued]
-                    found.extend(self._bar(file, rule, reading, record.place, text))
-                    break
-        numbers = None
-        if not glued:
-            for rule in rules:
-                samples = self._numbers(rule, record)
-                if samples:
-                    found += samples
-                    numbers = rule
-                    break
-        if isinstance(numbers, JsonRule):
-            return found
-        # Megatron counts its NaN iterations in the line of its numbers; a level adds nothing there.
-        events = [
-            rule
-            for rule in rules
-            if isinstance(rule, EventRule) and (numbers is None or rule.spec.level is None)
-        ]
+        if not envelope.shell:
+            bar = bar_of(claims.bars, record.text, envelope.start, file.unnamed)
+            if bar is not None:
+                glued = bar.reading.end
+                text = record.text[envelope.start : glued]
+                found.extend(self._bar(file, bar.phase, bar.reading, record.place, text))
+            if not glued or bar is not None:
+                start = peel(record.text, glued).start if glued else envelope.start
+                numbers = self._numbers(file, claims, record, start)
+                if numbers is not None:
+                    found += numbers
+                    events = [rule for rule in events if rule.spec.level is None]
         return [*found, *self._events(file, record, events, glued)] if events else found
 
     @staticmethod
@@ -175,29 +180,37 @@ class TextReader:
             start += taken
         return start
 
-    def _numbers(self, rule: Rule, record: _Record) -> list[Record]:
-        if record.envelope.shell:
-            return []
-        start = record.envelope.start
-        if isinstance(rule, JsonRule):
-            try:
-                return jsonl.records(jsonl.decode(record.text[start:]), record.place)
-            except jsonl.BadRowError:
-                return []
-        if not isinstance(rule, LineRule):
-            return []
-        numbers = rule.read(record.text, start, closed=record.line.closed)
-        if numbers is None or not numbers.values:
-            return []
-        return [record.place.sample(numbers.values, numbers.step, numbers.epoch)]
+    def _numbers(
+        self, file: FileState, claims: Claims, record: _Record, start: int
+    ) -> list[Record] | None:
+        """The sample of the line that begins at `start`; None where no rule knows the line."""
+        place = record.place_of(start) if start > record.envelope.start else record.place
+        text = record.text[start:]
+        if claims.json:
+            rows = jsonl.training_row(text, place)
+            if rows:
+                return rows
+        for rule in claims.lines:
+            if rule.contains not in text:
+                continue
+            if rule.continues is not None:
+                if rule.begins(text):
+                    stream = record.envelope.stream
+                    block = SampleRows(rule, place, text, now=record.now, stream=stream)
+                    return file.blocks.open(block)
+                continue
+            numbers = rule.read(text, closed=record.line.closed)
+            if numbers is not None:
+                return [numbers.at(place), *rule.said(place, text)]
+        return None
 
     # Bars
 
     def _bar(
-        self, file: FileState, rule: BarRule, reading: Reading, place: Place, text: bytes
+        self, file: FileState, phase: str, reading: Reading, place: Place, text: bytes
     ) -> list[Record]:
         found: list[Record] = []
-        for kind in file.phases.follow(rule.spec.phase, reading):
+        for kind in file.phases.follow(phase, reading):
             message = text_of(text)
             total = {"total": reading.total} if reading.total else {}
             found.append(
@@ -205,7 +218,7 @@ class TextReader:
                     kind, "info", message, family="progress", role="progress", fields={**total}
                 )
             )
-        sample = self._bar_sample(rule, reading, place)
+        sample = self._bar_sample(phase, reading, place)
         peeked, file.peeked = file.peeked, (-1, "")
         again = peeked[0] == place.offset and peeked[1] == repr(sample)
         if sample is not None and not again:
@@ -213,8 +226,8 @@ class TextReader:
         return found
 
     @staticmethod
-    def _bar_sample(rule: BarRule, reading: Reading, place: Place) -> Record | None:
-        step = reading.step if rule.spec.phase == "train" else None
+    def _bar_sample(phase: str, reading: Reading, place: Place) -> Record | None:
+        step = reading.step if phase in ("train", "steps") else None
         if step is None and not reading.values:
             return None
         return place.sample(reading.values, step, reading.epoch)
@@ -224,12 +237,12 @@ class TextReader:
         found: list[Record] = []
         lines = Lines(chunk)
         for end, expression in self._scanner.scan(chunk.data):
-            rule = self.rules.targets[expression]
-            if not isinstance(rule, BarRule):
+            bars = self._claims_of((expression,)).bars
+            if not bars:
                 continue
             record = self._open(lines.around(end - 1), chunk, origin, now)
-            reading = rule.read(record.text, record.envelope.start)
-            sample = self._bar_sample(rule, reading, record.place) if reading else None
+            bar = bar_of(bars, record.text, record.envelope.start, file.unnamed)
+            sample = self._bar_sample(bar.phase, bar.reading, record.place) if bar else None
             shown = (record.place.offset, repr(sample))
             if sample is not None and shown != file.peeked:
                 file.peeked = shown
@@ -240,7 +253,7 @@ class TextReader:
     # Events
 
     def _events(
-        self, file: FileState, record: _Record, rules: list[EventRule], glued: int
+        self, file: FileState, record: _Record, rules: Sequence[EventRule], glued: int
     ) -> list[Record]:
         shell = record.envelope.shell
         candidates = sorted(

@@ -1,0 +1,88 @@
+"""Fields of a line in no known form: `Epoch 3 | step 120/500 | train loss: 2.31 | lr=1e-4`.
+
+Everybody prints such lines in a form of their own, and everybody writes sentences with
+numbers in them too. So a line counts only if little else is left of it once its fields
+are taken out.
+"""
+
+from __future__ import annotations
+
+from ldlm_monitor.parse.patterns import compile_pattern
+from ldlm_monitor.parse.quantities import quantity
+from ldlm_monitor.parse.vocabulary import EPOCH_KEYS, STEP_KEYS, is_metric, plain
+
+_MAX_BYTES = 4096
+_MAX_FIELDS = 128
+_MAX_OTHER_WORDS = 2
+
+_KEY = r"[A-Za-z_][\w./@]*(?:[ -][A-Za-z_][\w./@]*){0,4}(?: ?\([A-Za-z/%]{1,8}\))?"
+_FIELD = compile_pattern(
+    rf"\b(?P<key>{_KEY})['\"]?[ \t]*(?:=|:=?)[ \t]*(?:tensor\()?(?P<value>{{{{quantity}}}})"
+    r"(?:, device='[^'\n]{0,32}')?(?:, grad_fn=<\w{0,64}>)?"
+    r"|\b(?P<count>(?i:epoch|step|iter|iteration|global[ _]step|update))\b[ :#\[(]*"
+    r"(?P<at>\d{1,18})(?:[ \t]*/[ \t]*\d+)?"
+    r"|\b(?P<metric>(?i:(?:(?:train|training|val|valid|validation|eval|test|avg|mean|total)[ _-])*"
+    r"(?:loss|acc|accuracy|lr|ppl)))[ \t]+(?P<number>{{number}})"
+)
+_ENDS_VALUE = b" \t,;|()[]{}'\"/*"
+_ENDS_COUNT = _ENDS_VALUE + b":-"
+_WORD = compile_pattern(r"[A-Za-z_][A-Za-z_]+")
+_LOGGER = compile_pattern(r"[^\n]{0,160}?\b(?:INFO|DEBUG|WARNING)\b(?::[\w.]{1,80}:)?")
+_ASSIGNED = compile_pattern(r"[^{}\n]*\w ?[=:] ?\{")
+"""An object under a name: settings, not a record."""
+_COMMON_WORDS = frozenset(
+    b"train training val valid validation eval rank gpu node device eta elapsed remaining epoch"
+    b" step iter iteration at of with for per avg mean min max time sec ms tok it gib gb mb".split()
+)
+
+
+def read_fields(text: bytes) -> list[tuple[str, float]]:
+    """Key and value of each field, front to back; none where the text is a sentence."""
+    text = text[:_MAX_BYTES]
+    header = _LOGGER.match(text)
+    start = header.span()[1] if header else 0
+    if _ASSIGNED.match(text[start:]):
+        return []
+    found: list[tuple[str, float]] = []
+    rest: list[bytes] = []
+    while len(found) < _MAX_FIELDS and (match := _FIELD.search(text, start)):
+        begin, end = match.span()
+        rest.append(text[start:begin])
+        start = end
+        key, value, counted, at, metric, number = match.groups()
+        ends = _ENDS_VALUE if counted is None else _ENDS_COUNT
+        if text[end : end + 1] and text[end] not in ends:
+            rest.append(text[begin:end])
+            continue
+        if key is not None:
+            known, words = _known_part(key.decode("latin-1"))
+            rest.append(words.encode("latin-1"))
+            name, told = known, value
+        else:
+            name, told = (counted or metric or b"").decode("latin-1"), at or number
+        read = quantity((told or b"").decode("latin-1"))
+        if read is not None:
+            found.append((name, read))
+    rest.append(text[start:])
+    others = [word for part in rest for word in _words(part) if word not in _COMMON_WORDS]
+    return found if len(others) <= _MAX_OTHER_WORDS else []
+
+
+def _known_part(key: str) -> tuple[str, str]:
+    """A key of several words without those in front that are no part of it, and these."""
+    words = key.split(" ")
+    last = len(words) - (2 if words[-1].startswith("(") and len(words) > 1 else 1)
+    begin = next((at for at in range(last) if _is_known(" ".join(words[at:]))), last)
+    # A part of the loss has a name: `D loss`, `KL Loss`.
+    if begin and plain(words[begin]) == "loss" and words[begin - 1][0].isupper():
+        begin -= 1
+    named = _is_known(" ".join(words[begin:])) or begin < last
+    return " ".join(words[begin:]) if named else key, " ".join(words[:begin])
+
+
+def _is_known(key: str) -> bool:
+    return plain(key) in STEP_KEYS or plain(key) in EPOCH_KEYS or is_metric(key)
+
+
+def _words(text: bytes) -> list[bytes]:
+    return [text[slice(*match.span())].lower() for match in _WORD.finditer(text)]

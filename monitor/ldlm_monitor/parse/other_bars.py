@@ -1,0 +1,181 @@
+"""Progress bars of any trainer, told apart by what their description says they count.
+
+tqdm is used for everything: downloads, tokenising, loading shards, training. So a bar
+counts only if a definition knows its description, if it has none and counts
+iterations, or if a loss stands behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from ldlm_monitor.parse.bars import BarRule, Reading
+from ldlm_monitor.parse.patterns import Pattern, compile_pattern
+from ldlm_monitor.parse.quantities import quantity
+from ldlm_monitor.parse.samples import Numbers, told, values_of, whole
+
+if TYPE_CHECKING:
+    from ldlm_monitor.parse.number_formats import OtherBar
+
+Phase: TypeAlias = Literal["train", "steps", "eval", "skip"]
+"""What a bar counts; `steps`: those of a training, but its end is not the training's."""
+
+TRIGGERS = (r"\d%\|", r"\d% \d{1,9}/")
+"""What a bar contains; the second form is a notebook's, which drops the bar itself."""
+
+_METER = compile_pattern(
+    r"(?P<description>[^\r\n%]{0,160}?):? *\d{1,3}%(?:\|[^|\r\n]*\|)? *"
+    r"(?P<count>\d{1,18})/(?P<total>\d{1,18}) "
+    r"\[(?:\d[\d:]*(?:<[\d:?]+)?(?:, +(?P<rate>(?:[\d.]+|\?) ?(?:[A-Za-z]+/s|s/[A-Za-z]+)))?)?"
+)
+_ITEM = compile_pattern(r",\s+(?P<key>[^=,\]\r\n]{1,64})=(?P<value>[^=,\]\s]{0,64})")
+_RATE = compile_pattern(r"(?P<number>[\d.]+|\?) ?(?:(?P<per_second>[A-Za-z]+)/s|s/(?P<each>.+))")
+_STEP_UNITS = frozenset((b"it", b"ba", b"batch", b"batches", b"step", b"steps", b"iter"))
+_MAX_ITEMS = 32
+
+
+class UnnamedBars:
+    """Which of a file's bars without description counts the steps of the run.
+
+    transformers draws two of them: the training's, and inside of it, or after it, the
+    shorter one of an evaluation.
+    """
+
+    def __init__(self) -> None:
+        self._total = 0
+
+    def phase(self, total: int) -> Literal["train", "eval"]:
+        """What a bar of so many iterations counts."""
+        if total < self._total:
+            return "eval"
+        self._total = total
+        return "train"
+
+
+@dataclass(slots=True)
+class OtherReading:
+    """A bar, and what it counts."""
+
+    phase: Phase
+    reading: Reading
+
+
+class OtherBars:
+    """Reads the bars that no rule of their own describes."""
+
+    def __init__(self, specs: list[OtherBar]) -> None:
+        self.order = 0
+        self._specs: list[tuple[OtherBar, Pattern]] = [
+            (spec, compile_pattern(f"(?:{spec.pattern})$")) for spec in specs
+        ]
+
+    def read(self, text: bytes, start: int, unnamed: UnnamedBars) -> OtherReading | None:
+        """The bar that begins at `start`; None where there is none that tells of the run."""
+        match = _METER.match(text, start)
+        if match is None:
+            return None
+        description, count, total, rate = match.groups()
+        step, size = int(count or b"0"), int(total or b"0")
+        numbers = Numbers()
+        end = _read_items(text, match.span()[1], numbers)
+        described = (description or b"").strip(b": ")
+        phase = self._describe(described, numbers)
+        if phase == "unnamed" and _counts_steps(rate):
+            phase = unnamed.phase(size)
+        has_loss = "loss" in numbers.values or "eval_loss" in numbers.values
+        if phase in (None, "unnamed"):
+            if not has_loss:
+                return None
+            phase = "epoch"
+        reading = Reading(step, size or None, end, numbers.epoch, numbers.values)
+        if phase == "eval":
+            _measure_evaluation(reading)
+            return OtherReading("eval", reading)
+        _measure(reading, rate, whole_run=phase == "train")
+        if numbers.step is not None and phase == "epoch":
+            reading.step = numbers.step
+        ends_run = phase == "train" and (bool(described) or has_loss)
+        return OtherReading("train" if ends_run else "steps", reading)
+
+    def _describe(self, description: bytes, numbers: Numbers) -> str | None:
+        for spec, pattern in self._specs:
+            match = pattern.match(description)
+            if match is None:
+                continue
+            named = pattern.named(match)
+            numbers.step = whole(named.get("step")) if "step" in named else numbers.step
+            epoch = whole(named.get("epoch"))
+            numbers.epoch = numbers.epoch if epoch is None else float(epoch)
+            for name, value in values_of(spec.values):
+                read = told(named.get(value.group), value)
+                if read is not None:
+                    numbers.values[name] = read
+            for key in spec.skip:
+                numbers.values.pop(key, None)
+            return spec.phase
+        return None
+
+
+def _read_items(text: bytes, start: int, numbers: Numbers) -> int:
+    """Items `, key=value` as long as the bar closes them; where they end."""
+    for _ in range(_MAX_ITEMS):
+        match = _ITEM.match(text, start)
+        if match is None or text[match.span()[1] : match.span()[1] + 1] not in (b",", b"]"):
+            break
+        start = match.span()[1]
+        key, value = match.groups()
+        read = quantity((value or b"").decode("latin-1"))
+        if read is not None:
+            numbers.add((key or b"").decode("latin-1"), read)
+    return start + 1 if text.startswith(b"]", start) else start
+
+
+def _counts_steps(rate: bytes | None) -> bool:
+    """Whether a rate is one of iterations, and not of files, bytes or examples."""
+    match = _RATE.match(rate) if rate is not None else None
+    if match is None:
+        return rate is None
+    _, per_second, each = match.groups()
+    return (per_second or each) in _STEP_UNITS
+
+
+def _measure(reading: Reading, rate: bytes | None, *, whole_run: bool) -> None:
+    values, total = reading.values, reading.total
+    if total and whole_run:
+        values["total_steps"] = float(total)
+        values["progress"] = reading.step / total
+    elif total:
+        values["epoch_progress"] = reading.step / total
+    match = _RATE.match(rate) if rate is not None and _counts_steps(rate) else None
+    if match is None:
+        return
+    number, _, each = match.groups()
+    speed = quantity((number or b"").decode())
+    if speed:
+        values["steps_per_second"] = 1 / speed if each else speed
+
+
+def _measure_evaluation(reading: Reading) -> None:
+    values = reading.values
+    if "loss" in values:
+        values.setdefault("eval_loss", values.pop("loss"))
+    if reading.total:
+        values["eval_progress"] = reading.step / reading.total
+
+
+def bar_of(
+    rules: Sequence[BarRule | OtherBars], text: bytes, start: int, unnamed: UnnamedBars
+) -> OtherReading | None:
+    """The bar that begins at `start`, and what it counts."""
+    for rule in rules:
+        if isinstance(rule, BarRule):
+            reading = rule.read(text, start)
+            if reading is not None:
+                return OtherReading(rule.spec.phase, reading)
+        else:
+            other = rule.read(text, start, unnamed)
+            if other is not None:
+                return other
+    return None
