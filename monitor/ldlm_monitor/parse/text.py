@@ -155,6 +155,8 @@ class TextReader:
                 numbers = self._numbers(file, claims, record, start)
                 if numbers is not None:
                     found += numbers
+                    if claims.json:
+                        return found
                     events = [rule for rule in events if rule.spec.level is None]
         return [*found, *self._events(file, record, events, glued)] if events else found
 
