@@ -40,7 +40,7 @@ def test_a_healthy_log_raises_nothing_serious(name: str) -> None:
     [
         ("public/ou01__oumi-trl-cuda-oom.log", [("OutOfMemory", None), ("TrainingCrashed", None)]),
         ("public/t08__accelerate-sigkill-host-oom.log", [("TrainingCrashed", "4")]),
-        ("public/sl01__torchrun-sigint.log", []),
+        ("public/sl01__torchrun-sigint.log", [("JobKilled", None)]),
         ("public/bs17__megatron-gpt2-n64-timelimit.log", [("JobKilled", None)]),
         ("elastic_runs/kill.log", [("TrainingCrashed", "1")]),
         ("elastic_runs/raise.log", [("TrainingCrashed", "1")]),

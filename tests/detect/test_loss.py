@@ -65,8 +65,13 @@ def test_a_divergence_is_known_within_twenty_steps_and_stays() -> None:
 
 
 def test_a_run_that_blows_up_at_once_is_known_by_its_peak() -> None:
-    assert seen([11.2, 14.1, 76.8])["loss_peak_ratio"] == pytest.approx(76.8 / 14.1)
-    assert "loss_peak_ratio" not in seen([11.2, 76.8])
+    assert seen([14.1, 76.8])["loss_peak_ratio"] == pytest.approx(76.8 / 14.1)
+    assert seen([14.1, 76.8, 31.7, 21.1])["loss_peak_ratio"] == pytest.approx(76.8 / 14.1)
+
+
+def test_the_first_losses_of_a_noisy_run_are_no_past() -> None:
+    assert "loss_peak_ratio" not in seen([0.8, 3.9, 1.1, 0.7])
+    assert seen([0.8, 0.7, 0.9, 1.1, 0.7, 3.9])["loss_peak_ratio"] == pytest.approx(3.9 / 1.1)
 
 
 def test_losses_that_begin_at_zero_may_grow() -> None:

@@ -20,6 +20,10 @@ TREND_GROUPS = 50
 LEVEL = 100
 PEAK_LEAST = 0.5
 """Losses below it (those of reinforcement learning begin at 0) grow by factors when all is well."""
+PEAK_SURE = 5.0
+"""A first loss this high is a cross-entropy before learning: it does not jump about."""
+PEAK_KNOWN = 5
+"""A lower one needs so many before it to be compared with."""
 FINEST = 0.01
 """A noise of less than this share of the loss is taken as this."""
 JUMP = 0.15
@@ -105,10 +109,10 @@ class LossDetector:
     def _peak(self, recent: Values) -> float | None:
         found = None
         highest = self._highest
-        # A first value or two are no past.
-        unknown = 2 if self._window.count <= RECENT else 0
+        before = self._window.count - len(recent)
         for index, value in enumerate(recent):
-            if highest >= PEAK_LEAST and index >= unknown:
+            least = PEAK_LEAST if before + index >= PEAK_KNOWN else PEAK_SURE
+            if highest >= least:
                 found = max(found or 0.0, value / highest)
             highest = max(highest, value)
         return found
