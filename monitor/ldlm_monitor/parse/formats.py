@@ -150,7 +150,7 @@ class Assignment(_Entry):
 
 
 class Exceptional(_Entry):
-    """What a traceback is when the line of its exception begins with `pattern`."""
+    """What a traceback is when its exception's type matches `pattern`."""
 
     pattern: str
     severity: Severity

@@ -135,22 +135,12 @@ class TextReader:
                     text = record.text[envelope.start : glued]
                     found.extend(self._bar(file, rule, reading, record.place, text))
                     break
-        numbers = None
         if not glued:
             for rule in rules:
                 samples = self._numbers(rule, record)
                 if samples:
-                    found += samples
-                    numbers = rule
-                    break
-        if isinstance(numbers, JsonRule):
-            return found
-        # Megatron counts its NaN iterations in the line of its numbers; a level adds nothing there.
-        events = [
-            rule
-            for rule in rules
-            if isinstance(rule, EventRule) and (numbers is None or rule.spec.level is None)
-        ]
+                    return [*found, *samples]
+        events = [rule for rule in rules if isinstance(rule, EventRule)]
         return [*found, *self._events(file, record, events, glued)] if events else found
 
     @staticmethod
