@@ -346,22 +346,3 @@ def test_an_event_at_the_end_of_an_unfinished_file_has_no_cut_number(parse) -> N
     (event,) = parse("* FLOPs per batch: 1.33e+08\n")
     assert event.fields["flops_per_batch"] == 133000000.0
     assert parse("* FLOPs per batch: 1.33") == []
-
-
-def test_a_line_of_numbers_can_tell_of_an_event_too(tmp_path) -> None:
-    definitions = tmp_path / "mine.yml"
-    definitions.write_text(
-        "format: mine\n"
-        "lines:\n"
-        "  - name: step\n"
-        "    trigger: 'ERROR rate of iteration'\n"
-        "    pattern: 'ERROR rate of iteration (?P<step>\\d+) (?P<loss>[\\d.]+)'\n"
-        "    values: {loss: loss}\n"
-        "    examples: [{line: 'ERROR rate of iteration 3 0.5', step: 3, values: {loss: 0.5}}]\n"
-    )
-    parser = Parser((definitions,))
-    line = b"ERROR rate of iteration 3 0.5 | number of nan iterations:   1 |\n"
-    found = parser.feed(Chunk("a.log", (1, 1, 0), 0, 1, line, final=True), ORIGIN, 0.0)
-    # Its first word marks it as an error for those lines only that nothing else knows.
-    assert kinds(found) == ["nan_iterations_counter"]
-    assert [r.values for r in found if isinstance(r, Sample)] == [{"loss": 0.5}]

@@ -19,7 +19,6 @@ from ldlm_monitor.view import Health, RunView, Statistics
 
 _URGENT = ("error", "critical")
 _PACE_STEPS = 50
-_NONFINITE = ("nonfinite_metric", "nan_iterations_counter")
 _SKIPS = ("skipped_step", "loss_scale_overflow")
 _CHECKPOINTS = 6
 """The steps of so many are remembered."""
@@ -242,7 +241,7 @@ class TrainingRun:
             self._skip(event.fields.get("step"))
         elif event.kind == "checkpoint_saved":
             self._save()
-        counted = event.kind in _NONFINITE and self.values.observe_nonfinite(event)
+        counted = event.kind == "nonfinite_metric" and self.values.observe_nonfinite(event)
         self.life.observe_event(event, at)
         return f"{event.kind} {event.rank}" if counted or event.severity in _URGENT else None
 
