@@ -13,9 +13,11 @@ from ldlm_monitor.promql import (
     Evaluator,
     Expression,
     asks,
+    counts_samples,
     max_range,
     metric_names,
     names_its_metrics,
+    settles_after,
     uses_time,
 )
 from ldlm_monitor.run.fleet import worse
@@ -30,14 +32,15 @@ _STALL_METRICS = frozenset(
 class _Question:
     """What decides when a rule's expression must be asked again."""
 
-    __slots__ = ("always", "metrics", "needs_every_slot", "reach")
+    __slots__ = ("always", "metrics", "needs_every_slot", "reach", "settles_after")
 
     def __init__(self, expr: Expression) -> None:
         self.metrics = metric_names(expr)
         self.reach = max_range(expr)
+        self.settles_after = settles_after(expr)
         by_time = uses_time(expr)
         # What changes is known by the name of its metric.
-        self.always = by_time or not names_its_metrics(expr)
+        self.always = by_time or counts_samples(expr) or not names_its_metrics(expr)
         # Time alone can change it, other than at a stall limit, which runs announce.
         self.needs_every_slot = by_time and not self.metrics >= _STALL_METRICS
 
@@ -60,7 +63,7 @@ class Judge:
         self._alerts = AlertStates(rules)
         self._recorded: dict[str, list[VectorSample]] = {}
         self._store = SeriesStore(interval, max(retention, 2 * self.reach))
-        self._evaluator = Evaluator(self._store)
+        self._evaluator = Evaluator(self._store, changed_at=self._store.changed_at)
 
     def __getstate__(self) -> dict[str, Any]:
         """What the passing of time has made; the rest follows from the rules."""
@@ -75,7 +78,7 @@ class Judge:
         self._use(kept["rules"])
         self._alerts, self._recorded = kept["alerts"], kept["recorded"]
         self._store = kept["store"]
-        self._evaluator = Evaluator(self._store)
+        self._evaluator = Evaluator(self._store, changed_at=self._store.changed_at)
 
     def replace_rules(self, rules: RuleSet[Expression]) -> None:
         """Judge by other rules from now on; alerts of the same name and labels go on."""
@@ -166,7 +169,7 @@ class Judge:
         asked = self._asked[expr.text]
         known = self._answers.get(expr.text)
         if known is not None and not asked.always:
-            still = self._store.changed_at(asked.metrics) < known.at - asked.reach
+            still = self._store.changed_at(asked.metrics) < known.at - asked.settles_after
             if still:
                 return known.vector
         vector = self._evaluator(expr, at)

@@ -7,9 +7,11 @@ from ldlm_monitor.promql.evaluate import Evaluator
 from ldlm_monitor.promql.expression import (
     Expression,
     asks,
+    counts_samples,
     max_range,
     metric_names,
     names_its_metrics,
+    settles_after,
     uses_time,
 )
 from ldlm_monitor.promql.parse import parse
@@ -18,9 +20,11 @@ __all__ = [
     "Evaluator",
     "Expression",
     "asks",
+    "counts_samples",
     "max_range",
     "metric_names",
     "names_its_metrics",
     "parse",
+    "settles_after",
     "uses_time",
 ]
