@@ -15,6 +15,7 @@ from ldlm_monitor.promql.expression import (
     uses_time,
 )
 from ldlm_monitor.promql.parse import parse
+from ldlm_monitor.promql.switches import switches
 
 __all__ = [
     "Evaluator",
@@ -26,5 +27,6 @@ __all__ = [
     "names_its_metrics",
     "parse",
     "settles_after",
+    "switches",
     "uses_time",
 ]

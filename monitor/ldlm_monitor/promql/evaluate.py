@@ -84,6 +84,17 @@ class Evaluator:
             return [VectorSample((), value)]
         return [VectorSample(without_name(labels), number) for labels, number in value]
 
+    def shown(self, expr: Expression, at: float, clock: float) -> frozenset[Labels] | None:
+        """Which samples there are at `at` if `time()` said `clock`; None where it fails."""
+        selection = Selection(self._storage, self._instant, self._lookback, at, at)
+        query = _Query(selection, self._step, self._unnamed, self._memo, ahead=clock - at)
+        try:
+            value = query.number(expr.root, at)
+        except RuleError:
+            return None
+        assert isinstance(value, list), expr
+        return frozenset(labels for labels, _ in value)
+
     def value(
         self, expr: Expression, at: float, *, start: float | None = None, end: float | None = None
     ) -> float | Vector:
@@ -98,14 +109,23 @@ class Evaluator:
 
 
 class _Query:
-    """One query: what stays the same while its nodes are evaluated at one or many times."""
+    """One query: what stays the same while its nodes are evaluated at one or many times.
 
-    __slots__ = ("_known", "_memo", "_step", "selection", "unnamed")
+    `ahead`: so many seconds later `time()` says it is.
+    """
+
+    __slots__ = ("_known", "_memo", "_step", "ahead", "selection", "unnamed")
 
     def __init__(
-        self, selection: Selection, step: float, unnamed: Rename, memo: Memo | None
+        self,
+        selection: Selection,
+        step: float,
+        unnamed: Rename,
+        memo: Memo | None,
+        ahead: float = 0.0,
     ) -> None:
         self.selection = selection
+        self.ahead = ahead
         self.unnamed = unnamed
         self._step = step
         self._memo = memo
@@ -287,7 +307,7 @@ def _absent_over_time(query: _Query, node: Call, at: float) -> Vector:
 
 
 _SPECIAL: dict[str, Callable[[_Query, Call, float], Value]] = {
-    "time": lambda query, node, at: at,
+    "time": lambda query, node, at: at + query.ahead,
     "pi": lambda query, node, at: math.pi,
     "vector": lambda query, node, at: [((), query.scalar(node.arguments[0], at))],
     "scalar": _scalar,

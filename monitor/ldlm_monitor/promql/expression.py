@@ -79,8 +79,10 @@ class Dependence:
 
 def dependence(node: Node) -> Dependence | None:
     """What the node's value depends on; None: on time, on a window of it, or on any metric."""
+    if is_of_time(node):
+        return None
     for each in walk(node):
-        if isinstance(each, Range | Subquery) or _is_of_time(each):
+        if isinstance(each, Range | Subquery):
             return None
         if isinstance(each, Selector) and not names_one_metric(each):
             return None
@@ -130,7 +132,7 @@ def max_range(expr: Expression) -> float:
 
 def uses_time(expr: Expression) -> bool:
     """Whether it asks what time it is, so that its value changes without a new sample."""
-    return any(_is_of_time(node) for node in walk(expr.root))
+    return is_of_time(expr.root)
 
 
 def counts_samples(expr: Expression) -> bool:
@@ -140,8 +142,9 @@ def counts_samples(expr: Expression) -> bool:
     )
 
 
-def _is_of_time(node: Node) -> bool:
-    return isinstance(node, Call) and node.function in TIME_FUNCTIONS
+def is_of_time(node: Node) -> bool:
+    """Whether anything in it asks what time it is."""
+    return any(isinstance(each, Call) and each.function in TIME_FUNCTIONS for each in walk(node))
 
 
 def walk(node: Node) -> Iterator[Node]:
