@@ -235,7 +235,12 @@ groups:
         expr: |
           time() - ldlm_train_last_progress_timestamp_seconds > 7200
           unless time() - ldlm_train_last_progress_timestamp_seconds > 7230
-      - {alert: WasHigh, expr: "max_over_time(ldlm_train_loss[363s]) > 3"}
+"""
+WAS_HIGH = """
+groups:
+  - name: g
+    rules:
+      - {alert: WasHigh, expr: "max_over_time(ldlm_train_loss[63s]) > 3"}
 """
 
 
@@ -254,13 +259,22 @@ def test_in_days_of_silence_a_rule_of_time_is_asked_where_it_can_change(tmp_path
     feeder.wait(3 * 86400.0)
     assert feeder.monitor.snapshot().monitor.evaluations < before + 1000
     assert [(each.alert, each.state, each.time - START) for each in feeder.transitions] == [
-        ("WasHigh", "firing", 5.0),
-        ("WasHigh", "resolved", 370.0),
         ("Late", "firing", 3610.0),
         ("LateThisDay", "firing", 7210.0),
         ("LateThisDay", "resolved", 7240.0),
         ("VeryLate", "pending", 90010.0),
         ("VeryLate", "firing", 90110.0),
+    ]
+
+
+def test_no_slot_is_skipped_before_a_window_has_left_its_last_sample_behind(tmp_path: Path) -> None:
+    feeder = Feeder(judging_by(WAS_HIGH, tmp_path))
+    feeder.append(bar(1, loss="9.5"), 4.0)
+    feeder.append(bar(2), 6.0)
+    feeder.wait(3000.0)
+    assert [(each.state, each.time - START) for each in feeder.transitions] == [
+        ("firing", 5.0),
+        ("resolved", 70.0),
     ]
 
 
