@@ -1,0 +1,166 @@
+"""A replay of finished logs tells what following them live told, where the logs tell the times.
+
+The logs are drawn: runs that train, evaluate, stall, meet NaN, crash. Live is the real pump on
+real files, which grow at the drawn times, cut anywhere; only the time is an argument. The
+replay then reads the same files. Where nothing but order and whole seconds is told, the
+docstrings say how much of it can be promised.
+"""
+
+import os
+import tempfile
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from ldlm_monitor.alert import Transition
+from ldlm_monitor.config import Settings
+from ldlm_monitor.ledger import Ledger
+from ldlm_monitor.notify import Outbox
+from ldlm_monitor.pump import Pump
+from ldlm_monitor.replay import Replay
+from ldlm_monitor.source import PollingWaker
+from ldlm_monitor.telling import Telling
+
+START = 1_769_681_700.0
+
+
+class Write(NamedTuple):
+    """Bytes that a file gets at a time (Unix seconds)."""
+
+    at: float
+    path: str
+    data: bytes
+
+
+class Listening(Telling):
+    """Also keeps every transition that it was told."""
+
+    heard: list[Transition]
+
+    def tell(self, transitions, now, *, notify=True) -> None:
+        self.heard += transitions
+        super().tell(transitions, now, notify=notify)
+
+
+def live(folder: Path, writes: list[Write]) -> list[Transition]:
+    """What the pump tells that looks whenever something was written; all files are there before."""
+    outbox = Outbox(folder / "outbox.sqlite")
+    ledger = Ledger(folder / "ledger.sqlite")
+    wanted = Settings(files=(str(folder / "logs"),), companions=False)
+    for path in {write.path for write in writes}:
+        (folder / "logs" / path).touch()
+    pump = Pump(wanted, outbox, ledger, [], PollingWaker())
+    pump.telling = listening = Listening(outbox, [], None)
+    listening.heard = []
+    pump.turn((), writes[0].at - 1.0)
+    for write in writes:
+        path = folder / "logs" / write.path
+        with path.open("ab") as file:
+            file.write(write.data)
+        os.utime(path, (write.at, write.at))
+        pump.turn((), write.at)
+    pump.follower.close()
+    outbox.close()
+    ledger.close()
+    return listening.heard
+
+
+def replayed(folder: Path) -> list[Transition]:
+    """What the replay tells."""
+    wanted = Settings(files=(str(folder / "logs"),), companions=False)
+    return list(Replay(wanted).transitions())
+
+
+def before(end: float, told: list[Transition]) -> list[Transition]:
+    """Those before the last byte came: at which the replay, not knowing more, makes an end."""
+    return [each for each in told if each.time is None or each.time < end]
+
+
+STEP = st.sampled_from(["step"] * 12 + ["nan", "inf", "high", "eval", "untold", "torn", "back"])
+PAUSE = st.sampled_from([0.0, 0.01, 0.13, 0.5, 1.0, 1.0, 1.0, 2.75, 7.0, 33.3, 130.0, 700.0])
+
+
+@dataclass
+class Rows:
+    """A file of rows that tell their times, as it is written."""
+
+    path: str
+    step: int = 0
+
+    def row(self, kind: str, at: float) -> str:
+        self.step = max(0, self.step - 7) if kind == "back" else self.step + 1
+        told = {"nan": "NaN", "inf": "Infinity", "high": "1e30"}.get(kind, "2.5")
+        norm = 500.0 if kind == "high" else 1.0 + self.step % 3
+        if kind == "eval":
+            return f'{{"step": {self.step}, "time": {at!r}, "eval_loss": 2.25}}\n'
+        if kind == "torn":
+            return f'{{"step": {self.step}, "time": {at!r}, "lo\n'
+        more = "" if kind == "untold" else f', "loss": {told}'
+        return f'{{"step": {self.step}, "time": {at!r}, "grad_norm": {norm}{more}}}\n'
+
+
+@st.composite
+def rows_as_written(draw: st.DrawFn) -> list[Write]:
+    """Rows of one to three files, each complete at its own time; some are begun before."""
+    files = [Rows(f"{name}.jsonl") for name in "abc"[: draw(st.integers(1, 3))]]
+    at = START + draw(st.sampled_from([0.0, 0.31, 4.99]))
+    writes: list[Write] = []
+    for _ in range(draw(st.integers(1, 8))):
+        among = draw(st.lists(st.sampled_from(files), min_size=1, max_size=3))
+        kinds = draw(st.lists(STEP, min_size=1, max_size=30))
+        pause, first = draw(st.sampled_from([0.05, 0.25, 1.0, 1.5])), draw(PAUSE)
+        at = round(at + first, 2)
+        for kind, file in zip(kinds, cycle(among)):
+            data = file.row(kind, at).encode()
+            cut = draw(st.sampled_from([0, 0, 0, 1, len(data) // 2, len(data) - 1]))
+            if cut:
+                before = writes[-1].at if writes else at
+                writes.append(Write(before, file.path, data[:cut]))
+                data = data[cut:]
+            writes.append(Write(at, file.path, data))
+            at = round(at + pause, 2)
+    return writes
+
+
+def exactly(transition: Transition) -> tuple[object, ...]:
+    told = (transition.time, transition.alert, transition.state, transition.previous)
+    labels = tuple(sorted(transition.labels.items()))
+    where = (transition.position, transition.step)
+    return *told, transition.reason, labels, repr(transition.value), transition.active_at, where
+
+
+def compare_rows(writes: list[Write]) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "logs").mkdir()
+        end = writes[-1].at
+        told = before(end, live(folder, writes))
+        again = before(end, replayed(folder))
+        assert [exactly(each) for each in again] == [exactly(each) for each in told]
+
+
+ROWS = settings(
+    suppress_health_check=[HealthCheck.too_slow],
+    phases=[Phase.explicit, Phase.generate, Phase.shrink],
+)
+
+
+@settings(ROWS, max_examples=60)
+@given(rows_as_written())
+def test_rows_that_tell_their_times_are_replayed_as_they_came(writes: list[Write]) -> None:
+    """The same transitions at the same times, of the same lines, in the same order."""
+    compare_rows(writes)
+
+
+@pytest.mark.long
+@settings(ROWS, max_examples=3_000)
+@given(rows_as_written())
+def test_rows_that_tell_their_times_are_replayed_as_they_came_at_length(
+    writes: list[Write],
+) -> None:
+    compare_rows(writes)
