@@ -80,6 +80,8 @@ class Content:
     def row_times(self, apart: float) -> Iterator[tuple[int, float]]:
         """Where rows begin that span less than `apart` seconds, and the last time they tell.
 
+        Rows of the very same time stay together.
+
         The first row is alone: what comes before it and tells no time takes its time.
         """
         begin, first, last = -1, -math.inf, -math.inf
@@ -88,7 +90,7 @@ class Content:
                 continue
             for match in _ROW_TIME.finditer(block):
                 when = float(match[1])
-                if when - first < apart:
+                if when - first < apart or when == first:
                     last = max(last, when)
                     continue
                 if begin >= 0:

@@ -36,6 +36,8 @@ APART_SECONDS = 0.2
 """Rows that tell their times come together where they span less than this."""
 ALONE_APART_SECONDS = 5.0
 """The same where nothing else can fall between them, because there is no other file."""
+EXACT_APART_SECONDS = 0.0
+"""The same where rows of several files are to come in the very order of their times."""
 
 
 @dataclass(slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +15,12 @@ from ldlm_monitor.promql import (
     Evaluator,
     Expression,
     asks,
+    counts_samples,
     max_range,
     metric_names,
     names_its_metrics,
+    settles_after,
+    switches,
     uses_time,
 )
 from ldlm_monitor.run.fleet import worse
@@ -30,16 +35,20 @@ _STALL_METRICS = frozenset(
 class _Question:
     """What decides when a rule's expression must be asked again."""
 
-    __slots__ = ("always", "metrics", "needs_every_slot", "reach")
+    __slots__ = ("always", "metrics", "needs_every_slot", "reach", "settles_after", "switches")
 
     def __init__(self, expr: Expression) -> None:
         self.metrics = metric_names(expr)
         self.reach = max_range(expr)
+        self.settles_after = settles_after(expr)
         by_time = uses_time(expr)
         # What changes is known by the name of its metric.
-        self.always = by_time or not names_its_metrics(expr)
-        # Time alone can change it, other than at a stall limit, which runs announce.
-        self.needs_every_slot = by_time and not self.metrics >= _STALL_METRICS
+        self.always = by_time or counts_samples(expr) or not names_its_metrics(expr)
+        # Time alone can change it; at a stall limit, runs announce when.
+        by_slot = by_time and not self.metrics >= _STALL_METRICS
+        found = switches(expr) if by_slot else ()
+        self.needs_every_slot = found is None
+        self.switches = found or ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +60,8 @@ class _Answer:
 class Judge:
     """Keeps what was exported, evaluates the rules over it, and the state of their alerts.
 
-    `reach` is how far (seconds) the rules look back; `needs_every_slot`: time alone can
-    change what some rule says.
+    `reach` is how far (seconds) the rules look back. `asks_the_time`: time alone can change
+    what some rule says.
     """
 
     def __init__(self, rules: RuleSet[Expression], interval: float, retention: float) -> None:
@@ -60,7 +69,7 @@ class Judge:
         self._alerts = AlertStates(rules)
         self._recorded: dict[str, list[VectorSample]] = {}
         self._store = SeriesStore(interval, max(retention, 2 * self.reach))
-        self._evaluator = Evaluator(self._store)
+        self._evaluator = Evaluator(self._store, changed_at=self._store.changed_at)
 
     def __getstate__(self) -> dict[str, Any]:
         """What the passing of time has made; the rest follows from the rules."""
@@ -75,7 +84,7 @@ class Judge:
         self._use(kept["rules"])
         self._alerts, self._recorded = kept["alerts"], kept["recorded"]
         self._store = kept["store"]
-        self._evaluator = Evaluator(self._store)
+        self._evaluator = Evaluator(self._store, changed_at=self._store.changed_at)
 
     def replace_rules(self, rules: RuleSet[Expression]) -> None:
         """Judge by other rules from now on; alerts of the same name and labels go on."""
@@ -96,6 +105,28 @@ class Judge:
     def due(self) -> float | None:
         """The earliest time at which a `for` or `keep_firing_for` runs out."""
         return self._alerts.due()
+
+    def next_switch(self, first: float, last: float, interval: float) -> float:
+        """The first of the slots from `first` to `last` at which some rule may say another thing.
+
+        That is, if nothing that is exported changes until then, and all that changed before
+        the last evaluation is out of reach. Infinite if there is none.
+        """
+        if first > last:
+            return math.inf
+        if self._needs_every_slot:
+            return first
+        at = self._store.last_scrape
+        before = [self._evaluator.shown(each, at, at) for each in self._switches]
+
+        def has_switched(slot: int) -> bool:
+            clock = first + slot * interval
+            after = [self._evaluator.shown(each, at, clock) for each in self._switches]
+            return after != before
+
+        slots = range(math.floor((last - first) / interval) + 1)
+        index = bisect_left(slots, True, key=has_switched)
+        return first + index * interval if index < len(slots) else math.inf
 
     def compiled(self) -> Iterator[tuple[str, object]]:
         """What is made of the rules alone, by name: the same for every judge of these rules."""
@@ -156,7 +187,9 @@ class Judge:
         self._asked = {rule.expr.text: _Question(rule.expr) for rule in rules.rules}
         self._answers: dict[str, _Answer] = {}
         self.reach = max((asked.reach for asked in self._asked.values()), default=0.0)
-        self.needs_every_slot = any(asked.needs_every_slot for asked in self._asked.values())
+        self._needs_every_slot = any(asked.needs_every_slot for asked in self._asked.values())
+        self._switches = [each for asked in self._asked.values() for each in asked.switches]
+        self.asks_the_time = self._needs_every_slot or bool(self._switches)
         self._asks: dict[str, list[Callable[[str, Labels], bool]]] = {}
         for rule in rules.alerts:
             self._asks.setdefault(rule.name, []).append(asks(rule.expr))
@@ -166,7 +199,7 @@ class Judge:
         asked = self._asked[expr.text]
         known = self._answers.get(expr.text)
         if known is not None and not asked.always:
-            still = self._store.changed_at(asked.metrics) < known.at - asked.reach
+            still = self._store.changed_at(asked.metrics) < known.at - asked.settles_after
             if still:
                 return known.vector
         vector = self._evaluator(expr, at)

@@ -297,7 +297,7 @@ class Monitor:
 
     def _changed(self, at: float) -> None:
         self._version += 1
-        self._busy_until = at + self._judge.reach
+        self._busy_until = at + self._judge.reach + self._settings.evaluation_interval
 
     def _is_new(self, run: str, urgent: str, at: float) -> bool:
         last = self._urgent_at.get((run, urgent), -math.inf)
@@ -317,7 +317,7 @@ class Monitor:
         while True:
             if not self._wants_slot(self._next_slot):
                 self._next_slot = max(self._next_slot, math.ceil(to / interval) * interval)
-            slot = self._next_slot if self._wants_slot(self._next_slot) else math.inf
+            slot = self._slot_until(to)
             times = (slot, self._runs.due(), self._judge.due())
             due = min(time for time in times if time is not None)
             if due > to:
@@ -326,10 +326,23 @@ class Monitor:
         self._clock = to
         return transitions
 
+    def _slot_until(self, to: float) -> float:
+        """The next slot up to `to` that can differ from the one before it; inf: none."""
+        slot = self._next_slot
+        if slot <= self._busy_until:
+            return slot
+        if not self._judge.asks_the_time or not self._runs.active:
+            return math.inf
+        interval = self._settings.evaluation_interval
+        found = self._judge.next_switch(slot, to, interval)
+        if math.isinf(found):
+            self._next_slot = max(slot, (math.floor(to / interval) + 1) * interval)
+        return found
+
     def _wants_slot(self, slot: float) -> bool:
         if slot <= self._busy_until:
             return True
-        return self._judge.needs_every_slot and self._runs.active
+        return self._judge.asks_the_time and self._runs.active
 
     def _evaluate(self, at: float) -> list[Transition]:
         """Scrape our own metrics, then evaluate every rule, at `at`."""

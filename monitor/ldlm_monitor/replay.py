@@ -16,7 +16,7 @@ from ldlm_monitor.config import Settings
 from ldlm_monitor.errors import InputError
 from ldlm_monitor.history import (
     ALONE_APART_SECONDS,
-    APART_SECONDS,
+    EXACT_APART_SECONDS,
     History,
     launch_facts,
     place,
@@ -32,8 +32,8 @@ class Replay:
 
     Nothing is waited for, nobody is notified; the clock ends at the last byte's time.
     `notices` say what was added to the files that were named, and why. `apart`: seconds
-    within which rows that tell their times count as one piece (None: fine enough to keep
-    the order over all files).
+    within which rows that tell their times count as one piece (None: as many as keep the
+    order over all files).
     """
 
     def __init__(self, settings: Settings, *, apart: float | None = None) -> None:
@@ -44,7 +44,7 @@ class Replay:
         if settings.companions:
             files = self._with_companions(files)
         if apart is None:
-            apart = ALONE_APART_SECONDS if len(files) == 1 else APART_SECONDS
+            apart = ALONE_APART_SECONDS if len(files) == 1 else EXACT_APART_SECONDS
         self._history = place(files, self._monitor.names, apart=apart)
         self._refuse_unreadable()
         streams: list[tuple[str, BinaryIO]] = [

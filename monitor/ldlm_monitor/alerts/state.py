@@ -126,12 +126,14 @@ class AlertStates(Generic[E]):
                 if isinstance(rule, RecordingRule):
                     self._record(index, rule, vector, at, record)
                     continue
+                alerts = self._by_rule[index]
+                if not vector and not alerts and index not in self.health:
+                    continue
                 fresh = _instances(rule, vector, at)
             except RuleError as problem:
                 self.health[index] = problem
                 continue
             self.health.pop(index, None)
-            alerts = self._by_rule[index]
             shown = bool(alerts)
             transitions += _step(rule, alerts, fresh, at, ending)
             if shown or alerts:

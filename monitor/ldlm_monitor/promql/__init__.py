@@ -7,20 +7,26 @@ from ldlm_monitor.promql.evaluate import Evaluator
 from ldlm_monitor.promql.expression import (
     Expression,
     asks,
+    counts_samples,
     max_range,
     metric_names,
     names_its_metrics,
+    settles_after,
     uses_time,
 )
 from ldlm_monitor.promql.parse import parse
+from ldlm_monitor.promql.switches import switches
 
 __all__ = [
     "Evaluator",
     "Expression",
     "asks",
+    "counts_samples",
     "max_range",
     "metric_names",
     "names_its_metrics",
     "parse",
+    "settles_after",
+    "switches",
     "uses_time",
 ]

@@ -27,6 +27,7 @@ from ldlm_monitor.promql.matching import (
     combine_vectors,
     combine_with_scalar,
 )
+from ldlm_monitor.promql.memo import ChangedAt, Memo
 from ldlm_monitor.promql.nodes import (
     LOOKBACK,
     Aggregation,
@@ -53,6 +54,7 @@ class Evaluator:
     `lookback` is how old a sample may be for an instant selector, `step` the
     resolution of subqueries that name none, both in seconds. `delayed_name_removal` is
     the feature flag of Prometheus: metric names go at the end of a query, not at once.
+    `changed_at`, where the storage can tell it, spares what cannot differ from the last answer.
     """
 
     def __init__(
@@ -62,8 +64,10 @@ class Evaluator:
         *,
         step: float = 60.0,
         delayed_name_removal: bool = False,
+        changed_at: ChangedAt | None = None,
     ) -> None:
         self._storage = storage
+        self._memo = None if changed_at is None else Memo(changed_at)
         self._instant = storage if isinstance(storage, InstantStorage) else None
         self._lookback = lookback
         self._step = step
@@ -80,6 +84,17 @@ class Evaluator:
             return [VectorSample((), value)]
         return [VectorSample(without_name(labels), number) for labels, number in value]
 
+    def shown(self, expr: Expression, at: float, clock: float) -> frozenset[Labels] | None:
+        """Which samples there are at `at` if `time()` said `clock`; None where it fails."""
+        selection = Selection(self._storage, self._instant, self._lookback, at, at)
+        query = _Query(selection, self._step, self._unnamed, self._memo, ahead=clock - at)
+        try:
+            value = query.number(expr.root, at)
+        except RuleError:
+            return None
+        assert isinstance(value, list), expr
+        return frozenset(labels for labels, _ in value)
+
     def value(
         self, expr: Expression, at: float, *, start: float | None = None, end: float | None = None
     ) -> float | Vector:
@@ -87,25 +102,48 @@ class Evaluator:
         at = float(at)
         first, last = at if start is None else start, at if end is None else end
         selection = Selection(self._storage, self._instant, self._lookback, first, last)
-        value = _Query(selection, self._step, self._unnamed).number(expr.root, at)
+        value = _Query(selection, self._step, self._unnamed, self._memo).number(expr.root, at)
         if isinstance(value, float) or self._unnamed is without_name:
             return value
         return unique([(settled(labels), number) for labels, number in value])
 
 
 class _Query:
-    """One query: what stays the same while its nodes are evaluated at one or many times."""
+    """One query: what stays the same while its nodes are evaluated at one or many times.
 
-    __slots__ = ("_known", "_step", "selection", "unnamed")
+    `ahead`: so many seconds later `time()` says it is.
+    """
 
-    def __init__(self, selection: Selection, step: float, unnamed: Rename) -> None:
+    __slots__ = ("_known", "_memo", "_step", "ahead", "selection", "unnamed")
+
+    def __init__(
+        self,
+        selection: Selection,
+        step: float,
+        unnamed: Rename,
+        memo: Memo | None,
+        ahead: float = 0.0,
+    ) -> None:
         self.selection = selection
+        self.ahead = ahead
         self.unnamed = unnamed
         self._step = step
+        self._memo = memo
         self._known: dict[tuple[int, float], Value] = {}
 
     def value(self, node: Node, at: float) -> Value:
         """The node's value; no caller may change a vector that it was given."""
+        kind = type(node)
+        if kind is Number or kind is Selector or self._memo is None:
+            return self._found(node, at)
+        memory = self._memo.of(node)
+        if memory is None:
+            return self._found(node, at)
+        if not memory.holds(at):
+            memory.keep(self._found(node, at), at)
+        return memory.value
+
+    def _found(self, node: Node, at: float) -> Value:
         if not isinstance(node, Selector | Aggregation):
             return _HANDLERS[type(node)](self, node, at)
         key = (id(node), at)  # equal selectors and aggregations of one rule are evaluated once
@@ -164,6 +202,8 @@ class _Query:
 
     def combined(self, node: Binary, at: float) -> Value:
         left = self.number(node.left, at)
+        if left == [] and node.operator != "or" and self._memo and self._memo.may_skip(node.right):
+            return left
         right = self.number(node.right, at)
         if isinstance(left, float):
             if isinstance(right, float):
@@ -267,7 +307,7 @@ def _absent_over_time(query: _Query, node: Call, at: float) -> Vector:
 
 
 _SPECIAL: dict[str, Callable[[_Query, Call, float], Value]] = {
-    "time": lambda query, node, at: at,
+    "time": lambda query, node, at: at + query.ahead,
     "pi": lambda query, node, at: math.pi,
     "vector": lambda query, node, at: [((), query.scalar(node.arguments[0], at))],
     "scalar": _scalar,

@@ -21,6 +21,9 @@ from ldlm_monitor.promql.nodes import (
 )
 
 TIME_FUNCTIONS = frozenset({"time", "timestamp", *DATES})
+COUNTING_FUNCTIONS = frozenset({"count_over_time", "sum_over_time"})
+ROUNDING_SECONDS = 0.001
+"""Less than this a time is rounded that an offset has moved: see `selection.exact`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,27 +39,73 @@ class Expression:
 
 def metric_names(expr: Expression) -> frozenset[str]:
     """The metric names that its selectors ask for literally."""
+    return _named(expr.root)
+
+
+def _named(node: Node) -> frozenset[str]:
     return frozenset(
         matcher.value
-        for node in walk(expr.root)
-        if isinstance(node, Selector)
-        for matcher in node.matchers
+        for selector in _selectors(node)
+        for matcher in selector.matchers
         if matcher.name == NAME and matcher.op == "="
     )
 
 
 def names_its_metrics(expr: Expression) -> bool:
     """Whether each of its selectors asks for one metric by name, so that others cannot matter."""
-    return all(
-        any(matcher.name == NAME and matcher.op == "=" for matcher in node.matchers)
-        for node in walk(expr.root)
-        if isinstance(node, Selector)
-    )
+    return all(names_one_metric(selector) for selector in _selectors(expr.root))
+
+
+def names_one_metric(selector: Selector) -> bool:
+    """Whether it asks for one metric by name."""
+    return any(matcher.name == NAME and matcher.op == "=" for matcher in selector.matchers)
+
+
+def _selectors(node: Node) -> Iterator[Selector]:
+    return (each for each in walk(node) if isinstance(each, Selector))
+
+
+@dataclass(frozen=True, slots=True)
+class Dependence:
+    """What the value of a node depends on, where time alone cannot change it.
+
+    Once `metrics` have not changed, begun or ended for longer than `seconds`, neither has
+    the value: each selector shows its metric as it is, or as it was a fixed time ago.
+    """
+
+    metrics: tuple[str, ...]
+    seconds: float
+
+
+def dependence(node: Node) -> Dependence | None:
+    """What the node's value depends on; None: on time, on a window of it, or on any metric."""
+    if is_of_time(node):
+        return None
+    for each in walk(node):
+        if isinstance(each, Range | Subquery):
+            return None
+        if isinstance(each, Selector) and not names_one_metric(each):
+            return None
+    metrics = _named(node)
+    return Dependence(tuple(sorted(metrics)), _settles_after(node)) if metrics else None
+
+
+def settles_after(expr: Expression) -> float:
+    """How long (seconds) after the last change of its metrics its value still may change.
+
+    Where a storage tells that a series has ended, no selector looks back for longer than it
+    says. Infinite for a fixed `@` time.
+    """
+    return _settles_after(expr.root)
+
+
+def _settles_after(node: Node) -> float:
+    return _reach(node, 0.0) + ROUNDING_SECONDS
 
 
 def asks(expr: Expression) -> Callable[[str, Labels], bool]:
     """Whether one of its selectors picks the series of a given name and labels."""
-    selectors = [node.matchers for node in walk(expr.root) if isinstance(node, Selector)]
+    selectors = [selector.matchers for selector in _selectors(expr.root)]
 
     def asked(name: str, labels: Labels) -> bool:
         told = {**dict(labels), NAME: name}
@@ -78,29 +127,40 @@ def _holds(matcher: Matcher, value: str) -> bool:
 
 def max_range(expr: Expression) -> float:
     """The furthest that it looks back, in seconds; infinite for a fixed `@` time."""
-    return _reach(expr.root)
+    return _reach(expr.root, LOOKBACK)
 
 
 def uses_time(expr: Expression) -> bool:
     """Whether it asks what time it is, so that its value changes without a new sample."""
+    return is_of_time(expr.root)
+
+
+def counts_samples(expr: Expression) -> bool:
+    """Whether it matters how many samples there are, of series that do not change as well."""
     return any(
-        isinstance(node, Call) and node.function in TIME_FUNCTIONS for node in walk(expr.root)
+        isinstance(node, Call) and node.function in COUNTING_FUNCTIONS for node in walk(expr.root)
     )
+
+
+def is_of_time(node: Node) -> bool:
+    """Whether anything in it asks what time it is."""
+    return any(isinstance(each, Call) and each.function in TIME_FUNCTIONS for each in walk(node))
 
 
 def walk(node: Node) -> Iterator[Node]:
     """The node and everything below it."""
     yield node
-    for child in _children(node):
+    for child in children(node):
         yield from walk(child)
 
 
 def depth(node: Node) -> int:
     """How many levels of nodes there are from this one down."""
-    return 1 + max((depth(child) for child in _children(node)), default=0)
+    return 1 + max((depth(child) for child in children(node)), default=0)
 
 
-def _children(node: Node) -> tuple[Node, ...]:
+def children(node: Node) -> tuple[Node, ...]:
+    """The nodes that it is made of."""
     match node:
         case Range(selector=selector):
             return (selector,)
@@ -115,15 +175,15 @@ def _children(node: Node) -> tuple[Node, ...]:
     return ()
 
 
-def _reach(node: Node) -> float:
+def _reach(node: Node, lookback: float) -> float:
     match node:
         case Selector(shift=shift):
-            return _shift_reach(shift) + LOOKBACK
+            return _shift_reach(shift) + lookback
         case Range(selector=selector, seconds=seconds):
             return _shift_reach(selector.shift) + seconds
         case Subquery(operand=operand, seconds=seconds, shift=shift):
-            return _shift_reach(shift) + seconds + _reach(operand)
-    return max((_reach(child) for child in _children(node)), default=0.0)
+            return _shift_reach(shift) + seconds + _reach(operand, lookback)
+    return max((_reach(child, lookback) for child in children(node)), default=0.0)
 
 
 def _shift_reach(shift: Shift) -> float:

@@ -6,7 +6,8 @@ scripts run, the element is only marked, and the name goes at the end of the que
 The mark is a label with an empty name: it sorts first, and no selector can ask for it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import lru_cache
 from typing import TypeAlias
 
 from ldlm_monitor.points import Labels
@@ -42,7 +43,8 @@ def settled(labels: Labels) -> Labels:
     return without_name(labels) if labels and labels[0] == MARK else labels
 
 
-def signature_of(on: bool, names: Iterable[str]) -> Rename:
+@lru_cache(maxsize=1024)
+def signature_of(on: bool, names: tuple[str, ...]) -> Rename:
     """What of an element's labels decides which group it belongs to."""
     wanted = frozenset(names)
     if on:

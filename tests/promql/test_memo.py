@@ -1,0 +1,98 @@
+"""An evaluator that remembers gives the answers of one that does not."""
+
+import math
+
+import pytest
+from expressions import expressions
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from ldlm_monitor.errors import RuleError
+from ldlm_monitor.points import Point, make_labels
+from ldlm_monitor.promql import Evaluator, Expression, parse
+from ldlm_monitor.series.store import SeriesStore
+
+START = 1_699_999_200.0
+INTERVAL = 5.0
+NAMES = ("steps", "level", "owner")
+SERIES = [
+    (name, make_labels(run=run, rank=rank)) for name in NAMES for run in "ab" for rank in "01"
+]
+VALUES = st.sampled_from([0.0, 1.0, -2.0, 3.5, math.nan, math.inf])
+PAUSES = st.sampled_from([0.0, 0.25, 1.7, 5.0, 5.0, 5.0, 60.0, 299.999, 700.0])
+CHANGES = st.dictionaries(st.sampled_from(SERIES), st.none() | VALUES, max_size=3)
+"""New values of some series; None: it ends."""
+WORTH_REMEMBERING = (
+    "sum by (run) (steps) - (sum by (run) (steps offset 5m) or sum by (run) (steps) * 0) > 0",
+    "count by (run) (level != level or abs(level) == Inf)",
+    "level > 1 and level > 2 * quantile_over_time(0.5, level[10m])",
+    "steps{rank='0'} unless on (run) owner == 1",
+    "steps / on (run) group_left level",
+    "max_over_time(sum(steps)[2m:15s]) - sum(steps offset -1m)",
+    "sum_over_time(level[1m]) / count_over_time(level[1m])",
+    "level @ 1699999300 + level @ end()",
+)
+
+
+def accepted(text: str) -> Expression | None:
+    try:
+        return parse(text)
+    except RuleError:
+        return None
+
+
+def answer(evaluator: Evaluator, expression: Expression, at: float) -> str:
+    try:
+        return repr(evaluator(expression, at))
+    except RuleError as error:
+        return repr(error)
+
+
+@given(
+    text=st.sampled_from(WORTH_REMEMBERING) | expressions(START),
+    scrapes=st.lists(st.tuples(PAUSES, CHANGES), min_size=1, max_size=12),
+)
+def test_it_answers_as_if_it_did_not_remember(
+    text: str, scrapes: list[tuple[float, dict[tuple[str, tuple[()]], float | None]]]
+) -> None:
+    """However series change, end and begin, on the grid of scrapes and off it."""
+    expression = accepted(text)
+    assume(expression is not None)
+    store, at = SeriesStore(INTERVAL, math.inf), START
+    remembering, forgetting = Evaluator(store, changed_at=store.changed_at), Evaluator(store)
+    present = dict.fromkeys(SERIES[::2], 1.0)
+    for pause, changes in scrapes:
+        at += pause
+        for series, value in changes.items():
+            present.pop(series, None)
+            if value is not None:
+                present[series] = value
+        store.append([[Point(*series, value) for series, value in present.items()]], at)
+        assert answer(remembering, expression, at) == answer(forgetting, expression, at)
+
+
+@pytest.mark.parametrize(
+    "text", ["level > 1", "sum by (run) (level offset 5m)", "abs(level) == Inf or level != level"]
+)
+def test_what_no_change_can_concern_is_not_looked_up_again(text: str) -> None:
+    store = CountingStore(INTERVAL, math.inf)
+    evaluator, expression = Evaluator(store, changed_at=store.changed_at), parse(text)
+
+    def asked(level: float, steps: float, at: float) -> int:
+        before = store.lookups
+        store.append([[Point("level", (), level), Point("steps", (), steps)]], START + at)
+        evaluator(expression, START + at)
+        return store.lookups - before
+
+    assert asked(2.0, 1.0, 5) > 0
+    assert asked(2.0, 2.0, 1000) > 0
+    assert asked(2.0, 3.0, 1005) == 0
+    assert asked(9.0, 4.0, 1010) > 0
+
+
+class CountingStore(SeriesStore):
+    lookups = 0
+
+    def latest(self, *arguments):
+        self.lookups += 1
+        return super().latest(*arguments)
