@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import side_by_side as bench
+from ldlm_monitor import names
 from ldlm_monitor.alerts import AlertStates, load_rules, packaged_rules
 from ldlm_monitor.points import Point, make_labels
 from ldlm_monitor.promql import Evaluator, parse
@@ -27,10 +28,14 @@ TARGET_MILLISECONDS = 10.0
 TARGET_BYTES = 24.0
 RANKS = 8
 EVENTS = ("nccl_collective_timeout", "nccl_async_error", "cuda_oom", "slurm_cancelled")
-STATES = (
-    *("starting", "running", "evaluating", "checkpointing"),
-    *("stalled", "finished", "crashed", "killed"),
+OF_A_RUN = ("throughput_ratio", "throughput_variation_ratio", "step_time_change_ratio")
+OF_A_RANK = (
+    *("loss_zscore", "loss_spike_ratio", "loss_peak_ratio", "loss_rise_ratio", "loss_rise_zscore"),
+    *("loss_trend_ratio", "loss_trend_zscore", "loss_slope_ratio", "loss_constant_ratio"),
+    *("grad_norm_zscore", "grad_norm_ratio", "memory_growth_ratio"),
+    *("rank_lag_steps", "rank_slowdown_ratio"),
 )
+STATES = names.RUN_STATES
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,7 @@ class Measured:
 
 
 def scrape(runs: int, slot: int, rng: random.Random) -> Iterator[list[Point]]:
-    """The points of each run at a slot of the grid; about 83 series a run."""
+    """The points of each run at a slot of the grid; about 198 series a run."""
     for number in range(runs):
         run = f"train_{number:03d}"
         yield [*_of_run(run, slot, rng), *_of_ranks(run, slot, rng)]
@@ -60,6 +65,8 @@ def _of_run(run: str, slot: int, rng: random.Random) -> Iterator[Point]:
     yield point("ldlm_train_learning_rate", 1e-4 * rng.random())
     for state in STATES:
         yield point("ldlm_run_state", float(state == "running"), state=state)
+    for gauge in OF_A_RUN:
+        yield point(names.DETECT_PREFIX + gauge, 0.9 + rng.random() / 5)
     for kind in EVENTS:
         value = float(slot // 100)
         yield point("ldlm_events_total", value, kind=kind, severity="error")
@@ -81,6 +88,8 @@ def _of_ranks(run: str, slot: int, rng: random.Random) -> Iterator[Point]:
         for quantity in ("loss", "grad_norm"):
             yield point("ldlm_train_nonfinite_total", 0.0, quantity=quantity)
         yield point("ldlm_train_memory_allocated_bytes", 1e10 + slot)
+        for gauge in OF_A_RANK:
+            yield point(names.DETECT_PREFIX + gauge, rng.random())
 
 
 def measure(series: int, slots: int, evaluations: int) -> Measured:
