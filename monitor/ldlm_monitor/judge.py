@@ -12,6 +12,7 @@ from ldlm_monitor.alert import Transition, VectorSample, alert_key
 from ldlm_monitor.alerts import ActiveAlert, AlertRule, AlertStates, Ending, RuleSet
 from ldlm_monitor.points import Labels, Point, make_labels
 from ldlm_monitor.promql import (
+    LOOKBACK,
     Evaluator,
     Expression,
     asks,
@@ -20,6 +21,7 @@ from ldlm_monitor.promql import (
     metric_names,
     names_its_metrics,
     settles_after,
+    speaks_of,
     switches,
     uses_time,
 )
@@ -140,7 +142,7 @@ class Judge:
         """Take in a scrape at `at`, as `SeriesStore.append` wants it; judge by every rule.
 
         `has_ended` tells by a run's name whether it finished, crashed or was killed:
-        then its alerts end with it.
+        then its alerts end with it. One whose series stopped is not known to be over.
         """
         recorded = [
             Point(name, sample.labels, sample.value)
@@ -150,10 +152,22 @@ class Judge:
         self._store.append([*groups, recorded], at)
 
         def ending(rule: AlertRule[Expression], labels: Mapping[str, str]) -> Ending:
-            del rule
-            return "ended" if has_ended(labels.get("run", "")) else "resolved"
+            if has_ended(labels.get("run", "")):
+                return "ended"
+            return "resolved" if self._has_data(rule, labels, at) else "unknown"
 
         return self._alerts.evaluate(self._ask, at, ending=ending, record=self._record)
+
+    def _has_data(self, rule: AlertRule[Expression], labels: Mapping[str, str], at: float) -> bool:
+        """Whether there is a series that the alert could be told of: else nobody knows."""
+        given = {name: value for name, value in labels.items() if name not in rule.labels}
+        selectors = speaks_of(rule.expr)
+        for selector in selectors:
+            for series, _, _ in self._store.latest(selector.matchers, at - LOOKBACK, at):
+                told = dict(series)
+                if all(told.get(name, value) == value for name, value in given.items()):
+                    return True
+        return not selectors
 
     def points(self) -> list[Point]:
         """The active alerts as they are exported."""

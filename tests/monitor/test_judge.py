@@ -35,3 +35,35 @@ def test_a_rule_hears_of_a_change_however_it_names_the_metric(tmp_path: Path, ex
     assert scrape(1.0, 10.0) == []
     assert scrape(5.0, 15.0) == ["firing"]
     assert scrape(1.0, 20.0) == ["resolved"]
+
+
+@pytest.mark.parametrize(
+    ("expr", "gone", "ending"),
+    [
+        ("ldlm_train_loss > 3", "ldlm_train_loss", "unknown"),
+        ("ldlm_train_loss > 3 unless ldlm_train_step > 9", "ldlm_train_loss", "unknown"),
+        ("ldlm_train_loss > 3 and ldlm_train_step < 9", "ldlm_train_step", "resolved"),
+        ("max by (run) (ldlm_train_loss) > 3", "ldlm_train_loss", "unknown"),
+        ("ldlm_train_loss > 3 or ldlm_train_step > 9", "ldlm_train_loss", "resolved"),
+    ],
+)
+def test_an_alert_whose_series_stopped_is_not_known_to_be_over(
+    tmp_path: Path, expr: str, gone: str, ending: str
+) -> None:
+    path = tmp_path / "rules.yml"
+    path.write_text(
+        f'groups: [{{name: g, rules: [{{alert: High, expr: "{expr}", labels: {{team: a}}}}]}}]'
+    )
+    judge = Judge(load_rules([path], parse), 5.0, 3600.0)
+    points = [
+        Point(name, make_labels(run=run), value)
+        for run in ("a", "b")
+        for name, value in (("ldlm_train_loss", 5.0), ("ldlm_train_step", 1.0))
+    ]
+    assert len(judge.evaluate([points], 5.0, lambda _: False)) == 2
+    left = [point for point in points if (point.name, point.labels) != (gone, (("run", "a"),))]
+    (told,) = judge.evaluate([left], 10.0, lambda _: False)
+    assert (told.state, told.labels["run"]) == (ending, "a")
+    judge.evaluate([points], 15.0, lambda _: False)
+    (told,) = judge.evaluate([left], 20.0, lambda run: run == "a")
+    assert told.state == "ended"

@@ -12,12 +12,15 @@ from ldlm_monitor.promql.expression import (
     metric_names,
     names_its_metrics,
     settles_after,
+    speaks_of,
     uses_time,
 )
+from ldlm_monitor.promql.nodes import LOOKBACK
 from ldlm_monitor.promql.parse import parse
 from ldlm_monitor.promql.switches import switches
 
 __all__ = [
+    "LOOKBACK",
     "Evaluator",
     "Expression",
     "asks",
@@ -27,6 +30,7 @@ __all__ = [
     "names_its_metrics",
     "parse",
     "settles_after",
+    "speaks_of",
     "switches",
     "uses_time",
 ]

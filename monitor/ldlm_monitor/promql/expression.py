@@ -51,6 +51,21 @@ def _named(node: Node) -> frozenset[str]:
     )
 
 
+def speaks_of(expr: Expression) -> tuple[Selector, ...]:
+    """The selectors whose series its result is made of: not those that only let through."""
+    return tuple(_speaks_of(expr.root))
+
+
+def _speaks_of(node: Node) -> Iterator[Selector]:
+    if isinstance(node, Selector):
+        yield node
+    elif isinstance(node, Binary) and node.operator in ("and", "unless"):
+        yield from _speaks_of(node.left)
+    else:
+        for child in children(node):
+            yield from _speaks_of(child)
+
+
 def names_its_metrics(expr: Expression) -> bool:
     """Whether each of its selectors asks for one metric by name, so that others cannot matter."""
     return all(names_one_metric(selector) for selector in _selectors(expr.root))
