@@ -59,8 +59,13 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class ClockMark:
-    """Where a step stands in a file: byte `offset`, and the bar's elapsed seconds if it tells."""
+    """Where a step stands in a file: byte `offset`, and the bar's elapsed seconds if it tells.
+
+    `inner`: a bar of a pause within the training, such as an evaluation; it has a clock and
+    steps of its own.
+    """
 
     offset: int
     step: int
     elapsed: float | None
+    inner: bool = False

@@ -154,7 +154,8 @@ def _estimate(file: ContinuedFile, clocks: dict[str, StepClock], disk: Disk) -> 
     content = Content(file.continuation.place, None, disk, start=file.seen_to)
     if file.is_rows:
         return row_timeline(content, clocks.get(file.run), APART_SECONDS)
-    before = clock_marks(content.before(), max(0, file.seen_to - BEFORE_BYTES))
+    start = max(0, file.seen_to - BEFORE_BYTES)
+    before = [mark for mark in clock_marks(content.before(), start) if not mark.inner]
     known = None
     if before and (at := file.seen_at(before[-1].offset)) is not None:
         known = before[-1], at
@@ -219,7 +220,8 @@ def has_bars(log: Path, disk: Disk = DIRECT) -> bool:
         size = disk.fstat(file.fileno()).st_size
         head = file.read(HEAD_BYTES)
         file.seek(max(size - HEAD_BYTES, 0))
-        return any(True for block in (head, file.read()) for _ in clock_marks(block))
+        blocks = (head, file.read())
+        return any(not mark.inner for block in blocks for mark in clock_marks(block))
 
 
 def name_by_content(path: Path, names: RunNames, disk: Disk = DIRECT) -> None:

@@ -264,6 +264,13 @@ def test_clock_marks_of_prefixed_and_plain_bars() -> None:
     assert (second.step, data[second.offset - 100 :][:8]) == (6, b"Training")
 
 
+def test_bars_of_an_evaluation_have_a_clock_of_their_own() -> None:
+    data = (BAR.format(n=5) + "\n\rEval:  25%|██ | 5/20 [00:30<01:30,  6.00s/it]\x1b[A\n").encode()
+    bar, evaluation = clock_marks(data)
+    assert not bar.inner
+    assert (evaluation.inner, evaluation.elapsed) == (True, 30.0)
+
+
 def test_a_users_format_file_adds_to_the_packaged_ones(tmp_path) -> None:
     path = tmp_path / "mine.yml"
     path.write_text(

@@ -1,5 +1,7 @@
 """Placing the bytes of a log in time."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,6 +29,25 @@ def test_a_bar_that_starts_over_goes_on_from_the_old_clock() -> None:
     timeline, _ = placed
     pieces = timeline.split(Chunk("a.log", (1, 1, 0), 5, 1, b"x" * 25))
     assert [when for when, _ in pieces] == [200, 201, 205]
+
+
+def test_bars_of_an_evaluation_come_as_long_after_the_bar_before_it_as_they_tell() -> None:
+    """Up to the next training bar; a second evaluation begins where the first one ended."""
+    bars = marks((10, 50, 100.0), (20, 5, 0.0), (30, 10, 30.0), (40, 5, 0.0), (50, 10, 300.0))
+    inner = [replace(mark, inner=mark.offset > 10) for mark in bars]
+    placed = from_bars([*inner, *marks((60, 51, 220.0))], last_write=1220.0)
+    assert placed is not None
+    timeline, clock = placed
+    pieces = timeline.split(Chunk("a.log", (1, 1, 0), 10, 1, b"x" * 60))
+    assert [(when, piece.offset) for when, piece in pieces] == [
+        *((1100, 10), (1100 + 1 / 2, 20), (1130, 30), (1130 + 1 / 2, 40)),
+        *((1220, 50), (1220, 60)),
+    ]
+    assert clock.when(51) == 1220
+
+
+def test_bars_of_an_evaluation_alone_tell_nothing_of_the_training() -> None:
+    assert from_bars([ClockMark(0, 1, 3.0, inner=True)], last_write=1.0) is None
 
 
 def test_a_step_log_borrows_the_clock_of_its_runs_bars() -> None:

@@ -10,7 +10,8 @@ from ldlm_monitor.chunk import ClockMark
 from ldlm_monitor.parse.patterns import compile_pattern
 
 _BAR = compile_pattern(
-    r"Training: +\d+%\|[^|\r\n]*\| *(?P<step>\d{1,18})/\d{1,18} \[(?P<elapsed>\d[\d:]*)[<,]"
+    r"(?P<bar>Training|Eval|Skipping batches): +\d+%\|[^|\r\n]*\| *(?P<step>\d{1,18})/\d{1,18} "
+    r"\[(?P<elapsed>\d[\d:]*)[<,]"
 )
 _ROW = compile_pattern(
     r'(?m)^ *\{[^\n]*?"(?:step|global_step|iteration|current_steps|iter|num_updates)": ?'
@@ -21,8 +22,8 @@ _ROW = compile_pattern(
 def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[ClockMark]:
     """The marks of a file's bytes, in order; `offset` is that of the first byte.
 
-    Text: every training bar with its step and elapsed time. `rows` (the file is
-    JSON lines): every row with its step.
+    Text: every training bar with its step and elapsed time, and those of an evaluation or of
+    skipped batches, which are `inner`. `rows` (the file is JSON lines): every row with its step.
     """
     if rows:
         return [
@@ -34,12 +35,13 @@ def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[Clo
     for match in _BAR.finditer(data):
         start, end = match.span()
         before = max(data.rfind(b"\r", begin, start), data.rfind(b"\n", begin, start))
-        step, elapsed = match.groups()
+        bar, step, elapsed = match.groups()
         marks.append(
             ClockMark(
                 offset + (begin if before < 0 else before + 1),
                 int(step or 0),
                 seconds(elapsed or b"0"),
+                inner=bar != b"Training",
             )
         )
         begin = end

@@ -5,6 +5,7 @@ of their progress bars and the time of their last write; a step log without bars
 borrows the clock of its run's bars through the step.
 """
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -110,7 +111,7 @@ def from_bars(
     spread over it.
     """
     seconds = list(_seconds(marks))
-    if not seconds:
+    if all(mark.inner for second in seconds for mark in second.marks):
         return None
     start = last_write - seconds[-1].elapsed
     if known is not None and known[0].elapsed is not None:
@@ -129,7 +130,7 @@ def from_bars(
             if when > times[-1] and mark.offset > offsets[-1]:
                 offsets.append(mark.offset)
                 times.append(min(when, last_write))
-            if mark.step > steps[-1]:
+            if mark.step > steps[-1] and not mark.inner:
                 steps.append(mark.step)
                 step_times.append(min(when, last_write))
     return Timeline(offsets, times), StepClock(steps, step_times)
@@ -142,22 +143,55 @@ class _Second:
 
 
 def _seconds(marks: Iterable[ClockMark]) -> Iterator[_Second]:
-    base = previous = 0.0
     second: _Second | None = None
-    for mark in marks:
-        if mark.elapsed is None:
-            continue
-        if mark.elapsed < previous:
-            base += previous
-        previous = mark.elapsed
-        if second is not None and second.elapsed == base + mark.elapsed:
+    for elapsed, mark in _on_one_clock(marks):
+        if second is not None and second.elapsed == elapsed:
             second.marks.append(mark)
             continue
         if second is not None:
             yield second
-        second = _Second(base + mark.elapsed, [mark])
+        second = _Second(elapsed, [mark])
     if second is not None:
         yield second
+
+
+def _on_one_clock(marks: Iterable[ClockMark]) -> Iterator[tuple[float, ClockMark]]:
+    """Each mark with the seconds since the first bar began; they never fall.
+
+    The clock of an inner bar begins where the training bar before it stood. Where it goes
+    ahead of the next training bar, it is that one that counts.
+    """
+    base = previous = 0.0
+    inner: list[ClockMark] = []
+    for mark in marks:
+        if mark.elapsed is None:
+            continue
+        if mark.inner:
+            inner.append(mark)
+            continue
+        outer = mark.elapsed if mark.elapsed >= previous else math.inf
+        yield from _within(inner, base + previous, base + outer)
+        inner.clear()
+        if mark.elapsed < previous:
+            base += previous
+        previous = mark.elapsed
+        yield base + previous, mark
+    yield from _within(inner, base + previous, math.inf)
+
+
+def _within(
+    inner: Iterable[ClockMark], start: float, end: float
+) -> Iterator[tuple[float, ClockMark]]:
+    """Marks of inner bars that began at `start` or later, each behind the other, up to `end`."""
+    began = reached = start
+    previous = 0.0
+    for mark in inner:
+        elapsed = mark.elapsed or 0.0
+        if elapsed < previous:  # another bar
+            began = reached
+        previous = elapsed
+        reached = min(began + elapsed, end)
+        yield reached, mark
 
 
 def from_steps(marks: Iterable[ClockMark], clock: StepClock) -> Timeline:
