@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import NamedTuple
 
 from ldlm_monitor.alert import Transition
@@ -80,7 +81,7 @@ class Monitor:
         self._stopwatch = stopwatch
         self._runs = Fleet(self._settings.stall, self._settings.end_series_after)
         self._judge = Judge(
-            rules if rules is not None else load_rules(packaged_rules(), parse),
+            rules if rules is not None else _packaged(),
             self._settings.evaluation_interval,
             self._settings.retention,
         )
@@ -397,3 +398,8 @@ class Monitor:
         labels = sum(run.values.dropped for run in self._runs)
         truncated = self._parser.counters.truncated
         return {"truncated": truncated, "label_limit": labels, **self._dropped}
+
+
+@cache
+def _packaged() -> RuleSet[Expression]:
+    return load_rules(packaged_rules(), parse)

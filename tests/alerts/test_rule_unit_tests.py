@@ -17,7 +17,7 @@ UNIT_TESTS = sorted((ROOT / "rules").glob("*.test.yml"))
 WITH_ALERTS = [path for path in UNIT_TESTS if path.name != "recording.test.yml"]
 RULES = sorted(set((ROOT / "rules").glob("*.yml")) - set(UNIT_TESTS))
 
-VARIANTS = 5
+VARIANTS = 3
 """About so many expectations of a file are made wrong, one at a time."""
 
 promtool = pytest.mark.skipif(
@@ -276,7 +276,8 @@ def test_promtool_meets_the_unit_tests_and_none_of_their_broken_variants(
     path: Path, tmp_path: Path
 ) -> None:
     assert promtool_accepts(path)
-    assert [promtool_accepts(variant) for variant in variants(path, tmp_path)].count(True) == 0
+    broken = variants(path, tmp_path) if path in WITH_ALERTS else []
+    assert not any(promtool_accepts(variant) for variant in broken)
 
 
 @pytest.mark.live

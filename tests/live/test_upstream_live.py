@@ -24,7 +24,7 @@ EXPECTED = {
     "G_resume_same_name": set(),
     "C1_nan_latent_stable": {"NonFiniteLoss", "TrainingCrashed"},
     "C2_nan_blocks_prefix_trainer": {"NonFiniteLoss"},
-    "D3_gradnorm_inf_lossscale": {"NonFiniteGradient"},
+    "D3_gradnorm_inf_lossscale": {"NonFiniteGradient", "StepsSkipped"},
     "E_crash_index_error_rank": {"TrainingCrashed"},
     "F1_sigkill_rank1": {"TrainingCrashed"},
 }
@@ -80,6 +80,8 @@ def test_each_run_raises_what_it_should_while_it_is_written(start, tmp_path) -> 
     raised = defaultdict(set)
     ranks = {}
     for alert in snapshot["alerts"]:
+        if alert["labels"]["severity"] in ("none", "info"):
+            continue
         raised[names[alert["labels"]["run"]]].add(alert["name"])
         ranks[names[alert["labels"]["run"]]] = alert["labels"].get("rank")
     assert dict(raised) == {run: alerts for run, alerts in EXPECTED.items() if alerts}

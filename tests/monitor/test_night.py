@@ -291,7 +291,8 @@ class Night(RuleBasedStateMachine):
                 self.write(path, life, "\n")
 
     def settle(self) -> None:
-        self.wait(1 + int(PEEK_SECONDS))
+        """Halves are shown, and what is detected is taken at a slot of the grid."""
+        self.wait(1 + int(PEEK_SECONDS + self.settings.evaluation_interval))
 
     def teardown(self) -> None:
         try:

@@ -67,6 +67,7 @@ class Lifecycle:
         self._stalled = False
         self._training = False
         self._highest_step = -1
+        self._stride = 0
         self._victims: set[int] = set()
 
     @property
@@ -92,7 +93,10 @@ class Lifecycle:
     @property
     def stall_limit(self) -> float:
         """How many seconds after `last_progress_at` a pause stops being normal."""
-        return self._alive_at - self.last_progress_at + self.pace.limit(self.phase)
+        limit = self.pace.limit(self.phase)
+        if self.phase == "running" and self.progress_step is not None and self._stride:
+            limit = max(limit, self.pace.expected_pause(self.progress_step, self._stride))
+        return self._alive_at - self.last_progress_at + limit
 
     def due(self) -> float | None:
         """When the state will change by itself."""
@@ -159,6 +163,8 @@ class Lifecycle:
         if first < len(block):
             last = block.sample(len(block) - 1)
             self._highest_step = block.steps[-1]
+            if len(block) - first > 1:
+                self.progress_step = block.steps[-2]
             self._advance(last.step, last.position, times[-1])
 
     def observe_heartbeat(self, beat: Heartbeat, at: float) -> bool:
@@ -212,6 +218,9 @@ class Lifecycle:
             pass
         elif self._paused_by is not None:
             self.pace.learn_pause(self._paused_by, gap)
+        elif self.phase == "running" and gap > self.pace.limit("running"):
+            if self.progress_step is not None and self._stride:
+                self.pace.learn_unannounced(self.progress_step, self._stride, gap)
         elif self.phase == "running" and not self._stalled:
             self.pace.learn_gap(gap)
         if self.phase != "running":
@@ -225,6 +234,8 @@ class Lifecycle:
         self.ended_at = None
         self.last_progress_at = self._alive_at = max(at, self.last_progress_at)
         self.progress_position = position
+        if step is not None and self.progress_step is not None and step > self.progress_step:
+            self._stride = step - self.progress_step
         self.progress_step = step
 
     def _restart(self, at: float) -> None:

@@ -9,6 +9,12 @@ WINDOW = 1000
 """Gaps that are remembered."""
 LEARNED_AFTER = 20
 """Gaps after which the run's own pace is trusted."""
+ROUND = 500
+STRIDES = 50
+UNKNOWN_PAUSE = 300.0
+"""Seconds that a pause may take after a round number of steps."""
+RHYTHMS = 8
+"""Pauses that are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,11 @@ class Pace:
 
     and each sign of life inside it moves the begin. Five times the longest
     observed interval is what NVIDIA's resiliency extension uses for heartbeats.
+
+    Many logs announce no evaluation. Pauses come in a rhythm then: after a pause beyond the
+    limit that was over by itself, one of up to twice its length is normal whenever as many
+    steps have passed again, or a multiple of that. The first of them stand after round
+    numbers of steps: 300 s are normal after a multiple of 500 (or of 50 logged steps).
     """
 
     def __init__(self, settings: StallSettings) -> None:
@@ -49,6 +60,7 @@ class Pace:
         self._recent: deque[float] = deque()
         self._sorted: list[float] = []
         self.longest_pause: dict[str, float] = {}
+        self._rhythms: dict[tuple[int, int], float] = {}
 
     def learn_gap(self, seconds: float) -> None:
         """An ordinary gap between two advances of the step."""
@@ -62,6 +74,28 @@ class Pace:
     def learn_pause(self, phase: str, seconds: float) -> None:
         """A pause that a phase explains: "evaluating" or "checkpointing"."""
         self.longest_pause[phase] = max(seconds, self.longest_pause.get(phase, 0.0))
+
+    def learn_unannounced(self, step: int, stride: int, seconds: float) -> None:
+        """A pause that nothing explains, after `step`; `stride` is from one told step to the next.
+
+        Steps may be counted from 0 or from 1: one of the two rhythms is the right one.
+        """
+        for ahead in (0, stride):
+            rhythm = (step + ahead, ahead)
+            if step > 0 and (rhythm in self._rhythms or len(self._rhythms) < RHYTHMS):
+                self._rhythms[rhythm] = max(seconds, self._rhythms.get(rhythm, 0.0))
+
+    def expected_pause(self, step: int, stride: int) -> float:
+        """How many seconds a pause after `step` may take beyond what is normal elsewhere."""
+        longest = [
+            seconds
+            for (period, ahead), seconds in self._rhythms.items()
+            if (step + ahead) % period == 0
+        ]
+        known = 2 * max(longest, default=0.0)
+        a_round = max(ROUND, STRIDES * stride)
+        is_round = any(count and count % a_round == 0 for count in (step, step + stride))
+        return max(known, UNKNOWN_PAUSE) if is_round else known
 
     @property
     def least(self) -> float:
