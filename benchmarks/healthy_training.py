@@ -113,6 +113,7 @@ SCENARIOS: tuple[Training, ...] = (
     Training("four ranks, a file each", "ranks", 0, 0, ranks=4, step_seconds=1.2),
     Training("slow steps of a large model", "rows", 0, 0, step_seconds=12.0, checkpoint_seconds=60),
     Training("epochs of 300 steps", "rows", 0, 0, epoch=300, loss=0.4, drop=3.0, noise=0.05),
+    Training("bars, fp16 that tells of its overflows", "mmldlm", 0, 0, fp16=True, warmup=200),
     Training("bars, bf16", "mmldlm", 0, 0, bf16=True, step_seconds=0.12, eval_every=5_000),
 )
 
@@ -248,6 +249,11 @@ def _write_mmldlm(written: Written, steps: Iterator[Step]) -> None:
                 f'"latent_loss": 0.0, "text_accuracy": {0.5 / (1 + step.loss)!r}}}\n'
             )
             written.times.append(step.at)
+            if step.skipped and step.scale is not None:
+                log.write(
+                    "\n[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: "
+                    f"{step.scale:g}, reducing to {step.scale / 2:g}\n"
+                )
             if step.evaluates:
                 log.write("\n")
                 for batch in range(1, EVAL_BATCHES + 1):

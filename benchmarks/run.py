@@ -4,11 +4,13 @@ import sys
 from argparse import ArgumentParser, Namespace
 from types import ModuleType
 
+import false_alarms
 import idle
 import jsonl_catch_up
 import kill_delivery
 import nan_to_slack
 import nccl_catch_up
+import replay_speed
 import rule_evaluation
 import side_by_side as bench
 
@@ -16,9 +18,11 @@ BENCHMARKS: tuple[ModuleType, ...] = (
     nan_to_slack,
     nccl_catch_up,
     jsonl_catch_up,
+    replay_speed,
     rule_evaluation,
     idle,
     kill_delivery,
+    false_alarms,
 )
 
 

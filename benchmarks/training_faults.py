@@ -89,7 +89,12 @@ _ALERTS: tuple[tuple[str, str, Training, Callable[[Step, int], None]], ...] = (
     ("NonFiniteLoss", "NaN from a step on", _rows(), _to_nan),
     ("GradientNormHigh", "a hundred times the norm", _rows(), _explode_gradients),
     ("LossScaleCollapsed", "every step overflows", _rows(fp16=True), _collapse_scale),
-    ("StepsSkipped", "every step overflows", _rows(fp16=True), _collapse_scale),
+    (
+        "StepsSkipped",
+        "every step overflows, and each is told",
+        Training("fault", "mmldlm", STEPS, 7, fp16=True),
+        _collapse_scale,
+    ),
     ("ThroughputDrop", "steps take twice as long", _rows(), _halve_throughput),
     (
         "RankStraggling",
