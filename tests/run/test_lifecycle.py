@@ -111,7 +111,7 @@ class TestStalls:
             life.observe_sample(sample(None, loss=2.5), float(second))
             life.tick(float(second))
             assert life.state == "running"
-        life.tick(2990 + 61.0)
+        life.tick(2990 + 81.0)
         assert life.state == "stalled"
 
     def test_a_log_that_never_trained_never_stalls(self) -> None:

@@ -18,8 +18,10 @@ def test_before_the_first_step_a_run_may_take_the_start_up_time() -> None:
     assert Pace(StallSettings(startup=900)).limit("starting") == 900
 
 
-@pytest.mark.parametrize(("gap", "limit"), [(0.07, 30), (1.0, 30), (20.0, 100), (300.0, 1500)])
-def test_a_learned_limit_is_five_times_the_slowest_usual_gap_and_never_below_the_floor(
+@pytest.mark.parametrize(
+    ("gap", "limit"), [(0.07, 30), (1.0, 30), (12.0, 96), (20.0, 120), (300.0, 1500)]
+)
+def test_a_learned_limit_is_some_times_the_slowest_usual_gap_and_never_below_the_floor(
     gap: float, limit: float
 ) -> None:
     assert learned(gap).limit("running") == limit
@@ -29,6 +31,14 @@ def test_one_slow_step_in_a_thousand_does_not_widen_the_limit() -> None:
     pace = learned(1.0, 999)
     pace.learn_gap(500.0)
     assert pace.limit("running") == 30
+
+
+def test_what_happened_twice_may_take_twice_as_long() -> None:
+    pace = learned(12.0, 999)
+    pace.learn_gap(55.0)
+    assert pace.limit("running") == 96
+    pace.learn_gap(60.0)
+    assert pace.limit("running") == 110
 
 
 @pytest.mark.parametrize(("gap", "limit"), [(0.1, 120), (60.0, 600), (400.0, 800)])

@@ -9,6 +9,8 @@ WINDOW = 1000
 """Gaps that are remembered."""
 LEARNED_AFTER = 20
 """Gaps after which the run's own pace is trusted."""
+HICCUP_SECONDS = 120.0
+"""Waiting for data takes some steps' time, now and then: so long at most that is allowed for."""
 ROUND = 500
 STRIDES = 50
 UNKNOWN_PAUSE = 300.0
@@ -36,9 +38,9 @@ class Pace:
 
     While steps are running, with `q99` the 99th percentile of the last 1000 gaps
     between advances of the step, and `pause` the longest gap that a checkpoint
-    explained (it is announced only when it is over):
+    explained (it is announced only when it is over), `second` the longest gap but one:
 
-        limit = max(floor, 5 * q99, 2 * pause)
+        limit = max(floor, 5 * q99, min(8 * q99, 120), 2 * second, 2 * pause)
 
     and before 20 gaps are known, `max(4 * floor, 10 * longest gap, 2 * pause)`,
     at most `startup`. In an evaluation the limit counts from the last step too:
@@ -130,4 +132,5 @@ class Pace:
             cautious = max(4 * floor, 10 * longest, unannounced)
             return max(floor, min(cautious, max(self.settings.startup, 2 * longest)))
         q99 = self._sorted[int(0.99 * (len(self._sorted) - 1))]
-        return max(floor, 5 * q99, unannounced)
+        hiccups = max(min(8 * q99, HICCUP_SECONDS), 2 * self._sorted[-2])
+        return max(floor, 5 * q99, hiccups, unannounced)
