@@ -145,9 +145,7 @@ class Judge:
         then its alerts end with it. One whose series stopped is not known to be over.
         """
         recorded = [
-            Point(name, sample.labels, sample.value)
-            for name, samples in self._recorded.items()
-            for sample in samples
+            point for name, samples in self._recorded.items() for point in _points(name, samples)
         ]
         self._store.append([*groups, recorded], at)
 
@@ -221,11 +219,16 @@ class Judge:
         return vector
 
     def _record(self, name: str, samples: list[VectorSample], at: float) -> None:
-        """Results of recording rules join the next scrape."""
+        """Results are there for the rules that follow at once, and for the next scrape."""
         del at
         self._recorded[name] = samples
+        self._store.record(name, _points(name, samples))
 
 
 def _labels(alert: ActiveAlert[Expression]) -> Labels:
     told = {**alert.labels, "alertname": alert.rule.name, "alertstate": alert.state}
     return make_labels(**told)
+
+
+def _points(name: str, samples: Iterable[VectorSample]) -> list[Point]:
+    return [Point(name, sample.labels, sample.value) for sample in samples]

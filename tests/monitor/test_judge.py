@@ -67,3 +67,27 @@ def test_an_alert_whose_series_stopped_is_not_known_to_be_over(
     judge.evaluate([points], 15.0, lambda _: False)
     (told,) = judge.evaluate([left], 20.0, lambda run: run == "a")
     assert told.state == "ended"
+
+
+def test_what_a_rule_records_is_there_for_the_rules_that_follow(tmp_path: Path) -> None:
+    path = tmp_path / "rules.yml"
+    path.write_text(
+        "groups: [{name: g, rules: ["
+        "{record: 'run:loss:max', expr: 'max by (run) (ldlm_train_loss) > 1'},"
+        "{alert: High, expr: 'run:loss:max > 3'},"
+        "{alert: Seen, expr: 'ALERTS{alertname=\"High\"} unless on (run) run:loss:max > 5'}]}]"
+    )
+    judge = Judge(load_rules([path], parse), 5.0, 3600.0)
+
+    def scrape(loss: float, at: float) -> list[tuple[str, str]]:
+        point = Point("ldlm_train_loss", make_labels(run="a"), loss)
+        found = judge.evaluate([[point]], at, lambda _: False)
+        return [(each.alert, each.state) for each in found]
+
+    assert scrape(2.0, 5.0) == []
+    assert scrape(4.0, 10.0) == [("High", "firing"), ("Seen", "firing")]
+    assert scrape(4.0, 15.0) == []
+    assert scrape(6.0, 20.0) == [("Seen", "resolved")]
+    assert scrape(4.0, 25.0) == [("Seen", "firing")]
+    assert scrape(0.0, 30.0) == [("High", "unknown"), ("Seen", "unknown")]
+    assert scrape(4.0, 35.0) == [("High", "firing"), ("Seen", "firing")]

@@ -92,6 +92,18 @@ class SeriesStore:
         if self._scrape % 256 == 0:
             self._forget(at - self._retention)
 
+    def record(self, name: str, points: Iterable[Point]) -> None:
+        """All that series called `name` hold at the last scrape; any other has ended with it."""
+        at = self.last_scrape
+        kept = [self._put(point, at) for point in points]
+        for series in kept:
+            series.seen = self._scrape
+        current = {series.labels for series in kept}
+        for series in self._by_name.get(name, ()):
+            segment = series.segments[-1]
+            if series.labels not in current and segment.ended is None:
+                segment.ended = self._changed[name] = at
+
     def since(self, start: float) -> SeriesStore:
         """A copy that reaches back to `start` only (Unix seconds), to be kept over a restart."""
         copy = SeriesStore(self._interval, self._retention)
