@@ -17,9 +17,11 @@ FINEST = 0.05
 class GradientDetector:
     """What the gradient norm of one rank does. Norms vary by factors, so logarithms are compared.
 
-    - `grad_norm_zscore`: of the last norm, (ln(last) - m) / s, with m and s the median and
-      1.4826 MAD of the logarithms of the up to 500 logged norms before it.
-    - `grad_norm_ratio`: the median of the last 5 norms over that of the up to 495 before.
+    With m and s the median and 1.4826 MAD of the logarithms of the up to 495 norms before
+    the last 5:
+
+    - `grad_norm_zscore`: of the last norm, (ln(last) - m) / s.
+    - `grad_norm_ratio`: the median of the last 5 norms over that of those before.
     """
 
     __slots__ = ("_window",)
@@ -34,10 +36,9 @@ class GradientDetector:
     def measures(self) -> Iterator[tuple[str, float]]:
         """Names without their prefix, and values."""
         logarithms = self._window.values
-        if len(logarithms) > LEAST:
-            past = logarithms[:-1]
-            middle = median(past)
-            yield "grad_norm_zscore", (logarithms[-1] - middle) / max(spread(past, middle), FINEST)
         if len(logarithms) >= LEAST + RECENT:
-            recent, before = median(logarithms[-RECENT:]), median(logarithms[:-RECENT])
-            yield "grad_norm_ratio", math.exp(recent - before)
+            before, recent = logarithms[:-RECENT], logarithms[-RECENT:]
+            middle = median(before)
+            noise = max(spread(before, middle), FINEST)
+            yield "grad_norm_zscore", (recent[-1] - middle) / noise
+            yield "grad_norm_ratio", math.exp(median(recent) - middle)

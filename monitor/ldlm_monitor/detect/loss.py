@@ -32,12 +32,12 @@ JUMP = 0.15
 class LossDetector:
     """What the loss of one rank does, for these gauges.
 
-    With m and s the median and 1.4826 MAD of the up to 500 logged steps before:
+    With m and s the median and 1.4826 MAD of the up to 480 logged steps before the last 20:
 
     - `loss_zscore`: (last - m) / s.
     - `loss_spike_ratio`: how far the loss was above m, twice in a row within the last 20
-      steps, as a multiple of max(highest - m, 4 s, 0.15 |m|) of the up to 480 steps before
-      those. One bad batch is no spike; what noise reached before is none either.
+      steps, as a multiple of max(highest - m, 4 s, 0.15 |m|) of those before. One bad batch
+      is no spike; what noise reached before is none either.
     - `loss_peak_ratio`: within the last 20 steps, the highest value over the highest of all
       before it. It knows a run that blows up before there is a past to compare with.
     - `loss_rise_ratio`, `loss_rise_zscore`: the median of the last 20 steps over, and in s
@@ -94,13 +94,11 @@ class LossDetector:
         before, recent = values[:-RECENT], values[-RECENT:]
         if (peak := self._peak(recent)) is not None:
             yield "loss_peak_ratio", peak
-        if len(values) > LEAST:
-            past = values[:-1]
-            middle = median(past)
-            yield "loss_zscore", (values[-1] - middle) / _noise(past, middle)
         if len(before) >= LEAST:
             middle = median(before)
-            usual = max(max(before) - middle, 4 * _noise(before, middle), JUMP * abs(middle))
+            noise = _noise(before, middle)
+            yield "loss_zscore", (values[-1] - middle) / noise
+            usual = max(max(before) - middle, 4 * noise, JUMP * abs(middle))
             twice = max(min(pair) for pair in pairwise(recent))
             yield "loss_spike_ratio", max(0.0, (twice - middle) / usual)
         yield from self._rise(recent)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from statistics import fmean, pstdev
+from math import sqrt
 
 from ldlm_monitor.detect.change_point import ChangePoint
 from ldlm_monitor.detect.window import Values, Window, median, positive
@@ -43,5 +43,7 @@ class ThroughputDetector:
             yield "throughput_ratio", median(seconds[:-RECENT]) / median(seconds[-RECENT:])
         if len(seconds) >= VARIATION:
             last = seconds[-VARIATION:]
-            yield "throughput_variation_ratio", pstdev(last) / fmean(last)
+            mean = sum(last) / VARIATION
+            deviation = sqrt(sum((each - mean) ** 2 for each in last) / VARIATION)
+            yield "throughput_variation_ratio", deviation / mean
             yield "step_time_change_ratio", self._change.ratio

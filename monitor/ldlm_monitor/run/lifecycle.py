@@ -68,6 +68,7 @@ class Lifecycle:
         self._training = False
         self._highest_step = -1
         self._stride = 0
+        self._announces = False
         self._victims: set[int] = set()
 
     @property
@@ -95,7 +96,9 @@ class Lifecycle:
         """How many seconds after `last_progress_at` a pause stops being normal."""
         limit = self.pace.limit(self.phase)
         if self.phase == "running" and self.progress_step is not None and self._stride:
-            limit = max(limit, self.pace.expected_pause(self.progress_step, self._stride))
+            step, stride = self.progress_step, self._stride
+            pause = self.pace.expected_pause(step, stride, announced=self._announces)
+            limit = max(limit, pause)
         return self._alive_at - self.last_progress_at + limit
 
     def due(self) -> float | None:
@@ -132,6 +135,7 @@ class Lifecycle:
         """Take in a sample; True if the state changed."""
         before = self.state
         self._training = True
+        self._announces = self._announces or "progress" in sample.values
         if _is_sign(sample.values):
             self._alive_at = at
             self._stalled = False
@@ -187,6 +191,7 @@ class Lifecycle:
         elif kind == "run_finished":
             self._end("finished", at)
         elif kind in _PHASES:
+            self._announces = True
             if not self.ended:
                 self._pause(kind, at)
         else:

@@ -13,6 +13,7 @@ HICCUP_SECONDS = 120.0
 """Waiting for data takes some steps' time, now and then: so long at most that is allowed for."""
 ROUND = 500
 STRIDES = 50
+LEAST_ROUND = 1000
 UNKNOWN_PAUSE = 300.0
 """Seconds that a pause may take after a round number of steps."""
 RHYTHMS = 8
@@ -51,10 +52,11 @@ class Pace:
     and each sign of life inside it moves the begin. Five times the longest
     observed interval is what NVIDIA's resiliency extension uses for heartbeats.
 
-    Many logs announce no evaluation. Pauses come in a rhythm then: after a pause beyond the
-    limit that was over by itself, one of up to twice its length is normal whenever as many
-    steps have passed again, or a multiple of that. The first of them stand after round
-    numbers of steps: 300 s are normal after a multiple of 500 (or of 50 logged steps).
+    Logs without bars mostly announce no evaluation. Pauses come in a rhythm then: after one
+    beyond the limit that was over by itself, one of up to twice its length is normal whenever
+    as many steps have passed again, or a multiple of that. The first of them stand after round
+    numbers of steps: 300 s are normal after a multiple of 500 (or of 50 logged steps) from
+    1000 on. A hang at just such a step is told later; one in 250 stands there.
     """
 
     def __init__(self, settings: StallSettings) -> None:
@@ -87,8 +89,11 @@ class Pace:
             if step > 0 and (rhythm in self._rhythms or len(self._rhythms) < RHYTHMS):
                 self._rhythms[rhythm] = max(seconds, self._rhythms.get(rhythm, 0.0))
 
-    def expected_pause(self, step: int, stride: int) -> float:
-        """How many seconds a pause after `step` may take beyond what is normal elsewhere."""
+    def expected_pause(self, step: int, stride: int, *, announced: bool) -> float:
+        """How many seconds a pause after `step` may take, where that is more than elsewhere.
+
+        `announced`: the log tells when a phase begins, and has told of none.
+        """
         longest = [
             seconds
             for (period, ahead), seconds in self._rhythms.items()
@@ -96,8 +101,9 @@ class Pace:
         ]
         known = 2 * max(longest, default=0.0)
         a_round = max(ROUND, STRIDES * stride)
-        is_round = any(count and count % a_round == 0 for count in (step, step + stride))
-        return max(known, UNKNOWN_PAUSE) if is_round else known
+        counts = [count for count in (step, step + stride) if count >= LEAST_ROUND]
+        is_round = any(count % a_round == 0 for count in counts)
+        return max(known, UNKNOWN_PAUSE) if is_round and not announced else known
 
     @property
     def least(self) -> float:
