@@ -43,7 +43,7 @@ class Listening(Telling):
     heard: list[Transition]
 
     def tell(self, transitions, now, *, notify=True) -> None:
-        self.heard += transitions
+        self.heard += [each for each in transitions if not each.is_heartbeat]
         super().tell(transitions, now, notify=notify)
 
 
@@ -74,7 +74,7 @@ def live(folder: Path, writes: list[Write]) -> list[Transition]:
 def replayed(folder: Path) -> list[Transition]:
     """What the replay tells."""
     wanted = Settings(files=(str(folder / "logs"),), companions=False)
-    return list(Replay(wanted).transitions())
+    return [each for each in Replay(wanted).transitions() if not each.is_heartbeat]
 
 
 def before(end: float, told: list[Transition]) -> list[Transition]:

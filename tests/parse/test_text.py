@@ -353,3 +353,12 @@ def test_an_event_at_the_end_of_an_unfinished_file_has_no_cut_number(parse) -> N
     (event,) = parse("* FLOPs per batch: 1.33e+08\n")
     assert event.fields["flops_per_batch"] == 133000000.0
     assert parse("* FLOPs per batch: 1.33") == []
+
+
+def test_a_comma_may_stand_within_a_number_that_was_cut(parse) -> None:
+    whole = (
+        "step 00100/21400 (0.47%) | loss: 3.25 | grad norm: 0.5 | dt: 500.5ms | tok/sec: 1,000,000"
+    )
+    (sample,) = parse(whole[: whole.index(",000,") + 5])
+    assert "tokens_per_second" not in sample.values
+    assert sample.values["loss"] == 3.25

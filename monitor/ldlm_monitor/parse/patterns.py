@@ -77,7 +77,7 @@ class Pattern:
 
 def certain(text: bytes, *, closed: bool) -> int:
     """Up to where a text is sure: without its end of line, the last word may be cut short."""
-    return len(text) if closed else len(text.rstrip(_WORD_BYTES))
+    return len(text) if closed else len(text.rstrip(_WORD_BYTES + b","))
 
 
 def compile_pattern(text: str) -> Pattern:
