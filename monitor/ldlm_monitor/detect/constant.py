@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from itertools import groupby
+from operator import eq
 
 from ldlm_monitor.detect.window import Values
 
@@ -43,6 +44,13 @@ class ConstantDetector:
 
     def take(self, values: Values) -> None:
         """The next values. What is not finite ends a row: it is told by other means."""
+        # Most of what comes has no two equal neighbours: one quick look says so.
+        if values and values[0] != self._value and not any(map(eq, values, values[1:])):
+            self._end_row()
+            self._changes += len(values) - 1
+            self._longest = max(self._longest, 1 if len(values) > 1 else 0)
+            self._value, self._row = values[-1], 1
+            return
         for value, row in groupby(values):
             if value != self._value:
                 self._end_row()
