@@ -15,8 +15,8 @@ RECENT = 20
 LEAST = 30
 """Logged steps before the recent ones that a comparison needs."""
 HALVES = 50
-GROUP = 20
-TREND_GROUPS = 50
+GROUP = 40
+TREND_GROUPS = 25
 LEVEL = 100
 PEAK_LEAST = 0.5
 """Losses below it (those of reinforcement learning begin at 0) grow by factors when all is well."""
@@ -43,8 +43,8 @@ class LossDetector:
     - `loss_rise_ratio`, `loss_rise_zscore`: the median of the last 20 steps over, and in s
       above, the lowest median of 100 consecutive steps. A divergence stays where a spike passes.
     - `loss_trend_ratio`: mean of the second half of the last 50 steps over that of the first.
-    - `loss_trend_zscore`: Mann-Kendall's Z of the medians of the last 50 groups of
-      20 steps (Mann 1945, Kendall 1975); `loss_slope_ratio`: their Theil-Sen slope
+    - `loss_trend_zscore`: Mann-Kendall's Z of the medians of the last 25 groups of
+      40 steps (Mann 1945, Kendall 1975); `loss_slope_ratio`: their Theil-Sen slope
       (Sen 1968), as the relative change over that span.
 
     Ratios are told of losses above 0 only.
