@@ -96,8 +96,9 @@ class Timeline:
                 start = end
 
     def _mark(self, piece: Chunk, index: int) -> Chunk:
-        timed = self.timed or index < self._seen
-        return piece if timed else replace(piece, timed=False)
+        """In place: a copy would have its lines counted again."""
+        piece.timed = self.timed or index < self._seen
+        return piece
 
 
 def from_bars(
