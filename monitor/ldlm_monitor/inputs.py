@@ -8,10 +8,18 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ldlm_monitor.history import has_bars, is_rows, launch_facts
+from ldlm_monitor.history import HEAD_BYTES, has_bars, is_rows, launch_facts
 from ldlm_monitor.monitor import Monitor
 from ldlm_monitor.run.identity import launch_time
-from ldlm_monitor.source import Companion, Disk, InputPatterns, companions, undecided
+from ldlm_monitor.source import (
+    Companion,
+    Disk,
+    InputPatterns,
+    LaunchFacts,
+    Surroundings,
+    companions,
+    undecided,
+)
 
 COMPANION_SECONDS = 5.0
 SELDOM_SECONDS = 320.0
@@ -50,6 +58,7 @@ class Inputs:
         self._heard_of: set[Path] = set()
         self._said: set[str] = set()
         self._seek: dict[Path, tuple[float, float]] = {}
+        self._facts: dict[Path, tuple[tuple[int, int, int], LaunchFacts]] = {}
         self._folders: dict[Path, int] = {}
         self._scanned_at = -math.inf
 
@@ -136,13 +145,14 @@ class Inputs:
     def _claims(self, now: float) -> dict[Path, tuple[Companion, Path]]:
         """By real path, companions and the log of each: of several, the newest launch."""
         claims: dict[Path, tuple[Companion, Path]] = {}
+        around = Surroundings(self._disk)
         logs = [path for path in self._followed.values() if self._is_due(path, now)]
         for path in sorted(logs, key=lambda path: (launch_time(str(path)) or 0.0, path)):
             try:
-                facts = launch_facts(path, self._disk)
-                found = companions(path, facts, self._disk)
+                facts = self._facts_of(path)
+                found = companions(path, facts, around)
                 claims |= {self._disk.realpath(each.path): (each, path) for each in found}
-                reason = None if found else undecided(path, facts, self._disk)
+                reason = None if found else undecided(path, facts, around)
             except TimeoutError:  # what is not seen may be the better match
                 self._seek[path] = (now + COMPANION_SECONDS, COMPANION_SECONDS)
                 continue
@@ -150,6 +160,20 @@ class Inputs:
                 self._said.add(reason)
                 log.info("%s", reason)
         return claims
+
+    def _facts_of(self, path: Path) -> LaunchFacts:
+        """What a log's head says; read again while it grows, or where it is another's."""
+        try:
+            status = self._disk.stat(path)
+        except TimeoutError:
+            raise
+        except OSError:
+            return LaunchFacts()
+        head = (status.st_dev, status.st_ino, min(status.st_size, HEAD_BYTES))
+        known = self._facts.get(path)
+        if known is None or known[0] != head:
+            known = self._facts[path] = head, launch_facts(path, self._disk)
+        return known[1]
 
     def _is_due(self, path: Path, now: float) -> bool:
         """Whether to look for a log's companions: often at first, ever more rarely later."""

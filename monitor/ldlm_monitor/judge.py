@@ -69,7 +69,7 @@ class Judge:
     def __init__(self, rules: RuleSet[Expression], interval: float, retention: float) -> None:
         self._use(rules)
         self._alerts = AlertStates(rules)
-        self._recorded: dict[str, list[VectorSample]] = {}
+        self._recorded: dict[str, list[Point]] = {}
         self._store = SeriesStore(interval, max(retention, 2 * self.reach))
         self._evaluator = Evaluator(self._store, changed_at=self._store.changed_at)
 
@@ -144,10 +144,7 @@ class Judge:
         `has_ended` tells by a run's name whether it finished, crashed or was killed:
         then its alerts end with it. One whose series stopped is not known to be over.
         """
-        recorded = [
-            point for name, samples in self._recorded.items() for point in _points(name, samples)
-        ]
-        self._store.append([*groups, recorded], at)
+        self._store.append([*groups, *self._recorded.values()], at)
 
         def ending(rule: AlertRule[Expression], labels: Mapping[str, str]) -> Ending:
             if has_ended(labels.get("run", "")):
@@ -221,14 +218,12 @@ class Judge:
     def _record(self, name: str, samples: list[VectorSample], at: float) -> None:
         """Results are there for the rules that follow at once, and for the next scrape."""
         del at
-        self._recorded[name] = samples
-        self._store.record(name, _points(name, samples))
+        points = [Point(name, sample.labels, sample.value) for sample in samples]
+        if points != self._recorded.get(name):
+            self._recorded[name] = points
+            self._store.record(name, points)
 
 
 def _labels(alert: ActiveAlert[Expression]) -> Labels:
     told = {**alert.labels, "alertname": alert.rule.name, "alertstate": alert.state}
     return make_labels(**told)
-
-
-def _points(name: str, samples: Iterable[VectorSample]) -> list[Point]:
-    return [Point(name, sample.labels, sample.value) for sample in samples]

@@ -23,7 +23,7 @@ from ldlm_monitor.history import (
     place_stream,
 )
 from ldlm_monitor.run.identity import launch_time
-from ldlm_monitor.source import companions, resolve, undecided
+from ldlm_monitor.source import Surroundings, companions, resolve, undecided
 from ldlm_monitor.view import Snapshot
 
 
@@ -93,14 +93,15 @@ class Replay:
     def _with_companions(self, files: list[Path]) -> list[Path]:
         """The files and what belongs to them; of several launches, the newest has a claim."""
         found = {path.resolve(): path for path in files}
+        around = Surroundings()
         for log in sorted(files, key=lambda path: (launch_time(str(path)) or 0.0, path)):
             facts = launch_facts(log)
-            for companion in companions(log, facts):
+            for companion in companions(log, facts, around):
                 real = companion.path.resolve()
                 if real not in found:
                     found[real] = companion.path
                     self.notices.append(f"{companion.path}: added, {companion.reason}")
                 self._monitor.names.tie(str(found[real]), self._monitor.names.origin(str(log)).run)
-            if reason := undecided(log, facts):
+            if reason := undecided(log, facts, around):
                 self.notices.append(reason)
         return list(found.values())

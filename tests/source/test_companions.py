@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.source import LaunchFacts, companions, undecided
+from ldlm_monitor.source import LaunchFacts, Surroundings, companions, undecided
 
 STARTED = 1_800_000_000.0
 
@@ -23,7 +23,7 @@ def write(path: Path, *, changed: float = STARTED + 60) -> Path:
 
 
 def found(log: Path, **facts: object) -> list[Path]:
-    return [companion.path for companion in companions(log, LaunchFacts(**facts))]
+    return [companion.path for companion in companions(log, LaunchFacts(**facts), Surroundings())]
 
 
 def test_the_working_directory_that_the_log_prints(log, tmp_path):
@@ -32,7 +32,10 @@ def test_the_working_directory_that_the_log_prints(log, tmp_path):
     write(tmp_path / "saved/run_a/training_log.jsonl")
     facts = LaunchFacts(working_directory=str(rows.parent))
     assert found(log, working_directory=str(rows.parent)) == [rank, rows]
-    assert companions(log, facts)[0].reason == f"its log says Working directory: {rows.parent}"
+    assert (
+        companions(log, facts, Surroundings())[0].reason
+        == f"its log says Working directory: {rows.parent}"
+    )
 
 
 def test_a_working_directory_of_another_machine_is_found_by_its_last_part(log, tmp_path):
@@ -57,16 +60,16 @@ def test_a_copied_run_with_a_bare_saved_folder(log, tmp_path):
 def test_another_runs_folder_is_not_taken_for_want_of_a_better_one(log, tmp_path):
     write(tmp_path / "saved/run_a/training_log.jsonl")
     assert found(log, run_names=("run_b",)) == []
-    assert undecided(log, LaunchFacts(run_names=("run_b",))) is None
+    assert undecided(log, LaunchFacts(run_names=("run_b",)), Surroundings()) is None
 
 
 def test_without_a_name_the_only_candidate_is_taken_and_of_several_none(log, tmp_path):
     rows = write(tmp_path / "saved/run_a/training_log.jsonl")
     assert found(log) == [rows]
-    assert undecided(log, LaunchFacts()) is None
+    assert undecided(log, LaunchFacts(), Surroundings()) is None
     write(tmp_path / "saved/run_b/training_log.jsonl")
     assert found(log) == []
-    reason = undecided(log, LaunchFacts())
+    reason = undecided(log, LaunchFacts(), Surroundings())
     assert reason is not None
     assert "run_a" in reason
     assert "run_b" in reason
@@ -83,10 +86,10 @@ def test_files_beside_the_log(tmp_path):
 
 def test_what_was_written_before_the_launch_is_stale(log, tmp_path):
     rows = write(tmp_path / "saved/run_a/training_log.jsonl", changed=STARTED - 60)
-    (companion,) = companions(log, LaunchFacts(started=STARTED))
+    (companion,) = companions(log, LaunchFacts(started=STARTED), Surroundings())
     assert companion.stale
     os.utime(rows, (STARTED - 2, STARTED - 2))
-    (companion,) = companions(log, LaunchFacts(started=STARTED))
+    (companion,) = companions(log, LaunchFacts(started=STARTED), Surroundings())
     assert not companion.stale, "clocks differ by seconds"
 
 
@@ -112,4 +115,4 @@ def test_a_log_cannot_make_us_read_just_anything(log, told):
 
 def test_nothing_near_is_nothing_found(log):
     assert found(log) == []
-    assert undecided(log, LaunchFacts()) is None
+    assert undecided(log, LaunchFacts(), Surroundings()) is None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.source import Follower, LaunchFacts, companions
+from ldlm_monitor.source import Follower, LaunchFacts, Surroundings, companions
 
 UPSTREAM = Path(__file__).resolve().parents[2] / "../shared/corpus/upstream"
 RUNS = sorted(path for path in UPSTREAM.glob("*") if path.is_dir())
@@ -22,7 +22,7 @@ def test_a_runs_exact_values_are_found_beside_its_log(run):
     (log,) = run.glob("train_logs/*.log")
     first = log.read_bytes().splitlines()[0].decode()
     directory = first.removeprefix("Working directory: ")
-    found = companions(log, LaunchFacts(working_directory=directory))
+    found = companions(log, LaunchFacts(working_directory=directory), Surroundings())
     assert [companion.path for companion in found] == [run / "saved/training_log.jsonl"]
 
 

@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.source import Disk, Follower, Journal, LaunchFacts, TimedDisk, companions, resolve
+from ldlm_monitor.source import (
+    Disk,
+    Follower,
+    Journal,
+    LaunchFacts,
+    Surroundings,
+    TimedDisk,
+    companions,
+    resolve,
+)
 from ldlm_monitor.source.disk import OPEN_FLAGS
 
 SECONDS = 0.05
@@ -155,12 +164,12 @@ def test_companions_are_not_chosen_among_those_that_are_seen_only(server, timed,
         folder.mkdir(parents=True)
         (folder / "training_log.jsonl").write_text("{}\n")
     facts = LaunchFacts(working_directory=str(server.folder / "qwen"))
-    (companion,) = companions(log, facts, timed.disk)
+    (companion,) = companions(log, facts, Surroundings(timed.disk))
     assert companion.path == server.folder / "qwen/training_log.jsonl"
     server.silent = {"stat"}
     with pytest.raises(TimeoutError):
-        companions(log, facts, timed.disk)
+        companions(log, facts, Surroundings(timed.disk))
     server.revive()
     answered(timed, server.folder)
-    assert companions(log, facts, timed.disk) == [companion]
+    assert companions(log, facts, Surroundings(timed.disk)) == [companion]
     timed.close()

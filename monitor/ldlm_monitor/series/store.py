@@ -62,6 +62,7 @@ class SeriesStore:
         self._extra: list[float] = []
         self._changed: dict[str, float] = {}
         self._groups: dict[int, tuple[Sequence[Point], list[_Kept]]] = {}
+        self._recorded: dict[str, list[_Kept]] = {}
         self._scrape = 0
         self.last_scrape = -math.inf
         self._matched: dict[tuple[Matcher, ...], list[_Kept]] = {}
@@ -83,19 +84,23 @@ class SeriesStore:
             self._groups[id(group)] = (group, kept)
             for series in kept:
                 series.seen = self._scrape
-        for series in self._series.values():
-            segment = series.segments[-1]
-            if series.seen != self._scrape and segment.ended is None:
-                segment.ended = at
-                self._changed[series.labels[0][1]] = at
+        vanished = [kept for group_id, (_, kept) in before.items() if group_id not in self._groups]
+        for kept in (*vanished, *self._recorded.values()):
+            self._end_unseen(kept, at)
         self.last_scrape = at
         if self._scrape % 256 == 0:
             self._forget(at - self._retention)
 
+    def _end_unseen(self, of_last_scrape: Iterable[_Kept], at: float) -> None:
+        for series in of_last_scrape:
+            segment = series.segments[-1]
+            if series.seen != self._scrape and segment.ended is None:
+                segment.ended = self._changed[series.labels[0][1]] = at
+
     def record(self, name: str, points: Iterable[Point]) -> None:
         """All that series called `name` hold at the last scrape; any other has ended with it."""
         at = self.last_scrape
-        kept = [self._put(point, at) for point in points]
+        kept = self._recorded[name] = [self._put(point, at) for point in points]
         for series in kept:
             series.seen = self._scrape
         current = {series.labels for series in kept}
@@ -115,6 +120,7 @@ class SeriesStore:
             if late:
                 copy._series[labels] = found = _Kept(labels, late, kept.seen)
                 copy._by_name.setdefault(labels[0][1], []).append(found)
+        copy._groups[0] = (), list(copy._series.values())  # all may have ended by its next scrape
         return copy
 
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Iterable[Series]:
@@ -135,8 +141,9 @@ class SeriesStore:
                 segment = next((s for s in reversed(kept.segments) if s.born <= at), segment)
             ended = segment.ended
             if since < at and segment.born <= at and (ended is None or ended > until):
-                value = segment.values[bisect_right(segment.times, at) - 1]
-                yield kept.labels, at, value
+                is_last = segment.times[-1] <= at
+                index = -1 if is_last else bisect_right(segment.times, at) - 1
+                yield kept.labels, at, segment.values[index]
 
     def changed_at(self, names: Iterable[str]) -> float:
         """When a series of one of these names last changed, began or ended; -inf: never."""

@@ -1,6 +1,12 @@
 """Which files, and what is new of them: from the disk to `chunk.Chunk`."""
 
-from ldlm_monitor.source.companions import Companion, LaunchFacts, companions, undecided
+from ldlm_monitor.source.companions import (
+    Companion,
+    LaunchFacts,
+    Surroundings,
+    companions,
+    undecided,
+)
 from ldlm_monitor.source.continuation import Continuation
 from ldlm_monitor.source.disk import DIRECT, Disk
 from ldlm_monitor.source.follow import Follower
@@ -24,6 +30,7 @@ __all__ = [
     "PollingWaker",
     "Position",
     "StdinSource",
+    "Surroundings",
     "TimedDisk",
     "Waker",
     "WatchdogWaker",

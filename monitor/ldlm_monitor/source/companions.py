@@ -55,12 +55,30 @@ class Companion:
     stale: bool = False
 
 
-def companions(log: Path, facts: LaunchFacts, disk: Disk = DIRECT) -> list[Companion]:
+class Surroundings:
+    """The folders near logs that hold companions: around each folder of logs, looked for once.
+
+    For one pass over many logs; what changes later is seen by the next pass, with a new one.
+    """
+
+    def __init__(self, disk: Disk = DIRECT) -> None:
+        self.disk = disk
+        self._found: dict[Path, list[Path]] = {}
+
+    def of(self, folder: Path) -> list[Path]:
+        """Those near a log in `folder`. Raises `TimeoutError` as `companions` does."""
+        if folder not in self._found:
+            self._found[folder] = list(_candidates(folder, self.disk))
+        return self._found[folder]
+
+
+def companions(log: Path, facts: LaunchFacts, around: Surroundings) -> list[Companion]:
     """Files of the same launch as `log` that exist now, sorted by path.
 
     Raises `TimeoutError` where a server that may hold some does not answer.
     """
-    folder, reason = _choose(log, facts, disk)
+    disk = around.disk
+    folder, reason = _choose(log, facts, around)
     found = {} if folder is None else dict.fromkeys(_held(folder, disk), reason)
     for path in _nccl(log, facts, disk):
         found.setdefault(path, f"its log says NCCL_DEBUG_FILE={facts.nccl_debug_file}")
@@ -71,24 +89,24 @@ def companions(log: Path, facts: LaunchFacts, disk: Disk = DIRECT) -> list[Compa
     ]
 
 
-def undecided(log: Path, facts: LaunchFacts, disk: Disk = DIRECT) -> str | None:
+def undecided(log: Path, facts: LaunchFacts, around: Surroundings) -> str | None:
     """Why no folder was taken although there are some; None: nothing was left open.
 
     Raises `TimeoutError` as `companions` does.
     """
-    folder, reason = _choose(log, facts, disk)
+    folder, reason = _choose(log, facts, around)
     return reason if folder is None and reason else None
 
 
-def _choose(log: Path, facts: LaunchFacts, disk: Disk) -> tuple[Path | None, str]:
+def _choose(log: Path, facts: LaunchFacts, around: Surroundings) -> tuple[Path | None, str]:
     """The folder that holds the launch's files, with why; or None, with why not."""
-    folders = list(_candidates(log.parent, disk))
+    folders = around.of(log.parent)
     names = facts.names()
     named = [folder for folder in folders if folder.name in names]
     if len(named) == 1:
         return named[0], f"its log names the run {named[0].name}"
     told = Path(facts.working_directory) if facts.working_directory else None
-    if told is not None and told.is_absolute() and next(_held(told, disk), None):
+    if told is not None and told.is_absolute() and next(_held(told, around.disk), None):
         return told, f"its log says Working directory: {told}"
     bare = [folder for folder in folders if folder.parent.name != "saved"]
     possible = named or (bare if names else folders)
