@@ -78,13 +78,20 @@ def thaw(body: bytes, fresh: Monitor) -> Checkpoint:
     return found
 
 
+def _compiled(name: str) -> object:
+    """Stands in a checkpoint for what is compiled from rules and definitions."""
+    raise CheckpointError(f"{name}: only a thawer knows it")
+
+
 class _Freezer(pickle.Pickler):
     def __init__(self, file: io.BytesIO, names: Mapping[int, str]) -> None:
         super().__init__(file, protocol=5)
         self._names = names
 
-    def persistent_id(self, thing: object) -> str | None:
-        return self._names.get(id(thing))
+    def reducer_override(self, thing: object) -> Any:
+        """Asked for objects only, not for each number as `persistent_id` is."""
+        name = self._names.get(id(thing))
+        return NotImplemented if name is None else (_compiled, (name,))
 
 
 class _Thawer(pickle.Unpickler):
@@ -92,10 +99,9 @@ class _Thawer(pickle.Unpickler):
         super().__init__(file)
         self._compiled = compiled
 
-    def persistent_load(self, name: str) -> object:
-        return self._compiled[name]
-
     def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == (__name__, _compiled.__name__):
+            return self._compiled.__getitem__
         if (module, name) in _OURS_TO_MAKE:
             return super().find_class(module, name)
         ours = any(module == room or module.startswith(f"{room}.") for room in _ROOMS)

@@ -85,7 +85,7 @@ class Judge:
     def __setstate__(self, kept: dict[str, Any]) -> None:
         self._use(kept["rules"])
         self._alerts, self._recorded = kept["alerts"], kept["recorded"]
-        self._store = kept["store"]
+        self._store = kept["store"].restored()
         self._evaluator = Evaluator(self._store, changed_at=self._store.changed_at)
 
     def replace_rules(self, rules: RuleSet[Expression]) -> None:

@@ -101,6 +101,8 @@ def undecided(log: Path, facts: LaunchFacts, around: Surroundings) -> str | None
 def _choose(log: Path, facts: LaunchFacts, around: Surroundings) -> tuple[Path | None, str]:
     """The folder that holds the launch's files, with why; or None, with why not."""
     folders = around.of(log.parent)
+    if not folders and facts.working_directory is None:
+        return None, ""
     names = facts.names()
     named = [folder for folder in folders if folder.name in names]
     if len(named) == 1:
