@@ -60,6 +60,21 @@ def test_a_step_log_borrows_the_clock_of_its_runs_bars() -> None:
     assert [(when, piece.offset) for when, piece in pieces] == [(1000, 0), (1014, 10), (1104, 20)]
 
 
+def test_rows_of_a_resumed_run_come_with_the_bars_of_the_same_life() -> None:
+    bars = marks((0, 1, 1.0), (30, 9, 9.0), (40, 6, 1.0), (90, 11, 6.0))
+    placed = from_bars(bars, last_write=1015.0)
+    assert placed is not None
+    _, clock = placed
+    again = [ClockMark(10 * row, step, None) for row, step in enumerate((1, 9, 6, 11))]
+    pieces = from_steps(again, clock).split(Chunk("t.jsonl", (1, 2, 0), 0, 1, b"x" * 40))
+    assert [(when, piece.offset) for when, piece in pieces] == [
+        *((1001, 0), (1009, 10), (1010, 20), (1015, 30)),
+    ]
+    unknown = [ClockMark(10 * row, step, None) for row, step in enumerate((1, 9, 6, 9, 6, 11))]
+    pieces = from_steps(unknown, clock).split(Chunk("t.jsonl", (1, 2, 0), 0, 1, b"x" * 60))
+    assert [when for when, _ in pieces] == [1001, 1009, 1015], "more falls than the bars had"
+
+
 def test_rows_without_any_time_keep_their_order_and_say_that_it_is_no_time() -> None:
     timeline = from_rows([0, 10, 20], last_write=500.0)
     assert not timeline.timed

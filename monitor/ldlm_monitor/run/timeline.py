@@ -6,6 +6,7 @@ borrows the clock of its run's bars through the step.
 """
 
 import math
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,16 +19,49 @@ FINE_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class StepClock:
-    """When each step was first shown; both rise."""
+class _Life:
+    """Steps and when each was first shown, from a start of the training to its end; both rise."""
 
-    steps: Sequence[int]
-    times: Sequence[float]
+    steps: list[int]
+    times: list[float]
 
     def when(self, step: int) -> float:
         """The time of the first bar that shows `step` or more."""
         index = min(bisect_left(self.steps, step), len(self.times) - 1)
         return self.times[index]
+
+
+@dataclass(frozen=True, slots=True)
+class StepClock:
+    """When each step was shown, in each of a run's lives: a resume goes back and begins another."""
+
+    lives: Sequence[_Life]
+
+    @property
+    def start(self) -> float:
+        """When the first bar began."""
+        return self.lives[0].times[0]
+
+    def when(self, step: int) -> float:
+        """The time of the first bar of all that shows `step` or more."""
+        reaching = (life for life in self.lives if life.steps[-1] >= step)
+        furthest = max(self.lives, key=lambda life: life.steps[-1])
+        return next(reaching, furthest).when(step)
+
+    def times(self, steps: Sequence[int]) -> Iterator[float]:
+        """When each of a step log's rows came.
+
+        A row whose step falls begins another life. Only where there are as many as the bars
+        had is it known which is which.
+        """
+        falls = {index for index in range(1, len(steps)) if steps[index] < steps[index - 1]}
+        if len(falls) + 1 != len(self.lives):
+            yield from map(self.when, steps)
+            return
+        life = 0
+        for index, step in enumerate(steps):
+            life += index in falls
+            yield self.lives[life].when(step)
 
 
 class Timeline:
@@ -121,7 +155,8 @@ def from_bars(
         one_clock = known[0].elapsed <= first and last.elapsed == last.marks[-1].elapsed
         start = begun if one_clock and begun < start + 1.0 else start
     pieces = PIECES_A_SECOND if seconds[-1].elapsed <= FINE_SECONDS else 1
-    offsets, times, steps, step_times = [0], [start], [0], [start]
+    offsets, times, lives = [0], [start], [_Life([0], [start])]
+    shown = ClockMark(0, 0, 0.0)
     for second in seconds:
         kept = second.marks[:: max(len(second.marks) // pieces, 1)][:pieces]
         for index, mark in enumerate(kept):
@@ -131,10 +166,15 @@ def from_bars(
             if when > times[-1] and mark.offset > offsets[-1]:
                 offsets.append(mark.offset)
                 times.append(min(when, last_write))
-            if mark.step > steps[-1] and not mark.inner:
-                steps.append(mark.step)
-                step_times.append(min(when, last_write))
-    return Timeline(offsets, times), StepClock(steps, step_times)
+            if mark.inner:
+                continue
+            if mark.step < shown.step and (mark.elapsed or 0.0) < (shown.elapsed or 0.0):
+                lives.append(_Life([], []))
+            if not lives[-1].steps or mark.step > lives[-1].steps[-1]:
+                lives[-1].steps.append(mark.step)
+                lives[-1].times.append(min(when, last_write))
+            shown = mark
+    return Timeline(offsets, times), StepClock(lives)
 
 
 @dataclass(slots=True)
@@ -197,11 +237,14 @@ def _within(
 
 def from_steps(marks: Iterable[ClockMark], clock: StepClock) -> Timeline:
     """The timeline of a step log (one row a step) by the clock of its run's bars."""
-    offsets, times = [0], [clock.times[0]]
+    offsets, times = [0], [clock.start]
+    places, steps = array("q"), array("q")
     for mark in marks:
-        when = clock.when(mark.step)
+        places.append(mark.offset)
+        steps.append(mark.step)
+    for place, when in zip(places, clock.times(steps), strict=True):
         if when > times[-1]:
-            offsets.append(mark.offset)
+            offsets.append(place)
             times.append(when)
     return Timeline(offsets, times)
 
