@@ -19,7 +19,7 @@ def test_before_the_first_step_a_run_may_take_the_start_up_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gap", "limit"), [(0.07, 30), (1.0, 30), (12.0, 96), (20.0, 120), (300.0, 1500)]
+    ("gap", "limit"), [(0.07, 30), (1.0, 30), (12.0, 96), (20.0, 160), (300.0, 1500)]
 )
 def test_a_learned_limit_is_some_times_the_slowest_usual_gap_and_never_below_the_floor(
     gap: float, limit: float

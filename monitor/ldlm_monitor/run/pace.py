@@ -9,7 +9,7 @@ WINDOW = 1000
 """Gaps that are remembered."""
 LEARNED_AFTER = 20
 """Gaps after which the run's own pace is trusted."""
-HICCUP_SECONDS = 120.0
+HICCUP_SECONDS = 240.0
 """Waiting for data takes some steps' time, now and then: so long at most that is allowed for."""
 ROUND = 500
 STRIDES = 50
@@ -41,7 +41,7 @@ class Pace:
     between advances of the step, and `pause` the longest gap that a checkpoint
     explained (it is announced only when it is over), `second` the longest gap but one:
 
-        limit = max(floor, 5 * q99, min(8 * q99, 120), 2 * second, 2 * pause)
+        limit = max(floor, 5 * q99, min(8 * q99, 240), 2 * second, 2 * pause)
 
     and before 20 gaps are known, `max(4 * floor, 10 * longest gap, 2 * pause)`,
     at most `startup`. In an evaluation the limit counts from the last step too:
