@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from healthy_training import Fault, Step, Training
 
@@ -20,8 +20,7 @@ class Case:
     fault: Fault
 
 
-def _rows(**more: object) -> Training:
-    return Training("fault", "rows", STEPS, 7, **more)  # type: ignore[arg-type]
+_ROWS = Training("fault", "rows", STEPS, 7)
 
 
 def _diverge(step: Step, since: int) -> None:
@@ -83,32 +82,32 @@ def _to_nan(step: Step, since: int) -> None:
 
 
 _ALERTS: tuple[tuple[str, str, Training, Callable[[Step, int], None]], ...] = (
-    ("LossDiverging", "loss doubles every 300 steps", _rows(), _diverge),
-    ("LossSpike", "four times the loss, gone after 40 steps", _rows(), _spike),
-    ("LossConstant", "the same value to the last digit", _rows(), _freeze_loss),
-    ("NonFiniteLoss", "NaN from a step on", _rows(), _to_nan),
-    ("GradientNormHigh", "a hundred times the norm", _rows(), _explode_gradients),
-    ("LossScaleCollapsed", "every step overflows", _rows(fp16=True), _collapse_scale),
+    ("LossDiverging", "loss doubles every 300 steps", _ROWS, _diverge),
+    ("LossSpike", "four times the loss, gone after 40 steps", _ROWS, _spike),
+    ("LossConstant", "the same value to the last digit", _ROWS, _freeze_loss),
+    ("NonFiniteLoss", "NaN from a step on", _ROWS, _to_nan),
+    ("GradientNormHigh", "a hundred times the norm", _ROWS, _explode_gradients),
+    ("LossScaleCollapsed", "every step overflows", replace(_ROWS, fp16=True), _collapse_scale),
     (
         "StepsSkipped",
         "every step overflows, and each is told",
         Training("fault", "mmldlm", STEPS, 7, fp16=True),
         _collapse_scale,
     ),
-    ("ThroughputDrop", "steps take twice as long", _rows(), _halve_throughput),
+    ("ThroughputDrop", "steps take twice as long", _ROWS, _halve_throughput),
     (
         "RankStraggling",
         "one rank of four takes 1.8 times as long",
         Training("fault", "ranks", STEPS, 7, ranks=4),
         _straggle,
     ),
-    ("MemoryGrowing", "0.02 % more memory every step", _rows(), _leak),
+    ("MemoryGrowing", "0.02 % more memory every step", _ROWS, _leak),
     (
         "CheckpointStale",
         "no checkpoint any more, one every 250 steps before",
         Training("fault", "mmldlm", 4 * STEPS, 7, checkpoint_every=250),
         _save_no_more,
     ),
-    ("TrainingStalled", "no step for two hours", _rows(), _hang),
+    ("TrainingStalled", "no step for two hours", _ROWS, _hang),
 )
 CASES: tuple[Case, ...] = tuple(Case(*each) for each in _ALERTS)

@@ -6,6 +6,7 @@ import pytest
 
 from ldlm_monitor.detect.change_point import ChangePoint
 from ldlm_monitor.detect.checkpoints import CheckpointDetector
+from ldlm_monitor.detect.detectors import Detector
 from ldlm_monitor.detect.gradient import GradientDetector
 from ldlm_monitor.detect.memory import MemoryDetector
 from ldlm_monitor.detect.precision import LossScaleDetector, SkippedSteps
@@ -53,9 +54,9 @@ def test_a_new_level_is_learned_and_a_later_change_found() -> None:
     assert change.ratio == pytest.approx(0.5, rel=0.2)
 
 
-def gauges(detector: object, values: list[float]) -> dict[str, float]:
-    detector.take(values)  # type: ignore[attr-defined]
-    return dict(detector.measures())  # type: ignore[attr-defined]
+def gauges(detector: Detector, values: list[float]) -> dict[str, float]:
+    detector.take(values)
+    return dict(detector.measures())
 
 
 def test_throughput_is_compared_with_the_runs_own() -> None:

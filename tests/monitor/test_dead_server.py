@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from failing_lines import NAN
 
 from ldlm_monitor.alert import Transition
 from ldlm_monitor.chunk import Chunk
@@ -18,7 +19,6 @@ from ldlm_monitor.run.identity import RunNames
 from ldlm_monitor.source import PollingWaker, Position
 
 NOW = 1_769_681_700.0
-NAN = "WARNING: Invalid text_loss detected: nan\n"
 HERE, THERE = "here", "there"
 
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from failing_lines import NAN
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,7 +23,6 @@ from ldlm_monitor.run.pace import StallSettings
 LOG = "train_logs/train_20260129_101500_node0.log"
 RUN = "train_20260129_101500"
 START = 1_769_681_700.0
-NAN = "WARNING: Invalid text_loss detected: nan\n"
 WATCHDOG = "Watchdog{severity=none}"
 
 

@@ -22,6 +22,7 @@ from types import FrameType
 from typing import Any, BinaryIO, ClassVar, TypeAlias
 
 import pytest
+from failing_lines import NAN, NCCL, OOM, TRACEBACK
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -44,21 +45,6 @@ from ldlm_monitor.source.split import PEEK_SECONDS, Splitter
 
 TraceFunction: TypeAlias = Any
 START = 1_769_681_700.0
-NAN = "WARNING: Invalid text_loss detected: nan\n"
-OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
-NCCL = (
-    "[rank3]:[E129 10:15:00.000000000 ProcessGroupNCCL.cpp:616] [Rank 3] Watchdog caught "
-    "collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=1024, "
-    "NumelOut=1024, Timeout(ms)=600000) ran for 600001 milliseconds before timing out.\n"
-)
-TRACEBACK = (
-    "Traceback (most recent call last):\n"
-    '  File "train.py", line 12, in <module>\n'
-    "    main()\n"
-    '  File "train.py", line 9, in main\n'
-    "    batch = next(batches)\n"
-    "ValueError: the batch is empty\n"
-)
 REMARKS = {"nan": NAN, "oom": OOM, "nccl": NCCL, "traceback": TRACEBACK, "none": ""}
 LOSSES = ["2.5", "2.25", "nan", "inf"]
 EXPORTED = ("ldlm_train_", "ldlm_events_total", "ldlm_run_state", "ldlm_detect_loss")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from failing_lines import NAN, NCCL, OOM, TRACEBACK
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -168,21 +169,6 @@ def test_rows_that_tell_their_times_are_replayed_as_they_came_at_length(
     compare_rows(writes)
 
 
-NAN = "WARNING: Invalid text_loss detected: nan\n"
-OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
-NCCL = (
-    "[rank3]:[E129 10:15:00.000000000 ProcessGroupNCCL.cpp:616] [Rank 3] Watchdog caught "
-    "collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=1024, "
-    "NumelOut=1024, Timeout(ms)=600000) ran for 600001 milliseconds before timing out.\n"
-)
-TRACEBACK = (
-    "Traceback (most recent call last):\n"
-    '  File "train.py", line 12, in <module>\n'
-    "    main()\n"
-    '  File "train.py", line 9, in main\n'
-    "    batch = next(batches)\n"
-    "ValueError: the batch is empty\n"
-)
 REMARKS = st.sampled_from(["", "", "", "", NAN, OOM, NCCL])
 LATE_SECONDS = 20.0
 """A bar tells whole seconds, one that is not ended is read two seconds later, the grid of
