@@ -177,6 +177,7 @@ _DETECT = tuple(
         ("loss_constant_ratio", "Equal losses in a row over how many are no coincidence."),
         ("grad_norm_zscore", "The last gradient norm in robust deviations of its logarithm."),
         ("grad_norm_ratio", "The recent gradient norm over its own median."),
+        ("grad_norm_overflow_steps", "Non-finite norms that a loss scale being tried explains."),
         ("throughput_ratio", "The present pace over the usual one."),
         ("throughput_variation_ratio", "Deviation over mean of the last 50 step times."),
         ("step_time_change_ratio", "The step time after the last lasting change over before."),

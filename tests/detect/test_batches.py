@@ -11,7 +11,7 @@ from ldlm_monitor.detect.detectors import Detector
 from ldlm_monitor.detect.gradient import GradientDetector
 from ldlm_monitor.detect.loss import LossDetector
 from ldlm_monitor.detect.memory import MemoryDetector
-from ldlm_monitor.detect.precision import LossScaleDetector
+from ldlm_monitor.detect.precision import LossScaleDetector, OverflowDetector
 from ldlm_monitor.detect.throughput import ThroughputDetector
 
 DETECTORS = (
@@ -21,6 +21,7 @@ DETECTORS = (
     ThroughputDetector,
     MemoryDetector,
     LossScaleDetector,
+    OverflowDetector,
 )
 values = st.one_of(
     st.floats(0.1, 10), st.sampled_from([0.0, 2.5, 1e30, float("nan"), float("inf"), -1.0])

@@ -9,7 +9,7 @@ from ldlm_monitor.detect.checkpoints import CheckpointDetector
 from ldlm_monitor.detect.detectors import Detector
 from ldlm_monitor.detect.gradient import GradientDetector
 from ldlm_monitor.detect.memory import MemoryDetector
-from ldlm_monitor.detect.precision import LossScaleDetector, SkippedSteps
+from ldlm_monitor.detect.precision import LossScaleDetector, OverflowDetector, SkippedSteps
 from ldlm_monitor.detect.ranks import RankDetector
 from ldlm_monitor.detect.throughput import ThroughputDetector
 
@@ -142,3 +142,25 @@ def test_one_rank_alone_is_behind_nobody() -> None:
     ranks.take_steps({0: 100})
     ranks.take_seconds(0, [1.0] * 20)
     assert list(ranks.measures()) == []
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("norms", "explained"),
+    [
+        ([NAN], 1),
+        ([INF, INF, NAN, INF, 1.0, 1.2], 4),
+        ([NAN, 1.0, *[1.2] * 500, INF, 1.1, INF, INF, 0.9], 4),
+        ([INF] * 5, 0),
+        ([NAN, 1.0, INF, INF, INF], 1),
+        ([1.0, NAN, 1.0], 0),
+        ([1.0, 2.0], 0),
+    ],
+    ids=["one", "first", "raised again", "too many", "more in a row", "out of the blue", "none"],
+)
+def test_a_loss_scale_explains_the_first_norms_that_overflow_and_few_later_ones(
+    norms: list[float], explained: int
+) -> None:
+    assert gauges(OverflowDetector(), norms).get("grad_norm_overflow_steps", 0) == explained

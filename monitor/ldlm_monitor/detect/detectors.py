@@ -10,7 +10,7 @@ from ldlm_monitor.detect.constant import ConstantDetector
 from ldlm_monitor.detect.gradient import GradientDetector
 from ldlm_monitor.detect.loss import LossDetector
 from ldlm_monitor.detect.memory import MemoryDetector
-from ldlm_monitor.detect.precision import LossScaleDetector, SkippedSteps
+from ldlm_monitor.detect.precision import LossScaleDetector, OverflowDetector, SkippedSteps
 from ldlm_monitor.detect.ranks import RankDetector
 from ldlm_monitor.detect.throughput import ThroughputDetector
 from ldlm_monitor.detect.window import Values, positive
@@ -33,7 +33,7 @@ class Detector(Protocol):
 
 _OF_QUANTITY: dict[str, tuple[Callable[[], Detector], ...]] = {
     "loss": (LossDetector, ConstantDetector),
-    "grad_norm": (GradientDetector,),
+    "grad_norm": (GradientDetector, OverflowDetector),
     "memory_allocated_bytes": (MemoryDetector,),
     "loss_scale": (LossScaleDetector,),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterator
 
@@ -10,6 +11,8 @@ from ldlm_monitor.detect.window import Values, Window, finite, median
 WINDOW = 500
 LEAST = 20
 STEPS = 100
+FIRST_OVERFLOWS = 4
+LATER_OVERFLOWS = 2
 CALIBRATION = 200
 """In its first steps a dynamic loss scale comes down from its start by skipping steps."""
 
@@ -34,6 +37,41 @@ class LossScaleDetector:
         scales = self._window.values
         if len(scales) > LEAST and (usual := median(scales[:-1])) > 0:
             yield "loss_scale_ratio", scales[-1] / usual
+
+
+class OverflowDetector:
+    """`grad_norm_overflow_steps`: norms that are NaN or infinite as a loss scale explains it.
+
+    A dynamic loss scale is tried from above: up to the first 4 norms may overflow, and the
+    trainer skips those steps (torch.amp.GradScaler begins at 2**16). Where that was seen, one or
+    two in a row are the scale that was raised again. More in a row are explained by nothing.
+    """
+
+    __slots__ = ("_explained", "_in_a_row", "_may_follow")
+
+    def __init__(self) -> None:
+        self._explained = 0
+        self._in_a_row = 0
+        self._may_follow = FIRST_OVERFLOWS
+
+    def take(self, values: Values) -> None:
+        """The next gradient norms."""
+        for value in values:
+            if math.isfinite(value):
+                if self._may_follow == FIRST_OVERFLOWS:
+                    self._may_follow = LATER_OVERFLOWS if self._explained else 0
+                self._in_a_row = 0
+                continue
+            self._in_a_row += 1
+            if self._in_a_row <= self._may_follow:
+                self._explained += 1
+            elif self._in_a_row == self._may_follow + 1:
+                self._explained -= self._may_follow
+
+    def measures(self) -> Iterator[tuple[str, float]]:
+        """Names without their prefix, and values."""
+        if self._explained:
+            yield "grad_norm_overflow_steps", self._explained
 
 
 class SkippedSteps:
