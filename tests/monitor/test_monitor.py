@@ -93,6 +93,17 @@ def test_a_nan_among_rows_fires_however_json_lines_are_called(name: str) -> None
     assert told(feeder.append("".join(rows), 100.0)) == [("NonFiniteLoss", "firing")]
 
 
+def test_a_nan_that_no_rule_asks_for_does_not_hide_one_in_the_next_line() -> None:
+    """All lines of a log without times come at one instant."""
+    lines = ["{'loss': 2.5, 'grad_norm': 1.5, 'kl': nan, 'epoch': 0.1}\n"] * 2
+    lines.append("{'loss': 2.4, 'grad_norm': nan, 'kl': nan, 'epoch': 0.2}\n")
+    lines.append("{'loss': 2.3, 'grad_norm': 1.4, 'kl': 0.2, 'epoch': 0.3}\n")
+    (nan,) = Feeder(Monitor(), "train.log").append("".join(lines), 0.0)
+    assert nan.alert == "NonFiniteGradient"
+    assert nan.position is not None
+    assert nan.position.line == 3
+
+
 def test_a_hundred_nans_are_one_alert() -> None:
     feeder = trained()
     for second in range(100, 200):

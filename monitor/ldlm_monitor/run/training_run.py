@@ -195,7 +195,7 @@ class TrainingRun:
     def _observe_sample(self, sample: Sample, at: float, source: Source) -> str | None:
         alarming = self.values.observe(sample, source)
         urgent = self._observe_progress(sample, at, source)
-        return f"nonfinite {sample.rank}" if alarming else urgent
+        return f"nonfinite {sample.rank} {' '.join(alarming)}" if alarming else urgent
 
     def _observe_progress(self, sample: Sample, at: float, source: Source) -> str | None:
         self._observe_standing(sample, at, source)

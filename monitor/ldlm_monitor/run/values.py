@@ -144,9 +144,9 @@ class RunValues:
         self._order = 0
         self.dropped = 0
 
-    def observe(self, sample: Sample, source: Source) -> bool:
-        """Take in a sample; True if it brought a non-finite value that was not counted yet."""
-        alarming = False
+    def observe(self, sample: Sample, source: Source) -> list[str]:
+        """Take in a sample; the quantities of which it brought a new non-finite value."""
+        alarming: list[str] = []
         self._order += 1
         quantities = self._by_rank.setdefault(sample.rank, {})
         for quantity, value in sample.values.items():
@@ -167,7 +167,8 @@ class RunValues:
             if not math.isfinite(value):
                 kept.nonfinite += 1
                 evidence = Evidence(sample.position, sample.step, order=self._order)
-                alarming |= self._count(quantity, sample.rank, sample.step, evidence)
+                if self._count(quantity, sample.rank, sample.step, evidence):
+                    alarming.append(quantity)
         return alarming
 
     def observe_block(self, block: SampleBlock, last: Sample, source: Source) -> None:
