@@ -6,15 +6,17 @@ cd "$(dirname "$0")/.."
 
 as_root=
 [ "$(id -u)" -eq 0 ] || as_root="sudo -n"
-if ! command -v promtool >/dev/null 2>&1 && command -v apt-get >/dev/null 2>&1; then
+if ! { command -v promtool && command -v amtool; } >/dev/null 2>&1 &&
+    command -v apt-get >/dev/null 2>&1; then
     if $as_root true 2>/dev/null; then
         $as_root apt-get update -qq || true
         # The programs are wanted; the service that comes with them must not start.
         $as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
-            apt-get install -y -qq --no-install-recommends prometheus >/dev/null ||
+            apt-get install -y -qq --no-install-recommends prometheus prometheus-alertmanager \
+            >/dev/null ||
             echo "tests/run.sh: no prometheus; tests that need it are skipped" >&2
     else
-        echo "tests/run.sh: no promtool; as root: apt-get install prometheus" >&2
+        echo "tests/run.sh: as root: apt-get install prometheus prometheus-alertmanager" >&2
     fi
 fi
 sh setup.sh dev

@@ -9,7 +9,7 @@ import queue
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
@@ -18,7 +18,16 @@ from ldlm_monitor.config import Settings
 from ldlm_monitor.errors import UsageError
 from ldlm_monitor.ledger import Ledger
 from ldlm_monitor.lines import status_lines
-from ldlm_monitor.notify import Courier, Outbox, Silences, SlackWebhook, how_to_configure, redact
+from ldlm_monitor.notify import (
+    Alertmanager,
+    AlertmanagerClient,
+    Courier,
+    Outbox,
+    Silences,
+    SlackWebhook,
+    how_to_configure,
+    redact,
+)
 from ldlm_monitor.pump import Pump
 from ldlm_monitor.serve import Server
 from ldlm_monitor.source import Journal, Waker, WatchdogWaker
@@ -113,7 +122,12 @@ def run(
             pump.telling.couriers.append(courier)
         host = settings.listen_address[0]
         shown = f"[{host}]" if ":" in host else host
-        _greet(pump, state, f"http://{shown}:{server.port}", receivers)
+        url = f"http://{shown}:{server.port}"
+        for alertmanager in _alertmanagers(settings, pump, outbox, url):
+            alertmanager.start()
+            stack.callback(alertmanager.stop, COURIER_SECONDS)
+            log.info("%s is told what fires", alertmanager.receiver)
+        _greet(settings, pump, state, url, receivers)
         waker.watch(pump.inputs.folders())
         _follow(settings, pump, waker, journal, signals, load=load or (lambda: settings))
     if signals.exit_code and on_interrupt is not None:
@@ -163,6 +177,15 @@ def _receivers(settings: Settings) -> list[SlackWebhook]:
     return [] if url is None else [SlackWebhook(url)]
 
 
+def _alertmanagers(
+    settings: Settings, pump: Pump, outbox: Outbox, url: str
+) -> Iterator[Alertmanager]:
+    authorization = settings.alertmanager.authorization()
+    for server in settings.alertmanager.urls:
+        client = AlertmanagerClient(server, authorization=authorization)
+        yield Alertmanager(client, lambda: pump.snapshot, outbox, generator=url)
+
+
 def _serve(
     settings: Settings, pump: Pump, outbox: Outbox, silences: Silences, signals: _Signals
 ) -> Server:
@@ -199,14 +222,20 @@ def _serve(
     ) from taken
 
 
-def _greet(pump: Pump, state: StateDir, url: str, receivers: list[SlackWebhook]) -> None:
+def _greet(
+    settings: Settings,
+    pump: Pump,
+    state: StateDir,
+    url: str,
+    receivers: list[SlackWebhook],
+) -> None:
     state.announce(url)
     if state.notice:
         log.error("%s", state.notice)
     log.info("metrics on %s/metrics, state in %s", url, state.path)
     for argument in pump.inputs.patterns.missing():
         log.info("%s: nothing there yet, waiting for it", argument)
-    if not receivers:
+    if not receivers and not settings.alertmanager.urls:
         log.info("%s", how_to_configure())
     sys.stdout.flush()
 

@@ -63,3 +63,34 @@ def test_without_a_receiver_it_says_how_to_get_one(ask: Ask) -> None:
     answer = ask("notify", "test")
     assert answer.code == 2
     assert "LDLM_SLACK_WEBHOOK_URL" in answer.err
+
+
+def test_each_receiver_is_tried_and_an_alertmanager_takes_the_alert(
+    ask: Ask, slack: Slack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(
+        "LDLM_ALERTMANAGER_URLS", f"http://127.0.0.1:{slack.server_port},http://127.0.0.1:1"
+    )
+    answer = ask("notify", "test")
+    assert answer.code == 2, "one of them is not there"
+    assert answer.out.splitlines() == [
+        "slack: accepted the test message",
+        f"alertmanager 127.0.0.1:{slack.server_port}: accepted the test message",
+    ]
+    assert "alertmanager 127.0.0.1:1: could not be reached" in answer.err
+    _, (alert,) = slack.received
+    assert alert["labels"] == {"alertname": "NotifyTest", "run": "notify-test", "severity": "info"}
+
+
+@pytest.mark.parametrize(
+    ("urls", "complaint"),
+    [("ftp://a", "http://"), ("http://user:word@a:9093", "authorization_file")],
+)
+def test_an_alertmanager_that_cannot_be_used_is_refused(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch, urls: str, complaint: str
+) -> None:
+    monkeypatch.setenv("LDLM_ALERTMANAGER_URLS", urls)
+    answer = ask("notify", "test")
+    assert answer.code == 2
+    assert complaint in answer.err
+    assert "user" not in answer.err

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cyclopts import App
@@ -12,44 +14,65 @@ from ldlm_monitor.errors import ConfigError, DeliveryError, UsageError
 
 if TYPE_CHECKING:
     from ldlm_monitor.alert import Transition
+    from ldlm_monitor.config import Settings
+    from ldlm_monitor.view import AlertView
 
 app = App(name="notify", help="Tries the receivers of alerts.")
+
+_TEST_SECONDS = 60.0
+"""After so long the test alert is over for an Alertmanager."""
 
 
 @app.command(name="test")
 def send_test(*, flags: SharedFlags | None = None) -> int:
     """Sends a test message to every receiver, and says what they answered."""
-    from ldlm_monitor.notify.notification import from_transition
-    from ldlm_monitor.notify.slack import SlackWebhook
-
-    url = settings(flags).slack.secret()
-    if url is None:
+    receivers = list(_receivers(settings(flags), time.time()))
+    if not receivers:
         raise ConfigError(
             "no receiver is configured",
             where="slack",
             remedy="set LDLM_SLACK_WEBHOOK_URL to the URL of an incoming webhook, "
-            "or slack.webhook_url_file to a file that holds it",
+            "or slack.webhook_url_file to a file that holds it; or alertmanager.urls",
         )
-    receiver = SlackWebhook(url)
-    try:
-        receiver.send(from_transition(_example(time.time())))
-    except DeliveryError as error:
+    problems = []
+    for name, send in receivers:
+        try:
+            send()
+        except DeliveryError as error:
+            problems.append(f"{name}: {str(error).removeprefix(f'{name} ')}")
+        else:
+            print(f"{name}: accepted the test message")
+    if problems:
         raise UsageError(
-            str(error), where=f"notify test: {receiver.name}", remedy="check the webhook's URL"
-        ) from error
-    print(f"{receiver.name}: accepted the test message")
+            "; ".join(problems), where="notify test", remedy="check its URL and the network"
+        )
     return 0
 
 
-def _example(now: float) -> Transition:
-    from ldlm_monitor.alert import Transition
+def _receivers(configured: Settings, now: float) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Each receiver's name, and what sends it the test message."""
+    from ldlm_monitor.notify import AlertmanagerClient, SlackWebhook
+    from ldlm_monitor.notify.alertmanager import Told, body
+    from ldlm_monitor.notify.notification import from_transition
 
-    return Transition(
-        time=now,
-        alert="NotifyTest",
+    alert = _alert(now)
+    if url := configured.slack.secret():
+        slack, message = SlackWebhook(url), from_transition(_transition(alert))
+        yield slack.name, partial(slack.send, message)
+    authorization = configured.alertmanager.authorization()
+    over_by_then = Told(alert, resolved_at=now + _TEST_SECONDS)
+    posted = body([over_by_then], now, "")
+    for server in configured.alertmanager.urls:
+        client = AlertmanagerClient(server, authorization=authorization)
+        yield client.name, partial(client.send, posted)
+
+
+def _alert(now: float) -> AlertView:
+    from ldlm_monitor.view import AlertView
+
+    return AlertView(
+        name="NotifyTest",
         state="firing",
-        previous="inactive",
-        reason="condition holds",
         labels={"severity": "info", "run": "notify-test"},
         annotations={
             "summary": "A test message: alerts of ldlm-monitor arrive here.",
@@ -57,4 +80,22 @@ def _example(now: float) -> Transition:
         },
         value=1.0,
         active_at=now,
+        fired_at=now,
+        position=None,
+    )
+
+
+def _transition(alert: AlertView) -> Transition:
+    from ldlm_monitor.alert import Transition
+
+    return Transition(
+        time=alert.active_at,
+        alert=alert.name,
+        state="firing",
+        previous="inactive",
+        reason="condition holds",
+        labels=alert.labels,
+        annotations=alert.annotations,
+        value=alert.value,
+        active_at=alert.active_at,
     )

@@ -84,7 +84,11 @@ def _anchor(values: dict[str, Any], folder: Path) -> None:
             values[key] = [values[key]]
         if isinstance(values.get(key), list):
             values[key] = [anchored(path) for path in values[key]]
-    for table, key in ((values, "state_dir"), (values.get("slack"), "webhook_url_file")):
+    for table, key in (
+        (values, "state_dir"),
+        (values.get("slack"), "webhook_url_file"),
+        (values.get("alertmanager"), "authorization_file"),
+    ):
         if isinstance(table, dict) and key in table:
             table[key] = anchored(table[key])
 

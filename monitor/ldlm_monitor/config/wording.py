@@ -11,14 +11,19 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from ldlm_monitor.config.settings import ENV_PREFIX, Settings, Slack, Stall
+from ldlm_monitor.config.settings import ENV_PREFIX, Alertmanager, Settings, Slack, Stall
 from ldlm_monitor.errors import ConfigError
 
 Values: TypeAlias = Mapping[str, Any]
 FLAG = "flag"
 ENVIRONMENT = "environment"
-_SECTIONS: dict[str, type[BaseModel]] = {"stall": Stall, "slack": Slack}
-_SECRETS = frozenset({"slack.webhook_url"})
+_SECTIONS: dict[str, type[BaseModel]] = {
+    "stall": Stall,
+    "slack": Slack,
+    "alertmanager": Alertmanager,
+}
+_SECRETS = frozenset({"slack.webhook_url", "alertmanager.urls"})
+"""Not repeated where they are wrong: a password may be in them."""
 _SHOWN = 60
 """So much of a wrong value is repeated."""
 

@@ -4,6 +4,7 @@ A transition becomes a `notification.Notification`, waits in the `outbox.Outbox`
 and is sent by one `courier.Courier` a receiver until the receiver accepts it.
 """
 
+from ldlm_monitor.notify.alertmanager import Alertmanager, AlertmanagerClient
 from ldlm_monitor.notify.courier import Courier, Receiver
 from ldlm_monitor.notify.notification import Notification, from_transition
 from ldlm_monitor.notify.outbox import Outbox
@@ -12,6 +13,8 @@ from ldlm_monitor.notify.silences import Silences, Withheld
 from ldlm_monitor.notify.slack import SlackWebhook, how_to_configure, slack_message
 
 __all__ = [
+    "Alertmanager",
+    "AlertmanagerClient",
     "Courier",
     "Notification",
     "Outbox",

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from pydantic import ValidationError
 
@@ -25,7 +26,8 @@ LONGEST_PAUSE = 300.0
 KEPT_SECONDS = 30 * 86400.0
 """So long a notification that was dealt with is remembered, and not sent again."""
 
-_TALLIED = ("sent", "retried", "failed", "repeated")
+Outcome: TypeAlias = Literal["sent", "retried", "failed", "repeated"]
+_TALLIED: tuple[Outcome, ...] = ("sent", "retried", "failed", "repeated")
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS notification (
     id INTEGER PRIMARY KEY,
@@ -138,6 +140,10 @@ class Outbox:
                 _postpone(db, pending, now + pause(pending, error.retry_after), str(error))
 
         self._database.run(work)
+
+    def count(self, receiver: str, outcome: Outcome) -> None:
+        """Count for a receiver that is told of what stands, so that nothing waits for it."""
+        self._database.run(lambda db: _tally(db, receiver, outcome))
 
     def standing(self) -> frozenset[str]:
         """Keys of the alerts that were told to be firing, and not to have ended."""

@@ -8,21 +8,19 @@ to write a mention or a link.
 
 from __future__ import annotations
 
-import ipaddress
 import logging
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from http.client import HTTPException, HTTPResponse
+from http.client import HTTPException
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
-from urllib.request import HTTPErrorProcessor, Request, build_opener
+from urllib.request import Request
 
 from slack_sdk.webhook import WebhookClient, WebhookResponse
 
 from ldlm_monitor.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify.notification import Notification
+from ldlm_monitor.notify.post import PERMANENT, is_loopback, post, retry_after
 from ldlm_monitor.notify.redact import plain, redact
 
 Block: TypeAlias = dict[str, Any]
@@ -41,9 +39,6 @@ _IN_CODE = {**_ESCAPED, "`": "ˋ"}
 """A backtick would end the code; its look-alike (U+02CB) does not."""
 _IN_HEADER = {"<": "‹", ">": "›"}
 """Plain text is not escaped; without these two it reads as no mention anywhere."""
-
-_PERMANENT = frozenset({400, 401, 403, 404, 405, 410, 413})
-_ANSWER_LIMIT = 4096
 
 
 def slack_message(notification: Notification) -> tuple[str, list[Block]]:
@@ -184,41 +179,27 @@ class SlackWebhook:
         if not 200 <= response.status_code < 300:
             raise DeliveryError(
                 f"slack answered {response.status_code}: {_short(response.body)}",
-                retry_after=_retry_after(response.headers.get("Retry-After")),
-                permanent=response.status_code in _PERMANENT,
+                retry_after=retry_after(response.headers.get("Retry-After")),
+                permanent=response.status_code in PERMANENT,
             )
-
-
-class _EveryAnswer(HTTPErrorProcessor):
-    """Hands every answer back as it is.
-
-    A redirect is not followed: it would turn the POST into a GET of another
-    server, whose 200 is no delivery.
-    """
-
-    def http_response(self, request: Request, response: HTTPResponse) -> HTTPResponse:
-        return response
-
-    https_response = http_response
 
 
 class _Client(WebhookClient):
     def _perform_http_request_internal(self, url: str, req: Request) -> WebhookResponse:
-        with build_opener(_EveryAnswer()).open(req, timeout=self.timeout) as answer:
-            try:
-                body = answer.read(_ANSWER_LIMIT).decode("utf-8", "replace")
-            except (OSError, HTTPException):
-                body = ""  # the status has come: it alone decides
-            return WebhookResponse(
-                url=url, status_code=answer.status, body=body, headers=answer.headers
-            )
+        answer = post(req, self.timeout)
+        return WebhookResponse(
+            url=url,
+            status_code=answer.status,
+            body=answer.body,
+            headers={"Retry-After": answer.headers.get("Retry-After")},
+        )
 
 
 def _checked(url: str) -> str:
     """`url` if a notification may go there; the message of the error does not repeat it."""
     try:
         parts = urlsplit(url)
-        usable = parts.scheme == "https" or (parts.scheme == "http" and _loopback(parts.hostname))
+        usable = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname))
         usable = usable and bool((parts.hostname or "").encode("idna")) and parts.port != 0
     except ValueError:
         usable = False
@@ -229,25 +210,6 @@ def _checked(url: str) -> str:
             remedy="copy it from your Slack app's page, under Incoming Webhooks",
         )
     return url
-
-
-def _loopback(host: str | None) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
-    except ValueError:
-        return False
-
-
-def _retry_after(value: str | None) -> float | None:
-    """Seconds of a `Retry-After` header, which gives seconds or a date (RFC 9110, 10.2.3)."""
-    if not value:
-        return None
-    if value.strip().isdecimal():
-        return float(value)
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except ValueError:
-        return None
 
 
 def _short(text: str) -> str:

@@ -243,8 +243,8 @@ class TrainingRun:
             self._save()
         counted = event.kind == "nonfinite_metric" and self.values.observe_nonfinite(event)
         self.life.observe_event(event, at)
-        key = f"{event.kind} {event.severity} {event.rank}"
-        return key if counted or event.severity in _URGENT else None
+        urgent = f"{event.kind} {event.severity} {event.rank}"
+        return urgent if counted or event.severity in _URGENT else None
 
     def _skip(self, step: object) -> None:
         """Count a skipped step once, though every rank tells of it."""

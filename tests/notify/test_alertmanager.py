@@ -1,0 +1,171 @@
+"""What an Alertmanager is told, and when, by Prometheus' own rules of sending."""
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from ldlm_monitor.errors import DeliveryError
+from ldlm_monitor.notify import Alertmanager, AlertmanagerClient, Outbox
+from ldlm_monitor.notify.alertmanager import (
+    BATCH,
+    RESEND_SECONDS,
+    RESOLVED_KEPT_SECONDS,
+    Standing,
+    body,
+)
+from ldlm_monitor.view import AlertView, MonitorView, Snapshot
+
+NOW = 1_769_681_700.0
+
+
+def alert(name: str = "NonFiniteLoss", run: str = "gpt", **more: str) -> AlertView:
+    return AlertView(
+        name=name,
+        state="firing",
+        labels={"run": run, "severity": "critical", **more},
+        annotations={"summary": f"{run}: the loss is NaN"},
+        value=1.0,
+        active_at=NOW - 5,
+        fired_at=NOW,
+        position=None,
+    )
+
+
+def told(standing: Standing, now: float) -> list[tuple[str, bool]]:
+    """What is due, by run and whether it is over; it counts as told."""
+    due = standing.due(now)
+    for each in due:
+        each.told_at = now
+    return [(each.alert.labels["run"], each.resolved_at is not None) for each in due]
+
+
+def test_what_fires_is_told_at_once_and_again_every_minute() -> None:
+    standing = Standing()
+    standing.look_at([alert()], NOW)
+    assert told(standing, NOW) == [("gpt", False)]
+    assert told(standing, NOW + RESEND_SECONDS - 1) == []
+    assert told(standing, NOW + RESEND_SECONDS) == [("gpt", False)]
+
+
+def test_what_is_over_is_told_at_once_and_for_a_quarter_of_an_hour() -> None:
+    standing = Standing()
+    standing.look_at([alert()], NOW)
+    told(standing, NOW)
+    standing.look_at([], NOW + 10)
+    assert told(standing, NOW + 10) == [("gpt", True)]
+    assert told(standing, NOW + 10 + RESEND_SECONDS) == [("gpt", True)]
+    assert told(standing, NOW + 11 + RESOLVED_KEPT_SECONDS) == []
+
+
+def test_an_alert_that_comes_back_begins_anew() -> None:
+    standing = Standing()
+    for alerts, now in (([alert()], NOW), ([], NOW + 10), ([alert()], NOW + 20)):
+        standing.look_at(alerts, now)
+    assert told(standing, NOW + 20) == [("gpt", False)]
+
+
+def test_what_is_pending_is_not_told() -> None:
+    standing = Standing()
+    standing.look_at([alert().model_copy(update={"state": "pending"})], NOW)
+    assert told(standing, NOW) == []
+
+
+def test_a_storm_goes_in_requests_of_bounded_size() -> None:
+    standing = Standing()
+    standing.look_at([alert(run=f"run{number}") for number in range(150)], NOW)
+    assert [len(told(standing, NOW)) for _ in range(3)] == [BATCH, BATCH, 150 - 2 * BATCH]
+    assert told(standing, NOW) == []
+
+
+def test_the_body_is_that_of_api_v2_and_holds_no_secret() -> None:
+    standing = Standing()
+    standing.look_at([alert(token="hf_" + "abcdEFGH12345678abcdEFGH12345678ab", empty="")], NOW)
+    (posted,) = body(standing.due(NOW), NOW, "http://127.0.0.1:9847")
+    assert posted["labels"]["alertname"] == "NonFiniteLoss"
+    assert "abcdEFGH" not in str(posted)
+    assert "empty" not in posted["labels"]
+    assert posted["startsAt"] == "2026-01-29T10:15:00.000+00:00"
+    assert posted["endsAt"] == "2026-01-29T10:19:00.000+00:00"
+    assert posted["generatorURL"] == "http://127.0.0.1:9847"
+
+
+class Server:
+    """An HTTP server that answers with `statuses` in turn, then 200."""
+
+    def __init__(self, *statuses: int) -> None:
+        answers = iter(statuses)
+        self.authorizations: list[str | None] = []
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["Content-Length"]))
+                server.authorizations.append(self.headers["Authorization"])
+                self.send_response(next(answers, 200))
+                self.send_header("Retry-After", "7")
+                self.send_header("Location", "http://127.0.0.1:1/")
+                self.end_headers()
+
+            def log_message(self, *args: object) -> None:
+                pass
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._http.serve_forever)
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._http.server_port}"
+
+    def close(self) -> None:
+        self._http.shutdown()
+        self._thread.join()
+        self._http.server_close()
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    found = Server(*getattr(request, "param", ()))
+    yield found
+    found.close()
+
+
+def sender(url: str, outbox: Outbox, *alerts: AlertView) -> Alertmanager:
+    monitor = MonitorView(
+        lines=0,
+        bytes=0,
+        parse_errors=0,
+        evaluations=0,
+        evaluation_seconds=0.0,
+        records={},
+        dropped={},
+    )
+    snapshot = Snapshot(
+        version=1, at=NOW, runs=(), alerts=alerts, events=(), monitor=monitor, points=()
+    )
+    client = AlertmanagerClient(url, authorization="Bearer secret")
+    return Alertmanager(client, lambda: snapshot, outbox)
+
+
+@pytest.mark.parametrize("server", [(503, 301)], indirect=True)
+def test_what_was_not_accepted_is_told_again_after_the_pause_that_was_asked_for(
+    server: Server, tmp_path: Path
+) -> None:
+    outbox = Outbox(tmp_path / "outbox.sqlite")
+    alertmanager = sender(server.url, outbox, alert())
+    assert [alertmanager.turn(NOW + second) for second in range(4)] == [7.0, 7.0, 0.0, 0.0]
+    assert server.authorizations == ["Bearer secret"] * 3
+    counts = outbox.counts()
+    outbox.close()
+    assert counts[alertmanager.receiver, "sent"] == 1
+    assert counts[alertmanager.receiver, "retried"] == 2
+
+
+def test_a_server_that_is_not_there_is_said_and_counted(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path / "outbox.sqlite")
+    alertmanager = sender("http://127.0.0.1:1", outbox, alert())
+    with pytest.raises(DeliveryError, match="could not be reached"):
+        AlertmanagerClient("http://127.0.0.1:1").send([])
+    assert 0.5 <= alertmanager.turn(NOW) <= 1.0
+    assert outbox.counts()[alertmanager.receiver, "retried"] == 1
+    outbox.close()
