@@ -23,11 +23,12 @@ from ldlm_monitor.notify import (
     AlertmanagerClient,
     Courier,
     Outbox,
+    Receiver,
     Silences,
-    SlackWebhook,
     how_to_configure,
     redact,
 )
+from ldlm_monitor.notify.receivers import receivers as named_receivers
 from ldlm_monitor.pump import Pump
 from ldlm_monitor.serve import Server
 from ldlm_monitor.source import Journal, Waker, WatchdogWaker
@@ -94,7 +95,7 @@ def run(
     daemon on the same inputs runs already.
     """
     with ExitStack() as stack:
-        receivers = _receivers(settings)
+        receivers = list(named_receivers(settings))
         wanted = settings.state_dir or default_state_dir(settings.files, Path.cwd())
         state = StateDir(wanted)
         stack.callback(state.close)
@@ -172,11 +173,6 @@ def _reload(pump: Pump, load: Callable[[], Settings]) -> str:
     return ""
 
 
-def _receivers(settings: Settings) -> list[SlackWebhook]:
-    url = settings.slack.secret()
-    return [] if url is None else [SlackWebhook(url)]
-
-
 def _alertmanagers(
     settings: Settings, pump: Pump, outbox: Outbox, url: str
 ) -> Iterator[Alertmanager]:
@@ -227,7 +223,7 @@ def _greet(
     pump: Pump,
     state: StateDir,
     url: str,
-    receivers: list[SlackWebhook],
+    receivers: list[Receiver],
 ) -> None:
     state.announce(url)
     if state.notice:

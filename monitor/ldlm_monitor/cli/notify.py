@@ -51,14 +51,15 @@ def send_test(*, flags: SharedFlags | None = None) -> int:
 
 def _receivers(configured: Settings, now: float) -> Iterator[tuple[str, Callable[[], None]]]:
     """Each receiver's name, and what sends it the test message."""
-    from ldlm_monitor.notify import AlertmanagerClient, SlackWebhook
+    from ldlm_monitor.notify import AlertmanagerClient
     from ldlm_monitor.notify.alertmanager import Told, body
     from ldlm_monitor.notify.notification import from_transition
+    from ldlm_monitor.notify.receivers import receivers
 
     alert = _alert(now)
-    if url := configured.slack.secret():
-        slack, message = SlackWebhook(url), from_transition(_transition(alert))
-        yield slack.name, partial(slack.send, message)
+    message = from_transition(_transition(alert))
+    for receiver in receivers(configured):
+        yield receiver.name, partial(receiver.send, message)
     authorization = configured.alertmanager.authorization()
     over_by_then = Told(alert, resolved_at=now + _TEST_SECONDS)
     posted = body([over_by_then], now, "")

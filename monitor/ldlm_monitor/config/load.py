@@ -60,13 +60,15 @@ def _read_file(file: Path) -> dict[str, Any]:
         raise ConfigError(
             f"cannot be read ({reason})", where=str(file), remedy="mend it or name another file"
         ) from error
-    slack = values.get("slack")
-    if isinstance(slack, dict) and "webhook_url" in slack:
-        raise ConfigError(
-            "a secret does not belong in this file",
-            where=f"{file}: slack.webhook_url",
-            remedy=f"set {ENV_PREFIX}SLACK_WEBHOOK_URL, or name a file in slack.webhook_url_file",
-        )
+    for section, key in (("slack", "webhook_url"), ("webhook", "url")):
+        table = values.get(section)
+        if isinstance(table, dict) and key in table:
+            variable = f"{ENV_PREFIX}{section}_{key}".upper()
+            raise ConfigError(
+                "a secret does not belong in this file",
+                where=f"{file}: {section}.{key}",
+                remedy=f"set {variable}, or name a file in {section}.{key}_file",
+            )
     _anchor(values, file.parent)
     return values
 
@@ -88,6 +90,9 @@ def _anchor(values: dict[str, Any], folder: Path) -> None:
         (values, "state_dir"),
         (values.get("slack"), "webhook_url_file"),
         (values.get("alertmanager"), "authorization_file"),
+        (values.get("webhook"), "url_file"),
+        (values.get("webhook"), "secret_file"),
+        (values.get("apprise"), "urls_file"),
     ):
         if isinstance(table, dict) and key in table:
             table[key] = anchored(table[key])

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
-from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from ldlm_monitor.errors import ConfigError
+from ldlm_monitor.config.receivers import (
+    Alertmanager,
+    Apprise,
+    Section,
+    Slack,
+    UserPath,
+    Webhook,
+)
 
 ENV_PREFIX = "LDLM_"
 FailOn: TypeAlias = Literal["critical", "error", "warning", "never"]
@@ -50,28 +55,6 @@ def _checked_listen(value: str) -> str:
     return value
 
 
-def _checked_webhook(value: SecretStr) -> SecretStr:
-    if not value.get_secret_value().startswith(("https://", "http://")):
-        raise ValueError("should be a URL that begins with https://")
-    return value
-
-
-def _split_commas(value: object) -> object:
-    """URLs hold colons, so a variable parts them by commas."""
-    if not isinstance(value, str):
-        return value
-    return [part.strip() for part in value.split(",") if part.strip()]
-
-
-def _checked_server(value: str) -> str:
-    parts = urlsplit(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("should be a URL that begins with http:// or https://")
-    if parts.username or parts.password:
-        raise ValueError("should hold no password: name a file in authorization_file")
-    return value
-
-
 Seconds: TypeAlias = Annotated[
     float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_checked_number)
 ]
@@ -79,21 +62,10 @@ SecondsFromZero: TypeAlias = Annotated[
     float, Field(ge=0, allow_inf_nan=False), BeforeValidator(_checked_number)
 ]
 Name: TypeAlias = Annotated[str, AfterValidator(_checked_name)]
-UserPath: TypeAlias = Annotated[Path, AfterValidator(Path.expanduser)]
 Paths: TypeAlias = Annotated[tuple[UserPath, ...], BeforeValidator(_split_list)]
 Patterns: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_split_list)]
 PhaseLimits: TypeAlias = Annotated[dict[Phase, Seconds], BeforeValidator(_split_pairs)]
-Urls: TypeAlias = Annotated[
-    tuple[Annotated[str, AfterValidator(_checked_server)], ...], BeforeValidator(_split_commas)
-]
 Listen: TypeAlias = Annotated[str, AfterValidator(_checked_listen)]
-Webhook: TypeAlias = Annotated[SecretStr, AfterValidator(_checked_webhook)]
-
-
-class Section(BaseModel):
-    """A table of the configuration file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Stall(Section):
@@ -113,71 +85,6 @@ class Stall(Section):
         "`checkpointing`); it replaces the learned one.",
         examples=[{"evaluating": 900}],
     )
-
-
-class Slack(Section):
-    """Where a Slack message goes: an incoming webhook."""
-
-    webhook_url: Webhook | None = Field(
-        default=None,
-        description="The incoming webhook. A secret: refused in the configuration file.",
-        examples=["https://hooks.slack.com/services/..."],
-    )
-    webhook_url_file: UserPath | None = Field(
-        default=None,
-        description="A file that holds the webhook's URL.",
-        examples=["slack-webhook.url"],
-    )
-
-    def secret(self) -> str | None:
-        """The webhook's URL, from the environment or the file; None where neither is set.
-
-        Raises ConfigError where the file cannot be read or holds no URL.
-        """
-        if self.webhook_url is not None:
-            return self.webhook_url.get_secret_value()
-        if self.webhook_url_file is None:
-            return None
-        where = f"slack.webhook_url_file: {self.webhook_url_file}"
-        remedy = "write the webhook's URL as the file's one line"
-        try:
-            text = self.webhook_url_file.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "is not text"
-            raise ConfigError(f"cannot be read ({reason})", where=where, remedy=remedy) from error
-        if not text.startswith(("https://", "http://")) or len(text.split()) != 1:
-            raise ConfigError("holds no URL", where=where, remedy=remedy)
-        return text
-
-
-class Alertmanager(Section):
-    """Alertmanagers that are told what fires."""
-
-    urls: Urls = Field(
-        default=(),
-        description="Alertmanagers (API v2); each is told of every alert.",
-        examples=[["http://127.0.0.1:9093"]],
-    )
-    authorization_file: UserPath | None = Field(
-        default=None,
-        description="A file that holds the `Authorization` header, such as `Bearer ...`.",
-        examples=["alertmanager.auth"],
-    )
-
-    def authorization(self) -> str | None:
-        """The header, None where none is set. Raises ConfigError where the file is of no use."""
-        if self.authorization_file is None:
-            return None
-        where = f"alertmanager.authorization_file: {self.authorization_file}"
-        remedy = "write the header's value as the file's one line"
-        try:
-            text = self.authorization_file.read_text(encoding="ascii").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "is not ASCII text"
-            raise ConfigError(f"cannot be read ({reason})", where=where, remedy=remedy) from error
-        if not text or len(text.splitlines()) != 1:
-            raise ConfigError("holds no header", where=where, remedy=remedy)
-        return text
 
 
 class Settings(BaseSettings):
@@ -256,6 +163,8 @@ class Settings(BaseSettings):
     )
     slack: Slack = Slack()
     alertmanager: Alertmanager = Alertmanager()
+    webhook: Webhook = Webhook()
+    apprise: Apprise = Apprise()
     log_format: Literal["text", "json"] = Field(
         default="text", description="Form of the messages on stderr.", examples=["json"]
     )

@@ -11,7 +11,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from ldlm_monitor.config.settings import ENV_PREFIX, Alertmanager, Settings, Slack, Stall
+from ldlm_monitor.config.receivers import Alertmanager, Apprise, Slack, Webhook
+from ldlm_monitor.config.settings import ENV_PREFIX, Settings, Stall
 from ldlm_monitor.errors import ConfigError
 
 Values: TypeAlias = Mapping[str, Any]
@@ -21,8 +22,10 @@ _SECTIONS: dict[str, type[BaseModel]] = {
     "stall": Stall,
     "slack": Slack,
     "alertmanager": Alertmanager,
+    "webhook": Webhook,
+    "apprise": Apprise,
 }
-_SECRETS = frozenset({"slack.webhook_url", "alertmanager.urls"})
+_SECRETS = frozenset({"slack.webhook_url", "alertmanager.urls", "webhook.url"})
 """Not repeated where they are wrong: a password may be in them."""
 _SHOWN = 60
 """So much of a wrong value is repeated."""

@@ -22,7 +22,7 @@ class Notification:
     `state` and `started_at` it names the notification, so that a repeat can be
     told. Times are Unix seconds; `at` is None where the log tells no time.
     `line` is the log line that made the condition hold, `path` and `line_number`
-    (1-based) where it stands. `reason` is a word of `names.REASONS`.
+    (1-based) and `offset` (bytes) where it stands. `reason` is a word of `names.REASONS`.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(ser_json_inf_nan="strings")
@@ -38,6 +38,7 @@ class Notification:
     line: str | None
     path: str | None
     line_number: int | None
+    offset: int | None = None
     summary: str
     description: str
     action: str
@@ -69,6 +70,7 @@ def from_transition(transition: Transition) -> Notification:
         line=None if transition.line is None else _fit(transition.line),
         path=None if position is None else _fit(position.path),
         line_number=None if position is None else position.line,
+        offset=None if position is None else position.offset,
         summary=_fit(annotations.get("summary", "")),
         description=_fit(annotations.get("description", "")),
         action=_fit(annotations.get("action", "")),

@@ -1,0 +1,173 @@
+"""Whom alerts go to: the tables of the configuration that name receivers and their secrets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+
+from ldlm_monitor.errors import ConfigError
+
+UserPath: TypeAlias = Annotated[Path, AfterValidator(Path.expanduser)]
+
+
+class Section(BaseModel):
+    """A table of the configuration file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def _checked_secret_url(value: SecretStr) -> SecretStr:
+    if not value.get_secret_value().startswith(("https://", "http://")):
+        raise ValueError("should be a URL that begins with https://")
+    return value
+
+
+def _split_commas(value: object) -> object:
+    """URLs hold colons, so a variable parts them by commas."""
+    if not isinstance(value, str):
+        return value
+    return [part.strip() for part in value.split(",") if part.strip()]
+
+
+def _checked_server(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("should be a URL that begins with http:// or https://")
+    if parts.username or parts.password:
+        raise ValueError("should hold no password: name a file in authorization_file")
+    return value
+
+
+SecretUrl: TypeAlias = Annotated[SecretStr, AfterValidator(_checked_secret_url)]
+Urls: TypeAlias = Annotated[
+    tuple[Annotated[str, AfterValidator(_checked_server)], ...], BeforeValidator(_split_commas)
+]
+
+
+class Slack(Section):
+    """Where a Slack message goes: an incoming webhook."""
+
+    webhook_url: SecretUrl | None = Field(
+        default=None,
+        description="The incoming webhook. A secret: refused in the configuration file.",
+        examples=["https://hooks.slack.com/services/..."],
+    )
+    webhook_url_file: UserPath | None = Field(
+        default=None,
+        description="A file that holds the webhook's URL.",
+        examples=["slack-webhook.url"],
+    )
+
+    def secret(self) -> str | None:
+        """The webhook's URL, from the environment or the file; None where neither is set.
+
+        Raises ConfigError where the file cannot be read or holds no URL.
+        """
+        return _url(self.webhook_url, self.webhook_url_file, "slack.webhook_url_file")
+
+
+class Alertmanager(Section):
+    """Alertmanagers that are told what fires."""
+
+    urls: Urls = Field(
+        default=(),
+        description="Alertmanagers (API v2); each is told of every alert.",
+        examples=[["http://127.0.0.1:9093"]],
+    )
+    authorization_file: UserPath | None = Field(
+        default=None,
+        description="A file that holds the `Authorization` header, such as `Bearer ...`.",
+        examples=["alertmanager.auth"],
+    )
+
+    def authorization(self) -> str | None:
+        """The header, None where none is set. Raises ConfigError where the file is of no use."""
+        return _line(
+            self.authorization_file, "alertmanager.authorization_file", "the header's value"
+        )
+
+
+class Webhook(Section):
+    """A webhook of the user's own."""
+
+    url: SecretUrl | None = Field(
+        default=None,
+        description="A URL that each transition is posted to as JSON. A secret: refused in the "
+        "configuration file.",
+        examples=["https://example.org/alerts"],
+    )
+    url_file: UserPath | None = Field(
+        default=None, description="A file that holds that URL.", examples=["webhook.url"]
+    )
+    secret_file: UserPath | None = Field(
+        default=None,
+        description="A file that holds what its requests are signed with.",
+        examples=["webhook.secret"],
+    )
+
+    def target(self) -> str | None:
+        """The URL, None where none is set. Raises ConfigError as `Slack.secret` does."""
+        return _url(self.url, self.url_file, "webhook.url_file")
+
+    def secret(self) -> str | None:
+        """What signs. Raises ConfigError where the file is of no use."""
+        return _line(self.secret_file, "webhook.secret_file", "the secret")
+
+
+class Apprise(Section):
+    """Other services, by their Apprise URLs."""
+
+    urls_file: UserPath | None = Field(
+        default=None,
+        description="A file of Apprise URLs (Discord, Teams, Telegram, ntfy, mail, PagerDuty, "
+        "...), one a line.",
+        examples=["apprise.urls"],
+    )
+
+    def urls(self) -> tuple[str, ...]:
+        """The URLs, without comments. Raises ConfigError where the file is of no use."""
+        if self.urls_file is None:
+            return ()
+        lines = (line.strip() for line in _read(self.urls_file, "apprise.urls_file").splitlines())
+        return tuple(line for line in lines if line and not line.startswith("#"))
+
+
+def _url(given: SecretStr | None, file: Path | None, key: str) -> str | None:
+    if given is not None:
+        return given.get_secret_value()
+    if file is None:
+        return None
+    text = _read(file, key).strip()
+    if not text.startswith(("https://", "http://")) or len(text.split()) != 1:
+        raise ConfigError(
+            "holds no URL", where=f"{key}: {file}", remedy="write the URL as the file's one line"
+        )
+    return text
+
+
+def _line(file: Path | None, key: str, what: str) -> str | None:
+    if file is None:
+        return None
+    text = _read(file, key).strip()
+    if len(text.splitlines()) != 1:
+        raise ConfigError(
+            f"holds not {what} alone",
+            where=f"{key}: {file}",
+            remedy=f"write {what} as the file's one line",
+        )
+    return text
+
+
+def _read(file: Path, key: str) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not text"
+        raise ConfigError(
+            f"cannot be read ({reason})",
+            where=f"{key}: {file}",
+            remedy="write it, and let its reader read it",
+        ) from error

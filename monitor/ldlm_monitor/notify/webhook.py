@@ -1,0 +1,157 @@
+"""A webhook of one's own: each transition as JSON, signed as Standard Webhooks has it.
+
+https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md:
+`webhook-id` is the same at every attempt, `webhook-timestamp` the time of this one, and
+`webhook-signature` is `v1,` and the base64 of HMAC-SHA256 over "id.timestamp.body".
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import time
+from collections.abc import Callable
+from http.client import HTTPException
+from urllib.parse import urlsplit
+from urllib.request import Request
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ldlm_monitor.alert import State
+from ldlm_monitor.errors import ConfigError, DeliveryError
+from ldlm_monitor.notify.notification import Notification
+from ldlm_monitor.notify.post import PERMANENT, is_loopback, post
+from ldlm_monitor.notify.redact import plain, redact
+from ldlm_monitor.records import Position
+
+SECRET_PREFIX = "whsec_"
+LEAST_SECRET_BYTES = 16
+
+
+class WebhookBody(BaseModel):
+    """One transition of one alert."""
+
+    model_config = ConfigDict(ser_json_inf_nan="strings")
+
+    time: float | None = Field(description="Unix seconds; null where the log tells no time.")
+    alert: str
+    state: State
+    reason: str = Field(description="Why the state changed.")
+    labels: dict[str, str] = Field(description="`severity`, `run`, and where known `rank`.")
+    annotations: dict[str, str] = Field(description="`summary`, `description`, `action`.")
+    value: float | str = Field(description='A number, or "NaN", "Infinity", "-Infinity".')
+    position: Position | None = Field(description="The log line that made the condition hold.")
+
+
+def webhook_body(notification: Notification) -> bytes:
+    """The JSON of a `WebhookBody`, redacted and bounded as the notification is."""
+    texts = {
+        "summary": notification.summary,
+        "description": notification.description,
+        "action": notification.action,
+    }
+    position = None
+    if notification.path is not None and notification.line_number is not None:
+        position = Position(notification.path, notification.line_number, notification.offset or 0)
+    body = WebhookBody(
+        time=notification.at,
+        alert=notification.alert,
+        state=notification.state,
+        reason=notification.reason,
+        labels=notification.labels,
+        annotations={name: text for name, text in texts.items() if text},
+        value=notification.value,
+        position=position,
+    )
+    return body.model_dump_json().encode()
+
+
+class Webhook:
+    """Sends to one URL. The URL and the secret are never logged or shown.
+
+    `secret` signs each request: `whsec_` and base64, or any text of 16 characters or more.
+    `timeout` (seconds) bounds each wait for the server. Raises ConfigError for a URL that
+    is not https (plain http is taken for loopback addresses) and for a secret that is short.
+    """
+
+    name = "webhook"
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        secret: str | None = None,
+        timeout: float = 10.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._url = _checked(url)
+        self._key = None if secret is None else signing_key(secret)
+        self._timeout = timeout
+        self._clock = clock
+
+    def send(self, notification: Notification) -> None:
+        """Post it. Raises DeliveryError unless the server accepted it."""
+        body = webhook_body(notification)
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "ldlm-monitor",
+            "webhook-id": _identity(notification),
+            "webhook-timestamp": str(int(self._clock())),
+        }
+        if self._key is not None:
+            told = (headers["webhook-id"], headers["webhook-timestamp"])
+            headers["webhook-signature"] = signature(self._key, *told, body)
+        try:
+            answer = post(Request(self._url, body, headers, method="POST"), self._timeout)
+        except (OSError, HTTPException) as error:
+            reason = getattr(error, "reason", None) or error
+            shown = redact(plain(str(reason)))[:200]
+            raise DeliveryError(f"webhook could not be reached: {shown}") from None
+        if not 200 <= answer.status < 300:
+            raise DeliveryError(
+                f"webhook answered {answer.status}: {redact(plain(answer.body))[:200]}",
+                retry_after=answer.retry_after,
+                permanent=answer.status in PERMANENT,
+            )
+
+
+def signing_key(secret: str) -> bytes:
+    """The bytes to sign with. Raises ConfigError for a secret that is none."""
+    key = secret.encode()
+    if secret.startswith(SECRET_PREFIX):
+        try:
+            key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
+        except binascii.Error:
+            key = b""
+    if len(key) < LEAST_SECRET_BYTES:
+        raise ConfigError(
+            "is too short, or no base64 after whsec_",
+            where="webhook secret",
+            remedy="write 16 or more random characters, such as those of `openssl rand -hex 32`",
+        )
+    return key
+
+
+def signature(key: bytes, identity: str, timestamp: str, body: bytes) -> str:
+    """The value of `webhook-signature`."""
+    signed = b".".join((identity.encode(), timestamp.encode(), body))
+    return "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
+
+
+def _identity(notification: Notification) -> str:
+    told = f"{notification.key}\n{notification.state}\n{notification.started_at!r}"
+    return f"msg_{hashlib.sha256(told.encode()).hexdigest()[:32]}"
+
+
+def _checked(url: str) -> str:
+    parts = urlsplit(url)
+    usable = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname))
+    if not usable or not parts.hostname or not url.isascii():
+        raise ConfigError(
+            "is not a URL that begins with https://",
+            where="webhook",
+            remedy="give the receiver's URL; plain http is taken for this machine alone",
+        )
+    return url

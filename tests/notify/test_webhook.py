@@ -1,0 +1,190 @@
+"""A webhook of one's own: the body of the contract, signed as Standard Webhooks has it."""
+
+import base64
+import hashlib
+import hmac
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from email.message import Message
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from ldlm_monitor.errors import ConfigError, DeliveryError
+from ldlm_monitor.notify import Notification
+from ldlm_monitor.notify.services import apprise_services
+from ldlm_monitor.notify.webhook import Webhook, WebhookBody, webhook_body
+
+SCHEMA = Path(__file__).parents[2] / "docs/webhook.schema.json"
+SECRET = "5f0d1c2b3a49586776859403"
+NAN = Notification(
+    key="NonFiniteLoss{run=gpt}",
+    alert="NonFiniteLoss",
+    state="firing",
+    severity="critical",
+    reason="condition holds",
+    run="gpt",
+    rank="3",
+    step=100,
+    line="loss: nan <!channel> *bold*",
+    path="train.log",
+    line_number=7,
+    offset=420,
+    summary="gpt: the loss is NaN",
+    description="",
+    action="Stop.",
+    labels={"run": "gpt", "severity": "critical", "rank": "3"},
+    value=float("nan"),
+    started_at=1_769_681_700.0,
+    at=1_769_681_700.5,
+)
+
+
+class Server:
+    """Keeps what was posted; answers with `status`."""
+
+    def __init__(self) -> None:
+        self.status = 200
+        self.posted: list[tuple[Message, bytes]] = []
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                server.posted.append((self.headers, body))
+                self.send_response(server.status)
+                self.send_header("Retry-After", "30")
+                self.end_headers()
+
+            def log_message(self, *args: object) -> None:
+                pass
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._http.serve_forever)
+        self._thread.start()
+        self.place = f"127.0.0.1:{self._http.server_port}"
+
+    def close(self) -> None:
+        self._http.shutdown()
+        self._thread.join()
+        self._http.server_close()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    found = Server()
+    yield found
+    found.close()
+
+
+def test_the_body_is_a_transition_as_the_contract_has_it() -> None:
+    assert json.loads(webhook_body(NAN)) == {
+        "time": 1_769_681_700.5,
+        "alert": "NonFiniteLoss",
+        "state": "firing",
+        "reason": "condition holds",
+        "labels": {"run": "gpt", "severity": "critical", "rank": "3"},
+        "annotations": {"summary": "gpt: the loss is NaN", "action": "Stop."},
+        "value": "NaN",
+        "position": {"path": "train.log", "line": 7, "offset": 420},
+    }
+
+
+def test_the_schema_that_is_documented_is_that_of_the_body() -> None:
+    schema = WebhookBody.model_json_schema(mode="serialization")
+    assert json.loads(SCHEMA.read_text("utf-8")) == schema, (
+        f"write it anew: {json.dumps(schema, indent=2)}"
+    )
+
+
+def test_a_receiver_can_check_the_signature_and_knows_a_repeat(server: Server) -> None:
+    webhook = Webhook(f"http://{server.place}/alerts", secret=SECRET, clock=lambda: 1_769_681_701.9)
+    webhook.send(NAN)
+    webhook.send(NAN)
+    webhook.send(replace(NAN, state="resolved"))
+    (headers, body), (again, _), (other, _) = server.posted
+    signed = f"{headers['webhook-id']}.1769681701.".encode() + body
+    digest = hmac.new(SECRET.encode(), signed, hashlib.sha256).digest()
+    assert headers["webhook-signature"] == "v1," + base64.b64encode(digest).decode()
+    assert headers["webhook-timestamp"] == "1769681701"
+    assert headers["webhook-id"] == again["webhook-id"] != other["webhook-id"]
+
+
+def test_without_a_secret_nothing_is_signed(server: Server) -> None:
+    Webhook(f"http://{server.place}").send(NAN)
+    assert server.posted[0][0]["webhook-signature"] is None
+
+
+def test_a_secret_in_standard_form_is_base64(server: Server) -> None:
+    key = bytes(range(24))
+    Webhook(f"http://{server.place}", secret="whsec_" + base64.b64encode(key).decode()).send(NAN)
+    headers, body = server.posted[0]
+    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+    digest = hmac.new(key, signed, hashlib.sha256).digest()
+    assert headers["webhook-signature"] == "v1," + base64.b64encode(digest).decode()
+
+
+@pytest.mark.parametrize("secret", ["short", "whsec_no base64 at all", "whsec_c2hvcnQ="])
+def test_a_secret_that_protects_nothing_is_refused(secret: str) -> None:
+    with pytest.raises(ConfigError, match="too short"):
+        Webhook("https://example.org", secret=secret)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://example.org/x", "ftp://example.org", "https://", "https://ü"]
+)
+def test_a_url_that_is_not_safe_is_refused_and_not_shown(url: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        Webhook(url)
+    assert "example" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "permanent"), [(500, False), (429, False), (410, True), (302, False)]
+)
+def test_what_is_not_accepted_is_told_with_the_wish_of_the_server(
+    server: Server, status: int, permanent: bool
+) -> None:
+    server.status = status
+    with pytest.raises(DeliveryError) as refused:
+        Webhook(f"http://{server.place}/s3cret").send(NAN)
+    assert refused.value.permanent is permanent
+    assert refused.value.retry_after == 30
+    assert "s3cret" not in str(refused.value)
+
+
+def test_a_service_of_apprise_is_told_in_plain_text(server: Server) -> None:
+    (service,) = apprise_services([f"json://{server.place}/"])
+    service.send(NAN)
+    told = json.loads(server.posted[0][1])
+    assert service.name == "apprise json"
+    assert told["title"] == "NonFiniteLoss firing (critical): gpt rank 3"
+    assert told["message"].splitlines() == [
+        "gpt: the loss is NaN",
+        "Step 100",
+        "train.log:7",
+        "loss: nan <!channel> *bold*",
+        "What to do: Stop.",
+    ]
+    assert told["type"] == "failure"
+
+
+def test_a_service_that_refuses_is_tried_again(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.status = 500
+    (service,) = apprise_services([f"json://user:passw0rd@{server.place}/"])
+    with pytest.raises(DeliveryError, match="apprise json did not take it"):
+        service.send(NAN)
+    assert "passw0rd" not in caplog.text
+
+
+def test_services_of_one_kind_are_told_apart_and_an_unknown_one_is_refused() -> None:
+    twice = ["json://a.example/", "json://b.example/"]
+    assert [each.name for each in apprise_services(twice)] == ["apprise json", "apprise json 2"]
+    with pytest.raises(ConfigError, match="URL 2 is none") as refused:
+        list(apprise_services([twice[0], "nothing://token@x"]))
+    assert "token" not in str(refused.value)
