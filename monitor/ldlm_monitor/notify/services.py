@@ -52,7 +52,7 @@ def apprise_services(urls: Iterable[str]) -> Iterator[AppriseService]:
     logging.getLogger("apprise").setLevel(logging.CRITICAL + 1)
     seen: Counter[str] = Counter()
     for number, url in enumerate(urls, 1):
-        service = apprise.Apprise(asset=apprise.AppriseAsset(async_mode=False))
+        service = apprise.Apprise(asset=apprise.AppriseAsset(async_mode=False, service_timeout=0))
         if not service.add(url):
             raise ConfigError(
                 f"URL {number} is none that Apprise knows",
