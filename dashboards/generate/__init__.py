@@ -1,0 +1,1 @@
+"""Writes the Grafana boards beside this folder: `python -m generate` in `dashboards/`."""
