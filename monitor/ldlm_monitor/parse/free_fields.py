@@ -68,6 +68,16 @@ def read_fields(text: bytes) -> list[tuple[str, float]]:
     return found if len(others) <= _MAX_OTHER_WORDS else []
 
 
+def keys_of(text: bytes) -> list[str]:
+    """The keys beside which numbers stand, whatever else the text says."""
+    keys: list[str] = []
+    for match in _FIELD.finditer(text[:_MAX_BYTES]):
+        key, _, counted, _, metric, _ = match.groups()
+        spelled = (key or counted or metric or b"").decode("latin-1")
+        keys.append(spelled if key is None else _known_part(spelled)[0])
+    return keys
+
+
 def _known_part(key: str) -> tuple[str, str]:
     """A key of several words without those in front that are no part of it, and these."""
     words = key.split(" ")

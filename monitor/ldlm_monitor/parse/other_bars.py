@@ -56,20 +56,28 @@ class UnnamedBars:
 
 @dataclass(slots=True)
 class OtherReading:
-    """A bar, and what it counts."""
+    """A bar, what it counts, and the rule that knew it."""
 
     phase: Phase
     reading: Reading
+    rule: BarRule | OtherBars
 
 
 class OtherBars:
     """Reads the bars that no rule of their own describes."""
 
-    def __init__(self, specs: list[OtherBar]) -> None:
+    def __init__(self, specs: list[tuple[OtherBar, str]]) -> None:
         self.order = 0
-        self._specs: list[tuple[OtherBar, Pattern]] = [
-            (spec, compile_pattern(f"(?:{spec.pattern})$")) for spec in specs
+        self._specs: list[tuple[OtherBar, Pattern, str]] = [
+            (spec, compile_pattern(f"(?:{spec.pattern})$"), home) for spec, home in specs
         ]
+
+    def format_of(self, text: bytes, start: int) -> str:
+        """The format that describes the bar which begins at `start`; `tqdm` where none does."""
+        match = _METER.match(text, start)
+        described = ((match.groups()[0] if match else None) or b"").strip(b": ")
+        homes = (home for _, pattern, home in self._specs if pattern.match(described))
+        return next(homes, "tqdm")
 
     def read(self, text: bytes, start: int, unnamed: UnnamedBars) -> OtherReading | None:
         """The bar that begins at `start`; None where there is none that tells of the run."""
@@ -92,15 +100,15 @@ class OtherBars:
         reading = Reading(step, size or None, end, numbers.epoch, numbers.values)
         if phase == "eval":
             _measure_evaluation(reading)
-            return OtherReading("eval", reading)
+            return OtherReading("eval", reading, self)
         _measure(reading, rate, whole_run=phase == "train")
         if numbers.step is not None and phase == "epoch":
             reading.step = numbers.step
         ends_run = phase == "train" and (bool(described) or has_loss)
-        return OtherReading("train" if ends_run else "steps", reading)
+        return OtherReading("train" if ends_run else "steps", reading, self)
 
     def _describe(self, description: bytes, numbers: Numbers) -> str | None:
-        for spec, pattern in self._specs:
+        for spec, pattern, _ in self._specs:
             match = pattern.match(description)
             if match is None:
                 continue
@@ -173,7 +181,7 @@ def bar_of(
         if isinstance(rule, BarRule):
             reading = rule.read(text, start)
             if reading is not None:
-                return OtherReading(rule.spec.phase, reading)
+                return OtherReading(rule.spec.phase, reading, rule)
         else:
             other = rule.read(text, start, unnamed)
             if other is not None:

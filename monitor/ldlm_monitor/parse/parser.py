@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
@@ -12,13 +13,18 @@ from ldlm_monitor.parse.blocks import SILENCE_SECONDS
 from ldlm_monitor.parse.csv_rows import TableReader, begins_table
 from ldlm_monitor.parse.rows import RowReader
 from ldlm_monitor.parse.scan import compiled
-from ldlm_monitor.parse.text import FileState, TextReader
+from ldlm_monitor.parse.text import FileState, Note, TextReader
 from ldlm_monitor.records import Record, SampleBlock
 
 Told = TypeVar("Told", Record, Record | SampleBlock)
 
 ROW_SUFFIXES = (".jsonl", ".ndjson")
 """How the names of files end that hold JSON lines."""
+READERS = (
+    ("JSON lines", "metric rows with any key names, one object a line; ldlm.health/1"),
+    ("CSV table", "a header with a step or epoch and a metric: Lightning, Keras, ultralytics"),
+)
+"""What is recognised of whole files, each with what it is."""
 
 
 @dataclass(slots=True)
@@ -58,6 +64,22 @@ class Parser:
         yield "text reader", self._text
         for number, rule in enumerate(self._text.rules.targets):
             yield f"definition {number}", rule
+
+    @contextmanager
+    def noting(self, note: Note) -> Iterator[None]:
+        """Have `note` told, meanwhile, what of text is understood, and by which format."""
+        self._text.note = note
+        try:
+            yield
+        finally:
+            self._text.note = None
+
+    def reader(self, path: str) -> str | None:
+        """What a file that is read now is, as a whole; None: text, whose lines are asked."""
+        file = self._files.get(path)
+        if file is None or (file.rows is None and file.table is None):
+            return None
+        return READERS[0][0] if file.rows is not None else READERS[1][0]
 
     def feed(self, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
         """The records of the next bytes of one file, in order of position."""
