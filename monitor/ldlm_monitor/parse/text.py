@@ -10,16 +10,15 @@ from ldlm_monitor.chunk import Chunk, FileId, Origin
 from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.bars import BarRule, Phases, Reading
 from ldlm_monitor.parse.blocks import Block, Blocks, Rows, SampleRows
-from ldlm_monitor.parse.csv_rows import TableReader
 from ldlm_monitor.parse.envelope import Envelope, level_of, peel
 from ldlm_monitor.parse.events import MAX_MESSAGE_BYTES, EventRule, Place, text_of
 from ldlm_monitor.parse.framing import Clean, Line, Lines, clean
 from ldlm_monitor.parse.other_bars import OtherReading, UnnamedBars, bar_of
 from ldlm_monitor.parse.patterns import Found, certain, compile_pattern
-from ldlm_monitor.parse.rows import RowReader
 from ldlm_monitor.parse.scan import Claims, Rules
 from ldlm_monitor.parse.tables import FailureTable
 from ldlm_monitor.parse.tracebacks import Traceback
+from ldlm_monitor.parse.whole_file import WholeFile
 from ldlm_monitor.records import Record
 
 _HEADER = compile_pattern(r"(?:\[rank\d+\]:)?\[?[EWIF]\d{3,4} \d\d:\d\d:\d\d\.\d+ [^\]]{1,200}\] ")
@@ -35,11 +34,13 @@ Note: TypeAlias = Callable[[int, str], None]
 
 @dataclass(slots=True)
 class FileState:
-    """What has to be remembered of one file between chunks."""
+    """What has to be remembered of one file between chunks.
+
+    `whole` reads it where it is no text, whose lines are asked one by one.
+    """
 
     id: FileId
-    rows: RowReader | None = None
-    table: TableReader | None = None
+    whole: WholeFile | None = None
     blocks: Blocks = field(default_factory=Blocks)
     phases: Phases = field(default_factory=Phases)
     unnamed: UnnamedBars = field(default_factory=UnnamedBars)
