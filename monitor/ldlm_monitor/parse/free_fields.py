@@ -26,6 +26,7 @@ _FIELD = compile_pattern(
 )
 _ENDS_VALUE = b" \t,;|()[]{}'\"/*"
 _ENDS_COUNT = _ENDS_VALUE + b":-"
+_QUOTES = b"'\""
 _WORD = compile_pattern(r"[A-Za-z_][A-Za-z_]+")
 _LOGGER = compile_pattern(r"[^\n]{0,160}?\b(?:INFO|DEBUG|WARNING)\b(?::[\w.]{1,80}:)?")
 _ASSIGNED = compile_pattern(r"[^{}\n]*\w ?[=:] ?\{")
@@ -51,7 +52,10 @@ def read_fields(text: bytes) -> list[tuple[str, float]]:
         start = end
         key, value, counted, at, metric, number = match.groups()
         ends = _ENDS_VALUE if counted is None else _ENDS_COUNT
-        if text[end : end + 1] and text[end] not in ends:
+        half_quoted = (
+            key is not None and text[begin + len(key)] in _QUOTES and not _is_quoted(text, begin)
+        )
+        if half_quoted or (text[end : end + 1] and text[end] not in ends):
             rest.append(text[begin:end])
             continue
         if key is not None:
@@ -66,6 +70,11 @@ def read_fields(text: bytes) -> list[tuple[str, float]]:
     rest.append(text[start:])
     others = [word for part in rest for word in _words(part) if word not in _COMMON_WORDS]
     return found if len(others) <= _MAX_OTHER_WORDS else []
+
+
+def _is_quoted(text: bytes, begin: int) -> bool:
+    """Whether a quote stands before the byte at `begin`; else the key there was cut."""
+    return begin > 0 and text[begin - 1] in _QUOTES
 
 
 def keys_of(text: bytes) -> list[str]:

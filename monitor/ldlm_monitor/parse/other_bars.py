@@ -26,7 +26,7 @@ TRIGGERS = (r"\d%\|", r"\d% \d{1,9}/")
 """What a bar contains; the second form is a notebook's, which drops the bar itself."""
 
 _METER = compile_pattern(
-    r"(?P<description>[^\r\n%]{0,160}?):? *\d{1,3}%(?:\|[^|\r\n]*\|)? *"
+    r"(?P<description>[^\r\n%]{0,160}?)(?P<colon>:?) *\d{1,3}%(?:\|[^|\r\n]*\|)? *"
     r"(?P<count>\d{1,18})/(?P<total>\d{1,18}) "
     r"\[(?:\d[\d:]*(?:<[\d:?]+)?(?:, +(?P<rate>(?:[\d.]+|\?) ?(?:[A-Za-z]+/s|s/[A-Za-z]+)))?)?"
 )
@@ -79,15 +79,25 @@ class OtherBars:
         homes = (home for _, pattern, home in self._specs if pattern.match(described))
         return next(homes, "tqdm")
 
-    def read(self, text: bytes, start: int, unnamed: UnnamedBars) -> OtherReading | None:
-        """The bar that begins at `start`; None where there is none that tells of the run."""
+    def read(
+        self, text: bytes, start: int, unnamed: UnnamedBars, *, closed: bool
+    ) -> OtherReading | None:
+        """The bar that begins at `start`; None where there is none that tells of the run.
+
+        Without the record's end (`closed` false), a bar without its own is none yet: its
+        postfix may tell the step, or what it counts.
+        """
         match = _METER.match(text, start)
         if match is None:
             return None
-        description, count, total, rate = match.groups()
+        description, colon, count, total, rate = match.groups()
+        if colon and not (description or b"").strip():
+            return None  # the end of a description that was cut
         step, size = int(count or b"0"), int(total or b"0")
         numbers = Numbers()
         end = _read_items(text, match.span()[1], numbers)
+        if not closed and b"]" not in text[end - 1 :]:
+            return None
         described = (description or b"").strip(b": ")
         phase = self._describe(described, numbers)
         if phase == "unnamed" and _counts_steps(rate):
@@ -174,16 +184,21 @@ def _measure_evaluation(reading: Reading) -> None:
 
 
 def bar_of(
-    rules: Sequence[BarRule | OtherBars], text: bytes, start: int, unnamed: UnnamedBars
+    rules: Sequence[BarRule | OtherBars],
+    text: bytes,
+    start: int,
+    unnamed: UnnamedBars,
+    *,
+    closed: bool,
 ) -> OtherReading | None:
-    """The bar that begins at `start`, and what it counts."""
+    """The bar that begins at `start`, and what it counts. `closed`: the record has its end."""
     for rule in rules:
         if isinstance(rule, BarRule):
             reading = rule.read(text, start)
             if reading is not None:
                 return OtherReading(rule.spec.phase, reading, rule)
         else:
-            other = rule.read(text, start, unnamed)
+            other = rule.read(text, start, unnamed, closed=closed)
             if other is not None:
                 return other
     return None

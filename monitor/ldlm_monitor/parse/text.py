@@ -159,7 +159,8 @@ class TextReader:
         if claims.ignored:
             file.ignored = (envelope.stream, record.line.number)
         if not envelope.shell:
-            bar = bar_of(claims.bars, record.text, envelope.start, file.unnamed)
+            closed = record.line.closed
+            bar = bar_of(claims.bars, record.text, envelope.start, file.unnamed, closed=closed)
             if bar is not None:
                 self._note_bar(bar, record)
                 glued = bar.reading.end
@@ -274,7 +275,8 @@ class TextReader:
             if not bars:
                 continue
             record = self._open(lines.around(end - 1), chunk, origin, now)
-            bar = bar_of(bars, record.text, record.envelope.start, file.unnamed)
+            start = record.envelope.start
+            bar = bar_of(bars, record.text, start, file.unnamed, closed=False)
             sample = self._bar_sample(bar.phase, bar.reading, record.place) if bar else None
             shown = (record.place.offset, repr(sample))
             if sample is not None and shown != file.peeked:
