@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ldlm_monitor.parse.patterns import compile_pattern
 from ldlm_monitor.parse.quantities import quantity
+from ldlm_monitor.parse.rates import bare_rates, rate_behind
 from ldlm_monitor.parse.vocabulary import EPOCH_KEYS, STEP_KEYS, is_metric, plain
 
 _MAX_BYTES = 4096
@@ -19,7 +20,7 @@ _KEY = r"[A-Za-z_][\w./@]*(?:[ -][A-Za-z_][\w./@]*){0,4}(?: ?\([A-Za-z/%]{1,8}\)
 _FIELD = compile_pattern(
     rf"\b(?P<key>{_KEY})['\"]?[ \t]*(?:=|:=?)[ \t]*(?:tensor\()?(?P<value>{{{{quantity}}}})"
     r"(?:, device='[^'\n]{0,32}')?(?:, grad_fn=<\w{0,64}>)?"
-    r"|\b(?P<count>(?i:epoch|step|iter|iteration|global[ _]step|update))\b[ :#\[(]*"
+    r"|\b(?P<count>(?i:epoch|step|iter|iteration|it|global[ _]step|update))\b[ :#\[(]*"
     r"(?P<at>\d{1,18})(?:[ \t]*/[ \t]*\d+)?"
     r"|\b(?P<metric>(?i:(?:(?:train|training|val|valid|validation|eval|test|avg|mean|total)[ _-])*"
     r"(?:loss|acc|accuracy|lr|ppl)))[ \t]+(?P<number>{{number}})"
@@ -64,12 +65,22 @@ def read_fields(text: bytes) -> list[tuple[str, float]]:
             name, told = known, value
         else:
             name, told = (counted or metric or b"").decode("latin-1"), at or number
+        rate = rate_behind(text, end, told or b"") if counted is None else None
+        if rate is not None:
+            start = rate[1]
+            name = name if is_metric(name) else rate[0]
         read = quantity((told or b"").decode("latin-1"))
         if read is not None:
             found.append((name, read))
     rest.append(text[start:])
-    others = [word for part in rest for word in _words(part) if word not in _COMMON_WORDS]
-    return found if len(others) <= _MAX_OTHER_WORDS else []
+    others = 0
+    for part in rest:
+        left = part
+        for rate_name, rate_value, begin, end in bare_rates(part):
+            found.append((rate_name, rate_value))
+            left = left.replace(part[begin:end], b" ")
+        others += sum(word not in _COMMON_WORDS for word in _words(left))
+    return found if others <= _MAX_OTHER_WORDS else []
 
 
 def _is_quoted(text: bytes, begin: int) -> bool:

@@ -133,6 +133,10 @@ STEP_KEYS = frozenset(
         "train_global_step",
         "train_step",
         "iteration_index",
+        "it",
+        "optimizer_step",
+        "completed_steps",
+        "train_iter",
     )
 )
 """What optimizer steps are called, as `plain` spells it."""
