@@ -1,5 +1,6 @@
 """`formats`: what is recognised, and definition files of one's own."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 Ask = Callable[..., Any]
+PAGE = (Path(__file__).resolve().parents[2] / "docs/formats.md").read_text(encoding="utf-8")
 MINE = r"""
 format: ourtrainer
 source: ourtrainer/loop.py
@@ -164,3 +166,44 @@ def test_packaged_formats_take_part_where_the_file_does_not_know_a_line(
     (folder / "a.log").write_text("step=120 loss=2.5\n", encoding="utf-8")
     lines = ask("formats", "test", "mine.yml", "a.log").out.splitlines()
     assert lines[1:] == ["a.log", "  ourtrainer: 0 samples", "  generic: 1 sample"]
+
+
+def test_the_page_lists_every_format_with_its_state(ask: Ask) -> None:
+    lines = ask("formats", "list").out.splitlines()[1:]
+    told = {}
+    for line in lines:
+        name, state, knows = line[:18].strip(), line[18:34].strip(), line[34:56].strip()
+        if "line" in knows or "bar" in knows or knows == "whole files":
+            told[name] = state.replace("built in", "").strip("-")
+    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \| ([^|]*?) ?\|$", PAGE, re.M)
+    listed = {name: state for name, state in rows if name not in ("format", "reader", "---")}
+    readers = {"JSON lines", "CSV table", "TensorBoard", "MLflow metric"}
+    assert {n: "" if n in readers else s for n, s in listed.items()} == told
+
+
+def test_the_format_of_the_page_works(ask: Ask, folder: Path) -> None:
+    block = re.search(r"^```yaml\n(.*?)^```$", PAGE, re.M | re.S)
+    assert block is not None
+    (folder / "mine.yml").write_text(block[1], encoding="utf-8")
+    assert ask("formats", "test", "mine.yml").code == 0
+
+
+def test_the_environment_and_the_configuration_name_formats_too(
+    ask: Ask, mine: Callable[..., Path], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine()
+    (folder / "a.log").write_text(LOG, encoding="utf-8")
+    with monkeypatch.context() as context:
+        context.setenv("LDLM_FORMATS", "mine.yml")
+        assert "ourtrainer (2)" in ask("parse", "--stats", "a.log").out
+    (folder / "ldlm-monitor.toml").write_text('formats = ["mine.yml"]\n', encoding="utf-8")
+    assert "ourtrainer (2)" in ask("parse", "--stats", "a.log").out
+
+
+def test_the_statistics_of_the_page_are_those_of_its_log(
+    ask: Ask, examples: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = re.search(r"^```\n(examples/.*?)^```$", PAGE, re.M | re.S)
+    assert shown is not None
+    monkeypatch.chdir(examples.parents[1])
+    assert ask("parse", "--stats", shown[1].splitlines()[0]).out == shown[1]

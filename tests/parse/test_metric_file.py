@@ -13,6 +13,15 @@ from ldlm_monitor.records import Sample
 RUN = "mlruns/0/0123456789abcdef0123456789abcdef"
 ROWS = "1700000000250 2.5 10\n1700000001250 nan 20\n1700000002250 1e-05 30\n"
 
+GENUINE = """\
+1795283932959 3.0 0
+1795283932961 1.5 1
+1795283932962 1.0 2
+1795283932992 nan 3
+1795283932993 0.6 4
+"""
+"""What mlflow-skinny 3.17.2 wrote for `log_metric("train/loss", value, step)`."""
+
 
 def samples(parse, text: str, path: str) -> list[Sample]:
     return [record for record in parse(text, path) if isinstance(record, Sample)]
@@ -27,6 +36,13 @@ def test_a_row_is_a_sample_of_the_metric_that_the_file_is_called(parse) -> None:
     ]
     assert [s.values["loss"] for s in found] == pytest.approx([2.5, math.nan, 1e-05], nan_ok=True)
     assert [(s.position.line, s.position.offset) for s in found] == [(1, 0), (2, 21), (3, 42)]
+
+
+def test_what_mlflow_wrote_is_read(parse) -> None:
+    found = samples(parse, GENUINE, f"{RUN}/metrics/train/loss")
+    losses = [sample.values["loss"] for sample in found]
+    assert losses == pytest.approx([3.0, 1.5, 1.0, math.nan, 0.6], nan_ok=True)
+    assert [sample.step for sample in found] == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(

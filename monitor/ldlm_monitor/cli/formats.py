@@ -114,11 +114,13 @@ def listed(*files: Path, flags: InputFlags | None = None) -> int:
     rows = [] if files else [(name, "built in", "whole files", told) for name, told in READERS]
     for path in given:
         loaded = load_formats(path)
-        state = "experimental" if loaded.experimental else "-"
+        lines = sum(line.experimental for line in loaded.lines)
+        part = f"{lines} experimental" if lines else "-"
+        state = "experimental" if loaded.experimental else part
         rows.append((loaded.format, state, _size(loaded), loaded.source))
-    print(f"{'FORMAT':<18}{'STATE':<14}{'KNOWS':<22}SOURCE")
+    print(f"{'FORMAT':<18}{'STATE':<16}{'KNOWS':<22}SOURCE")
     for name, state, knows, source in rows:
-        print(f"{plain(name):<18}{state:<14}{knows:<22}{shorten(plain(source), 90)}".rstrip())
+        print(f"{plain(name):<18}{state:<16}{knows:<22}{shorten(plain(source), 90)}".rstrip())
     return 0
 
 
