@@ -10,6 +10,7 @@ that takes more than 10 s, and at 1 GiB of memory, and keeps that input as `cras
 """
 
 import argparse
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -88,21 +89,24 @@ def main() -> None:
     flags.add_argument("--seconds", type=int, default=600)
     flags.add_argument("--corpus", type=Path, help="keep what reached new code here")
     given = flags.parse_args()
-    with tempfile.TemporaryDirectory() as own:
-        folder = given.corpus or Path(own)
-        folder.mkdir(exist_ok=True)
-        for number, seed in enumerate(seeds()):
-            (folder / f"seed-{number:04d}").write_bytes(seed)
-        limits = [
-            f"-max_total_time={given.seconds}",
-            f"-max_len={MAX_BYTES}",
-            "-timeout=10",
-            "-rss_limit_mb=1024",
-            "-print_final_stats=1",
-            "-verbosity=1",
-        ]
-        atheris.Setup([sys.argv[0], *limits, str(folder)], try_input)
-        atheris.Fuzz()
+    if given.corpus is None:
+        # libFuzzer ends the process; somebody has to clear up after it.
+        with tempfile.TemporaryDirectory() as own:
+            again = [sys.executable, __file__, "--seconds", str(given.seconds), "--corpus", own]
+            sys.exit(subprocess.run(again, check=False).returncode)
+    given.corpus.mkdir(exist_ok=True)
+    for number, seed in enumerate(seeds()):
+        (given.corpus / f"seed-{number:04d}").write_bytes(seed)
+    limits = [
+        f"-max_total_time={given.seconds}",
+        f"-max_len={MAX_BYTES}",
+        "-timeout=10",
+        "-rss_limit_mb=1024",
+        "-print_final_stats=1",
+        "-verbosity=1",
+    ]
+    atheris.Setup([sys.argv[0], *limits, str(given.corpus)], try_input)
+    atheris.Fuzz()
 
 
 if __name__ == "__main__":

@@ -47,15 +47,14 @@ def read_fields(text: bytes) -> list[tuple[str, float]]:
         return []
     found: list[tuple[str, float]] = []
     rest: list[bytes] = []
+    rated = b"/" in text
     while len(found) < _MAX_FIELDS and (match := _FIELD.search(text, start)):
         begin, end = match.span()
         rest.append(text[start:begin])
         start = end
         key, value, counted, at, metric, number = match.groups()
         ends = _ENDS_VALUE if counted is None else _ENDS_COUNT
-        half_quoted = (
-            key is not None and text[begin + len(key)] in _QUOTES and not _is_quoted(text, begin)
-        )
+        half_quoted = key and text[begin + len(key)] in _QUOTES and not _is_quoted(text, begin)
         if half_quoted or (text[end : end + 1] and text[end] not in ends):
             rest.append(text[begin:end])
             continue
@@ -65,7 +64,7 @@ def read_fields(text: bytes) -> list[tuple[str, float]]:
             name, told = known, value
         else:
             name, told = (counted or metric or b"").decode("latin-1"), at or number
-        rate = rate_behind(text, end, told or b"") if counted is None else None
+        rate = rate_behind(text, end, told or b"") if rated and counted is None else None
         if rate is not None:
             start = rate[1]
             name = name if is_metric(name) else rate[0]
@@ -76,7 +75,7 @@ def read_fields(text: bytes) -> list[tuple[str, float]]:
     others = 0
     for part in rest:
         left = part
-        for rate_name, rate_value, begin, end in bare_rates(part):
+        for rate_name, rate_value, begin, end in bare_rates(part) if b"/" in part else ():
             found.append((rate_name, rate_value))
             left = left.replace(part[begin:end], b" ")
         others += sum(word not in _COMMON_WORDS for word in _words(left))
