@@ -22,6 +22,7 @@ _MAX_SHOWN = 400
 _NUMBER = compile_pattern(r"[-+]?(?:\d[\d,.:]*(?:[eE][-+]?\d+)?|\b(?i:nan|inf(?:inity)?)\b)")
 _BLANK = compile_pattern(r"\s+")
 _COLUMNS = compile_pattern(r"\s*{{number}}(?:\s*[|,]?\s+{{number}}%?){2,}\s*$")
+_FLAG = compile_pattern(r"(?:^|\s)--[a-z]")
 _FRACTION = compile_pattern(r"\d\.\d|(?i:nan)")
 
 
@@ -63,8 +64,11 @@ class MetricLike:
 def looks_like_metrics(text: bytes) -> bool:
     """Whether a number stands beside what only a training tells, or nothing but numbers do.
 
-    Two names of the vocabulary will do as well: `lr 1e-4, tokens/s 1200`.
+    Two names of the vocabulary will do as well: `lr 1e-4, tokens/s 1200`. A command line
+    with flags tells settings.
     """
+    if len(list(_FLAG.finditer(text))) >= 2:
+        return False
     keys = [key for key in _names(text) if is_metric(key) or plain(key).endswith("loss")]
     if len(keys) >= 2 or tells_of_training({measure(key).name: 0.0 for key in keys}):
         return True
