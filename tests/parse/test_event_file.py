@@ -153,6 +153,14 @@ def test_the_folder_of_an_evaluation_tells_of_it() -> None:
     assert told(found, "eval_loss") == [(3, 1.5)]
 
 
+@pytest.mark.parametrize("value", [0.1, 2.41, 1e-5, 123456792.0, -0.0, 3.4028234e38])
+def test_a_number_of_four_bytes_is_the_one_that_was_meant(value: float) -> None:
+    found, _ = read(VERSION, scalar("loss", value, 1))
+    assert [repr(loss) for _, loss in told(found, "loss")] == [
+        repr(value if abs(value) < 3e38 else struct.unpack("<f", struct.pack("<f", value))[0])
+    ]
+
+
 @given(st.binary(max_size=200))
 def test_any_content_is_numbers_or_damage(content: bytes) -> None:
     found, errors = read(VERSION, frame(content), scalar("loss", 1.5, 5))

@@ -9,6 +9,7 @@ comes with all of TensorFlow's or TensorBoard's protocol buffers.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
@@ -32,6 +33,8 @@ _CONTENT = {_FLOAT: "<f", _DOUBLE: "<d", _INT32: "<i", _INT64: "<q"}
 """How the element of a tensor of each type is written."""
 _LISTS = {5: "<f", 6: "<d"}
 """`float_val` and `double_val` of a tensor."""
+_LARGEST = 3e38
+"""Greater numbers do not fit into four bytes."""
 _WHOLE_LISTS = frozenset((7, 10))
 """`int_val` and `int64_val`."""
 _DAMAGE = (struct.error, IndexError, ValueError, OverflowError)
@@ -173,7 +176,17 @@ def _real(told: int | bytes, form: str) -> float | None:
     """The one number that some bytes are; None where they are more or fewer."""
     if not isinstance(told, bytes) or len(told) != struct.calcsize(form):
         return None
-    return float(struct.unpack(form, told)[0])
+    value = float(struct.unpack(form, told)[0])
+    return _shortest(value, told) if form == "<f" else value
+
+
+def _shortest(value: float, told: bytes) -> float:
+    """The shortest decimal that is this 4-byte number: 0.1, and not 0.10000000149011612."""
+    for digits in (7, 8) if not value.is_integer() else ():
+        near = float(f"{value:.{digits}g}")
+        if math.isfinite(near) and abs(near) < _LARGEST and struct.pack("<f", near) == told:
+            return near
+    return value
 
 
 def _time(told: int | bytes) -> float | None:
