@@ -45,7 +45,8 @@ def begins_tfrecord(data: bytes) -> bool | None:
     """Whether a file begins with a frame, by its checksum; None: too little is there to say."""
     if data[4:8] != _UPPER_LENGTH[: max(len(data) - 4, 0)]:
         return False
-    return None if len(data) < HEADER_BYTES else frame_bytes(data, 0) is not None
+    unwritten = not data[:HEADER_BYTES].strip(b"\0")
+    return None if unwritten or len(data) < HEADER_BYTES else frame_bytes(data, 0) is not None
 
 
 def frame_bytes(data: bytes, start: int) -> int | None:

@@ -100,3 +100,17 @@ def test_text_begins_in_no_such_way(reading, log):
     append(log, DATA)
     reader.look(after=1)
     assert not any(chunk.framed for chunk in reader.chunks)
+
+
+def test_bytes_that_a_server_shows_before_they_are_written_are_not_there_yet(reading, events):
+    """A network file system shows NULs first."""
+    append(events, bytes(len(DATA)))
+    reader = reading(events)
+    reader.look()
+    with events.open("r+b") as file:
+        file.write(DATA[: ENDS[2] + 20])
+    reader.look(after=1)
+    with events.open("r+b") as file:
+        file.write(DATA)
+    reader.look(after=1)
+    assert given(reader) == DATA

@@ -22,6 +22,11 @@ _MAX_SHOWN = 400
 _NUMBER = compile_pattern(r"[-+]?(?:\d[\d,.:]*(?:[eE][-+]?\d+)?|\b(?i:nan|inf(?:inity)?)\b)")
 _BLANK = compile_pattern(r"\s+")
 _COLUMNS = compile_pattern(r"\s*{{number}}(?:\s*[|,]?\s+{{number}}%?){2,}\s*$")
+_CANDIDATE = compile_pattern(
+    r"(?i:loss|acc|norm|ppl|perplex|entropy|lr\b|learning.rate|/s|per.?s|step|iter|time|flop|mfu|tok)"
+    r"|^[\s|]*[-+.\d]"
+)
+"""What a line has that may look like metrics: without it, a quick no."""
 _FLAG = compile_pattern(r"(?:^|\s)--[a-z]")
 _FRACTION = compile_pattern(r"\d\.\d|(?i:nan)")
 
@@ -44,6 +49,8 @@ class MetricLike:
 
     def take(self, raw: bytes, line: int) -> None:
         """Look at a line (1-based number) that no format knew."""
+        if _CANDIDATE.search(raw[:_MAX_BYTES]) is None:
+            return
         text = _told(raw)
         if text is None or not looks_like_metrics(text):
             return
