@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from ldlm_monitor.tfrecord import count_frames
+
 FileId: TypeAlias = tuple[int, int, int]
 """(device, inode, generation): a new file under an old name is another file."""
 
@@ -17,6 +19,7 @@ class Chunk:
     an unfinished last record is all there is. `peek`: an unfinished last record
     as it stands after a silence of `age` seconds; the same bytes come again, whole, later.
     `timed`: the time that it is fed with is that of its writing, and not only an order.
+    `framed`: its records are those of a TFRecord file, which `line` counts instead.
     """
 
     path: str
@@ -28,14 +31,18 @@ class Chunk:
     peek: bool = False
     age: float = 0.0
     timed: bool = True
+    framed: bool = False
     _newlines: int = field(default=-1, init=False, repr=False, compare=False)
 
     @property
     def newlines(self) -> int:
-        """How many `\\n` are in `data`; counted once, for whoever asks."""
+        """How many `\\n` are in `data`, or frames; counted once, for whoever asks."""
         if self._newlines < 0:
-            self._newlines = self.data.count(b"\n")
+            self._newlines = self._count(self.data)
         return self._newlines
+
+    def _count(self, data: bytes) -> int:
+        return count_frames(data) if self.framed else data.count(b"\n")
 
     def after(self, offset: int) -> "Chunk | None":
         """What of it stands at or behind `offset`, where a record begins; None: nothing."""
@@ -44,7 +51,7 @@ class Chunk:
             return self
         if len(passed) == len(self.data):
             return None
-        rest, line = self.data[len(passed) :], self.line + passed.count(b"\n")
+        rest, line = self.data[len(passed) :], self.line + self._count(passed)
         return replace(self, offset=offset, line=line, data=rest)
 
 

@@ -6,20 +6,26 @@ import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal, TypeAlias
 
 from ldlm_monitor.chunk import Chunk, ClockMark
-from ldlm_monitor.parse import clock_marks
+from ldlm_monitor.parse import METRIC_TIME, clock_marks, frame_times, metric_of
 from ldlm_monitor.parse.patterns import compile_pattern
 from ldlm_monitor.run.timeline import StepClock, Timeline, from_rows, from_steps
 from ldlm_monitor.source import Disk
 from ldlm_monitor.source.excerpt import START_BYTES, Span, excerpt
 from ldlm_monitor.source.split import CHUNK_BYTES, RECORD_BYTES, Splitter, after_last_end
+from ldlm_monitor.tfrecord import begins_tfrecord
+
+Form: TypeAlias = Literal["text", "rows", "metric", "frames"]
+"""What a file holds: text, JSON lines, one metric of MLflow, TensorBoard's events."""
 
 BEFORE_BYTES = 64 * 1024
 _ROW_TIME = re.compile(rb'"(?:time|timestamp|_timestamp)":\s?(\d{9,}(?:\.\d+)?)')
 _TIME_KEY = compile_pattern(r'"(?:time|timestamp|_timestamp)":')
 """Where `_ROW_TIME` can be: re2 says no twice as fast, and yes half as fast."""
+HEAD_BYTES = 2048
+"""Enough to know a file's form."""
 NOMINAL_ROWS = 3_600
 """Rows of a file without any time are told apart up to this many, one a nominal second."""
 
@@ -36,7 +42,10 @@ class Content:
             self._identity = (status.st_dev, status.st_ino, 0)
             self._spans: tuple[Span, ...] = (Span(start, max(start, status.st_size), 1),)
             self.note = ""
-            if budget is not None and status.st_size > budget:
+            head = file.read(HEAD_BYTES)
+            self.form = form_of(str(path), head)
+            cuts = budget is not None and self.form != "frames"
+            if cuts and budget is not None and status.st_size > budget:
                 start = min(START_BYTES, budget // 2)
                 parts = excerpt(
                     file.fileno(), status.st_size, budget=budget, start=start, disk=disk
@@ -85,20 +94,31 @@ class Content:
         The first row is alone: what comes before it and tells no time takes its time.
         """
         begin, first, last = -1, -math.inf, -math.inf
-        for offset, block in self.blocks():
-            if _TIME_KEY.search(block) is None:
+        for at, when in self._told_times():
+            if when - first < apart or when == first:
+                last = max(last, when)
                 continue
-            for match in _ROW_TIME.finditer(block):
-                when = float(match[1])
-                if when - first < apart or when == first:
-                    last = max(last, when)
-                    continue
-                if begin >= 0:
-                    yield begin, last
-                first, last = -math.inf if begin < 0 else when, when
-                begin = offset + block.rfind(b"\n", 0, match.start()) + 1
+            if begin >= 0:
+                yield begin, last
+            first, last = -math.inf if begin < 0 else when, when
+            begin = at
         if begin >= 0:
             yield begin, last
+
+    def _told_times(self) -> Iterator[tuple[int, float]]:
+        """Where each row begins that tells its time, and that time."""
+        if self.form == "frames":
+            for chunk in self.chunks():
+                for at, when in frame_times(chunk.data):
+                    yield chunk.offset + at, when
+            return
+        for offset, block in self.blocks():
+            if self.form == "metric":
+                for match in METRIC_TIME.finditer(block):
+                    yield offset + match.start(), int(match[1]) / 1000
+            elif _TIME_KEY.search(block) is not None:
+                for match in _ROW_TIME.finditer(block):
+                    yield offset + block.rfind(b"\n", 0, match.start()) + 1, float(match[1])
 
     def row_offsets(self) -> Iterator[int]:
         """Where rows begin: every one of a short file, evenly spaced ones of a long file."""
@@ -129,11 +149,24 @@ class Content:
             for span in self._spans:
                 file.seek(span.start)
                 splitter = Splitter(
-                    str(self.path), self._identity, offset=span.start, line=span.line
+                    str(self.path),
+                    self._identity,
+                    offset=span.start,
+                    line=span.line,
+                    framed=self.form == "frames",
                 )
                 for chunk in split(file, splitter, span.size):
                     if not chunk.final or span is self.last:
                         yield chunk
+
+
+def form_of(path: str, head: bytes) -> Form:
+    """What a file is, by its name and its first bytes."""
+    if begins_tfrecord(head):
+        return "frames"
+    if head.lstrip()[:1] == b"{":
+        return "rows"
+    return "text" if metric_of(path, head) is None else "metric"
 
 
 def row_timeline(content: Content, clock: StepClock | None, apart: float) -> Timeline:

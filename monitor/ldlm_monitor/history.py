@@ -135,8 +135,12 @@ def place(
             if is_rows(path, disk):
                 name_by_content(path, names, disk)
                 rows.append(path)
+                continue
+            content = Content(path, budget, disk)
+            if content.form == "text":
+                _place_text(history, content, names, clocks)
             else:
-                _place_text(history, Content(path, budget, disk), names, clocks)
+                _add(history, content, names, row_timeline(content, None, apart))
         except OSError as error:
             history.unreadable[path] = error
     for path in rows:
@@ -152,7 +156,7 @@ def place(
 def _estimate(file: ContinuedFile, clocks: dict[str, StepClock], disk: Disk) -> Timeline:
     """When the bytes came that a file got unseen."""
     content = Content(file.continuation.place, None, disk, start=file.seen_to)
-    if file.is_rows:
+    if file.is_rows or content.form in ("frames", "metric"):
         return row_timeline(content, clocks.get(file.run), APART_SECONDS)
     start = max(0, file.seen_to - BEFORE_BYTES)
     before = [mark for mark in clock_marks(content.before(), start) if not mark.inner]

@@ -14,6 +14,7 @@ from ldlm_monitor.cli import app
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGES = ROOT / "docs/images"
+PAGES = ("README.md", "CONTRIBUTING.md", "docs/formats.md")
 TEXT = re.compile(r"<text[^>]*>([^<]*)</text>")
 Ask = Callable[..., Any]
 
@@ -25,9 +26,7 @@ def command_lines(page: str) -> list[str]:
     return [part.partition(" | ")[0].strip() for part in parts if "ldlm-monitor " in part]
 
 
-@pytest.mark.parametrize(
-    "line", sorted({*command_lines("README.md"), *command_lines("CONTRIBUTING.md")})
-)
+@pytest.mark.parametrize("line", sorted({line for page in PAGES for line in command_lines(page)}))
 def test_a_command_of_the_documents_is_one_of_ours(line: str) -> None:
     words = shlex.split(line)
     assert words[0] == ".venv/bin/ldlm-monitor"

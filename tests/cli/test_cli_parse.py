@@ -77,6 +77,7 @@ def test_statistics_tell_what_was_understood(ask: Ask, folder: Path) -> None:
     lines = ask("parse", "--stats", "training_log.jsonl").out.splitlines()
     assert lines == [
         "training_log.jsonl",
+        "  formats      JSON lines (2)",
         "  lines        3",
         "  with records 2 (66.7 %)",
         "  parse errors 1",
@@ -85,6 +86,58 @@ def test_statistics_tell_what_was_understood(ask: Ask, folder: Path) -> None:
         "  heartbeats   0",
         "  steps        7 to 8",
     ]
+
+
+TEXT = """\
+Training:  25%|## | 475/1900 [00:28<01:19, 17.55it/s, Epoch=0/2, Loss=1.7353, Text=1.7]
+Epoch: 0, Step: 10, Rank: 0, loss = 2.3
+it 1 | the loss of the student by now 2.5 | teacher loss: 1.5 | said nobody else so far
+it 2 | the loss of the student by now 2.4 | teacher loss: nan | said nobody else so far
+validation finished
+Traceback (most recent call last):
+  File "train.py", line 3, in <module>
+ValueError: no
++ echo 'loss: 2.5, lr: 3'
+"""
+
+
+def test_statistics_name_the_formats_and_gather_metric_like_lines_by_their_form(
+    ask: Ask, folder: Path
+) -> None:
+    (folder / "a.log").write_text(TEXT, encoding="utf-8")
+    lines = ask("parse", "--stats", "a.log").out.splitlines()
+    assert lines[1:4] == [
+        "  formats      mmldlm (1), generic (1)",
+        "  lines        9",
+        "  with records 5 (55.6 %)",
+    ]
+    first = (
+        "it 1 | the loss of the student by now 2.5 | teacher loss: 1.5 | said nobody else so far"
+    )
+    assert lines[-2:] == [
+        "  unknown      2 lines look like metrics and gave none:",
+        f"           2 x  line 3: {first}",
+    ]
+
+
+def test_statistics_as_json_are_an_object_a_file(ask: Ask, folder: Path) -> None:
+    (folder / "a.log").write_text(TEXT, encoding="utf-8")
+    (folder / "b.jsonl").write_bytes(ROWS)
+    answer = ask("parse", "--stats", "--format", "json", "a.log", "b.jsonl")
+    text, rows = map(json.loads, answer.out.splitlines())
+    assert text["formats"] == {"mmldlm": 1, "generic": 1}
+    assert text["steps"] == [10, 475]
+    assert text["event_kinds"] == {"python_exception": 1}
+    assert [(form["count"], form["line"]) for form in text["unknown"]["forms"]] == [(2, 3)]
+    assert rows["formats"] == {"JSON lines": 2}
+    assert rows["share"] == 1.0
+
+
+def test_records_have_one_form_only(ask: Ask, folder: Path) -> None:
+    (folder / "a.log").write_text(TEXT, encoding="utf-8")
+    answer = ask("parse", "--format", "text", "a.log")
+    assert answer.code == 2
+    assert "add --stats" in answer.err
 
 
 def test_statistics_count_each_file_for_itself(ask: Ask, folder: Path) -> None:

@@ -110,3 +110,11 @@ def test_a_callbacks_file_tells_start_steps_heartbeats_events_and_end(parse) -> 
 def test_a_run_that_ended_well_is_finished(parse) -> None:
     (event,) = parse('{"type": "end", "status": "finished"}\n', path="health_rank0.jsonl")
     assert (event.kind, event.severity) == ("run_finished", "info")
+
+
+@pytest.mark.parametrize(
+    "key", ["it", "Step", "Iteration", "optimizer-step", "trainer/global step"]
+)
+def test_the_step_is_known_by_any_of_its_names(parse, key: str) -> None:
+    (sample,) = parse(json.dumps({key: 5, "my_metric": 2.5}) + "\n", "any.jsonl")
+    assert (sample.step, sample.values) == (5, {"my_metric": 2.5})

@@ -357,8 +357,28 @@ def test_an_event_at_the_end_of_an_unfinished_file_has_no_cut_number(parse) -> N
 
 def test_a_comma_may_stand_within_a_number_that_was_cut(parse) -> None:
     whole = (
-        "step 00100/21400 (0.47%) | loss: 3.25 | grad norm: 0.5 | dt: 500.5ms | tok/sec: 1,000,000"
+        "step: 10  loss: 6.4321  grad_norm: 1.5  memory: 52.78GiB(66.65%)  tps: 11,251"
+        "  tflops: 203.71"
     )
-    (sample,) = parse(whole[: whole.index(",000,") + 5])
-    assert "tokens_per_second" not in sample.values
-    assert sample.values["loss"] == 3.25
+    for length in (3, 4, 5):
+        (sample,) = parse(whole[: whole.index("11,251") + length])
+        assert "tokens_per_second_per_device" not in sample.values
+        assert sample.values["loss"] == 6.4321
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        "Epoch 1 | iter 128 step 32 | loss train: 9.812, va",
+        "epoch: 0|step: 1|ppo_ep: 1|act_loss: 0.29|cri",
+        "Epoch 0: :   0%|          | 10/100000 [00:25<70:12:34, v_num=q, reduced_train_loss=10.90",
+    ],
+)
+def test_a_line_that_was_cut_is_not_taken_for_one_of_another_form(parse, cut: str) -> None:
+    """Whole, they count micro-batches, name the losses of two models, and tell a global step."""
+    assert parse(cut) == []
+
+
+def test_a_key_whose_quotes_were_cut_is_none(parse) -> None:
+    (sample,) = parse("al_loss': 0.5, 'loss': 0.25, 'epoch': 1.0\n")
+    assert sample.values == {"loss": 0.25}

@@ -22,6 +22,10 @@ LAUNCH = "train_20260129_101500"
         ("slurm-48213_7.out", Origin("slurm-48213_7")),
         (f"{'r' * 300}.log", Origin("r" * 128)),
         ("finetune.log", Origin("finetune")),
+        ("runs/Nov21_host/events.out.tfevents.1.host.1.0", Origin("Nov21_host")),
+        ("fit/exp7/validation/events.out.tfevents.1.host.1.0.v2", Origin("exp7")),
+        ("events.out.tfevents.1", Origin("events.out.tfevents")),
+        (f"mlruns/0/{'ab' * 16}/metrics/train/loss", Origin("ab" * 16)),
         ("-", Origin("stdin")),
     ],
 )

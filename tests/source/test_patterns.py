@@ -64,6 +64,26 @@ def test_several_names_of_one_file_are_one_and_the_plain_one_is_kept(tmp_path):
     assert patterns.files() == [log]
 
 
+EVENTS = "runs/exp/events.out.tfevents.1.host.1.0"
+MLFLOW = "mlruns/0/0123456789abcdef0123456789abcdef"
+
+
+def test_a_folder_without_logs_means_what_trackers_keep_in_it(tmp_path):
+    touch(tmp_path / EVENTS, tmp_path / MLFLOW / "meta.yaml", tmp_path / MLFLOW / "params/lr")
+    touch(tmp_path / MLFLOW / "metrics/train/loss", tmp_path / MLFLOW / "metrics/lr.log")
+    metrics = [f"{MLFLOW}/metrics/lr.log", f"{MLFLOW}/metrics/train/loss"]
+    assert names(resolve(["."], base=tmp_path), tmp_path) == [metrics[0], EVENTS]
+    assert names(resolve(["mlruns"], base=tmp_path), tmp_path) == metrics
+    assert names(resolve(["runs"], base=tmp_path), tmp_path) == [EVENTS]
+    assert names(resolve([f"{MLFLOW}/metrics"], base=tmp_path), tmp_path) == metrics
+
+
+def test_a_folder_with_logs_means_these_and_not_what_repeats_them(tmp_path):
+    touch(tmp_path / EVENTS, tmp_path / "train.log", tmp_path / "metrics/loss")
+    assert names(resolve(["."], base=tmp_path), tmp_path) == ["train.log"]
+    assert names(resolve([".", "runs/*/*"], base=tmp_path), tmp_path) == [EVENTS, "train.log"]
+
+
 def test_the_folder_of_a_links_target_is_watched_too(tmp_path):
     touch(tmp_path / "disk/train.log")
     (tmp_path / "here").mkdir()

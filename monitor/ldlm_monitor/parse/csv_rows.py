@@ -48,6 +48,9 @@ def begins_table(data: bytes) -> bool:
 class TableReader:
     """Reads one file's rows, from its header on."""
 
+    name = "CSV table"
+    errors = truncated = 0
+
     def __init__(self) -> None:
         self._columns: list[str] = []
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ldlm_monitor.parse.patterns import compile_pattern
 from ldlm_monitor.parse.quantities import quantity
+from ldlm_monitor.parse.rates import bare_rates, rate_behind
 from ldlm_monitor.parse.vocabulary import EPOCH_KEYS, STEP_KEYS, is_metric, plain
 
 _MAX_BYTES = 4096
@@ -19,13 +20,14 @@ _KEY = r"[A-Za-z_][\w./@]*(?:[ -][A-Za-z_][\w./@]*){0,4}(?: ?\([A-Za-z/%]{1,8}\)
 _FIELD = compile_pattern(
     rf"\b(?P<key>{_KEY})['\"]?[ \t]*(?:=|:=?)[ \t]*(?:tensor\()?(?P<value>{{{{quantity}}}})"
     r"(?:, device='[^'\n]{0,32}')?(?:, grad_fn=<\w{0,64}>)?"
-    r"|\b(?P<count>(?i:epoch|step|iter|iteration|global[ _]step|update))\b[ :#\[(]*"
+    r"|\b(?P<count>(?i:epoch|step|iter|iteration|it|global[ _]step|update))\b[ :#\[(]*"
     r"(?P<at>\d{1,18})(?:[ \t]*/[ \t]*\d+)?"
     r"|\b(?P<metric>(?i:(?:(?:train|training|val|valid|validation|eval|test|avg|mean|total)[ _-])*"
     r"(?:loss|acc|accuracy|lr|ppl)))[ \t]+(?P<number>{{number}})"
 )
 _ENDS_VALUE = b" \t,;|()[]{}'\"/*"
 _ENDS_COUNT = _ENDS_VALUE + b":-"
+_QUOTES = b"'\""
 _WORD = compile_pattern(r"[A-Za-z_][A-Za-z_]+")
 _LOGGER = compile_pattern(r"[^\n]{0,160}?\b(?:INFO|DEBUG|WARNING)\b(?::[\w.]{1,80}:)?")
 _ASSIGNED = compile_pattern(r"[^{}\n]*\w ?[=:] ?\{")
@@ -45,13 +47,15 @@ def read_fields(text: bytes) -> list[tuple[str, float]]:
         return []
     found: list[tuple[str, float]] = []
     rest: list[bytes] = []
+    rated = b"/" in text
     while len(found) < _MAX_FIELDS and (match := _FIELD.search(text, start)):
         begin, end = match.span()
         rest.append(text[start:begin])
         start = end
         key, value, counted, at, metric, number = match.groups()
         ends = _ENDS_VALUE if counted is None else _ENDS_COUNT
-        if text[end : end + 1] and text[end] not in ends:
+        half_quoted = key and text[begin + len(key)] in _QUOTES and not _is_quoted(text, begin)
+        if half_quoted or (text[end : end + 1] and text[end] not in ends):
             rest.append(text[begin:end])
             continue
         if key is not None:
@@ -60,12 +64,37 @@ def read_fields(text: bytes) -> list[tuple[str, float]]:
             name, told = known, value
         else:
             name, told = (counted or metric or b"").decode("latin-1"), at or number
+        rate = rate_behind(text, end, told or b"") if rated and counted is None else None
+        if rate is not None:
+            start = rate[1]
+            name = name if is_metric(name) else rate[0]
         read = quantity((told or b"").decode("latin-1"))
         if read is not None:
             found.append((name, read))
     rest.append(text[start:])
-    others = [word for part in rest for word in _words(part) if word not in _COMMON_WORDS]
-    return found if len(others) <= _MAX_OTHER_WORDS else []
+    others = 0
+    for part in rest:
+        left = part
+        for rate_name, rate_value, begin, end in bare_rates(part) if b"/" in part else ():
+            found.append((rate_name, rate_value))
+            left = left.replace(part[begin:end], b" ")
+        others += sum(word not in _COMMON_WORDS for word in _words(left))
+    return found if others <= _MAX_OTHER_WORDS else []
+
+
+def _is_quoted(text: bytes, begin: int) -> bool:
+    """Whether a quote stands before the byte at `begin`; else the key there was cut."""
+    return begin > 0 and text[begin - 1] in _QUOTES
+
+
+def keys_of(text: bytes) -> list[str]:
+    """The keys beside which numbers stand, whatever else the text says."""
+    keys: list[str] = []
+    for match in _FIELD.finditer(text[:_MAX_BYTES]):
+        key, _, counted, _, metric, _ = match.groups()
+        spelled = (key or counted or metric or b"").decode("latin-1")
+        keys.append(spelled if key is None else _known_part(spelled)[0])
+    return keys
 
 
 def _known_part(key: str) -> tuple[str, str]:

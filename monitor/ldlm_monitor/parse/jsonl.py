@@ -14,7 +14,15 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ldlm_monitor.names import SEVERITIES
-from ldlm_monitor.parse.vocabulary import canonical, is_known, number, put, tells_of_training
+from ldlm_monitor.parse.vocabulary import (
+    STEP_KEYS,
+    canonical,
+    is_known,
+    number,
+    plain,
+    put,
+    tells_of_training,
+)
 from ldlm_monitor.records import Heartbeat, Sample, Scalar
 
 if TYPE_CHECKING:
@@ -78,6 +86,8 @@ def training_row(text: bytes, place: Place) -> list[Record]:
 def _sample(row: dict[str, Any], place: Place) -> list[Record]:
     row = dict(row)
     step = _first(row, STEPS, _whole)
+    if step is None:
+        step = _first(row, tuple(key for key in row if plain(key[:128]) in STEP_KEYS), _whole)
     time = _first(row, TIMES, unix_time)
     epoch = _first(row, ("epoch",), _real)
     rank = _first(row, ("rank",), _whole)

@@ -107,10 +107,12 @@ class SampleLine(Entry):
     matches, fields are found in whatever form they have. `fallback`: only for lines
     that no other rule knows. `needs`: of each list one name must have been found
     (`loss*`: or one that begins so), `step` and `epoch` included, or the line is
-    something else. `lifecycle`: what the line says of the run as well.
+    something else. `lifecycle`: what the line says of the run as well. `experimental`: no
+    real log has confirmed this line, though others of its format.
     """
 
     name: str
+    experimental: bool = False
     trigger: str
     contains: str = ""
     pattern: str = ""

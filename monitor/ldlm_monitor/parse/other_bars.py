@@ -26,7 +26,7 @@ TRIGGERS = (r"\d%\|", r"\d% \d{1,9}/")
 """What a bar contains; the second form is a notebook's, which drops the bar itself."""
 
 _METER = compile_pattern(
-    r"(?P<description>[^\r\n%]{0,160}?):? *\d{1,3}%(?:\|[^|\r\n]*\|)? *"
+    r"(?P<description>[^\r\n%]{0,160}?)(?P<colon>:?) *\d{1,3}%(?:\|[^|\r\n]*\|)? *"
     r"(?P<count>\d{1,18})/(?P<total>\d{1,18}) "
     r"\[(?:\d[\d:]*(?:<[\d:?]+)?(?:, +(?P<rate>(?:[\d.]+|\?) ?(?:[A-Za-z]+/s|s/[A-Za-z]+)))?)?"
 )
@@ -56,30 +56,48 @@ class UnnamedBars:
 
 @dataclass(slots=True)
 class OtherReading:
-    """A bar, and what it counts."""
+    """A bar, what it counts, and the rule that knew it."""
 
     phase: Phase
     reading: Reading
+    rule: BarRule | OtherBars
 
 
 class OtherBars:
     """Reads the bars that no rule of their own describes."""
 
-    def __init__(self, specs: list[OtherBar]) -> None:
+    def __init__(self, specs: list[tuple[OtherBar, str]]) -> None:
         self.order = 0
-        self._specs: list[tuple[OtherBar, Pattern]] = [
-            (spec, compile_pattern(f"(?:{spec.pattern})$")) for spec in specs
+        self._specs: list[tuple[OtherBar, Pattern, str]] = [
+            (spec, compile_pattern(f"(?:{spec.pattern})$"), home) for spec, home in specs
         ]
 
-    def read(self, text: bytes, start: int, unnamed: UnnamedBars) -> OtherReading | None:
-        """The bar that begins at `start`; None where there is none that tells of the run."""
+    def format_of(self, text: bytes, start: int) -> str:
+        """The format that describes the bar which begins at `start`; `tqdm` where none does."""
+        match = _METER.match(text, start)
+        described = ((match.groups()[0] if match else None) or b"").strip(b": ")
+        homes = (home for _, pattern, home in self._specs if pattern.match(described))
+        return next(homes, "tqdm")
+
+    def read(
+        self, text: bytes, start: int, unnamed: UnnamedBars, *, closed: bool
+    ) -> OtherReading | None:
+        """The bar that begins at `start`; None where there is none that tells of the run.
+
+        Without the record's end (`closed` false), a bar without its own is none yet: its
+        postfix may tell the step, or what it counts.
+        """
         match = _METER.match(text, start)
         if match is None:
             return None
-        description, count, total, rate = match.groups()
+        description, colon, count, total, rate = match.groups()
+        if colon and not (description or b"").strip():
+            return None  # the end of a description that was cut
         step, size = int(count or b"0"), int(total or b"0")
         numbers = Numbers()
         end = _read_items(text, match.span()[1], numbers)
+        if not closed and b"]" not in text[end - 1 :]:
+            return None
         described = (description or b"").strip(b": ")
         phase = self._describe(described, numbers)
         if phase == "unnamed" and _counts_steps(rate):
@@ -92,15 +110,15 @@ class OtherBars:
         reading = Reading(step, size or None, end, numbers.epoch, numbers.values)
         if phase == "eval":
             _measure_evaluation(reading)
-            return OtherReading("eval", reading)
+            return OtherReading("eval", reading, self)
         _measure(reading, rate, whole_run=phase == "train")
         if numbers.step is not None and phase == "epoch":
             reading.step = numbers.step
         ends_run = phase == "train" and (bool(described) or has_loss)
-        return OtherReading("train" if ends_run else "steps", reading)
+        return OtherReading("train" if ends_run else "steps", reading, self)
 
     def _describe(self, description: bytes, numbers: Numbers) -> str | None:
-        for spec, pattern in self._specs:
+        for spec, pattern, _ in self._specs:
             match = pattern.match(description)
             if match is None:
                 continue
@@ -166,16 +184,21 @@ def _measure_evaluation(reading: Reading) -> None:
 
 
 def bar_of(
-    rules: Sequence[BarRule | OtherBars], text: bytes, start: int, unnamed: UnnamedBars
+    rules: Sequence[BarRule | OtherBars],
+    text: bytes,
+    start: int,
+    unnamed: UnnamedBars,
+    *,
+    closed: bool,
 ) -> OtherReading | None:
-    """The bar that begins at `start`, and what it counts."""
+    """The bar that begins at `start`, and what it counts. `closed`: the record has its end."""
     for rule in rules:
         if isinstance(rule, BarRule):
             reading = rule.read(text, start)
             if reading is not None:
-                return OtherReading(rule.spec.phase, reading)
+                return OtherReading(rule.spec.phase, reading, rule)
         else:
-            other = rule.read(text, start, unnamed)
+            other = rule.read(text, start, unnamed, closed=closed)
             if other is not None:
                 return other
     return None

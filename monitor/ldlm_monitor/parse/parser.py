@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TypeVar
 
 from ldlm_monitor.chunk import Chunk, Origin
 from ldlm_monitor.parse.blocks import SILENCE_SECONDS
-from ldlm_monitor.parse.csv_rows import TableReader, begins_table
-from ldlm_monitor.parse.rows import RowReader
 from ldlm_monitor.parse.scan import compiled
-from ldlm_monitor.parse.text import FileState, TextReader
+from ldlm_monitor.parse.text import FileState, Note, TextReader
+from ldlm_monitor.parse.whole_file import WholeFile, reader_of, reads_lines
 from ldlm_monitor.records import Record, SampleBlock
 
 Told = TypeVar("Told", Record, Record | SampleBlock)
-
-ROW_SUFFIXES = (".jsonl", ".ndjson")
-"""How the names of files end that hold JSON lines."""
 
 
 @dataclass(slots=True)
@@ -26,7 +23,8 @@ class ParseCounters:
     """What a parser has seen since it was made.
 
     `lines` counts `\\n`, `bytes` all bytes but those of a peek, `parse_errors`
-    the lines of JSONL files that are not JSON objects, `truncated` the records
+    the lines of JSONL files that are not JSON objects and the damaged records of event
+    files, `truncated` the records
     that were longer than 1 MiB and were cut, `records` the records by type.
     """
 
@@ -59,6 +57,20 @@ class Parser:
         for number, rule in enumerate(self._text.rules.targets):
             yield f"definition {number}", rule
 
+    @contextmanager
+    def noting(self, note: Note) -> Iterator[None]:
+        """Have `note` told, meanwhile, what of text is understood, and by which format."""
+        self._text.note = note
+        try:
+            yield
+        finally:
+            self._text.note = None
+
+    def reader(self, path: str) -> str | None:
+        """What a file that is read now is, as a whole; None: text, whose lines are asked."""
+        file = self._files.get(path)
+        return None if file is None or file.whole is None else file.whole.name
+
     def feed(self, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
         """The records of the next bytes of one file, in order of position."""
         found: list[Record] = []
@@ -75,21 +87,18 @@ class Parser:
         file = self._files.get(chunk.path)
         if file is None or file.id != chunk.file:
             ended = file.blocks.finish() if file else []
-            rows = PurePosixPath(chunk.path).suffix in ROW_SUFFIXES
-            file = self._files[chunk.path] = FileState(chunk.file, RowReader() if rows else None)
+            file = self._files[chunk.path] = FileState(chunk.file)
             self._open.pop(chunk.path, None)
+        if file.whole is None and not chunk.peek:
+            file.whole = reader_of(chunk)
         if chunk.peek:
-            peeks = file.rows is None and file.table is None and not file.blocks
+            peeks = reads_lines(chunk.path) and file.whole is None and not file.blocks
             shown = self._text.peek(file, chunk, origin, now) if peeks else []
             return self._counted([*ended, *shown])
         self.counters.bytes += len(chunk.data)
         self.counters.lines += chunk.newlines
-        if file.rows is not None:
-            return self._counted([*ended, *self._feed_rows(file.rows, chunk, origin)])
-        if chunk.offset == 0 and begins_table(chunk.data):
-            file.table = TableReader()
-        if file.table is not None:
-            return self._counted([*ended, *file.table.feed(chunk, origin)])
+        if file.whole is not None:
+            return self._counted([*ended, *self._feed_whole(file.whole, chunk, origin)])
         fresh = self._text.feed(file, chunk, origin, now)
         self.counters.truncated += self._text.truncated
         self._text.truncated = 0
@@ -124,13 +133,13 @@ class Parser:
         self._open.pop(path, None)
         return self._counted(file.blocks.finish()) if file else []
 
-    def _feed_rows(
-        self, rows: RowReader, chunk: Chunk, origin: Origin
-    ) -> list[Record | SampleBlock]:
-        found = rows.feed(chunk, origin)
-        self.counters.parse_errors += rows.errors
-        self.counters.truncated += rows.truncated
-        rows.errors = rows.truncated = 0
+    def _feed_whole(
+        self, whole: WholeFile, chunk: Chunk, origin: Origin
+    ) -> Sequence[Record | SampleBlock]:
+        found = whole.feed(chunk, origin)
+        self.counters.parse_errors += whole.errors
+        self.counters.truncated += whole.truncated
+        whole.errors = whole.truncated = 0
         return found
 
     def _counted(self, found: list[Told]) -> list[Told]:

@@ -21,6 +21,8 @@ class RowReader:
     are longer than 1 MiB, until somebody sets them back to 0.
     """
 
+    name = "JSON lines"
+
     def __init__(self) -> None:
         self.errors = 0
         self.truncated = 0

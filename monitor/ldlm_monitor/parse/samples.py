@@ -101,8 +101,11 @@ class LineRule:
     def read(self, text: bytes, *, closed: bool) -> Numbers | None:
         """The numbers of a line; None where it is another line.
 
-        Without its terminator (`closed` false) a number at the very end is unknown.
+        Without its terminator (`closed` false) a number at the very end is unknown, and
+        so is whether a rule with a better claim would know the whole line.
         """
+        if self.spec.fallback and not closed:
+            return None
         match = self._find(text)
         if match is None:
             return None

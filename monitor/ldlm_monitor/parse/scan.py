@@ -59,10 +59,14 @@ class Claims:
 
 @dataclass(slots=True)
 class Rules:
-    """All definitions, compiled. `named[i]` are the rules of the database's expression i."""
+    """All definitions, compiled. `named[i]` are the rules of the database's expression i.
+
+    `homes`: the format that a rule is part of.
+    """
 
     targets: list[Rule]
     named: list[list[Rule]]
+    homes: dict[Rule, str]
     benign: tuple[Pattern, ...]
     exceptions: tuple[EventRule, ...]
     definitions: tuple[formats.Definitions, ...]
@@ -110,10 +114,27 @@ class Scanner:
         return hits
 
 
-@lru_cache(maxsize=8)
 def compiled(files: tuple[Path, ...] = ()) -> Rules:
-    """The packaged definitions and those of `files`. Raises `FormatError`."""
+    """The packaged definitions and those of `files`, once while none of these is edited.
+
+    Raises `FormatError`.
+    """
+    return _compiled(files, tuple(map(_edition, files)))
+
+
+def _edition(path: Path) -> tuple[str, int, int]:
+    """What tells the content of a file from another under the same name."""
+    try:
+        status = path.stat()
+    except OSError:  # loading it says so
+        return str(path), 0, 0
+    return str(path.absolute()), status.st_mtime_ns, status.st_size
+
+
+@lru_cache(maxsize=8)
+def _compiled(files: tuple[Path, ...], _editions: tuple[tuple[str, int, int], ...]) -> Rules:
     targets: list[Rule] = [JsonRule(), IgnoredRule()]
+    homes: dict[Rule, str] = {}
     triggers = [(_JSON_TRIGGER, "the parser"), (_IGNORED_TRIGGER, "the parser")]
     definitions: list[formats.Definitions] = []
     benign: list[Pattern] = []
@@ -127,6 +148,7 @@ def compiled(files: tuple[Path, ...] = ()) -> Rules:
             own = isinstance(rule, LineRule) and path in files
             rule.order = order - _FIRST if own else order
             targets.append(rule)
+            homes[rule] = loaded.format
             triggers.append((trigger, f"{path}: {key} ({entry})"))
         for index, bar in enumerate(loaded.other_bars):
             with _Named(path, f"other_bars.{index}"):
@@ -146,12 +168,12 @@ def compiled(files: tuple[Path, ...] = ()) -> Rules:
         places.setdefault(trigger, where)
     database = _database(list(places.items()))
     found = (tuple(benign), exceptions, tuple(definitions))
-    return Rules(targets, list(named.values()), *found, database)
+    return Rules(targets, list(named.values()), homes, *found, database)
 
 
 def _other_bars(definitions: list[formats.Definitions]) -> OtherBars:
     """The one rule for all bars that have none of their own; the first that fits counts."""
-    return OtherBars([bar for loaded in definitions for bar in loaded.other_bars])
+    return OtherBars([(bar, loaded.format) for loaded in definitions for bar in loaded.other_bars])
 
 
 def _entries(

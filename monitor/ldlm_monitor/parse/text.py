@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from ldlm_monitor.chunk import Chunk, FileId, Origin
 from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.bars import BarRule, Phases, Reading
 from ldlm_monitor.parse.blocks import Block, Blocks, Rows, SampleRows
-from ldlm_monitor.parse.csv_rows import TableReader
 from ldlm_monitor.parse.envelope import Envelope, level_of, peel
 from ldlm_monitor.parse.events import MAX_MESSAGE_BYTES, EventRule, Place, text_of
 from ldlm_monitor.parse.framing import Clean, Line, Lines, clean
-from ldlm_monitor.parse.other_bars import UnnamedBars, bar_of
+from ldlm_monitor.parse.other_bars import OtherReading, UnnamedBars, bar_of
 from ldlm_monitor.parse.patterns import Found, certain, compile_pattern
-from ldlm_monitor.parse.rows import RowReader
 from ldlm_monitor.parse.scan import Claims, Rules
 from ldlm_monitor.parse.tables import FailureTable
 from ldlm_monitor.parse.tracebacks import Traceback
+from ldlm_monitor.parse.whole_file import WholeFile
 from ldlm_monitor.records import Record
 
 _HEADER = compile_pattern(r"(?:\[rank\d+\]:)?\[?[EWIF]\d{3,4} \d\d:\d\d:\d\d\.\d+ [^\]]{1,200}\] ")
@@ -27,14 +27,20 @@ _MAX_EVENTS_A_RECORD = 32
 _MAX_KNOWN = 4096
 _NOTHING = Claims()
 
+Note: TypeAlias = Callable[[int, str], None]
+"""Is told the offset of each record of text that was understood, and the format that knew it;
+"" for one that is part of another."""
+
 
 @dataclass(slots=True)
 class FileState:
-    """What has to be remembered of one file between chunks."""
+    """What has to be remembered of one file between chunks.
+
+    `whole` reads it where it is no text, whose lines are asked one by one.
+    """
 
     id: FileId
-    rows: RowReader | None = None
-    table: TableReader | None = None
+    whole: WholeFile | None = None
     blocks: Blocks = field(default_factory=Blocks)
     phases: Phases = field(default_factory=Phases)
     unnamed: UnnamedBars = field(default_factory=UnnamedBars)
@@ -62,13 +68,17 @@ class _Record:
 
 
 class TextReader:
-    """Applies all `rules` to text. `truncated` counts the records that were cut."""
+    """Applies all `rules` to text. `truncated` counts the records that were cut.
+
+    `note`, where there is one, hears which format knew what.
+    """
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self._scanner = rules.scanner()
         self._known: dict[tuple[int, ...], Claims] = {(): _NOTHING}
         self.truncated = 0
+        self.note: Note | None = None
 
     def feed(self, file: FileState, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
         """The records of a chunk: of those lines that a trigger names, and of open blocks."""
@@ -122,6 +132,8 @@ class TextReader:
         reading = rule.read(line.raw, 0)
         if reading is None:
             return None
+        if self.note is not None:
+            self.note(line.offset, self.rules.homes[rule])
         place = Place(chunk.path, line.number, line.offset, origin, origin.rank, None)
         return self._bar(file, rule.spec.phase, reading, place, line.raw[: reading.end])
 
@@ -138,6 +150,8 @@ class TextReader:
         envelope = record.envelope
         found: list[Record] = []
         begin = self._offer(file, record, found, envelope.start, len(record.text))
+        if self.note is not None and begin != envelope.start:
+            self.note(record.line.offset, "")
         if begin is None or claims is _NOTHING:
             return found
         glued = begin if begin > envelope.start else 0
@@ -145,8 +159,10 @@ class TextReader:
         if claims.ignored:
             file.ignored = (envelope.stream, record.line.number)
         if not envelope.shell:
-            bar = bar_of(claims.bars, record.text, envelope.start, file.unnamed)
+            closed = record.line.closed
+            bar = bar_of(claims.bars, record.text, envelope.start, file.unnamed, closed=closed)
             if bar is not None:
+                self._note_bar(bar, record)
                 glued = bar.reading.end
                 text = record.text[envelope.start : glued]
                 found.extend(self._bar(file, bar.phase, bar.reading, record.place, text))
@@ -191,22 +207,38 @@ class TextReader:
         if claims.json:
             rows = jsonl.training_row(text, place)
             if rows:
+                self._note(record, "JSON lines")
                 return rows
         for rule in claims.lines:
             if rule.contains not in text:
                 continue
             if rule.continues is not None:
                 if rule.begins(text):
+                    self._note(record, self.rules.homes[rule])
                     stream = record.envelope.stream
                     block = SampleRows(rule, place, text, now=record.now, stream=stream)
                     return file.blocks.open(block)
                 continue
             numbers = rule.read(text, closed=record.line.closed)
             if numbers is not None:
+                self._note(record, self.rules.homes[rule])
                 return [numbers.at(place), *rule.said(place, text)]
         return None
 
+    def _note(self, record: _Record, known_by: str) -> None:
+        if self.note is not None:
+            self.note(record.line.offset, known_by)
+
     # Bars
+
+    def _note_bar(self, bar: OtherReading, record: _Record) -> None:
+        if self.note is not None:
+            rule = bar.rule
+            if isinstance(rule, BarRule):
+                self.note(record.line.offset, self.rules.homes[rule])
+            else:
+                home = rule.format_of(record.text, record.envelope.start)
+                self.note(record.line.offset, home)
 
     def _bar(
         self, file: FileState, phase: str, reading: Reading, place: Place, text: bytes
@@ -243,7 +275,8 @@ class TextReader:
             if not bars:
                 continue
             record = self._open(lines.around(end - 1), chunk, origin, now)
-            bar = bar_of(bars, record.text, record.envelope.start, file.unnamed)
+            start = record.envelope.start
+            bar = bar_of(bars, record.text, start, file.unnamed, closed=False)
             sample = self._bar_sample(bar.phase, bar.reading, record.place) if bar else None
             shown = (record.place.offset, repr(sample))
             if sample is not None and shown != file.peeked:

@@ -27,17 +27,19 @@ _ALIASES = {
         " avr_loss loss_current learning_loss batch_loss loss_metrics_global_avg_loss"
         " avg_loss average_loss mean_loss running_loss current_loss train_avg_loss"
         " avg_train_loss train_loss_avg metrics_train_languagecrossentropy"
-        " train_languagecrossentropy languagecrossentropy"
+        " train_languagecrossentropy languagecrossentropy loss_train epoch_loss"
     ),
     "eval_loss": (
         "val_loss valid_loss validation_loss test_loss eval_eval_loss lm_loss_value"
         " eval_avg_loss validation_metrics_loss avg_val_loss val_avg_loss avg_eval_loss"
-        " avg_validation_loss dev_loss"
+        " avg_validation_loss dev_loss loss_val loss_valid loss_validation loss_test loss_eval"
+        " val_epoch_loss"
     ),
     "ema_loss": "ema_loss",
     "ppl": "perplexity train_ppl train_perplexity lm_loss_ppl",
     "accuracy": (
         "acc train_acc train_accuracy training_accuracy mean_token_accuracy rewards_accuracies"
+        " accuracy_train acc_train epoch_accuracy"
     ),
     "accuracy_text": "text_accuracy text_acc",
     "grad_norm": (
@@ -131,6 +133,10 @@ STEP_KEYS = frozenset(
         "train_global_step",
         "train_step",
         "iteration_index",
+        "it",
+        "optimizer_step",
+        "completed_steps",
+        "train_iter",
     )
 )
 """What optimizer steps are called, as `plain` spells it."""

@@ -19,10 +19,13 @@ _SLURM = re.compile(r"^slurm-\d+(?:[_-]\d+)?$")
 _ELASTIC = re.compile(
     r"(?:^|/)(?P<run>[^/]+)_[A-Za-z0-9_]{8}/attempt_\d+/(?P<rank>\d+)/(?:stdout|stderr)\.log$"
 )
+_MLFLOW = re.compile(r"(?:^|/)(?P<run>[0-9a-f]{32})/metrics/")
+_EVENT_FILE = "events.out.tfevents."
+_EVALUATIONS = frozenset({"validation", "val", "eval", "test"})
 _GENERIC = frozenset(
     {"training_log", "trainer_log", "train", "log", "logs", "train_logs", "output", "out"}
     | {"console", "stdout", "stderr", "metrics", "nohup", "health", "heartbeat", "nccl_debug"}
-    | {"nccl", "saved", "results", "runs", "output_dir"}
+    | {"nccl", "saved", "results", "runs", "output_dir", "tensorboard", "tb_logs"}
 )
 
 
@@ -33,8 +36,12 @@ def origin_of(path: str, run: str | None = None) -> Origin:
         return Origin(run or "stdin")
     if elastic := _ELASTIC.search(path):
         return Origin(run or elastic["run"], rank=int(elastic["rank"]))
+    if mlflow := _MLFLOW.search(path):
+        return Origin(run or mlflow["run"])
     pure = PurePath(path)
     stem = pure.stem
+    if stem.startswith(_EVENT_FILE):
+        return Origin(run or _folder_name(pure)[:MAX_LABEL_LENGTH])
     if _SLURM.match(stem):
         return Origin(run or stem)
     rank = _RANK.search(stem)
@@ -67,6 +74,12 @@ def _run_name(pure: PurePath) -> str:
         if name and name not in _GENERIC:
             return name
     return pure.stem
+
+
+def _folder_name(pure: PurePath) -> str:
+    """TensorBoard calls a run by its folder; Keras has one for its evaluations in it."""
+    passed_over = _GENERIC | _EVALUATIONS | {"/", ".", ".."}
+    return next((part for part in reversed(pure.parts[:-1]) if part not in passed_over), pure.stem)
 
 
 @dataclass(slots=True)

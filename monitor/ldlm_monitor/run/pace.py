@@ -57,10 +57,14 @@ class Pace:
     as many steps have passed again, or a multiple of that. The first of them stand after round
     numbers of steps: 300 s are normal after a multiple of 500 (or of 50 logged steps) from
     1000 on. A hang at just such a step is told later; one in 250 stands there.
+
+    `told_late`: so many seconds after it was taken a step may be told, because its writer
+    collects; a limit between steps is longer by these.
     """
 
     def __init__(self, settings: StallSettings) -> None:
         self.settings = settings
+        self.told_late = 0.0
         self._recent: deque[float] = deque()
         self._sorted: list[float] = []
         self.longest_pause: dict[str, float] = {}
@@ -122,7 +126,7 @@ class Pace:
             return self.settings.startup
         if phase in ("evaluating", "checkpointing"):
             return self._pause_limit(phase)
-        return self._step_limit()
+        return self._step_limit() + self.told_late
 
     def _pause_limit(self, phase: str) -> float:
         longest = self.longest_pause.get(phase)

@@ -19,6 +19,8 @@ from ldlm_monitor.view import Health, RunView, Statistics
 
 _URGENT = ("error", "critical")
 _PACE_STEPS = 50
+FLUSH_SECONDS = 120.0
+"""TensorBoard's writers collect for so long (`flush_secs` in torch/utils/tensorboard/writer.py)."""
 _SKIPS = ("skipped_step", "loss_scale_overflow")
 _CHECKPOINTS = 6
 """The steps of so many are remembered."""
@@ -216,6 +218,7 @@ class TrainingRun:
         if sample.rank == self._leader:
             self._observe_pace(sample.step, at, exact=sample.time is not None)
         self._step = (source, sample.step)
+        self.life.pace.told_late = FLUSH_SECONDS if source is Source.TRACKER else 0.0
         self._epoch = sample.epoch if sample.epoch is not None else self._epoch
 
     def _observe_pace(self, step: int, at: float, *, exact: bool) -> None:
@@ -333,7 +336,7 @@ class TrainingRun:
         if self._step is None or not self._total_steps:
             return None
         # A step log counts from 0, a bar counts what is done.
-        done = self._step[1] + (1 if self._step[0] < Source.TEXT else 0)
+        done = self._step[1] + (1 if self._step[0] <= Source.JSONL else 0)
         return min(done / self._total_steps, 1.0)
 
     def _step_seconds(self) -> float | None:

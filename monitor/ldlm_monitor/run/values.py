@@ -24,9 +24,13 @@ class Source(IntEnum):
 
     CALLBACK = 0
     JSONL = 1
-    TEXT = 2
-    BAR = 3
+    TRACKER = 2
+    TEXT = 3
+    BAR = 4
 
+
+EVENT_FILE = ".tfevents."
+"""In the names of TensorBoard's files."""
 
 _EXPORTED = {
     "loss": "ldlm_train_loss",
@@ -58,6 +62,8 @@ def source_of(sample: Sample, *, rows: bool) -> Source:
     name = sample.position.path.rsplit("/", 1)[-1]
     if rows:
         return Source.CALLBACK if name.startswith("health_rank") else Source.JSONL
+    if EVENT_FILE in name:
+        return Source.TRACKER
     return Source.BAR if "progress" in sample.values else Source.TEXT
 
 

@@ -14,6 +14,8 @@ from ldlm_monitor.source.disk import DIRECT, Disk
 
 STANDARD_INPUT = "-"
 LOG_SUFFIXES = frozenset({".log", ".jsonl", ".out", ".err", ".txt"})
+EVENT_FILE = ".tfevents."
+"""In the names of TensorBoard's files."""
 FOLDER_LEVELS = 4
 """`DIR/{run id}/attempt_0/3/stderr.log`, as torchrun's `--log-dir` lays it out, is found."""
 PASSED_OVER = frozenset({"wandb", "__pycache__", "node_modules", "site-packages"})
@@ -153,10 +155,28 @@ class InputPatterns:
 
 
 def _logs_under(folder: Path, disk: Disk) -> Iterator[Path]:
+    """The logs in a folder; where there are none, what trackers keep in it.
+
+    A tracker's files repeat what the log tells, as if it were another run.
+    """
+    kept: list[Path] = []
+    logs = False
     for inside, names in _walk(folder, FOLDER_LEVELS, disk):
+        metrics = _is_metrics(inside, disk)
         for name in names:
-            if os.path.splitext(name)[1] in LOG_SUFFIXES:
+            if os.path.splitext(name)[1] in LOG_SUFFIXES and not metrics:
+                logs = True
                 yield inside / name
+            elif EVENT_FILE in name or metrics:
+                kept.append(inside / name)
+    if not logs:
+        yield from kept
+
+
+def _is_metrics(folder: Path, disk: Disk) -> bool:
+    """Whether MLflow keeps the metrics of a run in it: `{run}/metrics`, or a folder below."""
+    above = next((path for path in (folder, *folder.parents) if path.name == "metrics"), None)
+    return above is not None and _mode(above.parent / "meta.yaml", disk) != 0
 
 
 def _walk(folder: Path, levels: int, disk: Disk) -> Iterator[tuple[Path, list[str]]]:

@@ -1,6 +1,7 @@
 """From bytes in any pieces to chunks of whole records."""
 
 from ldlm_monitor.chunk import Chunk, FileId
+from ldlm_monitor.tfrecord import HEADER_BYTES, begins_tfrecord, frame_bytes, frames
 
 CHUNK_BYTES = 256 * 1024
 RECORD_BYTES = 1024 * 1024
@@ -18,13 +19,18 @@ class Splitter:
     stands in the file; `offset` and `line` are those of the first byte that is in
     no chunk yet. At most `RECORD_BYTES` of an unfinished record are kept. `shown` is the
     `position` at which an unfinished record was shown last, 0 before the first.
+
+    A TFRecord file, known by its first bytes, is cut where its frames end (`framed`); one
+    that is longer than `RECORD_BYTES` is passed over. None: nothing was read that tells.
     """
 
     __slots__ = (
         "_cut",
+        "_passing",
         "_rest",
         "cut_records",
         "file",
+        "framed",
         "grown",
         "line",
         "offset",
@@ -33,7 +39,15 @@ class Splitter:
         "shown",
     )
 
-    def __init__(self, path: str, file: FileId, *, offset: int = 0, line: int = 1) -> None:
+    def __init__(
+        self,
+        path: str,
+        file: FileId,
+        *,
+        offset: int = 0,
+        line: int = 1,
+        framed: bool | None = None,
+    ) -> None:
         self.path = path
         self.file = file
         self.offset = self.position = offset
@@ -43,6 +57,8 @@ class Splitter:
         self.cut_records = 0
         self._rest = bytearray()
         self._cut = False
+        self._passing = 0
+        self.framed = False if offset and framed is None else framed
 
     @property
     def unfinished(self) -> int:
@@ -54,6 +70,8 @@ class Splitter:
         held = self.position - self.offset
         self.position += len(data)
         self.grown = now
+        if self.framed is not False and self._is_framed(data):
+            return self._feed_frames(data)
         end = after_last_end(data)
         if not end:
             self._hold(data)
@@ -76,7 +94,8 @@ class Splitter:
     def peek_at(self) -> float | None:
         """When the unfinished record is to be shown; None: there is none, or it was."""
         was_shown = self.shown >= self.position
-        return self.grown + PEEK_SECONDS if self._rest and not was_shown else None
+        shows = self._rest and not was_shown and not self.framed
+        return self.grown + PEEK_SECONDS if shows else None
 
     def peek(self) -> Chunk:
         """The unfinished record as it stands; its bytes come again when it is whole."""
@@ -98,13 +117,48 @@ class Splitter:
     def finish(self) -> Chunk:
         """The last chunk of the file: an unfinished record, or nothing."""
         self.cut_records += self._cut
-        chunk = Chunk(self.path, self.file, self.offset, self.line, bytes(self._rest), final=True)
+        rest, framed = bytes(self._rest), bool(self.framed)
+        chunk = Chunk(self.path, self.file, self.offset, self.line, rest, final=True, framed=framed)
         self.offset = self.position
         self._rest, self._cut = bytearray(), False
         return chunk
 
+    def ends_record(self, data: bytes) -> bool:
+        """Whether a frame ends with `data`, if it is what comes next."""
+        if self._passing or not self._is_framed(data):
+            return False
+        held = bytes(self._rest) + data
+        last = max(frames(held), default=None)
+        return last is not None and last.end == len(held) and last.payload(held) is not None
+
+    def _is_framed(self, data: bytes) -> bool:
+        if self.framed is None:
+            head = bytes(self._rest[:HEADER_BYTES]) + data[:HEADER_BYTES]
+            self.framed = begins_tfrecord(head) if self.offset == 0 else False
+        return bool(self.framed)
+
+    def _feed_frames(self, data: bytes) -> list[Chunk]:
+        if passed := min(self._passing, len(data)):
+            self._passing -= passed
+            self.offset += passed
+            self.line += not self._passing
+            data = data[passed:]
+        held = bytes(self._rest) + data
+        end = max((frame.end for frame in frames(held, ended=False)), default=0)
+        chunks = [self._chunk(held[:end])] if end else []
+        self._rest = bytearray(memoryview(held)[end:])
+        if len(self._rest) >= HEADER_BYTES:
+            size = frame_bytes(held, end) or 0
+            if size > RECORD_BYTES:
+                self.cut_records += 1
+                self._passing = size - len(self._rest)
+                self.offset += len(self._rest)
+                self._rest.clear()
+        return chunks
+
     def _chunk(self, data: bytes, *, length: int | None = None) -> Chunk:
-        chunk = Chunk(self.path, self.file, self.offset, self.line, data)
+        framed = bool(self.framed)
+        chunk = Chunk(self.path, self.file, self.offset, self.line, data, framed=framed)
         self.offset += len(data) if length is None else length
         self.line += chunk.newlines
         return chunk

@@ -8,6 +8,7 @@ What can happen to a file under a reader, and how it shows:
 - its start is a hole of NULs, because a writer that does not append was
   truncated: NULs between records are skipped, NULs at the end are not there yet
   (a network file system shows them before the data);
+  In a TFRecord file NULs are data like any other, unless they end it amid a record;
 - its name is taken away: the descriptor still leads to it, see `registry.py`.
 
 Bytes that are written and truncated again between two looks cannot be known.
@@ -25,6 +26,7 @@ from ldlm_monitor.source.fingerprint import Fingerprint
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.position import Position
 from ldlm_monitor.source.split import CHUNK_BYTES, Splitter
+from ldlm_monitor.tfrecord import HEADER_BYTES, begins_tfrecord
 
 SETTLED_SECONDS = 2.0
 """A file changed so recently may change again under the same size and mtime."""
@@ -114,14 +116,27 @@ class Tail:
         found = Fingerprint.of(self._disk, descriptor, offset) if offset > 0 else None
         if found is None:
             return
+        framed = bool(begins_tfrecord(self._disk.pread(descriptor, HEADER_BYTES, 0)))
         if line is None:
-            line = 1
-            for at in range(0, offset, CHUNK_BYTES):
-                size = min(CHUNK_BYTES, offset - at)
-                line += self._disk.pread(descriptor, size, at).count(b"\n")
+            offset, line = self._counted(descriptor, offset, framed=framed)
+            found = Fingerprint.of(self._disk, descriptor, offset) or found
         self._fingerprint = found
-        self.splitter = Splitter(self.name, self.splitter.file, offset=offset, line=line)
+        self.splitter = Splitter(
+            self.name, self.splitter.file, offset=offset, line=line, framed=framed
+        )
         self.splitter.shown = shown
+
+    def _counted(self, descriptor: int, offset: int, *, framed: bool) -> tuple[int, int]:
+        """`offset`, or where the frame begins that holds it, and its line."""
+        counter = Splitter(self.name, self.splitter.file)
+        line = 1
+        for at in range(0, offset, CHUNK_BYTES):
+            data = self._disk.pread(descriptor, min(CHUNK_BYTES, offset - at), at)
+            if framed:
+                counter.feed(data, 0.0)
+            else:
+                line += data.count(b"\n")
+        return (counter.offset, counter.line) if framed else (offset, line)
 
     def continue_from(self, other: "Tail") -> None:
         """Go on where `other`, which read the same content before, has given its last record."""
@@ -152,7 +167,8 @@ class Tail:
         if self.descriptor is not None:
             offset, line = self.splitter.offset, self.splitter.line
             rest = self._disk.pread(self.descriptor, REST_BYTES, offset)
-            self.start_at(offset + len(rest), line + rest.count(b"\n"))
+            counted = None if self.splitter.framed else line + rest.count(b"\n")
+            self.start_at(offset + len(rest), counted)
 
     def position(self) -> Position:
         """Where reading stands, to be kept over a restart."""
@@ -206,12 +222,15 @@ class Tail:
             return [self._begin_again()]
         at_end = len(data) < wanted or position + len(data) == self.size
         written = data.rstrip(b"\0")
+        if at_end and len(written) < len(data) and self.splitter.ends_record(data):
+            written = data
+        framed = bool(self.splitter.framed)
         if at_end:
             self._blank = len(data) - len(written)
             self.size = max(self.size, position + len(data))
         if at_end or written.endswith((b"\n", b"\r")):
             data = written
-        if data[:1] == b"\0" and not self.splitter.unfinished:
+        if data[:1] == b"\0" and not (framed or self.splitter.unfinished):
             data = self._skip_hole(descriptor, data)
         self._dirty = self.unread > 0
         if not data:

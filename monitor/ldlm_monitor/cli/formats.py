@@ -1,0 +1,135 @@
+"""`ldlm-monitor formats list|test`: what is recognised, and definition files tried out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cyclopts import App
+
+from ldlm_monitor.cli.flags import InputFlags, settings
+from ldlm_monitor.cli.parse import inputs, understood
+from ldlm_monitor.cli.understood import unknown_lines
+from ldlm_monitor.errors import UsageError
+
+if TYPE_CHECKING:
+    from ldlm_monitor.parse import Parser
+    from ldlm_monitor.parse.formats import Definitions
+    from ldlm_monitor.parse.understood import Understood
+    from ldlm_monitor.records import Sample
+
+app = App(name="formats", help="Tests and lists what the monitor recognises in logs.")
+
+_PARTS = (("bars", "bar"), ("other_bars", "bar"), ("lines", "line"), ("events", "event"))
+
+
+@app.command(name="test")
+def try_out(file: Path, *logs: str, flags: InputFlags | None = None) -> int:
+    """Runs the examples of a definition file, and shows what it makes of logs.
+
+    Every example must give exactly what stands beside it, no counter-example may match.
+    Of each log: how many records the file's lines gave, the first of them, and lines that
+    look like metrics and gave nothing.
+
+    Parameters
+    ----------
+    file
+        The definition file, in YAML.
+    logs
+        Logs to try it on: files, folders or globs; - is standard input.
+    """
+    from ldlm_monitor.parse import Parser, load_formats
+
+    definitions = load_formats(file)
+    found = settings(flags, logs)
+    others = tuple(path for path in found.formats if path.resolve() != file.resolve())
+    parser = Parser((file, *others))
+    met = _try_examples(file, definitions, parser)
+    for place, origin in inputs(found) if logs else ():
+        sys.stdout.write("\n".join(_made_of(understood(parser, place, origin), definitions)) + "\n")
+    return 0 if met else UsageError.exit_code
+
+
+def _try_examples(file: Path, definitions: Definitions, parser: Parser) -> bool:
+    """Prints which examples fail, on stderr, or that all are met."""
+    from ldlm_monitor.parse.examples import try_examples
+    from ldlm_monitor.plain import plain
+
+    trial = try_examples(definitions, parser)
+    for failure in trial.failures:
+        print(f"ldlm-monitor: {file}: {plain(failure)}", file=sys.stderr)
+    tried = (
+        f"{_some(trial.examples, 'example')}, {_some(trial.counter_examples, 'counter-example')}"
+    )
+    fate = f"{len(trial.failures)} failed" if trial.failures else "all fine"
+    print(f"{file}: {_size(definitions)}; {tried}, {fate}", flush=True)
+    return not trial.failures
+
+
+def _made_of(found: Understood, definitions: Definitions) -> Iterator[str]:
+    """What a log gave, a line each."""
+    from ldlm_monitor.plain import plain
+
+    name = definitions.format
+    yield plain(found.path)
+    own = {event.kind for event in definitions.events}
+    events = {kind: count for kind, count in found.kinds.most_common() if kind in own}
+    yield f"  {plain(name)}: {_some(found.formats[name], 'sample')}"
+    yield from (
+        f"    line {sample.position.line}: {_told(sample)}" for sample in found.first.get(name, ())
+    )
+    yield from (f"  {kind}: {_some(count, 'event')}" for kind, count in events.items())
+    yield from (
+        f"  {plain(other)}: {_some(count, 'sample')}"
+        for other, count in found.formats.most_common()
+        if other != name
+    )
+    yield from unknown_lines(found)
+
+
+def _told(sample: Sample) -> str:
+    from ldlm_monitor.plain import number, plain
+
+    heads = {"step": sample.step, "epoch": sample.epoch, "rank": sample.rank}
+    told = {name: value for name, value in heads.items() if value is not None} | sample.values
+    return ", ".join(f"{plain(name)} {number(value)}" for name, value in told.items())
+
+
+@app.command(name="list")
+def listed(*files: Path, flags: InputFlags | None = None) -> int:
+    """Lists the formats: name, whether a real log confirmed it, what it knows, its source.
+
+    Parameters
+    ----------
+    files
+        Definition files; none: the packaged ones, and those that --formats or the
+        configuration names.
+    """
+    from ldlm_monitor.parse import READERS, load_formats, packaged_formats
+    from ldlm_monitor.plain import plain, shorten
+
+    given = files or (*packaged_formats(), *settings(flags).formats)
+    rows = [] if files else [(name, "built in", "whole files", told) for name, told in READERS]
+    for path in given:
+        loaded = load_formats(path)
+        lines = sum(line.experimental for line in loaded.lines)
+        part = f"{lines} experimental" if lines else "-"
+        state = "experimental" if loaded.experimental else part
+        rows.append((loaded.format, state, _size(loaded), loaded.source))
+    print(f"{'FORMAT':<18}{'STATE':<16}{'KNOWS':<22}SOURCE")
+    for name, state, knows, source in rows:
+        print(f"{plain(name):<18}{state:<16}{knows:<22}{shorten(plain(source), 90)}".rstrip())
+    return 0
+
+
+def _size(definitions: Definitions) -> str:
+    counts: dict[str, int] = {}
+    for part, name in _PARTS:
+        counts[name] = counts.get(name, 0) + len(getattr(definitions, part))
+    return ", ".join(_some(count, name) for name, count in counts.items() if count) or "nothing"
+
+
+def _some(count: int, name: str) -> str:
+    return f"{count} {name}" if count == 1 else f"{count} {name}s"

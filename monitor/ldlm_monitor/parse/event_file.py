@@ -1,0 +1,242 @@
+"""TensorBoard's event files: scalars, one frame each, with step and wall time.
+
+A frame holds an `Event` (tensorflow/core/util/event.proto): 1 wall_time, double; 2 step,
+varint; 5 summary, whose 1 is a value (summary.proto): 1 tag, 2 simple_value, float;
+8 tensor, 9 metadata. torch writes `simple_value`, TensorFlow 2 and JAX write a tensor of
+no dimension (tensor.proto). These few fields are read here: what can be installed for it
+comes with all of TensorFlow's or TensorBoard's protocol buffers.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, TypeAlias
+
+from ldlm_monitor.parse.events import Place
+from ldlm_monitor.parse.samples import Numbers
+from ldlm_monitor.tfrecord import frames
+
+if TYPE_CHECKING:
+    from ldlm_monitor.chunk import Chunk, Origin
+    from ldlm_monitor.records import Record
+
+Field: TypeAlias = tuple[int, int | bytes]
+"""A field's number, and its varint, its 4 or 8 bytes, or its content."""
+
+MAX_TAG_BYTES = 128
+_FLOAT, _DOUBLE, _INT32, _INT64 = 1, 2, 3, 9
+_CONTENT = {_FLOAT: "<f", _DOUBLE: "<d", _INT32: "<i", _INT64: "<q"}
+"""How the element of a tensor of each type is written."""
+_LISTS = {5: "<f", 6: "<d"}
+"""`float_val` and `double_val` of a tensor."""
+_LARGEST = 3e38
+"""Greater numbers do not fit into four bytes."""
+_WHOLE_LISTS = frozenset((7, 10))
+"""`int_val` and `int64_val`."""
+_DAMAGE = (struct.error, IndexError, ValueError, OverflowError)
+_TIME_KEY = 0x09
+"""Of field 1, 8 bytes."""
+_EARLIEST, _LATEST = 9e8, 1e10
+"""Unix seconds of 1998 and 2286."""
+_EVALUATIONS = frozenset(("validation", "val", "eval", "test"))
+
+
+class EventFileReader:
+    """Reads one file's frames. `errors` counts the damaged, until somebody sets it to 0.
+
+    Tags may count different steps: the loss by iterations, an accuracy by epochs. The
+    step of the run is what the tag tells that is ahead of the others. In the folder of an
+    evaluation, as Keras writes one, an `epoch_loss` is the evaluation's.
+    """
+
+    name = "TensorBoard"
+    truncated = 0
+
+    def __init__(self, path: str) -> None:
+        self.errors = 0
+        self._step = -1
+        self._leader = b""
+        folder = PurePosixPath(path).parent.name
+        self._prefix = b"val_" if folder in _EVALUATIONS else b""
+
+    def feed(self, chunk: Chunk, origin: Origin) -> list[Record]:
+        """The scalars of a chunk's frames, in order; the line of one is its frame's number."""
+        found: list[Record] = []
+        line = chunk.line
+        for frame in frames(chunk.data):
+            content = frame.payload(chunk.data)
+            if content is None:
+                self.errors += 1
+            else:
+                place = Place(
+                    chunk.path, line, chunk.offset + frame.start, origin, origin.rank, None
+                )
+                try:
+                    found += self._scalars(content, place)
+                except _DAMAGE:
+                    self.errors += 1
+            line += frame.found
+        return found
+
+    def _scalars(self, content: bytes, place: Place) -> Iterator[Record]:
+        step, when = 0, None
+        numbers = Numbers()
+        leads = False
+        for number, told in _fields(content):
+            if number == 1:
+                when = _time(told)
+            elif number == 2 and isinstance(told, int):
+                step = told
+            elif number == 5 and isinstance(told, bytes):
+                for tag, value in _values(told):
+                    leads |= self._leads(tag, step)
+                    numbers.add((self._prefix + tag).decode("utf-8", "replace"), value)
+        if numbers.values:
+            place = replace(place, time=when) if when is not None else place
+            yield place.sample(numbers.values, step if leads else None, numbers.epoch)
+
+    def _leads(self, tag: bytes, step: int) -> bool:
+        """Whether the run stands at `step`, because this tag says so."""
+        if step >= 1 << 63:
+            return False
+        if step > self._step:
+            self._leader = tag
+        if step >= self._step or tag == self._leader:
+            self._step = step
+            return True
+        return False
+
+
+def frame_times(data: bytes) -> Iterator[tuple[int, float]]:
+    """Where each event begins in some bytes, and when it was written (Unix seconds)."""
+    for frame in frames(data):
+        content = frame.payload(data)
+        # Writers put the time first.
+        when = _time(content[1:9]) if content and content[0] == _TIME_KEY else None
+        if when is not None:
+            yield frame.start, when
+
+
+def _values(summary: bytes) -> Iterator[tuple[bytes, float]]:
+    """Tags and numbers of a summary."""
+    for number, told in _fields(summary):
+        if number == 1 and isinstance(told, bytes):
+            tag, value = _value(told)
+            if tag and value is not None:
+                yield tag[:MAX_TAG_BYTES], value
+
+
+def _value(content: bytes) -> tuple[bytes, float | None]:
+    """A tag, and its number; None where it tells none."""
+    tag, value, plugin = b"", None, b""
+    for number, told in _fields(content):
+        if number == 1 and isinstance(told, bytes):
+            tag = told
+        elif number == 2:
+            value = _real(told, "<f")
+        elif number == 8 and isinstance(told, bytes):
+            value = _tensor(told)
+        elif number == 9 and isinstance(told, bytes):
+            plugin = _plugin(told)
+    # A tensor of another plugin, such as hparams, may have no dimension as well.
+    return tag, value if plugin in (b"", b"scalars") else None
+
+
+def _plugin(metadata: bytes) -> bytes:
+    """`plugin_data.plugin_name`: which of TensorBoard's views a value is for."""
+    for number, told in _fields(metadata):
+        if number == 1 and isinstance(told, bytes):
+            names = (name for inner, name in _fields(told) if inner == 1)
+            return next((name for name in names if isinstance(name, bytes)), b"")
+    return b""
+
+
+def _tensor(content: bytes) -> float | None:
+    """The number that a tensor of no dimension holds; None for any other tensor."""
+    kind, values = 0, []
+    for number, told in _fields(content):
+        if number == 1 and isinstance(told, int):
+            kind = told
+        elif number == 2 and told:
+            return None
+        elif number == 4 and kind in _CONTENT:
+            values.append(_real(told, _CONTENT[kind]))
+        elif number in _LISTS:
+            values.append(_real(told, _LISTS[number]))
+        elif number in _WHOLE_LISTS:
+            values.append(_whole(told))
+    return values[0] if len(values) == 1 else None
+
+
+def _real(told: int | bytes, form: str) -> float | None:
+    """The one number that some bytes are; None where they are more or fewer."""
+    if not isinstance(told, bytes) or len(told) != struct.calcsize(form):
+        return None
+    value = float(struct.unpack(form, told)[0])
+    return _shortest(value, told) if form == "<f" else value
+
+
+def _shortest(value: float, told: bytes) -> float:
+    """The shortest decimal that is this 4-byte number: 0.1, and not 0.10000000149011612."""
+    for digits in (7, 8) if not value.is_integer() else ():
+        near = float(f"{value:.{digits}g}")
+        if math.isfinite(near) and abs(near) < _LARGEST and struct.pack("<f", near) == told:
+            return near
+    return value
+
+
+def _time(told: int | bytes) -> float | None:
+    """Unix seconds; None for what can be none."""
+    value = _real(told, "<d")
+    return value if value is not None and _EARLIEST < value < _LATEST else None
+
+
+def _whole(told: int | bytes) -> float | None:
+    """A varint, packed or not; negative ones are two's complement."""
+    if isinstance(told, bytes):
+        value, end = _varint(told, 0)
+        if end != len(told):
+            return None
+    else:
+        value = told
+    return float(value - (1 << 64) if value >= 1 << 63 else value)
+
+
+def _fields(content: bytes) -> Iterator[Field]:
+    """The fields of a message (protobuf.dev/programming-guides/encoding). Raises `_DAMAGE`."""
+    at, end = 0, len(content)
+    while at < end:
+        key, at = _varint(content, at)
+        wire = key & 7
+        if wire == 0:
+            value, at = _varint(content, at)
+            yield key >> 3, value
+            continue
+        if wire == 2:
+            size, at = _varint(content, at)
+        elif wire in (1, 5):
+            size = 8 if wire == 1 else 4
+        else:
+            raise ValueError("a wire type that nobody writes")
+        if size > end - at:
+            raise ValueError("a field is longer than its message")
+        yield key >> 3, content[at : at + size]
+        at += size
+
+
+def _varint(content: bytes, at: int) -> tuple[int, int]:
+    """A number of seven bits a byte, and where it ends."""
+    value = shift = 0
+    while True:
+        byte = content[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & (1 << 64) - 1, at
+        shift += 7
+        if shift > 63:
+            raise ValueError("a number is longer than 64 bits")

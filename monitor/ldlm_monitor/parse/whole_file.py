@@ -1,0 +1,54 @@
+"""Files that are something else than text, as a whole: what they are, and who reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from ldlm_monitor.parse.csv_rows import TableReader, begins_table
+from ldlm_monitor.parse.event_file import EventFileReader
+from ldlm_monitor.parse.metric_file import MetricFileReader, metric_of
+from ldlm_monitor.parse.rows import RowReader
+
+if TYPE_CHECKING:
+    from ldlm_monitor.chunk import Chunk, Origin
+    from ldlm_monitor.records import Record, SampleBlock
+
+ROW_SUFFIXES = (".jsonl", ".ndjson")
+"""How the names of files end that hold JSON lines."""
+READERS = (
+    (RowReader.name, "metric rows with any key names, one object a line; ldlm.health/1"),
+    (TableReader.name, "a header with a step or epoch and a metric: Lightning, Keras, ultralytics"),
+    (EventFileReader.name, "event files of torch, TensorFlow 2 and JAX: scalars, CRC checked"),
+    (MetricFileReader.name, "the file store: mlruns/EXPERIMENT/RUN/metrics/METRIC"),
+)
+"""What is recognised of whole files, each with what it is."""
+
+
+class WholeFile(Protocol):
+    """Reads one file. `errors`: what it could not read, `truncated`: what was too long for it."""
+
+    name: str
+    errors: int
+    truncated: int
+
+    def feed(self, chunk: Chunk, origin: Origin) -> Sequence[Record | SampleBlock]:
+        """What the next bytes tell, in order of position."""
+        ...
+
+
+def reads_lines(path: str) -> bool:
+    """Whether a file of this name may be text."""
+    return not path.endswith(ROW_SUFFIXES)
+
+
+def reader_of(chunk: Chunk) -> WholeFile | None:
+    """Who reads the file that these bytes are of; None: it is text."""
+    if chunk.framed:
+        return EventFileReader(chunk.path)
+    if not reads_lines(chunk.path):
+        return RowReader()
+    if chunk.offset == 0 and begins_table(chunk.data):
+        return TableReader()
+    metric = metric_of(chunk.path, chunk.data)
+    return None if metric is None else MetricFileReader(metric)
