@@ -17,6 +17,7 @@ from ldlm_monitor.parse.other_bars import UnnamedBars, bar_of
 from ldlm_monitor.parse.patterns import Found, certain, compile_pattern
 from ldlm_monitor.parse.rows import RowReader
 from ldlm_monitor.parse.scan import Claims, Rules
+from ldlm_monitor.parse.stacks import StackDump
 from ldlm_monitor.parse.tables import FailureTable
 from ldlm_monitor.parse.tracebacks import Traceback
 from ldlm_monitor.records import Record
@@ -302,6 +303,8 @@ class TextReader:
             block = FailureTable(rule, place, named, now, stream, known=known)
         elif spec.assemble == "rows":
             block = Rows(rule, place, text, named, now=now, stream=stream)
+        elif spec.assemble == "stacks":
+            block = StackDump(rule, place, text, named, now=now, stream=stream)
         else:
             message = text_of(text, MAX_MESSAGE_BYTES)
             return rule.records(place, message, rule.fields(named))
