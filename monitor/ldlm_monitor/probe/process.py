@@ -1,0 +1,223 @@
+"""The processes of a training on this host: who they are, and what they do.
+
+Found by what they have open, never by a name: whoever writes the followed log, whoever
+writes the pipe that its writer (`tee`) reads, and what these started. Everything is
+read from /proc (proc(5)).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PROC = Path("/proc")
+RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+TICKS = os.sysconf("SC_CLK_TCK")
+"""Units of CPU time, and of a start time, in a second."""
+_MAX_FDS = 4096
+_MAX_ENVIRONMENT = 256 * 1024
+_HOPS = 4
+"""Pipes between the training and its log, e.g. `train | sed | tee`."""
+_ZOMBIE_FIELD = 49
+_FLAGS = re.compile(r"^flags:\s*([0-7]+)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process as it stands.
+
+    `started` (ticks after boot) tells it from a later one of the same number. `state` is
+    the kernel's letter. `ticks` of CPU it used. `status` is a zombie's wait status, if it
+    may be read: a signal in the low seven bits, an exit code above.
+    """
+
+    pid: int
+    parent: int
+    started: int
+    state: str
+    ticks: int
+    status: int | None = None
+
+
+@dataclass(slots=True)
+class Family:
+    """The processes of a training; `ranks` are its main processes by global rank.
+
+    A training that tells no ranks has one main process, the one that used most CPU time.
+    """
+
+    members: dict[int, Process] = field(default_factory=dict)
+    ranks: dict[int | None, Process] = field(default_factory=dict)
+
+
+def look(pid: int, proc: Path = PROC) -> Process | None:
+    """A process as it stands; None: there is none."""
+    text = _text(proc / str(pid) / "stat")
+    _, bracket, rest = text.rpartition(")")
+    fields = rest.split()
+    if not bracket or len(fields) < _ZOMBIE_FIELD:
+        return None
+    state = fields[0]
+    status = int(fields[_ZOMBIE_FIELD]) if len(fields) > _ZOMBIE_FIELD else 0
+    return Process(
+        pid=pid,
+        parent=int(fields[1]),
+        started=int(fields[19]),
+        state=state,
+        ticks=int(fields[11]) + int(fields[12]),
+        status=status if state in "ZX" else None,
+    )
+
+
+def waits_in(pid: int, proc: Path = PROC) -> str | None:
+    """The kernel function that a process sleeps in, where one may know."""
+    told = _text(proc / str(pid) / "wchan").strip()
+    return told if told not in ("", "0") else None
+
+
+def environment(pid: int, names: Collection[str], proc: Path = PROC) -> dict[str, str]:
+    """These variables of a process, as it was started with; the others are not kept."""
+    found: dict[str, str] = {}
+    try:
+        with (proc / str(pid) / "environ").open("rb") as file:
+            body = file.read(_MAX_ENVIRONMENT)
+    except OSError:
+        return found
+    for entry in body.split(b"\0"):
+        name, _, value = entry.decode("utf-8", "replace").partition("=")
+        if name in names:
+            found[name] = value
+    return found
+
+
+def working_directory(pid: int, proc: Path = PROC) -> str | None:
+    """Where relative paths of a process begin."""
+    return _link(proc / str(pid) / "cwd")
+
+
+def family(
+    logs: Collection[str], named: Mapping[int | None, int] | None = None, proc: Path = PROC
+) -> Family:
+    """Who writes these files (real paths), and `named` processes by rank."""
+    table = {each.pid: each for pid in _pids(proc) if (each := look(pid, proc)) is not None}
+    ours = _descendants({os.getpid()}, table)
+    others = {pid: each for pid, each in table.items() if pid not in ours}
+    found = _writers(logs, others, proc) | ({*(named or {}).values()} & others.keys())
+    members = {pid: others[pid] for pid in _descendants(found, others)}
+    ranks: dict[int | None, Process] = {}
+    for rank, pid in (named or {}).items():
+        if pid in members:
+            ranks[rank] = members[pid]
+    return Family(members, ranks or _main_processes(members, proc))
+
+
+def _writers(logs: Collection[str], table: Mapping[int, Process], proc: Path) -> set[int]:
+    names = {os.path.basename(path): path for path in logs}
+    found: set[int] = set()
+    pipes: dict[str, set[int]] = {}
+    inputs: dict[int, str] = {}
+    for pid in table:
+        for descriptor, target in _descriptors(pid, proc):
+            if target.startswith("pipe:"):
+                if descriptor == "0":
+                    inputs[pid] = target
+                else:
+                    pipes.setdefault(target, set()).add(pid)
+            elif (path := names.get(os.path.basename(target))) is not None:
+                same = target == path or _is_same(proc / str(pid) / "fd" / descriptor, path)
+                if same and _writes(pid, descriptor, proc):
+                    found.add(pid)
+    for _ in range(_HOPS):
+        sources = {inputs[pid] for pid in found if pid in inputs}
+        behind = {pid for pipe in sources for pid in pipes.get(pipe, ()) if _holds(pid, pipe, proc)}
+        if behind <= found:
+            break
+        found |= behind
+    return found
+
+
+def _main_processes(members: Mapping[int, Process], proc: Path) -> dict[int | None, Process]:
+    """By rank, the eldest process of each: those that it forks inherit its rank."""
+    told = {pid: _rank(pid, proc) for pid in members}
+    ranks: dict[int | None, Process] = {}
+    for pid, each in sorted(members.items(), key=lambda item: item[1].started):
+        rank = told[pid]
+        if rank is not None and told.get(each.parent) != rank:
+            ranks.setdefault(rank, each)
+    if not ranks and members:
+        busiest = max(members.values(), key=lambda each: (each.ticks, -each.started))
+        ranks[None] = busiest
+    return ranks
+
+
+def _rank(pid: int, proc: Path) -> int | None:
+    told = environment(pid, RANK_VARIABLES, proc)
+    for name in RANK_VARIABLES:
+        if told.get(name, "").isdecimal():
+            return int(told[name])
+    return None
+
+
+def _descendants(roots: Collection[int], table: Mapping[int, Process]) -> set[int]:
+    children: dict[int, list[int]] = {}
+    for pid, each in table.items():
+        children.setdefault(each.parent, []).append(pid)
+    found: set[int] = set()
+    ahead = [pid for pid in roots if pid in table]
+    while ahead:
+        pid = ahead.pop()
+        if pid not in found:
+            found.add(pid)
+            ahead += children.get(pid, [])
+    return found
+
+
+def _pids(proc: Path) -> Iterable[int]:
+    return [int(name) for name in os.listdir(proc) if name.isdecimal()]
+
+
+def _descriptors(pid: int, proc: Path) -> list[tuple[str, str]]:
+    folder = proc / str(pid) / "fd"
+    try:
+        names = os.listdir(folder)[:_MAX_FDS]
+    except OSError:  # another user's, or gone
+        return []
+    links = [(name, _link(folder / name)) for name in names]
+    return [(name, target) for name, target in links if target is not None]
+
+
+def _holds(pid: int, pipe: str, proc: Path) -> bool:
+    """Whether a process can write to a pipe."""
+    held = [name for name, target in _descriptors(pid, proc) if target == pipe and name != "0"]
+    return any(_writes(pid, name, proc) for name in held)
+
+
+def _writes(pid: int, descriptor: str, proc: Path) -> bool:
+    flags = _FLAGS.search(_text(proc / str(pid) / "fdinfo" / descriptor))
+    return flags is not None and int(flags[1], 8) & os.O_ACCMODE != os.O_RDONLY
+
+
+def _is_same(descriptor: Path, path: str) -> bool:
+    """The same file under another name, as containers and mounts make them."""
+    try:
+        return os.path.samestat(os.stat(descriptor), os.stat(path))
+    except OSError:
+        return False
+
+
+def _link(path: Path) -> str | None:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return None
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(16_384).decode("utf-8", "replace")
+    except OSError:
+        return ""
