@@ -19,6 +19,8 @@ from ldlm_monitor.errors import UsageError
 from ldlm_monitor.ledger import Ledger
 from ldlm_monitor.lines import status_lines
 from ldlm_monitor.notify import Courier, Outbox, Silences, SlackWebhook, how_to_configure, redact
+from ldlm_monitor.probe.host import HostProbe, this_host
+from ldlm_monitor.probing import Probing
 from ldlm_monitor.pump import Pump
 from ldlm_monitor.serve import Server
 from ldlm_monitor.source import Journal, Waker, WatchdogWaker
@@ -99,7 +101,10 @@ def run(
         waker = WatchdogWaker(journal)
         stack.callback(waker.close)
         names = [receiver.name for receiver in receivers]
-        pump = Pump(settings, outbox, ledger, names, waker, silences=silences)
+        probing = _probing(settings, waker)
+        if probing is not None:
+            stack.callback(probing.close)
+        pump = Pump(settings, outbox, ledger, names, waker, silences=silences, probing=probing)
         stack.callback(pump.close)
         signals = _Signals(pump, waker)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -156,6 +161,13 @@ def _reload(pump: Pump, load: Callable[[], Settings]) -> str:
         return str(problem)
     log.info("settings and rules are loaded anew")
     return ""
+
+
+def _probing(settings: Settings, waker: Waker) -> Probing | None:
+    """Asks this host of runs that stall, unless the user does not want it asked."""
+    if not settings.probe.enabled:
+        return None
+    return Probing(HostProbe(), this_host(), lambda: waker.ring(Path()))
 
 
 def _receivers(settings: Settings) -> list[SlackWebhook]:

@@ -21,7 +21,8 @@ _MAX_FDS = 4096
 _MAX_ENVIRONMENT = 256 * 1024
 _HOPS = 4
 """Pipes between the training and its log, e.g. `train | sed | tee`."""
-_ZOMBIE_FIELD = 49
+_STATUS_FIELD = 49
+_LISTENING = "0A"
 _FLAGS = re.compile(r"^flags:\s*([0-7]+)", re.MULTILINE)
 
 
@@ -58,17 +59,16 @@ def look(pid: int, proc: Path = PROC) -> Process | None:
     text = _text(proc / str(pid) / "stat")
     _, bracket, rest = text.rpartition(")")
     fields = rest.split()
-    if not bracket or len(fields) < _ZOMBIE_FIELD:
+    if not bracket or len(fields) <= _STATUS_FIELD:
         return None
     state = fields[0]
-    status = int(fields[_ZOMBIE_FIELD]) if len(fields) > _ZOMBIE_FIELD else 0
     return Process(
         pid=pid,
         parent=int(fields[1]),
         started=int(fields[19]),
         state=state,
         ticks=int(fields[11]) + int(fields[12]),
-        status=status if state in "ZX" else None,
+        status=int(fields[_STATUS_FIELD]) if state in "ZX" else None,
     )
 
 
@@ -103,20 +103,38 @@ def family(
 ) -> Family:
     """Who writes these files (real paths), and `named` processes by rank."""
     table = {each.pid: each for pid in _pids(proc) if (each := look(pid, proc)) is not None}
-    ours = _descendants({os.getpid()}, table)
-    others = {pid: each for pid, each in table.items() if pid not in ours}
-    found = _writers(logs, others, proc) | ({*(named or {}).values()} & others.keys())
+    others = {pid: each for pid, each in table.items() if pid != os.getpid()}
+    writers, filters = _writers(logs, others, proc)
+    found = writers | ({*(named or {}).values()} & others.keys())
     members = {pid: others[pid] for pid in _descendants(found, others)}
     ranks: dict[int | None, Process] = {}
     for rank, pid in (named or {}).items():
         if pid in members:
             ranks[rank] = members[pid]
-    return Family(members, ranks or _main_processes(members, proc))
+    return Family(members, ranks or _main_processes(members, filters, proc))
 
 
-def _writers(logs: Collection[str], table: Mapping[int, Process], proc: Path) -> set[int]:
+def listens(pids: Collection[int], port: int, proc: Path = PROC) -> bool:
+    """Whether one of these processes listens on a TCP port."""
+    sockets = set()
+    for table in ("net/tcp", "net/tcp6"):
+        for line in _text(proc / table, 4 * 1024 * 1024).splitlines()[1:]:
+            fields = line.split()
+            local = fields[1].rpartition(":")[2] if len(fields) > 9 else ""
+            if local and int(local, 16) == port and fields[3] == _LISTENING:
+                sockets.add(f"socket:[{fields[9]}]")
+    return bool(sockets) and any(
+        target in sockets for pid in pids for _, target in _descriptors(pid, proc)
+    )
+
+
+def _writers(
+    logs: Collection[str], table: Mapping[int, Process], proc: Path
+) -> tuple[set[int], set[int]]:
+    """Who writes the logs, directly or through others; and these others, such as `tee`."""
     names = {os.path.basename(path): path for path in logs}
     found: set[int] = set()
+    filters: set[int] = set()
     pipes: dict[str, set[int]] = {}
     inputs: dict[int, str] = {}
     for pid in table:
@@ -135,11 +153,14 @@ def _writers(logs: Collection[str], table: Mapping[int, Process], proc: Path) ->
         behind = {pid for pipe in sources for pid in pipes.get(pipe, ()) if _holds(pid, pipe, proc)}
         if behind <= found:
             break
+        filters |= {pid for pid in found if inputs.get(pid) in pipes}
         found |= behind
-    return found
+    return found, filters
 
 
-def _main_processes(members: Mapping[int, Process], proc: Path) -> dict[int | None, Process]:
+def _main_processes(
+    members: Mapping[int, Process], filters: Collection[int], proc: Path
+) -> dict[int | None, Process]:
     """By rank, the eldest process of each: those that it forks inherit its rank."""
     told = {pid: _rank(pid, proc) for pid in members}
     ranks: dict[int | None, Process] = {}
@@ -148,7 +169,7 @@ def _main_processes(members: Mapping[int, Process], proc: Path) -> dict[int | No
         if rank is not None and told.get(each.parent) != rank:
             ranks.setdefault(rank, each)
     if not ranks and members:
-        busiest = max(members.values(), key=lambda each: (each.ticks, -each.started))
+        busiest = max(members.values(), key=lambda each: (each.ticks, each.pid not in filters))
         ranks[None] = busiest
     return ranks
 
@@ -215,9 +236,9 @@ def _link(path: Path) -> str | None:
         return None
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, most: int = 16_384) -> str:
     try:
         with path.open("rb") as file:
-            return file.read(16_384).decode("utf-8", "replace")
+            return file.read(most).decode("utf-8", "replace")
     except OSError:
         return ""
