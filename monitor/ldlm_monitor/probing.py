@@ -94,6 +94,7 @@ class Probing:
         self._early_at: dict[str, float] = {}
         self._asked: _Asked | None = None
         self._watching: Future[None] | None = None
+        self._watched: set[str] = set()
         self._watched_at = self._turned_at = -math.inf
 
     def turn(self, monitor: Monitor, now: float) -> Iterator[Found]:
@@ -172,11 +173,12 @@ class Probing:
                 self._early_at[each.run] = now
             answer = self._post(lambda: self._host.look(cases, LOOK_SECONDS - 0.5))
             self._asked = _Asked(answer, now, {case.run: case.since for case in cases})
-        elif now - self._watched_at >= WATCH_SECONDS:
+        else:
             alive = (each for each in suspects if each.stalls_at is not None)
             going_on = [each for each in alive if each.state != "stalled"]
-            self._watched_at = now
-            if going_on:
+            runs = {each.run for each in going_on}
+            if runs - self._watched or (runs and now - self._watched_at >= WATCH_SECONDS):
+                self._watched_at, self._watched = now, runs
                 cases = [self._case(each) for each in going_on]
                 self._watching = self._post(lambda: self._host.watch(cases))
 

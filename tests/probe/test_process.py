@@ -31,6 +31,25 @@ def test_whoever_writes_the_pipe_of_tee_is_found(tmp_path, train) -> None:
     assert [each.pid for each in seen.ranks.values()] == [training.pid]
 
 
+def test_who_feeds_a_training_is_not_part_of_it(tmp_path) -> None:
+    feeder = (
+        "import subprocess, sys, time\n"
+        "train = [sys.executable, '-c', 'import time; print(1, flush=True); time.sleep(600)']\n"
+        "with open(sys.argv[1], 'wb') as log:\n"
+        "    training = subprocess.Popen(train, stdin=subprocess.PIPE, stdout=log)\n"
+        "print(training.pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    log = tmp_path / "train.log"
+    with subprocess.Popen([sys.executable, "-c", feeder, log], stdout=subprocess.PIPE) as process:
+        training = int(process.stdout.readline())
+        wait_until(lambda: log.stat().st_size and look(training).state == "S")
+        seen = found(log)
+        process.kill()
+        os.kill(training, signal.SIGKILL)
+    assert seen == {training}
+
+
 def test_a_log_that_was_renamed_to_another_folder_or_linked_is_still_its_log(
     tmp_path, train
 ) -> None:

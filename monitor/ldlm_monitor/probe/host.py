@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ldlm_monitor.probe import cgroup, collectives, flight_recorder, nccl_ras, process
 from ldlm_monitor.probe.evidence import ENDED, Case, of_finding, of_oom_kill, of_processes, of_ras
-from ldlm_monitor.probe.process import Family, Process
+from ldlm_monitor.probe.process import Family, Process, Scan
 from ldlm_monitor.records import Event, Scalar
 
 APART_SECONDS = 1.0
@@ -71,9 +71,10 @@ class HostProbe:
 
     def watch(self, cases: Sequence[Case]) -> None:
         """Note who the processes of runs that go on are, and how often memory ran out so far."""
+        seen = process.scan(self._proc)
         for case in cases:
             known = self._known.setdefault(case.run, _Known())
-            family = self._family(case)
+            family = _family(case, seen)
             known.ranks = family.ranks or {
                 rank: each for rank, each in known.ranks.items() if self._now(each) is not None
             }
@@ -87,7 +88,8 @@ class HostProbe:
     def look(self, cases: Sequence[Case], seconds: float) -> dict[str, list[Event]]:
         """What is found of each run, within about `seconds`."""
         until = time.monotonic() + seconds
-        firsts = {case.run: self._first(case) for case in cases}
+        seen = process.scan(self._proc)
+        firsts = {case.run: self._first(case, seen) for case in cases}
         started = time.monotonic()
         events = {case.run: [*self._ask_ras(case, firsts[case.run], until)] for case in cases}
         self._wait(max(0.0, APART_SECONDS - (time.monotonic() - started)))
@@ -103,19 +105,15 @@ class HostProbe:
 
     # Processes
 
-    def _family(self, case: Case) -> Family:
-        logs = {os.path.realpath(log) for log in case.logs}
-        return process.family(logs, case.pids, self._proc)
-
     def _now(self, known: Process) -> Process | None:
         """The process as it stands; a later one of the same number is another."""
         found = process.look(known.pid, self._proc)
         return found if found is not None and found.started == known.started else None
 
-    def _first(self, case: Case) -> Family:
+    def _first(self, case: Case, seen: Scan) -> Family:
         """Who is there; whoever was seen before and is gone stays among the ranks."""
         known = self._known.setdefault(case.run, _Known())
-        family = self._family(case)
+        family = _family(case, seen)
         for rank, each in family.ranks.items():
             before = known.ranks.get(rank)
             if before is None or each.started > before.started:
@@ -240,6 +238,10 @@ class HostProbe:
             return (self._proc / str(pid) / name).read_text("utf-8", "replace")
         except OSError:
             return ""
+
+
+def _family(case: Case, seen: Scan) -> Family:
+    return process.family({os.path.realpath(log) for log in case.logs}, case.pids, seen)
 
 
 def this_host() -> frozenset[str]:

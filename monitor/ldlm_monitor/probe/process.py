@@ -54,6 +54,23 @@ class Family:
     ranks: dict[int | None, Process] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class Scan:
+    """The processes of a host at one time.
+
+    `openers`: by the last part of a file's name, who has such a one open, on which
+    descriptor, under which name. `pipes`: who holds a pipe other than as standard input,
+    `inputs` who has one as that.
+    """
+
+    proc: Path
+    table: dict[int, Process]
+    children: dict[int, list[int]] = field(default_factory=dict)
+    openers: dict[str, list[tuple[int, str, str]]] = field(default_factory=dict)
+    pipes: dict[str, set[int]] = field(default_factory=dict)
+    inputs: dict[int, str] = field(default_factory=dict)
+
+
 def look(pid: int, proc: Path = PROC) -> Process | None:
     """A process as it stands; None: there is none."""
     text = _text(proc / str(pid) / "stat")
@@ -98,20 +115,36 @@ def working_directory(pid: int, proc: Path = PROC) -> str | None:
     return _link(proc / str(pid) / "cwd")
 
 
+def scan(proc: Path = PROC) -> Scan:
+    """Every process of this host but this one, and what it may be asked has open."""
+    found = (look(pid, proc) for pid in _pids(proc) if pid != os.getpid())
+    seen = Scan(proc, {each.pid: each for each in found if each is not None})
+    for pid, each in seen.table.items():
+        seen.children.setdefault(each.parent, []).append(pid)
+        for descriptor, target in _descriptors(pid, proc):
+            if not target.startswith("pipe:"):
+                name = os.path.basename(target)
+                seen.openers.setdefault(name, []).append((pid, descriptor, target))
+            elif descriptor == "0":
+                seen.inputs[pid] = target
+            else:
+                seen.pipes.setdefault(target, set()).add(pid)
+    return seen
+
+
 def family(
-    logs: Collection[str], named: Mapping[int | None, int] | None = None, proc: Path = PROC
+    logs: Collection[str], named: Mapping[int | None, int] | None = None, seen: Scan | None = None
 ) -> Family:
     """Who writes these files (real paths), and `named` processes by rank."""
-    table = {each.pid: each for pid in _pids(proc) if (each := look(pid, proc)) is not None}
-    others = {pid: each for pid, each in table.items() if pid != os.getpid()}
-    writers, filters = _writers(logs, others, proc)
-    found = writers | ({*(named or {}).values()} & others.keys())
-    members = {pid: others[pid] for pid in _descendants(found, others)}
+    seen = seen or scan()
+    writers, filters = _writers(logs, seen)
+    found = writers | ({*(named or {}).values()} & seen.table.keys())
+    members = {pid: seen.table[pid] for pid in _descendants(found, seen)}
     ranks: dict[int | None, Process] = {}
     for rank, pid in (named or {}).items():
         if pid in members:
             ranks[rank] = members[pid]
-    return Family(members, ranks or _main_processes(members, filters, proc))
+    return Family(members, ranks or _main_processes(members, filters, seen.proc))
 
 
 def listens(pids: Collection[int], port: int, proc: Path = PROC) -> bool:
@@ -128,34 +161,36 @@ def listens(pids: Collection[int], port: int, proc: Path = PROC) -> bool:
     )
 
 
-def _writers(
-    logs: Collection[str], table: Mapping[int, Process], proc: Path
-) -> tuple[set[int], set[int]]:
+def _writers(logs: Collection[str], seen: Scan) -> tuple[set[int], set[int]]:
     """Who writes the logs, directly or through others; and these others, such as `tee`."""
-    names = {os.path.basename(path): path for path in logs}
+    proc = seen.proc
     found: set[int] = set()
     filters: set[int] = set()
-    pipes: dict[str, set[int]] = {}
-    inputs: dict[int, str] = {}
-    for pid in table:
-        for descriptor, target in _descriptors(pid, proc):
-            if target.startswith("pipe:"):
-                if descriptor == "0":
-                    inputs[pid] = target
-                else:
-                    pipes.setdefault(target, set()).add(pid)
-            elif (path := names.get(os.path.basename(target))) is not None:
-                same = target == path or _is_same(proc / str(pid) / "fd" / descriptor, path)
-                if same and _writes(pid, descriptor, proc):
-                    found.add(pid)
+    for path in logs:
+        for pid, descriptor, target in seen.openers.get(os.path.basename(path), ()):
+            same = target == path or _is_same(proc / str(pid) / "fd" / descriptor, path)
+            if same and _writes(pid, descriptor, proc):
+                found.add(pid)
     for _ in range(_HOPS):
-        sources = {inputs[pid] for pid in found if pid in inputs}
-        behind = {pid for pipe in sources for pid in pipes.get(pipe, ()) if _holds(pid, pipe, proc)}
+        sources = {
+            seen.inputs[pid] for pid in found if pid in seen.inputs and _is_filter(pid, proc)
+        }
+        holders = {(pid, pipe) for pipe in sources for pid in seen.pipes.get(pipe, ())}
+        behind = {pid for pid, pipe in holders if _holds(pid, pipe, proc)}
         if behind <= found:
             break
-        filters |= {pid for pid in found if inputs.get(pid) in pipes}
+        filters |= {pid for pid in found if seen.inputs.get(pid) in sources}
         found |= behind
     return found, filters
+
+
+def _is_filter(pid: int, proc: Path) -> bool:
+    """Whether a process waits for its standard input, as `tee` does; not told: it may."""
+    call = _text(proc / str(pid) / "syscall").split()
+    place = waits_in(pid, proc)
+    if len(call) > 1 and call[0].isdecimal():
+        return int(call[1], 16) == 0 and (place is None or "pipe" in place)
+    return place is None or "pipe" in place
 
 
 def _main_processes(
@@ -182,17 +217,14 @@ def _rank(pid: int, proc: Path) -> int | None:
     return None
 
 
-def _descendants(roots: Collection[int], table: Mapping[int, Process]) -> set[int]:
-    children: dict[int, list[int]] = {}
-    for pid, each in table.items():
-        children.setdefault(each.parent, []).append(pid)
+def _descendants(roots: Collection[int], seen: Scan) -> set[int]:
     found: set[int] = set()
-    ahead = [pid for pid in roots if pid in table]
+    ahead = [pid for pid in roots if pid in seen.table]
     while ahead:
         pid = ahead.pop()
         if pid not in found:
             found.add(pid)
-            ahead += children.get(pid, [])
+            ahead += seen.children.get(pid, [])
     return found
 
 
