@@ -240,23 +240,26 @@ class Monitor:
             return None
         return RunStanding(run.life.state, run.life.progress_step is not None, run.life.ended)
 
-    def suspects(self) -> Iterator[Suspect]:
-        """The runs that can stall, that did, or that ended."""
-        for run in self._runs:
+    def going_on(self) -> set[str]:
+        """Names of the runs that take steps."""
+        return {run.name for run in self._runs if run.life.can_stall}
+
+    def suspects(self, until: float, ended_since: float) -> Iterator[Suspect]:
+        """The runs that stall by `until` (Unix seconds), that did, or that ended of late."""
+        for run in self._runs.nearing(until, ended_since):
             life = run.life
-            if life.can_stall or life.ended:
-                yield Suspect(
-                    run=run.name,
-                    state=life.state,
-                    last_progress_at=life.last_progress_at,
-                    stalls_at=None if life.ended else life.last_progress_at + life.stall_limit,
-                    ended_at=life.ended_at,
-                    files=tuple(run.files),
-                    pids=dict(run.pids),
-                    dumps=tuple(run.dumps.values()),
-                    world_size=run.world_size,
-                    position=life.progress_position,
-                )
+            yield Suspect(
+                run=run.name,
+                state=life.state,
+                last_progress_at=life.last_progress_at,
+                stalls_at=None if life.ended else life.last_progress_at + life.stall_limit,
+                ended_at=life.ended_at,
+                files=tuple(run.files),
+                pids=dict(run.pids),
+                dumps=tuple(run.dumps.values()),
+                world_size=run.world_size,
+                position=life.progress_position,
+            )
 
     def verdict(self, run: str) -> str | None:
         """What became of a run that takes no step, in words; None where nothing was found."""

@@ -103,7 +103,7 @@ class Probing:
         if not answered and now - self._turned_at < _TURN_SECONDS and not self._holds:
             return
         self._turned_at = now
-        suspects = list(monitor.suspects())
+        suspects = list(monitor.suspects(now + LEAD_SECONDS, now - WATCH_SECONDS))
         for suspect in suspects:
             standing = self._standing(suspect)
             if now - standing.looked_at > FRESH_SECONDS:
@@ -114,7 +114,7 @@ class Probing:
                 yield self._hand_over(suspect.run, standing, now)
             elif suspect.stalls_at is not None and suspect.stalls_at <= now:
                 yield self._hand_over(suspect.run, standing, max(suspect.stalls_at, monitor.clock))
-        self._ask(suspects, now)
+        self._ask(monitor, suspects, now)
 
     def close(self, patience: float = 0.0) -> None:
         """End the thread if it listens; waited for `patience` seconds."""
@@ -159,7 +159,7 @@ class Probing:
                 standing.found = events
         return True
 
-    def _ask(self, suspects: Sequence[Suspect], now: float) -> None:
+    def _ask(self, monitor: Monitor, suspects: Sequence[Suspect], now: float) -> None:
         """One thing at a time: runs to look at come before those to note."""
         if self._asked is not None or not (self._watching is None or self._watching.done()):
             return
@@ -173,14 +173,14 @@ class Probing:
                 self._early_at[each.run] = now
             answer = self._post(lambda: self._host.look(cases, LOOK_SECONDS - 0.5))
             self._asked = _Asked(answer, now, {case.run: case.since for case in cases})
-        else:
-            alive = (each for each in suspects if each.stalls_at is not None)
-            going_on = [each for each in alive if each.state != "stalled"]
-            runs = {each.run for each in going_on}
-            if runs - self._watched or (runs and now - self._watched_at >= WATCH_SECONDS):
-                self._watched_at, self._watched = now, runs
-                cases = [self._case(each) for each in going_on]
-                self._watching = self._post(lambda: self._host.watch(cases))
+            return
+        runs = monitor.going_on()
+        if runs - self._watched or (runs and now - self._watched_at >= WATCH_SECONDS):
+            self._watched_at, self._watched = now, runs
+            alive = monitor.suspects(math.inf, math.inf)
+            noted = [self._case(each) for each in alive if each.state != "stalled"]
+            if noted:
+                self._watching = self._post(lambda: self._host.watch(noted))
 
     def _wants_look(self, suspect: Suspect, now: float) -> bool:
         standing = self._standings[suspect.run]

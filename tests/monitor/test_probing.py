@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -270,3 +271,30 @@ def test_a_process_that_was_stopped_and_goes_on_leaves_no_verdict(watched: Watch
     watched.write(bars(41, 60), 120)
     watched.look(120)
     assert watched.verdict() is None
+
+
+def test_a_crash_is_looked_at_too_for_the_dumps_that_it_left(watched: Watched) -> None:
+    dumps = Path(__file__).resolve().parents[1] / "probe/data/missing"
+    watched.write(bars(0, 41), 40)
+    watched.begin(41)
+    watched.look(42, answer=True)
+    for path in dumps.glob("comm_lib*"):
+        copy = shutil.copy(path, watched.folder)
+        os.utime(copy, (NOW + 43, NOW + 43))
+    watched.write(
+        "\nTraceback (most recent call last):\n"
+        '  File "/job/train.py", line 8, in main\n'
+        "ValueError: bad batch\n",
+        43,
+    )
+    watched.look(43)
+    watched.look(58)
+    watched.look(59, answer=True)
+    watched.look(60)
+    (run,) = watched.pump.monitor.snapshot().runs
+    assert run.state == "crashed"
+    assert run.verdict is not None
+    assert (run.verdict.word, run.verdict.reasons[0]) == ("crashed", "ValueError: bad batch")
+    assert "rank 2 did not join it" in run.verdict.reasons[1]
+    dump = next(e for e in watched.pump.monitor.snapshot().events if e.kind == "fr_dump")
+    assert dump.fields["missing_ranks"] == [2]

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -127,6 +128,25 @@ def test_a_loader_that_ended_is_no_death(train, case) -> None:
     (child,) = set(family([*case().logs]).members) - {training.pid}
     os.kill(child, signal.SIGKILL)
     assert only(looked(host, case())).fields["alive"] == 1
+
+
+def test_a_rank_that_its_heartbeat_names_is_looked_at(train, case) -> None:
+    training = train("sleep")
+    now = time.time() + 1
+    (seen,) = processes(only(looked(probe(), case(logs=(), pids={5: training.pid}, since=now))))
+    assert (seen["rank"], seen["pid"]) == (5, training.pid)
+
+
+def test_a_pid_that_another_process_got_since_is_not_the_rank(train, case) -> None:
+    training = train("sleep")
+    long_ago = time.time() - 3600
+    assert looked(probe(), case(logs=(), pids={5: training.pid}, since=long_ago)) == []
+
+
+def test_a_system_without_proc_is_silent_not_broken(tmp_path, case) -> None:
+    host = probe(proc=tmp_path / "none", mount=tmp_path / "none")
+    host.watch([case()])
+    assert looked(host, case()) == []
 
 
 # Control groups

@@ -29,7 +29,9 @@ _DEFAULTS = (
     "/tmp/nccl_trace_rank_",
 )
 """Since 2.9, of 2.7 and 2.8, before."""
-_NAME = re.compile(r"(?P<prefix>.*(?:nccl_trace_rank_|comm_lib_trace_rank_))(?P<rank>\d{1,7})$")
+_NAME = re.compile(
+    r"(?P<prefix>.*(?:nccl_trace_rank_|comm_lib_trace_rank_))(?P<rank>\d{1,7})(?:\.json)?$"
+)
 _RANKED = re.compile(r"(?P<prefix>.*?)(?P<rank>\d{1,7})(?:\.json)?$")
 _RANKS = re.compile(r"\d{1,7}")
 MAX_FILES = 4096

@@ -11,7 +11,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +24,8 @@ APART_SECONDS = 1.0
 """Between the two looks at a process."""
 FILES_SKEW_SECONDS = 60.0
 """How far a file server's clock may be behind."""
+MAX_KNOWN = 4096
+"""Runs that ended of which something is remembered."""
 _STATES = {
     "R": "running",
     "S": "sleeping",
@@ -73,17 +75,15 @@ class HostProbe:
         """Note who the processes of runs that go on are, and how often memory ran out so far."""
         seen = process.scan(self._proc)
         for case in cases:
-            known = self._known.setdefault(case.run, _Known())
+            # The last ones are those that go on.
+            known = self._known[case.run] = self._known.pop(case.run, _Known())
             family = _family(case, seen)
             known.ranks = family.ranks or {
                 rank: each for rank, each in known.ranks.items() if self._now(each) is not None
             }
             self._note(known, goes_on=True)
-
-    def forget(self, runs: Collection[str]) -> None:
-        """These runs have ended."""
-        for run in runs:
-            self._known.pop(run, None)
+        while len(self._known) > MAX_KNOWN + len(cases):
+            del self._known[next(iter(self._known))]
 
     def look(self, cases: Sequence[Case], seconds: float) -> dict[str, list[Event]]:
         """What is found of each run, within about `seconds`."""
@@ -241,7 +241,13 @@ class HostProbe:
 
 
 def _family(case: Case, seen: Scan) -> Family:
-    return process.family({os.path.realpath(log) for log in case.logs}, case.pids, seen)
+    """A pid that was told counts only if it was there at the last step: pids are used again."""
+    named = {
+        rank: pid
+        for rank, pid in case.pids.items()
+        if pid in seen.table and seen.started_at(pid) <= case.since
+    }
+    return process.family({os.path.realpath(log) for log in case.logs}, named, seen)
 
 
 def this_host() -> frozenset[str]:

@@ -23,6 +23,7 @@ _HOPS = 4
 """Pipes between the training and its log, e.g. `train | sed | tee`."""
 _STATUS_FIELD = 49
 _LISTENING = "0A"
+_BOOTED = re.compile(r"^btime (\d{1,19})$", re.MULTILINE)
 _FLAGS = re.compile(r"^flags:\s*([0-7]+)", re.MULTILINE)
 
 
@@ -69,6 +70,11 @@ class Scan:
     openers: dict[str, list[tuple[int, str, str]]] = field(default_factory=dict)
     pipes: dict[str, set[int]] = field(default_factory=dict)
     inputs: dict[int, str] = field(default_factory=dict)
+    booted_at: float = 0.0
+
+    def started_at(self, pid: int) -> float:
+        """When a process of the table was started, Unix seconds."""
+        return self.booted_at + self.table[pid].started / TICKS
 
 
 def look(pid: int, proc: Path = PROC) -> Process | None:
@@ -119,6 +125,8 @@ def scan(proc: Path = PROC) -> Scan:
     """Every process of this host but this one, and what it may be asked has open."""
     found = (look(pid, proc) for pid in _pids(proc) if pid != os.getpid())
     seen = Scan(proc, {each.pid: each for each in found if each is not None})
+    if booted := _BOOTED.search(_text(proc / "stat", 4 * 1024 * 1024)):
+        seen.booted_at = float(booted[1])
     for pid, each in seen.table.items():
         seen.children.setdefault(each.parent, []).append(pid)
         for descriptor, target in _descriptors(pid, proc):
@@ -229,7 +237,10 @@ def _descendants(roots: Collection[int], seen: Scan) -> set[int]:
 
 
 def _pids(proc: Path) -> Iterable[int]:
-    return [int(name) for name in os.listdir(proc) if name.isdecimal()]
+    try:
+        return [int(name) for name in os.listdir(proc) if name.isdecimal()]
+    except OSError:  # a system that shows its processes elsewhere
+        return []
 
 
 def _descriptors(pid: int, proc: Path) -> list[tuple[str, str]]:

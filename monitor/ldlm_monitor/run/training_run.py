@@ -16,7 +16,7 @@ from ldlm_monitor.run.endings import is_abort, is_fatal
 from ldlm_monitor.run.lifecycle import Lifecycle
 from ldlm_monitor.run.pace import StallSettings
 from ldlm_monitor.run.values import Evidence, RunValues, Source, source_of
-from ldlm_monitor.run.verdict import KINDS, Verdict, verdict
+from ldlm_monitor.run.verdict import ENDINGS, KINDS, Verdict, of_ended, verdict
 from ldlm_monitor.view import Health, RunView, Statistics, VerdictView
 
 _URGENT = ("error", "critical")
@@ -150,11 +150,12 @@ class TrainingRun:
         if not self._found or self._found_since != self.life.last_progress_at:
             return None
         looked_at = any(event.fields.get("probe") for event in self._found)
-        if self.life.state != "stalled" and not (self.life.ended and looked_at):
+        if self.life.state == "stalled":
+            return verdict(self._found, complete=self._progress() == 1.0)
+        word = ENDINGS.get(self.life.state)
+        if word is None or not looked_at:
             return None
-        if self.life.state == "finished":
-            return Verdict("finished", ())
-        return verdict(self._found, complete=self._progress() == 1.0)
+        return of_ended(word, self.life.end_evidence, self._found)
 
     def points(self) -> list[Point]:
         """The run's series as they stand."""

@@ -16,6 +16,8 @@ from ldlm_monitor.records import Event, Scalar
 from ldlm_monitor.run.endings import is_abort, is_fatal
 
 Word: TypeAlias = Literal["hung", "killed", "crashed", "finished", "silent"]
+ENDINGS: dict[str, Word] = {"finished": "finished", "crashed": "crashed", "killed": "killed"}
+"""By the state of a run that ended."""
 IDLE_CORES = 0.05
 """A process that uses less does nothing: a second thread that looks after it costs that."""
 MAX_REASONS = 4
@@ -57,6 +59,14 @@ def verdict(evidence: Iterable[Event], *, complete: bool = False) -> Verdict | N
         shown = f"{len(looks)} of its processes run" if len(looks) > 1 else "its process runs"
         return Verdict("silent", (f"{shown} and compute, on up to {most:.1f} cores each",))
     return None
+
+
+def of_ended(word: Word, reason: Event | None, evidence: Iterable[Event]) -> Verdict:
+    """Of a run whose log tells how it ended: what its host adds to that."""
+    events = [*evidence]
+    killed = [f"out of memory: {each.message}" for each in events if each.kind == "host_oom_kill"]
+    told = [] if reason is None else [reason.message]
+    return Verdict(word, tuple([*told, *killed, *_of_collectives(events)][:MAX_REASONS]))
 
 
 def _of_the_gone(gone: Sequence[_Look], events: Sequence[Event], *, complete: bool) -> Verdict:
