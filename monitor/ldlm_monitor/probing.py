@@ -106,12 +106,12 @@ class Probing:
         suspects = list(monitor.suspects(now + LEAD_SECONDS, now - WATCH_SECONDS))
         for suspect in suspects:
             standing = self._standing(suspect)
-            if now - standing.looked_at > FRESH_SECONDS:
-                standing.found = None
             if standing.found is None:
                 continue
             if suspect.state == "stalled" or suspect.ended_at is not None:
                 yield self._hand_over(suspect.run, standing, now)
+            elif now - standing.looked_at > FRESH_SECONDS:
+                standing.found = None
             elif suspect.stalls_at is not None and suspect.stalls_at <= now:
                 yield self._hand_over(suspect.run, standing, max(suspect.stalls_at, monitor.clock))
         self._ask(monitor, suspects, now)
@@ -161,7 +161,7 @@ class Probing:
 
     def _ask(self, monitor: Monitor, suspects: Sequence[Suspect], now: float) -> None:
         """One thing at a time: runs to look at come before those to note."""
-        if self._asked is not None or not (self._watching is None or self._watching.done()):
+        if self._asked is not None or not self._has_watched():
             return
         wanted = [each for each in suspects if self._wants_look(each, now)][:MAX_CASES]
         if wanted:
@@ -182,6 +182,17 @@ class Probing:
             if noted:
                 self._watching = self._post(lambda: self._host.watch(noted))
 
+    def _has_watched(self) -> bool:
+        """Whether the last watch is over."""
+        if self._watching is None:
+            return True
+        if self._watching.done():
+            problem, self._watching = self._watching.exception(), None
+            if problem is not None:
+                log.error("a bug of ours: runs could not be watched", exc_info=problem)
+            return True
+        return False
+
     def _wants_look(self, suspect: Suspect, now: float) -> bool:
         standing = self._standings[suspect.run]
         if suspect.ended_at is not None:
@@ -201,7 +212,11 @@ class Probing:
         return Case(
             run=suspect.run,
             logs=tuple(path for path in suspect.files if path != "-"),
-            pids={rank: pid for rank, (host, pid) in suspect.pids.items() if host in self._names},
+            pids={
+                rank: pid
+                for rank, (host, pid) in suspect.pids.items()
+                if host.partition(".")[0] in self._names
+            },
             dumps=suspect.dumps,
             world_size=suspect.world_size,
             since=suspect.last_progress_at,

@@ -177,6 +177,21 @@ def test_the_stall_is_told_in_time_although_the_host_does_not_answer(
     assert watched.verdict() is not None
 
 
+def test_an_answer_that_comes_very_late_is_heard_all_the_same(watched: Watched) -> None:
+    watched.write(bars(0, 41), 40)
+    watched.begin(41)
+    watched.look(42, answer=True)
+    watched.host.hold = threading.Event()
+    watched.look(40 + LIMIT - 3)
+    watched.look(40 + LIMIT + 1)
+    watched.look(40 + LIMIT + 100)
+    watched.answered.clear()
+    watched.host.hold.set()
+    assert watched.answered.wait(30)
+    watched.look(40 + LIMIT + 101)
+    assert watched.verdict() is not None
+
+
 def test_a_step_that_comes_after_all_makes_what_was_found_worthless(watched: Watched) -> None:
     watched.write(bars(0, 41), 40)
     watched.begin(41)

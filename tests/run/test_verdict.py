@@ -1,5 +1,7 @@
 """What became of a run that takes no step, by what was found."""
 
+from dataclasses import replace
+
 from ldlm_monitor.records import Event, Position
 from ldlm_monitor.run.verdict import verdict
 
@@ -105,3 +107,11 @@ def test_the_last_look_counts() -> None:
 
 def test_very_many_processes_are_counted_not_listed() -> None:
     assert "and 61 more" in str(verdict([looks(*[IDLE] * 64)]))
+
+
+def test_where_a_rank_stood_when_its_stacks_were_dumped_is_added() -> None:
+    stack = event("stack_dump", "main thread in fetch (train.py:8)", frame="fetch (train.py:8)")
+    found = verdict([looks(IDLE), replace(stack, rank=0)])
+    assert found is not None
+    assert found.reasons[-1] == "rank 0: main thread in fetch (train.py:8)"
+    assert word(stack) is None

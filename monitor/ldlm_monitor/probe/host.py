@@ -251,6 +251,5 @@ def _family(case: Case, seen: Scan) -> Family:
 
 
 def this_host() -> frozenset[str]:
-    """Names under which records may speak of this host."""
-    name = socket.gethostname()
-    return frozenset({name, name.partition(".")[0], "localhost"})
+    """Names, up to the first dot, under which records may speak of this host."""
+    return frozenset({socket.gethostname().partition(".")[0], "localhost"})

@@ -156,7 +156,7 @@ def family(
 
 
 def listens(pids: Collection[int], port: int, proc: Path = PROC) -> bool:
-    """Whether one of these processes listens on a TCP port."""
+    """Whether one of these processes listens on a TCP port; where that is not told, anyone."""
     sockets = set()
     for table in ("net/tcp", "net/tcp6"):
         for line in _text(proc / table, 4 * 1024 * 1024).splitlines()[1:]:
@@ -164,9 +164,8 @@ def listens(pids: Collection[int], port: int, proc: Path = PROC) -> bool:
             local = fields[1].rpartition(":")[2] if len(fields) > 9 else ""
             if local and int(local, 16) == port and fields[3] == _LISTENING:
                 sockets.add(f"socket:[{fields[9]}]")
-    return bool(sockets) and any(
-        target in sockets for pid in pids for _, target in _descriptors(pid, proc)
-    )
+    held = [target for pid in pids for _, target in _descriptors(pid, proc)]
+    return bool(sockets) and (not held or any(target in sockets for target in held))
 
 
 def _writers(logs: Collection[str], seen: Scan) -> tuple[set[int], set[int]]:

@@ -52,12 +52,15 @@ def verdict(evidence: Iterable[Event], *, complete: bool = False) -> Verdict | N
     if gone:
         return _of_the_gone(gone, events, complete=complete)
     reasons = [*_of_collectives(events), *_of_states(looks)]
+    stacks = [*_of_stacks(events)]
     if reasons:
-        return Verdict("hung", tuple(reasons[:MAX_REASONS]))
+        return Verdict("hung", (*reasons[:MAX_REASONS], *stacks))
     if looks:
         most = max(_cores(look) for look in looks)
-        shown = f"{len(looks)} of its processes run" if len(looks) > 1 else "its process runs"
-        return Verdict("silent", (f"{shown} and compute, on up to {most:.1f} cores each",))
+        shown = f"{len(looks)} processes run" if len(looks) > 1 else f"{_who(looks)} runs"
+        verb = "compute, on up to" if len(looks) > 1 else "computes, on"
+        told = f"{shown} and {verb} {most:.1f} cores"
+        return Verdict("silent", (told, *stacks))
     return None
 
 
@@ -81,7 +84,8 @@ def _of_the_gone(gone: Sequence[_Look], events: Sequence[Event], *, complete: bo
         return Verdict("crashed", (f"{who} ended with exit code {codes[0]}",))
     if complete or (ends and len(ends) == len(gone)):
         return Verdict("finished", (f"{who} ended without an error",))
-    return Verdict("killed", (f"{who} is gone, and no line says why: a signal ends so",))
+    why = "no line says why: by a signal, or it ended without a word"
+    return Verdict("killed", (f"{who} is gone, and {why}",))
 
 
 def _of_collectives(events: Sequence[Event]) -> Iterator[str]:
@@ -90,6 +94,14 @@ def _of_collectives(events: Sequence[Event]) -> Iterator[str]:
     for event in sorted(found, key=lambda each: not each.fields.get("missing_ranks")):
         if event.fields.get("probe") and event.fields.get("role") != "context":
             yield event.message
+
+
+def _of_stacks(events: Sequence[Event]) -> Iterator[str]:
+    """Where a rank stood when its stacks were dumped last."""
+    newest = {event.rank: event for event in events if event.kind == "stack_dump"}
+    for rank, event in [*newest.items()][:2]:
+        if "frame" in event.fields:
+            yield event.message if rank is None else f"rank {rank}: {event.message}"
 
 
 def _of_states(looks: Sequence[_Look]) -> Iterator[str]:
