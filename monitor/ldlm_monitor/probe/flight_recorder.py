@@ -49,20 +49,40 @@ class DumpError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One collective that a rank enqueued in a process group.
+    """One collective that a rank enqueued in a process group, by its number there.
 
-    `operation` is e.g. `all_reduce`; `sizes` and `dtypes` are of its inputs. `frame` is where
-    the user's code called it, None where the stack was not recorded. `created` in Unix seconds.
+    Of thousands a few are asked for more than that, so `told` keeps what was dumped.
     """
 
     group: str
     seq: int
-    operation: str
-    sizes: str
-    dtypes: str
     completed: bool
-    frame: str | None
-    created: float
+    told: Mapping[object, object]
+
+    @property
+    def operation(self) -> str:
+        """Such as `all_reduce`, without the backend."""
+        return _text(self.told.get("profiling_name")).rpartition(":")[2]
+
+    @property
+    def sizes(self) -> str:
+        """Of its inputs."""
+        return _sizes(self.told.get("input_sizes"))
+
+    @property
+    def dtypes(self) -> str:
+        """Of its inputs."""
+        return _sizes(self.told.get("input_dtypes"))
+
+    @property
+    def frame(self) -> str | None:
+        """Where the training's code called it; None where the stack was not recorded."""
+        return _frame(self.told.get("frames"))
+
+    @property
+    def created(self) -> float:
+        """When it was enqueued, Unix seconds."""
+        return (_number(self.told.get("time_created_ns")) or 0) / 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,17 +222,7 @@ def _entry(each: dict[object, object], names: dict[str, str], dump: Dump) -> Ent
     group = _text(pair[0] if pair[0] is not None else each.get("pg_id"))
     names[str(each.get("pg_id"))] = group
     dump.descriptions.setdefault(group, _text(pair[1]))
-    created = _number(each.get("time_created_ns")) or 0
-    return Entry(
-        group=group,
-        seq=seq,
-        operation=_text(each.get("profiling_name")).rpartition(":")[2],
-        sizes=_sizes(each.get("input_sizes")),
-        dtypes=_sizes(each.get("input_dtypes")),
-        completed=each.get("state") == "completed",
-        frame=_frame(each.get("frames")),
-        created=created / 1e9,
-    )
+    return Entry(group, seq, each.get("state") == "completed", each)
 
 
 def _frame(frames: object) -> str | None:
