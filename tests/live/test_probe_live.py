@@ -13,6 +13,7 @@ pytestmark = pytest.mark.live
 TRAINER = """
 import time
 for step in range(40):
+    sum(range(500_000))
     print(f"step {step} | loss 2.{step:03d}", flush=True)
     time.sleep(0.05)
 time.sleep(600)

@@ -66,7 +66,7 @@ class Watched:
         self.answered = threading.Event()
         with self.log.open("ab") as file:
             self.training = subprocess.Popen(
-                [sys.executable, "-c", "import sys; sys.stdin.read()"],
+                [sys.executable, "-c", "import sys; sum(range(3_000_000)); sys.stdin.read()"],
                 stdin=subprocess.PIPE,
                 stdout=file,
             )

@@ -17,6 +17,7 @@ from ldlm_monitor.records import Position
 
 TRAINER = """
 import os, sys, time
+sum(range(3_000_000))
 print("started", flush=True)
 what = sys.argv[1]
 if what == "sleep":

@@ -74,6 +74,25 @@ def test_the_main_process_of_a_rank_is_not_one_that_it_forked(tmp_path, train) -
     assert {rank: each.pid for rank, each in ranks.items()} == {0: zero.pid, 1: one.pid}
 
 
+def test_the_main_process_of_a_batch_script_is_what_it_waits_for(tmp_path) -> None:
+    log = tmp_path / "train.log"
+    train = "import time; sum(range(3_000_000)); print(1, flush=True); time.sleep(600)"
+    script = f"{sys.executable} -c '{train}'\ntrue\n"
+    with log.open("wb") as file:
+        batch = subprocess.Popen(
+            ["bash", "-c", script],
+            stdout=file,
+            env={**os.environ, "SLURM_PROCID": "0"},
+            start_new_session=True,
+        )
+    wait_until(lambda: log.stat().st_size)
+    seen = family([str(log)])
+    os.killpg(batch.pid, signal.SIGKILL)
+    batch.wait()
+    assert len(seen.members) == 2
+    assert [(rank, each.parent) for rank, each in seen.ranks.items()] == [(0, batch.pid)]
+
+
 def test_a_process_that_a_heartbeat_names_is_found_without_a_log(train) -> None:
     training = train("sleep")
     ranks = family([], {5: training.pid}).ranks

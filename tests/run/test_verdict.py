@@ -109,6 +109,13 @@ def test_very_many_processes_are_counted_not_listed() -> None:
     assert "and 61 more" in str(verdict([looks(*[IDLE] * 64)]))
 
 
+def test_that_who_only_hands_a_log_on_waits_is_no_sign() -> None:
+    relay = {**IDLE, "usual_cores": 0.001}
+    assert word(looks(relay)) is None
+    assert word(looks({**IDLE, "usual_cores": 0.9})) == "hung"
+    assert word(looks({**relay, "state": "stopped"})) == "hung"
+
+
 def test_where_a_rank_stood_when_its_stacks_were_dumped_is_added() -> None:
     stack = event("stack_dump", "main thread in fetch (train.py:8)", frame="fetch (train.py:8)")
     found = verdict([looks(IDLE), replace(stack, rank=0)])

@@ -96,7 +96,7 @@ class HostProbe:
         apart = max(time.monotonic() - started, APART_SECONDS / 2)
         for case in cases:
             found = events[case.run]
-            looks = self._second(case, firsts[case.run], apart)
+            looks = self._second(case, firsts[case.run], seen, apart)
             found[:0] = self._memory(case, looks)
             if looks:
                 found.insert(0, of_processes(case, looks.values()))
@@ -140,7 +140,7 @@ class HostProbe:
                     known.kills[around] = seen.oom_kills
 
     def _second(
-        self, case: Case, family: Family, apart: float
+        self, case: Case, family: Family, seen: Scan, apart: float
     ) -> dict[int | None, dict[str, Scalar]]:
         looks: dict[int | None, dict[str, Scalar]] = {}
         trees = {rank: self._tree(each, family) for rank, each in family.ranks.items()}
@@ -152,7 +152,11 @@ class HostProbe:
                 look["status"] = now.status
             elif now is not None:
                 before = [*trees.get(rank, [each])]
-                look["cores"] = round(self._ticks(before) / process.TICKS / apart, 2)
+                moved = self._ticks(before) / process.TICKS
+                look["cores"] = round(moved / apart, 2)
+                age = max(case.since - seen.booted_at - each.started / process.TICKS, 1.0)
+                used = sum(one.ticks for one in before) / process.TICKS
+                look["usual_cores"] = round((used + moved) / age, 4)
                 if (place := process.waits_in(each.pid, self._proc)) is not None:
                     look["waits_in"] = place
             looks[rank] = look

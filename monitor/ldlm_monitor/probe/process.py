@@ -203,25 +203,30 @@ def _is_filter(pid: int, proc: Path) -> bool:
 def _main_processes(
     members: Mapping[int, Process], filters: Collection[int], proc: Path
 ) -> dict[int | None, Process]:
-    """By rank, the eldest process of each: those that it forks inherit its rank."""
-    told = {pid: _rank(pid, proc) for pid in members}
-    ranks: dict[int | None, Process] = {}
-    for pid, each in sorted(members.items(), key=lambda item: item[1].started):
-        rank = told[pid]
-        if rank is not None and told.get(each.parent) != rank:
-            ranks.setdefault(rank, each)
-    if not ranks and members:
-        busiest = max(members.values(), key=lambda each: (each.ticks, each.pid not in filters))
-        ranks[None] = busiest
-    return ranks
-
-
-def _rank(pid: int, proc: Path) -> int | None:
-    told = environment(pid, RANK_VARIABLES, proc)
+    """By rank, if the processes are told one; the busiest, not a shell that waits for it."""
+    told = {pid: environment(pid, RANK_VARIABLES, proc) for pid in members}
+    ranks: dict[int | None, list[Process]] = {}
     for name in RANK_VARIABLES:
-        if told.get(name, "").isdecimal():
-            return int(told[name])
-    return None
+        for pid, variables in told.items():
+            if variables.get(name, "").isdecimal():
+                ranks.setdefault(int(variables[name]), []).append(members[pid])
+        if ranks:  # a batch script has Slurm's rank, and what torchrun starts in it has RANK
+            break
+    else:
+        ranks = {None: [*members.values()]} if members else {}
+    return {rank: _eldest_like_busiest(found, filters, proc) for rank, found in ranks.items()}
+
+
+def _eldest_like_busiest(found: list[Process], filters: Collection[int], proc: Path) -> Process:
+    """A process and its loaders run the same program; what started them another."""
+    main = max(found, key=lambda each: (each.ticks, each.pid not in filters, -each.started))
+    known = {each.pid: each for each in found}
+    program = _link(proc / str(main.pid) / "exe")
+    while (parent := known.get(main.parent)) is not None:
+        if _link(proc / str(parent.pid) / "exe") != program:
+            break
+        main = parent
+    return main
 
 
 def _descendants(roots: Collection[int], seen: Scan) -> set[int]:

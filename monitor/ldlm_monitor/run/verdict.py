@@ -20,6 +20,9 @@ ENDINGS: dict[str, Word] = {"finished": "finished", "crashed": "crashed", "kille
 """By the state of a run that ended."""
 IDLE_CORES = 0.05
 """A process that uses less does nothing: a second thread that looks after it costs that."""
+RELAY_CORES = 0.005
+"""What used less up to the last step hands a log on: `srun`, `ssh`, `kubectl logs`. The
+training is elsewhere, and that this one waits is no sign."""
 MAX_REASONS = 4
 PROBED = ("log_silence", "exit_without_error", "ras_status", "fr_dump", "host_oom_kill")
 KINDS = frozenset({*PROBED, "stack_dump"})
@@ -55,6 +58,7 @@ def verdict(evidence: Iterable[Event], *, complete: bool = False) -> Verdict | N
     stacks = [*_of_stacks(events)]
     if reasons:
         return Verdict("hung", (*reasons[:MAX_REASONS], *stacks))
+    looks = [look for look in looks if _trains(look)]
     if looks:
         most = max(_cores(look) for look in looks)
         shown = f"{len(looks)} processes run" if len(looks) > 1 else f"{_who(looks)} runs"
@@ -111,7 +115,7 @@ def _of_states(looks: Sequence[_Look]) -> Iterator[str]:
     ):
         if found := [look for look in looks if look["state"] == state]:
             yield f"{_who(found)} {words}{_place(found) if state == 'disk sleep' else ''}"
-    alive = [look for look in looks if look["state"] in ("running", "sleeping")]
+    alive = [each for each in looks if each["state"] in ("running", "sleeping") and _trains(each)]
     idle = [look for look in alive if _cores(look) < IDLE_CORES]
     if idle and len(idle) < len(alive):
         yield f"{_who(idle)} does nothing while the others compute{_place(idle)}"
@@ -133,6 +137,11 @@ def _who(looks: Sequence[_Look]) -> str:
 def _one(look: _Look) -> str:
     rank = look.get("rank")
     return f"pid {look['pid']}" if rank is None else f"rank {rank} (pid {look['pid']})"
+
+
+def _trains(look: _Look) -> bool:
+    usual = look.get("usual_cores")
+    return not isinstance(usual, int | float) or usual >= RELAY_CORES
 
 
 def _cores(look: _Look) -> float:
