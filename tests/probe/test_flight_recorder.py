@@ -135,6 +135,12 @@ def test_a_member_without_a_dump_is_told() -> None:
     assert "no dump of rank 37" in describe(finding)
 
 
+def test_the_dumps_of_one_node_do_not_make_the_ranks_of_others_suspects() -> None:
+    text = describe(only(analyse([of_nccl(rank, 10, 9) for rank in range(8)])))
+    assert "dumps of 8 of 64 ranks are here" in text
+    assert "no dump of" not in text
+
+
 def test_a_world_size_tells_who_lacks_where_the_dumps_do_not() -> None:
     assert only(analyse(recorded("missing")[:2], world_size=3)).without_dump == (2,)
 

@@ -290,6 +290,19 @@ def test_dumps_are_looked_for_where_the_process_was_told_to_write_them(
     assert dump.fields["mismatched_ranks"] == [1]
 
 
+def test_dumps_that_the_log_names_are_looked_for_where_the_process_works(
+    tmp_path, train, case, monkeypatch
+) -> None:
+    shutil.copytree(DATA / "missing", tmp_path / "work/traces")
+    for rank in range(3):
+        dump = tmp_path / f"work/traces/comm_lib_trace_rank_{rank}"
+        dump.rename(dump.with_name(f"mine.{rank}"))
+    monkeypatch.chdir(tmp_path / "work")
+    train("sleep")
+    _, dump = looked(probe(), case(dumps=("traces/mine.0",)))
+    assert dump.fields["missing_ranks"] == [2]
+
+
 def test_dumps_of_an_earlier_failure_are_no_evidence(tmp_path, case) -> None:
     for path in (DATA / "missing").glob("comm_lib*"):
         shutil.copy(path, tmp_path)

@@ -179,7 +179,10 @@ def describe(finding: Finding) -> str:
         said.append(f"{ranks_text(finding.mismatched)} called another one than most")
     elif len(finding.calls) > 1:
         said.append("the ranks do not agree on what it is: " + " or ".join(finding.calls[:3]))
-    if finding.without_dump:
+    there = len(finding.missing) + len(finding.waiting)
+    if len(finding.without_dump) > there:  # those of other nodes lie there
+        said.append(f"dumps of {there} of {there + len(finding.without_dump)} ranks are here")
+    elif finding.without_dump:
         said.append(f"no dump of {ranks_text(finding.without_dump)}")
     alike = not finding.names_somebody and not finding.without_dump and len(finding.calls) < 2
     if alike and finding.all_known:

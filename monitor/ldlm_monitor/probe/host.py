@@ -217,10 +217,12 @@ class HostProbe:
 
     def _recorded(self, case: Case, until: float) -> Iterator[Event]:
         folders = {Path(log).absolute().parent for log in case.logs if log != "-"}
+        environments = self._known[case.run].environments.values()
+        homes = {each.get("PWD", "/") for each in environments} or {"/"}
         files = flight_recorder.find(
             folders,
-            [Path(path) for path in case.dumps if path.startswith("/")],
-            self._known[case.run].environments.values(),
+            {Path(home, path) for home in homes for path in case.dumps},
+            environments,
             since=case.since - FILES_SKEW_SECONDS,
         )
         dumps: list[flight_recorder.Dump] = []
