@@ -1,7 +1,8 @@
 """When which bytes were read, since the last checkpoint: noted before they are judged.
 
 After a crash the bytes are read again and judged at the very times at which they were
-judged before, so that the monitor comes to stand where it stood.
+judged before, so that the monitor comes to stand where it stood. What no log carried is
+noted whole.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Literal, TypeAlias
 
 from ldlm_monitor.chunk import Chunk, FileId
 from ldlm_monitor.database import Database
+from ldlm_monitor.records import Record, from_json, to_json
 
 Kind: TypeAlias = Literal["records", "peek", "final"]
 
@@ -23,6 +25,10 @@ CREATE TABLE IF NOT EXISTS turn (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     at REAL NOT NULL,
     chunks TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS observed (
+    number INTEGER PRIMARY KEY,
+    records TEXT NOT NULL
 );
 """
 MAX_TURNS = 100_000
@@ -46,6 +52,15 @@ class Arrival:
     kind: Kind
 
 
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Records that no log carried, judged at `at` (Unix seconds); `order` as of an arrival."""
+
+    order: tuple[int, int]
+    at: float
+    records: tuple[Record, ...]
+
+
 class Arrivals:
     """One SQLite file in the state folder; turns are numbered and never numbered again."""
 
@@ -61,9 +76,15 @@ class Arrivals:
         ]
         row = (at, json.dumps(told, separators=(",", ":")))
 
+        return self._database.run(lambda db: _begin_turn(db, row))
+
+    def note_observed(self, records: Sequence[Record], at: float) -> int:
+        """Keep that these were observed at `at`, committed when this returns; the turn's number."""
+        told = json.dumps([to_json(record).decode() for record in records])
+
         def work(db: sqlite3.Connection) -> int:
-            number = db.execute("INSERT INTO turn (at, chunks) VALUES (?, ?)", row).lastrowid or 0
-            db.execute("DELETE FROM turn WHERE number <= ?", (number - MAX_TURNS,))
+            number = _begin_turn(db, (at, "[]"))
+            db.execute("INSERT OR REPLACE INTO observed VALUES (?, ?)", (number, told))
             return number
 
         return self._database.run(work)
@@ -93,9 +114,24 @@ class Arrivals:
             )
         ]
 
+    def observed_since(self, turn: int) -> list[Observed]:
+        """What was observed after a turn, in the order in which it was judged."""
+
+        def work(db: sqlite3.Connection) -> list[tuple[int, float, str]]:
+            return db.execute(
+                "SELECT number, at, records FROM turn JOIN observed USING (number)"
+                " WHERE number > ? ORDER BY number",
+                (turn,),
+            ).fetchall()
+
+        return [
+            Observed((number, 0), at, tuple(map(from_json, json.loads(records))))
+            for number, at, records in self._database.run(work)
+        ]
+
     def forget(self, turn: int) -> None:
         """Drop this turn and those before it: a checkpoint holds what they led to."""
-        self._database.run(lambda db: db.execute("DELETE FROM turn WHERE number <= ?", (turn,)))
+        self._database.run(lambda db: _drop_to(db, turn))
 
     def take_notices(self) -> list[str]:
         """What the user should know of the file, each once."""
@@ -104,6 +140,17 @@ class Arrivals:
     def close(self) -> None:
         """Release the file."""
         self._database.close()
+
+
+def _begin_turn(db: sqlite3.Connection, row: tuple[float, str]) -> int:
+    number = db.execute("INSERT INTO turn (at, chunks) VALUES (?, ?)", row).lastrowid or 0
+    _drop_to(db, number - MAX_TURNS)
+    return number
+
+
+def _drop_to(db: sqlite3.Connection, turn: int) -> None:
+    for table in ("turn", "observed"):
+        db.execute(f"DELETE FROM {table} WHERE number <= ?", (turn,))
 
 
 def _kind(chunk: Chunk) -> Kind:

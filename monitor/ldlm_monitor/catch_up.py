@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from ldlm_monitor.alert import Transition
+from ldlm_monitor.arrivals import Observed
 from ldlm_monitor.chunk import Chunk, FileId
 from ldlm_monitor.continued import ContinuedFile
 from ldlm_monitor.history import History, place
@@ -105,9 +106,12 @@ class CatchUp:
         judged = {path: self._judged_to(path, floor) for path in map(str, paths)}
         passed: list[tuple[Transition, bool]] = []
         reached: dict[str, Chunk] = {}
-        for when, chunk, file in history.play():
+        observed = list(restart.observed) if restart else []
+        for when, order, chunk, file in history.in_order():
             if cut_short():
                 return None  # half a history tells nothing, and was not judged
+            while observed and (observed[0].at, observed[0].order) < (when, order):
+                passed += self._observe(observed.pop(0))
             if isinstance(file, ContinuedFile):
                 passed += [(each, True) for each in self._feed(chunk, min(when, now))]
             elif chunk.final:
@@ -116,6 +120,7 @@ class CatchUp:
                 known = judged[rest.path]
                 news = known is not None and rest.offset >= known
                 passed += [(each, news) for each in self._feed(rest, min(when, now))]
+        passed += [told for each in observed for told in self._observe(each)]
         kept = restart.positions() if restart else {}
         self._put_off(history, kept)
         self._follow(reached, kept)
@@ -138,6 +143,9 @@ class CatchUp:
         ahead = (Path(path) for path in self._judged)
         waiting = [path for path in ahead if path not in self._follower.paths and silent(path)]
         return [self._judged[str(path)] for path in waiting]
+
+    def _observe(self, observed: Observed) -> list[tuple[Transition, bool]]:
+        return [(each, True) for each in self._monitor.observe(observed.records, observed.at)]
 
     def _follow(self, reached: dict[str, Chunk], kept: dict[str, list[Position]]) -> None:
         """Read on where history ended: at the last chunk of a file, which holds its unread rest."""

@@ -29,6 +29,8 @@ from ldlm_monitor.notify import (
     redact,
 )
 from ldlm_monitor.notify.receivers import receivers as named_receivers
+from ldlm_monitor.probe.host import HostProbe, this_host
+from ldlm_monitor.probing import Probing
 from ldlm_monitor.pump import Pump
 from ldlm_monitor.serve import Server
 from ldlm_monitor.source import Journal, Waker, WatchdogWaker
@@ -109,7 +111,10 @@ def run(
         waker = WatchdogWaker(journal)
         stack.callback(waker.close)
         names = [receiver.name for receiver in receivers]
-        pump = Pump(settings, outbox, ledger, names, waker, silences=silences)
+        probing = _probing(settings, waker)
+        if probing is not None:
+            stack.callback(probing.close)
+        pump = Pump(settings, outbox, ledger, names, waker, silences=silences, probing=probing)
         stack.callback(pump.close)
         signals = _Signals(pump, waker)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -180,6 +185,13 @@ def _alertmanagers(
     for server in settings.alertmanager.urls:
         client = AlertmanagerClient(server, authorization=authorization)
         yield Alertmanager(client, lambda: pump.snapshot, outbox, generator=url)
+
+
+def _probing(settings: Settings, waker: Waker) -> Probing | None:
+    """Asks this host of runs that stall, unless the user does not want it asked."""
+    if not settings.probe.enabled:
+        return None
+    return Probing(HostProbe(), this_host(), lambda: waker.ring(Path()))
 
 
 def _serve(

@@ -86,9 +86,14 @@ class History:
 
         A file that cannot be read any more comes to no end: it is `unreadable` then.
         """
+        for when, _, chunk, file in self.in_order():
+            yield when, chunk, file
+
+    def in_order(self) -> Iterator[tuple[float, tuple[float, int], Chunk, Played]]:
+        """The same, each with its order among those of the same time."""
         tracks = [self._track(index, file) for index, file in enumerate(self.files)]
-        for when, _, index, _, chunk in heapq.merge(*tracks):
-            yield when, chunk, self.files[index]
+        for when, order, index, _, chunk in heapq.merge(*tracks):
+            yield when, order, chunk, self.files[index]
 
     def _track(
         self, index: int, file: Played

@@ -23,7 +23,7 @@ from ldlm_monitor.own_metrics import core_points
 from ldlm_monitor.parse import ROW_SUFFIXES, Parser
 from ldlm_monitor.points import Point
 from ldlm_monitor.promql import Expression, parse
-from ldlm_monitor.records import Event, Record, SampleBlock
+from ldlm_monitor.records import Event, Position, Record, SampleBlock
 from ldlm_monitor.run.fleet import Fleet
 from ldlm_monitor.run.identity import RunNames
 from ldlm_monitor.run.pace import StallSettings
@@ -56,6 +56,26 @@ class RunStanding(NamedTuple):
     state: str
     has_steps: bool
     has_ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A run whose host may be asked why no step comes; times in Unix seconds.
+
+    `stalls_at`: when it will count as stalled, None once it ended. `pids` by rank, with
+    the host that they are on, and `dumps` of flight recorders are what its logs tell.
+    """
+
+    run: str
+    state: str
+    last_progress_at: float
+    stalls_at: float | None
+    ended_at: float | None
+    files: tuple[str, ...]
+    pids: dict[int | None, tuple[str, int]]
+    dumps: tuple[str, ...]
+    world_size: int | None
+    position: Position
 
 
 class Monitor:
@@ -219,6 +239,33 @@ class Monitor:
         if run is None:
             return None
         return RunStanding(run.life.state, run.life.progress_step is not None, run.life.ended)
+
+    def going_on(self) -> set[str]:
+        """Names of the runs that take steps."""
+        return {run.name for run in self._runs if run.life.can_stall}
+
+    def suspects(self, until: float, ended_since: float) -> Iterator[Suspect]:
+        """The runs that stall by `until` (Unix seconds), that did, or that ended of late."""
+        for run in self._runs.nearing(until, ended_since):
+            life = run.life
+            yield Suspect(
+                run=run.name,
+                state=life.state,
+                last_progress_at=life.last_progress_at,
+                stalls_at=None if life.ended else life.last_progress_at + life.stall_limit,
+                ended_at=life.ended_at,
+                files=tuple(run.files),
+                pids=dict(run.pids),
+                dumps=tuple(run.dumps.values()),
+                world_size=run.world_size,
+                position=life.progress_position,
+            )
+
+    def verdict(self, run: str) -> str | None:
+        """What became of a run that takes no step, in words; None where nothing was found."""
+        known = self._runs.get(run)
+        found = None if known is None else known.verdict
+        return None if found is None else str(found)
 
     def snapshot(self) -> Snapshot:
         """Everything a reader may see, as it stands at the last feed or tick."""

@@ -20,6 +20,8 @@ from ldlm_monitor.ledger import Ledger
 from ldlm_monitor.monitor import Monitor
 from ldlm_monitor.notify import Outbox, Silences
 from ldlm_monitor.own_metrics import edge_points
+from ldlm_monitor.plain import plain
+from ldlm_monitor.probing import Probing
 from ldlm_monitor.restart import recall
 from ldlm_monitor.source import (
     DIRECT,
@@ -58,8 +60,8 @@ class Pump:
 
     `turn` is the whole of it; the threads around it only decide when it is called.
     `snapshot` is replaced whole, for readers in other threads. `ended`: standard
-    input was all there was to follow, and it is closed. `disk` and `mounts` are what
-    the system offers.
+    input was all there was to follow, and it is closed. `probing` asks this host of
+    runs that stall; None: nobody does. `disk` and `mounts` are what the system offers.
     """
 
     def __init__(
@@ -71,12 +73,14 @@ class Pump:
         waker: Waker,
         *,
         silences: Silences | None = None,
+        probing: Probing | None = None,
         disk: Disk = DIRECT,
         mounts: Callable[[], MountTable] = read_mounts,
     ) -> None:
         self.telling = Telling(outbox, receivers, silences)
         self._outbox = outbox
         self._ledger = ledger
+        self._probing = probing
         self._waker = waker
         self._looked_at = self._picture_at = self._edge_at = -math.inf
         self._unreadable: set[str] = set()
@@ -122,7 +126,8 @@ class Pump:
             self._looked_at = now
             if not self._join(now, rung=rung):
                 return
-        transitions = self._read(None if everything else dirty, now)
+        transitions = self._observe_host(now) if self.caught_up else []
+        transitions += self._read(None if everything else dirty, now)
         self._tell_of_the_edge(now, everything=everything)
         transitions += self.monitor.tick(now)
         self.telling.tell(transitions, now)
@@ -184,6 +189,25 @@ class Pump:
             if self._stdin.ended and not self.ended:
                 self.ended = not self.inputs.patterns.sources
                 transitions += self.monitor.finish(now, ["-"]) if self.ended else []
+        return transitions
+
+    def _observe_host(self, now: float) -> list[Transition]:
+        """Judge what the host tells of runs that stall, noted before, like bytes that came."""
+        transitions: list[Transition] = []
+        if self._probing is None:
+            return transitions
+        try:
+            for found in self._probing.turn(self.monitor, now):
+                before = self.monitor.verdict(found.run)
+                at = min(found.at, now)
+                self._turn_noted = self._ledger.arrivals.note_observed(found.events, at)
+                transitions += self.monitor.observe(found.events, at)
+                told = self.monitor.verdict(found.run)
+                if told is not None and told != before:  # too late for the alert's own line
+                    log.warning("%s: %s", plain(found.run), plain(told))
+        except Exception:  # whatever is wrong with us, the logs go on being watched
+            self.monitor.count_dropped("internal_error")
+            log.exception("a bug of ours: what this host tells is passed over")
         return transitions
 
     def _feed(self, chunk: Chunk, now: float) -> list[Transition]:

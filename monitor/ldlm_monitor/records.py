@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 
 Severity: TypeAlias = Literal["info", "warning", "error", "critical"]
 Scalar: TypeAlias = str | int | float | bool | None
-FieldValue: TypeAlias = Scalar | list[Scalar] | list[dict[str, Scalar]] | dict[str, Scalar]
+FieldValue: TypeAlias = (
+    Scalar
+    | list[Scalar]
+    | list[dict[str, Scalar]]
+    | list[dict[str, Scalar | list[Scalar]]]
+    | dict[str, Scalar]
+)
 
 
 @dataclass(frozen=True, slots=True)

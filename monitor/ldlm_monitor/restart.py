@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ldlm_monitor.arrivals import Arrival
+from ldlm_monitor.arrivals import Arrival, Observed
 from ldlm_monitor.checkpoint import Checkpoint, thaw
 from ldlm_monitor.chunk import FileId
 from ldlm_monitor.continued import ContinuedFile
@@ -28,12 +28,13 @@ class Restart:
 
     `files` are read on; `waiting` are positions, by name, whose files cannot be read now;
     of these names, `missing` lead nowhere.
-    `floor` (Unix seconds): until then everything was seen.
+    `floor` (Unix seconds): until then everything was seen. `observed` no file tells.
     """
 
     checkpoint: Checkpoint
     floor: float
     arrivals: list[Arrival]
+    observed: list[Observed] = field(default_factory=list)
     files: list[ContinuedFile] = field(default_factory=list)
     waiting: dict[str, list[Position]] = field(default_factory=dict)
     missing: set[str] = field(default_factory=set)
@@ -109,8 +110,10 @@ def recall(ledger: Ledger, stamp: str, fresh: Monitor, now: float) -> Restart | 
     if kept.monitor.clock > now + SKEW_SECONDS:
         log.warning("the state that was kept is of the future; reading the logs anew")
         return None
-    floor = max([kept.monitor.clock, *(each.at for each in arrivals)])
-    return Restart(kept, floor, arrivals)
+    observed = ledger.arrivals.observed_since(kept.turn)
+    seen = [*(each.at for each in arrivals), *(each.at for each in observed)]
+    floor = max([kept.monitor.clock, *seen])
+    return Restart(kept, floor, arrivals, observed)
 
 
 def _begun_since(kept: list[Position], arrivals: list[Arrival]) -> list[Position]:

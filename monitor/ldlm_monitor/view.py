@@ -32,6 +32,13 @@ class Statistics(View):
     nonfinite: int
 
 
+class VerdictView(View):
+    """What became of a run that takes no step, and what says so."""
+
+    word: Literal["hung", "killed", "crashed", "finished", "silent"]
+    reasons: tuple[str, ...]
+
+
 class RunView(View):
     """One run as it stands."""
 
@@ -55,6 +62,7 @@ class RunView(View):
     skipped_steps: int
     settings: dict[str, str] = Field(description="what the log says of its configuration")
     failed_rank: int | None
+    verdict: VerdictView | None = None
 
 
 class AlertView(View):

@@ -4,7 +4,10 @@ import errno
 import os
 from pathlib import Path
 
+from ldlm_monitor import records
+from ldlm_monitor.arrivals import Arrivals
 from ldlm_monitor.ledger import Ledger, still_holds
+from ldlm_monitor.records import Event
 from ldlm_monitor.source import Disk, Follower, Position
 
 
@@ -75,3 +78,23 @@ def test_a_damaged_ledger_is_set_aside_and_said(tmp_path: Path) -> None:
     assert ledger.positions() == {}
     assert len(ledger.take_notices()) == 1
     ledger.close()
+
+
+def test_what_was_observed_is_kept_whole_in_order_until_it_is_forgotten(tmp_path: Path) -> None:
+    position = records.Position("train.log", 1, 0)
+    events = [
+        Event(kind="log_silence", severity="info", run="r", message=text, position=position)
+        for text in ("first", "second", "third")
+    ]
+    arrivals = Arrivals(tmp_path / "arrivals.sqlite")
+    first = arrivals.note_observed(events[:2], 10.0)
+    second = arrivals.note_observed(events[2:], 20.0)
+    arrivals.close()
+    again = Arrivals(tmp_path / "arrivals.sqlite")
+    seen = again.observed_since(0)
+    assert [(each.order, each.at) for each in seen] == [((first, 0), 10.0), ((second, 0), 20.0)]
+    assert [event for each in seen for event in each.records] == events
+    assert again.since(0) == []
+    again.forget(first)
+    assert [each.at for each in again.observed_since(0)] == [20.0]
+    again.close()

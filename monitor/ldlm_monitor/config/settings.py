@@ -87,6 +87,17 @@ class Stall(Section):
     )
 
 
+class Probe(Section):
+    """What is asked of this host when a run stalls; nothing is changed on it."""
+
+    enabled: bool = Field(
+        default=True,
+        description="Look at a stalled run's processes, control groups, flight recorder dumps "
+        "and NCCL's RAS on this host.",
+        examples=[False],
+    )
+
+
 class Settings(BaseSettings):
     """The monitor's settings. Durations are seconds."""
 
@@ -156,6 +167,7 @@ class Settings(BaseSettings):
         examples=[64],
     )
     stall: Stall = Stall()
+    probe: Probe = Probe()
     end_series_after_seconds: SecondsFromZero = Field(
         default=900,
         description="Seconds that an ended run's series stay in `/metrics`.",

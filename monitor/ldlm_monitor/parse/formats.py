@@ -113,7 +113,7 @@ class Event(Entry):
     severity: Severity
     family: str | None = None
     shapes: tuple[Shape, ...] = Field(min_length=1)
-    assemble: Literal["line", "rows", "traceback", "failure_table"] = "line"
+    assemble: Literal["line", "rows", "traceback", "failure_table", "stacks"] = "line"
     at: Literal["start", "anywhere", "glued"] = "anywhere"
     shell: bool = False
     exception: bool = False

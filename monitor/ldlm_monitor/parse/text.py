@@ -16,6 +16,7 @@ from ldlm_monitor.parse.framing import Clean, Line, Lines, clean
 from ldlm_monitor.parse.other_bars import OtherReading, UnnamedBars, bar_of
 from ldlm_monitor.parse.patterns import Found, certain, compile_pattern
 from ldlm_monitor.parse.scan import Claims, Rules
+from ldlm_monitor.parse.stacks import StackDump
 from ldlm_monitor.parse.tables import FailureTable
 from ldlm_monitor.parse.tracebacks import Traceback
 from ldlm_monitor.parse.whole_file import WholeFile
@@ -335,6 +336,8 @@ class TextReader:
             block = FailureTable(rule, place, named, now, stream, known=known)
         elif spec.assemble == "rows":
             block = Rows(rule, place, text, named, now=now, stream=stream)
+        elif spec.assemble == "stacks":
+            block = StackDump(rule, place, text, named, now=now, stream=stream)
         else:
             message = text_of(text, MAX_MESSAGE_BYTES)
             return rule.records(place, message, rule.fields(named))

@@ -93,6 +93,10 @@ def _facts(run: RunView, snapshot: Snapshot) -> Iterator[str]:
     for name, value in pairs:
         if value:
             yield f"{name:<13}{value}"
+    if run.verdict is not None:
+        told = "; ".join(run.verdict.reasons)
+        shown = f"{run.verdict.word}: {told}" if told else run.verdict.word
+        yield from _wrapped(f"{'Verdict':<13}{plain(shown)}", hanging=13)
     for index, path in enumerate(run.files):
         yield f"{'' if index else 'Files':<13}{shorten_path(plain(path), WIDTH - 13)}"
 

@@ -88,6 +88,18 @@ class Fleet:
             self.touch(run)
         return changed
 
+    def nearing(self, until: float, ended_since: float) -> Iterator[TrainingRun]:
+        """The runs that stall by `until` (Unix seconds), that did, or that ended of late."""
+        for run in self:
+            due = self._dues.get(run.name)
+            ended = run.life.ended_at
+            if (
+                (due is not None and due <= until and run.life.can_stall)
+                or run.life.state == "stalled"
+                or (ended is not None and ended >= ended_since)
+            ):
+                yield run
+
     def finish(self, at: float) -> None:
         """Nothing more will come of any run."""
         for run in self:

@@ -12,10 +12,12 @@ from ldlm_monitor.names import DETECTED_IN, RUN_STATES
 from ldlm_monitor.points import Labels, Point, make_labels
 from ldlm_monitor.records import Event, Heartbeat, Position, Record, Sample, SampleBlock
 from ldlm_monitor.run.durations import StepDurations
+from ldlm_monitor.run.endings import is_abort, is_fatal
 from ldlm_monitor.run.lifecycle import Lifecycle
 from ldlm_monitor.run.pace import StallSettings
 from ldlm_monitor.run.values import Evidence, RunValues, Source, source_of
-from ldlm_monitor.view import Health, RunView, Statistics
+from ldlm_monitor.run.verdict import ENDINGS, KINDS, Verdict, of_ended, verdict
+from ldlm_monitor.view import Health, RunView, Statistics, VerdictView
 
 _URGENT = ("error", "critical")
 _PACE_STEPS = 50
@@ -24,6 +26,9 @@ FLUSH_SECONDS = 120.0
 _SKIPS = ("skipped_step", "loss_scale_overflow")
 _CHECKPOINTS = 6
 """The steps of so many are remembered."""
+_FOUND = 64
+_TOLD = 4096
+"""So much evidence since the last step, and so many pids and dump files, are remembered."""
 
 
 class TrainingRun:
@@ -55,6 +60,10 @@ class TrainingRun:
         self._leader: int | None = None
         self._rank_steps: dict[int, int] = {}
         self._checkpoints: deque[int] = deque(maxlen=_CHECKPOINTS)
+        self._found: deque[Event] = deque(maxlen=_FOUND)
+        self._found_since = started
+        self.pids: dict[int | None, tuple[str, int]] = {}
+        self.dumps: dict[int | None, str] = {}
 
     def observe(self, record: Record, at: float, *, rows: bool, timed: bool = True) -> str | None:
         """Take in a record at `at`; what is urgent about it, if anything, as a short key.
@@ -74,6 +83,8 @@ class TrainingRun:
             stalled = self.life.state == "stalled"
             changed = self.life.observe_heartbeat(record, at)
             self._rank_steps[record.rank] = record.step
+            if len(self.pids) < _TOLD:
+                self.pids[record.rank] = record.host, record.pid
             return "recovered" if changed and stalled else None
         return self._observe_event(record, at)
 
@@ -132,6 +143,22 @@ class TrainingRun:
             resumed=resumed,
         )
 
+    @property
+    def verdict(self) -> Verdict | None:
+        """What became of a run that stalled, by what was found since its last step.
+
+        Of one that ended only where its host was looked at: the log tells the rest.
+        """
+        if not self._found or self._found_since != self.life.last_progress_at:
+            return None
+        looked_at = any(event.fields.get("probe") for event in self._found)
+        if self.life.state == "stalled":
+            return verdict(self._found, complete=self._progress() == 1.0)
+        word = ENDINGS.get(self.life.state)
+        if word is None or not looked_at:
+            return None
+        return of_ended(word, self.life.end_evidence, self._found)
+
     def points(self) -> list[Point]:
         """The run's series as they stand."""
         if self._points is None:
@@ -174,7 +201,7 @@ class TrainingRun:
         return RunView(
             name=self.name,
             framework=self._framework,
-            world_size=self._world_size(),
+            world_size=self.world_size,
             state=life.state,
             health=health,
             step=self._step[1] if self._step else None,
@@ -192,6 +219,7 @@ class TrainingRun:
             skipped_steps=self.skipped_steps,
             settings=dict(self._settings),
             failed_rank=life.rank,
+            verdict=_verdict_view(self.verdict),
         )
 
     def _observe_sample(self, sample: Sample, at: float, source: Source) -> str | None:
@@ -244,10 +272,22 @@ class TrainingRun:
             self._skip(event.fields.get("step"))
         elif event.kind == "checkpoint_saved":
             self._save()
+        self._keep_evidence(event)
         counted = event.kind == "nonfinite_metric" and self.values.observe_nonfinite(event)
         self.life.observe_event(event, at)
         urgent = f"{event.kind} {event.severity} {event.rank}"
         return urgent if counted or event.severity in _URGENT else None
+
+    def _keep_evidence(self, event: Event) -> None:
+        """What tells why the next step does not come, or where to look for it."""
+        if event.kind in KINDS or is_fatal(event) or is_abort(event):
+            if self._found_since != self.life.last_progress_at:
+                self._found.clear()
+                self._found_since = self.life.last_progress_at
+            self._found.append(event)
+        path = event.fields.get("path")
+        if event.kind == "fr_dump" and isinstance(path, str) and len(self.dumps) < _TOLD:
+            self.dumps[event.rank] = path
 
     def _skip(self, step: object) -> None:
         """Count a skipped step once, though every rank tells of it."""
@@ -321,14 +361,16 @@ class TrainingRun:
         return labels
 
     def _info_labels(self) -> Labels:
-        size = self._world_size()
+        size = self.world_size
         return make_labels(
             run=self.name,
             framework=self._framework,
             world_size=None if size is None else str(size),
         )
 
-    def _world_size(self) -> int | None:
+    @property
+    def world_size(self) -> int | None:
+        """How many ranks there are, as the log's configuration tells."""
         told = self._settings.get("world_size", "")
         return int(told) if told.isdigit() else None
 
@@ -359,6 +401,10 @@ class TrainingRun:
         for (kind, _, _), count in self._events.items():
             counts[kind] += count
         return dict(counts)
+
+
+def _verdict_view(found: Verdict | None) -> VerdictView | None:
+    return None if found is None else VerdictView(word=found.word, reasons=found.reasons)
 
 
 def _framework_of(banner: str) -> str | None:

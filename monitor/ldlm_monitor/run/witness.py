@@ -54,11 +54,24 @@ class Witness:
             evidence = self._find(transition, asked)
             if evidence is not None:
                 self._found[key] = evidence
+        if transition.state == "firing":
+            transition = self._with_verdict(transition, asked)
         if evidence is None:
             return transition
         return replace(
             transition, position=evidence.position, step=evidence.step, line=evidence.text
         )
+
+    def _with_verdict(self, transition: Transition, asked: Asked) -> Transition:
+        """An alert of steps that do not come says what is known of why."""
+        run = self._fleet.get(transition.labels.get("run", ""))
+        if run is None or not asked("ldlm_train_last_progress_timestamp_seconds", run.labels):
+            return transition
+        if (found := run.verdict) is None:
+            return transition
+        summary = transition.annotations.get("summary", "")
+        told = {"summary": f"{summary}; {found}"[:MAX_LINE], "verdict": found.word}
+        return replace(transition, annotations={**transition.annotations, **told})
 
     def _find(self, transition: Transition, asked: Asked) -> Evidence | None:
         run = self._fleet.get(transition.labels.get("run", ""))

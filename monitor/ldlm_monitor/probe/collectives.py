@@ -1,0 +1,192 @@
+"""Which ranks hold up a collective, by what the ranks' flight recorders say.
+
+Collectives of a process group are numbered alike on all its ranks. Where the group hangs,
+most ranks wait in the same one; who has not enqueued that one holds the others up. No rank
+is the reference (as the first is in torch's own analysis): the most frequent answer counts.
+Ranks without a dump are told, never passed over: the culprit's is the one that lacks most
+often.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ldlm_monitor.probe.flight_recorder import Dump, Entry
+from ldlm_monitor.probe.wording import ranks_text
+
+T = TypeVar("T")
+
+_ALIKE = frozenset(
+    {
+        *("all_reduce", "allreduce_coalesced", "all_reduce_barrier", "barrier", "broadcast"),
+        *("_all_gather_base", "_allgather_base", "all_gather_into_tensor_coalesced", "reduce"),
+        *("_reduce_scatter_base", "reduce_scatter_tensor_coalesced", "_broadcast_oop"),
+    }
+)
+"""Operations whose inputs have the same sizes on every rank."""
+_DEFAULT = "default_pg"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A collective that does not finish.
+
+    `missing` have not enqueued it, `waiting` have; of these, `mismatched` called another
+    one than most, or with other sizes. `without_dump` are members of the group of which
+    no dump was found; `all_known`: the dumps tell who the members are.
+    `frames`: by rank, where the training's code called it, of the missing ones their last
+    collective in the group. `since` is Unix seconds.
+    """
+
+    group: str
+    seq: int
+    operation: str
+    missing: tuple[int, ...]
+    waiting: tuple[int, ...]
+    mismatched: tuple[int, ...]
+    calls: tuple[str, ...]
+    without_dump: tuple[int, ...]
+    all_known: bool
+    frames: dict[int, str]
+    since: float
+
+    @property
+    def names_somebody(self) -> bool:
+        """Whether a rank is accused by more than the lack of its dump."""
+        return bool(self.missing or self.mismatched)
+
+
+def analyse(dumps: Sequence[Dump], world_size: int | None = None) -> list[Finding]:
+    """What hangs, in the order of how well it tells who is at fault, then of time."""
+    groups = {name for dump in dumps for name in (*dump.status, *dump.descriptions)}
+    findings = []
+    for name in sorted(groups):
+        finding = _Group(name, dumps, world_size).finding()
+        if finding is not None:
+            findings.append(finding)
+    return sorted(findings, key=lambda each: (not each.names_somebody, each.since))
+
+
+class _Group:
+    """One process group over all dumps."""
+
+    def __init__(self, name: str, dumps: Sequence[Dump], world_size: int | None) -> None:
+        self._name = name
+        self._description = _most_common(each.descriptions.get(name) for each in dumps) or ""
+        self._entries = {
+            dump.rank: {entry.seq: entry for entry in dump.entries if entry.group == name}
+            for dump in dumps
+        }
+        used = {d.rank for d in dumps if self._entries[d.rank] or name in d.status}
+        members = _most_common(each.members.get(name) for each in dumps)
+        if members is None and self._description == _DEFAULT:
+            members = tuple({*self._entries, *range(world_size or 0)})
+        self._all_known = members is not None
+        self._members = used if members is None else {*members}
+        self._enqueued: dict[int, int] = {}
+        self._completed: dict[int, int] = {}
+        for dump in dumps:
+            if dump.rank in self._members:
+                self._enqueued[dump.rank], self._completed[dump.rank] = self._reached(dump)
+
+    def _reached(self, dump: Dump) -> tuple[int, int]:
+        status = dump.status.get(self._name)
+        entries = self._entries[dump.rank]
+        enqueued = max(entries, default=0)
+        completed = max((seq for seq, entry in entries.items() if entry.completed), default=0)
+        if status is not None:
+            enqueued = max(enqueued, status.enqueued or 0)
+            completed = max(completed, status.completed or 0)
+        return enqueued, min(completed, enqueued)
+
+    def finding(self) -> Finding | None:
+        """None where nothing hangs."""
+        at = Counter(
+            self._completed[rank] + 1
+            for rank, enqueued in self._enqueued.items()
+            if enqueued > self._completed[rank]
+        )
+        if not at:
+            return None
+        # A rank may learn late of what finished: most are believed, of a draw the later.
+        most = max(at.values())
+        seq = max(number for number, votes in at.items() if votes == most)
+        missing = sorted(rank for rank, enqueued in self._enqueued.items() if enqueued < seq)
+        waiting = sorted({*self._enqueued} - {*missing})
+        calls = {rank: self._entries[rank][seq] for rank in waiting if seq in self._entries[rank]}
+        usual, odd = _odd_ones(calls)
+        shown = usual or next(iter(calls.values()), None)
+        return Finding(
+            group=self._description or self._name,
+            seq=seq,
+            operation=shown.operation if shown else "",
+            missing=tuple(missing),
+            waiting=tuple(waiting),
+            mismatched=tuple(odd),
+            calls=tuple(sorted({_call(entry) for entry in calls.values()}))[:8],
+            without_dump=tuple(sorted(self._members - {*self._enqueued})),
+            all_known=self._all_known,
+            frames=self._frames([*missing, *odd, *waiting[:1]], seq),
+            since=min((entry.created for entry in calls.values()), default=0.0),
+        )
+
+    def _frames(self, ranks: Iterable[int], seq: int) -> dict[int, str]:
+        """Where each rank called its last collective up to `seq`."""
+        frames: dict[int, str] = {}
+        for rank in ranks:
+            last = max((number for number in self._entries[rank] if number <= seq), default=None)
+            frame = None if last is None else self._entries[rank][last].frame
+            if frame is not None:
+                frames[rank] = frame
+        return frames
+
+
+def _odd_ones(calls: dict[int, Entry]) -> tuple[Entry | None, list[int]]:
+    """What most ranks called, and who called something else; of a draw nobody is accused."""
+    votes = Counter(_signature(entry) for entry in calls.values())
+    (first, count), *others = votes.most_common(2) or [(("", "", ""), 0)]
+    usual = next((entry for entry in calls.values() if _signature(entry) == first), None)
+    if not others or others[0][1] == count:
+        return usual, []
+    return usual, sorted(rank for rank, entry in calls.items() if _signature(entry) != first)
+
+
+def _signature(entry: Entry) -> tuple[str, str, str]:
+    if entry.operation not in _ALIKE:
+        return entry.operation, "", ""
+    return entry.operation, entry.sizes, entry.dtypes
+
+
+def _call(entry: Entry) -> str:
+    return f"{entry.operation}({entry.sizes} {entry.dtypes})"
+
+
+def _most_common(values: Iterable[T | None]) -> T | None:
+    found = Counter(value for value in values if value)
+    return found.most_common(1)[0][0] if found else None
+
+
+def describe(finding: Finding) -> str:
+    """The finding in a sentence."""
+    what = f"collective {finding.seq} ({finding.operation or 'unknown'}) of {finding.group}"
+    said = [f"{ranks_text(finding.waiting)} in {what}"]
+    if finding.missing:
+        said.append(f"{ranks_text(finding.missing)} did not join it")
+    if finding.mismatched:
+        said.append(f"{ranks_text(finding.mismatched)} called another one than most")
+    elif len(finding.calls) > 1:
+        said.append("the ranks do not agree on what it is: " + " or ".join(finding.calls[:3]))
+    there = len(finding.missing) + len(finding.waiting)
+    if len(finding.without_dump) > there:  # those of other nodes lie there
+        said.append(f"dumps of {there} of {there + len(finding.without_dump)} ranks are here")
+    elif finding.without_dump:
+        said.append(f"no dump of {ranks_text(finding.without_dump)}")
+    alike = not finding.names_somebody and not finding.without_dump and len(finding.calls) < 2
+    if alike and finding.all_known:
+        said.append("every rank joined it, so the transfer itself hangs")
+    for rank, frame in list(finding.frames.items())[:1]:
+        said.append(f"rank {rank} was last in {frame}")
+    return "; ".join(said)

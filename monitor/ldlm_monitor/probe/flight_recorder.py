@@ -1,0 +1,267 @@
+"""Dumps of PyTorch's flight recorder: where they lie, and what of them counts.
+
+Format: torch/csrc/distributed/c10d/FlightRecorderDetail.hpp, a pickle or JSON of
+`entries`, `pg_config` and `pg_status` (versions 2.x; 1.x has `seq_id` and no status).
+The writer appends the global rank to a prefix that is `TORCH_FR_DUMP_TEMP_FILE` (torch
+2.9), before that `TORCH_NCCL_DEBUG_INFO_TEMP_FILE`, or a default that changed twice.
+Anyone may have written such a file, so nothing of it is trusted: it is read in bounds,
+made into plain data, and whatever has another form than expected is passed over.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+
+from ldlm_monitor.probe.plain_pickle import MAX_BYTES, PlainPickleError, load
+
+PREFIX_VARIABLES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+_DEFAULTS = (
+    "~/.cache/torch/comm_lib_trace_rank_",
+    "~/.cache/torch/nccl_trace_rank_",
+    "/tmp/nccl_trace_rank_",
+)
+"""Since 2.9, of 2.7 and 2.8, before."""
+_NAME = re.compile(
+    r"(?P<prefix>.*(?:nccl_trace_rank_|comm_lib_trace_rank_))(?P<rank>\d{1,7})(?:\.json)?$"
+)
+_RANKED = re.compile(r"(?P<prefix>.*?)(?P<rank>\d{1,7})(?:\.json)?$")
+_RANKS = re.compile(r"\d{1,7}")
+MAX_FILES = 4096
+MAX_LISTED = 50_000
+MAX_ENTRIES = 20_000
+_MAX_TEXT = 200
+_MAX_TENSORS = 8
+_MAX_FRAMES = 64
+_LIBRARIES = ("site-packages/", "dist-packages/", "/torch/distributed/", "threading.py")
+
+
+class DumpError(ValueError):
+    """A file that is no dump, or cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One collective that a rank enqueued in a process group, by its number there.
+
+    Of thousands a few are asked for more than that, so `told` keeps what was dumped.
+    """
+
+    group: str
+    seq: int
+    completed: bool
+    told: Mapping[object, object]
+
+    @property
+    def operation(self) -> str:
+        """Such as `all_reduce`, without the backend."""
+        return _text(self.told.get("profiling_name")).rpartition(":")[2]
+
+    @property
+    def sizes(self) -> str:
+        """Of its inputs."""
+        return _sizes(self.told.get("input_sizes"))
+
+    @property
+    def dtypes(self) -> str:
+        """Of its inputs."""
+        return _sizes(self.told.get("input_dtypes"))
+
+    @property
+    def frame(self) -> str | None:
+        """Where the training's code called it; None where the stack was not recorded."""
+        return _frame(self.told.get("frames"))
+
+    @property
+    def created(self) -> float:
+        """When it was enqueued, Unix seconds."""
+        return (_number(self.told.get("time_created_ns")) or 0) / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """How far a rank got in a group, by the collectives' numbers; None: not told."""
+
+    enqueued: int | None
+    completed: int | None
+
+
+@dataclass(slots=True)
+class Dump:
+    """What one rank recorded. `members` and `descriptions` of its groups, by group name."""
+
+    rank: int
+    path: str
+    entries: list[Entry] = field(default_factory=list)
+    status: dict[str, GroupStatus] = field(default_factory=dict)
+    members: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    descriptions: dict[str, str] = field(default_factory=dict)
+
+
+def find(
+    folders: Iterable[Path],
+    named: Iterable[Path],
+    environments: Iterable[Mapping[str, str]],
+    *,
+    since: float,
+) -> dict[int, Path]:
+    """By global rank, the newest dump file written at `since` (Unix seconds) or later.
+
+    `folders` may hold dumps under their usual names, `named` are paths that a log tells,
+    `environments` are of the training's processes, `PWD` their working directory.
+    """
+    prefixes: dict[tuple[Path, str], None] = {}
+    for path in named:
+        if match := _RANKED.match(path.name):
+            prefixes[path.parent, match["prefix"]] = None
+    for environment in environments:
+        for path in _prefixes(environment):
+            prefixes[path.parent, path.name] = None
+    wanted: dict[Path, set[str]] = {folder: set() for folder in folders}
+    for folder, prefix in prefixes:
+        wanted.setdefault(folder, set()).add(prefix)
+    newest: dict[int, tuple[float, Path]] = {}
+    for folder, names in wanted.items():
+        for rank, written, path in _listed(folder, names):
+            if written >= since and (rank not in newest or written > newest[rank][0]):
+                newest[rank] = written, path
+    return {rank: path for rank, (_, path) in sorted(newest.items())[:MAX_FILES]}
+
+
+def _prefixes(environment: Mapping[str, str]) -> Iterator[Path]:
+    home = environment.get("HOME", "")
+    told = [environment[name] for name in PREFIX_VARIABLES if environment.get(name)]
+    for text in told or _DEFAULTS:
+        if not text.startswith("~/"):
+            yield Path(environment.get("PWD", "/"), text)
+        elif home:
+            yield Path(home, text[2:])
+
+
+def _listed(folder: Path, prefixes: set[str]) -> Iterator[tuple[int, float, Path]]:
+    try:
+        with os.scandir(folder) as listing:
+            for each in islice(listing, MAX_LISTED):
+                match = _NAME.match(each.name)
+                if match is None:
+                    match = _RANKED.match(each.name)
+                    if match is None or match["prefix"] not in prefixes:
+                        continue
+                if each.is_file(follow_symlinks=False):
+                    yield int(match["rank"]), each.stat().st_mtime, Path(each.path)
+    except OSError:
+        return
+
+
+def read(path: Path, rank: int) -> Dump:
+    """The dump in a file. Raises `DumpError`."""
+    data = _content(path)
+    try:
+        tree: object = msgspec.json.decode(data) if data[:1] in b"{[" and data else load(data)
+    except (PlainPickleError, msgspec.DecodeError, RecursionError) as error:
+        raise DumpError(f"{path}: {error}") from error
+    dump = dump_of(tree, rank, str(path))
+    if dump is None:
+        raise DumpError(f"{path}: not a flight recorder's dump")
+    return dump
+
+
+def _content(path: Path) -> bytes:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise DumpError(f"{path}: not a regular file")
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise DumpError(f"{path}: {error.strerror}") from error
+    if len(data) > MAX_BYTES:
+        raise DumpError(f"{path}: larger than {MAX_BYTES} bytes")
+    return data
+
+
+def dump_of(tree: object, rank: int, path: str = "") -> Dump | None:
+    """What counts of plain data as they were dumped; None where they are something else."""
+    if isinstance(tree, list):  # torch 2.2 wrote the entries alone
+        tree = {"entries": tree}
+    if not isinstance(tree, dict) or not isinstance(tree.get("entries", []), list):
+        return None
+    if not tree.keys() & {"entries", "pg_status"}:
+        return None
+    dump = Dump(rank, path)
+    names: dict[str, str] = {}
+    for each in tree.get("entries", [])[-MAX_ENTRIES:]:
+        if isinstance(each, dict) and (entry := _entry(each, names, dump)) is not None:
+            dump.entries.append(entry)
+    for key, each in _items(tree.get("pg_config")):
+        if ranks := _RANKS.findall(str(each.get("ranks", ""))[: 8 * MAX_FILES]):
+            dump.members[key] = tuple(map(int, ranks))
+            dump.descriptions.setdefault(key, _text(each.get("desc")))
+    for key, each in _items(tree.get("pg_status")):
+        dump.status[names.get(key, key)] = GroupStatus(
+            _number(each.get("last_enqueued_collective")),
+            _number(each.get("last_completed_collective")),
+        )
+    return dump
+
+
+def _entry(each: dict[object, object], names: dict[str, str], dump: Dump) -> Entry | None:
+    """A collective; what goes from one rank to another has numbers of its own."""
+    seq = _number(each.get("collective_seq_id", each.get("seq_id")))
+    if each.get("is_p2p") is True or seq is None:
+        return None
+    told = each.get("process_group")
+    pair = [*told[:2], ""] if isinstance(told, list | tuple) and told else [told, ""]
+    group = _text(pair[0] if pair[0] is not None else each.get("pg_id"))
+    names[str(each.get("pg_id"))] = group
+    dump.descriptions.setdefault(group, _text(pair[1]))
+    return Entry(group, seq, each.get("state") == "completed", each)
+
+
+def _frame(frames: object) -> str | None:
+    """The innermost frame outside of libraries: the line of the training that called."""
+    told = [
+        f"{_text(each.get('name'))} ({_text(each.get('filename'))}:{_number(each.get('line'))})"
+        for each in (frames[:_MAX_FRAMES] if isinstance(frames, list) else ())
+        if isinstance(each, dict)
+    ]
+    own = (frame for frame in told if not any(library in frame for library in _LIBRARIES))
+    return next(own, told[0] if told else None)
+
+
+def _sizes(value: object) -> str:
+    """Sizes of tensors, or their dtypes, as a text to compare."""
+    if not isinstance(value, list | tuple):
+        return ""
+    shown = (
+        "x".join(_text(size) for size in each[:_MAX_TENSORS])
+        if isinstance(each, list | tuple)
+        else _text(each)
+        for each in value[:_MAX_TENSORS]
+    )
+    return ",".join(shown)
+
+
+def _items(value: object) -> Iterator[tuple[str, dict[object, object]]]:
+    if isinstance(value, dict):
+        for key, each in islice(value.items(), MAX_FILES):
+            if isinstance(each, dict):
+                yield _text(key), each
+
+
+def _number(value: object) -> int | None:
+    """JSON spells the numbers of `pg_status` as texts."""
+    if isinstance(value, str) and len(value) < 19 and value.isdecimal():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _text(value: object) -> str:
+    return str(value)[:_MAX_TEXT] if isinstance(value, str | int | float) else ""

@@ -1,0 +1,261 @@
+"""What this host offers of a training that takes no step, as events; read-only, in seconds.
+
+Processes are looked at twice, so that it can be told whether they compute. What counts of
+memory is how much a counter rose since the training was seen to go on. A callback's
+heartbeat files and the stacks that a rank writes when it is asked to belong beside this.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ldlm_monitor.probe import cgroup, collectives, flight_recorder, nccl_ras, process
+from ldlm_monitor.probe.evidence import ENDED, Case, of_finding, of_oom_kill, of_processes, of_ras
+from ldlm_monitor.probe.process import Family, Process, Scan
+from ldlm_monitor.records import Event, Scalar
+
+APART_SECONDS = 1.0
+"""Between the two looks at a process."""
+FILES_SKEW_SECONDS = 60.0
+"""How far a file server's clock may be behind."""
+MAX_KNOWN = 4096
+"""Runs that ended of which something is remembered."""
+_STATES = {
+    "R": "running",
+    "S": "sleeping",
+    "I": "sleeping",
+    "D": "disk sleep",
+    "T": "stopped",
+    "t": "stopped",
+    "Z": "zombie",
+    "X": "zombie",
+}
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Known:
+    """What was seen of a run while it went on."""
+
+    ranks: dict[int | None, Process] = field(default_factory=dict)
+    groups: dict[int | None, Path] = field(default_factory=dict)
+    kills: dict[Path, int] = field(default_factory=dict)
+    environments: dict[int | None, dict[str, str]] = field(default_factory=dict)
+
+
+class HostProbe:
+    """Looks at the processes of several runs at once. Not for several threads.
+
+    `proc` and `mount` are where the kernel shows processes and control groups; `ras` is
+    where NCCL's RAS listens unless the processes' environment says otherwise.
+    """
+
+    def __init__(
+        self,
+        *,
+        proc: Path = process.PROC,
+        mount: Path = cgroup.MOUNT,
+        ras: tuple[str, int] = nccl_ras.DEFAULT_ADDRESS,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._proc = proc
+        self._mount = mount
+        self._ras = ras
+        self._wait = wait
+        self._known: dict[str, _Known] = {}
+
+    def watch(self, cases: Sequence[Case]) -> None:
+        """Note who the processes of runs that go on are, and how often memory ran out so far."""
+        seen = process.scan(self._proc)
+        for case in cases:
+            # The last ones are those that go on.
+            known = self._known[case.run] = self._known.pop(case.run, _Known())
+            family = _family(case, seen)
+            known.ranks = family.ranks or {
+                rank: each for rank, each in known.ranks.items() if self._now(each) is not None
+            }
+            self._note(known, goes_on=True)
+        while len(self._known) > MAX_KNOWN + len(cases):
+            del self._known[next(iter(self._known))]
+
+    def look(self, cases: Sequence[Case], seconds: float) -> dict[str, list[Event]]:
+        """What is found of each run, within about `seconds`."""
+        until = time.monotonic() + seconds
+        seen = process.scan(self._proc)
+        firsts = {case.run: self._first(case, seen) for case in cases}
+        started = time.monotonic()
+        events = {case.run: [*self._ask_ras(case, firsts[case.run], until)] for case in cases}
+        self._wait(max(0.0, APART_SECONDS - (time.monotonic() - started)))
+        apart = max(time.monotonic() - started, APART_SECONDS / 2)
+        for case in cases:
+            found = events[case.run]
+            looks = self._second(case, firsts[case.run], seen, apart)
+            found[:0] = self._memory(case, looks)
+            if looks:
+                found.insert(0, of_processes(case, looks.values()))
+            found += self._recorded(case, until)
+        return events
+
+    # Processes
+
+    def _now(self, known: Process) -> Process | None:
+        """The process as it stands; a later one of the same number is another."""
+        found = process.look(known.pid, self._proc)
+        return found if found is not None and found.started == known.started else None
+
+    def _first(self, case: Case, seen: Scan) -> Family:
+        """Who is there; whoever was seen before and is gone stays among the ranks."""
+        known = self._known.setdefault(case.run, _Known())
+        family = _family(case, seen)
+        for rank, each in family.ranks.items():
+            before = known.ranks.get(rank)
+            if before is None or each.started > before.started:
+                known.ranks[rank] = each
+        self._note(known)
+        return family
+
+    def _note(self, known: _Known, *, goes_on: bool = False) -> None:
+        """What is needed when a process is gone; while a run `goes_on`, what was is survived."""
+        for rank, each in known.ranks.items():
+            now = self._now(each)
+            if now is None or now.status is not None:
+                continue
+            names = (*flight_recorder.PREFIX_VARIABLES, nccl_ras.ADDRESS_VARIABLE, "HOME")
+            told = process.environment(each.pid, names, self._proc)
+            if told and (folder := process.working_directory(each.pid, self._proc)):
+                known.environments[rank] = {**told, "PWD": folder}
+            group = cgroup.group_of(self._text(each.pid, "cgroup"), self._mount)
+            if group is not None:
+                known.groups[rank] = group
+        for group in {*known.groups.values()}:
+            for around in cgroup.upwards(group, self._mount):
+                if (goes_on or around not in known.kills) and (seen := cgroup.look(around)):
+                    known.kills[around] = seen.oom_kills
+
+    def _second(
+        self, case: Case, family: Family, seen: Scan, apart: float
+    ) -> dict[int | None, dict[str, Scalar]]:
+        looks: dict[int | None, dict[str, Scalar]] = {}
+        trees = {rank: self._tree(each, family) for rank, each in family.ranks.items()}
+        for rank, each in self._known[case.run].ranks.items():
+            now = self._now(each)
+            look: dict[str, Scalar] = {"rank": rank, "pid": each.pid}
+            look["state"] = "gone" if now is None else _STATES.get(now.state, now.state)
+            if now is not None and now.status is not None:
+                look["status"] = now.status
+            elif now is not None:
+                before = [*trees.get(rank, [each])]
+                moved = self._ticks(before) / process.TICKS
+                look["cores"] = round(moved / apart, 2)
+                age = max(case.since - seen.booted_at - each.started / process.TICKS, 1.0)
+                used = sum(one.ticks for one in before) / process.TICKS
+                look["usual_cores"] = round((used + moved) / age, 4)
+                if (place := process.waits_in(each.pid, self._proc)) is not None:
+                    look["waits_in"] = place
+            looks[rank] = look
+        return looks
+
+    def _tree(self, root: Process, family: Family) -> list[Process]:
+        """A rank's process and those that it started: its loaders compute for it."""
+        found = [root]
+        for each in found:
+            found += [other for other in family.members.values() if other.parent == each.pid]
+        return found
+
+    def _ticks(self, before: Sequence[Process]) -> int:
+        used = 0
+        for each in before:
+            now = self._now(each)
+            used += now.ticks - each.ticks if now is not None else 0
+        return used
+
+    # Memory
+
+    def _memory(self, case: Case, looks: Mapping[int | None, dict[str, Scalar]]) -> Iterator[Event]:
+        """A control group in which the kernel killed since; one around it only with a death."""
+        known = self._known[case.run]
+        died = [rank for rank, look in looks.items() if look["state"] in ENDED]
+        for group in {*known.groups.values()}:
+            for folder in cgroup.upwards(group, self._mount):
+                now, before = cgroup.look(folder), known.kills.get(folder)
+                if now is None or before is None:  # gone, with all that ran in it
+                    continue
+                if now.oom_kills > before and (folder == group or died):
+                    known.kills[folder] = now.oom_kills
+                    victims = [rank for rank in died if known.groups.get(rank) == group]
+                    rank = victims[0] if len(victims) == 1 else None
+                    yield of_oom_kill(case, rank, now, now.oom_kills - before)
+                break
+
+    # NCCL
+
+    def _ask_ras(self, case: Case, family: Family, until: float) -> Iterator[Event]:
+        """Of a host that several jobs share, only the RAS of this one."""
+        told = {
+            each.get(nccl_ras.ADDRESS_VARIABLE, "")
+            for each in self._known[case.run].environments.values()
+        } or {""}
+        for address in {nccl_ras.address_of(text) if text else self._ras for text in told}:
+            left = until - time.monotonic() - APART_SECONDS
+            if address is None or left <= 0:
+                continue
+            if family.members and not process.listens(family.members, address[1], self._proc):
+                continue
+            try:
+                yield of_ras(case, nccl_ras.ask(address, min(left, 3.0)))
+            except nccl_ras.RasError as problem:
+                log.debug("%s", problem)
+
+    # Flight recorder
+
+    def _recorded(self, case: Case, until: float) -> Iterator[Event]:
+        folders = {Path(log).absolute().parent for log in case.logs if log != "-"}
+        environments = self._known[case.run].environments.values()
+        homes = {each.get("PWD", "/") for each in environments} or {"/"}
+        files = flight_recorder.find(
+            folders,
+            {Path(home, path) for home in homes for path in case.dumps},
+            environments,
+            since=case.since - FILES_SKEW_SECONDS,
+        )
+        dumps: list[flight_recorder.Dump] = []
+        unread: list[int] = []
+        for rank, path in files.items():
+            if time.monotonic() >= until:
+                unread.append(rank)
+                continue
+            try:
+                dumps.append(flight_recorder.read(path, rank))
+            except flight_recorder.DumpError as problem:
+                log.debug("%s", problem)
+                unread.append(rank)
+        for finding in collectives.analyse(dumps, case.world_size)[:4]:
+            yield of_finding(case, finding, len(dumps), unread)
+
+    def _text(self, pid: int, name: str) -> str:
+        try:
+            return (self._proc / str(pid) / name).read_text("utf-8", "replace")
+        except OSError:
+            return ""
+
+
+def _family(case: Case, seen: Scan) -> Family:
+    """A pid that was told counts only if it was there at the last step: pids are used again."""
+    named = {
+        rank: pid
+        for rank, pid in case.pids.items()
+        if pid in seen.table and seen.started_at(pid) <= case.since
+    }
+    return process.family({os.path.realpath(log) for log in case.logs}, named, seen)
+
+
+def this_host() -> frozenset[str]:
+    """Names, up to the first dot, under which records may speak of this host."""
+    return frozenset({socket.gethostname().partition(".")[0], "localhost"})

@@ -1,0 +1,218 @@
+"""What NCCL's RAS threads say of a job's ranks: a query over TCP.
+
+Protocol and outputs: NCCL user guide, "RAS" (since 2.24; JSON since 2.28.7), and
+src/ras/client_support.cc. Commands are lines; the answers to all come in order, and the
+server closes after a status. An older server answers `SET FORMAT` with an error and goes
+on in text. Only `STATUS` is asked, which changes nothing in the job. That it finds
+nothing is no evidence: its threads live on in a process whose collectives hang.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from ldlm_monitor.probe.wording import ranks_text
+
+DEFAULT_ADDRESS = ("localhost", 28028)
+"""Another with `NCCL_RAS_ADDR`."""
+ADDRESS_VARIABLE = "NCCL_RAS_ADDR"
+RAS_SECONDS = 2.0
+"""How long RAS itself is to wait for silent processes."""
+MAX_BYTES = 32 * 1024 * 1024
+
+_MISSING = re.compile(r"The missing ranks?: ([\d ,]{1,200000})")
+_DEAD = re.compile(r"(\d{1,9}) job process(?:es)? (?:is|are) considered dead")
+_SILENT = re.compile(r"Missing communicator data from (\d{1,9}) job process")
+_PROCESS = re.compile(
+    r"(?:Rank (\d{1,9}) -- GPU (\S{1,20}) managed by process (\d{1,9}) on node (\S{1,256})"
+    r"|Process (\d{1,9}) on node (\S{1,256}) managing GPUs? (\S{1,20}))"
+)
+_LAUNCHED = re.compile(r"(\d{1,9}) ranks? ha(?:s|ve) launched up to operation (\d{1,19})")
+_COMMUNICATOR = re.compile(r"#\d+-\d+ \(([0-9a-f]{1,32})\) (\S{1,40})")
+
+
+class RasError(OSError):
+    """No RAS there, or none that answers in time."""
+
+
+class _Status(msgspec.Struct):
+    unresponsive: bool = False
+    considered_dead: bool = False
+    async_error: int = 0
+    abort_flag: bool = False
+
+
+class _Rank(msgspec.Struct):
+    rank: int
+    host: str = ""
+    pid: int | None = None
+    cuda_dev: int | None = None
+    status: _Status = msgspec.field(default_factory=_Status)
+    collective_counts: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+class _Communicator(msgspec.Struct):
+    hash: str = ""
+    size: int = 0
+    ranks: list[_Rank] = msgspec.field(default_factory=list)
+    missing_ranks: list[_Rank] = msgspec.field(default_factory=list)
+
+
+class _Answer(msgspec.Struct):
+    communicators: list[_Communicator]
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A rank that RAS calls missing, dead or behind. `rank` is that within its communicator."""
+
+    rank: int | None
+    host: str
+    pid: int | None
+    gpu: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class RasStatus:
+    """What RAS found. `pids` are of all the processes that it tells, where it tells them."""
+
+    suspects: tuple[Suspect, ...]
+    communicators: int
+    pids: frozenset[int]
+
+    @property
+    def finds_nothing(self) -> bool:
+        """No evidence of health: see the module."""
+        return not self.suspects
+
+
+def ask(address: tuple[str, int] = DEFAULT_ADDRESS, seconds: float = 4.0) -> RasStatus:
+    """The state of the job whose RAS listens there, within `seconds`. Raises `RasError`."""
+    until = time.monotonic() + seconds
+    commands = (
+        f"CLIENT PROTOCOL 2\nTIMEOUT {max(1, round(min(RAS_SECONDS, seconds - 1)))}\n"
+        "SET FORMAT json\nVERBOSE STATUS\n"
+    )
+    received = bytearray()
+    try:
+        with socket.create_connection(address, timeout=min(1.0, seconds)) as connection:
+            connection.sendall(commands.encode())
+            while len(received) < MAX_BYTES:
+                connection.settimeout(max(until - time.monotonic(), 0.001))
+                part = connection.recv(65_536)
+                if not part:
+                    break
+                received += part
+    except OSError as error:
+        raise RasError(f"{address[0]}:{address[1]}: {error.strerror or error}") from error
+    return status_of(received.decode("utf-8", "replace"))
+
+
+def address_of(text: str) -> tuple[str, int] | None:
+    """`HOST:PORT` or `[IPv6]:PORT` as of `NCCL_RAS_ADDR`; None where it is neither."""
+    host, _, port = text.strip().rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        return None
+    return host.removeprefix("[").removesuffix("]") or "localhost", int(port)
+
+
+def status_of(answer: str) -> RasStatus:
+    """The meaning of a whole answer. Raises `RasError` where it is none of RAS'."""
+    if "SERVER PROTOCOL" not in answer[:200]:
+        raise RasError("what answered is not NCCL's RAS")
+    start = answer.find("\n{")
+    if start < 0:
+        return _of_text(answer)
+    try:
+        return _of_json(msgspec.json.decode(answer[start + 1 :], type=_Answer))
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise RasError(f"an answer that is cut short or malformed ({error})") from error
+
+
+def _of_json(answer: _Answer) -> RasStatus:
+    suspects: list[Suspect] = []
+    pids: set[int] = set()
+    for each in answer.communicators:
+        pids |= {rank.pid for rank in (*each.ranks, *each.missing_ranks) if rank.pid is not None}
+        for rank in each.missing_ranks:
+            how = "missing"
+            if rank.status.considered_dead:
+                how = "dead"
+            elif rank.status.unresponsive:
+                how = "unresponsive"
+            suspects.append(_suspect(rank, how))
+        suspects += [_suspect(rank, "failed") for rank in each.ranks if _failed(rank.status)]
+        suspects += [_suspect(rank, "behind") for rank in _behind(each.ranks)]
+    return RasStatus(tuple(dict.fromkeys(suspects)), len(answer.communicators), frozenset(pids))
+
+
+def _failed(status: _Status) -> bool:
+    return status.abort_flag or status.async_error not in (0, 7)  # ncclSuccess, ncclInProgress
+
+
+def _behind(ranks: list[_Rank]) -> Iterable[_Rank]:
+    """The minority that launched fewer collectives than most, of any kind."""
+    totals = {rank.rank: sum(rank.collective_counts.values()) for rank in ranks}
+    ordered = sorted(totals.values())
+    if not ordered:
+        return []
+    usual = ordered[len(ordered) // 2]
+    return [rank for rank in ranks if totals[rank.rank] < usual]
+
+
+def _suspect(rank: _Rank, what: str) -> Suspect:
+    gpu = "" if rank.cuda_dev is None else str(rank.cuda_dev)
+    return Suspect(rank.rank, rank.host[:256], rank.pid, gpu, what)
+
+
+def _of_text(answer: str) -> RasStatus:
+    """Groups of outliers follow the line that says what they are; most ranks are not listed."""
+    suspects: list[Suspect] = []
+    communicators = 0
+    what = "missing"
+    groups: dict[int, int] = {}
+    for line in answer.splitlines():
+        if _COMMUNICATOR.search(line):
+            communicators += 1
+            groups = {}
+        if _DEAD.search(line):
+            what = "dead"
+        elif _SILENT.search(line):
+            what = "unresponsive"
+        elif match := _LAUNCHED.search(line):
+            groups[int(match[2])] = int(match[1])
+            most = max(groups, key=lambda each: groups[each])
+            what = "behind" if int(match[2]) < most else ""
+        elif match := _MISSING.search(line):
+            numbers = re.findall(r"\d{1,9}", match[1])
+            suspects += [Suspect(int(number), "", None, "", "missing") for number in numbers]
+        elif (match := _PROCESS.search(line)) and what:
+            suspects.append(_listed(match, what))
+    return RasStatus(tuple(dict.fromkeys(suspects)), communicators, frozenset())
+
+
+def _listed(match: re.Match[str], what: str) -> Suspect:
+    rank, gpu, pid, host, process, node, gpus = match.groups()
+    if rank is not None:
+        return Suspect(int(rank), host, int(pid), gpu, what)
+    return Suspect(None, node, int(process), gpus, what)
+
+
+def describe(status: RasStatus) -> str:
+    """The status in a sentence."""
+    if status.finds_nothing:
+        return "RAS finds nothing wrong, which proves nothing"
+    said = []
+    for what in dict.fromkeys(each.what for each in status.suspects):
+        found = [each for each in status.suspects if each.what == what]
+        ranks = {each.rank for each in found if each.rank is not None}
+        who = ranks_text(ranks) if ranks else f"process {found[0].pid} on {found[0].host}"
+        said.append(f"{who} {what}")
+    return "RAS: " + ", ".join(said)

@@ -1,0 +1,291 @@
+"""The processes of a training on this host: who they are, and what they do.
+
+Found by what they have open, never by a name: whoever writes the followed log, whoever
+writes the pipe that its writer (`tee`) reads, and what these started. Everything is
+read from /proc (proc(5)).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PROC = Path("/proc")
+RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+TICKS = os.sysconf("SC_CLK_TCK")
+"""Units of CPU time, and of a start time, in a second."""
+_MAX_FDS = 4096
+_MAX_ENVIRONMENT = 256 * 1024
+_HOPS = 4
+"""Pipes between the training and its log, e.g. `train | sed | tee`."""
+_STATUS_FIELD = 49
+_LISTENING = "0A"
+_BOOTED = re.compile(r"^btime (\d{1,19})$", re.MULTILINE)
+_FLAGS = re.compile(r"^flags:\s*([0-7]+)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process as it stands.
+
+    `started` (ticks after boot) tells it from a later one of the same number. `state` is
+    the kernel's letter. `ticks` of CPU it used. `status` is a zombie's wait status, if it
+    may be read: a signal in the low seven bits, an exit code above.
+    """
+
+    pid: int
+    parent: int
+    started: int
+    state: str
+    ticks: int
+    status: int | None = None
+
+
+@dataclass(slots=True)
+class Family:
+    """The processes of a training; `ranks` are its main processes by global rank.
+
+    A training that tells no ranks has one main process, the one that used most CPU time.
+    """
+
+    members: dict[int, Process] = field(default_factory=dict)
+    ranks: dict[int | None, Process] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Scan:
+    """The processes of a host at one time.
+
+    `openers`: by the last part of a file's name, who has such a one open, on which
+    descriptor, under which name. `pipes`: who holds a pipe other than as standard input,
+    `inputs` who has one as that.
+    """
+
+    proc: Path
+    table: dict[int, Process]
+    children: dict[int, list[int]] = field(default_factory=dict)
+    openers: dict[str, list[tuple[int, str, str]]] = field(default_factory=dict)
+    pipes: dict[str, set[int]] = field(default_factory=dict)
+    inputs: dict[int, str] = field(default_factory=dict)
+    booted_at: float = 0.0
+
+    def started_at(self, pid: int) -> float:
+        """When a process of the table was started, Unix seconds."""
+        return self.booted_at + self.table[pid].started / TICKS
+
+
+def look(pid: int, proc: Path = PROC) -> Process | None:
+    """A process as it stands; None: there is none."""
+    text = _text(proc / str(pid) / "stat")
+    _, bracket, rest = text.rpartition(")")
+    fields = rest.split()
+    if not bracket or len(fields) <= _STATUS_FIELD:
+        return None
+    state = fields[0]
+    return Process(
+        pid=pid,
+        parent=int(fields[1]),
+        started=int(fields[19]),
+        state=state,
+        ticks=int(fields[11]) + int(fields[12]),
+        status=int(fields[_STATUS_FIELD]) if state in "ZX" else None,
+    )
+
+
+def waits_in(pid: int, proc: Path = PROC) -> str | None:
+    """The kernel function that a process sleeps in, where one may know."""
+    told = _text(proc / str(pid) / "wchan").strip()
+    return told if told not in ("", "0") else None
+
+
+def environment(pid: int, names: Collection[str], proc: Path = PROC) -> dict[str, str]:
+    """These variables of a process, as it was started with; the others are not kept."""
+    found: dict[str, str] = {}
+    try:
+        with (proc / str(pid) / "environ").open("rb") as file:
+            body = file.read(_MAX_ENVIRONMENT)
+    except OSError:
+        return found
+    for entry in body.split(b"\0"):
+        name, _, value = entry.decode("utf-8", "replace").partition("=")
+        if name in names:
+            found[name] = value
+    return found
+
+
+def working_directory(pid: int, proc: Path = PROC) -> str | None:
+    """Where relative paths of a process begin."""
+    return _link(proc / str(pid) / "cwd")
+
+
+def scan(proc: Path = PROC) -> Scan:
+    """Every process of this host but this one, and what it may be asked has open."""
+    found = (look(pid, proc) for pid in _pids(proc) if pid != os.getpid())
+    seen = Scan(proc, {each.pid: each for each in found if each is not None})
+    if booted := _BOOTED.search(_text(proc / "stat", 4 * 1024 * 1024)):
+        seen.booted_at = float(booted[1])
+    for pid, each in seen.table.items():
+        seen.children.setdefault(each.parent, []).append(pid)
+        for descriptor, target in _descriptors(pid, proc):
+            if not target.startswith("pipe:"):
+                name = os.path.basename(target)
+                seen.openers.setdefault(name, []).append((pid, descriptor, target))
+            elif descriptor == "0":
+                seen.inputs[pid] = target
+            else:
+                seen.pipes.setdefault(target, set()).add(pid)
+    return seen
+
+
+def family(
+    logs: Collection[str], named: Mapping[int | None, int] | None = None, seen: Scan | None = None
+) -> Family:
+    """Who writes these files (real paths), and `named` processes by rank."""
+    seen = seen or scan()
+    writers, filters = _writers(logs, seen)
+    found = writers | ({*(named or {}).values()} & seen.table.keys())
+    members = {pid: seen.table[pid] for pid in _descendants(found, seen)}
+    ranks: dict[int | None, Process] = {}
+    for rank, pid in (named or {}).items():
+        if pid in members:
+            ranks[rank] = members[pid]
+    return Family(members, ranks or _main_processes(members, filters, seen.proc))
+
+
+def listens(pids: Collection[int], port: int, proc: Path = PROC) -> bool:
+    """Whether one of these processes listens on a TCP port; where that is not told, anyone."""
+    sockets = set()
+    for table in ("net/tcp", "net/tcp6"):
+        for line in _text(proc / table, 4 * 1024 * 1024).splitlines()[1:]:
+            fields = line.split()
+            local = fields[1].rpartition(":")[2] if len(fields) > 9 else ""
+            if local and int(local, 16) == port and fields[3] == _LISTENING:
+                sockets.add(f"socket:[{fields[9]}]")
+    held = [target for pid in pids for _, target in _descriptors(pid, proc)]
+    return bool(sockets) and (not held or any(target in sockets for target in held))
+
+
+def _writers(logs: Collection[str], seen: Scan) -> tuple[set[int], set[int]]:
+    """Who writes the logs, directly or through others; and these others, such as `tee`."""
+    proc = seen.proc
+    found: set[int] = set()
+    filters: set[int] = set()
+    for path in logs:
+        for pid, descriptor, target in seen.openers.get(os.path.basename(path), ()):
+            same = target == path or _is_same(proc / str(pid) / "fd" / descriptor, path)
+            if same and _writes(pid, descriptor, proc):
+                found.add(pid)
+    for _ in range(_HOPS):
+        sources = {
+            seen.inputs[pid] for pid in found if pid in seen.inputs and _is_filter(pid, proc)
+        }
+        holders = {(pid, pipe) for pipe in sources for pid in seen.pipes.get(pipe, ())}
+        behind = {pid for pid, pipe in holders if _holds(pid, pipe, proc)}
+        if behind <= found:
+            break
+        filters |= {pid for pid in found if seen.inputs.get(pid) in sources}
+        found |= behind
+    return found, filters
+
+
+def _is_filter(pid: int, proc: Path) -> bool:
+    """Whether a process waits for its standard input, as `tee` does; not told: it may."""
+    call = _text(proc / str(pid) / "syscall").split()
+    place = waits_in(pid, proc)
+    if len(call) > 1 and call[0].isdecimal():
+        return int(call[1], 16) == 0 and (place is None or "pipe" in place)
+    return place is None or "pipe" in place
+
+
+def _main_processes(
+    members: Mapping[int, Process], filters: Collection[int], proc: Path
+) -> dict[int | None, Process]:
+    """By rank, if the processes are told one; the busiest, not a shell that waits for it."""
+    told = {pid: environment(pid, RANK_VARIABLES, proc) for pid in members}
+    ranks: dict[int | None, list[Process]] = {}
+    for name in RANK_VARIABLES:
+        for pid, variables in told.items():
+            if variables.get(name, "").isdecimal():
+                ranks.setdefault(int(variables[name]), []).append(members[pid])
+        if ranks:  # a batch script has Slurm's rank, and what torchrun starts in it has RANK
+            break
+    else:
+        ranks = {None: [*members.values()]} if members else {}
+    return {rank: _eldest_like_busiest(found, filters, proc) for rank, found in ranks.items()}
+
+
+def _eldest_like_busiest(found: list[Process], filters: Collection[int], proc: Path) -> Process:
+    """A process and its loaders run the same program; what started them another."""
+    main = max(found, key=lambda each: (each.ticks, each.pid not in filters, -each.started))
+    known = {each.pid: each for each in found}
+    program = _link(proc / str(main.pid) / "exe")
+    while (parent := known.get(main.parent)) is not None:
+        if _link(proc / str(parent.pid) / "exe") != program:
+            break
+        main = parent
+    return main
+
+
+def _descendants(roots: Collection[int], seen: Scan) -> set[int]:
+    found: set[int] = set()
+    ahead = [pid for pid in roots if pid in seen.table]
+    while ahead:
+        pid = ahead.pop()
+        if pid not in found:
+            found.add(pid)
+            ahead += seen.children.get(pid, [])
+    return found
+
+
+def _pids(proc: Path) -> Iterable[int]:
+    try:
+        return [int(name) for name in os.listdir(proc) if name.isdecimal()]
+    except OSError:  # a system that shows its processes elsewhere
+        return []
+
+
+def _descriptors(pid: int, proc: Path) -> list[tuple[str, str]]:
+    folder = proc / str(pid) / "fd"
+    try:
+        names = os.listdir(folder)[:_MAX_FDS]
+    except OSError:  # another user's, or gone
+        return []
+    links = [(name, _link(folder / name)) for name in names]
+    return [(name, target) for name, target in links if target is not None]
+
+
+def _holds(pid: int, pipe: str, proc: Path) -> bool:
+    """Whether a process can write to a pipe."""
+    held = [name for name, target in _descriptors(pid, proc) if target == pipe and name != "0"]
+    return any(_writes(pid, name, proc) for name in held)
+
+
+def _writes(pid: int, descriptor: str, proc: Path) -> bool:
+    flags = _FLAGS.search(_text(proc / str(pid) / "fdinfo" / descriptor))
+    return flags is not None and int(flags[1], 8) & os.O_ACCMODE != os.O_RDONLY
+
+
+def _is_same(descriptor: Path, path: str) -> bool:
+    """The same file under another name, as containers and mounts make them."""
+    try:
+        return os.path.samestat(os.stat(descriptor), os.stat(path))
+    except OSError:
+        return False
+
+
+def _link(path: Path) -> str | None:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return None
+
+
+def _text(path: Path, most: int = 16_384) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(most).decode("utf-8", "replace")
+    except OSError:
+        return ""

@@ -1,0 +1,165 @@
+"""What became of a run that takes no step: hung, killed, crashed, finished, or only silent.
+
+A pure function of the events since the last step. It goes by what was found, from the
+surest to the weakest: processes that are gone, a collective that ranks did not join,
+processes that cannot or do not run. NCCL's RAS accuses but never acquits.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from ldlm_monitor.records import Event, Scalar
+from ldlm_monitor.run.endings import is_abort, is_fatal
+
+Word: TypeAlias = Literal["hung", "killed", "crashed", "finished", "silent"]
+ENDINGS: dict[str, Word] = {"finished": "finished", "crashed": "crashed", "killed": "killed"}
+"""By the state of a run that ended."""
+IDLE_CORES = 0.05
+"""A process that uses less does nothing: a second thread that looks after it costs that."""
+RELAY_CORES = 0.005
+"""What used less up to the last step hands a log on: `srun`, `ssh`, `kubectl logs`. The
+training is elsewhere, and that this one waits is no sign."""
+MAX_REASONS = 4
+PROBED = ("log_silence", "exit_without_error", "ras_status", "fr_dump", "host_oom_kill")
+KINDS = frozenset({*PROBED, "stack_dump"})
+"""What is evidence beside the errors of the log."""
+_Look: TypeAlias = Mapping[str, Scalar]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A word, and in the words of the evidence why."""
+
+    word: Word
+    reasons: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.word}: {'; '.join(self.reasons)}" if self.reasons else self.word
+
+
+def verdict(evidence: Iterable[Event], *, complete: bool = False) -> Verdict | None:
+    """By the events since the last step; `complete`: it was the last there was to take.
+
+    None where nothing was found.
+    """
+    events = [*evidence]
+    looks = _looks(events)
+    gone = [look for look in looks if look["state"] in ("gone", "zombie")]
+    failed = next((each for each in events if is_fatal(each) or is_abort(each)), None)
+    if failed is not None and (gone or not looks):  # else it was caught
+        return Verdict("crashed", (failed.message,))
+    if gone:
+        return _of_the_gone(gone, events, complete=complete)
+    reasons = [*_of_collectives(events), *_of_states(looks)]
+    stacks = [*_of_stacks(events)]
+    if reasons:
+        return Verdict("hung", (*reasons[:MAX_REASONS], *stacks))
+    looks = [look for look in looks if _trains(look)]
+    if looks:
+        most = max(_cores(look) for look in looks)
+        shown = f"{len(looks)} processes run" if len(looks) > 1 else f"{_who(looks)} runs"
+        verb = "compute, on up to" if len(looks) > 1 else "computes, on"
+        told = f"{shown} and {verb} {most:.1f} cores"
+        return Verdict("silent", (told, *stacks))
+    return None
+
+
+def of_ended(word: Word, reason: Event | None, evidence: Iterable[Event]) -> Verdict:
+    """Of a run whose log tells how it ended: what its host adds to that."""
+    events = [*evidence]
+    killed = [f"out of memory: {each.message}" for each in events if each.kind == "host_oom_kill"]
+    told = [] if reason is None else [reason.message]
+    return Verdict(word, tuple([*told, *killed, *_of_collectives(events)][:MAX_REASONS]))
+
+
+def _of_the_gone(gone: Sequence[_Look], events: Sequence[Event], *, complete: bool) -> Verdict:
+    who = _who(gone)
+    killed = next((each for each in events if each.kind == "host_oom_kill"), None)
+    if killed is not None:
+        return Verdict("killed", (f"{who} is gone", f"out of memory: {killed.message}"))
+    ends = [status for look in gone if isinstance(status := look.get("status"), int)]
+    if signals := [_signal(status & 0x7F) for status in ends if status & 0x7F]:
+        return Verdict("killed", (f"{who} was ended by {signals[0]}",))
+    if codes := [status >> 8 for status in ends if status >> 8]:
+        return Verdict("crashed", (f"{who} ended with exit code {codes[0]}",))
+    if complete or (ends and len(ends) == len(gone)):
+        return Verdict("finished", (f"{who} ended without an error",))
+    why = "no line says why: by a signal, or it ended without a word"
+    return Verdict("killed", (f"{who} is gone, and {why}",))
+
+
+def _of_collectives(events: Sequence[Event]) -> Iterator[str]:
+    """What names a rank first; that a probe found nothing is no reason."""
+    found = [each for each in events if each.kind in ("fr_dump", "ras_status")]
+    for event in sorted(found, key=lambda each: not each.fields.get("missing_ranks")):
+        if event.fields.get("probe") and event.fields.get("role") != "context":
+            yield event.message
+
+
+def _of_stacks(events: Sequence[Event]) -> Iterator[str]:
+    """Where a rank stood when its stacks were dumped last."""
+    newest = {event.rank: event for event in events if event.kind == "stack_dump"}
+    for rank, event in [*newest.items()][:2]:
+        if "frame" in event.fields:
+            yield event.message if rank is None else f"rank {rank}: {event.message}"
+
+
+def _of_states(looks: Sequence[_Look]) -> Iterator[str]:
+    for state, words in (
+        ("stopped", "is stopped: SIGCONT lets it go on"),
+        ("disk sleep", "waits for a disk, a file server or a driver"),
+    ):
+        if found := [look for look in looks if look["state"] == state]:
+            yield f"{_who(found)} {words}{_place(found) if state == 'disk sleep' else ''}"
+    alive = [each for each in looks if each["state"] in ("running", "sleeping") and _trains(each)]
+    idle = [look for look in alive if _cores(look) < IDLE_CORES]
+    if idle and len(idle) < len(alive):
+        yield f"{_who(idle)} does nothing while the others compute{_place(idle)}"
+    elif idle:
+        yield f"{_who(idle)} sleeps{_place(idle)} and uses no CPU time"
+
+
+def _place(looks: Sequence[_Look]) -> str:
+    places = {str(place) for look in looks if (place := look.get("waits_in"))}
+    return f" in {min(places)}" if len(places) == 1 else ""
+
+
+def _who(looks: Sequence[_Look]) -> str:
+    shown = [_one(look) for look in looks[:3]]
+    more = f" and {len(looks) - 3} more" if len(looks) > 3 else ""
+    return ", ".join(shown) + more
+
+
+def _one(look: _Look) -> str:
+    rank = look.get("rank")
+    return f"pid {look['pid']}" if rank is None else f"rank {rank} (pid {look['pid']})"
+
+
+def _trains(look: _Look) -> bool:
+    usual = look.get("usual_cores")
+    return not isinstance(usual, int | float) or usual >= RELAY_CORES
+
+
+def _cores(look: _Look) -> float:
+    cores = look.get("cores")
+    return float(cores) if isinstance(cores, int | float) else 0.0
+
+
+def _looks(events: Sequence[Event]) -> list[_Look]:
+    """The processes as they were looked at last."""
+    for event in reversed(events):
+        told = event.fields.get("processes")
+        if event.kind in ("log_silence", "exit_without_error") and isinstance(told, list):
+            return [each for each in told if isinstance(each, dict)]  # type: ignore[misc]
+    return []
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

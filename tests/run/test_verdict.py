@@ -1,0 +1,124 @@
+"""What became of a run that takes no step, by what was found."""
+
+from dataclasses import replace
+
+from ldlm_monitor.records import Event, Position
+from ldlm_monitor.run.verdict import verdict
+
+
+def event(kind: str, message: str = "", **fields: object) -> Event:
+    severity = fields.pop("severity", "info")
+    return Event(
+        kind=kind,
+        severity=severity,
+        run="r",
+        message=message,
+        fields={"role": "evidence", "probe": True, **fields},
+        position=Position("train.log", 1, 0),
+    )
+
+
+def looks(*found: dict[str, object]) -> Event:
+    processes = [{"rank": number, "pid": 100 + number, **each} for number, each in enumerate(found)]
+    return event("log_silence", processes=processes)
+
+
+BUSY = {"state": "running", "cores": 1.0}
+IDLE = {"state": "sleeping", "cores": 0.0, "waits_in": "futex_wait"}
+GONE = {"state": "gone"}
+FAILED = event(
+    "python_exception",
+    "ValueError: bad batch",
+    severity="error",
+    role="root",
+    traceback="...",
+    probe=False,
+)
+MISSING = event("fr_dump", "rank 2 did not join it", severity="warning", missing_ranks=[2])
+OOM = event("host_oom_kill", "the kernel killed 1", severity="critical", role="root")
+
+
+def word(*events: Event, **how: bool) -> str | None:
+    found = verdict(events, **how)
+    return None if found is None else found.word
+
+
+def test_where_nothing_was_found_nothing_is_said() -> None:
+    assert verdict([]) is None
+
+
+def test_alive_and_computing_is_silent() -> None:
+    assert word(looks(BUSY, BUSY)) == "silent"
+
+
+def test_alive_and_idle_stopped_or_waiting_for_a_disk_is_hung() -> None:
+    for state in ({"state": "stopped"}, {"state": "disk sleep", "waits_in": "rpc_wait"}, IDLE):
+        assert word(looks(BUSY, state)) == "hung"
+    assert str(verdict([looks(IDLE)])) == (
+        "hung: rank 0 (pid 100) sleeps in futex_wait and uses no CPU time"
+    )
+
+
+def test_a_collective_that_ranks_did_not_join_comes_first_of_the_reasons() -> None:
+    found = verdict([looks(BUSY, IDLE), MISSING])
+    assert found is not None
+    assert (found.word, found.reasons[0]) == ("hung", "rank 2 did not join it")
+
+
+def test_ranks_that_spin_in_a_collective_hang_where_a_flight_recorder_says_so() -> None:
+    assert word(looks(BUSY, BUSY), MISSING) == "hung"
+
+
+def test_that_ras_finds_nothing_never_vetoes() -> None:
+    well = event("ras_status", "RAS finds nothing wrong", role="context")
+    assert word(well) is None
+    assert word(looks(IDLE), well) == "hung"
+    assert word(looks(BUSY), well) == "silent"
+
+
+def test_gone_without_a_word_is_killed_and_out_of_memory_is_told_where_counted() -> None:
+    assert word(looks(BUSY, GONE)) == "killed"
+    found = verdict([looks(BUSY, GONE), OOM])
+    assert str(found) == ("killed: rank 1 (pid 101) is gone; out of memory: the kernel killed 1")
+
+
+def test_gone_behind_a_traceback_is_crashed() -> None:
+    assert str(verdict([FAILED, looks(BUSY, GONE)])) == "crashed: ValueError: bad batch"
+    assert word(FAILED) == "crashed"
+
+
+def test_a_traceback_that_all_processes_survived_was_caught() -> None:
+    assert word(FAILED, looks(BUSY, BUSY)) == "silent"
+
+
+def test_an_exit_status_tells_how_it_ended() -> None:
+    assert "SIGKILL" in str(verdict([looks({"state": "zombie", "status": 9})]))
+    assert word(looks({"state": "zombie", "status": 1 << 8})) == "crashed"
+    assert word(looks({"state": "zombie", "status": 0})) == "finished"
+
+
+def test_gone_after_the_last_step_there_was_is_finished() -> None:
+    assert word(looks(GONE), complete=True) == "finished"
+
+
+def test_the_last_look_counts() -> None:
+    assert word(looks(IDLE), looks(BUSY)) == "silent"
+
+
+def test_very_many_processes_are_counted_not_listed() -> None:
+    assert "and 61 more" in str(verdict([looks(*[IDLE] * 64)]))
+
+
+def test_that_who_only_hands_a_log_on_waits_is_no_sign() -> None:
+    relay = {**IDLE, "usual_cores": 0.001}
+    assert word(looks(relay)) is None
+    assert word(looks({**IDLE, "usual_cores": 0.9})) == "hung"
+    assert word(looks({**relay, "state": "stopped"})) == "hung"
+
+
+def test_where_a_rank_stood_when_its_stacks_were_dumped_is_added() -> None:
+    stack = event("stack_dump", "main thread in fetch (train.py:8)", frame="fetch (train.py:8)")
+    found = verdict([looks(IDLE), replace(stack, rank=0)])
+    assert found is not None
+    assert found.reasons[-1] == "rank 0: main thread in fetch (train.py:8)"
+    assert word(stack) is None
