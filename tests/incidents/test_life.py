@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,10 @@ from ldlm_monitor.checkpoint import Checkpoint, thaw
 from ldlm_monitor.chunk import Chunk
 from ldlm_monitor.config import Settings
 from ldlm_monitor.lines import transition_line
+from ldlm_monitor.monitor import Monitor
 from ldlm_monitor.notify import from_transition, slack_message
 from ldlm_monitor.records import Event, Position
+from ldlm_monitor.replay import Replay
 from ldlm_monitor.report.health import health_report
 from ldlm_monitor.serve.api import resource
 from ldlm_monitor.view import IncidentView
@@ -189,7 +192,7 @@ def test_the_report_shows_cause_reasons_counts_contradiction_and_action() -> Non
         "Incidents probable rank 37 did not join _REDUCE_SCATTER_BASE #7753 (gpu-node04)",
         "-> timeout on 63 ranks at step 59",
         "waiting 0-36,38-63, missing 37",
-        "torchelastic names rank 0 instead: rank 0 itself tells that it waited",
+        "torchelastic blames rank 0: rank 0 itself tells that it waited",
         "nccl_collective_timeout 63 (ranks 0-36,38-63)",
         "-> While it hangs, take the stack of this rank",
     ):
@@ -251,6 +254,44 @@ def test_a_past_incident_survives_a_restart_as_it_was_shown() -> None:
     assert len(before) == 2
     following.restart()
     assert following.incidents() == before
+
+
+def test_a_kernel_log_of_the_same_machine_belongs_to_the_incident_whatever_its_name() -> None:
+    xid = (
+        "May 28 20:27:38 gpu-node04 kernel: NVRM: Xid (PCI:0000:9d:00): 79, pid=48037, "
+        "name=python3, GPU has fallen off the bus."
+    )
+    other = xid.replace("gpu-node04", "gpu-node99").replace("48037", "7")
+    ranks = [rank for rank in range(64) if rank != 37]
+    for line, kind in ((xid, "gpu_xid"), (other, "rank_hang")):
+        training = Monitor()
+        follow(training, at(58.0, line, path="dmesg.log"), "logs/dmesg.log")
+        lines = steps(1, 60, 0.0) + nccl_timeout(ranks, AT, file_of=lambda _: "x")
+        lines += agents(AT + 61, 8, terminated=[37])
+        follow(training, lines, "logs/job9.log")
+        training.tick(START + AT + 200)
+        (incident,) = (each for each in training.snapshot().incidents if each.run == "job9")
+        assert (incident.root.kind, incident.root.rank) == (kind, 37)
+
+
+def follow(monitor: Monitor, lines: list[Line], path: str) -> None:
+    offset = 0
+    for number, (second, _, text) in enumerate(sorted(lines, key=itemgetter(0)), 1):
+        data = f"{text}\n".encode()
+        monitor.feed(Chunk(path, (1, len(path), 0), offset, number, data), START + second)
+        offset += len(data)
+
+
+def test_the_readme_shows_what_is_printed() -> None:
+    page = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    shown = page.partition("```\n  probable")[2].partition("```")[0]
+    path = Path(__file__).parent / "injected/hang.log"
+    played = Replay(Settings(files=(str(path),), companions=False))
+    list(played.transitions())
+    printed = [line.strip() for line in health_report(played.snapshot()).splitlines()]
+    assert shown.count("\n") == 7
+    for line in f"probable{shown}".strip().splitlines():
+        assert line.strip() in printed
 
 
 def test_every_kind_that_can_be_a_cause_has_an_action() -> None:

@@ -34,6 +34,7 @@ ATTACH_SECONDS: Final = 60.0
 KEPT: Final = 20
 KEPT_EARLY: Final = 256
 _NUMERICS: Final = "numerics"
+_HOST: Final = "host"
 _STARTS: Final = frozenset({"run_started", "run_resumed"})
 _OVER: Final = frozenset({"finished", "crashed", "killed"})
 
@@ -62,11 +63,14 @@ class Incidents:
 
     def __init__(self) -> None:
         self._runs: dict[str, _Run] = {}
+        self._machines: deque[tuple[str, Clue]] = deque(maxlen=KEPT_EARLY)
 
     def take(self, event: Event, seen: float, standing_of: StandingOf) -> None:
         """Take in an event that was judged at `seen` (Unix seconds)."""
         run = self._runs.get(event.run)
         opens = fails(event)
+        if event.fields.get("family") == _HOST and event.fields.get("role") == "root":
+            self._machines.append((event.run, clue_of(event, seen)))
         if run is None:
             early = not opens and is_early(event)
             if not (opens or early or event.kind in ("elastic_restart", *_STARTS)):
@@ -114,6 +118,13 @@ class Incidents:
         standing = standing_of(name)
         for incident in run.current():
             self._settle(run, incident, at, standing)
+            self._lend(run, incident)
+
+    def _lend(self, run: _Run, incident: Incident) -> None:
+        """A kernel's log is no run: what it tells of this run's machines belongs here."""
+        for owner, clue in self._machines:
+            if owner != run.name and clue.seen >= incident.opened - BEFORE_SECONDS:
+                incident.lend(clue)
 
     def cause(self, name: str, at: float, standing_of: StandingOf) -> str | None:
         """The first cause of a run's present incident where it is known, in a few words."""
@@ -128,6 +139,8 @@ class Incidents:
         found: list[IncidentView] = []
         for run in self._runs.values():
             found += run.past
+            if run.failure or run.numerics:
+                self.settle(run.name, at, standing_of)
             if run.failure or run.numerics:
                 standing = standing_of(run.name)
                 found += [

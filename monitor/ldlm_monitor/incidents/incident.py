@@ -14,6 +14,7 @@ from ldlm_monitor.view import IncidentView
 
 SETTLED_SECONDS: Final = 5.0
 """Who has not told of a timeout so long after the others did will not."""
+State = Literal["open", "recovered", "ended"]
 _ENDS: Final = frozenset({"elastic_failure_table"})
 _FAILS: Final = frozenset({"root", "evidence", "victim", "death"})
 _AFTERMATH: Final = frozenset({"store_lost_during_monitoring", "pg_not_destroyed"})
@@ -28,6 +29,10 @@ class Incident:
     the alerts about it that fire.
     """
 
+    def __getstate__(self) -> dict[str, object]:
+        """Without what is made again from the rest."""
+        return {**self.__dict__, "_judged": None, "_viewed": None}
+
     def __init__(self, run: str, number: int, opened: float) -> None:
         self.run = run
         self.number = number
@@ -37,15 +42,17 @@ class Incident:
         self.step: int | None = None
         self.shows = False
         self.deadly = False
-        self.state: Literal["open", "recovered", "ended"] = "open"
+        self.state: State = "open"
         self.run_ended: float | None = None
         self.ended: float | None = None
         self.ended_reason = ""
         self.stall: Clue | None = None
         self.alerts: dict[str, None] = {}
         self.firing: set[str] = set()
+        self.lent: set[tuple[str, str, int]] = set()
         self._final = False
         self._judged: tuple[tuple[object, ...], Judgement] | None = None
+        self._viewed: tuple[tuple[object, ...], IncidentView] | None = None
 
     def take(self, event: Event, seen: float, *, fails: bool) -> None:
         """Take in an event; one that fails anew opens a recovered incident again."""
@@ -61,6 +68,15 @@ class Incident:
         self.deadly = self.deadly or (role == "death" and fails)
         if self.deadly or (event.severity == "critical" and role in _FAILS):
             self.shows = True
+
+    def lend(self, clue: Clue) -> None:
+        """Take in what the kernel's log of one of its machines tells, in whatever file."""
+        roster = self.evidence.roster
+        theirs = roster.on_host(clue.host, clue.node) or roster.by_pid(clue.pid) is not None
+        key = (clue.kind, clue.position.path, clue.position.offset)
+        if theirs and key not in self.lent:
+            self.lent.add(key)
+            self.evidence.add(clue)
 
     def attach(self, alert: str, key: str, severity: str) -> None:
         """An alert about it fires."""
@@ -96,10 +112,18 @@ class Incident:
         return f"{shown.cause_text(verdict, self.evidence)} [{verdict.confidence}]"
 
     def view(self, standing: Standing, at: float) -> IncidentView:
-        """All of it, for people and programs."""
+        """All of it, for people and programs; made again only where something changed."""
         judgement = self.judgement(standing, at)
+        standing_now = self._standing()
+        key = (id(judgement), standing_now, self.updated, self.step, len(self.alerts))
+        if self._viewed is None or self._viewed[0] != key:
+            self._viewed = key, self._view(judgement, *standing_now)
+        return self._viewed[1]
+
+    def _view(
+        self, judgement: Judgement, state: State, ended: float | None, reason: str
+    ) -> IncidentView:
         verdict, evidence = judgement.verdict, self.evidence
-        state, ended, reason = self._standing(at)
         return IncidentView(
             id=f"{self.run}/{self.number}",
             run=self.run,
@@ -123,10 +147,8 @@ class Incident:
             alerts=tuple(self.alerts),
         )
 
-    def _standing(
-        self, at: float
-    ) -> tuple[Literal["open", "recovered", "ended"], float | None, str]:
-        """State, end and its reason at `at`: who is dead or long quiet has ended."""
+    def _standing(self) -> tuple[State, float | None, str]:
+        """State, end and its reason: whose run is dead has ended."""
         if self.state != "open":
             return self.state, self.ended, self.ended_reason
         if self.run_ended is not None:

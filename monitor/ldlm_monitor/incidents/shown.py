@@ -151,14 +151,15 @@ def excerpt(verdict: Verdict, evidence: Evidence) -> tuple[ExcerptView, ...]:
         for clue in fold.clues
         if clue.rank == rank and clue.severity != "info"
     ][:3]
-    clues += [fold.first for fold in _by_time(evidence) if fold.kind in TIMEOUTS][:1]
-    clues += [fold.first for fold in _by_time(evidence) if fold.role == "victim"][:1]
-    clues += [fold.first for fold in _by_time(evidence) if fold.role == "death"][:1]
-    shown: dict[tuple[int | None, str], ExcerptView] = {}
+    serious = [fold for fold in _by_time(evidence) if fold.first.severity != "info"]
+    clues += [fold.first for fold in serious if fold.kind in TIMEOUTS][:1]
+    clues += [fold.first for fold in serious if fold.role == "victim"][:1]
+    clues += [fold.first for fold in serious if fold.role == "death"][:1]
+    shown: dict[str, ExcerptView] = {}
     for clue in clues:
         text = _line(clue)
         view = ExcerptView(rank=clue.rank, text=text, position=clue.position)
-        shown.setdefault((clue.rank, text), view)
+        shown.setdefault(clue.message, view)
     return tuple(shown.values())[:EXCERPT]
 
 

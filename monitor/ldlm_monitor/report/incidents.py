@@ -10,7 +10,7 @@ WIDTH = 80
 SHOWN = 5
 """More incidents than these of one run are counted, not shown; the newest are."""
 SYMPTOMS = 8
-_INDENT = 11
+_INDENT = 12
 
 
 def incident_lines(incidents: Sequence[IncidentView]) -> Iterator[str]:
@@ -23,7 +23,7 @@ def incident_lines(incidents: Sequence[IncidentView]) -> Iterator[str]:
 
 def _incident(incident: IncidentView) -> Iterator[str]:
     sure = "unknown" if incident.confidence == "none" else incident.confidence
-    yield from _wrapped(plain(incident.title), first=f"  {sure:<9}")
+    yield from _wrapped(plain(incident.title), first=f"  {sure:<10}")
     yield from _wrapped(_when(incident))
     if incident.collective is not None:
         told = incident.collective
@@ -34,7 +34,7 @@ def _incident(incident: IncidentView) -> Iterator[str]:
         yield from _wrapped(f"- {plain(reason)}", hanging=2)
     for claim in incident.claims:
         if claim.agrees is not True:
-            said = f"torchelastic names rank {claim.rank} instead: {plain(claim.reason)}"
+            said = f"torchelastic blames rank {claim.rank}: {plain(claim.reason)}"
             yield from _wrapped(f"! {said}", hanging=2)
     yield from _wrapped(f"{incident.events} events: {_counts(incident.symptoms)}")
     for line in incident.excerpt:
