@@ -76,6 +76,47 @@ def test_ranks_of_nodes_whose_logs_are_not_followed_are_not_called_silent() -> N
     assert incident.confidence == "none"
 
 
+def test_a_node_of_which_nothing_is_heard_is_said_to_be_missing_and_not_blamed() -> None:
+    waiting = [rank for rank in ALL if rank // 8 != 3]
+    incident = incident_of(trained(60) + nccl_timeout(waiting, AT))
+    assert (incident.root.rank, incident.confidence) == (None, "none")
+    assert incident.root.why[0].startswith("nothing of ranks 24-31 is heard")
+
+
+def test_a_machine_that_all_others_lost_is_named_weakly() -> None:
+    lines = trained(60)
+    for rank in range(8):
+        lost = (
+            f"[rank{rank}]:[E528 20:27:40.118273645 ProcessGroupNCCL.cpp:542] [Rank {rank}] "
+            "Collective WorkNCCL(SeqNum=18233, OpType=ALLREDUCE, NumelIn=67108864, "
+            "NumelOut=67108864, Timeout(ms)=600000) raised the following async exception: NCCL "
+            "error: remote process exited or there was a network error, NCCL version 2.27.5"
+        )
+        detail = (
+            lost,
+            "ncclRemoteError: A call failed possibly due to a network error.",
+            "Last error:",
+            "socketProgress: Connection closed by remote peer gpu-node11<41232>",
+        )
+        lines += [(60.0 + rank / 10, "node0.log", text) for text in detail]
+    incident = incident_of(lines)
+    assert (incident.root.host, incident.root.rank) == ("gpu-node11", None)
+    assert (incident.root.tier, incident.confidence) == ("network", "weak")
+
+
+def test_ctrl_c_is_told_as_such_and_no_rank_lost_a_peer() -> None:
+    lines = trained(60)
+    for rank in range(4):
+        lines += [
+            (60.0, "node0.log", f"[rank{rank}]: Traceback (most recent call last):"),
+            (60.0, "node0.log", f'[rank{rank}]:   File "/job/train.py", line 8, in <module>'),
+            (60.0, "node0.log", f"[rank{rank}]: KeyboardInterrupt"),
+        ]
+    incident = incident_of(lines)
+    assert incident.root.tier == "external"
+    assert "lost peers" not in incident.title
+
+
 def test_the_rank_that_called_something_else_is_named_by_the_others_majority() -> None:
     calls = dict.fromkeys(ALL, ("ALLREDUCE", 1024)) | {5: ("ALLGATHER", 512)}
     incident = incident_of(trained(60) + nccl_timeout(ALL, AT, calls=calls))

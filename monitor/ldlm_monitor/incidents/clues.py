@@ -164,7 +164,7 @@ _KEPT: Final = frozenset(
         *("exitcode", "signal", "local_rank", "global_rank", "launcher", "code", "pci", "what"),
         *("reason", "entity", "status", "tasks", "hca", "peer", "port", "event", "file", "line"),
         *("exc_type", "quantity", "step", "restart_count", "global_ranks", "state", "path"),
-        *("disabled", "command", "error", "worker_exception", "flushed"),
+        *("disabled", "command", "error", "worker_exception", "flushed", "last_error"),
     }
 )
 

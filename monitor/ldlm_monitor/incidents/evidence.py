@@ -156,7 +156,8 @@ class Evidence:
         facts.host = facts.host or clue.host
         if clue.severity in _SERIOUS and clue.role in _OWN_WORDS:
             facts.told = True
-            if clue.role == "victim" and len(facts.waited) < _KEPT_KINDS:
+            stopped = tier_of(clue) is Tier.EXTERNAL
+            if clue.role == "victim" and not stopped and len(facts.waited) < _KEPT_KINDS:
                 facts.waited.add(clue.kind)
         if clue.kind in TIMEOUTS:
             facts.timed_out = True

@@ -11,7 +11,7 @@ from ldlm_monitor.incidents.evidence import Evidence, Fold
 from ldlm_monitor.incidents.exits import said
 from ldlm_monitor.incidents.local import first_failure
 from ldlm_monitor.incidents.named import named
-from ldlm_monitor.incidents.network import broken_link
+from ldlm_monitor.incidents.network import broken_link, lost_peer
 from ldlm_monitor.incidents.outside import external, hardware
 from ldlm_monitor.incidents.ranks import Claim, compressed
 from ldlm_monitor.incidents.silence import behind, silence, silent_ranks
@@ -56,6 +56,7 @@ def judge(
         or named(evidence, standing, collective, silent)
         or broken_link(evidence)
         or silence(evidence, standing, collective, silent)
+        or lost_peer(evidence)
         or (behind(standing) if stall is not None and not evidence.folds else None)
         or _unattributed(evidence, standing, collective, stall, settled=settled)
     )
@@ -101,6 +102,10 @@ def _doubts(
     known = set(evidence.roster.facts) | set(standing.spoken)
     if collective is not None and not settled:
         return ("other ranks may still tell of the collective",)
+    unheard = set(range(max(known, default=-1) + 1)) - known
+    if collective is not None and collective.is_of_all and unheard:
+        they = f"rank{'' if len(unheard) == 1 else 's'} {compressed(unheard)}"
+        return (f"nothing of {they} is heard: they are gone, or their log is not followed",)
     if collective is not None and collective.is_of_all and known and known <= set(collective.calls):
         joined = f"all {len(collective.calls)} ranks that are known joined the collective"
         return (f"{joined}: GPUs or network are likelier than one rank's code",)
