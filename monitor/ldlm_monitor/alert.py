@@ -43,7 +43,8 @@ class Transition:
     `time` is None where the log tells no time at all. `active_at` is when the
     expression first held. `reason` is a word of `names.REASONS`. `position` is
     the line that made the expression hold, where one line did; `line` is its
-    text and `step` the training step it speaks of.
+    text and `step` the training step it speaks of. `cause` names the first cause of the
+    incident that the alert belongs to (what, rank, host, how sure), where it is known.
     """
 
     time: float | None
@@ -58,6 +59,7 @@ class Transition:
     active_at: float
     step: int | None = None
     line: str | None = None
+    cause: str | None = None
 
     @property
     def key(self) -> str:

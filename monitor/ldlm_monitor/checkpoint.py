@@ -36,8 +36,9 @@ _OURS_TO_MAKE = frozenset(
 _ROOMS = tuple(
     f"{_PACKAGE}.{room}"
     for room in (
-        *("alert", "alerts", "checkpoint", "chunk", "errors", "detect", "judge", "monitor"),
-        *("parse", "points", "promql", "records", "run", "series", "source.position", "view"),
+        *("alert", "alerts", "checkpoint", "chunk", "errors", "detect", "incidents", "judge"),
+        *("monitor", "parse", "points", "promql", "records", "run", "series"),
+        *("source.position", "urgency", "view"),
     )
 )
 """Where the classes stand whose objects it holds: to make one opens and starts nothing."""

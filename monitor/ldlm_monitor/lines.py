@@ -13,6 +13,8 @@ from ldlm_monitor.alert import Transition
 from ldlm_monitor.plain import duration, encodable, number, plain, without_run
 from ldlm_monitor.view import RunView, Snapshot
 
+CAUSE = 200
+"""Characters of an incident's first cause in the line of an alert."""
 SHOWN_RUNS = 20
 """More runs than these are counted in one status line, not shown in a line each."""
 
@@ -85,7 +87,10 @@ def _jsonable(value: Any) -> Any:
 
 
 def transition_line(transition: Transition) -> str:
-    """Time, state, alert, severity, run/rank, summary, file:line; log text made harmless."""
+    """Time, state, alert, severity, run/rank, summary, file:line, first cause of its incident.
+
+    Log text is made harmless.
+    """
     labels = transition.labels
     whose = "/".join(labels[name] for name in ("run", "rank") if name in labels) or "-"
     position = transition.position
@@ -97,6 +102,7 @@ def transition_line(transition: Transition) -> str:
         plain(whose),
         without_run(plain(transition.annotations.get("summary", "")), labels.get("run", "")),
         f"{plain(position.path)}:{position.line}" if position else "",
+        f"cause: {plain(transition.cause, CAUSE)}" if transition.cause else "",
     )
     return "  ".join(cell for cell in cells if cell).rstrip()
 

@@ -6,7 +6,7 @@ import math
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from ldlm_monitor.alerts import (
 )
 from ldlm_monitor.chunk import Chunk
 from ldlm_monitor.detect import Detectors
+from ldlm_monitor.incidents import Incidents, Standing
 from ldlm_monitor.judge import Judge
 from ldlm_monitor.own_metrics import core_points
 from ldlm_monitor.parse import ROW_SUFFIXES, Parser
@@ -28,11 +29,10 @@ from ldlm_monitor.run.fleet import Fleet
 from ldlm_monitor.run.identity import RunNames
 from ldlm_monitor.run.pace import StallSettings
 from ldlm_monitor.run.witness import Witness
+from ldlm_monitor.urgency import Urgency
 from ldlm_monitor.view import AlertView, MonitorView, Snapshot
 
 RECENT_EVENTS = 500
-URGENT_SECONDS = 1.0
-"""The same urgent fact about a run is evaluated at once only this often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +106,11 @@ class Monitor:
             self._settings.retention,
         )
         self._witness = Witness(self._runs)
+        self._incidents = Incidents()
         self._detectors: dict[str, Detectors] = {}
         self._timed = True
         self._events: deque[Event] = deque(maxlen=RECENT_EVENTS)
-        self._urgent_at: dict[tuple[str, str], float] = {}
+        self._urgency = Urgency()
         self._dropped = Counter({"internal_error": 0, "unreadable": 0})
         self._edge: list[Point] = []
         self._clock = -math.inf
@@ -177,7 +178,8 @@ class Monitor:
     def due(self) -> float | None:
         """When `tick` should be called at the latest, None if nothing is to come by itself."""
         slot = self._next_slot if self._wants_slot(self._next_slot) else None
-        times = (self._parser.open_until(), self._judge.due(), self._runs.due(), slot)
+        judged = (self._judge.due(), self._urgency.due)
+        times = (self._parser.open_until(), *judged, self._runs.due(), slot)
         earliest = min(time for time in times if time is not None)
         return None if math.isinf(earliest) else earliest
 
@@ -207,7 +209,7 @@ class Monitor:
 
     def firing(self) -> list[Transition]:
         """The alerts that fire, each as when it began to."""
-        return [self._testify(each) for each in self._judge.firing()]
+        return [self._with_cause(self._testify(each)) for each in self._judge.firing()]
 
     def starts(self) -> dict[str, float]:
         """When each active alert's condition first held, by the alert's key."""
@@ -275,6 +277,7 @@ class Monitor:
             at=max(self._clock, 0.0),
             runs=tuple(run.view(healths.get(run.name, "HEALTHY")) for run in self._runs),
             alerts=tuple(self._alert_views()),
+            incidents=self._incidents.views(self._clock, self._standing),
             events=tuple(self._events),
             monitor=self._own_view(),
             points=tuple(point for group in self._run_points(self._clock) for point in group),
@@ -313,6 +316,7 @@ class Monitor:
             transitions += self._take(sample, times[start])
             start += 1
             due = min(self._next_slot, self._runs.due(), self._judge.due() or math.inf)
+            due = min(due, self._urgency.due)
             stop = bisect_left(times, due, start)
             run = self._runs.of(sample, times[start - 1])
             if stop > start and run.life.only_advances(block, times[stop - 1]):
@@ -327,12 +331,13 @@ class Monitor:
         run = self._runs.of(record, at)
         if isinstance(record, Event):
             self._events.append(record)
+            self._incidents.take(record, max(at, self._clock), self._standing)
         rows = record.position.path.endswith(ROW_SUFFIXES)
         urgent = run.observe(record, at, rows=rows, timed=self._timed)
         self._runs.touch(run)
         at = max(at, self._clock)
         self._changed(at)
-        if urgent is None or not self._is_new(run.name, urgent, at):
+        if urgent is None or not self._urgency.is_at_once(run.name, urgent, at):
             return []
         return self._evaluate(at)
 
@@ -347,13 +352,6 @@ class Monitor:
         self._version += 1
         self._busy_until = at + self._judge.reach + self._settings.evaluation_interval
 
-    def _is_new(self, run: str, urgent: str, at: float) -> bool:
-        last = self._urgent_at.get((run, urgent), -math.inf)
-        if at - last < URGENT_SECONDS:
-            return False
-        self._urgent_at[run, urgent] = at
-        return True
-
     def _advance(self, to: float) -> list[Transition]:
         """Let what falls due by itself up to `to` happen, each at its own time."""
         if to <= self._clock:
@@ -366,7 +364,7 @@ class Monitor:
             if not self._wants_slot(self._next_slot):
                 self._next_slot = max(self._next_slot, math.ceil(to / interval) * interval)
             slot = self._slot_until(to)
-            times = (slot, self._runs.due(), self._judge.due())
+            times = (slot, self._runs.due(), self._judge.due(), self._urgency.due)
             due = min(time for time in times if time is not None)
             if due > to:
                 break
@@ -401,7 +399,9 @@ class Monitor:
         if at >= self._next_slot:
             self._next_slot = (math.floor(at / interval) + 1) * interval
         self._clock = max(self._clock, at)
+        self._urgency.judged(at)
         for run in self._runs.take_news():
+            self._incidents.settle(run.name, at, self._standing)
             detectors = self._detectors.setdefault(run.name, Detectors(run.name))
             detectors.take(run.measured())
         groups = [*self._run_points(at), list(core_points(self._own_view())), self._edge]
@@ -411,10 +411,37 @@ class Monitor:
             self._changed(at)
         if self._stopwatch:
             self._evaluation_seconds = self._stopwatch() - started
-        return [self._testify(each) for each in found]
+        told = [self._testify(each) for each in found]
+        for each in told:
+            self._incidents.take_alert(each, at, self._standing)
+        return [self._with_cause(each) for each in told]
 
     def _testify(self, transition: Transition) -> Transition:
         return self._witness.testify(transition, self._judge.asks(transition.alert))
+
+    def _with_cause(self, transition: Transition) -> Transition:
+        """The transition with the first cause of its run's incident, where that is known."""
+        run = transition.labels.get("run")
+        if run is None or transition.state != "firing":
+            return transition
+        cause = self._incidents.cause(run, self._clock, self._standing)
+        return transition if cause is None else replace(transition, cause=cause)
+
+    def _standing(self, name: str) -> Standing:
+        run = self._runs.get(name)
+        if run is None:
+            return Standing()
+        return Standing(
+            state=run.life.state,
+            ended_at=run.life.ended_at,
+            last_progress_at=run.life.last_progress_at
+            if run.life.progress_step is not None
+            else -math.inf,
+            step=run.life.progress_step,
+            world_size=run.world_size,
+            spoken=run.ranks,
+            rank_steps=run.rank_steps,
+        )
 
     def _run_points(self, at: float) -> list[list[Point]]:
         detected = [

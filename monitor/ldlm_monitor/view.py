@@ -11,6 +11,10 @@ Health = Literal["HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL"]
 """By the worst firing severity: none or info, warning, error, critical."""
 
 
+Confidence = Literal["confirmed", "probable", "weak", "none"]
+"""How sure a first cause is: two sources that do not know of each other confirm it."""
+
+
 class View(BaseModel):
     """Frozen, and serialised with non-finite numbers as strings."""
 
@@ -78,6 +82,96 @@ class AlertView(View):
     position: Position | None
 
 
+class RootView(View):
+    """The first cause of an incident. `rank` is None where no rank is named.
+
+    `tier` is how it is known: `external`, `hardware`, `local` (a process's own failure),
+    `named` (others name the rank), `network`, `silence` or `unattributed`. `ranks` are all
+    that share it, as `0-36,38-63`. `at` is when it began (Unix seconds).
+    """
+
+    tier: str
+    kind: str
+    message: str
+    rank: int | None
+    ranks: str
+    node: str | None
+    host: str | None
+    local_rank: int | None
+    pid: int | None
+    at: float | None
+    position: Position | None
+    why: tuple[str, ...]
+
+
+class CollectiveView(View):
+    """The collective that ranks waited for; `missing` did not join it as far as is known."""
+
+    op: str
+    seq: int
+    group: str
+    timeout_seconds: float | None
+    began_at: float
+    waiting: str
+    missing: str
+
+
+class SymptomView(View):
+    """Events of an incident that say the same: `message` and `position` are of the first."""
+
+    kind: str
+    role: str
+    count: int
+    ranks: str
+    message: str
+    position: Position
+
+
+class ClaimView(View):
+    """The rank that torchelastic calls the root cause, and why that is believed or not."""
+
+    rank: int
+    exitcode: int | None
+    host: str | None
+    agrees: bool | None
+    reason: str
+    position: Position
+
+
+class ExcerptView(View):
+    """A line of the log that tells of the first cause, or of its first consequence."""
+
+    rank: int | None
+    text: str
+    position: Position
+
+
+class IncidentView(View):
+    """One failure of one run: what came first, and what only followed, counted.
+
+    `ended_reason`: `run ended`, `restarted`, `recovered` (the steps went on) or `quiet`.
+    """
+
+    id: str
+    run: str
+    state: Literal["open", "recovered", "ended"]
+    ended_reason: str
+    title: str
+    confidence: Confidence
+    opened_at: float
+    updated_at: float
+    ended_at: float | None
+    root: RootView
+    collective: CollectiveView | None
+    symptoms: tuple[SymptomView, ...]
+    events: int
+    claims: tuple[ClaimView, ...]
+    excerpt: tuple[ExcerptView, ...]
+    action: str
+    last_step: int | None
+    alerts: tuple[str, ...]
+
+
 class MonitorView(View):
     """What the monitor tells about itself; counts since its start."""
 
@@ -101,6 +195,7 @@ class Snapshot(View):
     at: float
     runs: tuple[RunView, ...]
     alerts: tuple[AlertView, ...]
+    incidents: tuple[IncidentView, ...] = Field(default=(), description="the newest last, bounded")
     events: tuple[Event, ...] = Field(description="the newest last, bounded")
     monitor: MonitorView
     points: tuple[Point, ...] = Field(exclude=True)

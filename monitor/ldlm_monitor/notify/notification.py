@@ -22,7 +22,8 @@ class Notification:
     `state` and `started_at` it names the notification, so that a repeat can be
     told. Times are Unix seconds; `at` is None where the log tells no time.
     `line` is the log line that made the condition hold, `path` and `line_number`
-    (1-based) and `offset` (bytes) where it stands. `reason` is a word of `names.REASONS`.
+    (1-based) and `offset` (bytes) where it stands. `cause` is the first cause of the incident
+    that the alert belongs to, where it is known. `reason` is a word of `names.REASONS`.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(ser_json_inf_nan="strings")
@@ -46,6 +47,7 @@ class Notification:
     value: float
     started_at: float
     at: float | None
+    cause: str | None = None
 
     @property
     def duration(self) -> float | None:
@@ -78,6 +80,7 @@ def from_transition(transition: Transition) -> Notification:
         value=transition.value,
         started_at=transition.active_at,
         at=transition.time,
+        cause=None if transition.cause is None else _fit(transition.cause),
     )
 
 

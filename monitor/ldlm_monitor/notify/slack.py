@@ -51,6 +51,8 @@ def slack_message(notification: Notification) -> tuple[str, list[Block]]:
     for text in (summary, _clean(notification.description)):
         if text:
             blocks.append(_section(_cut(text, SECTION_LIMIT)))
+    if cause := _clean(notification.cause or ""):
+        blocks.append(_section(f"*First cause*\n{_cut(cause, SECTION_LIMIT - 20)}"))
     if facts := [_mrkdwn(text) for text in _facts(notification)]:
         blocks.append({"type": "section", "fields": facts})
     if line := _clean(notification.line or ""):

@@ -9,6 +9,7 @@ from ldlm_monitor.plain import duration, number, plain, shorten, shorten_path, u
 from ldlm_monitor.points import make_labels
 from ldlm_monitor.records import Event, Position
 from ldlm_monitor.report.advice import recommendations
+from ldlm_monitor.report.incidents import incident_lines
 from ldlm_monitor.view import AlertView, Health, MonitorView, RunView, Snapshot
 
 WIDTH = 80
@@ -62,6 +63,8 @@ def _run(run: RunView, snapshot: Snapshot) -> Iterator[str]:
     yield from _facts(run, snapshot)
     yield from _section("Statistics over the last values", _statistics(run))
     firing = _firing_of(run, snapshot)
+    failures = [each for each in snapshot.incidents if each.run == run.name]
+    yield from _section("Incidents", incident_lines(failures))
     yield from _section("Firing", _alerts(firing))
     issues = [
         event

@@ -24,6 +24,7 @@ _PACE_STEPS = 50
 FLUSH_SECONDS = 120.0
 """TensorBoard's writers collect for so long (`flush_secs` in torch/utils/tensorboard/writer.py)."""
 _SKIPS = ("skipped_step", "loss_scale_overflow")
+_MAX_RANKS = 65536
 _CHECKPOINTS = 6
 """The steps of so many are remembered."""
 _FOUND = 64
@@ -32,7 +33,10 @@ _TOLD = 4096
 
 
 class TrainingRun:
-    """Everything the monitor knows of one run."""
+    """Everything the monitor knows of one run.
+
+    `ranks`: those of which any record came. `rank_steps`: the last step of each that tells its own.
+    """
 
     def __init__(self, name: str, started: float, stall: StallSettings, first: Position) -> None:
         self.name = name
@@ -58,7 +62,8 @@ class TrainingRun:
         self._recent: deque[tuple[float, int]] = deque(maxlen=_PACE_STEPS)
         self._durations = StepDurations()
         self._leader: int | None = None
-        self._rank_steps: dict[int, int] = {}
+        self.ranks: set[int] = set()
+        self.rank_steps: dict[int, int] = {}
         self._checkpoints: deque[int] = deque(maxlen=_CHECKPOINTS)
         self._found: deque[Event] = deque(maxlen=_FOUND)
         self._found_since = started
@@ -72,6 +77,8 @@ class TrainingRun:
         in the right order.
         """
         self.files[record.position.path] = None
+        if record.rank is not None:
+            self._hear(record.rank)
         self._points = None
         self._timed = self.life.timed = timed or record.time is not None
         if isinstance(record, Sample):
@@ -82,7 +89,7 @@ class TrainingRun:
         if isinstance(record, Heartbeat):
             stalled = self.life.state == "stalled"
             changed = self.life.observe_heartbeat(record, at)
-            self._rank_steps[record.rank] = record.step
+            self.rank_steps[record.rank] = record.step
             if len(self.pids) < _TOLD:
                 self.pids[record.rank] = record.host, record.pid
             return "recovered" if changed and stalled else None
@@ -91,6 +98,8 @@ class TrainingRun:
     def observe_block(self, block: SampleBlock, at: float, *, timed: bool = True) -> str | None:
         """Take in rows that are alike, all at one time: as one by one, but at a fraction of it."""
         self.files[block.path] = None
+        if block.rank is not None:
+            self._hear(block.rank)
         self._points = None
         self._timed = self.life.timed = timed
         first, last = block.sample(0), block.sample(len(block) - 1)
@@ -115,6 +124,11 @@ class TrainingRun:
             self._durations.advance_all(times, block.steps)
         self._observe_standing(last, times[-1], source)
 
+    def _hear(self, rank: int) -> None:
+        """Any record of a rank came."""
+        if rank < _MAX_RANKS:
+            self.ranks.add(rank)
+
     def tick(self, at: float) -> bool:
         """Let time pass; whether the state changed."""
         changed = self.life.tick(at)
@@ -137,7 +151,7 @@ class TrainingRun:
         return Measured(
             values=values,
             step=self._step[1] if self._step else None,
-            rank_steps=self._rank_steps,
+            rank_steps=self.rank_steps,
             skipped_steps=self.skipped_steps,
             checkpoints=list(self._checkpoints),
             resumed=resumed,
@@ -238,7 +252,7 @@ class TrainingRun:
         if "total_steps" in sample.values:
             self._total_steps = int(sample.values["total_steps"])
         if sample.rank is not None and sample.step is not None:
-            self._rank_steps[sample.rank] = sample.step
+            self.rank_steps[sample.rank] = sample.step
         if sample.step is None or (self._step is not None and source > self._step[0]):
             return
         if self._step is None or source < self._step[0]:
@@ -370,7 +384,7 @@ class TrainingRun:
 
     @property
     def world_size(self) -> int | None:
-        """How many ranks there are, as the log's configuration tells."""
+        """How many ranks the log says there are."""
         told = self._settings.get("world_size", "")
         return int(told) if told.isdigit() else None
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from ldlm_monitor.view import Snapshot
 
-RESOURCES = ("runs", "alerts", "events")
+RESOURCES = ("runs", "alerts", "incidents", "events")
 LINKS = ("/metrics", "/-/healthy", "/-/ready", *(f"/api/v1/{name}" for name in RESOURCES))
 
 Redact: TypeAlias = Callable[[str], str]

@@ -1,0 +1,289 @@
+"""What an incident keeps of an event, and how near to the first cause its kind can stand.
+
+Tiers and effective times follow the project's failure taxonomy, section 4: who waited for a
+collective tells of a hang that began before its line; who names another rank is no cause.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+from ldlm_monitor.records import Event, FieldValue, Position
+
+MAX_MESSAGE: Final = 500
+MAX_RANKS: Final = 65536
+"""More than any training has; a forged log may claim more."""
+
+
+class Tier(IntEnum):
+    """How a cause is known, the best first."""
+
+    EXTERNAL = 0
+    HARDWARE = 1
+    LOCAL = 2
+    NAMED = 3
+    NETWORK = 4
+    SILENCE = 5
+    UNATTRIBUTED = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Clue:
+    """One event, bounded. `seen` is when the monitor judged it, `effective` when it began (Unix s).
+
+    `rank` is global, None where the line does not tell it. `host` is a machine's name or
+    address as the line tells it, `node` the number or name that the file or a prefix gives.
+    """
+
+    kind: str
+    role: str
+    severity: str
+    seen: float
+    effective: float
+    message: str
+    position: Position
+    rank: int | None = None
+    node: str | None = None
+    host: str | None = None
+    pid: int | None = None
+    fields: dict[str, FieldValue] = field(default_factory=dict)
+
+    @property
+    def order(self) -> tuple[float, str, int, int]:
+        """The same whatever order the clues came in."""
+        return (self.effective, self.position.path, self.position.line, self.position.offset)
+
+
+TIMEOUTS: Final = frozenset(
+    {
+        "nccl_collective_timeout",
+        "nccl_blocking_wait_timeout",
+        "nccl2_backend_timeout",
+        "nccl_work_failure_status",
+        "gloo_timeout",
+        "tcpstore_wait_timeout",
+    }
+)
+"""Who says so has waited, for as long as the timeout: the cause is older than the line."""
+
+_TIERS: Final = {
+    **dict.fromkeys(("slurm_cancelled", "elastic_agent_signaled"), Tier.EXTERNAL),
+    **dict.fromkeys(
+        (
+            *("gpu_xid", "gpu_fallen_off_bus", "nvswitch_sxid", "host_oom_kill"),
+            *("slurm_oom_kill", "host_blocked_task", "host_storage_error", "host_segfault"),
+            *("elastic_unkillable", "k8s_pod_killed"),
+        ),
+        Tier.HARDWARE,
+    ),
+    **dict.fromkeys(
+        (
+            *("python_exception", "cuda_oom", "cuda_error", "cuda_lib_error"),
+            *("cuda_device_assert", "fatal_python_error", "dataloader_worker_killed"),
+            *("dataloader_worker_exception", "dataloader_timeout", "dataloader_pin_thread"),
+            *("bus_error_shm", "no_space_left", "io_error", "cpu_oom", "loss_scale_floor"),
+            *("lightning_nonfinite", "megatron_result_validation", "autograd_anomaly"),
+            *("nonfinite_metric", "ddp_unfinished_reduction", "nccl_config_error"),
+            *("nccl_cuda_failure", "rendezvous_failure", "cxx_terminate"),
+        ),
+        Tier.LOCAL,
+    ),
+    **dict.fromkeys(
+        (
+            *("monitored_barrier_failed", "collective_mismatch", "ddp_param_mismatch"),
+            *("nccl_desync_report", "nccl_heartbeat_stuck", "nccl_monitor_kill"),
+            *("gil_hang_suspected", "nvrx_rank_hang", "fr_dump", "ras_status", "stack_dump"),
+        ),
+        Tier.NAMED,
+    ),
+    **dict.fromkeys(
+        (
+            *("nccl_ib_completion_error", "nccl_ib_async_fatal", "nccl_ib_verbs_failed"),
+            *("host_nic_error", "nccl_ib_async_event"),
+        ),
+        Tier.NETWORK,
+    ),
+}
+_BY_WORD: Final = {
+    "srun_task_exit": (Tier.HARDWARE, "srun: error: Node failure"),
+    "k8s_pod_killed": (Tier.HARDWARE, "OOMKilled"),
+    "nccl_ib_async_event": (Tier.NETWORK, "port error"),
+    # The only line of a process that left by sys.exit() while a process group lived.
+    "cxx_terminate": (Tier.LOCAL, "without an active exception"),
+}
+"""Kinds that are a cause where they say so, and else a consequence."""
+_SPEAKS: Final = frozenset({"root", "evidence"})
+_ENDS_BY_WORD: Final = frozenset({"slurm_cancelled", "elastic_agent_signaled"})
+"""A warning by its severity, for it is intended; it ends a run all the same."""
+_FAILS: Final = frozenset({"root", "evidence", "victim", "death"})
+_SERIOUS: Final = frozenset({"error", "critical"})
+_SECONDS_BEFORE: Final = (
+    ("ran_ms", 1e-3),
+    ("stuck_seconds", 1.0),
+    ("timeout_ms", 1e-3),
+    ("seconds", 1.0),
+)
+"""Fields that say how long it has lasted when the line is written, and their unit."""
+_LASTED: Final = TIMEOUTS | {
+    "nccl_heartbeat_stuck",
+    "nvrx_rank_hang",
+    "dataloader_timeout",
+    "monitored_barrier_failed",
+    "host_blocked_task",
+}
+_LOST_PEER: Final = frozenset(
+    {
+        "ConnectionResetError",
+        "BrokenPipeError",
+        "ConnectionRefusedError",
+        "ConnectionAbortedError",
+        "EOFError",
+    }
+)
+"""Another process went first."""
+_OF_A_PEER: Final = (
+    "Connection closed by peer",
+    "Watchdog caught collective",
+    "NCCL communicator was aborted",
+    "NCCL error in: ",
+    "DistBackendError: ",
+    "DistNetworkError: ",
+    "DistStoreError: ",
+    "gloo/transport/",
+)
+"""In a traceback: the exception was raised because another rank had gone."""
+_KEPT: Final = frozenset(
+    {
+        *("seq", "op_type", "numel_in", "numel_out", "timeout_ms", "ran_ms", "pg_guid", "pg_desc"),
+        *("pg_rank", "pg_id", "last_enqueued", "last_completed", "shape", "stuck_seconds"),
+        *("missing_rank", "missing_ranks", "missing", "dead", "ranks", "class", "src_rank"),
+        *("rank_a", "rank_b", "op_a", "op_b", "shape_a", "shape_b", "seq_a", "seq_b"),
+        *("reporter", "other_rank", "reported_rank", "reported_node", "aborted_rank"),
+        *("exitcode", "signal", "local_rank", "global_rank", "launcher", "code", "pci", "what"),
+        *("reason", "entity", "status", "tasks", "hca", "peer", "port", "event", "file", "line"),
+        *("exc_type", "quantity", "step", "restart_count", "global_ranks", "state", "path"),
+        *("disabled", "command", "error", "worker_exception", "flushed", "last_error"),
+    }
+)
+
+
+def fails(event: Event) -> bool:
+    """Whether an event is one of a failure: it opens an incident where none is open."""
+    if event.kind in _ENDS_BY_WORD:
+        return event.severity != "info" and event.fields.get("role") in _FAILS
+    return event.severity in _SERIOUS and event.fields.get("role") in _FAILS
+
+
+def clue_of(event: Event, seen: float) -> Clue:
+    """What is kept of an event that was judged at `seen`."""
+    fields = event.fields
+    began = event.time if event.time is not None else seen
+    return Clue(
+        kind=event.kind,
+        role=_role(event),
+        severity=event.severity,
+        seen=seen,
+        effective=began - _lasted(event),
+        message=event.message[:MAX_MESSAGE],
+        position=event.position,
+        rank=_rank(event),
+        node=event.node,
+        host=_text(fields.get("host")) or _text(fields.get("reported_node")),
+        pid=_whole(fields.get("pid")),
+        fields={name: fields[name] for name in fields if name in _KEPT},
+    )
+
+
+def tier_of(clue: Clue) -> Tier | None:
+    """The tier in which a clue can be the cause; None: in none."""
+    tier = _TIERS.get(clue.kind)
+    if clue.kind in ("elastic_agent_signaled", "elastic_sigterm_peer") or _is_interrupt(clue):
+        return Tier.EXTERNAL if _is_signalled(clue) else None
+    if clue.kind in _BY_WORD:
+        kind_tier, word = _BY_WORD[clue.kind]
+        told = clue.message if clue.kind != "nccl_ib_async_event" else clue.fields.get("event")
+        return kind_tier if word in str(told) else _elsewhere(clue)
+    if tier is Tier.NAMED and clue.role in ("context", "death"):
+        return tier if named_ranks(clue) else None
+    return tier if clue.role in _SPEAKS else None
+
+
+def _elsewhere(clue: Clue) -> Tier | None:
+    """A pod that was not killed for its memory was evicted."""
+    return Tier.EXTERNAL if clue.kind == "k8s_pod_killed" else None
+
+
+def named_ranks(clue: Clue) -> list[int]:
+    """The ranks that a clue says did not come, or are dead."""
+    for name in ("missing_ranks", "missing", "dead", "missing_rank"):
+        told = clue.fields.get(name)
+        if told or told == 0:
+            return ranks_in(told)
+    return []
+
+
+def rank_in(told: object) -> int | None:
+    """A rank as a field tells it, if it can be one."""
+    whole = isinstance(told, int) and not isinstance(told, bool) and 0 <= told < MAX_RANKS
+    return int(str(told)) if whole else None
+
+
+def ranks_in(told: FieldValue) -> list[int]:
+    """Ranks as a field spells them: 3, "2, 3", [2, 3] or "0-3,7"."""
+    if isinstance(told, int):
+        return [told] if rank_in(told) is not None else []
+    parts = told if isinstance(told, list) else str(told).strip("[]").split(",")
+    ranks: list[int] = []
+    for part in parts:
+        first, _, last = str(part).strip().partition("-")
+        if first.isdecimal() and (not last or last.isdecimal()) and len(first + last) < 13:
+            ranks += range(int(first), min(int(last or first) + 1, MAX_RANKS))
+    return ranks[:MAX_RANKS]
+
+
+def _role(event: Event) -> str:
+    """The event's role; an exception that only passes on what a lost peer did is a victim's."""
+    role = str(event.fields.get("role", "context"))
+    if role != "root" or event.kind != "python_exception":
+        return role
+    kind = str(event.fields.get("exc_type", "")).rpartition(".")[2]
+    text = str(event.fields.get("traceback", ""))
+    return "victim" if kind in _LOST_PEER or any(word in text for word in _OF_A_PEER) else role
+
+
+def _rank(event: Event) -> int | None:
+    told = (event.fields.get(name) for name in ("reporter", "aborted_rank", "global_rank"))
+    found = (rank_in(each) for each in (event.rank, *told))
+    return next((rank for rank in found if rank is not None), None)
+
+
+def _lasted(event: Event) -> float:
+    if event.kind not in _LASTED:
+        return 0.0
+    for name, unit in _SECONDS_BEFORE:
+        value = event.fields.get(name)
+        if isinstance(value, int | float):
+            return min(max(float(value) * unit, 0.0), 86400.0)
+    return 0.0
+
+
+def _is_interrupt(clue: Clue) -> bool:
+    kind = str(clue.fields.get("exc_type", "")).rpartition(".")[2]
+    return clue.kind == "python_exception" and kind in ("KeyboardInterrupt", "SignalException")
+
+
+def _is_signalled(clue: Clue) -> bool:
+    """A person or the scheduler stopped the launcher: workers are sent SIGTERM by any failure."""
+    if clue.kind == "elastic_sigterm_peer":
+        return clue.fields.get("signal") == "SIGINT"
+    return clue.severity != "info"
+
+
+def _text(value: FieldValue) -> str | None:
+    return value[:200] if isinstance(value, str) and value else None
+
+
+def _whole(value: FieldValue) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,0 +1,197 @@
+"""An incident for people: title, reasons, counts, the few lines that matter, what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+from ldlm_monitor.incidents.clues import TIMEOUTS, Clue, Tier
+from ldlm_monitor.incidents.collectives import Collective
+from ldlm_monitor.incidents.evidence import Evidence, Fold
+from ldlm_monitor.incidents.ranks import compressed
+from ldlm_monitor.incidents.root import Judgement
+from ldlm_monitor.incidents.verdict import Verdict
+from ldlm_monitor.view import ClaimView, CollectiveView, ExcerptView, RootView, SymptomView
+
+SYMPTOMS: Final = 40
+EXCERPT: Final = 6
+_TEXT: Final = 300
+_TITLE: Final = 120
+
+
+def root_view(verdict: Verdict, evidence: Evidence) -> RootView:
+    """The first cause."""
+    clue, rank = verdict.clue, verdict.rank
+    facts = evidence.roster.facts.get(rank) if rank is not None else None
+    return RootView(
+        tier=verdict.tier.name.lower(),
+        kind=verdict.kind,
+        message=verdict.message,
+        rank=rank,
+        ranks=compressed(verdict.ranks),
+        node=(clue.node if clue else None) or (facts.node if facts else None),
+        host=verdict.host or (clue.host if clue else None) or (facts.host if facts else None),
+        local_rank=facts.local_rank if facts else None,
+        pid=(clue.pid if clue else None) or (facts.pid if facts else None),
+        at=clue.effective if clue else evidence.began,
+        position=clue.position if clue else None,
+        why=verdict.why,
+    )
+
+
+def cause_text(verdict: Verdict, evidence: Evidence) -> str:
+    """Whose fault, and what, in a few words."""
+    message = _shortened(verdict.message or verdict.kind)
+    if verdict.tier is Tier.UNATTRIBUTED:
+        return f"{message} (cause not known)"
+    if verdict.tier is Tier.SILENCE:
+        return message + _place(verdict, evidence)
+    if not verdict.ranks:
+        return message + _place(verdict, evidence)
+    return f"{message} on {_they(verdict)}{_place(verdict, evidence)}"
+
+
+def title(judgement: Judgement, evidence: Evidence, last_step: int | None) -> str:
+    """The cause, then what came of it: `... on rank 37 (gpu04) -> NCCL timeout on 63 ranks`."""
+    effects = list(_effects(judgement.verdict, evidence))
+    at = f" at step {last_step}" if last_step is not None else ""
+    told = cause_text(judgement.verdict, evidence)
+    return (f"{told} -> {', '.join(effects)}" if effects else told) + at
+
+
+def _effects(verdict: Verdict, evidence: Evidence) -> Iterator[str]:
+    """On how many ranks beside the cause's."""
+    timed: set[int] = set()
+    lost: set[int] = set()
+    for rank, facts in evidence.roster.facts.items():
+        if rank in verdict.ranks or not facts.waited:
+            continue
+        (timed if facts.timed_out else lost).add(rank)
+    if timed:
+        yield f"timeout on {_number(timed)}"
+    if lost:
+        yield f"lost peers on {_number(lost)}"
+
+
+def _number(ranks: set[int]) -> str:
+    return f"{len(ranks)} rank{'' if len(ranks) == 1 else 's'}"
+
+
+def _place(verdict: Verdict, evidence: Evidence) -> str:
+    view = root_view(verdict, evidence)
+    machine = view.host or (f"node {view.node}" if view.node else None)
+    return f" ({machine})" if machine and machine not in verdict.message else ""
+
+
+def _they(verdict: Verdict) -> str:
+    return f"rank{'' if verdict.rank is not None else 's'} {compressed(verdict.ranks)}"
+
+
+def collective_view(collective: Collective, silent: frozenset[int]) -> CollectiveView:
+    """The collective that hangs."""
+    timeout = collective.timeout_ms
+    return CollectiveView(
+        op=collective.op,
+        seq=collective.seq,
+        group=collective.name or collective.group,
+        timeout_seconds=None if timeout is None else timeout / 1000,
+        began_at=collective.began,
+        waiting=compressed(collective.calls),
+        missing=compressed(silent),
+    )
+
+
+def symptoms(evidence: Evidence) -> tuple[SymptomView, ...]:
+    """What was told, in the order of the first lines; consequences by kind, causes by text."""
+    merged: dict[tuple[str, str, str], list[Fold]] = {}
+    for fold in _by_time(evidence):
+        text = fold.first.message if fold.role in ("root", "evidence") else ""
+        merged.setdefault((fold.kind, fold.role, text), []).append(fold)
+    found = [
+        SymptomView(
+            kind=kind,
+            role=role,
+            count=sum(fold.count for fold in folds),
+            ranks=compressed(rank for fold in folds for rank in fold.ranks),
+            message=folds[0].first.message[:_TEXT],
+            position=folds[0].first.position,
+        )
+        for (kind, role, _), folds in merged.items()
+    ]
+    if len(found) > SYMPTOMS:
+        frequent = sorted(found, key=lambda each: -each.count)[:SYMPTOMS]
+        found = [each for each in found if each in frequent]
+    return tuple(found)
+
+
+def claim_views(judgement: Judgement) -> tuple[ClaimView, ...]:
+    """What the launchers call the root cause."""
+    return tuple(
+        ClaimView(
+            rank=each.claim.rank,
+            exitcode=each.claim.exitcode,
+            host=each.claim.host or each.claim.node,
+            agrees=each.agrees,
+            reason=each.reason,
+            position=each.claim.position,
+        )
+        for each in judgement.claims
+    )
+
+
+def excerpt(verdict: Verdict, evidence: Evidence) -> tuple[ExcerptView, ...]:
+    """The lines of the cause, then the first of those that it had as a consequence."""
+    clues: list[Clue] = [verdict.clue] if verdict.clue is not None else []
+    clues += [
+        clue
+        for rank in sorted(verdict.ranks)[:2]
+        for fold in _by_time(evidence)
+        for clue in fold.clues
+        if clue.rank == rank and clue.severity != "info"
+    ][:3]
+    serious = [fold for fold in _by_time(evidence) if fold.first.severity != "info"]
+    clues += [fold.first for fold in serious if fold.kind in TIMEOUTS][:1]
+    clues += [fold.first for fold in serious if fold.role == "victim"][:1]
+    clues += [fold.first for fold in serious if fold.role == "death"][:1]
+    shown: dict[str, ExcerptView] = {}
+    for clue in clues:
+        text = _line(clue)
+        view = ExcerptView(rank=clue.rank, text=text, position=clue.position)
+        shown.setdefault(clue.message, view)
+    return tuple(shown.values())[:EXCERPT]
+
+
+def _by_time(evidence: Evidence) -> list[Fold]:
+    return sorted(evidence.folds.values(), key=lambda fold: (fold.first.order, fold.kind))
+
+
+def _shortened(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _TITLE else line[: _TITLE - 1].rstrip() + "…"
+
+
+def _line(clue: Clue) -> str:
+    place = clue.fields.get("file")
+    where = f"  [{place}:{clue.fields.get('line')}]" if place and clue.role == "root" else ""
+    return str(clue.fields.get("text") or clue.message)[:_TEXT] + where
+
+
+def action(verdict: Verdict) -> str:
+    """What an operator does about a cause of that kind; empty where nothing is known."""
+    actions = _actions()
+    if verdict.tier is Tier.UNATTRIBUTED and verdict.kind == "elastic_worker_failed":
+        return actions["unattributed"]
+    code = verdict.clue.fields.get("exitcode") if verdict.clue is not None else None
+    named = (f"{verdict.kind} {code}", verdict.kind, verdict.tier.name.lower())
+    return next((actions[name] for name in named if name in actions), "")
+
+
+@cache
+def _actions() -> dict[str, str]:
+    import yaml
+
+    text = files(__package__).joinpath("data/actions.yml").read_text(encoding="utf-8")
+    loaded = yaml.safe_load(text)
+    return {str(kind): str(told).strip() for kind, told in loaded.items()}
