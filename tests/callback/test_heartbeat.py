@@ -1,0 +1,114 @@
+"""The page that tells where a rank stands, whatever became of its process."""
+
+import os
+import struct
+import zlib
+
+from ldlm_monitor.callback.heartbeat import (
+    BLOCK,
+    DEVICE,
+    IDENTITY,
+    STEP,
+    STEP_AT,
+    Beat,
+    Heartbeat,
+    Identity,
+)
+
+STEP_FIELDS = list(Beat.__dataclass_fields__)
+
+
+def identity(**changes) -> Identity:
+    told = {
+        "pid": 7,
+        "stack_signal": 12,
+        "start_ticks": 99,
+        "pid_namespace": 5,
+        "created": 1e9,
+        "rank": 3,
+        "world_size": 8,
+        "host": b"node1",
+        "run": b"run_a",
+        "stack_file": b"stack_rank3.txt",
+        "recorder_socket": b"",
+    }
+    return Identity(**{**told, **changes})
+
+
+def beat_of(page: bytes) -> dict:
+    """The step block of a page, checked."""
+    sequence, checksum = BLOCK.unpack_from(page, STEP_AT)
+    payload = page[STEP_AT + BLOCK.size :][: STEP.size]
+    assert sequence % 2 == 0
+    assert checksum == zlib.crc32(payload)
+    return dict(zip(STEP_FIELDS, STEP.unpack(payload), strict=True))
+
+
+def test_blocks_do_not_reach_into_each_other() -> None:
+    assert IDENTITY.size + 4 <= STEP_AT
+    assert BLOCK.size + max(STEP.size, DEVICE.size) <= 1024
+
+
+def test_the_page_tells_who_writes_and_where_it_stands(tmp_path) -> None:
+    path = tmp_path / "heartbeat_rank3"
+    heartbeat = Heartbeat(path, identity())
+    heartbeat.beat(Beat(step=41, time=1e9, phase=b"eval", loss=2.5))
+    heartbeat.sync()
+    page = path.read_bytes()
+    assert len(page) == 4096
+    packed = page[: IDENTITY.size]
+    assert struct.unpack_from("<I", page, IDENTITY.size) == (zlib.crc32(packed),)
+    assert IDENTITY.unpack(packed)[:4] == (b"ldlmhb01", 7, 12, 99)
+    told = beat_of(page)
+    assert (told["step"], told["loss"], told["phase"].rstrip(b"\0")) == (41, 2.5, b"eval")
+
+
+def test_a_new_run_takes_the_name_and_leaves_the_old_page_to_those_who_hold_it(tmp_path) -> None:
+    path = tmp_path / "heartbeat_rank3"
+    old = Heartbeat(path, identity())
+    reader = os.open(path, os.O_RDONLY)
+    Heartbeat(path, identity(pid=8)).beat(Beat(step=1))
+    old.beat(Beat(step=2))
+    old.sync()
+    assert beat_of(os.pread(reader, 4096, 0))["step"] == 2
+    assert beat_of(path.read_bytes())["step"] != 2
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["heartbeat_rank3"]
+    os.close(reader)
+
+
+def test_the_heartbeat_survives_kill_9_in_the_phase_where_it_came(train) -> None:
+    training = train(
+        """
+        callback = HealthCallback(out=sys.argv[1])
+        for step in range(100):
+            callback.on_step(step, loss=step / 2)
+        with callback.phase("checkpoint"):
+            print("there", flush=True)
+            time.sleep(60)
+        """
+    )
+    training.said("there")
+    training.process.kill()
+    training.end()
+    told = beat_of((training.out / "heartbeat_rank0").read_bytes())
+    assert (told["step"], told["loss"], told["steps"]) == (99, 49.5, 100)
+    assert told["phase"].rstrip(b"\0") == b"checkpoint"
+    assert told["status"].rstrip(b"\0") == b"running"
+
+
+def test_the_page_knows_what_was_not_finite_and_how_it_ended(train) -> None:
+    training = train(
+        """
+        callback = HealthCallback(out=sys.argv[1])
+        for step in range(5):
+            callback.on_step(step, loss=1.0, loss_text=float("nan") if step >= 2 else 1.0)
+        callback.close(ValueError("diverged"))
+        """
+    )
+    assert training.end() == (0, "")
+    told = beat_of((training.out / "heartbeat_rank0").read_bytes())
+    assert (told["nonfinite"], told["nonfinite_step"]) == (3, 2)
+    assert told["nonfinite_quantity"].rstrip(b"\0") == b"loss_text"
+    assert told["status"].rstrip(b"\0") == b"failed"
+    last = training.rows()[-1]
+    assert (last["status"], last["error"]) == ("failed", "ValueError: diverged")
