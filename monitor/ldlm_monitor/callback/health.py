@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import wraps
 from types import TracebackType
 from typing import Any
 
@@ -97,6 +98,16 @@ class HealthCallback:
             }
             session.steps.step(step, given, samples=samples, tokens=tokens, batch=batch)
         except Exception as error:  # noqa: BLE001 whatever is wrong with us, training goes on
+            self._hurt(error)
+
+    def log(self, **values: Any) -> None:
+        """More values of the last step, such as `eval_loss`; as for `on_step`."""
+        session = self._session
+        if session is None or not session.is_mine:
+            return
+        try:
+            session.steps.tell_values(values)
+        except Exception as error:  # noqa: BLE001
             self._hurt(error)
 
     def phase(self, name: str) -> Phase:
@@ -206,6 +217,22 @@ class Phase:
             session.steps.leave(before, error)
         except Exception as problem:  # noqa: BLE001
             self._callback._hurt(problem)
+
+
+def harmless(hook: Callable[..., None]) -> Callable[..., None]:
+    """An adapter's hook that raises nothing; the adapter has its callback in `_health`."""
+
+    @wraps(hook)
+    def guarded(self: Any, *given: Any, **named: Any) -> None:
+        try:
+            hook(self, *given, **named)
+        except Exception as error:  # noqa: BLE001 whatever is wrong with us, training goes on
+            if self._health is not None:
+                self._health._hurt(error)
+            else:
+                _say(f"{type(error).__name__}: {error}; training goes on")
+
+    return guarded
 
 
 def _say(text: str) -> None:

@@ -102,17 +102,15 @@ class Steps:
         beat.steps += 1
         if beat.phase not in _STEP_PHASES:
             beat.phase, beat.phase_since = b"train", now
-        if self._waiting:
-            self.settle()
-        due = number % self._every == 0
-        if due and on_device:
-            self._waiting.append((row, self._send(on_device)))
-        elif due or any(True for _ in nonfinite(row)):
-            if self._waiting:
-                self._waiting.append((row, []))
-            else:
-                self._complete(row)
+        self._file(row, on_device, due=number % self._every == 0)
         self._tell(beat)
+
+    def tell_values(self, given: Mapping[str, Any]) -> None:
+        """More is known of the last step."""
+        row: Row = {"type": "step", "step": max(self.beat.step, 0), "time": time.time()}
+        on_device: dict[str, Any] = {}
+        self.unread += gather(given, row, on_device)
+        self._file(row, on_device, due=True)
 
     def enter(self, phase: str) -> Entered:
         """A phase begins; what `leave` needs to know."""
@@ -205,6 +203,18 @@ class Steps:
         self._waiting.popleft()
         self._complete(row)
         return True
+
+    def _file(self, row: Row, on_device: dict[str, Any], *, due: bool) -> None:
+        """Put the row behind those that wait for values; one that is not due only for a NaN."""
+        if self._waiting:
+            self.settle()
+        if due and on_device:
+            self._waiting.append((row, self._send(on_device)))
+        elif due or any(True for _ in nonfinite(row)):
+            if self._waiting:
+                self._waiting.append((row, []))
+            else:
+                self._complete(row)
 
     def _send(self, on_device: dict[str, Any]) -> list[tuple[list[str], Copy]]:
         if is_capturing():
