@@ -7,6 +7,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from ldlm_monitor.callback.device import DeviceCopies  # noqa: E402
+from ldlm_monitor.callback.rows import Rows  # noqa: E402
 from ldlm_monitor.callback.steps import Steps  # noqa: E402
 
 
@@ -211,8 +212,8 @@ class Far(torch.Tensor):
 
 
 def test_rows_keep_their_order_and_wait_for_their_values() -> None:
-    rows: list[dict] = []
-    steps = Steps(rows.append, lambda beat: None, {"rank": 0, "host": "h", "pid": 1}, every=1)
+    entries: list = []
+    steps = Steps(entries.append, {"rank": 0, "host": "h", "pid": 1})
     queue = steps._copies[torch.device("cpu")] = DeviceQueue()
 
     def go(step, value) -> None:
@@ -221,10 +222,11 @@ def test_rows_keep_their_order_and_wait_for_their_values() -> None:
     for step in range(3):
         go(step, torch.tensor(float(step)).as_subclass(Far))
     go(3, math.nan)
-    assert rows == []
+    assert entries == []
     assert steps.beat.step == 3
     queue.is_open = True
     go(4, 4.0)
+    rows = [row for entry in entries for row in Rows(0, 1, lambda: None).make(entry)]
     told = [(row["step"], row["loss"], row["lr"]) for row in rows if row["type"] == "step"]
     assert (
         str(told) == "[(0, 0.0, 0.0), (1, 1.0, 0.1), (2, 2.0, 0.2), (3, nan, 0.3), (4, 4.0, 0.4)]"
@@ -233,16 +235,42 @@ def test_rows_keep_their_order_and_wait_for_their_values() -> None:
 
 
 def test_the_last_values_before_a_hang_are_told_by_the_writers_thread(monkeypatch) -> None:
-    rows: list[dict] = []
-    steps = Steps(rows.append, lambda beat: None, {"rank": 0, "host": "h", "pid": 1}, every=1)
+    entries: list = []
+    steps = Steps(entries.append, {"rank": 0, "host": "h", "pid": 1})
     queue = steps._copies[torch.device("cpu")] = DeviceQueue()
     loss = torch.tensor(math.nan).as_subclass(Far)
     steps.step(1, {"loss": loss}, samples=None, tokens=None, batch=None)
     for copy in queue.pending:
         copy()
     steps.settle_idle()
-    assert rows == [], "the loop may come by yet"
+    assert entries == [], "the loop may come by yet"
     now = steps.beat.monotonic
     monkeypatch.setattr("time.monotonic", lambda: now + 5.0)
     steps.settle_idle()
-    assert [row["type"] for row in rows] == ["event", "step"]
+    (entry,) = entries
+    assert [row["type"] for row in Rows(0, 1, lambda: None).make(entry)] == ["event", "step"]
+
+
+def test_on_the_way_from_a_device_no_operator_is_called_that_waits_for_it() -> None:
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    called = set()
+
+    class Listen(TorchDispatchMode):
+        def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+            called.add(str(operator).removeprefix("aten.").partition(".")[0])
+            return operator(*args, **(kwargs or {}))
+
+    steps = Steps(lambda entry: None, {"rank": 0, "host": "h", "pid": 1})
+    copies = steps._copies[torch.device("cpu")] = DeviceCopies(torch.device("cpu"))
+    copies._mark = lambda: Later(copies)
+    copies.is_open, copies.pending = False, []
+    values = {
+        "loss": torch.tensor(1.0, requires_grad=True).as_subclass(Far),
+        "half": torch.tensor([2.0], dtype=torch.bfloat16).as_subclass(Far),
+    }
+    with Listen():
+        for step in range(40):
+            steps.step(step, values, samples=8, tokens=None, batch=step)
+    assert "stack" in called
+    assert called <= {"detach", "_to_copy", "view", "stack", "copy_", "select", "slice", "alias"}

@@ -116,6 +116,8 @@ def find(nvml: Any, local_rank: int) -> Any | None:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         names = None if visible is None else [part.strip() for part in visible.split(",")]
         chosen = str(local_rank) if names is None else names[local_rank]
+        if not chosen:
+            return None
         if chosen.isdigit():
             return nvml.nvmlDeviceGetHandleByIndex(int(chosen))
         return nvml.nvmlDeviceGetHandleByUUID(chosen)

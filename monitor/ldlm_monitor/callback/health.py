@@ -11,7 +11,7 @@ from typing import Any
 
 from ldlm_monitor.callback.launch import Launch
 from ldlm_monitor.callback.session import Session, Wishes
-from ldlm_monitor.callback.steps import Entered
+from ldlm_monitor.callback.steps import Entered, Steps
 
 MAX_ERRORS = 10
 """After so many errors of its own the callback does no more."""
@@ -51,6 +51,7 @@ class HealthCallback:
         gpu: bool = True,
     ) -> None:
         self._session: Session | None = None
+        self._steps: Steps | None = None
         self._errors = 0
         try:
             wishes = Wishes(
@@ -64,6 +65,7 @@ class HealthCallback:
             )
             launch = Launch.detect(run, out, rank, world_size)
             self._session = Session(launch, wishes, max(int(every), 1), _say)
+            self._steps = self._session.steps
         except Exception as error:  # noqa: BLE001 whatever is wrong with us, training begins
             self._hurt(error)
 
@@ -85,18 +87,13 @@ class HealthCallback:
         `samples`, `tokens`: how many this rank processed since the last call. `batch`:
         the index of the batch. Everything else is kept under its own name.
         """
-        session = self._session
-        if session is None or not session.is_mine:
+        steps = self._steps
+        if steps is None or not steps.is_live:
             return
         try:
-            given = {
-                "epoch": epoch,
-                "loss": loss,
-                "grad_norm": grad_norm,
-                "learning_rate": lr,
-                **values,
-            }
-            session.steps.step(step, given, samples=samples, tokens=tokens, batch=batch)
+            given = {"epoch": epoch, "loss": loss, "grad_norm": grad_norm, "learning_rate": lr}
+            given |= values
+            steps.step(step, given, samples=samples, tokens=tokens, batch=batch)
         except Exception as error:  # noqa: BLE001 whatever is wrong with us, training goes on
             self._hurt(error)
 
@@ -178,7 +175,7 @@ class HealthCallback:
         if self._errors == 1:
             _say(f"{type(error).__name__}: {error}; training goes on")
         if self._errors >= MAX_ERRORS and session is not None:
-            self._session = None
+            self._session = self._steps = None
             try:
                 session.close()
             except Exception:  # noqa: BLE001 it was to be silent

@@ -3,74 +3,88 @@
 A file of 4 KiB that is mapped into memory, so that a beat is a store and no system
 call. All numbers are little-endian. The page holds four blocks:
 
-| offset | block | written |
+| offset | block | written by |
 | --- | --- | --- |
-| 0 | identity: `IDENTITY`, then CRC-32 of it | once |
-| 1024 | step: sequence (u64), CRC-32 (u32), `STEP` | at each step and phase |
-| 2048 | device: sequence (u64), CRC-32 (u32), `DEVICE` | every few seconds |
+| 0 | `IDENTITY` | the start, once |
+| 1024 | `BEAT` | the loop, at each step and phase |
+| 2048 | `STANDING` | the thread that writes rows, when it wrote some |
+| 3072 | `DEVICE` | the thread that asks the driver, every few seconds |
 
-Each of the last two is a seqlock with one writer: its sequence is odd while it is
-written. The CRC makes the reader independent of the order in which a processor lets
-others see its stores. The monitor's `probe/heartbeat.py` reads it; a test holds both
-to the same layout.
+The last three begin and end with a sequence number (u64), which their one writer counts
+up. It writes from front to back; so who reads two different numbers has read amid a
+store, and reads again. What is written while a page is read twice alike was stable: that
+holds on processors too that let others see stores out of order. The monitor's
+`probe/heartbeat.py` reads the page; a test holds both to the same layout.
 """
 
 from __future__ import annotations
 
 import errno
+import math
 import mmap
 import os
 import struct
-import zlib
-from dataclasses import astuple, dataclass, fields
-from operator import attrgetter
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 SIZE = 4096
 MAGIC = b"ldlmhb01"
-IDENTITY_AT, STEP_AT, DEVICE_AT = 0, 1024, 2048
+IDENTITY_AT, BEAT_AT, STANDING_AT, DEVICE_AT = 0, 1024, 2048, 3072
 IDENTITY = struct.Struct("<8sIIQQdii64s128s64s108s")
 """Magic, pid, stack signal (0: none), start of the process (clock ticks after boot, field
 22 of /proc/PID/stat), inode of its pid namespace, creation (Unix seconds), rank, world
 size (-1: unknown), host, run, name of the stack file beside this one, path of the flight
 recorder's socket."""
-STEP = struct.Struct("<qqdddddddddqqqqq32s48s16s")
-"""See `Beat`."""
-DEVICE = struct.Struct("<dddddddddd64s")
-"""See `DeviceBeat`."""
-BLOCK = struct.Struct("<QI")
+BEAT = struct.Struct("<Qqqqdddd32s16sQ")
+"""Sequence, `Beat`, sequence."""
+STANDING = struct.Struct("<Qdddddddqqqq48sQ")
+"""Sequence, `Standing`, sequence."""
+DEVICE = struct.Struct("<Qdddddddddd64sQ")
+"""Sequence, `DeviceBeat`, sequence."""
 _SAFE_TO_MAP = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs", "ramfs", "overlay", "f2fs"})
 """File systems where a page that is allocated stays so: a store can't fail (as SIGBUS would)."""
 
 
 @dataclass(slots=True)
 class Beat:
-    """Where a rank stands. Times are Unix seconds but for `monotonic`; NaN: not known.
+    """Where a rank is. Times are Unix seconds but for `monotonic`; NaN: not known.
 
-    `steps`: calls of `on_step`. `nonfinite`: values that were NaN or infinite, the first
-    at `nonfinite_step` in `nonfinite_quantity`. `dropped`: rows that could not be
-    written. `errors`: the callback's own. `status`: running, finished or failed.
+    `steps`: calls of `on_step`. `time` and `monotonic`: of this beat. `loss`: where it was
+    a number at hand. `status`: running, finished or failed.
     """
 
     step: int = -1
     batch: int = -1
+    steps: int = 0
     time: float = 0.0
     monotonic: float = 0.0
     phase_since: float = 0.0
-    loss: float = float("nan")
-    grad_norm: float = float("nan")
-    learning_rate: float = float("nan")
-    step_seconds: float = float("nan")
+    loss: float = math.nan
+    phase: bytes = b"init"
+    status: bytes = b"running"
+
+
+@dataclass(slots=True)
+class Standing:
+    """How a rank does, by the last row. `time`: of that row.
+
+    `nonfinite`: values that were NaN or infinite, the first at `nonfinite_step` in
+    `nonfinite_quantity`. `dropped`: rows that could not be written. `errors`: the
+    callback's own.
+    """
+
+    time: float = math.nan
+    loss: float = math.nan
+    grad_norm: float = math.nan
+    learning_rate: float = math.nan
+    step_seconds: float = math.nan
     samples_total: float = 0.0
     tokens_total: float = 0.0
-    steps: int = 0
     nonfinite: int = 0
     nonfinite_step: int = -1
     dropped: int = 0
     errors: int = 0
-    phase: bytes = b"init"
     nonfinite_quantity: bytes = b""
-    status: bytes = b"running"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,17 +125,16 @@ class Heartbeat:
     """The page of one rank. Raises `OSError` where the file cannot be made."""
 
     def __init__(self, path: Path, identity: Identity) -> None:
-        packed = IDENTITY.pack(MAGIC, *astuple(identity))
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         self._fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
-            page = packed + struct.pack("<I", zlib.crc32(packed))
-            _fill(self._fd, page.ljust(SIZE, b"\0"))
+            page = IDENTITY.pack(MAGIC, *astuple(identity)).ljust(SIZE, b"\0")
+            _fill(self._fd, page)
             self.is_mapped = _may_map(self._fd)
             self._page: mmap.mmap | bytearray = (
-                mmap.mmap(self._fd, SIZE) if self.is_mapped else bytearray(page.ljust(SIZE, b"\0"))
+                mmap.mmap(self._fd, SIZE) if self.is_mapped else bytearray(page)
             )
-            self._sequences = {STEP_AT: 0, DEVICE_AT: 0}
+            self._beats = self._standings = self._devices = 0
             # Whoever has the old page open keeps it: nobody's mapping is ever cut short.
             os.replace(temporary, path)
         except OSError:
@@ -130,28 +143,38 @@ class Heartbeat:
             raise
 
     def beat(self, beat: Beat) -> None:
-        """Tell where the rank stands. One thread alone may call this."""
-        self._store(STEP_AT, STEP.pack(*_told_by(beat)))
+        """Tell where the rank is. Of the loop's thread alone."""
+        self._beats = number = self._beats + 1
+        BEAT.pack_into(
+            self._page,
+            BEAT_AT,
+            number,
+            beat.step,
+            beat.batch,
+            beat.steps,
+            beat.time,
+            beat.monotonic,
+            beat.phase_since,
+            beat.loss,
+            beat.phase,
+            beat.status,
+            number,
+        )
 
-    def beat_device(self, device: DeviceBeat) -> None:
-        """Tell how its accelerator does. One thread alone may call this."""
-        self._store(DEVICE_AT, DEVICE.pack(*astuple(device)))
+    def tell_standing(self, standing: Standing) -> None:
+        """Tell how it does. Of the rows' thread alone."""
+        self._standings = number = self._standings + 1
+        STANDING.pack_into(self._page, STANDING_AT, number, *astuple(standing), number)
+
+    def tell_device(self, device: DeviceBeat) -> None:
+        """Tell how its accelerator does. Of the sampler's thread alone."""
+        self._devices = number = self._devices + 1
+        DEVICE.pack_into(self._page, DEVICE_AT, number, *astuple(device), number)
 
     def sync(self) -> None:
         """Write the page where it is not mapped; no thread that trains should wait for this."""
         if not self.is_mapped:
             os.pwrite(self._fd, bytes(self._page), 0)
-
-    def _store(self, at: int, payload: bytes) -> None:
-        page, sequence = self._page, self._sequences[at]
-        page[at : at + 8] = (sequence + 1).to_bytes(8, "little")
-        start = at + BLOCK.size
-        page[start : start + len(payload)] = payload
-        page[at : at + BLOCK.size] = BLOCK.pack(sequence + 2, zlib.crc32(payload))
-        self._sequences[at] = sequence + 2
-
-
-_told_by = attrgetter(*(field.name for field in fields(Beat)))
 
 
 def start_ticks() -> int:

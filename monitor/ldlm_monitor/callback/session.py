@@ -17,7 +17,6 @@ from ldlm_monitor.callback.exporter import Exporter
 from ldlm_monitor.callback.gpu import GpuSampler
 from ldlm_monitor.callback.gpu import values as gpu_values
 from ldlm_monitor.callback.heartbeat import (
-    Beat,
     DeviceBeat,
     Heartbeat,
     Identity,
@@ -25,9 +24,10 @@ from ldlm_monitor.callback.heartbeat import (
     start_ticks,
 )
 from ldlm_monitor.callback.launch import Launch, framework
+from ldlm_monitor.callback.rows import Row, Rows
 from ldlm_monitor.callback.stacks import flight_recorder_socket, register
 from ldlm_monitor.callback.steps import Steps
-from ldlm_monitor.callback.writer import Row, RowWriter
+from ldlm_monitor.callback.writer import RowWriter
 
 SCHEMA = "ldlm.health/1"
 READY_SECONDS = 1.0
@@ -73,15 +73,17 @@ class Session:
         self._synced_at = 0.0
         self._ended = False
         self._ready = threading.Event()
+        self._rows = Rows(launch.rank, every, self._alarm)
         self._writer = RowWriter(
             launch.out / f"health_rank{launch.rank}.jsonl",
             self._header,
+            make=self._rows.make,
             prepare=self._prepare,
             idle=self._idle,
             say=say,
         )
         identity = {"rank": launch.rank, "host": launch.host, "pid": os.getpid()}
-        self.steps = Steps(self._writer.put, self._tell, identity, every)
+        self.steps = Steps(self._writer.put, identity)
         self._process_end = ProcessEnd(self._exited, self.failed)
         if wishes.sigterm and threading.current_thread() is threading.main_thread():
             self._termination = Termination(self._terminated)
@@ -104,6 +106,7 @@ class Session:
         steps = self.steps
         steps.settle(wait=CLOSE_SECONDS)
         steps.give_up()
+        self._writer.flush(CLOSE_SECONDS)
         row: Row = {
             "type": "end",
             "status": status,
@@ -115,13 +118,13 @@ class Session:
         }
         unwritten = {
             "dropped": self._writer.dropped,
-            "values_not_read": steps.unread,
+            "values_not_read": steps.unread + self._rows.unread,
             "errors": self.errors,
         }
         row |= {name: count for name, count in unwritten.items() if count}
         self._writer.put(row)
         steps.beat.status = status.encode()
-        self._tell(steps.beat)
+        steps.tell(steps.beat)
         if not self._writer.flush(CLOSE_SECONDS):
             problem = self._writer.problem or "the disk does not answer"
             self._say(f"the last rows of rank {self._launch.rank} are lost: {problem}")
@@ -138,11 +141,12 @@ class Session:
         if self._exporter is not None:
             self._exporter.close()
         self._writer.close(CLOSE_SECONDS)
-        self.is_mine = False
+        self.is_mine = self.steps.is_live = False
 
     def in_child(self) -> None:
         """A DataLoader's worker, say: it is no rank."""
         mine, self.is_mine = self.is_mine, False
+        self.steps.is_live = False
         if mine and self._termination is not None:
             self._termination.in_child()
 
@@ -158,16 +162,13 @@ class Session:
         elif self.is_mine:
             self._writer.flush(CLOSE_SECONDS)
 
-    def _tell(self, beat: Beat) -> None:
-        heartbeat = self._heartbeat
-        if heartbeat is not None:
-            beat.dropped, beat.errors = self._writer.dropped, self.errors
-            heartbeat.beat(beat)
+    def _alarm(self) -> None:
+        self.steps.suspicious = True
 
     def _take_device(self, device: DeviceBeat) -> None:
-        self.steps.extra = gpu_values(device)
+        self._rows.extra = gpu_values(device)
         if self._heartbeat is not None:
-            self._heartbeat.beat_device(device)
+            self._heartbeat.tell_device(device)
 
     def _prepare(self) -> None:
         """In the writer's thread: every call that a slow disk may hold up."""
@@ -211,21 +212,26 @@ class Session:
             heartbeat = Heartbeat(path, identity)
             heartbeat.beat(self.steps.beat)
             heartbeat.sync()
-            self._heartbeat = heartbeat
+            self._heartbeat, self.steps.tell = heartbeat, heartbeat.beat
         except (OSError, ValueError) as error:
             self._say(f"{path}: {error}; there is no heartbeat")
 
     def _start_exporter(self, address: int | str) -> None:
         launch = self._launch
         try:
-            self._exporter = Exporter(address, launch.run, launch.rank, lambda: self.steps.latest)
+            self._exporter = Exporter(address, launch.run, launch.rank, lambda: self._rows.latest)
         except (ImportError, OSError, ValueError) as error:
             self._say(f"no metrics on {address}: {error}")
 
     def _idle(self) -> None:
         self.steps.settle_idle()
         heartbeat, now = self._heartbeat, time.monotonic()
-        if heartbeat is not None and now - self._synced_at >= _SYNC_SECONDS:
+        if heartbeat is None:
+            return
+        standing = self._rows.standing
+        standing.dropped, standing.errors = self._writer.dropped, self.errors
+        heartbeat.tell_standing(standing)
+        if now - self._synced_at >= _SYNC_SECONDS:
             self._synced_at = now
             with suppress(OSError):  # the rows' own writer says what is wrong with the disk
                 heartbeat.sync()

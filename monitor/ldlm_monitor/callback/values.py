@@ -11,33 +11,50 @@ from ldlm_monitor.callback.device import host_number, is_tensor, local_value
 
 MAX_NAME = 128
 MAX_VALUES = 256
+PLAIN = frozenset({float, int, bool, str, type(None)})
+"""Kinds of values that nobody can change afterwards."""
+_UNREADABLE = object()
 _OWN = frozenset({"type", "schema", "time", "rank", "run"})
 """Keys of a row that are the callback's."""
 
 
-def gather(
-    given: Mapping[str, Any], row: dict[str, Any], on_device: dict[str, Any], prefix: str = ""
-) -> int:
-    """Put numbers into the row and tensors of a device into `on_device`; how many were neither.
+def snapshot(given: dict[str, Any]) -> dict[str, Any]:
+    """Replace tensors in host memory by their values, as they are now; those of a device go out.
 
-    A tensor in host memory is read at once, which waits for nothing. One level of
-    mappings is laid flat: `losses={"text": x}` is `losses_text`.
+    Returns the latter by name. Reading host memory waits for nothing; what cannot be read
+    stays, for `gather` to leave out. One level of mappings is laid flat:
+    `losses={"text": x}` is `losses_text`.
     """
+    on_device: dict[str, Any] = {}
+    for name, value in list(given.items()):
+        if type(value) in PLAIN:
+            continue
+        if type(value).__name__ == "Tensor" and value.is_cpu and value.ndim == 0:
+            given[name] = value.tolist()
+        elif is_tensor(value):
+            _snap(given, name, value, on_device)
+        elif isinstance(value, Mapping):
+            del given[name]
+            for inner, part in value.items():
+                flat = f"{name}_{inner}"
+                given[flat] = part
+                if is_tensor(part):
+                    _snap(given, flat, part, on_device)
+    return on_device
+
+
+def gather(given: Mapping[str, Any], row: dict[str, Any]) -> int:
+    """Put the numbers into the row; how many values were none, or too many."""
     dropped = 0
     for key, value in given.items():
-        kind = type(value)
         if value is None:
             continue
-        name = prefix + key[:MAX_NAME]
-        if name in _OWN or len(row) + len(on_device) >= MAX_VALUES:
+        name = key[:MAX_NAME]
+        kind = type(value)
+        if name in _OWN or len(row) >= MAX_VALUES:
             dropped += 1
         elif kind is float or kind is int or kind is bool:
             row[name] = value
-        elif is_tensor(value):
-            dropped += not _take_tensor(name, value, row, on_device)
-        elif isinstance(value, Mapping) and not prefix:
-            named = {str(inner): part for inner, part in value.items()}
-            dropped += gather(named, row, on_device, prefix=f"{name}_")
         elif (number := _other_number(value)) is not None:
             row[name] = number
         else:
@@ -101,15 +118,15 @@ def gradient_norms(torch: Any, groups: Mapping[str, list[Any]]) -> dict[str, Any
     return norms
 
 
-def _take_tensor(name: str, tensor: Any, row: dict[str, Any], on_device: dict[str, Any]) -> bool:
+def _snap(given: dict[str, Any], name: str, tensor: Any, on_device: dict[str, Any]) -> None:
     value = local_value(tensor)
     if value is None:
-        return False
-    if value.is_cpu:
-        row[name] = host_number(value)
+        given[name] = _UNREADABLE
+    elif value.is_cpu:
+        given[name] = host_number(value)
     else:
         on_device[name] = value
-    return True
+        del given[name]
 
 
 def _other_number(value: Any) -> float | None:

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, TypeAlias
+from typing import Any
 
-Row: TypeAlias = dict[str, Any]
+from ldlm_monitor.callback.rows import Entry, Row, spelled
 
 MAX_ROWS = 10_000
 """Rows that wait for the disk; beyond, the oldest are dropped and counted."""
@@ -31,7 +31,8 @@ _STAYS_OPEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EAGAIN})
 class RowWriter:
     """Appends rows to a file as strict JSON lines, in a thread of its own.
 
-    `put` never waits and never raises. `header` makes the first row of each opening.
+    `put` never waits and never raises; it takes rows, and entries of which `make` makes
+    them in the thread. `header` makes the first row of each opening.
     `prepare` runs first in the thread, because what it does may hang with the disk;
     `idle` runs there between writes. Both must not raise.
     """
@@ -41,6 +42,7 @@ class RowWriter:
         path: Path,
         header: Callable[[], Row],
         *,
+        make: Callable[[Entry], list[Row]] = lambda entry: [],
         prepare: Callable[[], None] = lambda: None,
         idle: Callable[[], None] = lambda: None,
         say: Callable[[str], None] = lambda text: None,
@@ -51,11 +53,12 @@ class RowWriter:
         self.is_ready = False
         self._path = path
         self._header = header
+        self._make = make
         self._prepare = prepare
         self._idle = idle
         self._say = say
         self._limit = limit
-        self._rows: deque[Row] = deque(maxlen=limit)
+        self._rows: deque[Row | Entry] = deque(maxlen=limit)
         self._tail = b""
         self._fd: int | None = None
         self._told = 0
@@ -69,7 +72,7 @@ class RowWriter:
         """Begin to write."""
         self._thread.start()
 
-    def put(self, row: Row) -> None:
+    def put(self, row: Row | Entry) -> None:
         """Take a row; the oldest that waits goes if there are too many."""
         if len(self._rows) >= self._limit:
             self.dropped += 1
@@ -142,7 +145,11 @@ class RowWriter:
     def _encoded(self) -> bytes:
         lines: list[bytes] = []
         while self._rows and len(lines) < _BATCH:
-            lines.append(encode(self._rows.popleft()))
+            row = self._rows.popleft()
+            if isinstance(row, dict):
+                lines.append(encode(row))
+            else:
+                lines += map(encode, self._make(row))
         return b"".join(lines)
 
     def _drops(self) -> bytes:
@@ -198,10 +205,3 @@ def plain(value: Any, depth: int = 6) -> Any:
     if depth and isinstance(value, list | tuple | set | frozenset):
         return [plain(part, depth - 1) for part in list(value)[:512]]
     return f"<{type(value).__name__}>"
-
-
-def spelled(number: float) -> float | str:
-    """A number, or its name where JSON has none."""
-    if math.isfinite(number):
-        return float(number)
-    return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
