@@ -25,7 +25,7 @@ from ldlm_monitor.callback.heartbeat import (
 )
 from ldlm_monitor.callback.launch import Launch, framework
 from ldlm_monitor.callback.rows import Row, Rows
-from ldlm_monitor.callback.stacks import flight_recorder_socket, register
+from ldlm_monitor.callback.stacks import FlightRecorder, register
 from ldlm_monitor.callback.steps import Steps
 from ldlm_monitor.callback.writer import RowWriter
 
@@ -68,7 +68,7 @@ class Session:
         self._heartbeat: Heartbeat | None = None
         self._gpu: GpuSampler | None = None
         self._exporter: Exporter | None = None
-        self._recorder: object | None = None
+        self._recorder: FlightRecorder | None = None
         self._termination: Termination | None = None
         self._synced_at = 0.0
         self._ended = False
@@ -140,6 +140,8 @@ class Session:
             self._gpu.stop()
         if self._exporter is not None:
             self._exporter.close()
+        if self._recorder is not None:
+            self._recorder.close()
         self._writer.close(CLOSE_SECONDS)
         self.is_mine = self.steps.is_live = False
 
@@ -181,10 +183,9 @@ class Session:
                 number = register(stacks, wishes.stack_signal)
         except OSError as error:
             self._say(f"{stacks}: {error.strerror}; stacks cannot be asked for")
-        socket_path = ""
-        if wishes.flight_recorder and (found := flight_recorder_socket("recorder.sock")):
-            socket_path, self._recorder = found
-        self._make_heartbeat(number, stacks.name, socket_path)
+        if wishes.flight_recorder:
+            self._open_recorder()
+        self._make_heartbeat(number, stacks.name)
         self._ready.set()
         if wishes.serve is not None:
             self._start_exporter(wishes.serve)
@@ -192,7 +193,13 @@ class Session:
             self._gpu = GpuSampler(launch.local_rank, self._take_device)
             self._gpu.start()
 
-    def _make_heartbeat(self, stack_signal: int, stack_file: str, socket_path: str) -> None:
+    def _open_recorder(self) -> None:
+        try:
+            self._recorder = FlightRecorder()
+        except (ImportError, AttributeError, OSError, RuntimeError) as error:
+            self._say(f"the flight recorder cannot be served: {error}")
+
+    def _make_heartbeat(self, stack_signal: int, stack_file: str) -> None:
         launch = self._launch
         path = launch.out / f"heartbeat_rank{launch.rank}"
         identity = Identity(
@@ -206,7 +213,7 @@ class Session:
             host=launch.host.encode()[:64],
             run=launch.run.encode()[:128],
             stack_file=stack_file.encode() if stack_signal else b"",
-            recorder_socket=socket_path.encode(),
+            recorder_socket=self._recorder.path.encode() if self._recorder else b"",
         )
         try:
             heartbeat = Heartbeat(path, identity)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import faulthandler
 import importlib
 import os
+import shutil
 import signal
-import sys
 import tempfile
 from pathlib import Path
 from typing import TextIO
@@ -40,22 +40,25 @@ def register(path: Path, wanted: int) -> int:
     return number
 
 
-def flight_recorder_socket(name: str) -> tuple[str, object] | None:
-    """Serve PyTorch's flight recorder on a Unix socket; its path, and what must be kept alive.
+class FlightRecorder:
+    """PyTorch's flight recorder on a Unix socket, at `path`.
 
-    None where PyTorch has no such server (its interface is private). What it serves
-    includes a profiler, so the socket lies in a folder that is its owner's alone.
+    Its server runs in C++ and answers while the GIL is held. What it serves includes a
+    profiler, so the socket lies in a folder that is its owner's alone. Raises `ImportError`
+    or `AttributeError` where PyTorch has no such server (the interface is private).
     """
-    if "torch.distributed" not in sys.modules:
-        return None
-    try:
+
+    def __init__(self) -> None:
         server = importlib.import_module("torch._C._distributed_c10d")._WorkerServer
         importlib.import_module("torch.distributed.debug._handlers")
-    except (ImportError, AttributeError):
-        return None
-    folder = tempfile.mkdtemp(prefix="ldlm-")
-    path = os.path.join(folder, name)
-    return path, server(path)
+        self._folder = tempfile.mkdtemp(prefix="ldlm-")
+        self.path = os.path.join(self._folder, "recorder.sock")
+        self._server = server(self.path)
+
+    def close(self) -> None:
+        """Serve no more."""
+        self._server.shutdown()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _choices(wanted: int) -> tuple[int, ...]:
