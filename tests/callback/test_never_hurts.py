@@ -90,6 +90,16 @@ def test_without_room_for_a_page_there_is_no_heartbeat(train, small_disk) -> Non
     assert not (small_disk / "heartbeat_rank0").exists()
 
 
+def test_a_disk_that_became_read_only_costs_rows_and_not_the_training(train, small_disk) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    training = train(
+        "callback = HealthCallback(out=sys.argv[1])\ncallback.on_step(1)", out=small_disk
+    )
+    code, errors = training.end()
+    assert code == 0
+    assert "Read-only file system; training goes on" in errors
+
+
 def test_a_disk_that_never_answers_holds_up_neither_steps_nor_the_end_for_long(train) -> None:
     """A FIFO without reader blocks whoever opens it."""
     training = train(
