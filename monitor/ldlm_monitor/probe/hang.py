@@ -95,11 +95,9 @@ def _event(each: Rank, run: str, position: Position, now: float, why: str) -> Ev
     page = each.page
     place = each.stacks.place if each.stacks is not None else None
     seconds = max(now - page.phase_since, 0.0)
-    told = [f"rank {page.rank}"]
-    told += [why] if why else []
-    told += [f"{'and has been' if why else 'has been'} in {page.phase} for {seconds:.0f} s"]
-    told += [f"after step {page.step}"] if page.step >= 0 else []
-    message = " ".join(told) + (f", at {place}" if place is not None else "")
+    message = f"rank {page.rank} {why}," if why else f"rank {page.rank} is"
+    message += f" in {page.phase}" + (f" after step {page.step}" if page.step >= 0 else "")
+    message += f", at {place}" if place is not None else ""
     fields: dict[str, FieldValue] = {
         "pid": page.pid,
         "host": page.host,
