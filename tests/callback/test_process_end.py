@@ -5,6 +5,9 @@ import signal
 
 import pytest
 
+from ldlm_monitor.chunk import Chunk
+from ldlm_monitor.monitor import Monitor
+
 STEPS = """
 callback = HealthCallback(out=sys.argv[1])
 for step in range(50):
@@ -67,6 +70,27 @@ while True:
     assert (rows[-1]["status"], rows[-1]["error"]) == ("failed", "SIGTERM")
     steps = steps_of(training)
     assert steps == list(range(steps[-1] + 1))
+
+
+@pytest.mark.parametrize(
+    ("ending", "state"),
+    [
+        ("os.kill(os.getpid(), signal.SIGTERM)", "killed"),
+        ("raise RuntimeError('CUDA error')", "crashed"),
+        ("raise KeyboardInterrupt", "killed"),
+        ("pass", "finished"),
+    ],
+)
+def test_the_monitor_knows_how_the_run_ended(train, ending, state) -> None:
+    training = train(STEPS + ending)
+    training.end()
+    monitor = Monitor()
+    path = training.out / "health_rank0.jsonl"
+    at = training.rows()[-1]["time"]
+    monitor.feed(Chunk(str(path), (1, 1, 0), 0, 1, path.read_bytes()), at)
+    monitor.tick(at + 15)
+    (run,) = monitor.snapshot().runs
+    assert run.state == state
 
 
 def test_sigterm_ends_a_rank_that_waits_in_c_and_never_comes_back_to_python(train) -> None:
