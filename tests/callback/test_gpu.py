@@ -68,7 +68,7 @@ def test_what_the_driver_says_is_told_in_base_units_and_what_it_does_not_is_left
         (None, 3, "index 3"),
         ("4,5", 1, "index 5"),
         ("GPU-8f2b,GPU-77aa", 1, "uuid GPU-77aa"),
-        ("4,5", 2, None),
+        ("5", 3, "index 5"),
         ("", 0, None),
         ("9", 0, None),
     ],

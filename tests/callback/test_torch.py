@@ -234,6 +234,15 @@ def test_rows_keep_their_order_and_wait_for_their_values() -> None:
     assert [row["step"] for row in rows if row["type"] == "event"] == [3]
 
 
+def test_of_steps_that_get_no_row_nothing_is_copied_from_a_device() -> None:
+    steps = Steps(lambda entry: None, {"rank": 0, "host": "h", "pid": 1}, every=10)
+    queue = steps._copies[torch.device("cpu")] = DeviceQueue()
+    for step in range(1, 21):
+        loss = torch.tensor(1.0).as_subclass(Far)
+        steps.step(step, {"loss": loss}, samples=None, tokens=None, batch=None)
+    assert len(queue.pending) == 2
+
+
 def test_the_last_values_before_a_hang_are_told_by_the_writers_thread(monkeypatch) -> None:
     entries: list = []
     steps = Steps(entries.append, {"rank": 0, "host": "h", "pid": 1})

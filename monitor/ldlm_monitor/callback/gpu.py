@@ -115,7 +115,8 @@ def find(nvml: Any, local_rank: int) -> Any | None:
             return nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         names = None if visible is None else [part.strip() for part in visible.split(",")]
-        chosen = str(local_rank) if names is None else names[local_rank]
+        # A launcher may show each rank its own GPU alone.
+        chosen = str(local_rank) if names is None else names[local_rank % len(names)]
         if not chosen:
             return None
         if chosen.isdigit():
@@ -131,16 +132,16 @@ def _cuda() -> Any | None:
     return cuda if cuda is not None and cuda.is_initialized() else None
 
 
-def _torch_uuid(index: int) -> str | None:
+def _torch_uuid(local_rank: int) -> str | None:
     cuda = _cuda()
-    if cuda is None or index >= cuda.device_count():
+    if cuda is None or not (count := cuda.device_count()):
         return None
-    uuid = getattr(cuda.get_device_properties(index), "uuid", None)
+    uuid = getattr(cuda.get_device_properties(local_rank % count), "uuid", None)
     return None if uuid is None else str(uuid)
 
 
-def _allocated(index: int) -> float:
+def _allocated(local_rank: int) -> float:
     cuda = _cuda()
-    if cuda is None or index >= cuda.device_count():
+    if cuda is None or not (count := cuda.device_count()):
         return _NAN
-    return float(cuda.memory_stats(index).get("allocated_bytes.all.current", _NAN))
+    return float(cuda.memory_stats(local_rank % count).get("allocated_bytes.all.current", _NAN))

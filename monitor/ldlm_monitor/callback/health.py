@@ -25,7 +25,8 @@ class HealthCallback:
     for a device or a disk, or does anything in a forked child. As a context manager it
     tells how the block ended.
 
-    `every`: write a row for steps that it divides; the heartbeat knows all of them.
+    `every`: write a row for steps that it divides, and for others with a NaN in host memory;
+    the heartbeat knows all of them.
     `rank`, `world_size`: default to what the launcher tells. `config`: settings to show
     with the run. `framework`: the name of the training loop. `serve`: a port, or
     HOST:PORT, for metrics over HTTP. `sigterm`: finish the file when the process is

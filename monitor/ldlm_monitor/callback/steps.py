@@ -38,7 +38,8 @@ class Entered(NamedTuple):
 class Steps:
     """Takes the loop's calls: tells a beat, and puts what becomes rows (`put`).
 
-    What costs time is left to the thread that writes. `is_live` is False where nothing may
+    What costs time is left to the thread that writes, and values on a device are taken only
+    of steps that `every` divides. `is_live` is False where nothing may
     be done any more. `suspicious`: somebody saw a value that was not finite. `tell` takes
     a beat, once there is a heartbeat.
     """
@@ -47,6 +48,7 @@ class Steps:
         self,
         put: Callable[[Entry | Row], None],
         identity: Mapping[str, Any],
+        every: int = 1,
     ) -> None:
         self.is_live = True
         self.tell: Callable[[Beat], None] = lambda beat: None
@@ -55,6 +57,7 @@ class Steps:
         self.unread = 0
         self._put = put
         self._identity = identity
+        self._every = every
         self._groups: dict[str, list[Any]] = {}
         self._groups_every = 1
         self._paused = 0.0
@@ -78,6 +81,8 @@ class Steps:
             if type(value) not in PLAIN:
                 on_device = snapshot(given)
                 break
+        if number % self._every:
+            on_device = None
         if batch is not None:
             beat.batch = batch if type(batch) is int else whole(batch, -1)
         beat.step, beat.time, beat.monotonic = number, now, at
