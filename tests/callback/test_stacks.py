@@ -10,6 +10,9 @@ from ldlm_monitor.callback.heartbeat import IDENTITY
 HANG = """
 import ctypes
 
+mutex = ctypes.create_string_buffer(64)
+ctypes.CDLL(None).pthread_mutex_lock(mutex)
+
 def wait_in_collective():
     {call}
 
@@ -36,8 +39,8 @@ def ask(training, until) -> str:
     "call",
     [
         "time.sleep(60)",
-        "ctypes.CDLL(None).sleep(60)",
-        "ctypes.PyDLL(None).sleep(60)  # the GIL is held",
+        "ctypes.CDLL(None).pthread_mutex_lock(mutex)",
+        "ctypes.PyDLL(None).pthread_mutex_lock(mutex)  # the GIL is held",
         "any(iter(int, 1))  # a loop in C",
     ],
 )

@@ -25,8 +25,10 @@ def all_reduce():
     print("there", flush=True); time.sleep(600)
 
 def read_batch():
-    print("there", flush=True); ctypes.PyDLL(None).sleep(600)
+    print("there", flush=True); ctypes.PyDLL(None).pthread_mutex_lock(mutex)
 
+mutex = ctypes.create_string_buffer(64)
+ctypes.CDLL(None).pthread_mutex_lock(mutex)
 rank, out = int(sys.argv[1]), sys.argv[2]
 callback = HealthCallback(run="run_a", out=out, rank=rank, world_size=3, gpu=False)
 for step in range(10):

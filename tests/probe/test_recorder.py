@@ -33,7 +33,9 @@ for step in range(5):
     callback.on_step(step)
 print("there", flush=True)
 if rank == 1:
-    ctypes.PyDLL(None).sleep(600)  # and the GIL is held
+    mutex = ctypes.create_string_buffer(64)
+    ctypes.PyDLL(None).pthread_mutex_lock(mutex)
+    ctypes.PyDLL(None).pthread_mutex_lock(mutex)  # for ever, and the GIL is held
 dist.all_reduce(torch.ones(2))
 """
 
