@@ -181,6 +181,38 @@ def test_numbers_that_no_page_or_row_can_hold_raise_nothing(health, told) -> Non
     assert told("step")[-1]["loss"] == 2.0
 
 
+def test_values_that_break_a_row_cost_that_row_alone(health, told) -> None:
+    class Hostile(dict):
+        def items(self):
+            raise RuntimeError("no items")
+
+    callback = health()
+    callback.on_step(1, loss=10**400, tokens=10**400)
+    callback.on_step(2, loss=1.0, count=10**5000)
+    callback.event("config", config=Hostile(a={1, 2}), other={"x": object})
+    callback.event("deep", nested=[[[[[[[[[[[[1]]]]]]]]]]]])
+    callback.on_step(3, loss=2.0)
+    callback.close()
+    assert told("step")[-1]["loss"] == 2.0
+    assert told("end")[0]["status"] == "finished"
+
+
+def test_an_exception_that_cannot_be_shown_is_raised_as_before(train) -> None:
+    training = train(
+        """
+        class Odd(Exception):
+            def __str__(self):
+                raise RuntimeError("no text")
+        callback = HealthCallback(out=sys.argv[1])
+        callback.on_step(1)
+        raise Odd()
+        """
+    )
+    code, errors = training.end()
+    assert code == 1
+    assert "Odd: <exception str() failed>" in errors
+
+
 def test_two_callbacks_in_a_process_do_not_disturb_each_other(train) -> None:
     training = train(
         """

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, Protocol
 from weakref import WeakSet
@@ -77,7 +78,8 @@ class ProcessEnd:
     def _hook(
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
-        self._raised(error)
+        with suppress(Exception):
+            self._raised(error)
         self._previous(kind, error, trace)
 
 
@@ -155,7 +157,8 @@ class Termination:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self._handled = True
         ends = not callable(self._previous)
-        self._told(ends)
+        with suppress(Exception):
+            self._told(ends)
         if callable(self._previous):
             self._previous(number, frame)
         else:
@@ -170,7 +173,8 @@ class Termination:
             while not self._handled and time.monotonic() < until:
                 time.sleep(0.02)
             if not self._handled and not self._stopped:
-                self._told(True)
+                with suppress(Exception):
+                    self._told(True)
                 # Python lets the main thread alone set a handler; the C library any.
                 ctypes.CDLL(None).signal(int(signal.SIGTERM), None)
                 os.kill(os.getpid(), signal.SIGTERM)

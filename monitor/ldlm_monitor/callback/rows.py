@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from ldlm_monitor.callback.heartbeat import Standing
-from ldlm_monitor.callback.values import gather, nonfinite, whole
+from ldlm_monitor.callback.values import LARGEST, gather, nonfinite, whole
 
 Row: TypeAlias = dict[str, Any]
 Entry: TypeAlias = tuple[
@@ -123,7 +123,11 @@ class Rows:
 
 
 def spelled(number: float) -> float | str:
-    """A number, or its name where JSON has none."""
+    """A number, or its name where JSON has none, or nobody could read it."""
+    if isinstance(number, int):
+        if -LARGEST <= number <= LARGEST:
+            return number
+        number = math.inf if number > 0 else -math.inf
     if math.isfinite(number):
         return float(number)
     return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"

@@ -94,7 +94,7 @@ class Session:
     def failed(self, error: BaseException) -> None:
         """The training ends with this exception."""
         lines = traceback.format_exception(error)
-        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        text = "".join(traceback.format_exception_only(error)).strip()
         told = {"exc_type": type(error).__name__, "traceback": "".join(lines)[-16_000:]}
         self.end("failed", text, told)
 
@@ -154,8 +154,9 @@ class Session:
 
     def _exited(self) -> None:
         """The interpreter ends, and nobody said how the training did: no exception, so well."""
-        self.end("finished")
-        self.close()
+        with suppress(Exception):
+            self.end("finished")
+            self.close()
 
     def _terminated(self, ends: bool) -> None:
         """SIGTERM came."""

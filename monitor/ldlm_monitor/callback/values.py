@@ -11,6 +11,8 @@ from ldlm_monitor.callback.device import host_number, is_tensor, local_value
 
 MAX_NAME = 128
 MAX_VALUES = 256
+LARGEST = 2**63
+"""Of whole numbers; what is larger is no count of anything."""
 PLAIN = frozenset({float, int, bool, str, type(None)})
 """Kinds of values that nobody can change afterwards."""
 _UNREADABLE = object()
@@ -53,7 +55,7 @@ def gather(given: Mapping[str, Any], row: dict[str, Any]) -> int:
         kind = type(value)
         if name in _OWN or len(row) >= MAX_VALUES:
             dropped += 1
-        elif kind is float or kind is int or kind is bool:
+        elif kind is float or kind is bool or (kind is int and -LARGEST <= value <= LARGEST):
             row[name] = value
         elif (number := _other_number(value)) is not None:
             row[name] = number
@@ -65,7 +67,7 @@ def gather(given: Mapping[str, Any], row: dict[str, Any]) -> int:
 def whole(value: Any, otherwise: int) -> int:
     """A step or batch number; `otherwise` where reading it could wait for a device."""
     if type(value) is int:
-        return value
+        return value if -LARGEST <= value <= LARGEST else otherwise
     if value is None:
         return otherwise
     try:

@@ -64,6 +64,7 @@ class RowWriter:
         self._told = 0
         self._retry_at = -math.inf
         self._closing = False
+        self._has_said = False
         # A queue and not an event: its `put` may interrupt itself in a signal handler.
         self._bell: SimpleQueue[None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="ldlm-health-rows", daemon=True)
@@ -99,7 +100,7 @@ class RowWriter:
         return not (self._rows or self._tail)
 
     def _run(self) -> None:
-        self._prepare()
+        self._guarded(self._prepare)
         self.is_ready = True
         while True:
             closing = self._closing
@@ -109,11 +110,19 @@ class RowWriter:
                 self._fail(error)
             if closing:
                 break
-            self._idle()
+            self._guarded(self._idle)
             with suppress(Empty):
                 self._bell.get(timeout=POLL_SECONDS)
         if self._fd is not None:
             os.close(self._fd)
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 the rows go on being written
+            if not self._has_said:
+                self._has_said = True
+                self._say(f"{type(error).__name__}: {error}; rows go on being written")
 
     def _drain(self, *, force: bool) -> None:
         if not force and time.monotonic() < self._retry_at:
@@ -146,10 +155,11 @@ class RowWriter:
         lines: list[bytes] = []
         while self._rows and len(lines) < _BATCH:
             row = self._rows.popleft()
-            if isinstance(row, dict):
-                lines.append(encode(row))
-            else:
-                lines += map(encode, self._make(row))
+            try:
+                rows = [row] if isinstance(row, dict) else self._make(row)
+                lines += [encode(each) for each in rows]
+            except Exception:  # noqa: BLE001 what is in it costs this row alone
+                self.dropped += 1
         return b"".join(lines)
 
     def _drops(self) -> bytes:
@@ -194,9 +204,9 @@ def encode(row: Mapping[str, Any]) -> bytes:
 
 def plain(value: Any, depth: int = 6) -> Any:
     """What JSON can say of a value. Objects are named by their type: `str` could do anything."""
-    if value is None or isinstance(value, bool | int):
+    if value is None or isinstance(value, bool):
         return value
-    if isinstance(value, float):
+    if isinstance(value, int | float):
         return spelled(value)
     if isinstance(value, str | Path):
         return str(value)[:MAX_TEXT]
