@@ -172,9 +172,10 @@ def _end(row: dict[str, Any], place: Place) -> list[Record]:
             )
         ]
     message = _text(row.get("error")) or "the run failed"
+    role = "victim" if "signal" in row else "root"  # somebody else ended it
     return [
         place.event(
-            "python_exception", "error", message, family="process", role="root", fields=fields
+            "python_exception", "error", message, family="process", role=role, fields=fields
         )
     ]
 
