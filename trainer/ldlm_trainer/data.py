@@ -7,6 +7,7 @@ and exactly, without reading what it has already seen.
 from __future__ import annotations
 
 import os
+import signal
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from functools import lru_cache
@@ -226,9 +227,15 @@ def loader(
         sampler=order,
         num_workers=workers,
         pin_memory=pin and settings.pin_memory,
+        worker_init_fn=_outlive_the_signal,
         generator=torch.Generator(),  # else it draws from the one that dropout has
         **several,
     )
+
+
+def _outlive_the_signal(worker: int) -> None:
+    """torchrun sends SIGTERM to workers too, and a rank needs them until it has stopped."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _cpus_of_a_rank() -> int:

@@ -1,7 +1,8 @@
 """What a run writes: lines on standard output, and `training_log.jsonl`.
 
-Standard output goes through the launch script into `train_logs/`; every line of it
-begins with its rank, and is written at once, so that ranks do not tear each other's.
+Standard output goes through the launch script into `train_logs/`. A line about one rank
+names it; what is true of all of them is said once, by rank 0, and names none. Lines are
+written whole, so that ranks do not tear each other's.
 `training_log.jsonl` has upstream's keys and more, a row for each step.
 """
 
@@ -55,18 +56,21 @@ class Log:
             self._rows = path.open("w" if self.is_upstream else "a", encoding="utf-8")
             self.lines(self._banner(resumed=resumed))
 
-    def lines(self, *texts: str) -> None:
-        """Say something, each line with time and rank."""
+    def lines(self, *texts: str, own: bool = False) -> None:
+        """Say something of the run, which rank 0 does, or of this rank (`own`)."""
+        if self.rank != 0 and not own:
+            return
         begin = ""
         if not self.is_upstream:
-            begin = f"{time.strftime('%Y-%m-%d %H:%M:%S')} [rank{self.rank}]: "
+            rank = f" [rank{self.rank}]:" if own else ""
+            begin = f"{time.strftime('%Y-%m-%d %H:%M:%S')}{rank} "
         every = [line for text in texts for line in text.split("\n")]
         self._write("".join(f"{begin}{line}\n" for line in every))
 
-    def problem(self, title: str, facts: Mapping[str, str], remedy: str) -> None:
+    def problem(self, title: str, facts: Mapping[str, str], remedy: str, *, own: bool) -> None:
         """A block as upstream writes it."""
         rows = [f"  {name}: {value}" for name, value in facts.items()]
-        self.lines(RULER, f"ERROR: {title}", RULER, *rows, f"  {remedy}...", RULER)
+        self.lines(RULER, f"ERROR: {title}", RULER, *rows, f"  {remedy}...", RULER, own=own)
 
     def row(self, row: Row) -> None:
         """One step: its row, and now and then a line."""
@@ -79,7 +83,7 @@ class Log:
                 self._flushed = now
         if self.rank == 0 and self.is_upstream:
             self._write(self._bar(row))
-        elif self.rank == 0 and (step % self.settings.run.log_every == 0 or _is_bad(row)):
+        elif self.rank == 0 and step % self.settings.run.log_every == 0:
             self.lines(_line(row, self.settings.schedule.steps))
 
     def evaluation(self, done: int, of: int) -> None:
@@ -135,10 +139,6 @@ class Log:
 def _clock(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes:02d}:{rest:02d}"
-
-
-def _is_bad(row: Row) -> bool:
-    return any(isinstance(value, float) and not math.isfinite(value) for value in row.values())
 
 
 def _line(row: Row, steps: int) -> str:

@@ -17,23 +17,22 @@ Values = dict[str, float | int | str]
 def row(result: Result, trainer: Trainer) -> Values:
     """Upstream's keys, the seeds' further metrics, and what a monitor asks for.
 
-    Losses and accuracy are of all ranks. `skipped` counts the steps of the run that were
-    not taken; `batch_size` is the effective one. A run on GPUs has memory, too.
+    Losses are those of rank 0, which writes the rows, as upstream's are; accuracy, norms
+    and rates are of all ranks. `skipped` counts the steps of the run that were not taken;
+    `batch_size` is the effective one. A run on GPUs has memory, too.
     """
     plan, sums = trainer.plan, result.sums
     epoch, place = plan.place(result.step)
-    text = sums["text_sum"] / result.tokens_asked
-    latent = sums["latent_sum"] / result.latents_asked
     samples = plan.effective(result.step)
     with_latent = max(sums["latents"], 1.0)
     values: Values = {
         "epoch": epoch,
         "step": result.step,
         "batch_in_epoch": place,
-        "loss": text + trainer.settings.objective.latent_weight * latent,
+        "loss": result.own_loss,
         "lr": result.lr,
-        "text_loss": text,
-        "latent_loss": latent,
+        "text_loss": result.own_text,
+        "latent_loss": result.own_latent,
         "text_accuracy": sums["hits"] / max(sums["hidden"], 1.0),
         "latent_norm": sums["latent_norm"] / samples,
         "latent_pred_norm": sums["pred_norm"] / samples,
@@ -58,16 +57,18 @@ def row(result: Result, trainer: Trainer) -> Values:
 
 
 def health_values(result: Result, trainer: Trainer) -> Values:
-    """What this rank alone knows: its own loss, and how long it worked itself.
+    """What this rank alone knows: its own losses, and how long it worked itself.
 
-    `step_seconds` is the time before it waits for other ranks. In one that counts the
-    waiting all ranks are as slow as the slowest, and nobody can tell which it is.
+    `busy_seconds` is the time before it waits for other ranks. In a step that counts the
+    waiting all ranks are as slow as the slowest, and nobody can tell which it is. The
+    gradient norm is of all ranks and stands in `training_log.jsonl`.
     """
     return {
         "loss": result.own_loss,
-        "grad_norm": result.grad_norm,
+        "text_loss": result.own_text,
+        "latent_loss": result.own_latent,
         "lr": result.lr,
-        "step_seconds": result.own_seconds,
+        "busy_seconds": result.own_seconds,
         "data_seconds": result.data_seconds,
         "samples": trainer.plan.micro * trainer.plan.accumulation(result.step),
     }

@@ -21,21 +21,23 @@ if TYPE_CHECKING:
     from ldlm_trainer.faults import Faults
     from ldlm_trainer.process import Process
 
-HEAD = ("own_loss", "grad_norm", "stop")
+HEAD = ("own_text", "own_latent", "grad_norm", "stop")
 """What stands before `SUMS` in a vector of results."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a step came to. All but `own_loss` and the seconds are the same on every rank.
+    """What a step came to. What is not called own, and no seconds, is the same on every rank.
 
-    `own_loss` is this rank's; the mean of all ranks' is the loss. `seconds` is the whole
-    step, `own_seconds` the part in which no other rank was waited for, `data_seconds` the
-    part of that in which data were.
+    `own_loss` and its parts are this rank's; the mean of all ranks' is the loss.
+    `seconds` is the whole step, `own_seconds` the part in which no other rank was waited
+    for, `data_seconds` the part of that in which data were.
     """
 
     step: int
     own_loss: float
+    own_text: float
+    own_latent: float
     grad_norm: float
     stop: bool
     sums: dict[str, float]
@@ -76,7 +78,6 @@ class Stepper:
         """Step number `step` of `count` micro-batches; the results that are known by now."""
         began = time.perf_counter()
         self.faults.before_forward(step, self.process.device)
-        own = torch.zeros((), device=self.process.device)
         sums = torch.zeros(len(SUMS), device=self.process.device)
         own_seconds = data_seconds = 0.0
         for micro in range(count):
@@ -91,20 +92,20 @@ class Stepper:
                 if is_last:
                     own_seconds = time.perf_counter() - began
                 loss.backward()
-            own += loss.detach()
             sums += part
         parameters = [p for p in model.parameters() if p.requires_grad]
         limit = self.settings.optim.clip_norm or math.inf
         norm = nn.utils.clip_grad_norm_(parameters, limit).float()
         self._update(norm)
+        own = sums[:2].clone()
         common = torch.cat((torch.tensor([float(stop)], device=sums.device), sums))
         common = self.process.total(common)
-        tokens = batch.tokens_asked * self.process.world
-        latents = batch.latents_asked * self.process.world
+        tokens, latents = batch.tokens_asked, batch.latents_asked
         facts = {"step": step, "tokens": tokens, "latents": latents, "data": data_seconds}
+        facts |= {"latent_weight": self.settings.objective.latent_weight}
         facts |= {"lr": float(self.optimizer.param_groups[0]["lr"])}
         facts |= {"own": own_seconds, "all": time.perf_counter() - began}
-        self._push(torch.cat((torch.stack((own, norm)), common)), facts)
+        self._push(torch.cat((own, norm[None], common)), facts)
         return self.results(keep=self._late)
 
     def _forward(
@@ -173,20 +174,23 @@ class Stepper:
             vector, arrived, facts = self._waiting.popleft()
             if arrived is not None:
                 arrived.synchronize()
-            found.append(_result(vector.tolist(), facts))
+            found.append(_result(vector.tolist(), facts, self.process.world))
         return found
 
 
-def _result(values: list[float], facts: dict[str, float]) -> Result:
-    own_loss, grad_norm, stop = values[: len(HEAD)]
+def _result(values: list[float], facts: dict[str, float], world: int) -> Result:
+    text, latent, grad_norm, stop = values[: len(HEAD)]
+    own_text, own_latent = text / facts["tokens"], latent / facts["latents"]
     return Result(
         step=int(facts["step"]),
-        own_loss=own_loss,
+        own_loss=own_text + facts["latent_weight"] * own_latent,
+        own_text=own_text,
+        own_latent=own_latent,
         grad_norm=grad_norm,
         stop=stop > 0,
         sums=dict(zip(SUMS, values[len(HEAD) :], strict=True)),
-        tokens_asked=facts["tokens"],
-        latents_asked=facts["latents"],
+        tokens_asked=facts["tokens"] * world,
+        latents_asked=facts["latents"] * world,
         lr=facts["lr"],
         seconds=facts["all"],
         own_seconds=facts["own"],

@@ -6,7 +6,7 @@ import math
 import random
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -66,12 +66,11 @@ class Trainer:
         self.stepper = Stepper(settings, process, self.optimizer, self.faults)
         self._frozen: dict[str, list[str]] = {}
         self._stop = False
-        if process.rank == 0:
-            self.log.lines(f"* World size: {process.world}\n* Device: {process.device}")
-            if not_fused:
-                self.log.lines(f"AdamW is not fused here: {not_fused}")
-            if resumed:
-                self.log.lines(f"Resumed from checkpoint at step {self.step}")
+        self.log.lines(f"* World size: {process.world}\n* Device: {process.device}")
+        if not_fused:
+            self.log.lines(f"AdamW is not fused here: {not_fused}")
+        if resumed:
+            self.log.lines(f"Resumed from checkpoint at step {self.step}")
 
     def train(self) -> None:
         """All steps that are left. Raises `GaveUpError`."""
@@ -89,7 +88,7 @@ class Trainer:
             rate = optim.learning_rate(step, self.settings.optim.lr, schedule)
             for group in self.optimizer.param_groups:
                 group["lr"] = rate * self.plateau.factor
-            if optim.is_restart(step, schedule) and self.process.rank == 0:
+            if optim.is_restart(step, schedule):
                 self.log.lines(f"Learning rate restarts at step {step}")
             results = self.stepper.take(
                 step, model, batches, self.plan.accumulation(step),
@@ -131,9 +130,8 @@ class Trainer:
                 self._frozen[mode] = self._unused()
             for name in self._frozen[mode]:
                 self.model.get_parameter(name).requires_grad_(False)
-        if self.process.rank == 0:
-            trained = sum(p.numel() for p in self.model.parameters() if p.requires_grad)
-            self.log.lines(f"* Trainable parameters: {trained / 1e6:.2f}M")
+        trained = sum(p.numel() for p in self.model.parameters() if p.requires_grad)
+        self.log.lines(f"* Trainable parameters: {trained / 1e6:.2f}M")
         return in_parallel(self.model, self.settings.ddp, self.process)
 
     def _unused(self) -> list[str]:
@@ -149,14 +147,9 @@ class Trainer:
         for result in results:
             self.skipped += not result.is_finite
             self.skipped_in_a_row = 0 if result.is_finite else self.skipped_in_a_row + 1
-            values = row(result, self)
-            self.log.row(values)
+            self.log.row(row(result, self))
             self.health.on_step(result.step, **health_values(result, self))
-            if not math.isfinite(result.own_loss):
-                self._tell_problem("Invalid loss detected", "Total loss", result.own_loss, values)
-            elif not result.is_finite and self.process.rank == 0:
-                title = "Invalid gradient norm"
-                self._tell_problem(title, "Gradient norm", result.grad_norm, values)
+            self._tell_nonfinite(result)
             if self.skipped_in_a_row >= self.settings.run.max_skips:
                 raise GaveUpError(
                     f"the gradient was not finite in {self.skipped_in_a_row} steps in a row, "
@@ -164,13 +157,17 @@ class Trainer:
                 )
         return any(result.stop for result in results)
 
-    def _tell_problem(
-        self, title: str, name: str, value: float, values: Mapping[str, float | int | str]
-    ) -> None:
-        facts = {name: f"{value}", "Learning rate": f"{values['lr']:.2e}"}
-        self.log.problem(
-            f"{title} at step {values['step']}", facts, "Skipping optimizer step on all ranks"
-        )
+    def _tell_nonfinite(self, result: Result) -> None:
+        """A loss is one rank's, the gradient norm is that of all."""
+        rate, remedy = {"Learning rate": f"{result.lr:.2e}"}, "Skipping this batch on all ranks"
+        if not math.isfinite(result.own_loss):
+            facts = {"Total loss": f"{result.own_loss}", **rate}
+            title = f"Invalid loss detected at step {result.step}"
+            self.log.problem(title, facts, remedy, own=True)
+        elif not result.is_finite:
+            facts = {"Gradient norm": f"{result.grad_norm}", **rate}
+            title = f"Invalid gradient norm at step {result.step}"
+            self.log.problem(title, facts, remedy, own=False)
 
     def _evaluate(self) -> None:
         self.log.evaluation(0, self.settings.run.eval_batches)
@@ -182,11 +179,10 @@ class Trainer:
         if improved:
             self.keeper.best = self.step
         lowered = self.plateau.observe(losses["eval_loss"])
-        if self.process.rank == 0:
-            told = " ".join(f"{name}: {value:.4g}" for name, value in losses.items())
-            self.log.lines(f"step: {self.step}/{self.settings.schedule.steps} {told}")
-            if lowered:
-                self.log.lines(f"Plateau: learning rate times {self.plateau.factor:g} from now on")
+        told = " ".join(f"{name}: {value:.4g}" for name, value in losses.items())
+        self.log.lines(f"step: {self.step}/{self.settings.schedule.steps} {told}")
+        if lowered:
+            self.log.lines(f"Plateau: learning rate times {self.plateau.factor:g} from now on")
 
     def _save(self, *, evaluation_due: bool) -> None:
         """Write a checkpoint on rank 0. A disk that is full ends no training: it is told.
