@@ -82,6 +82,7 @@ def launch(tmp_path: Path, data: Path) -> Iterator[Launch]:
     yield begin
     for process in started:
         stop(process)
+    print((tmp_path / "console").read_text(errors="replace")[-4000:])  # where a test failed
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
@@ -168,8 +169,8 @@ needs_callback = pytest.mark.skipif(
 )
 
 
-def test_a_healthy_training_raises_nothing_and_ends_well(launch: Launch, watch, rules) -> None:
-    watcher = watch("--rules", rules)
+def test_a_healthy_training_raises_nothing_and_ends_well(launch: Launch, watch) -> None:
+    watcher = watch()
     process = launch(L2T_STEPS="400", L2T_EVAL_FREQ="150", L2T_SAVE_FREQ="100", L2T_TRAIN_BS="8")
     assert process.wait(PATIENCE) == 0
     watcher.daemon.wait_for_metric('state="finished"} 1')

@@ -206,3 +206,17 @@ def test_padding_is_not_attended_to(settings: Make) -> None:
         model(tokens, given.latents, *times, present)[0] for tokens in (given.tokens, changed)
     )
     assert torch.allclose(seen[present], other[present], atol=1e-6)
+
+
+def test_the_package_mmdit_can_be_the_backbone(settings: Make) -> None:
+    pytest.importorskip("mmdit", reason="mmdit is not installed: pip install '.[mmdit]'")
+    torch.manual_seed(0)
+    chosen = settings(model__backend="mmdit").model
+    model = MultimodalDiT(chosen, Shape(10, 50, 1, 8))
+    given = batch(L2T)
+    present = torch.arange(10) < given.lengths[:, None]
+    times = torch.full((6,), 0.5), torch.zeros(6)
+    logits, latents = model(given.tokens, given.latents, *times, present)
+    assert (logits.shape, latents.shape) == ((6, 10, 50), (6, 1, 8))
+    logits.sum().backward()
+    assert model.embed.weight.grad is not None

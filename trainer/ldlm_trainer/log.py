@@ -19,7 +19,6 @@ from typing import IO, TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from ldlm_trainer.config import Config
 
-FLUSH_SECONDS = 1.0
 RULER = "=" * 60
 BAR_COLUMNS = 100
 UPSTREAM_KEYS = (
@@ -47,13 +46,13 @@ class Log:
         self.rank, self.settings, self._stream = rank, settings, stream or sys.stdout
         self.is_upstream = settings.run.dialect == "upstream"
         self._rows: IO[str] | None = None
-        self._flushed = 0.0
         self._bar_began = time.monotonic()
         if rank == 0:
             settings.folder.mkdir(parents=True, exist_ok=True)
             path = settings.folder / "training_log.jsonl"
             _close_last_line(path)
-            self._rows = path.open("w" if self.is_upstream else "a", encoding="utf-8")
+            mode = "w" if self.is_upstream else "a"
+            self._rows = path.open(mode, encoding="utf-8", buffering=1)
             self.lines(self._banner(resumed=resumed))
 
     def lines(self, *texts: str, own: bool = False) -> None:
@@ -78,9 +77,6 @@ class Log:
         if self._rows is not None:
             kept = {key: row[key] for key in UPSTREAM_KEYS} if self.is_upstream else row
             self._rows.write(_json(kept, strict=not self.is_upstream) + "\n")
-            if (now := time.monotonic()) - self._flushed >= FLUSH_SECONDS:
-                self._rows.flush()
-                self._flushed = now
         if self.rank == 0 and self.is_upstream:
             self._write(self._bar(row))
         elif self.rank == 0 and step % self.settings.run.log_every == 0:
@@ -94,13 +90,8 @@ class Log:
                 f"Eval: {100 * done // of:3d}%|{'█' * (10 * done // of):10}| {done}/{of} [{rest}]"
             )
 
-    def flush(self) -> None:
-        """Let the rows reach the file."""
-        if self._rows is not None:
-            self._rows.flush()
-
     def close(self) -> None:
-        """The last rows, and the end of the bar."""
+        """The last row, and the end of the bar."""
         if self._rows is not None:
             self._rows.close()
             if self.is_upstream:

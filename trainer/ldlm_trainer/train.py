@@ -77,7 +77,7 @@ class Trainer:
         signal.signal(signal.SIGTERM, self._stop_soon)
         signal.signal(signal.SIGUSR1, self._stop_soon)
         run, schedule = self.settings.run, self.settings.schedule
-        batches = self._batches()
+        began, batches = time.monotonic(), self._batches()
         mode, model, first = "", nn.Module(), self.step
         if self._evaluation_due:
             self._evaluate()
@@ -108,8 +108,10 @@ class Trainer:
             if is_save or is_last or stop:
                 self._save(evaluation_due=bool(is_evaluation and stop))
             if stop:
-                self.log.lines(f"Stopped by a signal after step {step}; saved")
-                break
+                self.log.lines(f"Training stopped by a signal after step {step}")
+                return
+        hours = (time.monotonic() - began) / 3600
+        self.log.lines(f"Training complete! Time: {hours:.2f}h")
 
     def _batches(self) -> Iterator[Batch]:
         order = StepOrder(self.plan, self.step, self.settings.schedule.steps)
@@ -191,7 +193,6 @@ class Trainer:
         so a resumed run begins with it.
         """
         states = self.process.from_all(_random_state())
-        self.log.flush()
         if self.process.rank != 0:
             return
         state = {
