@@ -177,6 +177,18 @@ def table(profile: Profile, results: dict[str, list[dict[str, object]]]) -> str:
     return "\n".join(lines)
 
 
+def scaling(profile: Profile, results: dict[str, list[dict[str, object]]]) -> str:
+    """How much faster two processes are than one, of what was trained on both."""
+    told = []
+    for name in ("baseline", "all"):
+        if name in results and f"{name} on 2" in results:
+            one, two = (
+                _summary(results[n], profile.warm_up)["rate"] for n in (name, f"{name} on 2")
+            )
+            told.append(f"{name} {two / one:.2f} x")
+    return f"\nFrom one process to two: {', '.join(told) or 'not measured'}"
+
+
 def _line(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
@@ -223,6 +235,7 @@ def main() -> int:
                 if given.out:
                     given.out.write_text(json.dumps(results))
     print(table(profile, results))
+    print(scaling(profile, results))
     rounds = min((len(trainings) for trainings in results.values()), default=0)
     print(f"\n{rounds} rounds in {time.monotonic() - began:.0f} s, profile {given.profile}")
     return 0 if results else 1

@@ -240,6 +240,16 @@ def test_a_spike_and_an_exploding_gradient(launch: Launch, watch, rules) -> None
     assert watcher.fired() <= {"LossSpike", "GradientNormHigh"}
 
 
+def test_what_cannot_work_is_refused_before_anything_starts(launch: Launch, tmp_path: Path) -> None:
+    process = launch(EFFECTIVE_BATCH_SIZE="100")
+    assert process.wait(PATIENCE) == 2
+    assert (
+        "effective batch 100 (from step 0) is no multiple of 8"
+        in (tmp_path / "console").read_text()
+    )
+    assert list((tmp_path / "train_logs").iterdir()) == []
+
+
 def test_a_restarted_run_goes_on_from_its_checkpoint(launch: Launch, watch, tmp_path: Path) -> None:
     """torchrun restarts both ranks; the rows of both attempts are there."""
     watcher = watch()

@@ -101,3 +101,19 @@ def test_without_a_fused_kernel_the_plain_one_is_taken_and_it_is_said() -> None:
     optimizer, said = optim.adamw(net, Optim())
     assert said == why
     assert not optimizer.defaults["fused"]
+
+
+def test_a_fused_step_is_skipped_where_the_gradient_is_told_to_be_bad() -> None:
+    """What a GPU does without waiting for the verdict: weights, moments and count stay."""
+    net = model()
+    optimizer, _ = optim.adamw(net, Optim())
+    for bad in (0.0, 1.0):
+        for parameter in net.parameters():
+            parameter.grad = torch.full_like(parameter, math.nan if bad else 0.1)
+        before = [p.detach().clone() for p in net.parameters()]
+        optimizer.found_inf, optimizer.grad_scale = torch.tensor(bad), None
+        optimizer.step()
+        same = [torch.equal(p, kept) for p, kept in zip(net.parameters(), before, strict=True)]
+        assert all(same) is bool(bad)
+    states = optimizer.state.values()
+    assert all(state["step"] == 1 and state["exp_avg"].isfinite().all() for state in states)
