@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from ldlm_monitor.errors import UsageError
@@ -67,9 +68,16 @@ def joined(settings: Run) -> Iterator[Process]:
     if world == 1:
         yield process
         return
+    patience = timedelta(seconds=settings.init_timeout)
+    store, _, _ = next(rendezvous("env://", timeout=patience))
+    # A restart by torchrun may meet in the store of the attempt before, where the
+    # addresses of dead ranks still stand.
     dist.init_process_group(
         "nccl" if device.type == "cuda" else "gloo",
-        timeout=timedelta(seconds=settings.init_timeout),
+        store=dist.PrefixStore(f"attempt_{process.attempt}", store),
+        rank=process.rank,
+        world_size=world,
+        timeout=patience,
         device_id=device if device.type == "cuda" else None,
     )
     yield process
