@@ -9,7 +9,7 @@ torchrun, default 0, so that a restarted run gets through) say where; the rest:
     nan_loss inf_loss       the loss of that rank
     loss_spike:x=20         loss and gradient times x
     grad_explosion:x=1e4    the gradient alone times x
-    hang:kind=sleep         or spin, gil (asleep in C with the GIL held), or collective
+    hang:kind=sleep         or spin, gil (waits in C with the GIL held), or collective
                             (a collective that no other rank calls)
     slow:seconds=0.2        before the forward pass
     loader_stall:seconds=30 before the data are read
@@ -44,7 +44,6 @@ KINDS = frozenset(
 )
 HANGS = frozenset({"sleep", "spin", "gil", "collective"})
 _OPTIONS = frozenset({"rank", "for", "attempt", "x", "kind", "seconds"})
-_FOR_EVER = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +143,9 @@ def _hang(kind: str, device: torch.device) -> None:
             while True:
                 pass
         case "gil":
-            ctypes.PyDLL(None).sleep(_FOR_EVER)
+            mutex = ctypes.create_string_buffer(64)
+            for _ in range(2):  # the second time for ever: no signal ends it
+                ctypes.PyDLL(None).pthread_mutex_lock(mutex)
         case "collective":
             dist.all_reduce(torch.zeros(7, device=device))
         case _:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
@@ -74,7 +75,7 @@ def joined(settings: Run) -> Iterator[Process]:
     # addresses of dead ranks still stand.
     dist.init_process_group(
         "nccl" if device.type == "cuda" else "gloo",
-        store=dist.PrefixStore(f"attempt_{process.attempt}", store),
+        store=PrefixStore(f"attempt_{process.attempt}", store),
         rank=process.rank,
         world_size=world,
         timeout=patience,
