@@ -118,6 +118,14 @@ def test_a_damaged_newest_one_does_not_cost_the_last_good_one(tmp_path: Path) ->
     assert 10 in steps(keeper)
 
 
+def test_what_a_killed_writer_left_is_cleared_away(tmp_path: Path) -> None:
+    (tmp_path / ".writing-00000007").mkdir()
+    (tmp_path / ".writing-00000007/model.pt").write_bytes(b"half")
+    (tmp_path / ".replaced-00000005").mkdir()
+    save(Keeper(tmp_path, keep=3), 10)
+    assert {path.name for path in tmp_path.iterdir()} == {"step_00000010", "latest"}
+
+
 def test_a_step_may_be_written_again(tmp_path: Path) -> None:
     keeper = Keeper(tmp_path, keep=3)
     save(keeper, 10)

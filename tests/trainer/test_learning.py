@@ -1,6 +1,7 @@
 """It learns, every mode of it; latents are of use; and a resumed run is the same run."""
 
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -103,6 +104,12 @@ def test_the_log_is_not_shortened_by_a_resume(settings: Make) -> None:
     after = path.read_text()
     assert after.startswith(before + "\n")
     assert [json.loads(line)["step"] for line in after.splitlines()[-2:]] == [20, 21]
+
+
+def test_what_signals_did_before_a_run_they_do_after_it(settings: Make) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    run(settings(schedule__steps=3))
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_a_step_that_is_not_finite_is_not_taken(settings: Make) -> None:

@@ -12,6 +12,7 @@ import hashlib
 import io
 import json
 import os
+import random
 import re
 import shutil
 from collections.abc import Callable
@@ -88,7 +89,9 @@ class Keeper:
     def save(self, step: int, state: Mapping[str, object], meta: Mapping[str, Any]) -> Path:
         """Write the checkpoint of `step`; raises OSError, and leaves the others as they are."""
         final, writing = self.folder / f"step_{step:08d}", self.folder / f".writing-{step:08d}"
-        shutil.rmtree(writing, ignore_errors=True)
+        replaced = self.folder / f".replaced-{step:08d}"
+        for left in (*self.folder.glob(".writing-*"), *self.folder.glob(".replaced-*")):
+            shutil.rmtree(left)  # by a writer that was killed
         writing.mkdir(parents=True)
         try:
             sums = {name: self._write(writing / name, state[Path(name).stem]) for name in FILES}
@@ -98,13 +101,14 @@ class Keeper:
                 _sync(file)
             _sync_folder(writing)
             if final.exists():  # the same step again, after a resume from an earlier one
-                shutil.rmtree(final)
+                final.rename(replaced)
             writing.rename(final)
         except BaseException:
             shutil.rmtree(writing, ignore_errors=True)
             raise
         self._link(final)
         _sync_folder(self.folder)
+        shutil.rmtree(replaced, ignore_errors=True)
         self._prune(just_written=step)
         return final
 
@@ -195,3 +199,24 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def random_state() -> dict[str, Any]:
+    """Random numbers of this rank that are no function of the step: dropout's."""
+    version, numbers, gauss = random.getstate()
+    state: dict[str, Any] = {
+        "torch": torch.get_rng_state(),
+        "python": [version, list(numbers), gauss],
+    }
+    if torch.cuda.is_available():
+        state["cuda"] = torch.cuda.get_rng_state()
+    return state
+
+
+def restore_random(state: dict[str, Any]) -> None:
+    """Go on with the random numbers of a checkpoint."""
+    torch.set_rng_state(state["torch"].cpu())
+    version, numbers, gauss = state["python"]
+    random.setstate((version, tuple(numbers), gauss))
+    if "cuda" in state and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"].cpu())

@@ -7,8 +7,9 @@ import random
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import torch
 from torch import nn
@@ -74,8 +75,10 @@ class Trainer:
 
     def train(self) -> None:
         """All steps that are left. Raises `GaveUpError`."""
-        signal.signal(signal.SIGTERM, self._stop_soon)
-        signal.signal(signal.SIGUSR1, self._stop_soon)
+        with self._stopped_by(signal.SIGTERM, signal.SIGUSR1):
+            self._loop()
+
+    def _loop(self) -> None:
         run, schedule = self.settings.run, self.settings.schedule
         began, batches = time.monotonic(), self._batches()
         mode, model, first = "", nn.Module(), self.step
@@ -108,6 +111,7 @@ class Trainer:
             if is_save or is_last or stop:
                 self._save(evaluation_due=bool(is_evaluation and stop))
             if stop:
+                self._tell(self.stepper.results())
                 self.log.lines(f"Training stopped by a signal after step {step}")
                 return
         hours = (time.monotonic() - began) / 3600
@@ -192,7 +196,7 @@ class Trainer:
         `evaluation_due`: there was no time for the evaluation that belongs to this step,
         so a resumed run begins with it.
         """
-        states = self.process.from_all(_random_state())
+        states = self.process.from_all(checkpoint.random_state())
         if self.process.rank != 0:
             return
         state = {
@@ -253,7 +257,7 @@ class Trainer:
             ) from error
         states = held["rng"]
         if self.process.rank in states:
-            _restore_random(states[self.process.rank])
+            checkpoint.restore_random(states[self.process.rank])
         meta = found.meta
         self.step, self.skipped = found.step, int(meta["skipped"])
         self.plateau.restore(meta["plateau"])
@@ -274,25 +278,15 @@ class Trainer:
         self.health.close(error)
         self.log.close()
 
+    @contextmanager
+    def _stopped_by(self, *numbers: signal.Signals) -> Iterator[None]:
+        """Within it these signals let all ranks stop after the step that is being taken."""
+        before = {number: signal.signal(number, self._stop_soon) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
     def _stop_soon(self, number: int, frame: FrameType | None) -> None:
         self._stop = True
-
-
-def _random_state() -> dict[str, Any]:
-    """Random numbers of this rank that are no function of the step: dropout's."""
-    version, numbers, gauss = random.getstate()
-    state: dict[str, Any] = {
-        "torch": torch.get_rng_state(),
-        "python": [version, list(numbers), gauss],
-    }
-    if torch.cuda.is_available():
-        state["cuda"] = torch.cuda.get_rng_state()
-    return state
-
-
-def _restore_random(state: dict[str, Any]) -> None:
-    torch.set_rng_state(state["torch"].cpu())
-    version, numbers, gauss = state["python"]
-    random.setstate((version, tuple(numbers), gauss))
-    if "cuda" in state and torch.cuda.is_available():
-        torch.cuda.set_rng_state(state["cuda"].cpu())
