@@ -59,7 +59,8 @@ def write_shards(
     """Write a split; the SHA-256 of each file, by its path below `folder`."""
     (folder / split).mkdir(parents=True, exist_ok=True)
     small = np.uint16 if vocabulary <= 1 << 16 else np.uint32
-    arrays = (tokens.astype(small), lengths.astype(np.int32), latents.astype(np.float16))
+    integers = (tokens.astype(small), lengths.astype(np.int32))
+    arrays: tuple[NDArray[Any], ...] = (*integers, latents.astype(np.float16))
     sums = {}
     for number, start in enumerate(range(0, len(tokens), SHARD)):
         for part, array in zip(PARTS, arrays, strict=True):
