@@ -49,7 +49,9 @@ def test_latents_tell_of_their_text(settings: Make) -> None:
 
 def test_texts_tell_of_their_latent(settings: Make) -> None:
     """The velocity is missed by 0.7 times as much, at most, as with another's text."""
-    trained = run(settings(objective__mode="t2l", schedule__steps=300, **LEARNING))
+    # At a higher rate it depends on the order of additions whether it leaves the plateau.
+    calm = {**LEARNING, "schedule__warmup": 30, "optim__lr": 2e-3}
+    trained = run(settings(objective__mode="t2l", schedule__steps=300, **calm))
     own, other = (
         evaluate(trained.model, trained.held_out, trained.settings, ALONE, shuffled=shuffled)
         for shuffled in (False, True)
