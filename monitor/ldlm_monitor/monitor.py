@@ -19,6 +19,7 @@ from ldlm_monitor.alerts import (
 from ldlm_monitor.chunk import Chunk
 from ldlm_monitor.detect import Detectors
 from ldlm_monitor.judge import Judge
+from ldlm_monitor.names import DETECT_PREFIX
 from ldlm_monitor.own_metrics import core_points
 from ldlm_monitor.parse import ROW_SUFFIXES, Parser
 from ldlm_monitor.points import Point
@@ -31,6 +32,7 @@ from ldlm_monitor.run.witness import Witness
 from ldlm_monitor.view import AlertView, MonitorView, Snapshot
 
 RECENT_EVENTS = 500
+RECENT_TRANSITIONS = 500
 URGENT_SECONDS = 1.0
 """The same urgent fact about a run is evaluated at once only this often."""
 
@@ -89,6 +91,7 @@ class Monitor:
         self._detectors: dict[str, Detectors] = {}
         self._timed = True
         self._events: deque[Event] = deque(maxlen=RECENT_EVENTS)
+        self._transitions: deque[Transition] = deque(maxlen=RECENT_TRANSITIONS)
         self._urgent_at: dict[tuple[str, str], float] = {}
         self._dropped = Counter({"internal_error": 0, "unreadable": 0})
         self._edge: list[Point] = []
@@ -226,12 +229,26 @@ class Monitor:
         return Snapshot(
             version=self._version,
             at=max(self._clock, 0.0),
-            runs=tuple(run.view(healths.get(run.name, "HEALTHY")) for run in self._runs),
+            runs=tuple(
+                run.view(healths.get(run.name, "HEALTHY"), self._detected(run.name))
+                for run in self._runs
+            ),
             alerts=tuple(self._alert_views()),
             events=tuple(self._events),
+            transitions=tuple(self._transitions),
             monitor=self._own_view(),
             points=tuple(point for group in self._run_points(self._clock) for point in group),
+            curves={run.name: run.curves() for run in self._runs},
         )
+
+    def _detected(self, run: str) -> dict[str, float]:
+        """What detectors say of a run as a whole, not of one of its ranks."""
+        detectors = self._detectors.get(run)
+        return {
+            point.name.removeprefix(DETECT_PREFIX): point.value
+            for point in (detectors.points if detectors else ())
+            if len(point.labels) == 1
+        }
 
     def _own_view(self) -> MonitorView:
         counters = self._parser.counters
@@ -364,7 +381,9 @@ class Monitor:
             self._changed(at)
         if self._stopwatch:
             self._evaluation_seconds = self._stopwatch() - started
-        return [self._testify(each) for each in found]
+        told = [self._testify(each) for each in found]
+        self._transitions.extend(each for each in told if not each.is_heartbeat)
+        return told
 
     def _testify(self, transition: Transition) -> Transition:
         return self._witness.testify(transition, self._judge.asks(transition.alert))

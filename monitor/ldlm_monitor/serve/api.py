@@ -9,6 +9,8 @@ from typing import TypeAlias
 from ldlm_monitor.view import Snapshot
 
 RESOURCES = ("runs", "alerts", "events")
+WITH = {"runs": {"monitor"}, "alerts": {"transitions"}}
+"""What a resource carries beside its own: how alerts began and ended, how the monitor does."""
 LINKS = ("/metrics", "/-/healthy", "/-/ready", *(f"/api/v1/{name}" for name in RESOURCES))
 
 Redact: TypeAlias = Callable[[str], str]
@@ -23,7 +25,8 @@ def resource(snapshot: Snapshot, name: str, redact: Redact) -> bytes:
     Non-finite numbers are the strings "NaN", "Infinity" and "-Infinity"; every
     text passes through `redact`, since it may come from a log.
     """
-    return encoded(snapshot.model_dump(include={"version", "at", name}), redact)
+    parts = {"version", "at", name} | WITH.get(name, set())
+    return encoded(snapshot.model_dump(include=parts), redact)
 
 
 def encoded(document: Mapping[str, object], redact: Redact) -> bytes:
