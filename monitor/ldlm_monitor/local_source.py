@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
+
+import re2
 
 from ldlm_monitor.errors import InputError, UsageError
 from ldlm_monitor.notify import Silences, redact
@@ -158,6 +161,28 @@ def _numbered_back(
     return shown[::-1]
 
 
+_ROW_TIME = re2.compile(rb'"(?:time|timestamp|ts)": ?([0-9]{9,10}(?:\.[0-9]{1,9})?)[,} ]')
+_WALL_CLOCK = re2.compile(rb"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})[ .,|\]]")
+_LOOKED_AT = 400
+"""Bytes of a record in which its time is looked for."""
+
+
+def _told_time(text: bytes) -> float | None:
+    """The time of a JSON row, or one that names no zone: then it is this machine's."""
+    start = text[:_LOOKED_AT]
+    if start.startswith(b"{"):
+        row = _ROW_TIME.search(start)
+        return float(row[1]) if row else None
+    found = _WALL_CLOCK.search(start)
+    if found is None:
+        return None
+    try:
+        told = datetime.fromisoformat(f"{found[1].decode()}T{found[2].decode()}")
+        return told.astimezone().timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
 def _line(raw: RawLine, number: int | None) -> LogLine:
     envelope = peel(raw.text)
     text = redact(without_escapes(raw.text[:SHOWN].decode("utf-8", "replace")))
@@ -167,7 +192,7 @@ def _line(raw: RawLine, number: int | None) -> LogLine:
         line=number,
         text=text.replace("\n", " "),
         rank=envelope.rank,
-        time=envelope.time,
+        time=envelope.time if envelope.time is not None else _told_time(raw.text),
         level=level_of(raw.text, envelope),
         is_open=raw.is_open,
     )

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -121,3 +122,15 @@ def test_what_a_client_has_already_is_not_sent_again(site) -> None:
     assert (again.status, again.body) == (304, b"")
     site.snapshot = site.snapshot.model_copy(update={"version": 6})
     assert site.ask("/api/v1/runs", headers={"If-None-Match": tag}).status == 200
+
+
+def test_a_record_tells_its_time_where_it_has_one(site, log: Path) -> None:
+    log.write_bytes(
+        b'{"type": "step", "step": 1, "time": 1795285958.87, "loss": 2.5}\n'
+        b"[2026-01-29T10:15:00Z] zoned\n2026-01-29 10:15:00,123 INFO naive\nnone\n"
+        b"2026-99-29 10:15:00 no date\n"
+    )
+    lines = ask(site, f"/api/v1/logs?path={log}&before=9")["lines"]
+    naive = datetime.fromisoformat("2026-01-29T10:15:00").astimezone().timestamp()
+    times = [line["time"] for line in lines]
+    assert (times[0], times[2:]) == (1795285958.87, [naive, None, None])
