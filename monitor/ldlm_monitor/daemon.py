@@ -67,8 +67,15 @@ class _Signals:
         self._waker.ring(Path())
 
     def _terminal_is_gone(self) -> bool:
-        """A screen without its terminal ends; a daemon never had one."""
-        return self.has_screen and not os.isatty(sys.__stderr__.fileno() if sys.__stderr__ else -1)
+        """A screen whose terminal was closed ends; a daemon never had one."""
+        if not self.has_screen or os.isatty(2):
+            return False
+        # What the screen still draws would fail, and its writer hold up the end.
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(nowhere, descriptor)
+        os.close(nowhere)
+        return True
 
     def ask_reload(self) -> str:
         """Reload, from another thread; what went wrong, or an empty text."""

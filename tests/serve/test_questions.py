@@ -134,3 +134,12 @@ def test_a_record_tells_its_time_where_it_has_one(site, log: Path) -> None:
     naive = datetime.fromisoformat("2026-01-29T10:15:00").astimezone().timestamp()
     times = [line["time"] for line in lines]
     assert (times[0], times[2:]) == (1795285958.87, [naive, None, None])
+
+
+def test_events_that_stayed_are_not_sent_again(site) -> None:
+    tag = site.ask("/api/v1/events").headers["ETag"]
+    site.snapshot = site.snapshot.model_copy(update={"version": 7})
+    assert site.ask("/api/v1/events", headers={"If-None-Match": tag}).status == 304
+    events = (*site.snapshot.events, site.snapshot.events[0])
+    site.snapshot = site.snapshot.model_copy(update={"events": events})
+    assert site.ask("/api/v1/events", headers={"If-None-Match": tag}).status == 200

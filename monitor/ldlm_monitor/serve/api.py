@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from html import escape
 from typing import TypeAlias
 
@@ -15,6 +16,9 @@ LINKS = ("/metrics", "/-/healthy", "/-/ready", *(f"/api/v1/{name}" for name in R
 
 Redact: TypeAlias = Callable[[str], str]
 
+_REMEMBERED = 16384
+_SHORT = 400
+"""Characters of a text that is remembered."""
 _SHOWN = 200
 """Characters of a run's name on the landing page."""
 
@@ -27,6 +31,23 @@ def resource(snapshot: Snapshot, name: str, redact: Redact) -> bytes:
     """
     parts = {"version", "at", name} | WITH.get(name, set())
     return encoded(snapshot.model_dump(include=parts), redact)
+
+
+def tag(snapshot: Snapshot, name: str) -> str:
+    """An ETag (RFC 9110, 8.8.3) of a resource: equal where its content is.
+
+    Events only come and go at the ends of their list; versions begin anew with the daemon.
+    """
+    if name == "events" and snapshot.events:
+        ends = snapshot.events[0].position, snapshot.events[-1].position
+        return f'"{len(snapshot.events)}-{hash(ends)}"'
+    return f'"{snapshot.version}-{snapshot.at}"'
+
+
+def remembering(redact: Redact) -> Redact:
+    """`redact`, which need not look at the same short text again and again."""
+    known = lru_cache(maxsize=_REMEMBERED)(redact)
+    return lambda text: known(text) if len(text) <= _SHORT else redact(text)
 
 
 def encoded(document: Mapping[str, object], redact: Redact) -> bytes:

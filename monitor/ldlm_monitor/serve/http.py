@@ -132,7 +132,7 @@ class Site:
         for name in api.RESOURCES:
             if path == f"/api/v1/{name}":
                 snapshot = self.snapshot()
-                tag = f'"{snapshot.version}-{snapshot.at}"'  # versions begin anew with the daemon
+                tag = api.tag(snapshot, name)
                 unchanged = known == tag
                 body = b"" if unchanged else api.resource(snapshot, name, self.redact)
                 return Answer("200 OK", "application/json", body, tag)
@@ -203,7 +203,7 @@ class Server:
                 notifications=notifications,
                 behind=behind,
                 ready=ready,
-                redact=redact,
+                redact=api.remembering(redact),
                 reload=reload,
                 silencing=silencing,
                 takes_commands=takes_commands,

@@ -158,7 +158,8 @@ def summary(snapshot: Snapshot, glyphs: Glyphs) -> Line:
     counts: dict[str, int] = {}
     for run in snapshot.runs:
         counts[run.health] = counts.get(run.health, 0) + 1
-    line = [Span(f" {len(snapshot.runs)} runs", "title")]
+    plural = "" if len(snapshot.runs) == 1 else "s"
+    line = [Span(f" {len(snapshot.runs)} run{plural}", "title")]
     for health, style in HEALTH_STYLE.items():
         if count := counts.get(health):
             line.append(Span(f"   {glyphs.dot} {count} {health}", style))

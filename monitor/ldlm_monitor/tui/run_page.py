@@ -43,7 +43,8 @@ _SMALL = (
     ("memory", ("memory_allocated_bytes", "memory_reserved_bytes")),
 )
 _RANKS_SHARE = 0.4
-"""Of the page's height, at most."""
+"""Of the page's height, at most; of a low one only what needs a look."""
+_LOW = 28
 
 
 class LossChart(Painted, can_focus=True):
@@ -287,8 +288,9 @@ class RunPage(Vertical):
     def _lay_out(self, run: RunView | None) -> None:
         height = self.size.height
         wanted = ranks.needed_height(run, self.size.width) if run else 0
-        self.query_one("#grid").styles.height = min(wanted, int(height * _RANKS_SHARE))
-        self.query_one("#small").styles.height = 4 if height >= 16 else 1
+        share = 3 if height < _LOW else int(height * _RANKS_SHARE)
+        self.query_one("#grid").styles.height = min(wanted, share)
+        self.query_one("#small").styles.height = 4 if height >= 20 else 2 if height >= 16 else 1
         firing = len(alerts_of(run.name, self._desk.snapshot.alerts)) if run else 0
         self.query_one("#run-alerts").styles.height = min(firing, 4 if height >= 30 else 2)
 
