@@ -70,7 +70,8 @@ class Curve:
             position = Position(block.path, block.first_line + index, block.offsets[index])
             when = at if times is None else times[index]
             room = self._open(block.steps[index], when, position, end - index)
-            self._take(column[index : index + room])
+            whole = index == 0 and room == end
+            self._take(column if whole else column[index : index + room])
             index += room
         self.last_step = block.steps[end - 1]
 
@@ -104,7 +105,7 @@ class Curve:
 
     def _take(self, values: Sequence[float]) -> None:
         low, high = min(values), max(values)
-        total, count = self._sum[0] + math.fsum(values), self._sum[1] + len(values)
+        total, count = self._sum[0] + sum(values), self._sum[1] + len(values)
         if self._sum[1]:
             low, high = min(low, self.lows[-1]), max(high, self.highs[-1])
         self._sum = (total, count)
