@@ -101,7 +101,9 @@ def _answer(log: OpenLog, query: LogQuery) -> LogSlice:
     at = max(min(at, log.size), 0)
     if query.find:
         found, looked = log.find(query.find, at, backwards=query.backwards)
-        at, line = (looked, None) if found is None else (found, None)
+        if found is None:
+            return LogSlice(path=query.path, size=log.size, start=looked, end=looked, lines=())
+        at, line = found, None
     number = line if line is not None else log.line_number(at)
     wanted = _filter(query, at)
     before, first = take(log.before(at), min(query.before, MAX_LINES), wanted)

@@ -40,7 +40,7 @@ class LogSlice:
 
     `start` and `end` are the bytes that were looked at: with a filter they are more than
     the `lines` hold. `found` is where the text that was searched for stands, None: nowhere
-    between where the search began and `end`.
+    between where the search began and `end`, from where it may go on.
     """
 
     path: str

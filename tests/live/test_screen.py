@@ -152,5 +152,9 @@ def test_attach_shows_a_daemon_and_leaves_it_running(
     screen.until("step 29")
     screen.press("q")
     assert screen.code() == 0
+    other = open_screen("attach", found[0])
+    other.until("step 29")
+    os.kill(other.pid, signal.SIGTERM)
+    assert other.code() == 0
     os.kill(daemon.pid, signal.SIGTERM)
     assert daemon.code() == 0

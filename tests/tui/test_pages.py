@@ -7,6 +7,7 @@ from screens import Screen, Shown, on_screen, read
 
 from ldlm_monitor.local_source import LocalSource
 from ldlm_monitor.notify import Silences
+from ldlm_monitor.source import log_slice
 from ldlm_monitor.tui.log_page import LogPage
 from ldlm_monitor.tui.run_page import LossChart
 
@@ -136,6 +137,22 @@ def test_the_log_is_searched_both_ways(shown: Shown) -> None:
         await screen.press("N")
         cursor = [line for line in screen.lines if line.startswith("▶")]
         assert cursor == [line for line in first.splitlines() if line.startswith("▶")]
+
+    on_screen(shown.source, steps)
+
+
+def test_a_search_goes_on_where_one_question_ends(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_slice, "LOOKED_AT", 500)
+
+    async def steps(screen: Screen) -> None:
+        await screen.press("4")
+        await screen.until("following")
+        page = screen.app.query_one(LogPage)
+        page._text = "Starting MMDiT"
+        await screen.press("N")
+        await screen.until("▶       6", "*** Starting MMDiT")
 
     on_screen(shown.source, steps)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+
 from ldlm_monitor.cli.flags import ScreenFlags, settings
 from ldlm_monitor.cli.follow import has_terminal
 from ldlm_monitor.errors import UsageError
@@ -28,7 +31,10 @@ def attach(url: str, /, *, flags: ScreenFlags | None = None) -> int:
     source.start()
     from ldlm_monitor.tui.app import MonitorApp
 
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda number, frame: ended.set())
+    app = MonitorApp(source, ascii_only=True if found.ascii else None, ended=ended.is_set)
     try:
-        return MonitorApp(source, ascii_only=True if found.ascii else None).run() or 0
+        return app.run() or 0
     finally:
         source.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import ClassVar, TypeVar
 
 from textual.app import ComposeResult
@@ -313,7 +314,10 @@ class LogPage(Vertical):
         self, placed: list[Placed], found: LogSlice, query: LogQuery, cursor: int | None
     ) -> None:
         if query.find and found.found is None:
-            self.notify("Not found that way.", markup=False)
+            if found.start > 0 if query.backwards else found.end < found.size:
+                self._ask(replace(query, at=found.end), found.end)  # so far in one question
+            else:
+                self.notify("Not found that way.", markup=False)
             return
         self.lines, self._start, self._end = placed, found.start, found.end
         self.rows.show(len(placed))
