@@ -45,6 +45,8 @@ from ldlm_monitor.view import Snapshot
 
 PORTS_TRIED = 20
 RELOAD_SECONDS = 10.0
+SWITCH_SECONDS = 0.001
+"""How long the pump may keep a key waiting each time (Python's own: 5 ms)."""
 COURIER_SECONDS = 1.0
 """How long the end waits for a receiver's answer."""
 
@@ -189,6 +191,8 @@ def _follow_behind(
         except BaseException as failure:  # noqa: BLE001 - raised again where main tells of it
             failures.append(failure)
 
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_SECONDS)
     thread = threading.Thread(target=follow, name="pump")
     thread.start()
     try:
@@ -199,6 +203,7 @@ def _follow_behind(
         signals.stop = pump.stopping = True
         waker.ring(Path())
         thread.join()
+        sys.setswitchinterval(before)
     if failures:
         raise failures[0]
 
