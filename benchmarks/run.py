@@ -4,6 +4,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from types import ModuleType
 
+import callback_overhead
 import false_alarms
 import idle
 import jsonl_catch_up
@@ -22,6 +23,7 @@ BENCHMARKS: tuple[ModuleType, ...] = (
     rule_evaluation,
     idle,
     kill_delivery,
+    callback_overhead,
     false_alarms,
 )
 

@@ -22,6 +22,11 @@ fi
 sh setup.sh dev
 
 bin=.venv/bin
+"$bin/pip" install --quiet 'torch==2.13.0' 'numpy>=1.26' ||
+    echo "tests/run.sh: no PyTorch; tests of the trainer are skipped" >&2
+"$bin/pip" install --quiet transformers lightning accelerate nvidia-ml-py ||
+    echo "tests/run.sh: not all frameworks; tests of their adapters are skipped" >&2
+
 failed=
 check() {
     echo "== $*"

@@ -55,3 +55,18 @@ def test_parse_loads_neither_server_nor_receiver() -> None:
 
 def test_a_daemon_without_a_screen_loads_no_textual() -> None:
     assert "textual" not in packages_loaded("import ldlm_monitor.daemon, ldlm_monitor.cli.follow")
+
+
+def test_the_callback_loads_the_standard_library_alone() -> None:
+    """It is a guest in a trainer, whose packages are the trainer's business."""
+    loaded = packages_loaded("import ldlm_monitor.callback") - packages_loaded("pass")
+    assert loaded <= {"ldlm_monitor", *sys.stdlib_module_names}
+
+
+def test_the_callback_loads_no_other_part_of_the_package() -> None:
+    program = "import ldlm_monitor.callback, sys; print(*sys.modules, sep='\\n')"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    ours = {name for name in done.stdout.splitlines() if name.startswith("ldlm_monitor")}
+    assert all(name.startswith("ldlm_monitor.callback") for name in ours - {"ldlm_monitor"})

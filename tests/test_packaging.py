@@ -38,6 +38,22 @@ def test_rules_dashboards_and_definitions_are_files_in_the_wheel(wheel: Path) ->
     assert links == []
 
 
+def test_the_trainer_is_in_the_wheel_and_needs_torch_by_its_extra_only(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        (metadata,) = (name for name in names if name.endswith("/METADATA"))
+        needs = [
+            line.removeprefix("Requires-Dist: ")
+            for line in archive.read(metadata).decode().splitlines()
+            if line.startswith("Requires-Dist: ")
+        ]
+    package = ROOT / "trainer/ldlm_trainer"
+    assert {f"ldlm_trainer/{path.name}" for path in package.glob("*.py")} <= names
+    torch = [need for need in needs if need.startswith(("torch", "numpy"))]
+    assert torch
+    assert all("extra == 'trainer'" in need.replace('"', "'") for need in torch)
+
+
 def test_an_installed_wheel_finds_its_rules(wheel: Path, tmp_path: Path) -> None:
     """In a fresh environment that borrows only the dependencies."""
     venv = tmp_path / "venv"

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 DERIVED_STEP_SECONDS = "derived_step_seconds"
 """Seconds a step, by when the steps were told, for runs that report no pace."""
 
+BUSY_SECONDS = "busy_seconds"
+"""Seconds of a step before a rank waits for others, as it tells itself."""
+
 MEASURED = frozenset(
     {
         "loss",
@@ -16,6 +19,7 @@ MEASURED = frozenset(
         "memory_allocated_bytes",
         "loss_scale",
         "step_seconds",
+        BUSY_SECONDS,
         "samples_per_second",
         "tokens_per_second",
         "steps_per_second",

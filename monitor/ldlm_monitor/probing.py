@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 
 from ldlm_monitor.monitor import Monitor, Suspect
 from ldlm_monitor.probe.evidence import Case
-from ldlm_monitor.records import Event
+from ldlm_monitor.records import Heartbeat, Record
 from ldlm_monitor.source.worker import Worker
 
 LOOK_SECONDS = 5.0
@@ -46,18 +46,18 @@ class Host(Protocol):
         """Note the processes of runs that go on."""
         ...
 
-    def look(self, cases: Sequence[Case], seconds: float) -> dict[str, list[Event]]:
+    def look(self, cases: Sequence[Case], seconds: float) -> dict[str, list[Record]]:
         """What is found of each run."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Events of one run, to be judged at `at` (Unix seconds)."""
+    """Records of one run, to be judged at `at` (Unix seconds)."""
 
     run: str
     at: float
-    events: list[Event]
+    events: list[Record]
 
 
 @dataclass(slots=True)
@@ -68,12 +68,12 @@ class _Standing:
     looks: int = 0
     looked_at: float = -math.inf
     ended_at: float | None = None
-    found: list[Event] | None = None
+    found: list[Record] | None = None
 
 
 @dataclass(slots=True)
 class _Asked:
-    answer: Future[dict[str, list[Event]]]
+    answer: Future[dict[str, list[Record]]]
     at: float
     since: dict[str, float]
     late: bool = False
@@ -155,6 +155,8 @@ class Probing:
             return True
         for run, events in answers.items():
             standing = self._standings.get(run)
+            if any(_goes_on(each, asked.since[run]) for each in events):
+                self._early_at.pop(run, None)  # its rows stopped, so it is looked at in time
             if standing is not None and standing.since == asked.since[run] and events:
                 standing.found = events
         return True
@@ -229,3 +231,8 @@ class Probing:
         answer = self._worker.post(work)
         answer.add_done_callback(lambda _: self._ring())
         return answer
+
+
+def _goes_on(record: Record, since: float) -> bool:
+    """A rank's own heartbeat is of later than the last step that the monitor knows."""
+    return isinstance(record, Heartbeat) and record.time > since + 1.0

@@ -1,17 +1,19 @@
 """Throughput, step time, ranks, memory, precision and checkpoints against their own past."""
 
 import random
+from array import array
 
 import pytest
 
 from ldlm_monitor.detect.change_point import ChangePoint
 from ldlm_monitor.detect.checkpoints import CheckpointDetector
-from ldlm_monitor.detect.detectors import Detector
+from ldlm_monitor.detect.detectors import Detector, Detectors
 from ldlm_monitor.detect.gradient import GradientDetector
 from ldlm_monitor.detect.memory import MemoryDetector
 from ldlm_monitor.detect.precision import LossScaleDetector, OverflowDetector, SkippedSteps
 from ldlm_monitor.detect.ranks import RankDetector
 from ldlm_monitor.detect.throughput import ThroughputDetector
+from ldlm_monitor.measured import Measured
 
 GIB = 2.0**30
 
@@ -135,6 +137,27 @@ def test_ranks_are_compared_with_each_other() -> None:
     told = {(rank, name): value for rank, name, value in ranks.measures()}
     assert told[1, "rank_lag_steps"] == 3
     assert told[2, "rank_slowdown_ratio"] == 1.5
+
+
+def test_the_time_before_a_rank_waits_for_others_tells_which_is_slow() -> None:
+    """Ranks that wait for each other take the same time for a step."""
+    detectors = Detectors("r")
+    values = {
+        (name, rank): array("d", [seconds] * 20)
+        for rank, busy in ((0, 0.1), (1, 0.3))
+        for name, seconds in (("step_seconds", 0.4), ("busy_seconds", busy))
+    }
+    detectors.take(
+        Measured(
+            values=values, step=20, rank_steps={}, skipped_steps=0, checkpoints=(), resumed=False
+        )
+    )
+    told = {
+        dict(point.labels).get("rank"): point.value
+        for point in detectors.points
+        if point.name == "ldlm_detect_rank_slowdown_ratio"
+    }
+    assert told == {"0": pytest.approx(0.5), "1": pytest.approx(1.5)}
 
 
 def test_one_rank_alone_is_behind_nobody() -> None:

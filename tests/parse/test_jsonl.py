@@ -107,6 +107,22 @@ def test_a_callbacks_file_tells_start_steps_heartbeats_events_and_end(parse) -> 
     assert {record.rank for record in (started, step, saved, dump, end)} == {3}
 
 
+@pytest.mark.parametrize(
+    ("error", "role"),
+    [
+        ("RuntimeError: [pair.cc:553] Connection closed by peer [127.0.0.1]:18311.", "victim"),
+        ("RuntimeError: [pair.cc:534] Read error [10.0.0.1]:3: Connection reset by peer", "victim"),
+        ("DistBackendError: remote process exited or there was a network error", "victim"),
+        ("ValueError: a peer review was closed", "root"),
+        ("ConnectionError: no connection to the database", "root"),
+    ],
+)
+def test_who_ended_because_another_rank_was_gone_is_a_victim(parse, error, role) -> None:
+    row = {"type": "end", "status": "failed", "error": error}
+    (event,) = parse(json.dumps(row) + "\n", path="health_rank0.jsonl")
+    assert (event.kind, event.fields["role"]) == ("python_exception", role)
+
+
 def test_a_run_that_ended_well_is_finished(parse) -> None:
     (event,) = parse('{"type": "end", "status": "finished"}\n', path="health_rank0.jsonl")
     assert (event.kind, event.severity) == ("run_finished", "info")

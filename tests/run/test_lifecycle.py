@@ -381,3 +381,73 @@ class TestEndings:
         life.observe_event(event(kind, "critical", role="root"), 0.0)
         life.tick(1000.0)
         assert life.state == "starting"
+
+
+class TestRanksThatTellOfThemselves:
+    """As those with the callback do: a header with the pid, and an end with a status."""
+
+    def begun(self, ranks: int) -> Lifecycle:
+        life = started()
+        for rank in range(ranks):
+            life.observe_event(event("run_started", rank=rank, pid=100 + rank), 0.0)
+        for step in range(100):
+            life.observe_sample(sample(step), float(step))
+        return life
+
+    def ends(self, life: Lifecycle, rank: int, at: float) -> None:
+        life.observe_event(event("run_finished", rank=rank, status="finished"), at)
+
+    def terminated(self, life: Lifecycle, rank: int, at: float) -> None:
+        told = event(
+            "python_exception",
+            "error",
+            rank=rank,
+            role="victim",
+            status="failed",
+            exc_type="SignalException",
+            signal="SIGTERM",
+        )
+        life.observe_event(told, at)
+
+    def test_a_run_is_finished_when_the_last_of_its_ranks_is(self) -> None:
+        life = self.begun(2)
+        self.ends(life, 1, 100.0)
+        assert life.state == "running"
+        self.ends(life, 0, 101.0)
+        assert life.state == "finished"
+
+    def test_a_rank_that_hangs_after_another_finished_stalls(self) -> None:
+        life = self.begun(2)
+        self.ends(life, 1, 100.0)
+        life.tick(200.0)
+        assert life.state == "stalled"
+
+    def test_what_a_log_says_of_the_end_is_said_for_all(self) -> None:
+        life = self.begun(2)
+        life.observe_event(event("run_finished", rank=0), 100.0)
+        assert life.state == "finished"
+
+    def test_a_resumed_run_counts_its_ranks_anew(self) -> None:
+        life = self.begun(2)
+        self.ends(life, 0, 100.0)
+        self.ends(life, 1, 100.0)
+        life.observe_event(event("run_started", rank=0, pid=200), 300.0)
+        self.ends(life, 0, 310.0)
+        assert life.state == "finished"
+
+    def test_ranks_that_were_terminated_and_nothing_else_were_killed(self) -> None:
+        life = self.begun(2)
+        self.terminated(life, 0, 100.0)
+        self.terminated(life, 1, 100.0)
+        life.tick(120.0)
+        assert life.state == "killed"
+
+    def test_ranks_that_were_terminated_because_one_died_do_not_hide_it(self) -> None:
+        life = self.begun(3)
+        self.terminated(life, 0, 100.0)
+        life.observe_event(
+            event("elastic_worker_failed", "error", local_rank=2, exitcode=-9), 100.5
+        )
+        self.terminated(life, 1, 100.6)
+        life.tick(120.0)
+        assert (life.state, life.rank) == ("crashed", 2)

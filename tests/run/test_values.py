@@ -51,6 +51,18 @@ def test_a_better_source_takes_over_and_a_worse_one_is_ignored_from_then_on() ->
     assert values.windows()["loss"] == (2.0, [2.0], 0)
 
 
+def test_a_better_source_of_some_rank_ends_a_worse_one_that_knows_no_rank() -> None:
+    """A log began; then came the callback's files. A spike must not ring for both."""
+    values = RunValues("r")
+    values.observe(sample(loss=2.0, grad_norm=1.0), Source.JSONL)
+    values.observe(sample(rank=1, loss=3.0), Source.CALLBACK)
+    values.observe(sample(loss=9.0, grad_norm=1.5), Source.JSONL)
+    shown = exported(values)
+    assert [name for name in shown if name.startswith("ldlm_train_loss")] == ["ldlm_train_loss 1"]
+    assert shown["ldlm_train_loss 1"] == 3.0
+    assert values.last("grad_norm") == 1.5
+
+
 def test_each_rank_has_its_own_series() -> None:
     values = RunValues("r")
     values.observe(sample(rank=0, loss=2.0), Source.CALLBACK)

@@ -14,7 +14,7 @@ from ldlm_monitor.detect.precision import LossScaleDetector, OverflowDetector, S
 from ldlm_monitor.detect.ranks import RankDetector
 from ldlm_monitor.detect.throughput import ThroughputDetector
 from ldlm_monitor.detect.window import Values, positive
-from ldlm_monitor.measured import DERIVED_STEP_SECONDS, Measured
+from ldlm_monitor.measured import BUSY_SECONDS, DERIVED_STEP_SECONDS, Measured
 from ldlm_monitor.names import DETECT_PREFIX
 from ldlm_monitor.points import Point, make_labels
 
@@ -71,8 +71,8 @@ class Detectors:
             self._throughput = ThroughputDetector()
         for (quantity, rank), values in news.values.items():
             self._take_pace(quantity, rank, values)
-            if quantity == "step_seconds" and rank is not None:
-                self._ranks.take_seconds(rank, values)
+            if quantity in ("step_seconds", BUSY_SECONDS) and rank is not None:
+                self._ranks.take_seconds(rank, values, busy=quantity == BUSY_SECONDS)
             for detector in self._detectors(quantity, rank):
                 detector.take(values)
         self._ranks.take_steps(news.rank_steps)

@@ -16,21 +16,28 @@ class RankDetector:
     - `rank_lag_steps`: the furthest rank's step less this rank's, as they were told.
     - `rank_slowdown_ratio`: the median of the last 20 `step_seconds` that this rank
       reported, over the median of the ranks' medians. Ranks that wait for each other take
-      the same time: it tells something where each reports its own compute time.
+      the same time, so `busy_seconds` counts instead where ranks report it: how long each
+      worked before it waited.
     """
 
-    __slots__ = ("_seconds", "_steps")
+    __slots__ = ("_busy", "_seconds", "_steps")
 
     def __init__(self) -> None:
         self._steps: dict[int, int] = {}
         self._seconds: dict[int, Window] = {}
+        self._busy = False
 
     def take_steps(self, steps: Mapping[int, int]) -> None:
         """By rank, the last step told."""
         self._steps = dict(steps)
 
-    def take_seconds(self, rank: int, seconds: Values) -> None:
-        """The next durations of steps that a rank reported."""
+    def take_seconds(self, rank: int, seconds: Values, *, busy: bool = False) -> None:
+        """The next durations of steps that a rank reported; `busy`: those of its own work."""
+        if busy and not self._busy:
+            self._busy = True
+            self._seconds.clear()
+        if busy is not self._busy:
+            return
         window = self._seconds.setdefault(rank, Window(RECENT))
         window.extend(positive(seconds))
 

@@ -44,6 +44,12 @@ STEPS = (
 TIMES = ("time", "timestamp", "_timestamp")
 EARLIEST, LATEST = 9e8, 1e10
 """Unix seconds of 1998 and 2286: a `time` outside counts from the start of something."""
+_ANOTHER_IS_GONE = (
+    "Connection closed by peer",
+    "Connection reset by peer",
+    "remote process exited or there was a network error",
+)
+"""What gloo and NCCL say in a rank's exception when another rank is gone."""
 _MAX_TEXT = 16 * 1024
 _MAX_ITEMS = 512
 _TYPES = frozenset({"run", "step", "heartbeat", "event", "stack_dump", "end"})
@@ -172,9 +178,12 @@ def _end(row: dict[str, Any], place: Place) -> list[Record]:
             )
         ]
     message = _text(row.get("error")) or "the run failed"
+    # Somebody else ended it, or was gone before it.
+    followed = "signal" in row or any(words in message for words in _ANOTHER_IS_GONE)
+    role = "victim" if followed else "root"
     return [
         place.event(
-            "python_exception", "error", message, family="process", role="root", fields=fields
+            "python_exception", "error", message, family="process", role=role, fields=fields
         )
     ]
 

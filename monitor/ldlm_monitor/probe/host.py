@@ -1,8 +1,8 @@
 """What this host offers of a training that takes no step, as events; read-only, in seconds.
 
 Processes are looked at twice, so that it can be told whether they compute. What counts of
-memory is how much a counter rose since the training was seen to go on. A callback's
-heartbeat files and the stacks that a rank writes when it is asked to belong beside this.
+memory is how much a counter rose since the training was seen to go on. Ranks with the
+callback tell where they are, and are asked for their stacks (`hang`).
 """
 
 from __future__ import annotations
@@ -11,15 +11,28 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ldlm_monitor.probe import cgroup, collectives, flight_recorder, nccl_ras, process
+import msgspec
+
+from ldlm_monitor.probe import (
+    cgroup,
+    collectives,
+    flight_recorder,
+    hang,
+    heartbeat,
+    nccl_ras,
+    process,
+    recorder,
+)
 from ldlm_monitor.probe.evidence import ENDED, Case, of_finding, of_oom_kill, of_processes, of_ras
 from ldlm_monitor.probe.process import Family, Process, Scan
-from ldlm_monitor.records import Event, Scalar
+from ldlm_monitor.records import Event, Record, Scalar
 
+MIN_ASK_SECONDS = 0.5
+"""A rank answers in a tenth of that, if it does."""
 APART_SECONDS = 1.0
 """Between the two looks at a process."""
 FILES_SKEW_SECONDS = 60.0
@@ -85,13 +98,15 @@ class HostProbe:
         while len(self._known) > MAX_KNOWN + len(cases):
             del self._known[next(iter(self._known))]
 
-    def look(self, cases: Sequence[Case], seconds: float) -> dict[str, list[Event]]:
+    def look(self, cases: Sequence[Case], seconds: float) -> dict[str, list[Record]]:
         """What is found of each run, within about `seconds`."""
         until = time.monotonic() + seconds
         seen = process.scan(self._proc)
         firsts = {case.run: self._first(case, seen) for case in cases}
         started = time.monotonic()
-        events = {case.run: [*self._ask_ras(case, firsts[case.run], until)] for case in cases}
+        events: dict[str, list[Record]] = {
+            case.run: [*self._ask_ras(case, firsts[case.run], until)] for case in cases
+        }
         self._wait(max(0.0, APART_SECONDS - (time.monotonic() - started)))
         apart = max(time.monotonic() - started, APART_SECONDS / 2)
         for case in cases:
@@ -101,6 +116,9 @@ class HostProbe:
             if looks:
                 found.insert(0, of_processes(case, looks.values()))
             found += self._recorded(case, until)
+            left = max(until - time.monotonic(), MIN_ASK_SECONDS)
+            folders = hang.folders_of(case.logs)
+            found += hang.look(case.run, folders, case.position, time.time(), left)
         return events
 
     # Processes
@@ -236,8 +254,26 @@ class HostProbe:
             except flight_recorder.DumpError as problem:
                 log.debug("%s", problem)
                 unread.append(rank)
+        dumps += self._live(case, {dump.rank for dump in dumps}, until)
         for finding in collectives.analyse(dumps, case.world_size)[:4]:
             yield of_finding(case, finding, len(dumps), unread)
+
+    def _live(
+        self, case: Case, dumped: Collection[int], until: float
+    ) -> Iterator[flight_recorder.Dump]:
+        """What ranks record that opened their flight recorder and have written no dump."""
+        for page in heartbeat.pages(hang.folders_of(case.logs)):
+            left = until - time.monotonic()
+            if not page.recorder or page.rank in dumped or left <= 0:
+                continue
+            data = recorder.fetch(page, min(left, 1.0))
+            try:
+                tree = None if data is None else msgspec.json.decode(data)
+            except msgspec.DecodeError:
+                continue
+            dump = flight_recorder.dump_of(tree, page.rank, page.recorder)
+            if dump is not None:
+                yield dump
 
     def _text(self, pid: int, name: str) -> str:
         try:
@@ -253,6 +289,8 @@ def _family(case: Case, seen: Scan) -> Family:
         for rank, pid in case.pids.items()
         if pid in seen.table and seen.started_at(pid) <= case.since
     }
+    pages = heartbeat.pages(hang.folders_of(case.logs))
+    named |= {page.rank: page.pid for page in pages if heartbeat.is_process(page)}
     return process.family({os.path.realpath(log) for log in case.logs}, named, seen)
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from ldlm_monitor.names import ENDED_STATES
 from ldlm_monitor.records import Event, Heartbeat, Position, Sample, SampleBlock
+from ldlm_monitor.run.attendance import Attendance
 from ldlm_monitor.run.endings import (
     TABLE,
     Ending,
@@ -70,6 +71,7 @@ class Lifecycle:
         self._stride = 0
         self._announces = False
         self._victims: set[int] = set()
+        self._attendance = Attendance()
 
     @property
     def state(self) -> str:
@@ -188,8 +190,11 @@ class Lifecycle:
             self._training = True
         if kind == "run_started" and self.ended:
             self._restart(at)
-        elif kind == "run_finished":
-            self._end("finished", at)
+        if kind == "run_started":
+            self._attendance.observe(event)
+        if kind == "run_finished":
+            if self._attendance.observe(event):
+                self._end("finished", at)
         elif kind in _PHASES:
             self._announces = True
             if not self.ended:
@@ -247,6 +252,7 @@ class Lifecycle:
         self._enter("starting", at)
         self._steps.clear()
         self._victims.clear()
+        self._attendance.clear()
         self._paused_by = None
         self._highest_step = -1
         self.ending = self.rank = self.ended_at = None
@@ -291,6 +297,9 @@ class Lifecycle:
         if known is None:
             if self.phase not in ("crashed", "killed"):
                 self.ending = Ending(state, at, at + wait, rank, event)
+        elif known.evidence.fields.get("role") == "victim" and state == "crashed":
+            # SIGTERM is what a launcher sends to the others when one died.
+            self.ending = Ending(state, known.since, at + wait, rank, event)
         elif known.state == "crashed":
             stronger = strength(event) > strength(known.evidence)
             named = known.rank

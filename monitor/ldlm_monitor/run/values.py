@@ -314,6 +314,8 @@ class RunValues:
         """
         if quantity in _OF_THE_RUN or source > self._best.get(quantity, source):
             return None
+        if source < self._best.get(quantity, source):
+            self._forget(quantity, but=sample.rank)
         self._best[quantity] = source
         quantities = self._by_rank[sample.rank]
         kept = quantities.get(quantity)
@@ -340,6 +342,12 @@ class RunValues:
             return None
         self._charted[quantity] = source
         return Curve()
+
+    def _forget(self, quantity: str, *, but: int | None) -> None:
+        """A better source has it: what worse ones told of other ranks, or of none, ends."""
+        for rank, quantities in self._by_rank.items():
+            if rank != but:
+                quantities.pop(quantity, None)
 
     def _count(self, quantity: str, rank: int | None, step: int | None, evidence: Evidence) -> bool:
         seen = self._counter(quantity, rank)

@@ -54,7 +54,7 @@ def verdict(evidence: Iterable[Event], *, complete: bool = False) -> Verdict | N
         return Verdict("crashed", (failed.message,))
     if gone:
         return _of_the_gone(gone, events, complete=complete)
-    reasons = [*_of_collectives(events), *_of_states(looks)]
+    reasons = [*_of_accused(events), *_of_collectives(events), *_of_states(looks)]
     stacks = [*_of_stacks(events)]
     if reasons:
         return Verdict("hung", (*reasons[:MAX_REASONS], *stacks))
@@ -104,8 +104,16 @@ def _of_stacks(events: Sequence[Event]) -> Iterator[str]:
     """Where a rank stood when its stacks were dumped last."""
     newest = {event.rank: event for event in events if event.kind == "stack_dump"}
     for rank, event in [*newest.items()][:2]:
-        if "frame" in event.fields:
+        if "frame" in event.fields and "accused" not in event.fields:
             yield event.message if rank is None else f"rank {rank}: {event.message}"
+
+
+def _of_accused(events: Sequence[Event]) -> Iterator[str]:
+    """Ranks that the others wait for, by what they said last of where they are."""
+    newest = {event.rank: event for event in events if event.kind == "stack_dump"}
+    for event in newest.values():
+        if event.fields.get("accused"):
+            yield event.message
 
 
 def _of_states(looks: Sequence[_Look]) -> Iterator[str]:

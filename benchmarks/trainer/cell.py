@@ -1,0 +1,93 @@
+"""One training of the benchmark, in a process of its own: cell.py OUT.json section.key=value ...
+
+Run by `improvements.py`, alone or by torchrun. Rank 0 writes what it measured.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from ldlm_trainer.config import load
+from ldlm_trainer.data import MicroBatches
+from ldlm_trainer.evaluate import evaluate
+from ldlm_trainer.process import joined
+from ldlm_trainer.train import Trainer
+
+
+def saved_bytes(trainer: Trainer) -> int:
+    """Bytes of activations that one forward pass keeps for the backward pass."""
+    kept: dict[int, int] = {}
+    weights = {p.data_ptr() for p in trainer.model.parameters()}
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    batch = MicroBatches(trainer.train_split, trainer.plan, trainer.process.rank)[0, 0]
+    trainer.model.train()
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        trainer.stepper.probe(trainer.model, batch, trainer.train_split.mask_id)
+    return sum(kept.values())
+
+
+class Peak:
+    """Memory at most taken since it was made: on the GPU, or resident beyond what was there.
+
+    Linux counts the resident peak anew when 5 is written to clear_refs (proc(5)).
+    """
+
+    def __init__(self) -> None:
+        self._before = 0
+        if torch.cuda.is_available():
+            torch.cuda.reset_peak_memory_stats()
+        else:
+            Path("/proc/self/clear_refs").write_text("5")
+            self._before = _status("VmRSS")
+
+    def bytes(self) -> int:
+        if torch.cuda.is_available():
+            return torch.cuda.max_memory_allocated()
+        return _status("VmHWM") - self._before
+
+
+def _status(field: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (line,) = (line for line in lines if line.startswith(f"{field}:"))
+    return int(line.split()[1]) * 1024
+
+
+def main(out: Path, given: list[str]) -> None:
+    settings = load(None, given)
+    with joined(settings.run) as process, Trainer(settings, process) as trainer:
+        peak = Peak()
+        began = time.process_time()
+        trainer.train()
+        cpu = time.process_time() - began
+        taken = peak.bytes()
+        loss = evaluate(trainer.model, trainer.held_out, settings, process)["eval_loss"]
+        activations = saved_bytes(trainer)
+        if process.rank == 0:
+            rows = (settings.folder / "training_log.jsonl").read_text().splitlines()
+            steps = [json.loads(row) for row in rows]
+            out.write_text(
+                json.dumps(
+                    {
+                        "seconds": [step["step_seconds"] for step in steps],
+                        "data_seconds": [step["data_seconds"] for step in steps],
+                        "cpu_seconds": cpu / len(steps),
+                        "samples": steps[-1]["batch_size"],
+                        "peak_bytes": taken,
+                        "saved_bytes": activations,
+                        "eval_loss": loss,
+                    }
+                )
+            )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])

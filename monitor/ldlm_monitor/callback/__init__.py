@@ -1,0 +1,11 @@
+"""The training callback: a rank's own numbers, signs of life and stacks, written as it trains.
+
+A guest in the training process: it needs the standard library alone, never raises
+into the loop, never waits for a device or a disk, and says on stderr once what it
+cannot do. docs/callback.md tells how to use it; the adapters are modules of their own
+(`lightning`, `huggingface`, `accelerate`).
+"""
+
+from ldlm_monitor.callback.health import HealthCallback
+
+__all__ = ["HealthCallback"]

@@ -1,0 +1,58 @@
+"""`HealthTracker` for Accelerate: what the loop gives to `accelerator.log` is told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ldlm_monitor.callback.health import HealthCallback
+
+if TYPE_CHECKING:
+
+    class GeneralTracker:
+        """See Accelerate."""
+else:
+    from accelerate.tracking import GeneralTracker
+
+
+class HealthTracker(GeneralTracker):
+    """Give it to an Accelerator: `Accelerator(log_with=HealthTracker(run="run_a"))`.
+
+    Takes what `HealthCallback` takes. Call `accelerator.log({"loss": loss}, step=step)`
+    once a step on every rank, with tensors as they are; `accelerator.end_training()`
+    ends it. `health` is the callback itself, for phases and events.
+    """
+
+    name = "ldlm_health"
+    requires_logging_directory = False
+    main_process_only = False
+
+    def __init__(self, run: str | None = None, out: str | None = None, **wishes: Any) -> None:
+        super().__init__()
+        self._wishes = {"run": run, "out": out, "framework": "accelerate", **wishes}
+        self._health: HealthCallback | None = None
+
+    @property
+    def health(self) -> HealthCallback:
+        """The callback; made when it is first needed, so that the ranks are known."""
+        if self._health is None:
+            self._health = HealthCallback(**self._wishes)
+        return self._health
+
+    @property
+    def tracker(self) -> HealthCallback:
+        """The same, as Accelerate calls it."""
+        return self.health
+
+    def store_init_configuration(self, values: dict[str, Any]) -> None:
+        """The settings of the run, if they come before the first step."""
+        if self._health is None:
+            self._wishes["config"] = values
+
+    def log(self, values: dict[str, Any], step: int | None = None, **given: Any) -> None:
+        """A step is done."""
+        named = {str(name): value for name, value in values.items() if name not in ("step", "self")}
+        self.health.on_step(step, **named)
+
+    def finish(self) -> None:
+        """The training is done."""
+        self.health.close()

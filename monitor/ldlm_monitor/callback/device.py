@@ -1,0 +1,138 @@
+"""Values on their way from a device: copied behind the training, read when they are there.
+
+Nothing here waits for a device. The values of a step are stacked there and copied to
+pinned memory on the stream that made them; an event tells later that they came.
+PyTorch is never imported: it is the one that made the tensors.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+SLOTS = 32
+"""Steps whose values may be under way."""
+WIDTH = 64
+"""Values of one step."""
+_UNWRITTEN = 0x7FC0DEAD
+"""A NaN that no arithmetic makes: float32 cells hold it until the copy reaches them."""
+
+
+class Copy:
+    """Values of one step under way to the host."""
+
+    __slots__ = ("_cells", "_event", "_free", "_slot", "count")
+
+    def __init__(self, cells: Any, count: int, event: Any, slot: int, free: list[int]) -> None:
+        self.count = count
+        self._cells = cells
+        self._event = event
+        self._slot = slot
+        self._free = free
+
+    def read(self) -> list[float] | None:
+        """The values, None while they are under way. For the thread that trains."""
+        return self._take() if self._event is None or self._event.query() else None
+
+    def peek(self) -> list[float] | None:
+        """The same for another thread: it asks the memory alone.
+
+        A question to the driver from there would spoil a CUDA graph that is captured
+        meanwhile.
+        """
+        words = (ctypes.c_uint32 * self.count).from_address(self._cells.data_ptr())
+        return None if _UNWRITTEN in tuple(words) else self._take()
+
+    def _take(self) -> list[float]:
+        values: list[float] = self._cells.tolist()
+        self._free.append(self._slot)
+        return values
+
+
+class DeviceCopies:
+    """The pinned memory of one device, and what is under way into it."""
+
+    def __init__(self, device: Any) -> None:
+        torch = sys.modules["torch"]
+        self._torch = torch
+        self._module: Any = getattr(torch, device.type, None)
+        self._device = device
+        pin = device.type != "cpu"
+        self._ring = torch.empty(SLOTS, WIDTH, dtype=torch.float32, pin_memory=pin)
+        self._free = list(range(SLOTS))
+        self._views: dict[tuple[int, int], Any] = {}
+
+    def start(self, tensors: Sequence[Any]) -> Copy | None:
+        """Send the values of tensors with one element each; None if too much is under way."""
+        if not self._free or len(tensors) > WIDTH:
+            return None
+        float32 = self._torch.float32
+        flat = [
+            (each if each.dtype is float32 else each.to(float32)).reshape(()) for each in tensors
+        ]
+        slot, count = self._free.pop(), len(flat)
+        try:
+            cells = self._cells(slot, count)
+            ctypes.memmove(cells.data_ptr(), _BLANK, 4 * count)
+            stacked = self._torch.stack(flat) if count > 1 else flat[0].reshape(1)
+            cells.copy_(stacked, non_blocking=True)
+            return Copy(cells, count, self._mark(), slot, self._free)
+        except BaseException:
+            self._free.append(slot)
+            raise
+
+    def _cells(self, slot: int, count: int) -> Any:
+        view = self._views.get((slot, count))
+        if view is None:
+            view = self._views[slot, count] = self._ring[slot, :count]
+        return view
+
+    def _mark(self) -> Any:
+        """An event behind the copy; None where the copy is done when it returns."""
+        if self._device.type == "cpu":
+            return None
+        event = self._module.Event()
+        event.record(self._module.current_stream(self._device))
+        return event
+
+
+_BLANK = _UNWRITTEN.to_bytes(4, sys.byteorder) * WIDTH
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether it is a PyTorch tensor, told without importing PyTorch."""
+    return hasattr(value, "is_cpu") and hasattr(value, "detach")
+
+
+def local_value(tensor: Any) -> Any | None:
+    """A tensor of one element that this rank holds whole, detached; None: it is none.
+
+    To put a sharded tensor together is a collective, which is not ours to start.
+    """
+    if hasattr(tensor, "to_local"):  # torch.distributed.tensor.DTensor
+        if not all(placement.is_replicate() for placement in tensor.placements):
+            return None
+        tensor = tensor.to_local()
+    if tensor.numel() != 1 or tensor.is_complex() or tensor.layout is not _strided():
+        return None
+    return tensor.detach()
+
+
+def host_number(tensor: Any) -> float:
+    """The value of a tensor in host memory."""
+    value = tensor.tolist()
+    while isinstance(value, list):
+        value = value[0]
+    return float(value)
+
+
+def _strided() -> Any:
+    return sys.modules["torch"].strided
+
+
+def is_capturing() -> bool:
+    """Whether a CUDA graph is being captured: what is sent now would be part of it."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    return bool(cuda is not None and cuda.is_initialized() and cuda.is_current_stream_capturing())

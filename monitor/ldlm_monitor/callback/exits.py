@@ -1,0 +1,180 @@
+"""How a process may end or divide, and what a rank's file should hold by then."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType, TracebackType
+from typing import Any, Protocol
+from weakref import WeakSet
+
+GRACE_SECONDS = 1.0
+"""How long Python's own handler may take to be called before we stand in for it."""
+
+
+class Forks(Protocol):
+    """Somebody who wants to know when the process forks."""
+
+    def in_child(self) -> None:
+        """This is the child, in which no thread of ours lives."""
+
+
+_interested: WeakSet[Any] = WeakSet()
+_was_blocked: dict[int, bool] = {}
+_registered = False
+
+
+def tell_of_forks(who: Forks) -> None:
+    """Let an object know of forks for as long as it lives."""
+    global _registered  # noqa: PLW0603 hooks cannot be taken back, so there is one for all
+    _interested.add(who)
+    if not _registered and hasattr(os, "register_at_fork"):
+        _registered = True
+        os.register_at_fork(
+            before=_hold_sigterm, after_in_parent=_release_sigterm, after_in_child=_in_child
+        )
+
+
+def _hold_sigterm() -> None:
+    """What ends a child must wait until the child is one: it would tell our pipe, or be lost."""
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    _was_blocked[threading.get_ident()] = signal.SIGTERM in held
+
+
+def _release_sigterm() -> None:
+    if not _was_blocked.pop(threading.get_ident(), True):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+
+
+def _in_child() -> None:
+    for each in tuple(_interested):
+        each.in_child()
+    _release_sigterm()
+
+
+class ProcessEnd:
+    """Calls `exited` at the interpreter's exit and `raised` for an exception that nobody caught."""
+
+    def __init__(self, exited: Callable[[], None], raised: Callable[[BaseException], None]) -> None:
+        self._exited = exited
+        self._raised = raised
+        self._previous = sys.excepthook
+        sys.excepthook = self._hook
+        atexit.register(exited)
+
+    def forget(self) -> None:
+        """Undo this, as far as nobody else has come after us."""
+        atexit.unregister(self._exited)
+        if sys.excepthook == self._hook:
+            sys.excepthook = self._previous
+
+    def _hook(
+        self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        with suppress(Exception):
+            self._raised(error)
+        self._previous(kind, error, trace)
+
+
+class Termination:
+    """Calls `told` before SIGTERM does what it did before: ends the process, or calls a handler.
+
+    Python calls handlers between two instructions of the main thread. A rank that hangs
+    in a collective comes to no such place, and with a handler it would outlive SIGTERM
+    as it did not without. So a thread hears of the signal too, through the descriptor
+    that Python writes to at once, and ends the process in the main thread's stead.
+    Raises `ValueError` outside of the main thread.
+    """
+
+    def __init__(self, told: Callable[[bool], None]) -> None:
+        """`told` gets whether the process is about to end."""
+        self._told = told
+        self._previous = signal.getsignal(signal.SIGTERM)
+        self._handled = False
+        self._stopped = False
+        self._reading, self._writing = -1, -1
+        self._thread: threading.Thread | None = None
+        if self._previous is None or self._previous is signal.SIG_IGN:
+            return
+        signal.signal(signal.SIGTERM, self._handle)
+        if self._previous is signal.SIG_DFL:
+            self._reading, self._writing = os.pipe()
+            os.set_blocking(self._writing, False)
+            if not self._listen():  # an event loop's, say: then better no handler of ours
+                signal.signal(signal.SIGTERM, self._previous)
+                self._close_pipe()
+                return
+            self._thread = threading.Thread(
+                target=self._watch, name="ldlm-health-sigterm", daemon=True
+            )
+            self._thread.start()
+
+    def forget(self) -> None:
+        """Undo this, as far as nobody else has come after us."""
+        self._stopped = True
+        if threading.current_thread() is not threading.main_thread():
+            return
+        if signal.getsignal(signal.SIGTERM) == self._handle:
+            signal.signal(signal.SIGTERM, self._previous)
+        self._listen(to=-1)
+        if self._thread is not None:
+            os.write(self._writing, b"\0")
+            self._thread.join(1.0)
+            self._close_pipe()
+            self._thread = None
+
+    def _close_pipe(self) -> None:
+        os.close(self._writing)
+        os.close(self._reading)
+        self._reading, self._writing = -1, -1
+
+    def in_child(self) -> None:
+        """SIGTERM ends a child as if we were not here."""
+        self._stopped = True
+        self._listen(to=-1)
+        if signal.getsignal(signal.SIGTERM) == self._handle:
+            signal.signal(signal.SIGTERM, self._previous)
+
+    def _listen(self, to: int | None = None) -> bool:
+        """Have signals told on our pipe (or nowhere), unless somebody else has theirs."""
+        if self._writing < 0 or threading.current_thread() is not threading.main_thread():
+            return False
+        before = signal.set_wakeup_fd(
+            self._writing if to is None else to, warn_on_full_buffer=False
+        )
+        if before in (-1, self._writing):
+            return True
+        signal.set_wakeup_fd(before, warn_on_full_buffer=False)
+        return False
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self._handled = True
+        ends = not callable(self._previous)
+        with suppress(Exception):
+            self._told(ends)
+        if callable(self._previous):
+            self._previous(number, frame)
+        else:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def _watch(self) -> None:
+        while not self._stopped:
+            if signal.SIGTERM not in os.read(self._reading, 64):
+                continue
+            until = time.monotonic() + GRACE_SECONDS
+            while not self._handled and time.monotonic() < until:
+                time.sleep(0.02)
+            if not self._handled and not self._stopped:
+                with suppress(Exception):
+                    self._told(True)
+                # Python lets the main thread alone set a handler; the C library any.
+                ctypes.CDLL(None).signal(int(signal.SIGTERM), None)
+                os.kill(os.getpid(), signal.SIGTERM)

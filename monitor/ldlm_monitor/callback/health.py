@@ -1,0 +1,241 @@
+"""`HealthCallback`: what a training loop calls, and nothing that it would have to wait for."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+from functools import wraps
+from types import TracebackType
+from typing import Any
+
+from ldlm_monitor.callback.launch import Launch
+from ldlm_monitor.callback.session import Session, Wishes
+from ldlm_monitor.callback.steps import Entered, Steps
+
+MAX_ERRORS = 10
+"""After so many errors of its own the callback does no more."""
+
+
+class HealthCallback:
+    """Tells the monitor how one rank's training does.
+
+    Writes `health_rank{rank}.jsonl` (schema `ldlm.health/1`), `heartbeat_rank{rank}` and
+    `stack_rank{rank}.txt` into `out`, by default `saved/{run}`. No method raises, waits
+    for a device or a disk, or does anything in a forked child. As a context manager it
+    tells how the block ended.
+
+    `every`: write a row for steps that it divides, and for others with a NaN in host memory;
+    the heartbeat knows all of them.
+    `rank`, `world_size`: default to what the launcher tells. `config`: settings to show
+    with the run. `framework`: the name of the training loop. `serve`: a port, or
+    HOST:PORT, for metrics over HTTP. `sigterm`: finish the file when the process is
+    terminated. `stack_signal`: the signal upon which the process writes its stacks,
+    None for none. `flight_recorder`: open PyTorch's flight recorder to the monitor, on a
+    Unix socket that its owner alone can reach. `gpu`: ask the driver how the GPU does.
+    """
+
+    def __init__(
+        self,
+        run: str | None = None,
+        out: str | os.PathLike[str] | None = None,
+        every: int = 1,
+        *,
+        rank: int | None = None,
+        world_size: int | None = None,
+        config: Mapping[str, Any] | None = None,
+        framework: str | None = None,
+        serve: int | str | None = None,
+        sigterm: bool = True,
+        stack_signal: int | None = getattr(signal, "SIGUSR2", None),
+        flight_recorder: bool = False,
+        gpu: bool = True,
+    ) -> None:
+        self._session: Session | None = None
+        self._steps: Steps | None = None
+        self._errors = 0
+        try:
+            wishes = Wishes(
+                config=config or {},
+                framework=framework,
+                serve=serve,
+                sigterm=sigterm,
+                stack_signal=stack_signal,
+                flight_recorder=flight_recorder,
+                gpu=gpu,
+            )
+            launch = Launch.detect(run, out, rank, world_size)
+            self._session = Session(launch, wishes, max(int(every), 1), _say)
+            self._steps = self._session.steps
+        except Exception as error:  # noqa: BLE001 whatever is wrong with us, training begins
+            self._hurt(error)
+
+    def on_step(
+        self,
+        step: Any = None,
+        loss: Any = None,
+        *,
+        grad_norm: Any = None,
+        lr: Any = None,
+        samples: Any = None,
+        tokens: Any = None,
+        batch: Any = None,
+        epoch: Any = None,
+        **values: Any,
+    ) -> None:
+        """A step is done. Values may be numbers or tensors of one element, on a device too.
+
+        `samples`, `tokens`: how many this rank processed since the last call. `batch`:
+        the index of the batch. Everything else is kept under its own name.
+        """
+        steps = self._steps
+        if steps is None or not steps.is_live:
+            return
+        try:
+            given = {"epoch": epoch, "loss": loss, "grad_norm": grad_norm, "learning_rate": lr}
+            given |= values
+            steps.step(step, given, samples=samples, tokens=tokens, batch=batch)
+        except Exception as error:  # noqa: BLE001 whatever is wrong with us, training goes on
+            self._hurt(error)
+
+    def log(self, **values: Any) -> None:
+        """More values of the last step, such as `eval_loss`; as for `on_step`."""
+        session = self._session
+        if session is None or not session.is_mine:
+            return
+        try:
+            session.steps.tell_values(values)
+        except Exception as error:  # noqa: BLE001
+            self._hurt(error)
+
+    def phase(self, name: str) -> Phase:
+        """A context manager: within it the rank is in this phase.
+
+        `eval` and `checkpoint` are told as such, so that the monitor allows for them;
+        `data`, `forward`, `backward` and `optimizer` are parts of a step.
+        """
+        return Phase(self, str(name)[:32])
+
+    def event(self, kind: str, message: str = "", severity: str = "info", **fields: Any) -> None:
+        """Something happened that the monitor should know of (severity: info to critical)."""
+        session = self._session
+        if session is None or not session.is_mine:
+            return
+        try:
+            session.steps.event(kind, message or kind, severity, fields)
+        except Exception as error:  # noqa: BLE001
+            self._hurt(error)
+
+    def watch(self, parameters: Any, every: int = 100) -> None:
+        """Also tell the gradient norm of each group of parameters, every so many steps.
+
+        `parameters`: a module (its children are the groups), or parameters by name of
+        group. They are measured at once after a value that was not finite. Call
+        `on_step` while the gradients are there. The norms cost device time.
+        """
+        session = self._session
+        if session is None or not session.is_mine:
+            return
+        try:
+            session.steps.watch(parameters, every)
+        except Exception as error:  # noqa: BLE001
+            self._hurt(error)
+
+    def close(self, error: BaseException | str | None = None) -> None:
+        """Tell how it ended, well or with an error, and write what waits: seconds at most."""
+        session = self._session
+        if session is None or not session.is_mine:
+            return
+        try:
+            if isinstance(error, BaseException):
+                session.failed(error)
+            else:
+                session.end("finished" if error is None else "failed", error)
+            session.close()
+        except Exception as problem:  # noqa: BLE001
+            self._hurt(problem)
+
+    def __enter__(self) -> HealthCallback:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        well = isinstance(error, SystemExit) and error.code in (0, None)
+        self.close(None if well else error)
+
+    def _hurt(self, error: Exception) -> None:
+        """An error of ours: said once, counted, and after some the callback is silent."""
+        self._errors += 1
+        session = self._session
+        if session is not None:
+            session.errors = self._errors
+        if self._errors == 1:
+            _say(f"{type(error).__name__}: {error}; training goes on")
+        if self._errors >= MAX_ERRORS and session is not None:
+            self._session = self._steps = None
+            try:
+                session.close()
+            except Exception:  # noqa: BLE001 it was to be silent
+                return
+
+
+class Phase:
+    """What `HealthCallback.phase` returns."""
+
+    __slots__ = ("_before", "_callback", "_name")
+
+    def __init__(self, callback: HealthCallback, name: str) -> None:
+        self._callback = callback
+        self._name = name
+        self._before: Entered | None = None
+
+    def __enter__(self) -> None:
+        session = self._callback._session
+        if session is None or not session.is_mine:
+            return
+        try:
+            self._before = session.steps.enter(self._name)
+        except Exception as error:  # noqa: BLE001
+            self._callback._hurt(error)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        session, before = self._callback._session, self._before
+        if session is None or not session.is_mine or before is None:
+            return
+        try:
+            session.steps.leave(before, error)
+        except Exception as problem:  # noqa: BLE001
+            self._callback._hurt(problem)
+
+
+def harmless(hook: Callable[..., None]) -> Callable[..., None]:
+    """An adapter's hook that raises nothing; the adapter has its callback in `_health`."""
+
+    @wraps(hook)
+    def guarded(self: Any, *given: Any, **named: Any) -> None:
+        try:
+            hook(self, *given, **named)
+        except Exception as error:  # noqa: BLE001 whatever is wrong with us, training goes on
+            if self._health is not None:
+                self._health._hurt(error)
+            else:
+                _say(f"{type(error).__name__}: {error}; training goes on")
+
+    return guarded
+
+
+def _say(text: str) -> None:
+    """One line on stderr, by a system call: a lock of `sys.stderr` may not outlive a fork."""
+    try:
+        os.write(2, f"ldlm-monitor callback: {text}\n".encode("utf-8", "replace"))
+    except OSError:
+        return

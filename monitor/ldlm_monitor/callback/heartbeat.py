@@ -1,0 +1,218 @@
+"""The heartbeat: one page per rank that tells where it stands, also after `kill -9`.
+
+A file of 4 KiB that is mapped into memory, so that a beat is a store and no system
+call. All numbers are little-endian. The page holds four blocks:
+
+| offset | block | written by |
+| --- | --- | --- |
+| 0 | `IDENTITY` | the start, once |
+| 1024 | `BEAT` | the loop, at each step and phase |
+| 2048 | `STANDING` | the thread that writes rows, when it wrote some |
+| 3072 | `DEVICE` | the thread that asks the driver, every few seconds |
+
+The last three begin and end with a sequence number (u64), which their one writer counts
+up. It writes from front to back; so who reads two different numbers has read amid a
+store, and reads again. What is written while a page is read twice alike was stable: that
+holds on processors too that let others see stores out of order. The monitor's
+`probe/heartbeat.py` reads the page; a test holds both to the same layout.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import mmap
+import os
+import struct
+from dataclasses import astuple, dataclass
+from pathlib import Path
+
+SIZE = 4096
+MAGIC = b"ldlmhb01"
+IDENTITY_AT, BEAT_AT, STANDING_AT, DEVICE_AT = 0, 1024, 2048, 3072
+IDENTITY = struct.Struct("<8sIIQQdii64s128s64s108s")
+"""Magic, pid, stack signal (0: none), start of the process (clock ticks after boot, field
+22 of /proc/PID/stat), inode of its pid namespace, creation (Unix seconds), rank, world
+size (-1: unknown), host, run, name of the stack file beside this one, path of the flight
+recorder's socket."""
+BEAT = struct.Struct("<Qqqqdddd32s16sQ")
+"""Sequence, `Beat`, sequence."""
+STANDING = struct.Struct("<Qdddddddqqqq48sQ")
+"""Sequence, `Standing`, sequence."""
+DEVICE = struct.Struct("<Qdddddddddd64sQ")
+"""Sequence, `DeviceBeat`, sequence."""
+_SAFE_TO_MAP = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs", "ramfs", "overlay", "f2fs"})
+"""File systems where a page that is allocated stays so: a store can't fail (as SIGBUS would)."""
+
+
+@dataclass(slots=True)
+class Beat:
+    """Where a rank is. Times are Unix seconds but for `monotonic`; NaN: not known.
+
+    `steps`: calls of `on_step`. `time` and `monotonic`: of this beat. `loss`: where it was
+    a number at hand. `status`: running, finished or failed.
+    """
+
+    step: int = -1
+    batch: int = -1
+    steps: int = 0
+    time: float = 0.0
+    monotonic: float = 0.0
+    phase_since: float = 0.0
+    loss: float = math.nan
+    phase: bytes = b"init"
+    status: bytes = b"running"
+
+
+@dataclass(slots=True)
+class Standing:
+    """How a rank does, by the last row. `time`: of that row.
+
+    `nonfinite`: values that were NaN or infinite, the first at `nonfinite_step` in
+    `nonfinite_quantity`. `dropped`: rows that could not be written. `errors`: the
+    callback's own.
+    """
+
+    time: float = math.nan
+    loss: float = math.nan
+    grad_norm: float = math.nan
+    learning_rate: float = math.nan
+    step_seconds: float = math.nan
+    samples_total: float = 0.0
+    tokens_total: float = 0.0
+    nonfinite: int = 0
+    nonfinite_step: int = -1
+    dropped: int = 0
+    errors: int = 0
+    nonfinite_quantity: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceBeat:
+    """A rank's accelerator: ratios 0 to 1, bytes, degrees Celsius, Hz, watts; NaN: not known."""
+
+    time: float
+    utilization: float
+    memory_utilization: float
+    memory_used: float
+    memory_total: float
+    temperature: float
+    sm_clock: float
+    memory_clock: float
+    power: float
+    memory_allocated: float
+    name: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who writes the page; see `IDENTITY`."""
+
+    pid: int
+    stack_signal: int
+    start_ticks: int
+    pid_namespace: int
+    created: float
+    rank: int
+    world_size: int
+    host: bytes
+    run: bytes
+    stack_file: bytes
+    recorder_socket: bytes
+
+
+class Heartbeat:
+    """The page of one rank. Raises `OSError` where the file cannot be made."""
+
+    def __init__(self, path: Path, identity: Identity) -> None:
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        self._fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            page = IDENTITY.pack(MAGIC, *astuple(identity)).ljust(SIZE, b"\0")
+            _fill(self._fd, page)
+            self.is_mapped = _may_map(self._fd)
+            self._page: mmap.mmap | bytearray = (
+                mmap.mmap(self._fd, SIZE) if self.is_mapped else bytearray(page)
+            )
+            self._beats = self._standings = self._devices = 0
+            # Whoever has the old page open keeps it: nobody's mapping is ever cut short.
+            os.replace(temporary, path)
+        except OSError:
+            os.close(self._fd)
+            temporary.unlink(missing_ok=True)
+            raise
+
+    def beat(self, beat: Beat) -> None:
+        """Tell where the rank is. Of the loop's thread alone."""
+        self._beats = number = self._beats + 1
+        BEAT.pack_into(
+            self._page,
+            BEAT_AT,
+            number,
+            beat.step,
+            beat.batch,
+            beat.steps,
+            beat.time,
+            beat.monotonic,
+            beat.phase_since,
+            beat.loss,
+            beat.phase,
+            beat.status,
+            number,
+        )
+
+    def tell_standing(self, standing: Standing) -> None:
+        """Tell how it does. Of the rows' thread alone."""
+        self._standings = number = self._standings + 1
+        STANDING.pack_into(self._page, STANDING_AT, number, *astuple(standing), number)
+
+    def tell_device(self, device: DeviceBeat) -> None:
+        """Tell how its accelerator does. Of the sampler's thread alone."""
+        self._devices = number = self._devices + 1
+        DEVICE.pack_into(self._page, DEVICE_AT, number, *astuple(device), number)
+
+    def sync(self) -> None:
+        """Write the page where it is not mapped; no thread that trains should wait for this."""
+        if not self.is_mapped:
+            os.pwrite(self._fd, bytes(self._page), 0)
+
+
+def start_ticks() -> int:
+    """When this process began, in clock ticks after boot: with the pid it names one process."""
+    try:
+        text = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace")
+        return int(text.rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def pid_namespace() -> int:
+    """The inode of the namespace in which our pid means us; 0 where there is none."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return 0
+
+
+def _fill(fd: int, page: bytes) -> None:
+    """Write the page and make sure of its block. Raises `OSError`, on a full disk too."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(fd, 0, SIZE)
+    if os.pwrite(fd, page, 0) != SIZE:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _may_map(fd: int) -> bool:
+    """Whether the file lies where a mapped page is coherent and a store cannot fail."""
+    device = os.fstat(fd).st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    try:
+        lines = Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        return False
+    kinds = set()
+    for line in lines:  # proc(5): ID, parent, major:minor, ..., " - ", type, ...
+        left, _, right = line.partition(" - ")
+        if left.split()[2:3] == [wanted]:
+            kinds.add(right.split()[0])
+    return bool(kinds) and kinds <= _SAFE_TO_MAP

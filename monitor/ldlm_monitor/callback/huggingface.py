@@ -1,0 +1,170 @@
+"""`HealthTrainerCallback` for transformers' Trainer, and for what is built on it (TRL).
+
+Trainer's hooks are not given the loss, and its own log shows a mean from which NaN is
+filtered (`logging_nan_inf_filter`, on by default). So the loss is taken from what the
+model returns, by a hook on its forward. Hooks: transformers/trainer_callback.py (5.23).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ldlm_monitor.callback.device import is_tensor
+from ldlm_monitor.callback.health import HealthCallback, Phase, harmless
+
+if TYPE_CHECKING:
+
+    class TrainerCallback:
+        """See transformers."""
+else:
+    from transformers import TrainerCallback
+
+_SETTINGS = (
+    "learning_rate",
+    "per_device_train_batch_size",
+    "gradient_accumulation_steps",
+    "max_grad_norm",
+    "warmup_steps",
+    "weight_decay",
+    "optim",
+    "bf16",
+    "fp16",
+    "seed",
+    "logging_nan_inf_filter",
+)
+
+
+class HealthTrainerCallback(TrainerCallback):
+    """Give it to a Trainer: `Trainer(..., callbacks=[HealthTrainerCallback(run="run_a")])`.
+
+    Takes what `HealthCallback` takes; `out` defaults to the Trainer's `output_dir`.
+    """
+
+    def __init__(self, run: str | None = None, out: str | None = None, **wishes: Any) -> None:
+        self._wishes = {"run": run, "out": out, "framework": "transformers", **wishes}
+        self._health: HealthCallback | None = None
+        self._hook: Any = None
+        self._losses: dict[str, Any] = {}
+        self._micro_steps = 0
+        self._is_summed = False
+        self._phase: Phase | None = None
+
+    @harmless
+    def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Training begins: from now on there is a file."""
+        settings = {name: getattr(args, name, None) for name in _SETTINGS}
+        wishes = {**self._wishes, "config": {**settings, **(self._wishes.get("config") or {})}}
+        wishes["out"] = wishes["out"] or args.output_dir
+        wishes["run"] = wishes["run"] or getattr(args, "run_name", None)
+        self._health = health = HealthCallback(**wishes)
+        health.log(total_steps=state.max_steps)
+        self._scale = _scale(args)
+        if (model := given.get("model")) is not None:
+            self._hook = model.register_forward_hook(self._take_loss, with_kwargs=True)
+        if getattr(args, "logging_nan_inf_filter", False):
+            health.event(
+                "warning",
+                "logging_nan_inf_filter hides NaN from the Trainer's own log, and waits for the "
+                "GPU to do so; this file has the loss as it is",
+            )
+
+    @harmless
+    def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """An optimizer step is done."""
+        health = self._health
+        if health is None:
+            return
+        parts = 1 if self._is_summed else max(self._micro_steps, 1)
+        losses = {name: loss * (self._scale / parts) for name, loss in self._losses.items()}
+        self._losses, self._micro_steps = {}, 0
+        samples = args.per_device_train_batch_size * args.gradient_accumulation_steps
+        health.on_step(
+            state.global_step, epoch=state.epoch, lr=_rate(given), samples=samples, **losses
+        )
+        if control.should_evaluate:
+            self._enter("eval")
+        elif control.should_save:
+            self._enter("checkpoint")
+
+    @harmless
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **given: Any) -> None:
+        """The Trainer logs: the gradient norm is told here only."""
+        norm = (logs or {}).get("grad_norm")
+        if self._health is not None and norm is not None:
+            self._health.log(grad_norm=_number(norm))
+
+    @harmless
+    def on_evaluate(
+        self, args: Any, state: Any, control: Any, metrics: Any = None, **given: Any
+    ) -> None:
+        """An evaluation is done."""
+        self._leave()
+        if self._health is not None and metrics:
+            self._health.log(**{str(name): _number(value) for name, value in metrics.items()})
+        if control.should_save:
+            self._enter("checkpoint")
+
+    @harmless
+    def on_save(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """A checkpoint is saved."""
+        self._leave()
+
+    @harmless
+    def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Training is done."""
+        self._leave()
+        if self._hook is not None:
+            self._hook.remove()
+        if self._health is not None:
+            self._health.close()
+        self._health = None
+
+    def _take_loss(self, module: Any, given: Any, named: dict[str, Any], output: Any) -> None:
+        """Keep what the model says of its loss, on its device."""
+        if not module.training:
+            return
+        try:
+            items = output.items() if hasattr(output, "items") else ()
+            losses = {
+                str(name): value.detach()
+                for name, value in items
+                if "loss" in str(name) and is_tensor(value) and value.numel() == 1
+            }
+            # A loss over the tokens of the whole step comes in parts; others are means.
+            self._is_summed = named.get("num_items_in_batch") is not None
+            self._micro_steps += 1
+            for name, value in losses.items():
+                before = self._losses.get(name)
+                self._losses[name] = value if before is None else before + value
+        except Exception:  # noqa: BLE001 the model's forward must not fail for us
+            self._losses = {}
+
+    def _enter(self, name: str) -> None:
+        self._leave()
+        if self._health is not None:
+            self._phase = self._health.phase(name)
+            self._phase.__enter__()
+
+    def _leave(self) -> None:
+        phase, self._phase = self._phase, None
+        if phase is not None:
+            phase.__exit__(None, None, None)
+
+
+def _scale(args: Any) -> float:
+    """Where tokens are counted over all ranks, each rank's part is of the whole."""
+    averaged = getattr(args, "average_tokens_across_devices", False)
+    return float(args.world_size) if averaged else 1.0
+
+
+def _rate(given: dict[str, Any]) -> Any:
+    groups = getattr(given.get("optimizer"), "param_groups", None)
+    return groups[0].get("lr") if groups else None
+
+
+def _number(value: Any) -> Any:
+    """Version 5 writes some of what it logs as text."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return None

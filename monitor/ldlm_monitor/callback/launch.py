@@ -1,0 +1,79 @@
+"""Who this rank is: what the caller says, else the launcher's variables, else PyTorch."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_RANK = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+_WORLD = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+_LOCAL = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK")
+_RUN = ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A rank of a run. `attempt` counts torchrun's restarts from 0; `world_size` -1: unknown."""
+
+    run: str
+    out: Path
+    rank: int
+    world_size: int
+    local_rank: int
+    attempt: int
+    host: str
+
+    @classmethod
+    def detect(
+        cls,
+        run: str | None,
+        out: str | os.PathLike[str] | None,
+        rank: int | None,
+        world_size: int | None,
+    ) -> Launch:
+        """What is not said is asked of the environment, and of a process group that is there."""
+        group = _process_group()
+        found_rank, found_world = group if group is not None else (None, None)
+        name = run or (Path(out).resolve().name if out is not None else _text(_RUN)) or "run"
+        told = [rank, found_rank, _number(_RANK), 0]
+        world = [world_size, found_world, _number(_WORLD), -1]
+        number = next(each for each in told if each is not None)
+        local = _number(_LOCAL)
+        return cls(
+            run=str(name)[:256],
+            out=Path("saved", name) if out is None else Path(out),
+            rank=int(number),
+            world_size=int(next(each for each in world if each is not None)),
+            local_rank=number if local is None else local,
+            attempt=_number(("TORCHELASTIC_RESTART_COUNT",)) or 0,
+            host=socket.gethostname(),
+        )
+
+
+def framework() -> str:
+    """The library that trains, by what is loaded."""
+    return "pytorch" if "torch" in sys.modules else "python"
+
+
+def _process_group() -> tuple[int, int] | None:
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return distributed.get_rank(), distributed.get_world_size()
+
+
+def _number(names: tuple[str, ...], environ: Mapping[str, str] = os.environ) -> int | None:
+    for name in names:
+        if environ.get(name, "").isdigit():
+            return int(environ[name])
+    return None
+
+
+def _text(names: tuple[str, ...], environ: Mapping[str, str] = os.environ) -> str | None:
+    return next(
+        (environ[name] for name in names if environ.get(name) not in (None, "", "none")), None
+    )

@@ -1,0 +1,136 @@
+"""`HealthLightningCallback` for Lightning's Trainer (2.x, `lightning` or `pytorch_lightning`).
+
+What `training_step` returns is told: `loss`, and any other scalar of its dictionary.
+Nothing that the Trainer logs is read, because reading it may wait for the GPU.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ldlm_monitor.callback.device import is_tensor
+from ldlm_monitor.callback.health import HealthCallback, Phase, harmless
+
+if TYPE_CHECKING:
+
+    class Callback:
+        """See Lightning."""
+else:
+    _package = (
+        "pytorch_lightning"
+        if "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules
+        else "lightning.pytorch"
+    )
+    Callback = importlib.import_module(_package).Callback
+
+
+class HealthLightningCallback(Callback):
+    """Give it to a Trainer: `Trainer(callbacks=[HealthLightningCallback(run="run_a")])`.
+
+    Takes what `HealthCallback` takes; `out` defaults to the Trainer's `default_root_dir`.
+    SIGTERM is left to Lightning, which ends at the next batch and says so.
+    """
+
+    def __init__(self, run: str | None = None, out: str | None = None, **wishes: Any) -> None:
+        super().__init__()
+        quiet = {"framework": "lightning", "sigterm": False}
+        self._wishes = {"run": run, "out": out, **quiet, **wishes}
+        self._health: HealthCallback | None = None
+        self._phase: Phase | None = None
+        self._sums: dict[str, Any] = {}
+        self._batches = 0
+        self._step = 0
+
+    @harmless
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """Before anything runs: from now on there is a file."""
+        if stage != "fit" or self._health is not None:
+            return
+        wishes = {"rank": trainer.global_rank, "world_size": trainer.world_size, **self._wishes}
+        wishes["out"] = wishes["out"] or trainer.default_root_dir
+        self._health = HealthCallback(**wishes)
+        self._step = trainer.global_step
+        if trainer.max_steps and trainer.max_steps > 0:
+            self._health.log(total_steps=trainer.max_steps)
+
+    @harmless
+    def on_train_batch_start(
+        self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Whatever was done between batches is over."""
+        self._leave()
+
+    @harmless
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """A batch is done, and with the last of an accumulation a step."""
+        health = self._health
+        if health is None:
+            return
+        self._add(outputs, trainer.accumulate_grad_batches)
+        if trainer.global_step == self._step:
+            return
+        self._step = trainer.global_step
+        means = {name: total / self._batches for name, total in self._sums.items()}
+        self._sums, self._batches = {}, 0
+        rate = trainer.optimizers[0].param_groups[0]["lr"] if trainer.optimizers else None
+        health.on_step(self._step, lr=rate, batch=batch_idx, epoch=trainer.current_epoch, **means)
+
+    @harmless
+    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
+        """An evaluation begins."""
+        self._enter("eval")
+
+    @harmless
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        """An evaluation is done."""
+        self._leave()
+
+    @harmless
+    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Any) -> None:
+        """A checkpoint is about to be written; no hook tells when it is."""
+        self._enter("checkpoint")
+
+    @harmless
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """The training failed."""
+        if self._health is not None:
+            self._health.close(exception)
+
+    @harmless
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """The training is done; a last checkpoint may follow."""
+        self._leave()
+
+    @harmless
+    def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """All is done."""
+        self._leave()
+        if self._health is not None:
+            self._health.close()
+        self._health = None
+
+    def _add(self, outputs: Any, parts: int) -> None:
+        """Sum up a batch's scalars. Its loss came back divided by the accumulation."""
+        told = outputs if isinstance(outputs, dict) else {"loss": outputs}
+        self._batches += 1
+        for name, value in told.items():
+            if not is_tensor(value) or value.numel() != 1:
+                continue
+            own = value.detach() * (parts if name == "loss" else 1)
+            before = self._sums.get(name)
+            self._sums[name] = own if before is None else before + own
+
+    def _enter(self, name: str) -> None:
+        self._leave()
+        if self._health is not None:
+            self._phase = self._health.phase(name)
+            self._phase.__enter__()
+
+    def _leave(self) -> None:
+        phase, self._phase = self._phase, None
+        if phase is not None:
+            phase.__exit__(None, None, None)

@@ -1,0 +1,265 @@
+"""A rank's files, threads and hooks, from the first step to however the process ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from ldlm_monitor.callback.exits import ProcessEnd, Termination, tell_of_forks
+from ldlm_monitor.callback.exporter import Exporter
+from ldlm_monitor.callback.gpu import GpuSampler
+from ldlm_monitor.callback.gpu import values as gpu_values
+from ldlm_monitor.callback.heartbeat import (
+    DeviceBeat,
+    Heartbeat,
+    Identity,
+    pid_namespace,
+    start_ticks,
+)
+from ldlm_monitor.callback.launch import Launch, framework
+from ldlm_monitor.callback.rows import Row, Rows
+from ldlm_monitor.callback.stacks import FlightRecorder, register
+from ldlm_monitor.callback.steps import Steps
+from ldlm_monitor.callback.writer import RowWriter
+
+SCHEMA = "ldlm.health/1"
+READY_SECONDS = 1.0
+"""How long the first files are waited for, where the disk is slow."""
+CLOSE_SECONDS = 2.0
+_SYNC_SECONDS = 1.0
+_TRACEBACK_LINES = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the user asked for beside the rows; see `HealthCallback`."""
+
+    config: Mapping[str, Any]
+    framework: str | None
+    serve: int | str | None
+    sigterm: bool
+    stack_signal: int | None
+    flight_recorder: bool
+    gpu: bool
+
+
+class Session:
+    """Everything of one rank that must be opened, kept and closed.
+
+    `is_mine` is False in a forked child, where nothing may be done. Of what fails the
+    reason is said (`say`) and the rest goes on.
+    """
+
+    def __init__(
+        self, launch: Launch, wishes: Wishes, every: int, say: Callable[[str], None]
+    ) -> None:
+        self.is_mine = True
+        self.errors = 0
+        self._launch = launch
+        self._wishes = wishes
+        self._say = say
+        self._heartbeat: Heartbeat | None = None
+        self._gpu: GpuSampler | None = None
+        self._exporter: Exporter | None = None
+        self._recorder: FlightRecorder | None = None
+        self._termination: Termination | None = None
+        self._synced_at = 0.0
+        self._ended = False
+        self._ready = threading.Event()
+        self._rows = Rows(launch.rank, every, self._alarm)
+        self._writer = RowWriter(
+            launch.out / f"health_rank{launch.rank}.jsonl",
+            self._header,
+            make=self._rows.make,
+            prepare=self._prepare,
+            idle=self._idle,
+            say=say,
+        )
+        identity = {"rank": launch.rank, "host": launch.host, "pid": os.getpid()}
+        self.steps = Steps(self._writer.put, identity, every)
+        self._process_end = ProcessEnd(self._exited, self.failed)
+        if wishes.sigterm and threading.current_thread() is threading.main_thread():
+            self._termination = Termination(self._terminated)
+        tell_of_forks(self)
+        self._writer.start()
+        self._ready.wait(READY_SECONDS)
+
+    def failed(self, error: BaseException) -> None:
+        """The training ends with this exception."""
+        lines = traceback.format_exception(error)
+        text = "".join(traceback.format_exception_only(error)).strip()
+        told = {"exc_type": type(error).__name__, "traceback": "".join(lines)[-16_000:]}
+        self.end("failed", text, told)
+
+    def end(self, status: str, error: str | None = None, told: Mapping[str, Any] = {}) -> None:
+        """Put the last row, once, and write what waits, two seconds long at most."""
+        if not self.is_mine or self._ended:
+            return
+        self._ended = True
+        steps = self.steps
+        steps.settle(wait=CLOSE_SECONDS)
+        steps.give_up()
+        self._writer.flush(CLOSE_SECONDS)
+        row: Row = {
+            "type": "end",
+            "status": status,
+            "error": error,
+            "time": time.time(),
+            "step": steps.beat.step,
+            "phase": steps.beat.phase.decode(errors="replace"),
+            **told,
+        }
+        unwritten = {
+            "dropped": self._writer.dropped,
+            "values_not_read": steps.unread + self._rows.unread,
+            "errors": self.errors,
+        }
+        row |= {name: count for name, count in unwritten.items() if count}
+        self._writer.put(row)
+        steps.beat.status = status.encode()
+        steps.tell(steps.beat)
+        if not self._writer.flush(CLOSE_SECONDS):
+            problem = self._writer.problem or "the disk does not answer"
+            self._say(f"the last rows of rank {self._launch.rank} are lost: {problem}")
+
+    def close(self) -> None:
+        """Release everything; `end` comes first."""
+        if not self.is_mine:
+            return
+        self._process_end.forget()
+        if self._termination is not None:
+            self._termination.forget()
+        if self._gpu is not None:
+            self._gpu.stop()
+        if self._exporter is not None:
+            self._exporter.close()
+        if self._recorder is not None:
+            self._recorder.close()
+        self._writer.close(CLOSE_SECONDS)
+        self.is_mine = self.steps.is_live = False
+
+    def in_child(self) -> None:
+        """A DataLoader's worker, say: it is no rank."""
+        mine, self.is_mine = self.is_mine, False
+        self.steps.is_live = False
+        if mine and self._termination is not None:
+            self._termination.in_child()
+
+    def _exited(self) -> None:
+        """The interpreter ends, and nobody said how the training did: no exception, so well."""
+        with suppress(Exception):
+            self.end("finished")
+            self.close()
+
+    def _terminated(self, ends: bool) -> None:
+        """SIGTERM came."""
+        if ends:
+            self.end("failed", "SIGTERM", {"exc_type": "SignalException", "signal": "SIGTERM"})
+        elif self.is_mine:
+            self._writer.flush(CLOSE_SECONDS)
+
+    def _alarm(self) -> None:
+        self.steps.suspicious = True
+
+    def _take_device(self, device: DeviceBeat) -> None:
+        self._rows.extra = gpu_values(device)
+        if self._heartbeat is not None:
+            self._heartbeat.tell_device(device)
+
+    def _prepare(self) -> None:
+        """In the writer's thread: every call that a slow disk may hold up."""
+        launch, wishes = self._launch, self._wishes
+        stacks = launch.out / f"stack_rank{launch.rank}.txt"
+        number = 0
+        try:
+            launch.out.mkdir(parents=True, exist_ok=True)
+            if wishes.stack_signal:
+                number = register(stacks, wishes.stack_signal)
+        except OSError as error:
+            self._say(f"{stacks}: {error.strerror}; stacks cannot be asked for")
+        if wishes.flight_recorder:
+            self._open_recorder()
+        self._make_heartbeat(number, stacks.name)
+        self._ready.set()
+        if wishes.serve is not None:
+            self._start_exporter(wishes.serve)
+        if wishes.gpu:
+            self._gpu = GpuSampler(launch.local_rank, self._take_device)
+            self._gpu.start()
+
+    def _open_recorder(self) -> None:
+        try:
+            self._recorder = FlightRecorder()
+        except (ImportError, AttributeError, OSError, RuntimeError) as error:
+            self._say(f"the flight recorder cannot be served: {error}")
+
+    def _make_heartbeat(self, stack_signal: int, stack_file: str) -> None:
+        launch = self._launch
+        path = launch.out / f"heartbeat_rank{launch.rank}"
+        identity = Identity(
+            pid=os.getpid(),
+            stack_signal=stack_signal,
+            start_ticks=start_ticks(),
+            pid_namespace=pid_namespace(),
+            created=time.time(),
+            rank=launch.rank,
+            world_size=launch.world_size,
+            host=launch.host.encode()[:64],
+            run=launch.run.encode()[:128],
+            stack_file=stack_file.encode() if stack_signal else b"",
+            recorder_socket=self._recorder.path.encode() if self._recorder else b"",
+        )
+        try:
+            heartbeat = Heartbeat(path, identity)
+            heartbeat.beat(self.steps.beat)
+            heartbeat.sync()
+            self._heartbeat, self.steps.tell = heartbeat, heartbeat.beat
+        except (OSError, ValueError) as error:
+            self._say(f"{path}: {error}; there is no heartbeat")
+
+    def _start_exporter(self, address: int | str) -> None:
+        launch = self._launch
+        try:
+            self._exporter = Exporter(address, launch.run, launch.rank, lambda: self._rows.latest)
+        except (ImportError, OSError, ValueError) as error:
+            self._say(f"no metrics on {address}: {error}")
+
+    def _idle(self) -> None:
+        self.steps.settle_idle()
+        heartbeat, now = self._heartbeat, time.monotonic()
+        if heartbeat is None:
+            return
+        standing = self._rows.standing
+        standing.dropped, standing.errors = self._writer.dropped, self.errors
+        heartbeat.tell_standing(standing)
+        if now - self._synced_at >= _SYNC_SECONDS:
+            self._synced_at = now
+            with suppress(OSError):  # the rows' own writer says what is wrong with the disk
+                heartbeat.sync()
+
+    def _header(self) -> Row:
+        launch = self._launch
+        torch = sys.modules.get("torch")
+        row: Row = {
+            "schema": SCHEMA,
+            "type": "run",
+            "time": time.time(),
+            "run": launch.run,
+            "rank": launch.rank,
+            "world_size": launch.world_size if launch.world_size > 0 else None,
+            "pid": os.getpid(),
+            "host": launch.host,
+            "local_rank": launch.local_rank,
+            "attempt": launch.attempt,
+            "framework": self._wishes.framework or framework(),
+            "torch": getattr(torch, "__version__", None),
+            "config": dict(self._wishes.config),
+        }
+        return {key: value for key, value in row.items() if value is not None}

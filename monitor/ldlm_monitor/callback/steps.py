@@ -1,0 +1,252 @@
+"""One rank's steps in the loop's own thread: a beat, an entry for the writer, and no more."""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from ldlm_monitor.callback.device import Copy, DeviceCopies, is_capturing
+from ldlm_monitor.callback.heartbeat import Beat
+from ldlm_monitor.callback.rows import Entry, Row
+from ldlm_monitor.callback.values import PLAIN, gradient_norms, parameter_groups, snapshot, whole
+
+STEP_PHASES = frozenset({"train", "data", "forward", "backward", "optimizer"})
+"""Parts of a step; time in any other phase is no part of `step_seconds`."""
+_ANNOUNCED = {
+    "eval": ("eval_started", "eval_finished", "eval_finished"),
+    "checkpoint": ("checkpoint_started", "checkpoint_saved", "checkpoint_failed"),
+}
+"""Events at the begin of a phase, at its end, and where it ended with an exception."""
+_ALIASES = {"evaluation": "eval", "validation": "eval", "evaluate": "eval", "save": "checkpoint"}
+_IDLE_SECONDS = 2.0
+
+
+class Entered(NamedTuple):
+    """A phase that began: the one around it, since when, and when this one began (monotonic)."""
+
+    phase: str
+    outer: str
+    outer_since: float
+    began: float
+
+
+class Steps:
+    """Takes the loop's calls: tells a beat, and puts what becomes rows (`put`).
+
+    What costs time is left to the thread that writes, and values on a device are taken only
+    of steps that `every` divides. `is_live` is False where nothing may
+    be done any more. `suspicious`: somebody saw a value that was not finite. `tell` takes
+    a beat, once there is a heartbeat.
+    """
+
+    def __init__(
+        self,
+        put: Callable[[Entry | Row], None],
+        identity: Mapping[str, Any],
+        every: int = 1,
+    ) -> None:
+        self.is_live = True
+        self.tell: Callable[[Beat], None] = lambda beat: None
+        self.suspicious = False
+        self.beat = Beat(phase_since=time.time())
+        self.unread = 0
+        self._put = put
+        self._identity = identity
+        self._every = every
+        self._groups: dict[str, list[Any]] = {}
+        self._groups_every = 1
+        self._paused = 0.0
+        self._data: float | None = None
+        self._copies: dict[Any, DeviceCopies | None] = {}
+        self._waiting: deque[tuple[Entry, list[tuple[list[str], Copy]]]] = deque()
+        self._settling = threading.Lock()
+
+    def step(
+        self, step: Any, given: dict[str, Any], *, samples: Any, tokens: Any, batch: Any
+    ) -> None:
+        """A step is done, now. `given` becomes ours."""
+        beat = self.beat
+        number = step if type(step) is int else whole(step, beat.step + 1)
+        now, at = time.time(), time.monotonic()
+        if self._groups and (self.suspicious or number % self._groups_every == 0):
+            self.suspicious = False
+            given |= gradient_norms(sys.modules["torch"], self._groups)
+        on_device = None
+        for value in given.values():
+            if type(value) not in PLAIN:
+                on_device = snapshot(given)
+                break
+        if number % self._every:
+            on_device = None
+        if batch is not None:
+            beat.batch = batch if type(batch) is int else whole(batch, -1)
+        beat.step, beat.time, beat.monotonic = number, now, at
+        beat.steps += 1
+        loss = given.get("loss")
+        if type(loss) is float:
+            beat.loss = loss
+            if not math.isfinite(loss):
+                self.suspicious = True
+        else:
+            beat.loss = math.nan
+        if beat.phase not in _STEP_PHASES:
+            beat.phase, beat.phase_since = b"train", now
+        self.tell(beat)
+        self._file(
+            (number, now, at, self._paused, self._data, given, samples, tokens, batch), on_device
+        )
+
+    def tell_values(self, given: dict[str, Any]) -> None:
+        """More is known of the last step."""
+        on_device = snapshot(given)
+        number = max(self.beat.step, 0)
+        self._file((number, time.time(), None, 0.0, None, given, None, None, None), on_device)
+
+    def enter(self, phase: str) -> Entered:
+        """A phase begins; what `leave` needs to know."""
+        phase = _ALIASES.get(phase, phase)
+        outer = self.beat.phase.decode(errors="replace")
+        entered = Entered(phase, outer, self.beat.phase_since, time.monotonic())
+        self.settle()
+        self._be_in(phase, time.time())
+        if phase in _ANNOUNCED:
+            self.event(_ANNOUNCED[phase][0], phase, "info", {"family": "progress"})
+        return entered
+
+    def leave(self, entered: Entered, error: BaseException | None) -> None:
+        """The phase is over."""
+        phase, outer, since, began = entered
+        spent = time.monotonic() - began
+        if outer in STEP_PHASES or outer == "init":
+            if phase == "data":
+                self._data = (self._data or 0.0) + spent
+            elif phase not in STEP_PHASES:
+                self._paused += spent
+        if phase in _ANNOUNCED:
+            kind = _ANNOUNCED[phase][1 if error is None else 2]
+            severity = "error" if kind == "checkpoint_failed" else "info"
+            message = phase if error is None else f"{phase}: {type(error).__name__}"
+            self.event(kind, message, severity, {"family": "progress", "seconds": spent})
+        self._be_in(outer, since)
+
+    def event(self, kind: str, message: str, severity: str, fields: Mapping[str, Any]) -> None:
+        """Something happened, now."""
+        self._put(
+            {
+                "type": "event",
+                "kind": str(kind),
+                "severity": severity,
+                "time": time.time(),
+                "step": self.beat.step,
+                "message": str(message),
+                "fields": dict(fields),
+            }
+        )
+
+    def watch(self, parameters: Any, every: int) -> None:
+        """Also tell gradient norms by group."""
+        self._groups = parameter_groups(parameters)
+        self._groups_every = max(int(every), 1)
+
+    def settle(self, *, wait: float = 0.0) -> None:
+        """Pass on the steps whose values came by now, or within `wait` seconds."""
+        if not self._waiting or not self._settling.acquire(blocking=False):
+            return
+        try:
+            until = time.monotonic() + wait
+            while self._waiting:
+                if self._arrived(Copy.read):
+                    continue
+                if time.monotonic() >= until:
+                    break
+                time.sleep(0.001)
+        finally:
+            self._settling.release()
+
+    def settle_idle(self) -> None:
+        """The same from another thread, where the loop has not come by for a while."""
+        quiet = time.monotonic() - self.beat.monotonic >= _IDLE_SECONDS
+        if not self._waiting or not quiet or not self._settling.acquire(blocking=False):
+            return
+        try:
+            while self._waiting and self._arrived(Copy.peek):
+                pass
+        finally:
+            self._settling.release()
+
+    def give_up(self) -> None:
+        """Pass on the steps that wait, without the values that did not come."""
+        while self._waiting:
+            entry, copies = self._waiting.popleft()
+            self.unread += sum(len(names) for names, _ in copies)
+            self._put(entry)
+
+    def _file(self, entry: Entry, on_device: dict[str, Any] | None) -> None:
+        """Put the entry behind those that wait for values."""
+        if self._waiting:
+            self.settle()
+        if on_device:
+            self._waiting.append((entry, self._send(on_device)))
+        elif self._waiting:
+            self._waiting.append((entry, []))
+        else:
+            self._put(entry)
+
+    def _arrived(self, read: Callable[[Copy], list[float] | None]) -> bool:
+        """Pass on the oldest step if all of its values are there."""
+        entry, copies = self._waiting[0]
+        while copies:
+            names, copy = copies[-1]
+            values = read(copy)
+            if values is None:
+                return False
+            entry[5].update(zip(names, values, strict=True))
+            copies.pop()
+        self._waiting.popleft()
+        self._put(entry)
+        return True
+
+    def _send(self, on_device: dict[str, Any]) -> list[tuple[list[str], Copy]]:
+        if is_capturing():
+            self.unread += len(on_device)
+            return []
+        by_device: dict[Any, list[str]] = {}
+        for name, tensor in on_device.items():
+            by_device.setdefault(tensor.device, []).append(name)
+        sent = []
+        for device, names in by_device.items():
+            copy = self._start_copy(device, [on_device[name] for name in names])
+            if copy is None:
+                self.unread += len(names)
+            else:
+                sent.append((names, copy))
+        return sent
+
+    def _start_copy(self, device: Any, tensors: list[Any]) -> Copy | None:
+        """None where too much is under way, or nothing can be copied from that kind of device."""
+        try:
+            if device not in self._copies:
+                self._copies[device] = None
+                self._copies[device] = DeviceCopies(device)
+            copies = self._copies[device]
+            return None if copies is None else copies.start(tensors)
+        except Exception:  # noqa: BLE001 the row is told without these values
+            self._copies[device] = None
+            return None
+
+    def _be_in(self, phase: str, since: float) -> None:
+        beat = self.beat
+        beat.phase, beat.phase_since = phase.encode()[:32], since
+        beat.time, beat.monotonic = time.time(), time.monotonic()
+        self.tell(beat)
+        if phase not in STEP_PHASES:
+            told = {"time": beat.time, "step": max(beat.step, 0), "phase": phase}
+            self._put({"type": "heartbeat", **told, **self._identity})
+
+
+_STEP_PHASES = frozenset(phase.encode() for phase in STEP_PHASES)

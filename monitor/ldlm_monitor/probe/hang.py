@@ -1,0 +1,137 @@
+"""Of ranks that tell where they are, which one the others wait for, as events."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from ldlm_monitor.probe.heartbeat import Page, is_process, pages
+from ldlm_monitor.probe.stacks import Stacks, ask, may_ask
+from ldlm_monitor.records import Event, FieldValue, Heartbeat, Position, Scalar
+
+ASKED_AT_ONCE = 16
+MAX_ASKED = 256
+"""Ranks of one host."""
+_MAX_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """A rank's page, and its stacks if it gave them. `asked`: it was on this host to be asked."""
+
+    page: Page
+    stacks: Stacks | None
+    asked: bool = True
+
+
+def look(
+    run: str, folders: Collection[Path], position: Position, now: float, seconds: float
+) -> list[Event | Heartbeat]:
+    """What the ranks of a run, by the heartbeats in these folders, tell of themselves.
+
+    A rank that went on since the monitor heard of it is a `Heartbeat`. Stacks are asked of
+    those of this host, within `seconds`. `now` in Unix seconds; events get `position`.
+    """
+    until = time.monotonic() + seconds
+    found = [page for page in pages(folders) if page.status == "running"]
+    here = [page for page in found if is_process(page)][:MAX_ASKED]
+    with ThreadPoolExecutor(ASKED_AT_ONCE, thread_name_prefix="stacks") as pool:
+        asked = [pool.submit(ask, page, until - time.monotonic()) for page in here]
+        stacks = {page.rank: each.result() for page, each in zip(here, asked, strict=True)}
+    ranks = [Rank(page, stacks.get(page.rank), asked=may_ask(page)) for page in found]
+    beats = [page.record(run) for page in found if page.step >= 0]
+    return [*beats, *events_of(ranks, run, position, now)]
+
+
+def accused(ranks: Sequence[Rank]) -> tuple[frozenset[int], str]:
+    """The ranks that the others wait for, and why they are thought to be; nobody: unknown.
+
+    Who is a step behind comes first, then who answers no signal while others do, then
+    who is not where one waits for others (in a collective, in backward) while others
+    are, then the smaller part of ranks that stand elsewhere. More than half of them are
+    never accused.
+    """
+    steps = {each.page.rank: each.page.step for each in ranks}
+    behind = frozenset(rank for rank, step in steps.items() if step < max(steps.values()))
+    if behind and 2 * len(behind) <= len(steps):
+        return behind, "is behind the others"
+    seen = [each for each in ranks if each.stacks is not None]
+    silent = frozenset(each.page.rank for each in ranks if each.asked and each.stacks is None)
+    if silent and len(silent) <= len(seen):
+        return silent, "does not answer"
+    waiting = {each.page.rank for each in seen if each.stacks and each.stacks.may_wait}
+    absent = frozenset(each.page.rank for each in seen) - waiting
+    if waiting and absent and 2 * len(absent) <= len(seen):
+        return absent, "is not where the others wait for it"
+    places = defaultdict(set)
+    for each in seen:
+        place = each.stacks.place if each.stacks else None
+        places[each.page.phase, str(place)].add(each.page.rank)
+    if len(places) > 1:
+        smallest = min(places.values(), key=len)
+        if 2 * len(smallest) < len(seen):
+            return frozenset(smallest), "stands elsewhere than the others"
+    if len(ranks) == 1:
+        return frozenset(steps), "takes no step"
+    return frozenset(), ""
+
+
+def events_of(ranks: Sequence[Rank], run: str, position: Position, now: float) -> list[Event]:
+    """One `stack_dump` for each rank that gave its stacks or is accused, the accused first."""
+    guilty, why = accused(ranks)
+    ordered = sorted(ranks, key=lambda each: (each.page.rank not in guilty, each.page.rank))
+    return [
+        _event(each, run, position, now, why if each.page.rank in guilty else "")
+        for each in ordered
+        if each.stacks is not None or each.page.rank in guilty
+    ]
+
+
+def _event(each: Rank, run: str, position: Position, now: float, why: str) -> Event:
+    page = each.page
+    place = each.stacks.place if each.stacks is not None else None
+    seconds = max(now - page.phase_since, 0.0)
+    message = f"rank {page.rank} {why}," if why else f"rank {page.rank} is"
+    message += f" in {page.phase}" + (f" after step {page.step}" if page.step >= 0 else "")
+    message += f", at {place}" if place is not None else ""
+    fields: dict[str, FieldValue] = {
+        "pid": page.pid,
+        "host": page.host,
+        "phase": page.phase,
+        "phase_seconds": round(seconds, 1),
+        "step": page.step,
+        "frame": None if place is None else str(place),
+        "accused": bool(why),
+        "threads": _threads(each.stacks),
+        "probe": True,
+        "family": "process",
+        "role": "evidence",
+    }
+    return Event(
+        kind="stack_dump",
+        severity="info",
+        run=run,
+        rank=page.rank,
+        message=message,
+        fields=fields,
+        position=position,
+    )
+
+
+def _threads(stacks: Stacks | None) -> FieldValue:
+    if stacks is None:
+        return []
+    shown: list[dict[str, Scalar]] = [
+        {"name": thread.name, "frames": "\n".join(map(str, thread.frames))}
+        for thread in stacks.threads[:_MAX_SHOWN]
+    ]
+    return shown
+
+
+def folders_of(files: Iterable[str]) -> set[Path]:
+    """Where heartbeats may lie: beside the rows of the callback or of the trainer."""
+    return {Path(file).parent for file in files if file.endswith(".jsonl")}

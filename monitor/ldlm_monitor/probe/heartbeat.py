@@ -1,0 +1,213 @@
+"""Heartbeat pages of the training callback: where each rank says that it is.
+
+Format: `ldlm_monitor/callback/heartbeat.py`, which this does not import; a test holds
+both to it. Whoever may write into the folder may write such a file, so what it says
+is believed of a process only as far as the kernel agrees.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+import stat
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ldlm_monitor.records import Heartbeat, Position
+
+PATTERN = "heartbeat_rank*"
+SIZE = 4096
+MAGIC = b"ldlmhb01"
+MAX_PAGES = 4096
+_IDENTITY = struct.Struct("<8sIIQQdii64s128s64s108s")
+_BLOCKS = (
+    (struct.Struct("<Qqqqdddd32s16sQ"), 1024),
+    (struct.Struct("<Qdddddddqqqq48sQ"), 2048),
+    (struct.Struct("<Qdddddddddd64sQ"), 3072),
+)
+"""Where the rank is, how it does, its device; each between two equal sequence numbers."""
+_NO_BEAT: tuple[Any, ...] = (-1, -1, 0, math.nan, math.nan, math.nan, math.nan, b"", b"")
+_NO_STANDING: tuple[Any, ...] = (*[math.nan] * 7, 0, -1, 0, 0, b"")
+_TRIES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A rank's GPU as its driver told at `time`: ratios, bytes, Celsius; NaN: not known."""
+
+    time: float
+    name: str
+    utilization: float
+    memory_used: float
+    memory_total: float
+    temperature: float
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a rank's heartbeat file says. Times are Unix seconds, -1 and NaN: not known.
+
+    `started` (clock ticks after boot) and `pid_namespace` (an inode) name the process
+    beside its pid. `stack_signal` makes it write its stacks to `stack_file`; 0: nothing
+    does. `recorder` is the socket of its flight recorder, if any. `status`: running,
+    finished or failed. `loss`: the last one known.
+    """
+
+    path: Path
+    owner: int
+    pid: int
+    started: int
+    pid_namespace: int
+    host: str
+    run: str
+    rank: int
+    world_size: int
+    stack_signal: int
+    stack_file: str
+    recorder: str
+    step: int
+    batch: int
+    steps: int
+    time: float
+    phase: str
+    phase_since: float
+    status: str
+    loss: float
+    nonfinite: int
+    nonfinite_step: int
+    nonfinite_quantity: str
+    dropped: int
+    gpu: Gpu | None
+
+    def record(self, run: str) -> Heartbeat:
+        """The same as a record of a run."""
+        return Heartbeat(
+            run=run,
+            rank=self.rank,
+            host=self.host,
+            pid=self.pid,
+            step=self.step,
+            phase=self.phase,
+            time=self.time,
+            position=Position(str(self.path), 1, 0),
+        )
+
+
+def pages(folders: Iterable[Path]) -> Iterator[Page]:
+    """The pages in some folders, by rank. What is none is passed over."""
+    paths = [path for folder in {*folders} for path in _matching(folder)]
+    found = filter(None, map(read, paths[:MAX_PAGES]))
+    yield from sorted(found, key=lambda page: (page.rank, str(page.path)))
+
+
+def read(path: Path) -> Page | None:
+    """What a file says; None: it is no heartbeat, or is not to be had."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode) or status.st_size != SIZE:
+            return None
+        data = _stable(fd)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    return None if data is None else page_of(data, path, status.st_uid)
+
+
+def page_of(data: bytes, path: Path, owner: int = -1) -> Page | None:
+    """What the bytes of a page say; None: they are none, or were read amid a store."""
+    if len(data) != SIZE or not data.startswith(MAGIC):
+        return None
+    _, pid, number, started, space, _, rank, world, host, run, stacks, recorder = (
+        _IDENTITY.unpack_from(data)
+    )
+    blocks = [_block(layout, data, at) for layout, at in _BLOCKS]
+    if None in blocks:
+        return None
+    beat, standing, device = blocks
+    step, batch, steps, time, _, since, loss, phase, status = beat or _NO_BEAT
+    _, told_loss, *_, nonfinite, bad_step, dropped, _, quantity = standing or _NO_STANDING
+    return Page(
+        path=path,
+        owner=owner,
+        pid=pid,
+        started=started,
+        pid_namespace=space,
+        host=_text(host),
+        run=_text(run),
+        rank=rank,
+        world_size=world,
+        stack_signal=number,
+        stack_file=_text(stacks),
+        recorder=_text(recorder),
+        step=step,
+        batch=batch,
+        steps=steps,
+        time=time,
+        phase=_text(phase),
+        phase_since=since,
+        status=_text(status),
+        loss=told_loss if math.isnan(loss) else loss,
+        nonfinite=nonfinite,
+        nonfinite_step=bad_step,
+        nonfinite_quantity=_text(quantity),
+        dropped=dropped,
+        gpu=_gpu(device) if device else None,
+    )
+
+
+def is_process(page: Page, proc: Path = Path("/proc")) -> bool:
+    """Whether the process that writes the page lives, here: its pid could be another's by now."""
+    if page.host != socket.gethostname() or page.pid <= 0:
+        return False
+    try:
+        space = os.stat(proc / "self/ns/pid").st_ino
+        text = (proc / str(page.pid) / "stat").read_text(errors="replace")
+        fields = text.rpartition(")")[2].split()
+        return page.pid_namespace == space and fields[0] != "Z" and int(fields[19]) == page.started
+    except (OSError, ValueError, IndexError):
+        return False
+
+
+def _matching(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.glob(PATTERN))
+    except OSError:
+        return []
+
+
+def _stable(fd: int) -> bytes | None:
+    """The page as it was twice in a row; None: it is written all the time."""
+    before = os.pread(fd, SIZE, 0)
+    for _ in range(_TRIES):
+        after = os.pread(fd, SIZE, 0)
+        if after == before:
+            return after
+        before = after
+    return None
+
+
+def _block(layout: struct.Struct, data: bytes, at: int) -> tuple[Any, ...] | None:
+    """Fields of a block, none where it was never told; None: it was read amid a store."""
+    first, *fields, last = layout.unpack_from(data, at)
+    if first != last:
+        return None
+    return tuple(fields) if first else ()
+
+
+def _gpu(told: tuple[Any, ...]) -> Gpu:
+    time, utilization, _, used, total, temperature, *_, name = told
+    return Gpu(time, _text(name), utilization, used, total, temperature)
+
+
+def _text(raw: bytes) -> str:
+    text = raw.rstrip(b"\0").decode("utf-8", "replace")
+    return "".join(letter if letter.isprintable() else "?" for letter in text)

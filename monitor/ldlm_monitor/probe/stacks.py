@@ -1,0 +1,185 @@
+"""Asking a rank for its stacks: a signal that it registered for that, and the file it writes.
+
+The handler is faulthandler's, so a rank answers while its GIL is held; only one that
+sleeps uninterruptibly in the kernel does not. A signal that nobody handles ends a
+process, and a heartbeat file may be anybody's. So the signal is sent only to a process
+of the file's owner that started when the file says, handles that signal, and has that
+very stack file open.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ldlm_monitor.probe.heartbeat import Page, is_process
+
+MAX_BYTES = 256 * 1024
+MAX_THREADS = 64
+MAX_FRAMES = 64
+_MAX_TEXT = 256
+_QUIET_SECONDS = 0.1
+"""A file that has not grown for so long holds the whole dump."""
+_POLL_SECONDS = 0.01
+_LIBRARIES = ("site-packages/", "dist-packages/", "/lib/python3", "<frozen ", "<string>")
+_WAITING = (
+    "torch/distributed/distributed_c10d.py",
+    "torch/distributed/_functional_collectives.py",
+    "torch/distributed/c10d_logger.py",
+    "torch/nn/parallel/distributed.py",
+    "torch/autograd/graph.py",
+)
+"""Where a rank waits for others: in a collective, or in a backward pass that reduces."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A call: `file:line in function`."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} in {self.function}"
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A thread and its calls, the innermost first."""
+
+    name: str
+    frames: tuple[Frame, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stacks:
+    """Threads of one rank; the main one is the first."""
+
+    threads: tuple[Thread, ...]
+
+    @property
+    def place(self) -> Frame | None:
+        """Where the user's code stands: the innermost call that is no library's."""
+        frames = self.threads[0].frames if self.threads else ()
+        own = (each for each in frames if not any(part in each.file for part in _LIBRARIES))
+        return next(own, frames[0] if frames else None)
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether the main thread is where one waits for other ranks."""
+        frames = self.threads[0].frames if self.threads else ()
+        return any(each.file.endswith(_WAITING) for each in frames)
+
+
+def may_ask(page: Page, proc: Path = Path("/proc")) -> bool:
+    """Whether the process registered the signal for its stack file, as the kernel tells."""
+    if page.status != "running" or not _is_for_users(page.stack_signal):
+        return False
+    name = page.stack_file
+    if not name or os.path.basename(name) != name or not is_process(page, proc):
+        return False
+    own = proc / str(page.pid)
+    try:
+        if own.stat().st_uid != page.owner or not _handles(own, page.stack_signal):
+            return False
+        wanted = os.lstat(page.path.parent / name)
+        for fd in os.listdir(own / "fd"):
+            with suppress(OSError):
+                found = os.stat(own / "fd" / fd)
+                if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino):
+                    return True
+    except OSError:
+        pass
+    return False
+
+
+def ask(page: Page, seconds: float, *, wait: Callable[[float], None] = time.sleep) -> Stacks | None:
+    """A rank's stacks within so many seconds; None: it may not be asked, or does not answer."""
+    path = page.path.parent / page.stack_file
+    try:
+        # The descriptor means this very process, also if its number is given away meanwhile.
+        process = os.pidfd_open(page.pid)
+    except OSError:
+        return None
+    try:
+        if not may_ask(page):
+            return None
+        start = os.stat(path).st_size
+        signal.pidfd_send_signal(process, page.stack_signal)
+        text = _written(path, start, time.monotonic() + seconds, wait)
+    except OSError:
+        return None
+    finally:
+        os.close(process)
+    stacks = stacks_of(text)
+    return stacks if stacks.threads else None
+
+
+def stacks_of(text: str) -> Stacks:
+    """What faulthandler wrote (CPython, Python/traceback.c): newest threads first, main last."""
+    threads: list[Thread] = []
+    for block in _blocks(text.splitlines()):
+        if len(threads) == MAX_THREADS:
+            threads.pop(0)
+        frames = filter(None, (_frame(line) for line in block[1:]))
+        name = block[0].partition(" (most recent call first)")[0]
+        threads.append(Thread(name[:_MAX_TEXT], tuple(frames)[:MAX_FRAMES]))
+    return Stacks(tuple(reversed(threads)))
+
+
+def _blocks(lines: list[str]) -> Iterator[list[str]]:
+    block: list[str] = []
+    for line in lines:
+        if line.endswith("(most recent call first):"):
+            if block:
+                yield block
+            block = [line]
+        elif block:
+            block.append(line)
+    if block:
+        yield block
+
+
+def _frame(line: str) -> Frame | None:
+    """`  File "train.py", line 12 in step`."""
+    head, found, rest = line.partition('", line ')
+    number, _, function = rest.partition(" in ")
+    if not found or not head.startswith('  File "') or not number.isdigit():
+        return None
+    return Frame(head.removeprefix('  File "')[:_MAX_TEXT], int(number[:9]), function[:_MAX_TEXT])
+
+
+def _written(path: Path, start: int, until: float, wait: Callable[[float], None]) -> str:
+    """What a file got from `start` on, once it stops growing."""
+    size, grew_at = start, time.monotonic()
+    while (now := time.monotonic()) < until:
+        found = os.stat(path).st_size
+        if found != size:
+            size, grew_at = found, now
+        elif size > start and now - grew_at >= _QUIET_SECONDS:
+            break
+        wait(_POLL_SECONDS)
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read(MAX_BYTES).decode("utf-8", "replace")
+
+
+def _is_for_users(number: int) -> bool:
+    """Signals that mean nothing by themselves."""
+    return number in (signal.SIGUSR1, signal.SIGUSR2) or (
+        signal.SIGRTMIN <= number <= signal.SIGRTMAX
+    )
+
+
+def _handles(own: Path, number: int) -> bool:
+    """Whether a process catches a signal (proc(5), SigCgt)."""
+    for line in (own / "status").read_text(errors="replace").splitlines():
+        if line.startswith("SigCgt:"):
+            return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False

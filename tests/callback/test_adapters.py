@@ -1,0 +1,168 @@
+"""The adapters in real trainings of the frameworks that they are for."""
+
+import importlib.util
+
+import pytest
+
+
+def needs(*packages: str) -> pytest.MarkDecorator:
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    return pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}")
+
+
+def kinds(training) -> list[str]:
+    return [row["kind"] for row in training.rows() if row["type"] == "event"]
+
+
+def steps(training, name: str = "loss") -> list[dict]:
+    return [row for row in training.rows() if row["type"] == "step" and name in row]
+
+
+TRANSFORMERS = """
+import torch
+from transformers import Trainer, TrainingArguments
+from ldlm_monitor.callback.huggingface import HealthTrainerCallback
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 1)
+        self.calls = 0
+    def forward(self, x, labels):
+        loss = torch.nn.functional.mse_loss(self.layer(x).squeeze(-1), labels)
+        if self.training:
+            self.calls += 1
+            if self.calls == {bad}:
+                loss = loss * float("nan")
+            print("call", self.calls, loss.item())
+        return {{"loss": loss, "latent_loss": loss.detach() / 2}}
+
+data = [{{"x": torch.ones(4) * n / 8, "labels": torch.tensor(float(n))}} for n in range(8)]
+arguments = TrainingArguments(
+    output_dir=sys.argv[1], max_steps=4, per_device_train_batch_size=2, learning_rate=1e-2,
+    gradient_accumulation_steps={accumulate}, logging_steps=2, save_steps=2, eval_steps=2,
+    eval_strategy="steps", report_to=[], use_cpu=True, disable_tqdm=True, max_grad_norm=1.0,
+)
+Trainer(
+    model=Model(), args=arguments, train_dataset=data, eval_dataset=data,
+    callbacks=[HealthTrainerCallback(run="run_a")],
+).train()
+"""
+
+
+@needs("torch", "transformers", "accelerate")
+def test_transformers_steps_evaluations_and_checkpoints_are_told(train) -> None:
+    training = train(TRANSFORMERS.format(bad=-1, accumulate=1))
+    output, errors = training.process.communicate(timeout=180)
+    assert training.process.returncode == 0, errors
+    losses = [float(line.split()[2]) for line in output.splitlines() if line.startswith("call ")]
+    told = steps(training)
+    assert [row["step"] for row in told] == [1, 2, 3, 4]
+    assert [row["loss"] for row in told] == pytest.approx(losses)
+    assert [row["latent_loss"] for row in told] == pytest.approx([loss / 2 for loss in losses])
+    assert [row["step"] for row in steps(training, "grad_norm")] == [2, 4]
+    assert [row["step"] for row in steps(training, "eval_loss")] == [2, 4]
+    pause = ["eval_started", "eval_finished", "checkpoint_started", "checkpoint_saved"]
+    assert kinds(training) == ["warning", *pause, *pause]
+    header, end = training.rows()[0], training.rows()[-1]
+    assert (header["run"], header["framework"]) == ("run_a", "transformers")
+    assert header["config"]["gradient_accumulation_steps"] == 1
+    assert end["status"] == "finished"
+
+
+@needs("torch", "transformers", "accelerate")
+def test_a_nan_that_the_trainer_hides_is_told_and_accumulated_losses_are_means(train) -> None:
+    training = train(TRANSFORMERS.format(bad=5, accumulate=2))
+    output, errors = training.process.communicate(timeout=180)
+    assert training.process.returncode == 0, errors
+    losses = [float(line.split()[2]) for line in output.splitlines() if line.startswith("call ")]
+    assert "'loss': nan" not in output
+    told = [row["loss"] for row in steps(training)]
+    assert told[:2] == pytest.approx([sum(losses[:2]) / 2, sum(losses[2:4]) / 2])
+    assert told[2] == "NaN"
+    assert "nonfinite_metric" in kinds(training)
+
+
+LIGHTNING = """
+import warnings; warnings.simplefilter("ignore")
+import logging; logging.disable(logging.INFO)
+import torch
+import lightning.pytorch as pl
+from ldlm_monitor.callback.lightning import HealthLightningCallback
+
+class Model(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 1)
+    def training_step(self, batch, index):
+        x, y = batch
+        loss = torch.nn.functional.mse_loss(self.layer(x).squeeze(-1), y)
+        print("loss", loss.item())
+        if index == {raises}:
+            raise ValueError("bad batch")
+        return {{"loss": loss, "loss_text": loss.detach() / 2}}
+    def validation_step(self, batch, index):
+        pass
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.01)
+
+data = torch.utils.data.TensorDataset(torch.ones(8, 4), torch.arange(8.0))
+loader = torch.utils.data.DataLoader(data, batch_size=2)
+pl.Trainer(
+    max_epochs=1, accumulate_grad_batches=2, accelerator="cpu", logger=False,
+    enable_progress_bar=False, default_root_dir=sys.argv[1],
+    callbacks=[HealthLightningCallback(run="run_a")],
+).fit(Model(), loader, loader)
+"""
+
+
+@needs("torch", "lightning")
+def test_lightning_tells_optimizer_steps_and_whole_losses(train) -> None:
+    training = train(LIGHTNING.format(raises=-1))
+    output, errors = training.process.communicate(timeout=180)
+    assert training.process.returncode == 0, errors
+    losses = [float(line.split()[1]) for line in output.splitlines() if line.startswith("loss ")]
+    means = [sum(losses[:2]) / 2, sum(losses[2:]) / 2]
+    told = steps(training)
+    assert [row["step"] for row in told] == [1, 2]
+    assert [row["loss"] for row in told] == pytest.approx(means)
+    assert [row["loss_text"] for row in told] == pytest.approx([mean / 2 for mean in means])
+    assert [row["learning_rate"] for row in told] == [0.01, 0.01]
+    assert kinds(training).count("eval_started") == kinds(training).count("eval_finished") == 2
+    assert "checkpoint_saved" in kinds(training)
+    assert training.rows()[-1]["status"] == "finished"
+
+
+@needs("torch", "lightning")
+def test_an_exception_in_lightnings_fit_is_told(train) -> None:
+    training = train(LIGHTNING.format(raises=2))
+    training.process.communicate(timeout=180)
+    assert training.process.returncode == 1
+    ends = [row for row in training.rows() if row["type"] == "end"]
+    assert [(row["status"], row["error"]) for row in ends] == [("failed", "ValueError: bad batch")]
+
+
+@needs("torch", "accelerate")
+def test_what_accelerate_logs_is_told(train) -> None:
+    training = train(
+        """
+        import torch
+        from accelerate import Accelerator
+        from ldlm_monitor.callback.accelerate import HealthTracker
+        accelerator = Accelerator(cpu=True, log_with=HealthTracker(run="run_a", out=sys.argv[1]))
+        accelerator.init_trackers("project", config={"learning_rate": 0.01})
+        for step in range(1, 4):
+            accelerator.log({"loss": torch.tensor(2.0 / step), "step": step}, step=step)
+        accelerator.end_training()
+        """
+    )
+    code, errors = training.end()
+    assert code == 0, errors
+    header, *told, end = training.rows()
+    assert (header["run"], header["config"]) == ("run_a", {"learning_rate": 0.01})
+    assert [(row["step"], row["loss"]) for row in told] == [
+        (1, 2.0),
+        (2, 1.0),
+        (3, pytest.approx(2 / 3)),
+    ]
+    assert end["status"] == "finished"

@@ -1,0 +1,119 @@
+"""The page that tells where a rank stands, whatever became of its process."""
+
+import os
+
+from ldlm_monitor.callback.heartbeat import (
+    BEAT,
+    BEAT_AT,
+    DEVICE,
+    DEVICE_AT,
+    IDENTITY,
+    STANDING,
+    STANDING_AT,
+    Beat,
+    Heartbeat,
+    Identity,
+    Standing,
+)
+
+
+def identity(**changes) -> Identity:
+    told = {
+        "pid": 7,
+        "stack_signal": 12,
+        "start_ticks": 99,
+        "pid_namespace": 5,
+        "created": 1e9,
+        "rank": 3,
+        "world_size": 8,
+        "host": b"node1",
+        "run": b"run_a",
+        "stack_file": b"stack_rank3.txt",
+        "recorder_socket": b"",
+    }
+    return Identity(**{**told, **changes})
+
+
+def block(page: bytes, kind: type, layout, at: int) -> dict:
+    first, *told, last = layout.unpack_from(page, at)
+    assert first == last
+    return dict(zip(kind.__dataclass_fields__, told, strict=True))
+
+
+def beat_of(page: bytes) -> dict:
+    return block(page, Beat, BEAT, BEAT_AT)
+
+
+def standing_of(page: bytes) -> dict:
+    return block(page, Standing, STANDING, STANDING_AT)
+
+
+def test_blocks_do_not_reach_into_each_other() -> None:
+    assert IDENTITY.size <= BEAT_AT
+    assert BEAT_AT + BEAT.size <= STANDING_AT
+    assert STANDING_AT + STANDING.size <= DEVICE_AT
+    assert DEVICE_AT + DEVICE.size <= 4096
+
+
+def test_the_page_tells_who_writes_and_where_it_stands(tmp_path) -> None:
+    path = tmp_path / "heartbeat_rank3"
+    heartbeat = Heartbeat(path, identity())
+    heartbeat.beat(Beat(step=41, time=1e9, phase=b"eval", loss=2.5))
+    heartbeat.sync()
+    page = path.read_bytes()
+    assert len(page) == 4096
+    assert IDENTITY.unpack_from(page)[:4] == (b"ldlmhb01", 7, 12, 99)
+    told = beat_of(page)
+    assert (told["step"], told["loss"], told["phase"].rstrip(b"\0")) == (41, 2.5, b"eval")
+
+
+def test_a_new_run_takes_the_name_and_leaves_the_old_page_to_those_who_hold_it(tmp_path) -> None:
+    path = tmp_path / "heartbeat_rank3"
+    old = Heartbeat(path, identity())
+    reader = os.open(path, os.O_RDONLY)
+    Heartbeat(path, identity(pid=8)).beat(Beat(step=1))
+    old.beat(Beat(step=2))
+    old.sync()
+    assert beat_of(os.pread(reader, 4096, 0))["step"] == 2
+    assert beat_of(path.read_bytes())["step"] != 2
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["heartbeat_rank3"]
+    os.close(reader)
+
+
+def test_the_heartbeat_survives_kill_9_in_the_phase_where_it_came(train) -> None:
+    training = train(
+        """
+        callback = HealthCallback(out=sys.argv[1])
+        for step in range(100):
+            callback.on_step(step, loss=step / 2)
+        with callback.phase("checkpoint"):
+            print("there", flush=True)
+            time.sleep(60)
+        """
+    )
+    training.said("there")
+    training.process.kill()
+    training.end()
+    told = beat_of((training.out / "heartbeat_rank0").read_bytes())
+    assert (told["step"], told["loss"], told["steps"]) == (99, 49.5, 100)
+    assert told["phase"].rstrip(b"\0") == b"checkpoint"
+    assert told["status"].rstrip(b"\0") == b"running"
+
+
+def test_the_page_knows_what_was_not_finite_and_how_it_ended(train) -> None:
+    training = train(
+        """
+        callback = HealthCallback(out=sys.argv[1])
+        for step in range(5):
+            callback.on_step(step, loss=1.0, loss_text=float("nan") if step >= 2 else 1.0)
+        callback.close(ValueError("diverged"))
+        """
+    )
+    assert training.end() == (0, "")
+    page = (training.out / "heartbeat_rank0").read_bytes()
+    told = standing_of(page)
+    assert (told["nonfinite"], told["nonfinite_step"]) == (3, 2)
+    assert told["nonfinite_quantity"].rstrip(b"\0") == b"loss_text"
+    assert beat_of(page)["status"].rstrip(b"\0") == b"failed"
+    last = training.rows()[-1]
+    assert (last["status"], last["error"]) == ("failed", "ValueError: diverged")

@@ -1,0 +1,228 @@
+"""Whatever happens to the callback, training goes on as if it were not there."""
+
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from ldlm_monitor.callback.writer import RowWriter
+
+
+def test_a_folder_that_cannot_be_made_is_said_once_and_training_goes_on(train, tmp_path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    training = train(
+        """
+        callback = HealthCallback(out=sys.argv[1])
+        for step in range(100):
+            callback.on_step(step, loss=1.0)
+        """,
+        out=tmp_path / "file" / "run",
+    )
+    code, errors = training.end()
+    assert code == 0
+    assert errors.count("training goes on") == 1
+    assert all(line.startswith("ldlm-monitor callback: ") for line in errors.splitlines())
+
+
+def test_a_full_disk_costs_rows_and_not_the_training(train) -> None:
+    """A file size limit fails as a full disk does, half a line written."""
+    training = train(
+        """
+        import resource
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, resource.RLIM_INFINITY))
+        callback = HealthCallback(out=sys.argv[1])
+        for step in range(1000):
+            callback.on_step(step, loss=1.0)
+        time.sleep(0.5)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, ) * 2)
+        """
+    )
+    code, errors = training.end()
+    assert code == 0
+    assert errors.count("File too large; training goes on") == 1
+    steps = [row["step"] for row in training.rows() if row["type"] == "step"]
+    assert steps == list(range(1000)), "there was room again before the queue was full"
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path):
+    """A disk of 64 KiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)],
+        check=False,
+        capture_output=True,
+    )
+    if mounted.returncode:
+        pytest.skip("mounting a tmpfs takes root")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_on_a_disk_that_is_full_the_process_lives_and_says_so(train, small_disk) -> None:
+    """The heartbeat's page has its block, so that a store to it can't fail either."""
+    training = train(
+        """
+        callback = HealthCallback(out=sys.argv[1])
+        for step in range(30_000):
+            callback.on_step(step, loss=1.0)
+        """,
+        out=small_disk,
+    )
+    code, errors = training.end()
+    assert code == 0
+    assert "No space left on device; training goes on" in errors
+    assert "the last rows of rank 0 are lost: No space left on device" in errors
+
+
+def test_without_room_for_a_page_there_is_no_heartbeat(train, small_disk) -> None:
+    with pytest.raises(OSError, match="No space"):
+        (small_disk / "filler").write_bytes(bytes(100_000))
+    training = train(
+        "callback = HealthCallback(out=sys.argv[1])\ncallback.on_step(1)", out=small_disk
+    )
+    code, errors = training.end()
+    assert code == 0
+    assert "there is no heartbeat" in errors
+    assert not (small_disk / "heartbeat_rank0").exists()
+
+
+def test_a_disk_that_became_read_only_costs_rows_and_not_the_training(train, small_disk) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    training = train(
+        "callback = HealthCallback(out=sys.argv[1])\ncallback.on_step(1)", out=small_disk
+    )
+    code, errors = training.end()
+    assert code == 0
+    assert "Read-only file system; training goes on" in errors
+
+
+def test_a_disk_that_never_answers_holds_up_neither_steps_nor_the_end_for_long(train) -> None:
+    """A FIFO without reader blocks whoever opens it."""
+    training = train(
+        """
+        os.makedirs(sys.argv[1])
+        os.mkfifo(sys.argv[1] + "/stack_rank0.txt")
+        callback = HealthCallback(out=sys.argv[1])
+        for step in range(20_000):
+            callback.on_step(step, loss=1.0)
+        print("done", flush=True)
+        """
+    )
+    training.said("done")
+    code, errors = training.end()
+    assert code == 0
+    assert "the last rows of rank 0 are lost: the disk does not answer" in errors
+
+
+def test_of_rows_that_wait_too_long_the_oldest_go_and_are_counted(tmp_path) -> None:
+    gate = threading.Event()
+    path = tmp_path / "rows.jsonl"
+    writer = RowWriter(path, lambda: {"type": "run"}, prepare=gate.wait, limit=100)
+    writer.start()
+    for number in range(250):
+        writer.put({"number": number})
+    gate.set()
+    assert writer.close(10.0)
+    lines = path.read_text().splitlines()
+    assert [line for line in lines if "number" in line] == [
+        f'{{"number":{number}}}' for number in range(150, 250)
+    ]
+    assert "the callback dropped 150 rows that could not be written in time" in lines[1]
+
+
+def test_errors_of_its_own_are_said_once_and_after_ten_it_is_silent(train) -> None:
+    training = train(
+        """
+        class Broken:
+            is_cpu = True
+            detach = None
+            def __getattr__(self, name):
+                raise RuntimeError("broken")
+        callback = HealthCallback(out=sys.argv[1])
+        for step in range(100):
+            callback.on_step(step, loss=Broken())
+        with callback.phase("eval"):
+            pass
+        callback.event("later")
+        callback.close()
+        """
+    )
+    code, errors = training.end()
+    assert code == 0
+    assert errors == "ldlm-monitor callback: RuntimeError: broken; training goes on\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", ["out=3.5", "every=0", "every='x'", "rank='x'", "config=7", "serve='nowhere:x'"]
+)
+def test_arguments_that_make_no_sense_raise_nothing(train, arguments) -> None:
+    training = train(
+        f"""
+        wishes = dict(out=sys.argv[1])
+        wishes.update({arguments})
+        callback = HealthCallback(**wishes)
+        callback.on_step(1, loss=1.0)
+        callback.close()
+        """
+    )
+    assert training.end()[0] == 0
+
+
+def test_numbers_that_no_page_or_row_can_hold_raise_nothing(health, told) -> None:
+    callback = health()
+    callback.on_step(2**70, loss=10**400, samples=-(2**80))
+    callback.on_step("later", loss=1.0)
+    callback.on_step(5, loss=2.0)
+    callback.close()
+    assert told("step")[-1]["loss"] == 2.0
+
+
+def test_values_that_break_a_row_cost_that_row_alone(health, told) -> None:
+    class Hostile(dict):
+        def items(self):
+            raise RuntimeError("no items")
+
+    callback = health()
+    callback.on_step(1, loss=10**400, tokens=10**400)
+    callback.on_step(2, loss=1.0, count=10**5000)
+    callback.event("config", config=Hostile(a={1, 2}), other={"x": object})
+    callback.event("deep", nested=[[[[[[[[[[[[1]]]]]]]]]]]])
+    callback.on_step(3, loss=2.0)
+    callback.close()
+    assert told("step")[-1]["loss"] == 2.0
+    assert told("end")[0]["status"] == "finished"
+
+
+def test_an_exception_that_cannot_be_shown_is_raised_as_before(train) -> None:
+    training = train(
+        """
+        class Odd(Exception):
+            def __str__(self):
+                raise RuntimeError("no text")
+        callback = HealthCallback(out=sys.argv[1])
+        callback.on_step(1)
+        raise Odd()
+        """
+    )
+    code, errors = training.end()
+    assert code == 1
+    assert "Odd: <exception str() failed>" in errors
+
+
+def test_two_callbacks_in_a_process_do_not_disturb_each_other(train) -> None:
+    training = train(
+        """
+        first = HealthCallback(out=sys.argv[1], rank=0)
+        second = HealthCallback(out=sys.argv[1], rank=1)
+        first.on_step(1), second.on_step(1)
+        first.close()
+        second.on_step(2)
+        """
+    )
+    assert training.end() == (0, "")
+    assert [row["type"] for row in training.rows(0)] == ["run", "step", "end"]
+    assert [row["type"] for row in training.rows(1)] == ["run", "step", "step", "end"]

@@ -1,0 +1,103 @@
+"""A rank that hangs shows its stacks to whoever may signal it."""
+
+import os
+import signal
+
+import pytest
+
+from ldlm_monitor.callback.heartbeat import IDENTITY
+
+HANG = """
+import ctypes
+
+mutex = ctypes.create_string_buffer(64)
+ctypes.CDLL(None).pthread_mutex_lock(mutex)
+
+def wait_in_collective():
+    {call}
+
+callback = HealthCallback(out=sys.argv[1], **{wishes})
+callback.on_step(1)
+print("there", flush=True)
+wait_in_collective()
+"""
+
+
+def signal_of(training) -> int:
+    page = (training.out / "heartbeat_rank0").read_bytes()
+    return IDENTITY.unpack(page[: IDENTITY.size])[2]
+
+
+def ask(training, until) -> str:
+    stacks = training.out / "stack_rank0.txt"
+    os.kill(training.process.pid, signal_of(training))
+    until(lambda: "<module>" in stacks.read_text())
+    return stacks.read_text()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "time.sleep(60)",
+        "ctypes.CDLL(None).pthread_mutex_lock(mutex)",
+        "ctypes.PyDLL(None).pthread_mutex_lock(mutex)  # the GIL is held",
+        "any(iter(int, 1))  # a loop in C",
+    ],
+)
+def test_a_signal_writes_the_stacks_even_while_the_gil_is_held(train, until, call) -> None:
+    training = train(HANG.format(call=call, wishes={}))
+    training.said("there")
+    stacks = ask(training, until)
+    assert "in wait_in_collective" in stacks
+    assert training.process.poll() is None
+
+
+def test_a_signal_that_is_used_already_is_left_alone(train, until) -> None:
+    training = train(
+        "signal.signal(signal.SIGUSR2, lambda *_: print('user', flush=True))"
+        + HANG.format(call="[time.sleep(0.1) for _ in range(600)]", wishes={})
+    )
+    training.said("there")
+    assert signal_of(training) not in (0, signal.SIGUSR2)
+    assert "in wait_in_collective" in ask(training, until)
+    os.kill(training.process.pid, signal.SIGUSR2)
+    training.said("user")
+
+
+def test_a_signal_that_faulthandler_has_already_is_left_alone(train) -> None:
+    training = train(
+        "import faulthandler; faulthandler.register(signal.SIGUSR2)"
+        + HANG.format(call="time.sleep(60)", wishes={})
+    )
+    training.said("there")
+    assert signal_of(training) not in (0, signal.SIGUSR2)
+
+
+def test_without_a_signal_the_heartbeat_says_so(train) -> None:
+    training = train(HANG.format(call="time.sleep(60)", wishes={"stack_signal": None}))
+    training.said("there")
+    assert signal_of(training) == 0
+    assert not (training.out / "stack_rank0.txt").exists()
+
+
+def test_the_handler_stays_after_close_so_that_a_late_signal_kills_nobody(train) -> None:
+    training = train(
+        """
+        callback = HealthCallback(out=sys.argv[1])
+        callback.close()
+        os.kill(os.getpid(), signal.SIGUSR2)
+        """
+    )
+    assert training.end() == (0, "")
+
+
+def test_the_page_names_the_process(train) -> None:
+    training = train(HANG.format(call="time.sleep(60)", wishes={}))
+    training.said("there")
+    pid = training.process.pid
+    with open(f"/proc/{pid}/stat") as stat:
+        started = int(stat.read().rpartition(")")[2].split()[19])
+    page = (training.out / "heartbeat_rank0").read_bytes()
+    magic, told, _, ticks, namespace, *_ = IDENTITY.unpack(page[: IDENTITY.size])
+    assert (magic, told, ticks) == (b"ldlmhb01", pid, started)
+    assert namespace == os.stat(f"/proc/{pid}/ns/pid").st_ino

@@ -1,0 +1,193 @@
+"""Which rank hangs, in which phase, at which line: asked of real processes."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ldlm_monitor.probe.hang import Rank, accused, events_of, look
+from ldlm_monitor.probe.heartbeat import pages, read
+from ldlm_monitor.probe.stacks import Stacks, ask, may_ask, stacks_of
+from ldlm_monitor.records import Event, Heartbeat, Position
+
+HERE = Position("train.log", 1, 0)
+TRAINER = """
+import ctypes, os, sys, time
+from ldlm_monitor.callback import HealthCallback
+
+def all_reduce():
+    print("there", flush=True); time.sleep(600)
+
+def read_batch():
+    print("there", flush=True); ctypes.PyDLL(None).pthread_mutex_lock(mutex)
+
+mutex = ctypes.create_string_buffer(64)
+ctypes.CDLL(None).pthread_mutex_lock(mutex)
+rank, out = int(sys.argv[1]), sys.argv[2]
+callback = HealthCallback(run="run_a", out=out, rank=rank, world_size=3, gpu=False)
+for step in range(10):
+    callback.on_step(step, loss=1.0)
+if rank == 1:
+    with callback.phase("data"):
+        read_batch()
+all_reduce()
+"""
+
+
+@pytest.fixture
+def ranks(tmp_path):
+    """Three ranks of which one reads data for ever, with its GIL held, and two wait for it."""
+    script = tmp_path / "train.py"
+    script.write_text(textwrap.dedent(TRAINER))
+    out = tmp_path / "saved/run_a"
+    started = [
+        subprocess.Popen(
+            [sys.executable, str(script), str(rank), str(out)], stdout=subprocess.PIPE, text=True
+        )
+        for rank in range(3)
+    ]
+    for each in started:
+        assert each.stdout is not None
+        assert each.stdout.readline() == "there\n"
+    deadline = time.monotonic() + 30
+    while {page.phase for page in pages([out])} != {"train", "data"}:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    yield out
+    for each in started:
+        each.kill()
+        each.communicate()
+
+
+def test_the_rank_that_hangs_is_named_with_its_phase_and_line(ranks) -> None:
+    found = look("run_a", [ranks], HERE, time.time(), seconds=10.0)
+    beats = [each for each in found if isinstance(each, Heartbeat)]
+    events = [each for each in found if isinstance(each, Event)]
+    assert [(beat.rank, beat.step) for beat in beats] == [(0, 9), (1, 9), (2, 9)]
+    assert [event.rank for event in events] == [1, 0, 2]
+    first, *others = events
+    assert first.kind == "stack_dump"
+    assert first.message.startswith("rank 1 stands elsewhere than the others, in data after step 9")
+    assert first.message.endswith("train.py:9 in read_batch")
+    assert first.fields["accused"] is True
+    assert [event.fields["accused"] for event in others] == [False, False]
+    assert all(event.message.endswith("train.py:6 in all_reduce") for event in others)
+    assert first.fields["threads"][0]["frames"].splitlines()[0].endswith("in read_batch")
+
+
+def test_a_rank_can_be_asked_again_and_goes_on(ranks) -> None:
+    page = read(ranks / "heartbeat_rank0")
+    assert page is not None
+    first, second = ask(page, 10.0), ask(page, 10.0)
+    assert first is not None
+    assert second is not None
+    assert first.threads[0].frames == second.threads[0].frames
+    assert first.place is not None
+    assert first.place.function == "all_reduce"
+    assert may_ask(page)
+
+
+def test_a_page_makes_nobody_signal_what_did_not_register(ranks, tmp_path) -> None:
+    page = read(ranks / "heartbeat_rank0")
+    assert page is not None
+    assert may_ask(page)
+    sleeper = subprocess.Popen(["sleep", "600"])
+    try:
+        started = int(Path(f"/proc/{sleeper.pid}/stat").read_text().rpartition(")")[2].split()[19])
+        lies = [
+            replace(page, pid=sleeper.pid, started=started),
+            replace(page, pid=os.getpid()),
+            replace(page, stack_signal=signal.SIGKILL),
+            replace(page, stack_signal=signal.SIGUSR1),
+            replace(page, stack_signal=0),
+            replace(page, stack_file="stack_rank1.txt"),
+            replace(page, stack_file="../run_a/stack_rank0.txt"),
+            replace(page, owner=page.owner + 1),
+            replace(page, status="finished"),
+            replace(page, path=tmp_path / "heartbeat_rank0"),
+        ]
+        assert [may_ask(lie) for lie in lies] == [False] * len(lies)
+        assert [ask(lie, 0.2) for lie in lies] == [None] * len(lies)
+        assert sleeper.poll() is None
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+
+
+def test_a_rank_that_is_stopped_does_not_hold_up_the_others(ranks) -> None:
+    page = read(ranks / "heartbeat_rank2")
+    assert page is not None
+    os.kill(page.pid, signal.SIGSTOP)
+    began = time.monotonic()
+    found = look("run_a", [ranks], HERE, time.time(), seconds=1.0)
+    assert time.monotonic() - began < 10
+    first, *others = [each for each in found if isinstance(each, Event)]
+    assert first.message == "rank 2 does not answer, in train after step 9"
+    assert [each.rank for each in others] == [0, 1]
+
+
+COLLECTIVE = stacks_of(
+    'Thread 0x01 (most recent call first):\n  File "/usr/lib/python3.11/threading.py", line 9 in x'
+    "\n\nCurrent thread 0x02 (most recent call first):\n"
+    '  File "/v/site-packages/torch/distributed/distributed_c10d.py", line 2810 in all_reduce\n'
+    '  File "/v/site-packages/torch/distributed/c10d_logger.py", line 83 in wrapper\n'
+    '  File "/home/me/train.py", line 41 in step\n'
+)
+LOADING = stacks_of(
+    "Current thread 0x02 (most recent call first):\n"
+    '  File "/usr/lib/python3.11/selectors.py", line 415 in select\n'
+    '  File "/home/me/data.py", line 7 in fetch\n'
+    '  File "/home/me/train.py", line 30 in <module>\n'
+)
+
+
+def test_the_main_thread_is_the_last_and_the_place_is_the_users_own_line() -> None:
+    assert [thread.name for thread in COLLECTIVE.threads] == [
+        "Current thread 0x02",
+        "Thread 0x01",
+    ]
+    assert (str(COLLECTIVE.place), COLLECTIVE.may_wait) == ("/home/me/train.py:41 in step", True)
+    assert (str(LOADING.place), LOADING.may_wait) == ("/home/me/data.py:7 in fetch", False)
+    assert stacks_of("garbage\n  File x\n").place is None
+
+
+@pytest.fixture
+def rank(ranks):
+    template = read(ranks / "heartbeat_rank0")
+    assert template is not None
+
+    def make(number: int, step: int, stacks: Stacks | None, phase: str = "train") -> Rank:
+        return Rank(replace(template, rank=number, step=step, phase=phase), stacks)
+
+    return make
+
+
+def test_a_rank_that_is_a_step_behind_is_accused(rank) -> None:
+    told = [rank(0, 12, COLLECTIVE), rank(1, 11, None), rank(2, 12, COLLECTIVE)]
+    told[1] = replace(told[1], asked=False)
+    assert accused(told) == (frozenset({1}), "is behind the others")
+    first, *_ = events_of(told, "run_a", HERE, now=told[1].page.phase_since + 62)
+    assert first.message == "rank 1 is behind the others, in train after step 11"
+    assert first.fields["phase_seconds"] == 62
+
+
+def test_of_two_ranks_the_one_that_does_not_wait_is_accused(rank) -> None:
+    told = [rank(0, 12, COLLECTIVE), rank(1, 12, LOADING)]
+    assert accused(told)[0] == {1}
+
+
+def test_nobody_is_accused_where_all_stand_at_one_place(rank) -> None:
+    told = [rank(0, 12, COLLECTIVE), rank(1, 12, COLLECTIVE)]
+    assert accused(told) == (frozenset(), "")
+    assert [event.fields["accused"] for event in events_of(told, "r", HERE, 0.0)] == [False, False]
+
+
+def test_never_more_than_half_are_accused(rank) -> None:
+    told = [rank(0, 12, COLLECTIVE), rank(1, 12, LOADING), rank(2, 12, LOADING)]
+    assert 2 * len(accused(told)[0]) <= 3

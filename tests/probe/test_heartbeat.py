@@ -1,0 +1,170 @@
+"""The monitor reads what the callback's heartbeat tells, and nothing that was torn."""
+
+import math
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ldlm_monitor.callback import heartbeat as written
+from ldlm_monitor.probe.heartbeat import is_process, page_of, pages, read
+
+
+def identity(**changes) -> written.Identity:
+    told = {
+        "pid": os.getpid(),
+        "stack_signal": 12,
+        "start_ticks": written.start_ticks(),
+        "pid_namespace": written.pid_namespace(),
+        "created": 1e9,
+        "rank": 3,
+        "world_size": 8,
+        "host": socket.gethostname().encode(),
+        "run": b"run_a",
+        "stack_file": b"stack_rank3.txt",
+        "recorder_socket": b"",
+    }
+    return written.Identity(**{**told, **changes})
+
+
+@pytest.fixture
+def page(tmp_path):
+    """Write a page and return its path and its writer."""
+
+    def make(name: str = "heartbeat_rank3", **changes):
+        path = tmp_path / name
+        return path, written.Heartbeat(path, identity(**changes))
+
+    return make
+
+
+def test_all_that_the_callback_tells_is_read(page) -> None:
+    path, writer = page()
+    writer.beat(
+        written.Beat(
+            step=41, batch=7, steps=42, time=5.0, phase_since=4.0, phase=b"eval", status=b"failed"
+        )
+    )
+    writer.tell_standing(
+        written.Standing(loss=2.5, nonfinite=3, nonfinite_step=40, nonfinite_quantity=b"loss_text")
+    )
+    writer.tell_device(
+        written.DeviceBeat(6.0, 0.5, 0.1, 2.0, 8.0, 71.0, 1e9, 2e9, 300.0, 1.0, b"H100")
+    )
+    writer.sync()
+    told = read(path)
+    assert told is not None
+    assert (told.pid, told.rank, told.world_size, told.run) == (os.getpid(), 3, 8, "run_a")
+    assert (told.stack_signal, told.stack_file) == (12, "stack_rank3.txt")
+    assert (told.step, told.batch, told.steps, told.phase) == (41, 7, 42, "eval")
+    assert (told.time, told.phase_since, told.status, told.loss) == (5.0, 4.0, "failed", 2.5)
+    assert (told.nonfinite, told.nonfinite_step) == (3, 40)
+    assert told.nonfinite_quantity == "loss_text"
+    assert told.gpu is not None
+    assert (told.gpu.name, told.gpu.utilization, told.gpu.temperature) == ("H100", 0.5, 71.0)
+    beat = told.record("run_b")
+    assert (beat.run, beat.rank, beat.step, beat.phase) == ("run_b", 3, 41, "eval")
+
+
+def test_before_the_first_step_nothing_is_known(page) -> None:
+    path, writer = page()
+    writer.beat(written.Beat())
+    writer.sync()
+    told = read(path)
+    assert told is not None
+    assert (told.step, told.phase, told.status, told.gpu) == (-1, "init", "running", None)
+    assert math.isnan(told.loss)
+
+
+def test_what_is_no_page_is_passed_over(page, tmp_path) -> None:
+    page()
+    (tmp_path / "heartbeat_rank0").write_bytes(b"x" * 4096)
+    (tmp_path / "heartbeat_rank1").write_bytes(written.MAGIC)
+    (tmp_path / "heartbeat_rank2").symlink_to("heartbeat_rank3")
+    os.mkfifo(tmp_path / "heartbeat_rank4")
+    (tmp_path / "heartbeat_rank5").mkdir()
+    found = [each.path.name for each in pages([tmp_path, tmp_path, tmp_path / "missing"])]
+    assert found == ["heartbeat_rank3"]
+
+
+def test_a_process_is_told_by_more_than_its_number(page) -> None:
+    def lives(**changes) -> bool:
+        path, writer = page(**changes)
+        writer.sync()
+        told = read(path)
+        return told is not None and is_process(told)
+
+    assert lives()
+    assert not lives(start_ticks=written.start_ticks() + 1)
+    assert not lives(pid=0)
+    assert not lives(host=b"another")
+    assert not lives(pid_namespace=1)
+
+
+def test_a_page_that_nobody_writes_any_more_is_of_no_process(page) -> None:
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    path, writer = page(pid=child)
+    os.waitpid(child, 0)
+    writer.sync()
+    told = read(path)
+    assert told is not None
+    assert not is_process(told)
+
+
+beats = st.builds(
+    written.Beat,
+    step=st.integers(-1, 2**62),
+    steps=st.integers(0, 2**62),
+    time=st.floats(0, 1e10),
+    loss=st.floats(),
+    phase=st.sampled_from([b"train", b"eval", b"checkpoint"]),
+)
+
+
+@given(st.lists(beats, min_size=2, max_size=5), st.data())
+def test_a_reader_sees_a_whole_beat_or_knows_that_it_does_not(tmp_path_factory, told, data) -> None:
+    """A store goes from front to back; a read may come upon any part of it."""
+    path = tmp_path_factory.mktemp("page") / "heartbeat_rank3"
+    writer = written.Heartbeat(path, identity())
+    images = []
+    for beat in told:
+        writer.beat(beat)
+        writer.sync()
+        images.append(path.read_bytes())
+    index = data.draw(st.integers(1, len(images) - 1))
+    old, new = images[index - 1], images[index]
+    cut = data.draw(st.integers(0, written.BEAT.size)) + written.BEAT_AT
+    seen = page_of(new[:cut] + old[cut:], path)
+    whole = [page_of(each, path) for each in (old, new)]
+    assert seen is None or repr(seen) in [repr(each) for each in whole]
+
+
+def test_a_reader_beside_a_writer_never_sees_a_mixture(tmp_path: Path) -> None:
+    """Two processes: every field of a beat says the same number."""
+    path = tmp_path / "heartbeat_rank3"
+    writer = written.Heartbeat(path, identity())
+    if not writer.is_mapped:
+        pytest.skip("this file system's pages are not mapped")
+    child = os.fork()
+    if child == 0:
+        for number in range(2**62):
+            value = float(number)
+            writer.beat(written.Beat(number, number, number, value, value, value, value))
+    try:
+        seen = set()
+        for _ in range(3000):
+            told = read(path)
+            if told is None or told.steps == 0:
+                continue
+            assert {told.step, told.batch, told.steps} == {told.step}
+            assert {told.time, told.phase_since, told.loss} == {float(told.step)}
+            seen.add(told.step)
+        assert len(seen) > 1
+    finally:
+        os.kill(child, 9)
+        os.waitpid(child, 0)

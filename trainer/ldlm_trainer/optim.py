@@ -1,0 +1,110 @@
+"""The optimizer, and the learning rate over the steps."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+if TYPE_CHECKING:
+    from ldlm_trainer.config import Optim, Schedule
+
+
+def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, object]]:
+    """Matrices decay; biases, norms, positions and embeddings do not."""
+    kept = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
+    decaying: list[nn.Parameter] = []
+    free: list[nn.Parameter] = []
+    for name, parameter in model.named_parameters():
+        is_matrix = parameter.ndim > 1 and id(parameter) not in kept and "positions" not in name
+        (decaying if is_matrix else free).append(parameter)
+    return [
+        {"params": decaying, "weight_decay": weight_decay},
+        {"params": free, "weight_decay": 0.0},
+    ]
+
+
+def adamw(model: nn.Module, settings: Optim) -> tuple[torch.optim.AdamW, str]:
+    """The optimizer, and "" or why it is not fused although that was asked for.
+
+    Whether a fused step works shows only when one is taken, so one is, on a spare
+    parameter of the same kind.
+    """
+    first = next(model.parameters())
+    why = _fused_fails(first) if settings.fused else ""
+    optimizer = torch.optim.AdamW(
+        parameter_groups(model, settings.weight_decay),
+        lr=settings.lr,
+        betas=(settings.beta1, settings.beta2),
+        eps=settings.eps,
+        fused=settings.fused and not why,
+    )
+    return optimizer, why
+
+
+def _fused_fails(like: torch.Tensor) -> str:
+    spare = nn.Parameter(torch.zeros(2, device=like.device, dtype=like.dtype))
+    spare.grad = torch.zeros_like(spare)
+    try:
+        torch.optim.AdamW([spare], fused=True).step()
+    except (RuntimeError, NotImplementedError, ValueError) as error:
+        return str(error).partition("\n")[0]
+    return ""
+
+
+def learning_rate(step: int, peak: float, settings: Schedule) -> float:
+    """Linear warm-up, then a cosine down to `floor` times the peak, where it stays.
+
+    With `restart_every` every cycle warms up to its own, lower peak. Steps count from
+    0, and the first one has a rate already.
+    """
+    length = settings.restart_every or settings.steps
+    cycle, place = divmod(step, length) if settings.restart_every else (0, step)
+    peak *= settings.restart_decay**cycle
+    if place < settings.warmup:
+        return peak * (place + 1) / settings.warmup
+    progress = min(1.0, (place - settings.warmup) / max(1, length - settings.warmup))
+    part = settings.floor + (1 - settings.floor) * 0.5 * (1 + math.cos(math.pi * progress))
+    return peak * part
+
+
+def is_restart(step: int, settings: Schedule) -> bool:
+    """Whether a new cycle of the schedule begins with this step."""
+    return bool(settings.restart_every and step and step % settings.restart_every == 0)
+
+
+class Plateau:
+    """A factor on the schedule that falls when evaluations no longer improve.
+
+    It is fed with the loss that all ranks have in common, so that they agree.
+    """
+
+    def __init__(self, settings: Schedule) -> None:
+        self.settings = settings
+        self.factor = 1.0
+        self.best = math.inf
+        self.waited = 0
+
+    def observe(self, loss: float) -> bool:
+        """Take the loss of an evaluation; True where the factor was lowered. NaN is no progress."""
+        if loss < self.best - self.settings.plateau_threshold:
+            self.best, self.waited = loss, 0
+            return False
+        self.waited += 1
+        if not self.settings.plateau_patience or self.waited < self.settings.plateau_patience:
+            return False
+        self.factor *= self.settings.plateau_factor
+        self.waited = 0
+        return True
+
+    def state(self) -> dict[str, float]:
+        """For a checkpoint; an infinite `best` is left out."""
+        state = {"factor": self.factor, "waited": self.waited}
+        return state | ({"best": self.best} if math.isfinite(self.best) else {})
+
+    def restore(self, state: dict[str, float]) -> None:
+        """Go on from a checkpoint."""
+        self.factor, self.waited = state["factor"], int(state["waited"])
+        self.best = state.get("best", math.inf)

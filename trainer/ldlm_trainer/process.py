@@ -1,0 +1,142 @@
+"""This process among the others: its place, its device, and what all ranks do together."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
+from torch.nn.parallel import DistributedDataParallel
+
+from ldlm_monitor.errors import UsageError
+
+if TYPE_CHECKING:
+    from ldlm_trainer.config import Ddp, Run
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One rank. `attempt` counts the restarts by torchrun."""
+
+    rank: int
+    world: int
+    local_rank: int
+    device: torch.device
+    attempt: int = 0
+
+    def total(self, vector: Tensor) -> Tensor:
+        """The sum over all ranks."""
+        if self.world > 1:
+            dist.all_reduce(vector)
+        return vector
+
+    def from_all(self, value: object) -> list[object]:
+        """What each rank gives, in their order. Slow: not for every step."""
+        if self.world == 1:
+            return [value]
+        values: list[object] = [None] * self.world
+        dist.all_gather_object(values, value)
+        return values
+
+
+@contextmanager
+def joined(settings: Run) -> Iterator[Process]:
+    """Join the other ranks that torchrun started; alone where it started none.
+
+    The backend is NCCL on GPUs and gloo elsewhere. Waiting for the others may take
+    `init_timeout` seconds, in the first step too.
+    """
+    device = _device(settings.device)
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    process = Process(
+        rank=int(os.environ.get("RANK", "0")),
+        world=world,
+        local_rank=int(os.environ.get("LOCAL_RANK", "0")),
+        device=device,
+        attempt=int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
+    )
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    if world == 1:
+        yield process
+        return
+    patience = timedelta(seconds=settings.init_timeout)
+    store, _, _ = next(rendezvous("env://", timeout=patience))
+    # A restart by torchrun may meet in the store of the attempt before, where the
+    # addresses of dead ranks still stand.
+    dist.init_process_group(
+        "nccl" if device.type == "cuda" else "gloo",
+        store=PrefixStore(f"attempt_{process.attempt}", store),
+        rank=process.rank,
+        world_size=world,
+        timeout=patience,
+        device_id=device if device.type == "cuda" else None,
+    )
+    yield process
+    # Not after an error: other ranks may never answer, and torchrun ends this one anyway.
+    dist.destroy_process_group()
+
+
+def _device(wanted: str) -> torch.device:
+    local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+    if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
+        return torch.device("cpu")
+    count = torch.cuda.device_count()
+    if local_rank >= count:
+        raise UsageError(
+            f"local rank {local_rank} has no GPU, there are {count}",
+            where="NPROC_PER_NODE",
+            remedy="start fewer processes, or set run.device=cpu",
+        )
+    return torch.device("cuda", local_rank)
+
+
+def expect_prompt_steps(settings: Run, process: Process) -> None:
+    """From now on a collective may take `step_timeout` seconds: start-up is over."""
+    change = getattr(dist.distributed_c10d, "_set_pg_timeout", None)
+    if process.world > 1 and change is not None:
+        change(timedelta(seconds=settings.step_timeout))
+
+
+def in_parallel(model: nn.Module, settings: Ddp, process: Process) -> nn.Module:
+    """The model with gradients that are averaged over all ranks."""
+    if process.world == 1:
+        return model
+    # torch 2.13 calls it forward_sync_buffers, and warns of the old name.
+    names = inspect.signature(DistributedDataParallel).parameters
+    buffers = "forward_sync_buffers" if "forward_sync_buffers" in names else "broadcast_buffers"
+    options: dict[str, Any] = {buffers: settings.sync_buffers}
+    return DistributedDataParallel(
+        model,
+        device_ids=[process.device] if process.device.type == "cuda" else None,
+        find_unused_parameters=settings.find_unused_parameters,
+        static_graph=settings.static_graph,
+        gradient_as_bucket_view=settings.gradient_as_bucket_view,
+        **options,
+    )
+
+
+def freeze_unused(model: nn.Module, loss: Tensor, process: Process) -> list[str]:
+    """Freeze every parameter that `loss` gives no gradient; their names.
+
+    DDP waits for the gradient of every parameter that is not frozen when it wraps the
+    model, so this comes before. Raises RuntimeError where ranks disagree: they would
+    wait for each other for ever.
+    """
+    loss.backward()
+    unused = [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None]
+    if any(names != unused for names in process.from_all(unused)):
+        raise RuntimeError("ranks disagree which parameters the mode trains")
+    for name in unused:
+        model.get_parameter(name).requires_grad_(False)
+    model.zero_grad(set_to_none=True)
+    return unused

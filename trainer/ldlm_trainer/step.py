@@ -1,0 +1,198 @@
+"""One optimizer step, the same on every rank: gradients of some micro-batches, then AdamW."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from ldlm_trainer.diffusion import SUMS, add_noise, micro_loss
+
+if TYPE_CHECKING:
+    from ldlm_trainer.config import Config
+    from ldlm_trainer.data import Batch
+    from ldlm_trainer.faults import Faults
+    from ldlm_trainer.process import Process
+
+HEAD = ("own_text", "own_latent", "grad_norm", "stop")
+"""What stands before `SUMS` in a vector of results."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a step came to. What is not called own, and no seconds, is the same on every rank.
+
+    `own_loss` and its parts are this rank's; the mean of all ranks' is the loss.
+    `seconds` is the whole step, `own_seconds` the part in which no other rank was waited
+    for, `data_seconds` the part of that in which data were.
+    """
+
+    step: int
+    own_loss: float
+    own_text: float
+    own_latent: float
+    grad_norm: float
+    stop: bool
+    sums: dict[str, float]
+    tokens_asked: float
+    latents_asked: float
+    lr: float
+    seconds: float
+    own_seconds: float
+    data_seconds: float
+
+    @property
+    def is_finite(self) -> bool:
+        """False: no rank took the step."""
+        return math.isfinite(self.grad_norm)
+
+
+class Stepper:
+    """Takes steps. Their results come one step late on a GPU, so that it never waits.
+
+    A gradient that is not finite on one rank is so on all, because gradients are
+    averaged: every rank looks at the same norm and skips the same step. No rank decides
+    anything from a loss of its own, or the others would wait for it for ever.
+    """
+
+    def __init__(
+        self, settings: Config, process: Process, optimizer: torch.optim.AdamW, faults: Faults
+    ) -> None:
+        self.settings, self.process, self.faults = settings, process, faults
+        self.optimizer = optimizer
+        self.is_fused = bool(optimizer.defaults.get("fused"))
+        self._late = 1 if process.device.type == "cuda" else 0
+        self._waiting: deque[tuple[Tensor, torch.cuda.Event | None, dict[str, float]]] = deque()
+
+    def take(
+        self, step: int, model: nn.Module, batches: Iterator[Batch], count: int, *,
+        mask_id: int, stop: bool,
+    ) -> list[Result]:  # fmt: skip
+        """Step number `step` of `count` micro-batches; the results that are known by now."""
+        began = time.perf_counter()
+        self.faults.before_forward(step, self.process.device)
+        sums = torch.zeros(len(SUMS), device=self.process.device)
+        own_seconds = data_seconds = 0.0
+        for micro in range(count):
+            start = time.perf_counter()
+            batch = self._to_device(next(batches))
+            data_seconds += time.perf_counter() - start
+            is_last = micro == count - 1
+            with self._reduced(model, is_last=is_last):
+                noise = self._generator(step, micro)
+                loss, part = self._forward(model, batch, mask_id, noise)
+                loss, part = self.faults.bend(step, loss, part)
+                if is_last:
+                    own_seconds = time.perf_counter() - began
+                loss.backward()
+            sums += part
+        parameters = [p for p in model.parameters() if p.requires_grad]
+        limit = self.settings.optim.clip_norm or math.inf
+        norm = nn.utils.clip_grad_norm_(parameters, limit).float()
+        self._update(norm)
+        own = sums[:2].clone()
+        common = torch.cat((torch.tensor([float(stop)], device=sums.device), sums))
+        common = self.process.total(common)
+        tokens, latents = batch.tokens_asked, batch.latents_asked
+        facts = {"step": step, "tokens": tokens, "latents": latents, "data": data_seconds}
+        facts |= {"latent_weight": self.settings.objective.latent_weight}
+        facts |= {"lr": float(self.optimizer.param_groups[0]["lr"])}
+        facts |= {"own": own_seconds, "all": time.perf_counter() - began}
+        self._push(torch.cat((own, norm[None], common)), facts)
+        return self.results(keep=self._late)
+
+    def _forward(
+        self, model: nn.Module, batch: Batch, mask_id: int, noise: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        objective = self.settings.objective
+        noised = add_noise(batch, mask_id, objective, noise)
+        autocast = self.settings.optim.precision == "bf16"
+        with torch.autocast(self.process.device.type, torch.bfloat16, enabled=autocast):
+            return micro_loss(model, batch, noised, objective)
+
+    def probe(self, model: nn.Module, batch: Batch, mask_id: int) -> Tensor:
+        """The loss of a micro-batch, for its graph alone."""
+        loss, _ = self._forward(model, self._to_device(batch), mask_id, self._generator(0, 0))
+        return loss
+
+    def _reduced(self, model: nn.Module, *, is_last: bool) -> AbstractContextManager[object]:
+        """Gradients are averaged over ranks with the last micro-batch of a step."""
+        if is_last or not self.settings.ddp.no_sync or self.process.world == 1:
+            return nullcontext()
+        held: AbstractContextManager[object] = model.no_sync()  # type: ignore[operator]
+        return held
+
+    def _update(self, norm: Tensor) -> None:
+        """Apply the gradients, unless their norm is not finite, and forget them."""
+        if self._late and self.is_fused:
+            # AdamW itself skips on the device: nothing waits for the verdict.
+            self.optimizer.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]
+            self.optimizer.grad_scale = None  # type: ignore[attr-defined]
+            self.optimizer.step()
+        elif bool(norm.isfinite()):
+            self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def _generator(self, step: int, micro: int) -> torch.Generator:
+        """The noise of a micro-batch: the same whenever it is drawn."""
+        place = (self.settings.run.seed, step, micro, self.process.rank)
+        mixed = 0
+        for part in place:  # SplitMix64's increment keeps near places apart
+            mixed = (mixed * 0x9E3779B97F4A7C15 + part + 1) & (2**63 - 1)
+        return torch.Generator(self.process.device).manual_seed(mixed)
+
+    def _to_device(self, batch: Batch) -> Batch:
+        device = self.process.device
+        return batch._replace(
+            tokens=batch.tokens.to(device, non_blocking=True),
+            lengths=batch.lengths.to(device, non_blocking=True),
+            latents=batch.latents.to(device, non_blocking=True),
+            modes=batch.modes.to(device, non_blocking=True),
+        )
+
+    def _push(self, vector: Tensor, facts: dict[str, float]) -> None:
+        """Start the way of a vector to the host."""
+        arrived = None
+        if self._late:
+            on_host = torch.empty(vector.shape, dtype=vector.dtype, pin_memory=True)
+            vector = on_host.copy_(vector, non_blocking=True)
+            arrived = torch.cuda.Event()
+            arrived.record()
+        self._waiting.append((vector, arrived, facts))
+
+    def results(self, keep: int = 0) -> list[Result]:
+        """Results in order, but for the newest `keep`."""
+        found = []
+        while len(self._waiting) > keep:
+            vector, arrived, facts = self._waiting.popleft()
+            if arrived is not None:
+                arrived.synchronize()
+            found.append(_result(vector.tolist(), facts, self.process.world))
+        return found
+
+
+def _result(values: list[float], facts: dict[str, float], world: int) -> Result:
+    text, latent, grad_norm, stop = values[: len(HEAD)]
+    own_text, own_latent = text / facts["tokens"], latent / facts["latents"]
+    return Result(
+        step=int(facts["step"]),
+        own_loss=own_text + facts["latent_weight"] * own_latent,
+        own_text=own_text,
+        own_latent=own_latent,
+        grad_norm=grad_norm,
+        stop=stop > 0,
+        sums=dict(zip(SUMS, values[len(HEAD) :], strict=True)),
+        tokens_asked=facts["tokens"] * world,
+        latents_asked=facts["latents"] * world,
+        lr=facts["lr"],
+        seconds=facts["all"],
+        own_seconds=facts["own"],
+        data_seconds=facts["data"],
+    )
