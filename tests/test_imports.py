@@ -53,6 +53,10 @@ def test_parse_loads_neither_server_nor_receiver() -> None:
     assert not loaded & {"prometheus_client", "slack_sdk", "textual"}
 
 
+def test_a_daemon_without_a_screen_loads_no_textual() -> None:
+    assert "textual" not in packages_loaded("import ldlm_monitor.daemon, ldlm_monitor.cli.follow")
+
+
 def test_the_callback_loads_the_standard_library_alone() -> None:
     """It is a guest in a trainer, whose packages are the trainer's business."""
     loaded = packages_loaded("import ldlm_monitor.callback") - packages_loaded("pass")

@@ -5,19 +5,24 @@ from __future__ import annotations
 import errno
 import ipaddress
 import logging
+import os
 import queue
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import TypeAlias
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.errors import UsageError
 from ldlm_monitor.ledger import Ledger
 from ldlm_monitor.lines import status_lines
+from ldlm_monitor.local_source import LocalSource
 from ldlm_monitor.notify import (
     Alertmanager,
     AlertmanagerClient,
@@ -32,6 +37,7 @@ from ldlm_monitor.notify.receivers import receivers as named_receivers
 from ldlm_monitor.probe.host import HostProbe, this_host
 from ldlm_monitor.probing import Probing
 from ldlm_monitor.pump import Pump
+from ldlm_monitor.queries import Source
 from ldlm_monitor.serve import Server
 from ldlm_monitor.source import Journal, Waker, WatchdogWaker
 from ldlm_monitor.state_dir import StateDir, default_state_dir
@@ -39,8 +45,13 @@ from ldlm_monitor.view import Snapshot
 
 PORTS_TRIED = 20
 RELOAD_SECONDS = 10.0
+SWITCH_SECONDS = 0.001
+"""How long the pump may keep a key waiting each time (Python's own: 5 ms)."""
 COURIER_SECONDS = 1.0
 """How long the end waits for a receiver's answer."""
+
+Show: TypeAlias = Callable[[Source, Callable[[], bool]], int]
+"""Opens a screen on a source; it closes when the second argument says so. Its exit code."""
 
 log = logging.getLogger(__name__)
 
@@ -56,16 +67,29 @@ class _Signals:
         self._waker = waker
         self._outcomes: list[queue.SimpleQueue[str]] = []
         self.stop = False
+        self.closed = False
+        self.has_screen = False
         self.reload = False
         self.exit_code = 0
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGHUP:
+        if number == signal.SIGHUP and not self._terminal_is_gone():
             self.reload = True
         else:
             self.stop = self._pump.stopping = True
             self.exit_code = 130 if number == signal.SIGINT else 0
         self._waker.ring(Path())
+
+    def _terminal_is_gone(self) -> bool:
+        """A screen whose terminal was closed ends; a daemon never had one."""
+        if not self.has_screen or os.isatty(2):
+            return False
+        # What the screen still draws would fail, and its writer hold up the end.
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(nowhere, descriptor)
+        os.close(nowhere)
+        return True
 
     def ask_reload(self) -> str:
         """Reload, from another thread; what went wrong, or an empty text."""
@@ -89,11 +113,13 @@ def run(
     settings: Settings,
     load: Callable[[], Settings] | None = None,
     on_interrupt: Callable[[Snapshot], None] | None = None,
+    show: Show | None = None,
 ) -> int:
     """Follow the files until SIGTERM or SIGINT; returns the exit code.
 
     `load` reads the settings anew on SIGHUP; `on_interrupt` gets the last snapshot
-    after SIGINT. Raises `UsageError` where the settings cannot be used, or where a
+    after SIGINT, and where a person closed the screen. `show` has this thread, and the
+    pump one of its own. Raises `UsageError` where the settings cannot be used, or where a
     daemon on the same inputs runs already.
     """
     with ExitStack() as stack:
@@ -119,7 +145,8 @@ def run(
         signals = _Signals(pump, waker)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             stack.callback(signal.signal, number, signal.signal(number, signals))
-        server = _serve(settings, pump, outbox, silences, signals)
+        source = LocalSource(lambda: pump.snapshot, silences, _shown_inputs(settings))
+        server = _serve(settings, pump, outbox, silences, signals, source=source)
         stack.callback(server.stop)
         for receiver in receivers:
             courier = Courier(receiver, outbox)
@@ -135,10 +162,55 @@ def run(
             log.info("%s is told what fires", alertmanager.receiver)
         _greet(settings, pump, state, url, receivers)
         waker.watch(pump.inputs.folders())
-        _follow(settings, pump, waker, journal, signals, load=load or (lambda: settings))
-    if signals.exit_code and on_interrupt is not None:
+        load = load or (lambda: settings)
+        follow = partial(_follow, settings, pump, waker, journal, signals, load=load)
+        if show is None:
+            follow(status=True)
+        else:
+            pump.telling.mute = signals.has_screen = True
+            behind = partial(follow, status=False)
+            _follow_behind(partial(show, source), behind, pump, waker, signals)
+    if (signals.exit_code or (show is not None and signals.closed)) and on_interrupt is not None:
         on_interrupt(pump.snapshot)
     return signals.exit_code
+
+
+def _follow_behind(
+    show: Callable[[Callable[[], bool]], int],
+    follow_files: Callable[[], None],
+    pump: Pump,
+    waker: Waker,
+    signals: _Signals,
+) -> None:
+    """The pump in a thread, the screen in this one; each ends with the other."""
+    failures: list[BaseException] = []
+
+    def follow() -> None:
+        try:
+            follow_files()
+        except BaseException as failure:  # noqa: BLE001 - raised again where main tells of it
+            failures.append(failure)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_SECONDS)
+    thread = threading.Thread(target=follow, name="pump")
+    thread.start()
+    try:
+        code = show(lambda: signals.stop or not thread.is_alive())
+        signals.closed = not signals.stop and thread.is_alive()
+        signals.exit_code = signals.exit_code or code
+    finally:
+        signals.stop = pump.stopping = True
+        waker.ring(Path())
+        thread.join()
+        sys.setswitchinterval(before)
+    if failures:
+        raise failures[0]
+
+
+def _shown_inputs(settings: Settings) -> str:
+    first, *more = settings.files
+    return f"{first} and {len(more)} more" if more else first
 
 
 def _follow(
@@ -149,6 +221,7 @@ def _follow(
     signals: _Signals,
     *,
     load: Callable[[], Settings],
+    status: bool,
 ) -> None:
     status_at = time.time() + settings.interval
     dirty: set[Path] = set()
@@ -157,7 +230,7 @@ def _follow(
         if signals.reload:
             signals.reloaded(_reload(pump, load))
         pump.turn(dirty, now)
-        if now >= status_at:
+        if status and now >= status_at:
             status_at = now + settings.interval
             for line in status_lines(pump.snapshot):
                 print(line, flush=True)
@@ -195,7 +268,13 @@ def _probing(settings: Settings, waker: Waker) -> Probing | None:
 
 
 def _serve(
-    settings: Settings, pump: Pump, outbox: Outbox, silences: Silences, signals: _Signals
+    settings: Settings,
+    pump: Pump,
+    outbox: Outbox,
+    silences: Silences,
+    signals: _Signals,
+    *,
+    source: Source,
 ) -> Server:
     """A server on the address that was asked for, or on the first free port after the default."""
     host, first = settings.listen_address
@@ -213,6 +292,7 @@ def _serve(
                 reload=signals.ask_reload if _is_loopback(host) else None,
                 silencing=silences,
                 takes_commands=_is_loopback(host),
+                source=source,
             )
         except OSError as error:
             taken = error

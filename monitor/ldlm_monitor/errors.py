@@ -7,6 +7,7 @@ LdlmError
 │   ├── RuleError       a rule file, or an expression that is wrong
 │   │   └── UnsupportedError  PromQL that we do not evaluate
 │   ├── FormatError     a format or event definition
+│   ├── RemoteError     a monitor elsewhere that does not answer, or not as expected
 │   └── TruthError      what is known of logs, for a backtest
 ├── CheckpointError     bytes that no monitor can go on with
 └── DeliveryError       a receiver did not accept a notification
@@ -61,6 +62,10 @@ class FormatError(UsageError):
 
 class TruthError(UsageError):
     """A truth file that is malformed, or speaks of other logs than those given."""
+
+
+class RemoteError(UsageError):
+    """A monitor elsewhere that does not answer, or not as one of this version."""
 
 
 class CheckpointError(LdlmError):

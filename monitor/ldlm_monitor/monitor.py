@@ -20,6 +20,7 @@ from ldlm_monitor.chunk import Chunk
 from ldlm_monitor.detect import Detectors
 from ldlm_monitor.incidents import Incidents, Standing
 from ldlm_monitor.judge import Judge
+from ldlm_monitor.names import DETECT_PREFIX
 from ldlm_monitor.own_metrics import core_points
 from ldlm_monitor.parse import ROW_SUFFIXES, Parser
 from ldlm_monitor.points import Point
@@ -33,6 +34,7 @@ from ldlm_monitor.urgency import Urgency
 from ldlm_monitor.view import AlertView, MonitorView, Snapshot
 
 RECENT_EVENTS = 500
+RECENT_TRANSITIONS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,7 @@ class Monitor:
         self._timed = True
         self._events: deque[Event] = deque(maxlen=RECENT_EVENTS)
         self._urgency = Urgency()
+        self._transitions: deque[Transition] = deque(maxlen=RECENT_TRANSITIONS)
         self._dropped = Counter({"internal_error": 0, "unreadable": 0})
         self._edge: list[Point] = []
         self._clock = -math.inf
@@ -275,13 +278,27 @@ class Monitor:
         return Snapshot(
             version=self._version,
             at=max(self._clock, 0.0),
-            runs=tuple(run.view(healths.get(run.name, "HEALTHY")) for run in self._runs),
+            runs=tuple(
+                run.view(healths.get(run.name, "HEALTHY"), self._detected(run.name))
+                for run in self._runs
+            ),
             alerts=tuple(self._alert_views()),
             incidents=self._incidents.views(self._clock, self._standing),
             events=tuple(self._events),
+            transitions=tuple(self._transitions),
             monitor=self._own_view(),
             points=tuple(point for group in self._run_points(self._clock) for point in group),
+            curves={run.name: run.curves() for run in self._runs},
         )
+
+    def _detected(self, run: str) -> dict[str, float]:
+        """What detectors say of a run as a whole, not of one of its ranks."""
+        detectors = self._detectors.get(run)
+        return {
+            point.name.removeprefix(DETECT_PREFIX): point.value
+            for point in (detectors.points if detectors else ())
+            if len(point.labels) == 1
+        }
 
     def _own_view(self) -> MonitorView:
         counters = self._parser.counters
@@ -414,7 +431,9 @@ class Monitor:
         told = [self._testify(each) for each in found]
         for each in told:
             self._incidents.take_alert(each, at, self._standing)
-        return [self._with_cause(each) for each in told]
+        told = [self._with_cause(each) for each in told]
+        self._transitions.extend(each for each in told if not each.is_heartbeat)
+        return told
 
     def _testify(self, transition: Transition) -> Transition:
         return self._witness.testify(transition, self._judge.asks(transition.alert))

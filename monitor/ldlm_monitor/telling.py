@@ -19,11 +19,12 @@ class Telling:
     def __init__(
         self, outbox: Outbox, receivers: Collection[str], silences: Silences | None
     ) -> None:
+        """`mute`, set later: print nothing, as where a screen has the terminal."""
         self.withheld = Withheld(silences)
         self.couriers: list[Courier] = []
         self._outbox = outbox
         self._receivers = list(receivers)
-        self._mute = False
+        self.mute = False
 
     def tell(self, transitions: Iterable[Transition], now: float, *, notify: bool = True) -> None:
         """Print each; with `notify`, what fires or ended goes to the receivers."""
@@ -88,11 +89,11 @@ class Telling:
 
     def _print(self, line: str) -> None:
         """Stdout may be gone, or its disk be full: the receivers hear all the same."""
-        if not self._mute:
+        if not self.mute:
             try:
                 print(line, flush=True)
             except OSError as error:
-                self._mute = True
+                self.mute = True
                 log.error("stdout: cannot be written (%s); alerts go on without it", error.strerror)
 
     def _send(self, transition: Transition, now: float) -> None:

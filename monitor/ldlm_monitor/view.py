@@ -1,9 +1,12 @@
 """What every reader of the monitor may see: one frozen picture, and its JSON is the API."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, InstanceOf
 
+from ldlm_monitor.alert import Transition
 from ldlm_monitor.points import Point
 from ldlm_monitor.records import Event, Position
 
@@ -43,6 +46,40 @@ class VerdictView(View):
     reasons: tuple[str, ...]
 
 
+class RankView(View):
+    """One rank of a run: its last step, when it last spoke, and its phase where it tells it."""
+
+    rank: int
+    step: int | None
+    seen_at: float
+    phase: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurveView:
+    """One quantity over a run, as columns of buckets in the order they were told.
+
+    A bucket begins with sample `steps[i]`, told at `times[i]` (Unix seconds) on line
+    `lines[i]`, byte `offsets[i]` of `files[origins[i]]`. `lows`, `highs` and `means` are of
+    its finite values (NaN where it has none); `nonfinite` counts its NaN and infinities.
+    """
+
+    steps: Sequence[int]
+    times: Sequence[float]
+    lows: Sequence[float]
+    highs: Sequence[float]
+    means: Sequence[float]
+    nonfinite: Sequence[int]
+    lines: Sequence[int]
+    offsets: Sequence[int]
+    origins: Sequence[int]
+    files: tuple[str, ...]
+
+    def position(self, index: int) -> Position:
+        """Where the first line of a bucket stands."""
+        return Position(self.files[self.origins[index]], self.lines[index], self.offsets[index])
+
+
 class RunView(View):
     """One run as it stands."""
 
@@ -67,6 +104,10 @@ class RunView(View):
     settings: dict[str, str] = Field(description="what the log says of its configuration")
     failed_rank: int | None
     verdict: VerdictView | None = None
+    ranks: tuple[RankView, ...] = Field(default=(), description="those that tell their own steps")
+    detected: dict[str, float] = Field(
+        default={}, description="what detectors compute for the whole run, without their prefix"
+    )
 
 
 class AlertView(View):
@@ -188,7 +229,7 @@ class Snapshot(View):
     """Everything, at one moment (`at`, Unix seconds). Self-contained: nothing reaches back.
 
     `version` changes when anything did. `points` are what `/metrics` exports of
-    the runs and their alerts.
+    the runs and their alerts; `curves` are by run and quantity.
     """
 
     version: int
@@ -197,5 +238,9 @@ class Snapshot(View):
     alerts: tuple[AlertView, ...]
     incidents: tuple[IncidentView, ...] = Field(default=(), description="the newest last, bounded")
     events: tuple[Event, ...] = Field(description="the newest last, bounded")
+    transitions: tuple[Transition, ...] = Field(
+        default=(), description="of alerts, the newest last, bounded"
+    )
     monitor: MonitorView
     points: tuple[Point, ...] = Field(exclude=True)
+    curves: InstanceOf[Mapping[str, Mapping[str, CurveView]]] = Field(default={}, exclude=True)

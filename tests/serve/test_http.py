@@ -35,12 +35,14 @@ def test_a_query_changes_nothing(running):
     assert running.ask("/metrics?name[]=nothing").body == running.ask("/metrics").body
 
 
-@pytest.mark.parametrize("name", ["runs", "alerts", "events"])
-def test_the_api_gives_that_part_of_the_snapshot_with_its_version(running, name):
+@pytest.mark.parametrize(
+    ("name", "beside"), [("runs", {"monitor"}), ("alerts", {"transitions"}), ("events", set())]
+)
+def test_the_api_gives_that_part_of_the_snapshot_with_its_version(running, name, beside):
     response = running.ask(f"/api/v1/{name}")
     assert response.headers["Content-Type"] == "application/json"
     document = json.loads(response.body)
-    assert set(document) == {"version", "at", name}
+    assert set(document) == {"version", "at", name} | beside
     assert (document["version"], len(document[name])) == (5, 1)
 
 

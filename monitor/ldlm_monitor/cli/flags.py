@@ -48,6 +48,15 @@ class SharedFlags:
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
+class ScreenFlags(SharedFlags):
+    """Flags of commands that open the screen."""
+
+    ascii: _Switch = None
+    """Draw the screen in ASCII (default: where the locale is not UTF-8)."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
 class RuleFlags(SharedFlags):
     """Flags of commands that use rules."""
 
@@ -85,7 +94,7 @@ class JudgeFlags(InputFlags, RuleFlags):
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class FollowFlags(JudgeFlags):
+class FollowFlags(JudgeFlags, ScreenFlags):
     """Flags of the main command."""
 
     once: _Switch = None

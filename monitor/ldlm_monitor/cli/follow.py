@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ldlm_monitor.cli.flags import FollowFlags, settings_for_inputs
 
 if TYPE_CHECKING:
+    from ldlm_monitor.cli.logs import KeptMessages
+    from ldlm_monitor.config import Settings
+    from ldlm_monitor.daemon import Show
+    from ldlm_monitor.queries import Source
     from ldlm_monitor.view import Snapshot
 
 
@@ -29,12 +35,48 @@ def follow(*files: str, flags: FollowFlags | None = None) -> int:
     from ldlm_monitor import daemon
     from ldlm_monitor.cli import logs
 
+    def load() -> Settings:
+        return settings_for_inputs(flags, files)
+
+    if _opens_screen(found):
+        return _on_screen(found, load)
     logs.configure(found)
-    return daemon.run(
-        found,
-        load=lambda: settings_for_inputs(flags, files),
-        on_interrupt=_print_report,
-    )
+    return daemon.run(found, load=load, on_interrupt=_print_report)
+
+
+def _opens_screen(found: Settings) -> bool:
+    """On a terminal, unless it is standard input that is followed."""
+    return not found.headless and "-" not in found.files and has_terminal()
+
+
+def has_terminal() -> bool:
+    """Whether a screen can be drawn and typed at (Textual draws on stderr)."""
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    on_terminal = all(stream is not None and stream.isatty() for stream in streams)
+    return on_terminal and os.environ.get("TERM", "") not in ("", "dumb")
+
+
+def _on_screen(found: Settings, load: Callable[[], Settings]) -> int:
+    """The daemon behind the screen; what it logs meanwhile is told there, and at the end here."""
+    from ldlm_monitor import daemon
+    from ldlm_monitor.cli import logs
+
+    kept = logs.keep(found)
+    try:
+        return daemon.run(found, load=load, on_interrupt=_print_report, show=_show(found, kept))
+    finally:
+        kept.flush_to(sys.stderr)
+
+
+def _show(found: Settings, kept: KeptMessages) -> Show:
+    def show(source: Source, ended: Callable[[], bool]) -> int:
+        from ldlm_monitor.tui.app import MonitorApp
+
+        ascii_only = True if found.ascii else None
+        app = MonitorApp(source, ascii_only=ascii_only, ended=ended, notices=kept.take)
+        return app.run() or 0
+
+    return show
 
 
 def _print_report(snapshot: Snapshot) -> None:

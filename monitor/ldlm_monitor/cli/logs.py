@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections import deque
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
@@ -14,7 +15,41 @@ if TYPE_CHECKING:
 
 def configure(settings: Settings) -> None:
     """Sends what `ldlm_monitor.*` logs from `log_level` on to stderr; once a process."""
-    handler = logging.StreamHandler(sys.stderr)
+    _install(logging.StreamHandler(sys.stderr), settings)
+
+
+def keep(settings: Settings) -> KeptMessages:
+    """Keeps what would go to stderr: a screen has the terminal."""
+    kept = KeptMessages()
+    _install(kept, settings)
+    return kept
+
+
+class KeptMessages(logging.Handler):
+    """The last messages, for the screen while it is there and for stderr at its end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: deque[str] = deque(maxlen=200)
+        self._news: deque[str] = deque(maxlen=20)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep one; news are those that a person should see at once."""
+        self._lines.append(self.format(record))
+        if record.levelno >= logging.WARNING:
+            self._news.append(printable(record.getMessage()))
+
+    def take(self) -> list[str]:
+        """Warnings and errors since the last call."""
+        return [self._news.popleft() for _ in range(len(self._news))]
+
+    def flush_to(self, stream: TextIO) -> None:
+        """Write what was kept."""
+        for line in self._lines:
+            stream.write(f"{line}\n")
+
+
+def _install(handler: logging.Handler, settings: Settings) -> None:
     handler.setFormatter(JsonLines() if settings.log_format == "json" else TextLines())
     logger = logging.getLogger("ldlm_monitor")
     logger.handlers = [handler]

@@ -151,6 +151,11 @@ class Settings(BaseSettings):
     headless: bool = Field(
         default=False, description="Run as a daemon, also on a terminal.", examples=[True]
     )
+    ascii: bool = Field(
+        default=False,
+        description="Draw the screen in ASCII; done anyway where the locale is not UTF-8.",
+        examples=[True],
+    )
     companions: bool = Field(
         default=True, description="Follow also what belongs to a followed log.", examples=[False]
     )

@@ -17,7 +17,7 @@ from ldlm_monitor.run.lifecycle import Lifecycle
 from ldlm_monitor.run.pace import StallSettings
 from ldlm_monitor.run.values import Evidence, RunValues, Source, source_of
 from ldlm_monitor.run.verdict import ENDINGS, KINDS, Verdict, of_ended, verdict
-from ldlm_monitor.view import Health, RunView, Statistics, VerdictView
+from ldlm_monitor.view import CurveView, Health, RankView, RunView, Statistics, VerdictView
 
 _URGENT = ("error", "critical")
 _PACE_STEPS = 50
@@ -64,6 +64,7 @@ class TrainingRun:
         self._leader: int | None = None
         self.ranks: set[int] = set()
         self.rank_steps: dict[int, int] = {}
+        self._rank_seen: dict[int, tuple[float, str | None]] = {}
         self._checkpoints: deque[int] = deque(maxlen=_CHECKPOINTS)
         self._found: deque[Event] = deque(maxlen=_FOUND)
         self._found_since = started
@@ -92,6 +93,7 @@ class TrainingRun:
             self.rank_steps[record.rank] = record.step
             if len(self.pids) < _TOLD:
                 self.pids[record.rank] = record.host, record.pid
+            self._rank_seen[record.rank] = (at, record.phase)
             return "recovered" if changed and stalled else None
         return self._observe_event(record, at)
 
@@ -104,7 +106,7 @@ class TrainingRun:
         self._timed = self.life.timed = timed
         first, last = block.sample(0), block.sample(len(block) - 1)
         source = source_of(last, rows=True)
-        self.values.observe_block(block, last, source)
+        self.values.observe_block(block, last, source, at=at)
         first_urgent = self._observe_progress(first, at, source)
         return self._observe_progress(last, at, source) or first_urgent
 
@@ -118,7 +120,7 @@ class TrainingRun:
         last = block.sample(len(block) - 1)
         source = source_of(last, rows=True)
         self._points = None
-        self.values.observe_block(block, last, source)
+        self.values.observe_block(block, last, source, times=times)
         if self._step is None or (source <= self._step[0] and block.rank == self._leader):
             self._recent.extend(zip(times, block.steps, strict=True))
             self._durations.advance_all(times, block.steps)
@@ -209,8 +211,12 @@ class TrainingRun:
             return True
         return any(asked(gauge, labels) for gauge in DETECTED_IN.get(name, ()))
 
-    def view(self, health: Health) -> RunView:
-        """The run for people."""
+    def curves(self) -> dict[str, CurveView]:
+        """By quantity, how it went."""
+        return self.values.curves()
+
+    def view(self, health: Health, detected: dict[str, float] | None = None) -> RunView:
+        """The run for people; `detected` is what detectors say of the run as a whole."""
         life = self.life
         return RunView(
             name=self.name,
@@ -234,10 +240,15 @@ class TrainingRun:
             settings=dict(self._settings),
             failed_rank=life.rank,
             verdict=_verdict_view(self.verdict),
+            ranks=tuple(
+                RankView(rank=rank, step=self.rank_steps.get(rank), seen_at=at, phase=phase)
+                for rank, (at, phase) in sorted(self._rank_seen.items())
+            ),
+            detected=detected or {},
         )
 
     def _observe_sample(self, sample: Sample, at: float, source: Source) -> str | None:
-        alarming = self.values.observe(sample, source)
+        alarming = self.values.observe(sample, source, at)
         urgent = self._observe_progress(sample, at, source)
         return f"nonfinite {sample.rank} {' '.join(alarming)}" if alarming else urgent
 
@@ -253,6 +264,7 @@ class TrainingRun:
             self._total_steps = int(sample.values["total_steps"])
         if sample.rank is not None and sample.step is not None:
             self.rank_steps[sample.rank] = sample.step
+            self._rank_seen[sample.rank] = (at, None)
         if sample.step is None or (self._step is not None and source > self._step[0]):
             return
         if self._step is None or source < self._step[0]:

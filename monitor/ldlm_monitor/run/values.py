@@ -12,6 +12,8 @@ from enum import IntEnum
 from ldlm_monitor.measured import MEASURED
 from ldlm_monitor.points import Labels, Point, make_labels
 from ldlm_monitor.records import Event, Position, Sample, SampleBlock
+from ldlm_monitor.run.curve import Curve, is_charted
+from ldlm_monitor.view import CurveView
 
 WINDOW = 1000
 """Values of a quantity that statistics are over."""
@@ -91,10 +93,12 @@ class Evidence:
 class _Quantity:
     """One quantity of one rank: what it is exported as, and its last values.
 
-    `fresh` are those that no detector has seen; None: none looks at the quantity.
+    `fresh` are those that no detector has seen; None: none looks at the quantity. `curve`
+    is what a chart is drawn from; of several ranks, only the first one's.
     """
 
     __slots__ = (
+        "curve",
         "fresh",
         "labels",
         "metric",
@@ -110,6 +114,7 @@ class _Quantity:
         self, metric: str, labels: Labels, source: Source, sample: Sample, *, measured: bool
     ) -> None:
         self.fresh = array("d") if measured else None
+        self.curve: Curve | None = None
         self.metric = metric
         self.labels = labels
         self.source = source
@@ -144,14 +149,18 @@ class RunValues:
         self._run = run
         self._by_rank: dict[int | None, dict[str, _Quantity]] = {}
         self._best: dict[str, Source] = {}
+        self._charted: dict[str, Source] = {}
         self._nonfinite: dict[tuple[str, int | None], _Nonfinite] = {}
         for quantity in ("loss", "grad_norm"):
             self._counter(quantity, None)
         self._order = 0
         self.dropped = 0
 
-    def observe(self, sample: Sample, source: Source) -> list[str]:
-        """Take in a sample; the quantities of which it brought a new non-finite value."""
+    def observe(self, sample: Sample, source: Source, at: float = 0.0) -> list[str]:
+        """Take in a sample; the quantities of which it brought a new non-finite value.
+
+        `at` is when it was told (Unix seconds).
+        """
         alarming: list[str] = []
         self._order += 1
         quantities = self._by_rank.setdefault(sample.rank, {})
@@ -170,6 +179,8 @@ class RunValues:
             kept.sample = sample
             kept.order = self._order
             kept.recent.append(value)
+            if kept.curve is not None:
+                kept.curve.add(sample, at, value)
             if not math.isfinite(value):
                 kept.nonfinite += 1
                 evidence = Evidence(sample.position, sample.step, order=self._order)
@@ -177,20 +188,37 @@ class RunValues:
                     alarming.append(quantity)
         return alarming
 
-    def observe_block(self, block: SampleBlock, last: Sample, source: Source) -> None:
-        """Take in rows that are alike and finite, as one by one; `last` is the last of them."""
+    def observe_block(
+        self,
+        block: SampleBlock,
+        last: Sample,
+        source: Source,
+        *,
+        at: float = 0.0,
+        times: Sequence[float] | None = None,
+    ) -> None:
+        """Take in rows that are alike and finite, as one by one; `last` is the last of them.
+
+        They were told at `times`, or all at `at`.
+        """
         before, self._order = self._order, self._order + len(block)
         quantities = self._by_rank.setdefault(block.rank, {})
         for quantity, column in block.values.items():
             kept = self._kept(quantities, quantity, last, source, len(column))
             if kept is not None:
                 kept.take(column, last, self._order)
+                if kept.curve is not None:
+                    kept.curve.extend(block, times, at, column)
         for quantity, cells in block.sparse.items():
             index = next(reversed(cells))
             sample = block.sample(index)
             kept = self._kept(quantities, quantity, sample, source, len(cells))
             if kept is not None:
                 kept.take(tuple(cells.values()), sample, before + index + 1)
+                if kept.curve is not None:
+                    for row, value in cells.items():
+                        when = at if times is None else times[row]
+                        kept.curve.add(block.sample(row), when, value)
 
     def observe_nonfinite(self, event: Event) -> bool:
         """Count the non-finite value that a `nonfinite_metric` event tells of; True if new."""
@@ -241,6 +269,14 @@ class RunValues:
             if seen.count > count:
                 result[quantity] = (value, recent, seen.count)
         return result
+
+    def curves(self) -> dict[str, CurveView]:
+        """By quantity, what a chart is drawn from, of its best source."""
+        return {
+            quantity: kept.curve.view()
+            for quantity, kept in self._all()
+            if kept.curve is not None and kept.source is self._charted[quantity]
+        }
 
     def take_fresh(self) -> dict[tuple[str, int | None], array[float]]:
         """By quantity and rank, what was told since the last call."""
@@ -297,7 +333,15 @@ class RunValues:
             kept.recent.clear()
             kept.source = source
             kept.fresh = array("d") if measured else None
+        kept.curve = self._new_curve(quantity, source)
         return kept
+
+    def _new_curve(self, quantity: str, source: Source) -> Curve | None:
+        """None where no chart is drawn of it, or another rank's curve is."""
+        if not is_charted(quantity) or self._charted.get(quantity) is source:
+            return None
+        self._charted[quantity] = source
+        return Curve()
 
     def _forget(self, quantity: str, *, but: int | None) -> None:
         """A better source has it: what worse ones told of other ranks, or of none, ends."""

@@ -3,16 +3,22 @@
 import json
 import math
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from html import escape
 from typing import TypeAlias
 
 from ldlm_monitor.view import Snapshot
 
 RESOURCES = ("runs", "alerts", "incidents", "events")
+WITH = {"runs": {"monitor"}, "alerts": {"transitions"}}
+"""What a resource carries beside its own: how alerts began and ended, how the monitor does."""
 LINKS = ("/metrics", "/-/healthy", "/-/ready", *(f"/api/v1/{name}" for name in RESOURCES))
 
 Redact: TypeAlias = Callable[[str], str]
 
+_REMEMBERED = 16384
+_SHORT = 400
+"""Characters of a text that is remembered."""
 _SHOWN = 200
 """Characters of a run's name on the landing page."""
 
@@ -23,7 +29,25 @@ def resource(snapshot: Snapshot, name: str, redact: Redact) -> bytes:
     Non-finite numbers are the strings "NaN", "Infinity" and "-Infinity"; every
     text passes through `redact`, since it may come from a log.
     """
-    return encoded(snapshot.model_dump(include={"version", "at", name}), redact)
+    parts = {"version", "at", name} | WITH.get(name, set())
+    return encoded(snapshot.model_dump(include=parts), redact)
+
+
+def tag(snapshot: Snapshot, name: str) -> str:
+    """An ETag (RFC 9110, 8.8.3) of a resource: equal where its content is.
+
+    Events only come and go at the ends of their list; versions begin anew with the daemon.
+    """
+    if name == "events" and snapshot.events:
+        ends = snapshot.events[0].position, snapshot.events[-1].position
+        return f'"{len(snapshot.events)}-{hash(ends)}"'
+    return f'"{snapshot.version}-{snapshot.at}"'
+
+
+def remembering(redact: Redact) -> Redact:
+    """`redact`, which need not look at the same short text again and again."""
+    known = lru_cache(maxsize=_REMEMBERED)(redact)
+    return lambda text: known(text) if len(text) <= _SHORT else redact(text)
 
 
 def encoded(document: Mapping[str, object], redact: Redact) -> bytes:

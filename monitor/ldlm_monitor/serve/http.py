@@ -13,7 +13,8 @@ from socketserver import TCPServer, ThreadingMixIn
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from ldlm_monitor.serve import api, commands
+from ldlm_monitor.queries import Source
+from ldlm_monitor.serve import api, commands, questions
 from ldlm_monitor.serve.metrics import exposition
 from ldlm_monitor.view import Snapshot
 
@@ -37,11 +38,12 @@ _HEADERS = (
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Status line, content type, and body of one response."""
+    """Status line, content type, and body of one response; `tag` names this state of it."""
 
     status: str
     content_type: str
     body: bytes
+    tag: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +53,7 @@ class Site:
     `notifications` is `Outbox.counts`, `behind` gives bytes. `redact` is applied to
     every text of the JSON API. `reload` loads the settings anew and returns what went
     wrong (None: not from here). `silencing` lists silences and, with `takes_commands`,
-    takes new ones.
+    takes new ones. `source` answers what a screen asks beyond the snapshot.
     """
 
     snapshot: Callable[[], Snapshot]
@@ -62,6 +64,7 @@ class Site:
     reload: Callable[[], str] | None = None
     silencing: commands.Silencing | None = None
     takes_commands: bool = False
+    source: Source | None = None
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """The WSGI application."""
@@ -71,12 +74,16 @@ class Site:
         if method in ("POST", "PUT") and path == "/-/reload":
             answer = self._reload(environ)
         elif method in ("GET", "HEAD"):
-            answer = self._safely(path, lambda: self.answer(path, environ.get("HTTP_ACCEPT", "")))
+            answer = self._safely(path, lambda: self._answer_to(environ))
         elif method in allowed:
             answer = self._safely(path, lambda: self._obey(environ))
         else:
             may = ", ".join(("GET", "HEAD", *allowed))
             answer, more = _line("405 Method Not Allowed", f"only {may}"), [("Allow", may)]
+        if answer.tag:
+            more.append(("ETag", answer.tag))
+            if environ.get("HTTP_IF_NONE_MATCH") == answer.tag:
+                answer = Answer("304 Not Modified", answer.content_type, b"")
         about = [
             ("Content-Type", answer.content_type),
             ("Content-Length", str(len(answer.body))),
@@ -91,8 +98,18 @@ class Site:
             log.exception("a fault of ours while answering %s", path[:200])
             return _line("500 Internal Server Error", "a fault of the monitor; its log tells more")
 
-    def answer(self, path: str, accept: str) -> Answer:
-        """The response to a GET of `path`."""
+    def _answer_to(self, environ: WSGIEnvironment) -> Answer:
+        path = environ["PATH_INFO"]
+        if self.source is not None and path in (questions.SERIES, questions.LOGS):
+            try:
+                document = questions.answer(self.source, path, environ.get("QUERY_STRING", ""))
+            except commands.RefusedError as refusal:
+                return _line(refusal.status, self.redact(refusal.text))
+            return self._json("200 OK", document)
+        return self.answer(path, environ.get("HTTP_ACCEPT", ""), environ.get("HTTP_IF_NONE_MATCH"))
+
+    def answer(self, path: str, accept: str, known: str | None = None) -> Answer:
+        """The response to a GET of `path`; `known` is the ETag of what the client has."""
         match path:
             case "/metrics":
                 return Answer("200 OK", *self._metrics(accept))
@@ -107,15 +124,18 @@ class Site:
             case "/":
                 page = api.landing_page(self.snapshot())
                 return Answer("200 OK", "text/html; charset=utf-8", page)
-        return self._resource(path)
+        return self._resource(path, known)
 
-    def _resource(self, path: str) -> Answer:
+    def _resource(self, path: str, known: str | None) -> Answer:
         if path == commands.SILENCES and self.silencing is not None:
             return self._json("200 OK", self.silencing.listing(time.time()))
         for name in api.RESOURCES:
             if path == f"/api/v1/{name}":
-                body = api.resource(self.snapshot(), name, self.redact)
-                return Answer("200 OK", "application/json", body)
+                snapshot = self.snapshot()
+                tag = api.tag(snapshot, name)
+                unchanged = known == tag
+                body = b"" if unchanged else api.resource(snapshot, name, self.redact)
+                return Answer("200 OK", "application/json", body, tag)
         return _line("404 Not Found", "no such page; / lists what there is")
 
     def _reload(self, environ: WSGIEnvironment) -> Answer:
@@ -171,6 +191,7 @@ class Server:
         reload: Callable[[], str] | None = None,
         silencing: commands.Silencing | None = None,
         takes_commands: bool = False,
+        source: Source | None = None,
     ) -> None:
         family, *_, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -182,10 +203,11 @@ class Server:
                 notifications=notifications,
                 behind=behind,
                 ready=ready,
-                redact=redact,
+                redact=api.remembering(redact),
                 reload=reload,
                 silencing=silencing,
                 takes_commands=takes_commands,
+                source=source,
             )
         )
         self._thread = threading.Thread(

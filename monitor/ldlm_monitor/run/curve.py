@@ -1,0 +1,140 @@
+"""One quantity over a whole run, in a bounded number of buckets: what a chart is drawn from."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Sequence
+
+from ldlm_monitor.records import Position, Sample, SampleBlock
+from ldlm_monitor.view import CurveView
+
+CAPACITY = 512
+"""Buckets of one curve; when they are full, two neighbours become one."""
+_COLUMNS = ("steps", "times", "lows", "highs", "means", "nonfinite", "lines", "offsets", "origins")
+_CHARTED = frozenset(
+    {
+        *("loss", "eval_loss", "accuracy", "grad_norm", "learning_rate", "loss_scale"),
+        *("samples_per_second", "tokens_per_second", "steps_per_second", "step_seconds"),
+        *("data_seconds", "mfu", "memory_allocated_bytes", "memory_reserved_bytes"),
+    }
+)
+
+
+def is_charted(quantity: str) -> bool:
+    """Whether a curve of the quantity is kept."""
+    return quantity in _CHARTED or quantity.startswith(("loss_", "accuracy_"))
+
+
+class Curve:
+    """Least, greatest and mean value of equally many samples a bucket: no spike is ever lost.
+
+    A NaN or an infinity is counted in `nonfinite` of its bucket, which is then the bucket's
+    whole news: the other columns tell of finite values alone (NaN where there is none).
+    Each bucket knows where its first line stands.
+    """
+
+    __slots__ = ("_filled", "_sum", "_width", "files", "last_step", *_COLUMNS)
+
+    def __init__(self) -> None:
+        self.files: list[str] = []
+        self.last_step: int | None = None
+        self._width = 1
+        self._filled = 0
+        self._sum = (0.0, 0)
+        self.steps, self.lines, self.offsets = array("q"), array("q"), array("q")
+        self.times = array("d")
+        self.lows, self.highs, self.means = array("f"), array("f"), array("f")
+        self.nonfinite, self.origins = array("I"), array("H")
+
+    def add(self, sample: Sample, at: float, value: float) -> None:
+        """One value, told at `at` (Unix seconds). A bar that is drawn again tells nothing new."""
+        finite = math.isfinite(value)
+        step = sample.step
+        if step is None:
+            step = 0 if self.last_step is None else self.last_step + 1
+        elif step == self.last_step and finite:
+            return
+        self._open(step, at, sample.position, 1)
+        if finite:
+            self._take((value,))
+        else:
+            self.nonfinite[-1] += 1
+
+    def extend(
+        self, block: SampleBlock, times: Sequence[float] | None, at: float, column: Sequence[float]
+    ) -> None:
+        """Finite values of all rows of a block, told at `times`, or all at `at`."""
+        index, end = 0, len(column)
+        while index < end:
+            position = Position(block.path, block.first_line + index, block.offsets[index])
+            when = at if times is None else times[index]
+            room = self._open(block.steps[index], when, position, end - index)
+            whole = index == 0 and room == end
+            self._take(column if whole else column[index : index + room])
+            index += room
+        self.last_step = block.steps[end - 1]
+
+    def view(self) -> CurveView:
+        """The curve as it stands, in columns that change no more."""
+        return CurveView(
+            files=tuple(self.files), **{name: getattr(self, name)[:] for name in _COLUMNS}
+        )
+
+    def _open(self, step: int, at: float, position: Position, wanted: int) -> int:
+        """Have a bucket for up to `wanted` samples from `step` on; how many it takes."""
+        fell = self.last_step is not None and step < self.last_step
+        if not self.steps or fell or self._filled >= self._width:
+            if len(self.steps) >= CAPACITY:
+                self._halve()
+            if not self.files or self.files[-1] != position.path:
+                self.files.append(position.path)
+            self.steps.append(step)
+            self.times.append(at)
+            self.lines.append(position.line)
+            self.offsets.append(position.offset)
+            self.origins.append(min(len(self.files) - 1, 65535))
+            for column in (self.lows, self.highs, self.means):
+                column.append(math.nan)
+            self.nonfinite.append(0)
+            self._filled, self._sum = 0, (0.0, 0)
+        taken = min(self._width - self._filled, wanted)
+        self._filled += taken
+        self.last_step = step
+        return taken
+
+    def _take(self, values: Sequence[float]) -> None:
+        low, high = min(values), max(values)
+        total, count = self._sum[0] + sum(values), self._sum[1] + len(values)
+        if self._sum[1]:
+            low, high = min(low, self.lows[-1]), max(high, self.highs[-1])
+        self._sum = (total, count)
+        self.lows[-1], self.highs[-1] = _single(low), _single(high)
+        self.means[-1] = _single(total / count)
+
+    def _halve(self) -> None:
+        """Two neighbours become one; the buckets to come are twice as wide."""
+        pairs = range(0, len(self.steps) - 1, 2)
+        lows = array("f", (_least(self.lows[i], self.lows[i + 1]) for i in pairs))
+        highs = array("f", (-_least(-self.highs[i], -self.highs[i + 1]) for i in pairs))
+        means = array("f", (_middle(self.means[i], self.means[i + 1]) for i in pairs))
+        bad = array("I", (self.nonfinite[i] + self.nonfinite[i + 1] for i in pairs))
+        self.lows, self.highs, self.means, self.nonfinite = lows, highs, means, bad
+        for name in ("steps", "times", "lines", "offsets", "origins"):
+            setattr(self, name, getattr(self, name)[:-1:2])
+        self._width *= 2
+        self._filled = self._width
+
+
+def _single(value: float) -> float:
+    """What fits into single precision: the rest is drawn at its edge."""
+    return max(min(value, 3.4e38), -3.4e38)
+
+
+def _least(a: float, b: float) -> float:
+    """The lesser of two; NaN stands for none."""
+    return b if math.isnan(a) else a if math.isnan(b) else min(a, b)
+
+
+def _middle(a: float, b: float) -> float:
+    return b if math.isnan(a) else a if math.isnan(b) else (a + b) / 2

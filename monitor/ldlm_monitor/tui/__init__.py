@@ -1,0 +1,1 @@
+"""The screen. Nothing of it is imported before a screen opens."""

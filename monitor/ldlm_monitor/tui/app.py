@@ -1,0 +1,234 @@
+"""The screen as a whole: five pages over one source, pulled four times a second."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from typing import ClassVar
+
+from rich.cells import cell_len
+from textual.app import App, ComposeResult, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.scrollbar import ScrollBar
+from textual.widgets import ContentSwitcher, Footer
+
+from ldlm_monitor.errors import LdlmError
+from ldlm_monitor.queries import Source
+from ldlm_monitor.tui.desk import Commanded, Desk, OpenLog, OpenRun
+from ldlm_monitor.tui.draw import ASCII, UNICODE, Line, Span, fit, is_utf8, safe, width_of
+from ldlm_monitor.tui.lists import AlertsPage, EventsPage, OverviewPage
+from ldlm_monitor.tui.log_page import LogPage
+from ldlm_monitor.tui.overview import sorted_runs
+from ldlm_monitor.tui.prompt import Help
+from ldlm_monitor.tui.run_page import RunPage
+from ldlm_monitor.tui.widgets import Painted, PlainScrollBar
+from ldlm_monitor.tui.words import clock, is_told, span
+
+LOOK_SECONDS = 0.25
+_AGES_SECONDS = 1.0
+"""Ages are drawn anew this often, though nothing changed."""
+_OLD_SECONDS = 15.0
+INTERRUPTED = 130
+PAGES = (("overview", "Overview"), ("run", "Run"), ("alerts", "Alerts"), ("log", "Log"),
+         ("events", "Events"))  # fmt: skip
+
+
+class MonitorApp(App[int]):
+    """Ends with an exit code: 0 after `q`, 130 after Ctrl-C.
+
+    `ended` is asked whether the daemon behind it has ended; `notices` gives what it logged
+    since it was asked last.
+    """
+
+    CSS_PATH = "app.tcss"
+    TITLE = "ldlm-monitor"
+    ENABLE_COMMAND_PALETTE = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(
+            Binding(f"{number}", f"page('{page}')", title, show=False)
+            for number, (page, title) in enumerate(PAGES, start=1)
+        ),
+        Binding("question_mark", "keys", "Keys", key_display="?"),
+        Binding("escape", "page('overview')", "Overview", show=False),
+        Binding("q", "end", "Quit"),
+        Binding("ctrl+c", "interrupt", "Interrupt", show=False, priority=True),
+    ]
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        ascii_only: bool | None = None,
+        clock: Callable[[], float] = time.time,
+        ended: Callable[[], bool] = lambda: False,
+        notices: Callable[[], list[str]] = list,
+    ) -> None:
+        # Else Textual, too, gives shades of grey where NO_COLOR is set.
+        super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
+        plain = not is_utf8(dict(os.environ)) if ascii_only is None else ascii_only
+        self.desk = Desk(source, clock, source.snapshot(), ASCII if plain else UNICODE)
+        self._ended = ended
+        self._notices = notices
+        self._notice = ""
+        self._seen: tuple[int, float, str] = (-1, 0.0, "")
+        self._held_version = -1
+        self._chose_first = False
+
+    def compose(self) -> ComposeResult:
+        """Bar, pages, footer."""
+        yield Painted(self._bar, id="bar")
+        yield Painted(lambda width, height: [[Span(f" {self._notice}", "warning")]], id="notice")
+        with ContentSwitcher(initial="overview"):
+            yield OverviewPage(self.desk, id="overview")
+            yield RunPage(self.desk, id="run")
+            yield AlertsPage(self.desk, id="alerts")
+            yield LogPage(self.desk, id="log")
+            yield EventsPage(self.desk, id="events")
+        yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        """Begin to look."""
+        if self.desk.glyphs is ASCII:
+            ScrollBar.renderer = PlainScrollBar
+            self.screen.add_class("ascii")
+        self.set_interval(LOOK_SECONDS, self.look)
+        self.look()
+        self._focus()
+
+    def look(self) -> None:
+        """Draw what is new; where nothing is, do nothing but let ages grow once a second."""
+        if self._ended():
+            self.exit(0)
+            return
+        desk = self.desk
+        desk.snapshot = desk.source.snapshot()
+        self._take_notices()
+        now, version = desk.clock(), desk.snapshot.version
+        seen, at, problem = self._seen
+        if (version, desk.source.problem) == (seen, problem) and now - at < _AGES_SECONDS:
+            return
+        self._seen = (version, now, desk.source.problem)
+        self._choose_run()
+        if version != self._held_version:
+            self._held_version = version
+            self.run_worker(self._ask_held_back, thread=True, exclusive=True, group="held")
+        self._page().look()
+        self.query_one("#bar", Painted).refresh()
+
+    def action_page(self, page: str) -> None:
+        """Show a page."""
+        self.query_one(ContentSwitcher).current = page
+        self._page().look()
+        self.query_one("#bar", Painted).refresh()
+        self._focus()
+
+    def action_keys(self) -> None:
+        """All keys."""
+        self.push_screen(Help())
+
+    def action_end(self) -> None:
+        """The end, as asked for."""
+        self.exit(0)
+
+    def action_interrupt(self) -> None:
+        """Ctrl-C."""
+        self.exit(INTERRUPTED)
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """The pages by name, before what every Textual app has."""
+        for page, title in PAGES:
+            yield SystemCommand(title, f"Show the page: {page}", lambda p=page: self.action_page(p))
+        yield SystemCommand("All keys", "What every key does", self.action_keys)
+        yield from super().get_system_commands(screen)
+
+    def on_open_run(self, event: OpenRun) -> None:
+        """Show a run."""
+        self.desk.run = event.run
+        self.action_page("run")
+
+    def on_open_log(self, event: OpenLog) -> None:
+        """Show a line."""
+        path = event.position.path
+        for run in self.desk.snapshot.runs:
+            if path in run.files:
+                self.desk.run = run.name
+        self.query_one(LogPage).open(path, event.position)
+        self.action_page("log")
+
+    def on_commanded(self, event: Commanded) -> None:
+        """Say how it went, and show it."""
+        glyphs = self.desk.glyphs
+        if event.problem:
+            text = safe(event.problem, glyphs)
+            self.notify(text, severity="error", title="Not done", markup=False)
+        else:
+            self.notify(safe(event.done, glyphs), markup=False)
+        self.run_worker(self._ask_held_back, thread=True, exclusive=True, group="held")
+
+    def _page(self) -> OverviewPage | RunPage | AlertsPage | LogPage | EventsPage:
+        current = self.query_one(ContentSwitcher).current or "overview"
+        return self.query_one(f"#{current}")  # type: ignore[return-value]
+
+    def _focus(self) -> None:
+        page = self._page()
+        (page.chart if isinstance(page, RunPage) else page.rows).focus()
+
+    def _choose_run(self) -> None:
+        """One run opens straight into its own page; a run that is gone is not chosen."""
+        runs = self.desk.snapshot.runs
+        if self.desk.chosen() is None and runs:
+            self.desk.run = sorted_runs(self.desk.snapshot)[0].name
+        if not self._chose_first and runs:
+            self._chose_first = True
+            if len(runs) == 1 and self.query_one(ContentSwitcher).current == "overview":
+                self.action_page("run")
+
+    def _ask_held_back(self) -> None:
+        try:
+            held = self.desk.source.held_back()
+        except LdlmError:
+            return
+        self.call_from_thread(self._take_held_back, held)
+
+    def _take_held_back(self, held: dict[str, list[dict[str, object]]]) -> None:
+        if held != self.desk.held_back:
+            self.desk.held_back = held
+            self._page().look()
+
+    def _take_notices(self) -> None:
+        found = self._notices()
+        if found:
+            self._notice = safe(found[-1], self.desk.glyphs)
+            notice = self.query_one("#notice", Painted)
+            notice.display = True
+            notice.refresh()
+
+    def _bar(self, width: int, height: int) -> list[Line]:
+        """Where one is, what fires, whence the picture comes, and whether it is fresh."""
+        desk, current = self.desk, self.query_one(ContentSwitcher).current
+        firing = sum(a.state == "firing" and is_told(a) for a in desk.snapshot.alerts)
+        line: Line = [Span(" ldlm-monitor ", "key")] if width >= 90 else []
+        for number, (page, title) in enumerate(PAGES, start=1):
+            count = f" {firing}" if page == "alerts" and firing else ""
+            style = "here" if page == current else "badge" if count else ""
+            line += [Span(f" {number} ", "key"), Span(f"{title}{count}", style), Span(" ")]
+        room = width - width_of(line)
+        texts, style = self._whence()
+        text = next((text for text in texts if cell_len(text) < room), texts[-1])
+        return [[*line, Span(fit(f"{text} ", room, desk.glyphs, right=True), style)]]
+
+    def _whence(self) -> tuple[list[str], str]:
+        """Whence the picture comes, or what is wrong with it: the longest form first."""
+        desk = self.desk
+        now = clock(desk.clock())
+        age = desk.clock() - desk.snapshot.at
+        if desk.source.problem:
+            return [safe(desk.source.problem, desk.glyphs), "no answer"], "critical"
+        if desk.snapshot.at > 0 and age > _OLD_SECONDS and self._is_live():
+            return [f"nothing new for {span(age)}", f"old {span(age)}"], "dim"
+        return [f"{safe(desk.source.name, desk.glyphs)}  {now}", now, now[6:]], "dim"
+
+    def _is_live(self) -> bool:
+        return any(run.ended_at is None for run in self.desk.snapshot.runs)

@@ -1,0 +1,172 @@
+"""Pure drawing: values in, lines of styled spans out. No widget, no markup, no escape sequence.
+
+A style is the name of what is meant (`critical`, `dim`); `palette` gives it a colour. Text that
+comes from a log goes through `safe` and is never parsed.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from rich.cells import cell_len, set_cell_size
+
+_LONGEST = 4000
+
+
+class Span(NamedTuple):
+    """Text in one style."""
+
+    text: str
+    style: str = ""
+
+
+Line: TypeAlias = list[Span]
+
+
+@dataclass(frozen=True, slots=True)
+class Glyphs:
+    """What is drawn with, all of one cell; `levels` rise, `marks` are by severity."""
+
+    levels: str
+    full: str
+    empty: str
+    dot: str
+    cursor: str
+    vertical: str
+    nonfinite: str
+    marks: dict[str, str]
+    braille: bool
+    ellipsis: str
+    cells: str
+    """One rank a cell: well, a little behind, far behind, silent, failed."""
+
+
+UNICODE = Glyphs(
+    levels="▁▂▃▄▅▆▇█",
+    full="█",
+    empty="░",
+    dot="●",
+    cursor="▶",
+    vertical="│",
+    nonfinite="✕",
+    marks={"critical": "▲", "error": "▲", "warning": "△", "info": "·"},
+    braille=True,
+    ellipsis="…",
+    cells="■▤□○✕",
+)
+ASCII = Glyphs(
+    levels="_.-=+*#@",
+    full="#",
+    empty=".",
+    dot="*",
+    cursor=">",
+    vertical="|",
+    nonfinite="X",
+    marks={"critical": "!", "error": "!", "warning": "^", "info": "."},
+    braille=False,
+    ellipsis="~",
+    cells="#o-?X",
+)
+
+
+def is_utf8(environ: dict[str, str]) -> bool:
+    """Whether the locale (POSIX: the first that is set of these) says that it holds Unicode."""
+    for name in ("LC_ALL", "LC_CTYPE", "LANG"):
+        if value := environ.get(name):
+            return "utf-8" in value.lower() or "utf8" in value.lower()
+    return False
+
+
+def safe(text: str, glyphs: Glyphs = UNICODE) -> str:
+    """One line in which every character shows itself: nothing is left that a terminal obeys."""
+    kept = "".join(
+        character if character.isprintable() or character == "\t" else " "
+        for character in text[:_LONGEST]
+    ).expandtabs(4)
+    if glyphs.braille:
+        return kept
+    flat = unicodedata.normalize("NFKD", kept)
+    return "".join(c if c.isascii() else _PLAIN.get(c, "?") for c in flat if ord(c) not in _MARKS)
+
+
+_PLAIN = {"…": "~", "–": "-", "—": "-", "×": "x", "µ": "u", "→": ">", "“": '"', "”": '"', "’": "'"}
+_MARKS = range(0x300, 0x370)
+
+
+def width_of(line: Iterable[Span]) -> int:
+    """Cells that a line takes."""
+    return sum(cell_len(span.text) for span in line)
+
+
+def fit(text: str, width: int, glyphs: Glyphs = UNICODE, *, right: bool = False) -> str:
+    """`text` in exactly `width` cells: cut with an ellipsis, or filled with blanks."""
+    if width <= 0:
+        return ""
+    length = cell_len(text)
+    if length > width:
+        return set_cell_size(text, width - 1) + glyphs.ellipsis
+    return " " * (width - length) + text if right else text + " " * (width - length)
+
+
+def fit_line(line: Line, width: int) -> Line:
+    """The line in exactly `width` cells."""
+    shown: Line = []
+    left = width
+    for span in line:
+        length = min(cell_len(span.text), left)
+        kept = span if length < left else Span(set_cell_size(span.text, left), span.style)
+        if kept.text:
+            shown.append(kept)
+        left -= length
+        if left <= 0:
+            break
+    if left > 0:
+        shown.append(Span(" " * left))
+    return shown
+
+
+def plain_text(lines: Iterable[Line]) -> str:
+    """The lines without their styles."""
+    return "\n".join("".join(span.text for span in line).rstrip() for line in lines)
+
+
+def bar(share: float | None, width: int, glyphs: Glyphs) -> Line:
+    """How much is done, 0 to 1; None: not known."""
+    done = 0 if share is None or not math.isfinite(share) else round(max(min(share, 1), 0) * width)
+    return [Span(glyphs.full * done, "accent"), Span(glyphs.empty * (width - done), "dim")]
+
+
+def spark(values: Sequence[float], bad: Sequence[int], width: int, glyphs: Glyphs) -> Line:
+    """The last `width` values as bars; one that is not finite is a mark that cannot be missed."""
+    values, bad = values[-width:], bad[-width:]
+    finite = [value for value in values if math.isfinite(value)]
+    low, high = min(finite, default=0.0), max(finite, default=0.0)
+    line: Line = []
+    for value, count in zip(values, bad, strict=True):
+        if count or not math.isfinite(value):
+            line.append(Span(glyphs.nonfinite, "critical"))
+            continue
+        share = (value - low) / (high - low) if high > low else 0.0
+        line.append(Span(glyphs.levels[round(share * (len(glyphs.levels) - 1))], "curve"))
+    return [Span(" " * (width - len(values))), *line]
+
+
+def wrap(text: str, width: int, style: str = "") -> list[Line]:
+    """The text in lines of at most `width` cells, broken between words where there are some."""
+    rows = [""]
+    for word in text.split():
+        rest = word
+        while cell_len(rest) > width > 0:
+            head = set_cell_size(rest, width).rstrip()
+            rows += [head, ""]
+            rest = rest[len(head) :]
+        joined = f"{rows[-1]} {rest}" if rows[-1] else rest
+        if cell_len(joined) > width:
+            rows.append(rest)
+        else:
+            rows[-1] = joined
+    return [[Span(row, style)] for row in rows if row or len(rows) == 1]

@@ -1,0 +1,174 @@
+"""The overview: one row a run, in as many columns as fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ldlm_monitor.tui.draw import Glyphs, Line, Span, bar, fit, safe, spark
+from ldlm_monitor.tui.palette import HEALTH_STYLE
+from ldlm_monitor.tui.words import age, alerts_of, baseline, current, large, number, span, speed
+from ldlm_monitor.view import CurveView, RunView, Snapshot
+
+_LEAST_NAME = 22
+"""Names of runs differ at their end: so much room comes before all but the foremost columns."""
+SPARK = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """What one row is made of."""
+
+    run: RunView
+    snapshot: Snapshot
+    curve: CurveView | None
+    now: float
+    glyphs: Glyphs
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """`rank`: of the columns that do not fit together, those of a greater one go first."""
+
+    title: str
+    width: int
+    rank: int
+    draw: Callable[[_Row], Line]
+
+
+def _health(row: _Row) -> Line:
+    return [
+        Span(f"{row.glyphs.dot} ", HEALTH_STYLE[row.run.health]),
+        Span(row.run.health, HEALTH_STYLE[row.run.health]),
+    ]
+
+
+def _state(row: _Row) -> Line:
+    bad = {"stalled": "critical", "crashed": "critical", "killed": "error", "finished": "dim"}
+    return [Span(row.run.state, bad.get(row.run.state, ""))]
+
+
+def _step(row: _Row) -> Line:
+    run = row.run
+    total = f"/{run.total_steps}" if run.total_steps else ""
+    return [Span("-" if run.step is None else f"{run.step}{total}")]
+
+
+def _loss(row: _Row) -> Line:
+    text = number(current(row.run, "loss"))
+    return [Span(text, "critical" if text in ("NaN", "Inf", "-Inf") else "")]
+
+
+def _spark(row: _Row) -> Line:
+    if row.curve is None:
+        return []
+    return spark(row.curve.means, row.curve.nonfinite, SPARK, row.glyphs)
+
+
+def _gradient(row: _Row) -> Line:
+    text = number(current(row.run, "grad_norm"), 3)
+    return [Span(text, "critical" if text in ("NaN", "Inf", "-Inf") else "")]
+
+
+def _speed(row: _Row) -> Line:
+    value, unit = speed(row.run)
+    slow = row.run.detected.get("throughput_ratio", 1.0) < 0.8
+    shown = "-" if value is None else f"{large(value)} {unit}"
+    return [Span(shown), Span(f" {baseline(row.run)}", "warning" if slow else "dim")]
+
+
+def _age(row: _Row) -> Line:
+    return [Span(*age(row.run, row.now))]
+
+
+def _alerts(row: _Row) -> Line:
+    found = alerts_of(row.run.name, row.snapshot.alerts)
+    line: Line = []
+    for alert in found:
+        line.append(Span(f"{safe(alert.name, row.glyphs)} ", alert.labels.get("severity", "")))
+    return line
+
+
+_COLUMNS = (
+    _Column("HEALTH", 11, 0, _health),
+    _Column("STATE", 13, 2, _state),
+    _Column("STEP", 13, 0, _step),
+    _Column("DONE", 8, 6, lambda row: bar(row.run.progress, 8, row.glyphs)),
+    _Column("ETA", 6, 4, lambda row: [Span(span(row.run.eta_seconds))]),
+    _Column("LOSS", 8, 0, _loss),
+    _Column("LOSS SO FAR", SPARK, 3, _spark),
+    _Column("GRAD", 8, 5, _gradient),
+    _Column("SPEED", 17, 4, _speed),
+    _Column("LAST STEP/LIMIT", 15, 1, _age),
+    _Column("ALERTS", 14, 0, _alerts),
+)
+
+
+def _chosen(width: int) -> tuple[list[_Column], int]:
+    """The columns that fit, and the width of the run's name."""
+    columns = list(_COLUMNS)
+    while True:
+        left = width - 2 - sum(column.width + 1 for column in columns)
+        last = max(columns, key=lambda column: column.rank)
+        if left >= _LEAST_NAME or last.rank == 0:
+            return columns, max(min(left, 40), 1)
+        columns.remove(last)
+
+
+def header(width: int) -> Line:
+    """The columns' titles."""
+    columns, name = _chosen(width)
+    line = [Span("  " + fit("RUN", name) + " ", "dim")]
+    return line + [Span(fit(column.title, column.width) + " ", "dim") for column in columns]
+
+
+def row(
+    run: RunView,
+    snapshot: Snapshot,
+    curve: CurveView | None,
+    width: int,
+    *,
+    now: float,
+    glyphs: Glyphs,
+    chosen: bool,
+) -> Line:
+    """One run; the last column takes what room is left."""
+    columns, name = _chosen(width)
+    facts = _Row(run, snapshot, curve, now, glyphs)
+    line = [
+        Span(f"{glyphs.cursor if chosen else ' '} ", "key"),
+        Span(fit(safe(run.name, glyphs), name, glyphs) + " ", "title"),
+    ]
+    for column in columns[:-1]:
+        line += _cell(column.draw(facts), column.width, glyphs)
+    return line + columns[-1].draw(facts)
+
+
+def _cell(spans: Sequence[Span], width: int, glyphs: Glyphs) -> Line:
+    left, line = width, []
+    for text, style in spans:
+        shown = text if len(text) <= left else fit(text, left, glyphs)
+        line.append(Span(shown, style))
+        left -= len(shown)
+    return [*line, Span(" " * (left + 1))]
+
+
+def summary(snapshot: Snapshot, glyphs: Glyphs) -> Line:
+    """How many runs stand how."""
+    counts: dict[str, int] = {}
+    for run in snapshot.runs:
+        counts[run.health] = counts.get(run.health, 0) + 1
+    plural = "" if len(snapshot.runs) == 1 else "s"
+    line = [Span(f" {len(snapshot.runs)} run{plural}", "title")]
+    for health, style in HEALTH_STYLE.items():
+        if count := counts.get(health):
+            line.append(Span(f"   {glyphs.dot} {count} {health}", style))
+    return line
+
+
+def sorted_runs(snapshot: Snapshot) -> list[RunView]:
+    """What needs a look first: by health, then what goes on before what ended, then by name."""
+    worst: Mapping[str, int] = {"CRITICAL": 0, "UNHEALTHY": 1, "WARNING": 2, "HEALTHY": 3}
+    return sorted(
+        snapshot.runs, key=lambda run: (run.ended_at is not None, worst[run.health], run.name)
+    )

@@ -1,0 +1,139 @@
+"""Small questions: for how long, and what to search for; and the page of all keys."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input
+
+from ldlm_monitor.tui.draw import Line, Span
+from ldlm_monitor.tui.widgets import Painted, RowList
+
+_CHOICES = (
+    ("15 minutes", 900.0),
+    ("1 hour", 3600.0),
+    ("4 hours", 14400.0),
+    ("12 hours", 43200.0),
+    ("1 day", 86400.0),
+    ("1 week", 604800.0),
+)
+KEYS = (
+    ("Everywhere", ""),
+    ("1 2 3 4 5", "overview, run, alerts, log, events"),
+    ("Esc", "back to the overview, or out of a question"),
+    ("?", "this page"),
+    ("Ctrl+P", "command palette: themes and everything else by name"),
+    ("q, Ctrl+C", "end: prints the health report (a screen that is attached just closes)"),
+    ("Lists", ""),
+    ("arrows, j k g G", "move, as PgUp PgDn Home End do, and the mouse"),
+    ("Enter", "open: a run, the line of an alert or of an event"),
+    ("Run", ""),
+    ("left right", "cursor over the steps; Shift moves the window"),
+    ("+ - 0", "zoom in, zoom out, whole run; the wheel zooms, dragging moves"),
+    ("l", "linear or logarithmic axis"),
+    ("s", "smoothing: none, light, strong"),
+    ("c", "components of the loss: total, each, all"),
+    ("Enter", "the line of the log at the cursor"),
+    ("[ ]", "previous and next run"),
+    ("Alerts", ""),
+    ("a", "acknowledge: not told again until it has ended"),
+    ("s", "silence for a time"),
+    ("Events", ""),
+    ("v", "errors only, or all"),
+    ("o", "the chosen run only, or all"),
+    ("Log", ""),
+    ("/ n N", "search, next match, previous match"),
+    ("e E", "next event, previous event"),
+    ("f", "follow the end, or stay"),
+    ("m", "all files of the run merged by time, or one"),
+    ("r", "one rank only: each in turn, then all"),
+    ("v", "warnings and errors, errors only, all"),
+    ("b", "progress bars as they were drawn, or only the last of each"),
+    ("[ ]", "previous and next file of the run"),
+    ("y", "copy the line as it is (OSC 52)"),
+)
+
+
+class Duration(ModalScreen[float | None]):
+    """Answers with seconds, None where nobody wants it any more."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Back")]
+
+    def __init__(self, question: str) -> None:
+        super().__init__()
+        self._question = question
+
+    def compose(self) -> ComposeResult:
+        """The question and the choices."""
+        with Vertical(classes="box"):
+            yield Painted(lambda width, height: [[Span(f" {self._question}", "title")]])
+            yield RowList(self._row, id="choices")
+
+    def on_mount(self) -> None:
+        """Show the choices."""
+        rows = self.query_one(RowList)
+        rows.show(len(_CHOICES))
+        rows.focus()
+
+    def on_row_list_chosen(self, event: RowList.Chosen) -> None:
+        """That is how long."""
+        self.dismiss(_CHOICES[event.index][1])
+
+    def _row(self, index: int, width: int) -> Line:
+        mark = ">" if index == self.query_one(RowList).cursor else " "
+        return [Span(f" {mark} {_CHOICES[index][0]}")]
+
+
+class Search(ModalScreen[str | None]):
+    """Answers with a text to search for."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Back")]
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+
+    def compose(self) -> ComposeResult:
+        """One line to type in."""
+        with Vertical(classes="box"):
+            yield Painted(lambda width, height: [[Span(" Search in this log", "title")]])
+            yield Input(
+                self._text, placeholder="text, letters of either case", select_on_focus=True
+            )
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """That is what to search for."""
+        self.dismiss(event.value)
+
+
+class Help(ModalScreen[None]):
+    """All keys."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,question_mark,q,enter", "dismiss", "Back")
+    ]
+
+    def compose(self) -> ComposeResult:
+        """The keys, in a list that scrolls."""
+        with Vertical(classes="box tall"):
+            yield RowList(self._row, id="keys")
+
+    def on_mount(self) -> None:
+        """Show them."""
+        rows = self.query_one(RowList)
+        rows.show(len(KEYS))
+        rows.focus()
+
+    def on_row_list_chosen(self, event: RowList.Chosen) -> None:
+        """Enter closes, too."""
+        self.dismiss()
+
+    def _row(self, index: int, width: int) -> Line:
+        key, meaning = KEYS[index]
+        if not meaning:
+            return [Span(f" {key}", "title")]
+        return [Span(f"   {key:<14} ", "key"), Span(meaning)]

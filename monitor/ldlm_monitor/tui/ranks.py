@@ -1,0 +1,128 @@
+"""The ranks of a run as a grid: who is behind, who is silent, who failed first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ldlm_monitor.tui.draw import Glyphs, Line, Span, fit, safe
+from ldlm_monitor.tui.words import span
+from ldlm_monitor.view import RankView, RunView
+
+_BIG = 128
+"""So many ranks have a cell with number and lag; of more, each is one character."""
+_STYLES = ("ok", "info", "warning", "error", "critical")
+_WORDS = ("in step", "behind", "far behind", "silent", "failed first")
+_SILENT_SECONDS = 30.0
+"""A rank that says nothing for so long, and longer than the run may pause, is silent."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    rank: RankView
+    lag: int
+    kind: int
+
+
+def _cells(run: RunView) -> list[_Cell]:
+    steps = [rank.step for rank in run.ranks if rank.step is not None]
+    newest = max((rank.seen_at for rank in run.ranks), default=0.0)
+    front = max(steps, default=0)
+    far = max(10, front // 100)
+    patience = max(run.stall_limit_seconds or 0.0, _SILENT_SECONDS)
+    cells = []
+    for rank in run.ranks:
+        lag = 0 if rank.step is None else front - rank.step
+        if rank.rank == run.failed_rank:
+            kind = 4
+        elif newest - rank.seen_at > patience:
+            kind = 3
+        else:
+            kind = 2 if lag >= far else 1 if lag > 1 else 0
+        cells.append(_Cell(rank, lag, kind))
+    return cells
+
+
+def _verdict(run: RunView, cells: list[_Cell], glyphs: Glyphs) -> Line:
+    """Which rank is behind, and in which phase."""
+    line = [Span(f" {len(cells)} ranks", "title")]
+    if run.world_size and run.world_size > len(cells):
+        line.append(Span(f" of {run.world_size} told their steps", "dim"))
+    if run.failed_rank is not None:
+        line.append(Span(f"   rank {run.failed_rank} failed first", "critical"))
+    last = max(cells, key=lambda cell: (cell.lag, cell.kind))
+    if last.kind in (1, 2, 3) or last.lag > 1:
+        text = f"   rank {last.rank.rank} is {last.lag} steps behind"
+        if last.rank.phase:
+            text += f", in {fit(safe(last.rank.phase, glyphs), 20, glyphs).rstrip()}"
+        newest = max(cell.rank.seen_at for cell in cells)
+        if last.kind == 3:
+            text += f", silent for {span(newest - last.rank.seen_at)}"
+        line.append(Span(text, _STYLES[last.kind]))
+    elif run.failed_rank is None:
+        line.append(Span("   all in step", "ok"))
+    return line
+
+
+def grid(run: RunView, width: int, height: int, glyphs: Glyphs) -> list[Line]:
+    """Verdict, legend where there is room, and the grid in at most `height` lines."""
+    if not run.ranks:
+        return []
+    cells = _cells(run)
+    lines = [_verdict(run, cells, glyphs)]
+    cell_width = _cell_width(cells) if len(cells) <= _BIG else 1
+    label = 0 if len(cells) <= _BIG else 6
+    across = max((width - 2 - label) // cell_width, 1)
+    if label:
+        across = max(across // 32 * 32, min(across, 32))
+    for start in range(0, len(cells), across):
+        part = cells[start : start + across]
+        line = [Span(f" {part[0].rank.rank:>4} " if label else " ", "dim")]
+        line += [_drawn(cell, cell_width, glyphs) for cell in part]
+        lines.append(line)
+    if len(lines) > height:
+        lines = _worst_first(cells, width, height, glyphs, lines[0])
+    elif len(lines) < height:
+        legend = [
+            Span(f" {glyphs.cells[kind]} {word} ", _STYLES[kind])
+            for kind, word in enumerate(_WORDS)
+        ]
+        lines.append([Span(" "), *legend])
+    return lines[: max(height, 0)]
+
+
+def _worst_first(
+    cells: list[_Cell], width: int, height: int, glyphs: Glyphs, verdict: Line
+) -> list[Line]:
+    """Where not all fit: those that need a look."""
+    each = _cell_width(cells)
+    across = max((width - 2) // each, 1)
+    worst = sorted(cells, key=lambda cell: (-cell.kind, -cell.lag))[: across * max(height - 1, 1)]
+    rows = [worst[index : index + across] for index in range(0, len(worst), across)]
+    return [verdict, *([Span(" "), *(_drawn(cell, each, glyphs) for cell in row)] for row in rows)]
+
+
+def _text(cell: _Cell) -> str:
+    return f"{cell.rank.rank}" + (f" -{cell.lag}" if cell.lag > 1 else "")
+
+
+def _cell_width(cells: list[_Cell]) -> int:
+    """Glyph, the longest number and lag, and a blank."""
+    return max(len(_text(cell)) for cell in cells) + 2
+
+
+def _drawn(cell: _Cell, width: int, glyphs: Glyphs) -> Span:
+    glyph, style = glyphs.cells[cell.kind], _STYLES[cell.kind]
+    if width == 1:
+        return Span(glyph, style)
+    return Span(fit(f"{glyph}{_text(cell)}", width, glyphs), style)
+
+
+def needed_height(run: RunView, width: int) -> int:
+    """Lines that the grid would like: verdict, rows, legend."""
+    if not run.ranks:
+        return 0
+    if len(run.ranks) <= _BIG:
+        across = max((width - 2) // _cell_width(_cells(run)), 1)
+    else:
+        across = max((width - 8) // 32 * 32, 32)
+    return 2 + -(-len(run.ranks) // across)

@@ -1,0 +1,190 @@
+"""`queries.Source` over HTTP: a daemon that runs elsewhere, on the same screen."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import cache
+from typing import Any, TypeVar
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlencode, urlsplit
+from urllib.request import Request, urlopen
+
+from pydantic import TypeAdapter, ValidationError
+
+from ldlm_monitor.errors import InputError, RemoteError, UsageError
+from ldlm_monitor.queries import LogQuery, LogSlice, silence_of
+from ldlm_monitor.view import AlertView, CurveView, Snapshot
+
+_T = TypeVar("_T")
+ASKED_SECONDS = 0.5
+ANSWER_SECONDS = 10.0
+RESOURCES = ("runs", "alerts", "incidents", "events")
+MAX_ANSWER = 64 * 1024 * 1024
+"""Bytes."""
+
+
+class RemoteSource:
+    """Asks a daemon for its picture again and again, in a thread of its own.
+
+    `name` is the URL; `problem` says why the picture is old, and is empty where it is not.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Raises `UsageError` where that is no URL of a daemon."""
+        parts = urlsplit(url if "//" in url else f"http://{url}")
+        if parts.scheme not in ("http", "https") or not parts.netloc:
+            raise UsageError("is no URL", where=url, remedy="write it as http://127.0.0.1:9847")
+        self._base = f"{parts.scheme}://{parts.netloc}"
+        self.name = parts.netloc
+        self.problem = ""
+        self._tags: dict[str, str] = {}
+        self._parts: dict[str, Any] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._ask_again, name="remote", daemon=True)
+        self._snapshot: Snapshot | None = None
+
+    def start(self) -> None:
+        """Get the first picture, and others from then on. Raises `RemoteError`."""
+        self._take_picture()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask no more."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def snapshot(self) -> Snapshot:
+        """The last picture."""
+        assert self._snapshot is not None, "start comes first"
+        return self._snapshot
+
+    def series(
+        self, run: str, quantity: str, start: int | None, end: int | None, points: int
+    ) -> CurveView | None:
+        """A curve, as the daemon keeps it."""
+        asked = {"run": run, "quantity": quantity, "start": start, "end": end, "points": points}
+        try:
+            found = self._get("/api/v1/series", asked)
+        except InputError:
+            return None
+        found = {name: found[name] for name in CurveView.__dataclass_fields__ if name in found}
+        return _read(_curves(), found)
+
+    def log(self, query: LogQuery) -> LogSlice:
+        """Records of a file that the daemon follows."""
+        asked = asdict(query) | {"backwards": int(query.backwards), "bars": int(query.bars)}
+        return _read(_logs(), self._get("/api/v1/logs", asked))
+
+    def held_back(self) -> dict[str, list[dict[str, Any]]]:
+        """Silences and acknowledgements."""
+        found = self._get("/api/v1/silences", {})
+        return {name: list(found.get(name, ())) for name in ("silences", "acks")}
+
+    def acknowledge(self, alert: AlertView, by: str, comment: str) -> None:
+        """Acknowledge an alert that is active."""
+        asked = {"alert": alert.name, "labels": alert.labels, "by": by, "comment": comment}
+        self._post("/api/v1/acks", asked)
+
+    def silence(self, alert: AlertView, seconds: float, by: str, comment: str) -> None:
+        """Silence alerts with these labels."""
+        self._post("/api/v1/silences", silence_of(alert, time.time() + seconds, by, comment))
+
+    def _ask_again(self) -> None:
+        while not self._stop.wait(ASKED_SECONDS):
+            try:
+                self._take_picture()
+                self.problem = ""
+            except RemoteError as problem:
+                self.problem = problem.what
+            except InputError as problem:
+                self.problem = str(problem)
+
+    def _take_picture(self) -> None:
+        """Ask for what changed since; the same snapshot stays where nothing did."""
+        changed = False
+        for name in RESOURCES:
+            try:
+                body = self._fetch(f"/api/v1/{name}", tag=self._tags.get(name, ""), keep=name)
+            except InputError:
+                if name == "incidents":  # an older daemon has none
+                    continue
+                raise RemoteError(
+                    "does not answer as ldlm-monitor does", where=self._base, remedy=_CHECK
+                ) from None
+            if body is not None:
+                self._parts |= {k: v for k, v in body.items() if k not in ("version", "at")}
+                self._parts |= {"version": body["version"], "at": body["at"]}
+                changed = True
+        if changed or self._snapshot is None:
+            known = {k: v for k, v in self._parts.items() if k in Snapshot.model_fields}
+            try:
+                self._snapshot = Snapshot.model_validate({**known, "points": ()})
+            except ValidationError as error:
+                raise RemoteError(
+                    f"speaks another version ({error.error_count()} fields differ)",
+                    where=self._base,
+                    remedy="run the same version of ldlm-monitor on both sides",
+                ) from error
+
+    def _get(self, path: str, asked: Mapping[str, object]) -> dict[str, Any]:
+        told = {name: value for name, value in asked.items() if value not in (None, "")}
+        found = self._fetch(f"{path}?{urlencode(told)}" if told else path)
+        return found or {}
+
+    def _fetch(self, path: str, *, tag: str = "", keep: str = "") -> dict[str, Any] | None:
+        """The JSON there; None where it is still what `tag` names."""
+        request = Request(self._base + path, headers={"If-None-Match": tag} if tag else {})
+        return self._answer(request, keep)
+
+    def _post(self, path: str, document: Mapping[str, object]) -> None:
+        self._answer(Request(self._base + path, data=json.dumps(document).encode(), method="POST"))
+
+    def _answer(self, request: Request, keep: str = "") -> dict[str, Any] | None:
+        try:
+            with urlopen(request, timeout=ANSWER_SECONDS) as response:
+                if keep and (tag := response.headers.get("ETag")):
+                    self._tags[keep] = tag
+                found = json.loads(response.read(MAX_ANSWER))
+        except HTTPError as error:
+            if error.code == 304:
+                return None
+            text = error.read(2000).decode("utf-8", "replace").strip()
+            raise InputError(text or error.reason, where=self.name) from None
+        except (URLError, OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            raise RemoteError(
+                f"does not answer ({reason})", where=self._base, remedy=_CHECK
+            ) from None
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise RemoteError(
+                "does not answer as ldlm-monitor does", where=self._base, remedy=_CHECK
+            )
+        return found
+
+
+_CHECK = "see that ldlm-monitor runs there, and that this is the address it named at its start"
+
+
+def _read(adapter: TypeAdapter[_T], found: dict[str, Any]) -> _T:
+    try:
+        return adapter.validate_python(found)
+    except ValidationError as error:
+        raise RemoteError("does not answer as ldlm-monitor does", remedy=_CHECK) from error
+
+
+@cache
+def _curves() -> TypeAdapter[CurveView]:
+    return TypeAdapter(CurveView)
+
+
+@cache
+def _logs() -> TypeAdapter[LogSlice]:
+    return TypeAdapter(LogSlice)

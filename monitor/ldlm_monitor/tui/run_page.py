@@ -1,0 +1,434 @@
+"""The page of one run: how it stands, its loss, its other numbers, its ranks, its alerts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.worker import get_current_worker
+
+from ldlm_monitor.errors import LdlmError
+from ldlm_monitor.tui import ranks
+from ldlm_monitor.tui.chart import AXIS, Chart, Mark, Viewport, draw_chart, nearest, step_of
+from ldlm_monitor.tui.desk import Desk, OpenLog
+from ldlm_monitor.tui.draw import Line, Span, bar, fit, safe, spark, width_of
+from ldlm_monitor.tui.palette import CURVES, HEALTH_STYLE
+from ldlm_monitor.tui.widgets import Painted
+from ldlm_monitor.tui.words import (
+    age,
+    alerts_of,
+    baseline,
+    clock,
+    current,
+    large,
+    number,
+    size,
+    span,
+    speed,
+)
+from ldlm_monitor.view import CurveView, RunView
+
+_SMOOTHINGS = (0.0, 0.9, 0.98)
+_POINTS = 1024
+_SMALL = (
+    ("grad norm", ("grad_norm",)),
+    ("lr", ("learning_rate",)),
+    ("speed", ("tokens_per_second", "samples_per_second", "steps_per_second", "step_seconds")),
+    ("memory", ("memory_allocated_bytes", "memory_reserved_bytes")),
+)
+_RANKS_SHARE = 0.4
+"""Of the page's height, at most; of a low one only what needs a look."""
+_LOW = 28
+
+
+class LossChart(Painted, can_focus=True):
+    """The loss over the steps, with alerts and events below."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left", "cursor(-1)", "Cursor", show=False),
+        Binding("right", "cursor(1)", "Cursor", show=False),
+        Binding("shift+left", "pan(-0.25)", "Pan", show=False),
+        Binding("shift+right", "pan(0.25)", "Pan", show=False),
+        Binding("plus,equals_sign", "zoom(0.5)", "Zoom in", key_display="+"),
+        Binding("minus", "zoom(2)", "Zoom out", key_display="-"),
+        Binding("0", "whole", "Whole"),
+        Binding("l", "log_axis", "Log axis"),
+        Binding("s", "smooth", "Smooth"),
+        Binding("c", "components", "Components"),
+        Binding("enter", "to_line", "Line"),
+    ]
+
+    def __init__(self, desk: Desk, *, id: str) -> None:  # noqa: A002
+        super().__init__(self._lines, id=id)
+        self._desk = desk
+        self.chart = Chart(curves=())
+        self._curves: Mapping[str, CurveView] = {}
+        self._which = 0
+        self._dragged_from: tuple[int, Viewport] | None = None
+
+    def show(self, curves: Mapping[str, CurveView]) -> None:
+        """Draw these curves of losses, by quantity."""
+        self._curves = curves
+        shown = self._shown()
+        main = shown[0][0] if shown else None
+        self.chart = replace(self.chart, curves=shown, marks=self._marks(main))
+        self.refresh()
+
+    def start_anew(self) -> None:
+        """Another run: its own window."""
+        self.chart = Chart(curves=(), log_axis=self.chart.log_axis, smoothing=self.chart.smoothing)
+
+    def action_cursor(self, by: int) -> None:
+        """Move the cursor by a column; it begins at the end."""
+        start, end = self.chart.view.within(*self.chart.span())
+        one = (end - start) / max(self.size.width - AXIS - 1, 1)
+        here = end if self.chart.cursor is None else self.chart.cursor + by * one
+        self._change(cursor=max(min(here, end), start))
+
+    def action_pan(self, share: float) -> None:
+        """Move the window."""
+        self._change(view=self.chart.view.pan(share, *self.chart.span()))
+
+    def action_zoom(self, factor: float, centre: float | None = None) -> None:
+        """Show fewer or more steps, around the cursor where there is one."""
+        span_of = self.chart.span()
+        start, end = self.chart.view.within(*span_of)
+        if centre is None:
+            centre = self.chart.cursor if self.chart.cursor is not None else (start + end) / 2
+        self._change(view=self.chart.view.zoom(factor, centre, *span_of))
+
+    def action_whole(self) -> None:
+        """Show the whole run, no cursor."""
+        self._change(view=Viewport(), cursor=None)
+
+    def action_log_axis(self) -> None:
+        """Linear or logarithmic."""
+        self._change(log_axis=not self.chart.log_axis)
+
+    def action_smooth(self) -> None:
+        """The next strength of smoothing."""
+        index = _SMOOTHINGS.index(self.chart.smoothing)
+        self._change(smoothing=_SMOOTHINGS[(index + 1) % len(_SMOOTHINGS)])
+
+    def action_components(self) -> None:
+        """The total, each component, all together."""
+        self._which = (self._which + 1) % (len(self._curves) + 1 if len(self._curves) > 1 else 1)
+        self.show(self._curves)
+
+    def action_to_line(self) -> None:
+        """The line at the cursor, or the last one."""
+        if not self.chart.curves:
+            return
+        curve = self.chart.curves[0][0]
+        step = self.chart.cursor if self.chart.cursor is not None else self.chart.span()[1]
+        index = nearest(curve, step)
+        if index is not None:
+            self.post_message(OpenLog(curve.position(index)))
+
+    def on_click(self, event: events.Click) -> None:
+        """The cursor goes there; a second click is Enter."""
+        self._change(cursor=self.chart.step_at(event.x, self.size.width))
+        if event.chain > 1:
+            self.action_to_line()
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Zoom in where the pointer is."""
+        self.action_zoom(0.8, self.chart.step_at(event.x, self.size.width))
+        event.stop()
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Zoom out."""
+        self.action_zoom(1.25, self.chart.step_at(event.x, self.size.width))
+        event.stop()
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """Take hold of the window."""
+        self._dragged_from = (event.x, self.chart.view)
+        self.capture_mouse()
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        """Let go."""
+        self._dragged_from = None
+        self.release_mouse()
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """Drag the window."""
+        if self._dragged_from is not None:
+            x, view = self._dragged_from
+            share = (x - event.x) / max(self.size.width - AXIS, 1)
+            self._change(view=view.pan(share, *self.chart.span()))
+
+    def _change(self, **changes: object) -> None:
+        self.chart = replace(self.chart, **changes)  # type: ignore[arg-type]
+        self.refresh()
+
+    def _shown(self) -> list[tuple[CurveView, str]]:
+        names = sorted(self._curves, key=lambda name: (name != "loss", name))
+        if names and self._which == len(names):
+            return [(self._curves[n], CURVES[i % len(CURVES)]) for i, n in enumerate(names)]
+        self._which = min(self._which, max(len(names) - 1, 0))
+        return [(self._curves[names[self._which]], CURVES[0])] if names else []
+
+    def _legend(self) -> Line:
+        names = sorted(self._curves, key=lambda name: (name != "loss", name))
+        if self._which == len(names):
+            pairs = enumerate(names)
+            return [Span(f" {safe(n)}", CURVES[i % len(CURVES)]) for i, n in pairs]
+        return (
+            [Span(f" {safe(names[self._which])}", CURVES[0])] if names else [Span(" no loss yet")]
+        )
+
+    def _marks(self, curve: CurveView | None) -> list[Mark]:
+        """Events and alerts of the run, by the step they tell, or that was done at their time."""
+        if curve is None:
+            return []
+        marks, glyphs = [], self._desk.glyphs
+        for event in self._desk.snapshot.events:
+            if event.run == self._desk.run and event.severity != "info":
+                told = event.fields.get("step")
+                step = float(told) if isinstance(told, int) else None
+                if step is None and event.time is not None:
+                    step = step_of(curve, event.time)
+                if step is not None:
+                    marks.append(Mark(step, glyphs.marks[event.severity], event.severity))
+        for passed in self._desk.snapshot.transitions:
+            if passed.labels.get("run") == self._desk.run and passed.state == "firing":
+                severity = passed.labels.get("severity", "info")
+                step = passed.step if passed.step is not None else step_of(curve, passed.time or 0)
+                if step is not None and severity in glyphs.marks:
+                    marks.append(Mark(float(step), glyphs.marks[severity], severity))
+        return marks
+
+    def _lines(self, width: int, height: int) -> list[Line]:
+        chart = self.chart
+        title = self._legend()
+        if chart.curves:
+            title += self._reading(chart.curves[0][0])
+        how = [word for word, on in (("log", chart.log_axis),) if on]
+        how += [f"smoothed {chart.smoothing}"] if chart.smoothing else []
+        how += ["zoomed"] if chart.view != Viewport() else []
+        note = "  ".join(how)
+        room = width - width_of(title) - len(note) - 1
+        title += [Span(" " * max(room, 1)), Span(note, "dim")]
+        if not chart.curves:
+            return [title]
+        return [title, *draw_chart(chart, width, max(height - 1, 3), self._desk.glyphs)]
+
+    def _reading(self, curve: CurveView) -> Line:
+        step = self.chart.cursor
+        index = nearest(curve, step) if step is not None else len(curve.steps) - 1
+        if index is None or index < 0:
+            return []
+        low, high, mean = curve.lows[index], curve.highs[index], curve.means[index]
+        line = [Span(f"  step {curve.steps[index]}  ", "dim"), Span(number(mean), "title")]
+        if high > low:
+            line.append(Span(f"  {number(low)} to {number(high)}", "dim"))
+        if bad := curve.nonfinite[index]:
+            line.append(Span(f"  {bad} not finite", "critical"))
+        return [*line, Span(f"  {clock(curve.times[index])}", "dim")]
+
+
+class RunPage(Vertical):
+    """Everything of one run on one page."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left_square_bracket", "other(-1)", "Run before", show=False),
+        Binding("right_square_bracket", "other(1)", "Next run", show=False),
+    ]
+
+    def __init__(self, desk: Desk, *, id: str) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._desk = desk
+        self._curves: dict[str, CurveView] = {}
+        self._asked: tuple[str | None, int] = (None, -1)
+        self.chart = LossChart(desk, id="chart")
+
+    def compose(self) -> ComposeResult:
+        """Standing, loss, small curves, ranks, alerts."""
+        yield Painted(self._standing, id="standing")
+        yield self.chart
+        yield Painted(self._small, id="small")
+        yield Painted(self._grid, id="grid")
+        yield Painted(self._alerts, id="run-alerts")
+
+    def look(self) -> None:
+        """Show what is new."""
+        run = self._desk.chosen()
+        name = run.name if run else None
+        if self._asked[0] != name:
+            self._curves = {}
+            self.chart.start_anew()
+            self.chart.show({})
+        if run is not None and self._asked != (name, self._desk.snapshot.version):
+            self._asked = (name, self._desk.snapshot.version)
+            self.run_worker(lambda: self._ask(run), thread=True, exclusive=True)
+        self._lay_out(run)
+        for widget in self.query(Painted):
+            if widget is not self.chart:
+                widget.refresh()
+
+    def on_resize(self) -> None:
+        """Share the room out anew."""
+        self._lay_out(self._desk.chosen())
+
+    def action_other(self, by: int) -> None:
+        """The run before or after this one."""
+        names = sorted(run.name for run in self._desk.snapshot.runs)
+        if names:
+            here = names.index(self._desk.run) if self._desk.run in names else 0
+            self._desk.run = names[(here + by) % len(names)]
+            self.look()
+
+    def _lay_out(self, run: RunView | None) -> None:
+        height = self.size.height
+        wanted = ranks.needed_height(run, self.size.width) if run else 0
+        share = 3 if height < _LOW else int(height * _RANKS_SHARE)
+        self.query_one("#grid").styles.height = min(wanted, share)
+        self.query_one("#small").styles.height = 4 if height >= 20 else 2 if height >= 16 else 1
+        firing = len(alerts_of(run.name, self._desk.snapshot.alerts)) if run else 0
+        self.query_one("#run-alerts").styles.height = min(firing, 4 if height >= 30 else 2)
+
+    def _ask(self, run: RunView) -> None:
+        worker = get_current_worker()
+        wanted = [name for name in run.statistics if name == "loss" or name.startswith("loss_")]
+        wanted = [name for name in wanted if name != "loss_scale"]
+        wanted += [name for _, names in _SMALL for name in names if name in run.statistics]
+        found: dict[str, CurveView] = {}
+        for quantity in wanted:
+            if worker.is_cancelled:
+                return
+            try:
+                curve = self._desk.source.series(run.name, quantity, None, None, _POINTS)
+            except LdlmError:
+                return
+            if curve is not None:
+                found[quantity] = curve
+        self.app.call_from_thread(self._take, run.name, found)
+
+    def _take(self, run: str, found: dict[str, CurveView]) -> None:
+        if run != self._desk.run:
+            return
+        self._curves = found
+        losses = {
+            name: curve
+            for name, curve in found.items()
+            if name == "loss" or (name.startswith("loss_") and name != "loss_scale")
+        }
+        self.chart.show(losses)
+        self.query_one("#small", Painted).refresh()
+
+    def _standing(self, width: int, height: int) -> list[Line]:
+        run, glyphs = self._desk.chosen(), self._desk.glyphs
+        if run is None:
+            return [[Span(" no run yet: nothing that was read tells of a training", "dim")]]
+        waited, style = age(run, self._desk.clock())
+        style_of_health = HEALTH_STYLE[run.health]
+        world = f" on {run.world_size} ranks" if run.world_size else ""
+        framework = safe(run.framework, glyphs) if run.framework != "unknown" else ""
+        first: Line = [
+            Span(f" {safe(run.name, glyphs)}", "title"),
+            Span(f"  {glyphs.dot} {run.health}", style_of_health),
+            Span(f"  {run.state}", style_of_health if run.state in _BAD else ""),
+            Span(f"  {framework}{world}", "dim"),
+        ]
+        if run.verdict is not None:
+            because = safe("; ".join(run.verdict.reasons), glyphs)
+            first[-1:] = [Span(f"  {run.verdict.word}: {because}", "critical")]
+        total = f"/{run.total_steps}" if run.total_steps else ""
+        done = "" if run.progress is None else f" {run.progress * 100:.1f}%"
+        second: Line = [
+            Span(f" step {'-' if run.step is None else run.step}{total} ", "title"),
+            *(bar(run.progress, max(min(width // 5, 30), 6), glyphs) if run.progress else []),
+            Span(f"{done}  left {span(run.eta_seconds)}"),
+            Span("  last step ", "dim"),
+            Span(waited, style),
+        ]
+        rate, unit = speed(run)
+        third: Line = [
+            Span(" loss ", "dim"),
+            Span(number(current(run, "loss")), "title"),
+            Span("  grad norm ", "dim"),
+            Span(number(current(run, "grad_norm"))),
+            Span("  lr ", "dim"),
+            Span(number(current(run, "learning_rate"))),
+            Span("  speed ", "dim"),
+            Span("-" if rate is None else f"{large(rate)} {unit} {baseline(run)}"),
+        ]
+        return [first, second, third]
+
+    def _small(self, width: int, height: int) -> list[Line]:
+        """Four small curves side by side; of one line, only what they are and their last value."""
+        run, glyphs = self._desk.chosen(), self._desk.glyphs
+        if run is None:
+            return []
+        each = max(width // len(_SMALL), 8)
+        lines: list[Line] = [[] for _ in range(max(height, 1))]
+        for title, names in _SMALL:
+            name = next((name for name in names if name in self._curves), None)
+            curve = self._curves.get(name or "")
+            value = current(run, name) if name else None
+            form = {"memory": size, "speed": large}.get(title, number)
+            shown = form(value)
+            label = title if name in (None, names[0]) or title != "speed" else (name or "")
+            head = f" {label.replace('_per_second', '/s')} {shown}"
+            lines[0].append(Span(fit(head, each, glyphs), "title" if curve else "dim"))
+            part = _rows(curve, each - 2, height - 1, glyphs.levels) if curve else []
+            for index in range(1, height):
+                drawn = part[index - 1] if index - 1 < len(part) else ""
+                lines[index].append(Span(" " + fit(drawn, each - 1), "curve"))
+        if height == 1 and "grad_norm" in self._curves:
+            curve = self._curves["grad_norm"]
+            lines[0] += spark(curve.means, curve.nonfinite, max(width - 4 * each, 0), glyphs)
+        return lines
+
+    def _grid(self, width: int, height: int) -> list[Line]:
+        run = self._desk.chosen()
+        return ranks.grid(run, width, height, self._desk.glyphs) if run else []
+
+    def _alerts(self, width: int, height: int) -> list[Line]:
+        run, glyphs = self._desk.chosen(), self._desk.glyphs
+        found = alerts_of(run.name, self._desk.snapshot.alerts) if run else []
+        return [
+            [
+                Span(f" {glyphs.marks.get(severity, ' ')} {safe(alert.name, glyphs)}", severity),
+                Span("  " + safe(alert.annotations.get("summary", ""), glyphs)),
+            ]
+            for alert in found[:height]
+            for severity in (alert.labels.get("severity", ""),)
+        ]
+
+
+_BAD = frozenset({"stalled", "crashed", "killed"})
+
+
+def _rows(curve: CurveView, width: int, height: int, levels: str) -> list[str]:
+    """A bar chart of `height` lines: every column is the mean of its part of the run."""
+    if width < 1 or height < 1 or not curve.steps:
+        return []
+    count = len(curve.steps)
+    means = []
+    for column in range(min(width, count)):
+        start, end = column * count // min(width, count), (column + 1) * count // min(width, count)
+        part = [v for v in curve.means[start : max(end, start + 1)] if math.isfinite(v)]
+        means.append(sum(part) / len(part) if part else math.nan)
+    finite = [value for value in means if math.isfinite(value)]
+    low, high = min(finite, default=0.0), max(finite, default=1.0)
+    steps = len(levels)
+    rows = []
+    for row in range(height - 1, -1, -1):
+        text = ""
+        for value in means:
+            if not math.isfinite(value):
+                text += " "
+                continue
+            share = (value - low) / (high - low) if high > low else 0.5
+            filled = round(share * (height * steps - 1)) + 1 - row * steps
+            text += " " if filled <= 0 else levels[min(filled, steps) - 1]
+        rows.append(text)
+    return rows

@@ -1,0 +1,42 @@
+"""The screen on real logs: the project's own example trainings, read by the real core."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from screens import Shown, read
+
+from ldlm_monitor.local_source import LocalSource
+from ldlm_monitor.notify import Silences
+from ldlm_monitor.view import Snapshot
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+LAST_WRITE = 1_795_250_114
+
+
+@pytest.fixture(scope="session")
+def trainings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the example logs, last written when the originals were."""
+    folder = tmp_path_factory.mktemp("trainings")
+    for name in ("train_logs", "saved"):
+        shutil.copytree(EXAMPLES / name, folder / name)
+    for path in folder.rglob("*.*"):
+        os.utime(path, (LAST_WRITE, LAST_WRITE))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def snapshot(trainings: Path) -> Snapshot:
+    return read(f"{trainings}/train_logs/*.log")
+
+
+@pytest.fixture
+def shown(snapshot: Snapshot, tmp_path: Path) -> Iterator[Shown]:
+    """What a screen is opened on; `snapshot` may be replaced."""
+    silences = Silences(tmp_path / "silences.sqlite")
+    shown = Shown(snapshot, silences)
+    shown.source = LocalSource(lambda: shown.snapshot, silences, "train_logs/*.log")
+    yield shown
+    silences.close()
