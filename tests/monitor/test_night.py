@@ -310,7 +310,7 @@ class Night(RuleBasedStateMachine):
                 key for (key,) in db.execute("SELECT key FROM notification WHERE state = 'firing'")
             )
         if self.unseen:  # a second more or less between steps is some in the limit that they teach
-            told, self.raised = without_stalls(told), without_stalls(self.raised)
+            told, self.raised = without_timed(told), without_timed(self.raised)
         assert told == self.raised
 
     def longest_limit(self) -> int:
@@ -446,9 +446,13 @@ class KillsAndRotations(Rotations):
         self.kill()
 
 
-def without_stalls(raised: Counter[str]) -> Counter[str]:
-    """By key, but those alerts that measured times decide."""
-    return Counter({key: n for key, n in raised.items() if not key.startswith("TrainingStalled")})
+def without_timed(raised: Counter[str]) -> Counter[str]:
+    """By key, but those alerts that measured times decide.
+
+    A stall by how long steps take; a crash by whether a step came soon after the traceback.
+    """
+    timed = ("TrainingStalled", "TrainingCrashed")
+    return Counter({key: n for key, n in raised.items() if not key.startswith(timed)})
 
 
 def exported(monitor: Monitor, but: Collection[str]) -> dict[tuple[str, object], str]:
