@@ -249,10 +249,17 @@ class Monitor:
         """Names of the runs that take steps."""
         return {run.name for run in self._runs if run.life.can_stall}
 
-    def suspects(self, until: float, ended_since: float) -> Iterator[Suspect]:
-        """The runs that stall by `until` (Unix seconds), that did, or that ended of late."""
+    def suspects(
+        self, until: float, ended_since: float, since: float = -math.inf
+    ) -> Iterator[Suspect]:
+        """The runs that stall by `until` (Unix seconds), that did, or that ended of late.
+
+        None whose step advanced last before `since`.
+        """
         for run in self._runs.nearing(until, ended_since):
             life = run.life
+            if life.last_progress_at < since:
+                continue
             yield Suspect(
                 run=run.name,
                 state=life.state,

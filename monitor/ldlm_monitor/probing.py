@@ -31,6 +31,10 @@ EARLY_SECONDS = 60.0
 """A run whose pauses often come near its limit is not looked at early more often."""
 FRESH_SECONDS = 20.0
 """What was found longer ago, and not judged yet, is looked for again."""
+OLD_SECONDS = 3600.0
+OLD_PAUSE_SECONDS = 60.0
+"""Runs that stand still for so long are looked at this often, some of them: most of them were
+given up long ago, and a folder may hold a thousand."""
 MAX_CASES = 32
 _TURN_SECONDS = 0.5
 
@@ -95,7 +99,7 @@ class Probing:
         self._asked: _Asked | None = None
         self._watching: Future[None] | None = None
         self._watched: set[str] = set()
-        self._watched_at = self._turned_at = -math.inf
+        self._watched_at = self._turned_at = self._old_at = -math.inf
 
     def turn(self, monitor: Monitor, now: float) -> Iterator[Found]:
         """What is to be judged before time goes on to `now`."""
@@ -103,7 +107,9 @@ class Probing:
         if not answered and now - self._turned_at < _TURN_SECONDS and not self._holds:
             return
         self._turned_at = now
-        suspects = list(monitor.suspects(now + LEAD_SECONDS, now - WATCH_SECONDS))
+        is_old_due = self._holds or now - self._old_at >= OLD_PAUSE_SECONDS
+        since = -math.inf if is_old_due else now - OLD_SECONDS
+        suspects = list(monitor.suspects(now + LEAD_SECONDS, now - WATCH_SECONDS, since))
         for suspect in suspects:
             standing = self._standing(suspect)
             if standing.found is None:
@@ -165,8 +171,7 @@ class Probing:
         """One thing at a time: runs to look at come before those to note."""
         if self._asked is not None or not self._has_watched():
             return
-        wanted = [each for each in suspects if self._wants_look(each, now)][:MAX_CASES]
-        if wanted:
+        if wanted := self._wanted(suspects, now):
             cases = [self._case(each) for each in wanted]
             for each in wanted:
                 standing = self._standings[each.run]
@@ -183,6 +188,17 @@ class Probing:
             noted = [self._case(each) for each in alive if each.state != "stalled"]
             if noted:
                 self._watching = self._post(lambda: self._host.watch(noted))
+
+    def _wanted(self, suspects: Sequence[Suspect], now: float) -> list[Suspect]:
+        """The runs to look at now: those that stopped of late before those that did long ago."""
+        wanted = [each for each in suspects if self._wants_look(each, now)]
+        late = [each for each in wanted if now - each.last_progress_at < OLD_SECONDS]
+        if late:
+            return late[:MAX_CASES]
+        if now - self._old_at < OLD_PAUSE_SECONDS:
+            return []
+        self._old_at = now
+        return wanted[:MAX_CASES]
 
     def _has_watched(self) -> bool:
         """Whether the last watch is over."""

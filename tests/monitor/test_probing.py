@@ -13,12 +13,22 @@ from pathlib import Path
 
 import pytest
 
+from ldlm_monitor.chunk import Chunk
 from ldlm_monitor.config import Settings
 from ldlm_monitor.ledger import Ledger
+from ldlm_monitor.monitor import Monitor
 from ldlm_monitor.notify import Outbox
 from ldlm_monitor.probe.evidence import Case
 from ldlm_monitor.probe.host import HostProbe
-from ldlm_monitor.probing import AGAIN_SECONDS, EARLY_SECONDS, LEAD_SECONDS, Probing
+from ldlm_monitor.probing import (
+    AGAIN_SECONDS,
+    EARLY_SECONDS,
+    LEAD_SECONDS,
+    MAX_CASES,
+    OLD_PAUSE_SECONDS,
+    OLD_SECONDS,
+    Probing,
+)
 from ldlm_monitor.pump import Pump
 from ldlm_monitor.records import Event
 from ldlm_monitor.source import PollingWaker
@@ -313,3 +323,24 @@ def test_a_crash_is_looked_at_too_for_the_dumps_that_it_left(watched: Watched) -
     assert "rank 2 did not join it" in run.verdict.reasons[1]
     dump = next(e for e in watched.pump.monitor.snapshot().events if e.kind == "fr_dump")
     assert dump.fields["missing_ranks"] == [2]
+
+
+def test_of_runs_that_were_given_up_long_ago_some_are_looked_at_now_and_then() -> None:
+    monitor, host = Monitor(), Asked()
+    for number in range(MAX_CASES + 8):
+        path = f"run{number:02d}.log"
+        monitor.feed(Chunk(path, (1, number + 1, 0), 0, 1, bars(0, 41).encode()), NOW)
+    late = NOW + 2 * OLD_SECONDS
+    monitor.tick(late)
+    answered = threading.Event()
+    probing = Probing(host, frozenset(), answered.set)
+    list(probing.turn(monitor, late))
+    assert answered.wait(30)
+    answered.clear()
+    for second in range(1, int(OLD_PAUSE_SECONDS)):
+        list(probing.turn(monitor, late + second))
+    assert len(host.looked) == 1
+    list(probing.turn(monitor, late + OLD_PAUSE_SECONDS))
+    assert answered.wait(30)
+    probing.close(patience=30)
+    assert [len(cases) for cases in host.looked] == [MAX_CASES, 8]
