@@ -14,11 +14,11 @@ mutex = ctypes.create_string_buffer(64)
 ctypes.CDLL(None).pthread_mutex_lock(mutex)
 
 def wait_in_collective():
+    print("there", flush=True)
     {call}
 
 callback = HealthCallback(out=sys.argv[1], **{wishes})
 callback.on_step(1)
-print("there", flush=True)
 wait_in_collective()
 """
 
