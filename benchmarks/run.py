@@ -13,6 +13,7 @@ import nan_to_slack
 import nccl_catch_up
 import replay_speed
 import rule_evaluation
+import scan_speed
 import side_by_side as bench
 
 BENCHMARKS: tuple[ModuleType, ...] = (
@@ -21,6 +22,7 @@ BENCHMARKS: tuple[ModuleType, ...] = (
     jsonl_catch_up,
     replay_speed,
     rule_evaluation,
+    scan_speed,
     idle,
     kill_delivery,
     callback_overhead,
