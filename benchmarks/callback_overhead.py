@@ -34,7 +34,8 @@ loss, norm, text, latent = values
 def run(steps, first, pause):
     spent = []
     for step in range(first, first + steps):
-        time.sleep(pause) if pause else None
+        if pause:
+            time.sleep(pause)
         began = time.perf_counter()
         callback.on_step(
             step, loss=loss, grad_norm=norm, lr=1e-4, samples=8, tokens=4096, batch=step,

@@ -15,6 +15,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -129,7 +130,7 @@ def make_data(folder: Path, length: int) -> None:
     export(folder / "shards", folder / "files")
 
 
-def train(cell: Cell, profile: Profile, folder: Path) -> dict[str, object]:
+def train(cell: Cell, profile: Profile, folder: Path) -> dict[str, Any]:
     """One training; raises `CalledProcessError` with what it said."""
     given = {**BASELINE, **profile.settings, **cell.change}
     given |= {"data.folder": str(folder / given["data.format"]), "run.save_dir": str(folder / "s")}
@@ -145,11 +146,11 @@ def train(cell: Cell, profile: Profile, folder: Path) -> dict[str, object]:
     command = [*launcher, str(CELL), str(out), *(f"{k}={v}" for k, v in given.items())]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     subprocess.run(command, check=True, env=environment, capture_output=True, text=True)
-    measured: dict[str, object] = json.loads(out.read_text())
+    measured: dict[str, Any] = json.loads(out.read_text())
     return measured
 
 
-def table(profile: Profile, results: dict[str, list[dict[str, object]]]) -> str:
+def table(profile: Profile, results: dict[str, list[dict[str, Any]]]) -> str:
     """Medians over all timed steps; the spread is that of the repeats' medians."""
     columns = (
         "change", "claimed", "step, ms", "spread", "CPU, ms", "samples/s", "speed",
@@ -179,7 +180,7 @@ def table(profile: Profile, results: dict[str, list[dict[str, object]]]) -> str:
     return "\n".join(lines)
 
 
-def scaling(profile: Profile, results: dict[str, list[dict[str, object]]]) -> str:
+def scaling(profile: Profile, results: dict[str, list[dict[str, Any]]]) -> str:
     """How much faster two processes are than one, of what was trained on both."""
     told = []
     for name in ("baseline", "all"):
@@ -193,21 +194,21 @@ def _line(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _summary(trainings: list[dict[str, object]], profile: Profile) -> dict[str, float]:
-    timed = [training["seconds"][profile.warm_up :] for training in trainings]  # type: ignore[index]
+def _summary(trainings: list[dict[str, Any]], profile: Profile) -> dict[str, float]:
+    timed = [training["seconds"][profile.warm_up :] for training in trainings]
     medians = [1000 * statistics.median(seconds) for seconds in timed]
     middle = statistics.median(second for seconds in timed for second in seconds)
-    cpu = statistics.median(float(t["cpu_seconds"]) for t in trainings)  # type: ignore[arg-type]
+    cpu = statistics.median(float(t["cpu_seconds"]) for t in trainings)
     first = trainings[0]
     return {
         "ms": 1000 * middle,
         "low": min(medians),
         "high": max(medians),
         "cpu": 1000 * cpu,
-        "rate": float(first["samples"]) / (cpu if profile.by_cpu else middle),  # type: ignore[arg-type]
-        "peak": statistics.median(float(t["peak_bytes"]) for t in trainings) / 1e6,  # type: ignore[arg-type]
-        "kept": float(first["saved_bytes"]) / 1e6,  # type: ignore[arg-type]
-        "loss": float(first["eval_loss"]),  # type: ignore[arg-type]
+        "rate": float(first["samples"]) / (cpu if profile.by_cpu else middle),
+        "peak": statistics.median(float(t["peak_bytes"]) for t in trainings) / 1e6,
+        "kept": float(first["saved_bytes"]) / 1e6,
+        "loss": float(first["eval_loss"]),
     }
 
 
@@ -220,7 +221,7 @@ def main() -> int:
     given = parser.parse_args()
     profile = PROFILES[given.profile]
     began = time.monotonic()
-    results: dict[str, list[dict[str, object]]] = {}
+    results: dict[str, list[dict[str, Any]]] = {}
     with tempfile.TemporaryDirectory() as folder:
         make_data(Path(folder), profile.length)
         for _ in range(given.repeats or profile.repeats):
