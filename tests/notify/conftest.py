@@ -2,6 +2,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -59,6 +60,7 @@ class LocalSlack:
     answers: list[tuple[int, dict[str, str], bytes] | str] = field(default_factory=list)
     received: list[dict] = field(default_factory=list)
     methods: list[str] = field(default_factory=list)
+    posted: list[tuple[Message, bytes]] = field(default_factory=list)
     changed: threading.Condition = field(default_factory=threading.Condition)
     released: threading.Event = field(default_factory=threading.Event)
     url: str = ""
@@ -69,9 +71,12 @@ class LocalSlack:
             assert self.changed.wait_for(lambda: len(self.received) >= count, timeout=20)
             return list(self.received)
 
-    def take(self, method: str, body: bytes) -> tuple[int, dict[str, str], bytes] | str:
+    def take(
+        self, method: str, headers: Message, body: bytes
+    ) -> tuple[int, dict[str, str], bytes] | str:
         with self.changed:
             self.methods.append(method)
+            self.posted.append((headers, body))
             self.received.append(json.loads(body) if body else {})
             self.changed.notify_all()
             return self.answers.pop(0) if self.answers else (200, {}, b"ok")
@@ -84,7 +89,7 @@ def slack() -> Iterator[LocalSlack]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            answer = state.take(self.command, body)
+            answer = state.take(self.command, self.headers, body)
             if isinstance(answer, str):
                 if answer == "hang":
                     state.released.wait()

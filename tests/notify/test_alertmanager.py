@@ -1,10 +1,5 @@
 """What an Alertmanager is told, and when, by Prometheus' own rules of sending."""
 
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-
 import pytest
 
 from ldlm_monitor.errors import DeliveryError
@@ -92,44 +87,6 @@ def test_the_body_is_that_of_api_v2_and_holds_no_secret() -> None:
     assert posted["generatorURL"] == "http://127.0.0.1:9847"
 
 
-class Server:
-    """An HTTP server that answers with `statuses` in turn, then 200."""
-
-    def __init__(self, *statuses: int) -> None:
-        answers = iter(statuses)
-        self.authorizations: list[str | None] = []
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                self.rfile.read(int(self.headers["Content-Length"]))
-                server.authorizations.append(self.headers["Authorization"])
-                self.send_response(next(answers, 200))
-                self.send_header("Retry-After", "7")
-                self.send_header("Location", "http://127.0.0.1:1/")
-                self.end_headers()
-
-            def log_message(self, *args: object) -> None:
-                pass
-
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._http.serve_forever)
-        self._thread.start()
-        self.url = f"http://127.0.0.1:{self._http.server_port}"
-
-    def close(self) -> None:
-        self._http.shutdown()
-        self._thread.join()
-        self._http.server_close()
-
-
-@pytest.fixture
-def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    found = Server(*getattr(request, "param", ()))
-    yield found
-    found.close()
-
-
 def sender(url: str, outbox: Outbox, *alerts: AlertView) -> Alertmanager:
     monitor = MonitorView(
         lines=0,
@@ -147,25 +104,22 @@ def sender(url: str, outbox: Outbox, *alerts: AlertView) -> Alertmanager:
     return Alertmanager(client, lambda: snapshot, outbox)
 
 
-@pytest.mark.parametrize("server", [(503, 301)], indirect=True)
 def test_what_was_not_accepted_is_told_again_after_the_pause_that_was_asked_for(
-    server: Server, tmp_path: Path
+    slack, outbox: Outbox
 ) -> None:
-    outbox = Outbox(tmp_path / "outbox.sqlite")
-    alertmanager = sender(server.url, outbox, alert())
+    elsewhere = {"Retry-After": "7", "Location": "http://127.0.0.1:1/"}
+    slack.answers = [(503, elsewhere, b""), (301, elsewhere, b"")]
+    alertmanager = sender(slack.url, outbox, alert())
     assert [alertmanager.turn(NOW + second) for second in range(4)] == [7.0, 7.0, 0.0, 0.0]
-    assert server.authorizations == ["Bearer secret"] * 3
+    assert [headers["Authorization"] for headers, _ in slack.posted] == ["Bearer secret"] * 3
     counts = outbox.counts()
-    outbox.close()
     assert counts[alertmanager.receiver, "sent"] == 1
     assert counts[alertmanager.receiver, "retried"] == 2
 
 
-def test_a_server_that_is_not_there_is_said_and_counted(tmp_path: Path) -> None:
-    outbox = Outbox(tmp_path / "outbox.sqlite")
+def test_a_server_that_is_not_there_is_said_and_counted(outbox: Outbox) -> None:
     alertmanager = sender("http://127.0.0.1:1", outbox, alert())
     with pytest.raises(DeliveryError, match="could not be reached"):
         AlertmanagerClient("http://127.0.0.1:1").send([])
     assert 0.5 <= alertmanager.turn(NOW) <= 1.0
     assert outbox.counts()[alertmanager.receiver, "retried"] == 1
-    outbox.close()

@@ -4,11 +4,7 @@ import base64
 import hashlib
 import hmac
 import json
-import threading
-from collections.abc import Iterator
 from dataclasses import replace
-from email.message import Message
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -43,43 +39,6 @@ NAN = Notification(
 )
 
 
-class Server:
-    """Keeps what was posted; answers with `status`."""
-
-    def __init__(self) -> None:
-        self.status = 200
-        self.posted: list[tuple[Message, bytes]] = []
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                server.posted.append((self.headers, body))
-                self.send_response(server.status)
-                self.send_header("Retry-After", "30")
-                self.end_headers()
-
-            def log_message(self, *args: object) -> None:
-                pass
-
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._http.serve_forever)
-        self._thread.start()
-        self.place = f"127.0.0.1:{self._http.server_port}"
-
-    def close(self) -> None:
-        self._http.shutdown()
-        self._thread.join()
-        self._http.server_close()
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    found = Server()
-    yield found
-    found.close()
-
-
 def test_the_body_is_a_transition_as_the_contract_has_it() -> None:
     assert json.loads(webhook_body(NAN)) == {
         "time": 1_769_681_700.5,
@@ -100,12 +59,12 @@ def test_the_schema_that_is_documented_is_that_of_the_body() -> None:
     )
 
 
-def test_a_receiver_can_check_the_signature_and_knows_a_repeat(server: Server) -> None:
-    webhook = Webhook(f"http://{server.place}/alerts", secret=SECRET, clock=lambda: 1_769_681_701.9)
+def test_a_receiver_can_check_the_signature_and_knows_a_repeat(slack) -> None:
+    webhook = Webhook(slack.url, secret=SECRET, clock=lambda: 1_769_681_701.9)
     webhook.send(NAN)
     webhook.send(NAN)
     webhook.send(replace(NAN, state="resolved"))
-    (headers, body), (again, _), (other, _) = server.posted
+    (headers, body), (again, _), (other, _) = slack.posted
     signed = f"{headers['webhook-id']}.1769681701.".encode() + body
     digest = hmac.new(SECRET.encode(), signed, hashlib.sha256).digest()
     assert headers["webhook-signature"] == "v1," + base64.b64encode(digest).decode()
@@ -113,15 +72,15 @@ def test_a_receiver_can_check_the_signature_and_knows_a_repeat(server: Server) -
     assert headers["webhook-id"] == again["webhook-id"] != other["webhook-id"]
 
 
-def test_without_a_secret_nothing_is_signed(server: Server) -> None:
-    Webhook(f"http://{server.place}").send(NAN)
-    assert server.posted[0][0]["webhook-signature"] is None
+def test_without_a_secret_nothing_is_signed(slack) -> None:
+    Webhook(slack.url).send(NAN)
+    assert slack.posted[0][0]["webhook-signature"] is None
 
 
-def test_a_secret_in_standard_form_is_base64(server: Server) -> None:
+def test_a_secret_in_standard_form_is_base64(slack) -> None:
     key = bytes(range(24))
-    Webhook(f"http://{server.place}", secret="whsec_" + base64.b64encode(key).decode()).send(NAN)
-    headers, body = server.posted[0]
+    Webhook(slack.url, secret="whsec_" + base64.b64encode(key).decode()).send(NAN)
+    headers, body = slack.posted[0]
     signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
     digest = hmac.new(key, signed, hashlib.sha256).digest()
     assert headers["webhook-signature"] == "v1," + base64.b64encode(digest).decode()
@@ -146,20 +105,20 @@ def test_a_url_that_is_not_safe_is_refused_and_not_shown(url: str) -> None:
     ("status", "permanent"), [(500, False), (429, False), (410, True), (302, False)]
 )
 def test_what_is_not_accepted_is_told_with_the_wish_of_the_server(
-    server: Server, status: int, permanent: bool
+    slack, status: int, permanent: bool
 ) -> None:
-    server.status = status
+    slack.answers = [(status, {"Retry-After": "30"}, b"")]
     with pytest.raises(DeliveryError) as refused:
-        Webhook(f"http://{server.place}/s3cret").send(NAN)
+        Webhook(slack.url).send(NAN)
     assert refused.value.permanent is permanent
     assert refused.value.retry_after == 30
-    assert "s3cret" not in str(refused.value)
+    assert "s3cr3tpath" not in str(refused.value)
 
 
-def test_a_service_of_apprise_is_told_in_plain_text(server: Server) -> None:
-    (service,) = apprise_services([f"json://{server.place}/"])
+def test_a_service_of_apprise_is_told_in_plain_text(slack) -> None:
+    (service,) = apprise_services([slack.url.replace("http", "json")])
     service.send(NAN)
-    told = json.loads(server.posted[0][1])
+    told = json.loads(slack.posted[0][1])
     assert service.name == "apprise json"
     assert told["title"] == "NonFiniteLoss firing (critical): gpt rank 3"
     assert told["message"].splitlines() == [
@@ -172,11 +131,9 @@ def test_a_service_of_apprise_is_told_in_plain_text(server: Server) -> None:
     assert told["type"] == "failure"
 
 
-def test_a_service_that_refuses_is_tried_again(
-    server: Server, caplog: pytest.LogCaptureFixture
-) -> None:
-    server.status = 500
-    (service,) = apprise_services([f"json://user:passw0rd@{server.place}/"])
+def test_a_service_that_refuses_is_tried_again(slack, caplog: pytest.LogCaptureFixture) -> None:
+    slack.answers = [(500, {}, b"")]
+    (service,) = apprise_services([slack.url.replace("http://", "json://user:passw0rd@")])
     with pytest.raises(DeliveryError, match="apprise json did not take it"):
         service.send(NAN)
     assert "passw0rd" not in caplog.text
