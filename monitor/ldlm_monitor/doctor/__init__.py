@@ -1,0 +1,1 @@
+"""The doctor: known dangerous settings of a training repository, and their repair."""
