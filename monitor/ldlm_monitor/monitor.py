@@ -328,7 +328,9 @@ class Monitor:
         self._runs.touch(run)
         at = max(now, self._clock)
         self._changed(at)
-        return transitions + (self._evaluate(at) if urgent is not None else [])
+        if urgent is None or not self._urgency.is_at_once(run.name, urgent, at):
+            return transitions
+        return transitions + self._evaluate(at)
 
     def _take_timed(self, block: SampleBlock, times: Sequence[float]) -> list[Transition]:
         """Take in lines, each at its own time: as one by one, in parts in which nothing is due."""

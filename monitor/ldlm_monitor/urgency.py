@@ -7,20 +7,23 @@ from typing import Final
 
 REPEAT_SECONDS: Final = 1.0
 """The same urgent fact about a run is evaluated at once only this often."""
-AT_ONCE: Final = 8
-"""So many urgent facts of one run within a second are judged each at once.
+WINDOW_SECONDS: Final = 0.5
+AT_ONCE: Final = 4
+"""So many urgent facts in a window are judged each at once.
 
-A thousand ranks that fail together tell thousands; those beyond are judged together when the
-second is over, so that an alert still fires within a second of its line.
+A thousand ranks, or runs, that fail together tell thousands, and every evaluation asks about all
+of them; those beyond are judged together when the window is over, so that an alert still fires
+within a second of its line.
 """
 
 
 class Urgency:
-    """When urgent news of each run was judged last. Times are Unix seconds."""
+    """When urgent news was judged last. Times are Unix seconds."""
 
     def __init__(self) -> None:
         self._told: dict[tuple[str, str], float] = {}
-        self._second: dict[str, tuple[float, int]] = {}
+        self._began = -math.inf
+        self._judged = 0
         self.due = math.inf
 
     def is_at_once(self, run: str, fact: str, at: float) -> bool:
@@ -28,13 +31,12 @@ class Urgency:
         if at - self._told.get((run, fact), -math.inf) < REPEAT_SECONDS:
             return False
         self._told[run, fact] = at
-        began, count = self._second.get(run, (-math.inf, 0))
-        if at - began >= REPEAT_SECONDS:
-            began, count = at, 0
-        self._second[run] = (began, count + 1)
-        if count < AT_ONCE:
+        if at - self._began >= WINDOW_SECONDS:
+            self._began, self._judged = at, 0
+        self._judged += 1
+        if self._judged <= AT_ONCE:
             return True
-        self.due = min(self.due, began + REPEAT_SECONDS)
+        self.due = min(self.due, self._began + WINDOW_SECONDS)
         return False
 
     def judged(self, at: float) -> None:

@@ -19,6 +19,7 @@ from ldlm_monitor.monitor import Monitor, MonitorSettings
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.promql import parse
 from ldlm_monitor.run.pace import StallSettings
+from ldlm_monitor.urgency import AT_ONCE, WINDOW_SECONDS
 
 LOG = "train_logs/train_20260129_101500_node0.log"
 RUN = "train_20260129_101500"
@@ -109,6 +110,22 @@ def test_a_hundred_nans_are_one_alert() -> None:
     for second in range(100, 200):
         feeder.append(bar(second) + NAN, float(second))
     assert told(feeder.transitions) == [("NonFiniteLoss", "firing")]
+
+
+def test_runs_that_fail_at_once_are_judged_together_within_half_a_second() -> None:
+    monitor = Monitor()
+    failing = [Feeder(monitor, f"train_20260129_10{minute:02d}00_node0.log") for minute in range(50)]
+    for feeder in failing:
+        feeder.append(bar(100), 100.0)
+    monitor.tick(START + 101)
+    before = monitor.snapshot().monitor.evaluations
+    for feeder in failing:
+        feeder.append(NAN, 101.0)
+    at_once = sum(len(feeder.transitions) for feeder in failing)
+    later = monitor.tick(START + 101 + WINDOW_SECONDS)
+    assert monitor.snapshot().monitor.evaluations - before <= AT_ONCE + 2
+    assert at_once == AT_ONCE
+    assert told(later) == [("NonFiniteLoss", "firing")] * (len(failing) - AT_ONCE)
 
 
 def test_it_resolves_five_minutes_after_the_last_one() -> None:

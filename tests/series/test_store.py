@@ -73,6 +73,31 @@ def test_every_kind_of_matcher_matches_whole_values() -> None:
     assert runs(Matcher("rank", "=", "")) == {"a", "ab"}
 
 
+def test_a_selector_that_was_asked_before_finds_series_that_come_later() -> None:
+    store = SeriesStore(5, 3600)
+    not_b = Matcher("run", "!=", "b")
+    selectors = [(*LOSS, not_b), (not_b,), (Matcher("__name__", "=~", ".*loss"),)]
+
+    def found() -> list[list[str]]:
+        asked = [store.latest(selector, -math.inf, 100) for selector in selectors]
+        return [[dict(labels)["run"] for labels, _, _ in each] for each in asked]
+
+    store.append([[loss(1.0, "a")]], 5)
+    assert found() == [["a"]] * 3
+    store.append([[loss(1.0, "a"), loss(1.0, "b"), loss(1.0, "c")]], 10)
+    assert found() == [["a", "c"], ["a", "c"], ["a", "b", "c"]]
+
+
+def test_a_selector_does_not_find_what_was_forgotten() -> None:
+    store = SeriesStore(5, 100)
+    store.append([[loss(1.0, "a"), loss(1.0, "b")]], 5)
+    assert len(list(store.latest(LOSS, -math.inf, 100))) == 2
+    for slot in range(2, 600):
+        store.append([[loss(float(slot), "b")]], slot * 5)
+    found = [dict(series.labels)["run"] for series in store.select(LOSS, 0, 3000)]
+    assert found == ["b"]
+
+
 def test_memory_is_bounded_by_the_retention() -> None:
     store = SeriesStore(5, 100)
     for slot in range(5000):

@@ -99,7 +99,7 @@ class SeriesStore:
         self._recorded: dict[str, list[_Kept]] = {}
         self._scrape = 0
         self.last_scrape = -math.inf
-        self._matched: dict[tuple[Matcher, ...], list[_Kept]] = {}
+        self._matched: dict[str | None, dict[tuple[Matcher, ...], list[_Kept]]] = {}
         self._read_last: tuple[tuple[float, float], Sequence[float]] = ((math.inf, -math.inf), ())
 
     def append(self, groups: Iterable[Sequence[Point]], at: float) -> None:
@@ -205,8 +205,11 @@ class SeriesStore:
         kept = self._series.get(labels)
         if kept is None:
             kept = self._series[labels] = _Kept(labels, [])
-            self._matched.clear()
             self._by_name.setdefault(point.name, []).append(kept)
+            for name in (point.name, None):
+                for matchers, matched in self._matched.get(name, {}).items():
+                    if _is_matched(labels, matchers):
+                        matched.append(kept)
         return kept
 
     def _put(self, point: Point, at: float) -> _Kept:
@@ -226,13 +229,14 @@ class SeriesStore:
         return kept
 
     def _matching(self, matchers: Sequence[Matcher]) -> list[_Kept]:
+        """The series that satisfy them all, oldest first; known until one of them is forgotten."""
         key = tuple(matchers)
-        matched = self._matched.get(key)
+        name = next((m.value for m in key if m.name == "__name__" and m.op == "="), None)
+        known = self._matched.setdefault(name, {})
+        matched = known.get(key)
         if matched is None:
-            name = next((m.value for m in key if m.name == "__name__" and m.op == "="), None)
             candidates = self._series.values() if name is None else self._by_name.get(name, ())
-            matched = [kept for kept in candidates if all(satisfies(m, kept.labels) for m in key)]
-            self._matched[key] = matched
+            matched = known[key] = [kept for kept in candidates if _is_matched(kept.labels, key)]
         return matched
 
     def _read(self, kept: _Kept, start: float, end: float) -> Series | None:
@@ -272,9 +276,11 @@ class SeriesStore:
         for labels, kept in list(self._series.items()):
             kept.segments = [s.since(before) for s in kept.segments if s.reaches(before)]
             if not kept.segments:
+                name = labels[0][1]
                 del self._series[labels]
-                self._matched.clear()
-                self._by_name[labels[0][1]].remove(kept)
+                self._by_name[name].remove(kept)
+                for selectors in (name, None):
+                    self._matched.pop(selectors, None)
 
 
 def _held(segment: _Segment, grid: Sequence[float]) -> Sequence[float]:
@@ -292,6 +298,10 @@ def _held(segment: _Segment, grid: Sequence[float]) -> Sequence[float]:
 
 def _same(old: float, new: float) -> bool:
     return old == new or (math.isnan(old) and math.isnan(new))
+
+
+def _is_matched(labels: Labels, matchers: Sequence[Matcher]) -> bool:
+    return all(satisfies(matcher, labels) for matcher in matchers)
 
 
 def satisfies(matcher: Matcher, labels: Labels) -> bool:
