@@ -114,7 +114,8 @@ def test_a_hundred_nans_are_one_alert() -> None:
 
 def test_runs_that_fail_at_once_are_judged_together_within_half_a_second() -> None:
     monitor = Monitor()
-    failing = [Feeder(monitor, f"train_20260129_10{minute:02d}00_node0.log") for minute in range(50)]
+    names = (f"train_20260129_10{minute:02d}00_node0.log" for minute in range(50))
+    failing = [Feeder(monitor, name) for name in names]
     for feeder in failing:
         feeder.append(bar(100), 100.0)
     monitor.tick(START + 101)
