@@ -7,6 +7,7 @@ files, so that rank 63 is not judged after rank 0's whole history.
 from __future__ import annotations
 
 import heapq
+import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,9 +30,7 @@ HEAD_BYTES = 256 * 1024
 _DIRECTORY = re.compile(rb"^Working directory: (\S[^\r\n]*)", re.MULTILINE)
 _NCCL_FILE = re.compile(rb"\bNCCL_DEBUG_FILE=([^\s'\"]+)")
 _RUN_NAME = re.compile(rb"\blogging\.run_name=([^\s'\",\]]+)")
-_CALLBACK_RUN = re.compile(
-    rb'\{"schema": ?"ldlm\.health/1", ?"type": ?"run", ?"run": ?"([^"\\]{1,512})"'
-)
+_CALLBACK_SCHEMA = "ldlm.health/"
 APART_SECONDS = 0.2
 """Rows that tell their times come together where they span less than this."""
 ALONE_APART_SECONDS = 5.0
@@ -235,12 +234,26 @@ def has_bars(log: Path, disk: Disk = DIRECT) -> bool:
 
 def name_by_content(path: Path, names: RunNames, disk: Disk = DIRECT) -> None:
     """The callback writes its run's name into the first row of its file: that name counts."""
-    if names.is_tied(str(path)):
-        return
-    with disk.reader(path) as file:
-        told = _CALLBACK_RUN.match(file.read(HEAD_BYTES).split(b"\n", 1)[0])
-    if told is not None:
-        names.tie(str(path), _text(told[1]))
+    if not names.is_tied(str(path)) and (told := told_run(path, disk)) is not None:
+        names.tie(str(path), told)
+
+
+def told_run(path: Path, disk: Disk = DIRECT) -> str | None:
+    """The run's name as the callback wrote it into a file's first row; None: it did not.
+
+    Raises `TimeoutError` where its server does not answer.
+    """
+    try:
+        with disk.reader(path) as file:
+            header = json.loads(file.read(HEAD_BYTES).split(b"\n", 1)[0])
+        ours = header["type"] == "run" and header["schema"].startswith(_CALLBACK_SCHEMA)
+        return str(header["run"]) if ours else None
+    except TimeoutError:
+        raise
+    except OSError:  # whoever reads it says so
+        return None
+    except (ValueError, LookupError, TypeError, AttributeError):  # it is no header
+        return None
 
 
 def is_rows(path: Path, disk: Disk = DIRECT) -> bool:

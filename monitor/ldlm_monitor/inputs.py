@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ldlm_monitor.history import HEAD_BYTES, has_bars, is_rows, launch_facts
+from ldlm_monitor.history import HEAD_BYTES, has_bars, is_rows, launch_facts, told_run
 from ldlm_monitor.monitor import Monitor
 from ldlm_monitor.run.identity import launch_time
 from ldlm_monitor.source import (
@@ -139,8 +139,20 @@ class Inputs:
                     continue
                 except OSError:  # whoever reads it says so
                     stale = False
+                if not stale:
+                    self._call(run, companion.path, log_path)
                 log.info("%s: following too, %s", companion.path, companion.reason)
                 yield Joining(companion.path, stale=stale)
+
+    def _call(self, run: str, companion: Path, log_path: Path) -> None:
+        """A run of which nothing was told yet bears the name that its callback gives it."""
+        if self._monitor.standing_of(str(log_path)) is None:
+            try:
+                told = told_run(companion, self._disk)
+            except TimeoutError:
+                return
+            if told is not None:
+                self._monitor.names.call(run, told)
 
     def _claims(self, now: float) -> dict[Path, tuple[Companion, Path]]:
         """By real path, companions and the log of each: of several, the newest launch."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from ldlm_monitor.monitor import Monitor, Suspect
+from ldlm_monitor.plain import plain
 from ldlm_monitor.probe.evidence import Case
 from ldlm_monitor.records import Heartbeat, Record
 from ldlm_monitor.source.worker import Worker
@@ -25,6 +26,8 @@ LEAD_SECONDS = 6.0
 """How long before a run counts as stalled it is looked at."""
 WATCH_SECONDS = 30.0
 """How often the processes of runs that go on are noted."""
+BEAT_SECONDS = 10.0
+"""How often the heartbeats of runs that go on are read."""
 AGAIN_SECONDS = 300.0
 """A run that stays stalled is looked at again after this, then after twice as long, ..."""
 EARLY_SECONDS = 60.0
@@ -50,6 +53,10 @@ class Host(Protocol):
         """Note the processes of runs that go on."""
         ...
 
+    def beats(self, cases: Sequence[Case]) -> dict[str, list[Heartbeat]]:
+        """Where the ranks of runs that go on say that they are."""
+        ...
+
     def look(self, cases: Sequence[Case], seconds: float) -> dict[str, list[Record]]:
         """What is found of each run."""
         ...
@@ -61,7 +68,7 @@ class Found:
 
     run: str
     at: float
-    events: list[Record]
+    events: Sequence[Record]
 
 
 @dataclass(slots=True)
@@ -99,7 +106,9 @@ class Probing:
         self._asked: _Asked | None = None
         self._watching: Future[None] | None = None
         self._watched: set[str] = set()
-        self._watched_at = self._turned_at = self._old_at = -math.inf
+        self._listening: Future[dict[str, list[Heartbeat]]] | None = None
+        self._beats: dict[str, Heartbeat] = {}
+        self._watched_at = self._turned_at = self._old_at = self._listened_at = -math.inf
 
     def turn(self, monitor: Monitor, now: float) -> Iterator[Found]:
         """What is to be judged before time goes on to `now`."""
@@ -120,6 +129,7 @@ class Probing:
                 standing.found = None
             elif suspect.stalls_at is not None and suspect.stalls_at <= now:
                 yield self._hand_over(suspect.run, standing, max(suspect.stalls_at, monitor.clock))
+        yield from self._heard(now)
         self._ask(monitor, suspects, now)
 
     def close(self, patience: float = 0.0) -> None:
@@ -181,13 +191,44 @@ class Probing:
             answer = self._post(lambda: self._host.look(cases, LOOK_SECONDS - 0.5))
             self._asked = _Asked(answer, now, {case.run: case.since for case in cases})
             return
+        if self._listening is None and now - self._listened_at >= BEAT_SECONDS:
+            self._listened_at = now
+            cases = self._going_on(monitor)
+            if any(path.endswith(".jsonl") for case in cases for path in case.logs):
+                self._listening = self._post(lambda: self._host.beats(cases))
         runs = monitor.going_on()
         if runs - self._watched or (runs and now - self._watched_at >= WATCH_SECONDS):
             self._watched_at, self._watched = now, runs
-            alive = monitor.suspects(math.inf, math.inf)
-            noted = [self._case(each) for each in alive if each.state != "stalled"]
+            noted = self._going_on(monitor)
             if noted:
                 self._watching = self._post(lambda: self._host.watch(noted))
+
+    def _going_on(self, monitor: Monitor) -> list[Case]:
+        alive = monitor.suspects(math.inf, math.inf)
+        return [self._case(each) for each in alive if each.state != "stalled"]
+
+    def _heard(self, now: float) -> Iterator[Found]:
+        """What heartbeats tell that they did not before; which are read is said once."""
+        if self._listening is None or not self._listening.done():
+            return
+        answer, self._listening = self._listening, None
+        if (problem := answer.exception()) is not None:
+            log.error("a bug of ours: heartbeats could not be read", exc_info=problem)
+            return
+        for run, beats in answer.result().items():
+            fresh = [each for each in beats if self._is_news(each)]
+            joined = [each.position.path for each in fresh if each.position.path not in self._beats]
+            self._beats |= {each.position.path: each for each in fresh}
+            if joined:
+                more = f" and {len(joined) - 1} more" if len(joined) > 1 else ""
+                beside = "following too, beside the rows of"
+                log.info("%s%s: %s %s", plain(joined[0]), more, beside, plain(run))
+            if fresh:
+                yield Found(run, now, fresh)
+
+    def _is_news(self, beat: Heartbeat) -> bool:
+        known = self._beats.get(beat.position.path)
+        return known is None or (known.step, known.phase) != (beat.step, beat.phase)
 
     def _wanted(self, suspects: Sequence[Suspect], now: float) -> list[Suspect]:
         """The runs to look at now: those that stopped of late before those that did long ago."""

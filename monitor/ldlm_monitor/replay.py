@@ -21,6 +21,7 @@ from ldlm_monitor.history import (
     launch_facts,
     place,
     place_stream,
+    told_run,
 )
 from ldlm_monitor.run.identity import launch_time
 from ldlm_monitor.source import Surroundings, companions, resolve, undecided
@@ -93,15 +94,22 @@ class Replay:
     def _with_companions(self, files: list[Path]) -> list[Path]:
         """The files and what belongs to them; of several launches, the newest has a claim."""
         found = {path.resolve(): path for path in files}
+        names = self._monitor.names
+        claims: dict[Path, Path] = {}
         around = Surroundings()
         for log in sorted(files, key=lambda path: (launch_time(str(path)) or 0.0, path)):
             facts = launch_facts(log)
             for companion in companions(log, facts, around):
                 real = companion.path.resolve()
+                claims[real] = log
                 if real not in found:
                     found[real] = companion.path
                     self.notices.append(f"{companion.path}: added, {companion.reason}")
-                self._monitor.names.tie(str(found[real]), self._monitor.names.origin(str(log)).run)
             if reason := undecided(log, facts, around):
                 self.notices.append(reason)
+        for real, log in claims.items():
+            run = names.origin(str(log)).run
+            names.tie(str(found[real]), run)
+            if (told := told_run(real)) is not None:
+                names.call(run, told)
         return list(found.values())

@@ -4,8 +4,10 @@ import os
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
 from ldlm_monitor.content import NOMINAL_ROWS
-from ldlm_monitor.history import has_bars, launch_facts, place
+from ldlm_monitor.history import has_bars, launch_facts, place, told_run
 from ldlm_monitor.run.identity import RunNames
 
 LOG = "train_20260129_101500_node0.log"
@@ -147,6 +149,21 @@ def test_the_callbacks_own_name_of_the_run_counts_unless_a_better_one_is_known(
     given = RunNames("mine")
     place([rows], given)
     assert given.origin(str(rows)).run == "mine"
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        '{"schema":"ldlm.health/1","type":"run"}',
+        '{"schema":"somebody.else/1","type":"run","run":"theirs"}',
+        '{"type":"step","step":1,"run":"theirs"}',
+        '{"schema":7,"type":"run","run":"theirs"}',
+        "[1, 2]",
+        '{"schema":"ldlm.health/1","type":"run","run":"cut he',
+    ],
+)
+def test_what_is_no_header_of_the_callback_names_no_run(tmp_path: Path, first: str) -> None:
+    assert told_run(written(tmp_path / "health_rank0.jsonl", first + "\n")) is None
 
 
 def test_a_file_that_cannot_be_read_is_told_and_the_others_are_placed(tmp_path: Path) -> None:

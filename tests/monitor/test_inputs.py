@@ -4,11 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from ldlm_monitor.callback import HealthCallback
+from ldlm_monitor.chunk import Chunk
+from ldlm_monitor.config import Settings
 from ldlm_monitor.inputs import COMPANION_SECONDS, Inputs
 from ldlm_monitor.monitor import Monitor
+from ldlm_monitor.replay import Replay
 from ldlm_monitor.source import DIRECT, resolve
 
 NOW = 1_769_681_700.0
+BAR = "Training:   1%|▏  | 1/95 [00:01<01:34,  1.00it/s, Epoch=0/1, Progress=1.0%, Loss=2.5]\r\n"
 
 
 @pytest.fixture
@@ -18,6 +23,19 @@ def inputs(tmp_path: Path) -> Inputs:
     inputs = Inputs(patterns, Monitor(), companions=True, disk=DIRECT)
     assert names(inputs, NOW) == ["train_20260129_101500_node0.log"]
     return inputs
+
+
+@pytest.fixture
+def two_nodes(tmp_path: Path) -> Path:
+    """Logs of one launch on two nodes, and what its callback writes."""
+    for node, second in ((0, "00"), (1, "03")):
+        log = tmp_path / f"train_logs/train_20260129_1015{second}_node{node}.log"
+        write(log, BAR)
+    (tmp_path / "saved/out").mkdir(parents=True)
+    callback = HealthCallback(run="qwen-7b", out=tmp_path / "saved/out", rank=0, world_size=2)
+    callback.on_step(2, loss=2.5)
+    callback.close()
+    return tmp_path
 
 
 def write(path: Path, text: str) -> None:
@@ -44,3 +62,38 @@ def test_a_log_that_grew_may_say_whose_rows_they_are(inputs: Inputs, tmp_path: P
     write(log, f"Working directory: {tmp_path}/saved/run_b\n")
     (joining,) = inputs.joining(NOW + 100 * COMPANION_SECONDS, rung=False)
     assert joining.path == tmp_path / "saved/run_b/training_log.jsonl"
+
+
+def test_a_run_of_which_nothing_is_known_yet_is_called_as_its_callback_calls_it(
+    two_nodes: Path,
+) -> None:
+    monitor = Monitor()
+    patterns = resolve([str(two_nodes / "train_logs/*.log")], base=two_nodes)
+    inputs = Inputs(patterns, monitor, companions=True, disk=DIRECT)
+    joining = inputs.joining(NOW, rung=False)
+    assert len(joining) == 3
+    assert {monitor.names.origin(str(each.path)).run for each in joining} == {"qwen-7b"}
+    assert {monitor.names.origin(str(each.path)).node for each in joining} == {"0", "1", None}
+
+
+def test_a_run_that_was_told_of_keeps_its_name(two_nodes: Path) -> None:
+    monitor = Monitor()
+    log = two_nodes / "train_logs/train_20260129_101500_node0.log"
+    monitor.feed(Chunk(str(log), (1, 1, 0), 0, 1, BAR.encode()), NOW)
+    patterns = resolve([str(log)], base=two_nodes)
+    inputs = Inputs(patterns, monitor, companions=True, disk=DIRECT)
+    names = {monitor.names.origin(str(each.path)).run for each in inputs.joining(NOW, rung=False)}
+    assert names == {"train_20260129_101500"}
+
+
+def test_a_replay_calls_a_run_as_its_callback_does_unless_the_user_says_otherwise(
+    two_nodes: Path,
+) -> None:
+    def runs(**changes: str) -> set[str]:
+        files = tuple(str(path) for path in (two_nodes / "train_logs").iterdir())
+        replay = Replay(Settings(files=files, **changes))
+        list(replay.transitions())
+        return {run.name for run in replay.snapshot().runs}
+
+    assert runs() == {"qwen-7b"}
+    assert runs(run="mine") == {"mine"}

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from ldlm_monitor.callback import heartbeat as written
 from ldlm_monitor.chunk import Chunk
 from ldlm_monitor.config import Settings
 from ldlm_monitor.ledger import Ledger
@@ -30,7 +31,7 @@ from ldlm_monitor.probing import (
     Probing,
 )
 from ldlm_monitor.pump import Pump
-from ldlm_monitor.records import Event
+from ldlm_monitor.records import Event, Heartbeat
 from ldlm_monitor.source import PollingWaker
 
 NOW = 1_769_681_700.0
@@ -58,6 +59,9 @@ class Asked:
     def watch(self, cases: Sequence[Case]) -> None:
         self.watched.append([case.run for case in cases])
         self.host.watch(cases)
+
+    def beats(self, cases: Sequence[Case]) -> dict[str, list[Heartbeat]]:
+        return self.host.beats(cases)
 
     def look(self, cases: Sequence[Case], seconds: float) -> dict[str, list[Event]]:
         self.looked.append([case.run for case in cases])
@@ -323,6 +327,89 @@ def test_a_crash_is_looked_at_too_for_the_dumps_that_it_left(watched: Watched) -
     assert "rank 2 did not join it" in run.verdict.reasons[1]
     dump = next(e for e in watched.pump.monitor.snapshot().events if e.kind == "fr_dump")
     assert dump.fields["missing_ranks"] == [2]
+
+
+def page(folder: Path, rank: int) -> written.Heartbeat:
+    identity = written.Identity(
+        pid=os.getpid(),
+        stack_signal=0,
+        start_ticks=written.start_ticks(),
+        pid_namespace=written.pid_namespace(),
+        created=NOW,
+        rank=rank,
+        world_size=2,
+        host=b"elsewhere",
+        run=b"run_a",
+        stack_file=b"",
+        recorder_socket=b"",
+    )
+    return written.Heartbeat(folder / f"heartbeat_rank{rank}", identity)
+
+
+def beat(step: int, second: float, phase: bytes = b"train") -> written.Beat:
+    at = NOW + second
+    running = b"running"
+    return written.Beat(
+        step=step, batch=step, steps=step, time=at, phase_since=at, phase=phase, status=running
+    )
+
+
+def heard(monitor: Monitor, host: Asked, seconds: Sequence[float]) -> list[list[Heartbeat]]:
+    """What each turn hands over; the host has answered what it was asked before the next."""
+    answered = threading.Event()
+    probing = Probing(host, frozenset(), answered.set)
+    told = []
+    for second in seconds:
+        found = list(probing.turn(monitor, NOW + second))
+        for each in found:
+            monitor.observe(each.events, each.at)
+        told.append([event for each in found for event in each.events])
+        answered.wait(0.5)
+        answered.clear()
+    probing.close(patience=30)
+    return told
+
+
+def rows_of_rank_0(folder: Path) -> Monitor:
+    rows = [f'{{"step": {step}, "time": {NOW + step}, "loss": 2.5}}\n' for step in range(41)]
+    monitor = Monitor()
+    path = str(folder / "health_rank0.jsonl")
+    monitor.feed(Chunk(path, (1, 1, 0), 0, 1, "".join(rows).encode()), NOW + 40)
+    return monitor
+
+
+def test_heartbeats_beside_rows_tell_where_each_rank_is_and_which_are_read_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    monitor = rows_of_rank_0(tmp_path)
+    first, second = page(tmp_path, 0), page(tmp_path, 1)
+    first.beat(beat(40, 40))
+    second.beat(beat(39, 39.5, b"eval"))
+    told = heard(monitor, Asked(), [41, 42, 43])
+    assert sorted((each.rank, each.step, each.phase) for each in told[-1] + told[-2]) == [
+        (0, 40, "train"),
+        (1, 39, "eval"),
+    ]
+    (run,) = monitor.snapshot().runs
+    assert {each.rank: (each.step, each.phase) for each in run.ranks}[1] == (39, "eval")
+    said = [each for each in caplog.messages if "following too" in each]
+    assert len(said) == 1
+    assert said[0].startswith(f"{tmp_path}/heartbeat_rank0 and 1 more: following too")
+
+
+def test_a_heartbeat_that_stands_still_is_not_told_again(tmp_path: Path) -> None:
+    monitor = rows_of_rank_0(tmp_path)
+    writer = page(tmp_path, 0)
+    writer.beat(beat(40, 40))
+    told = heard(monitor, Asked(), [41, 42, 52, 53, 63, 64])
+    assert sum(map(len, told)) == 1
+
+
+def test_a_heartbeat_that_an_earlier_launch_left_is_not_believed(tmp_path: Path) -> None:
+    monitor = rows_of_rank_0(tmp_path)
+    page(tmp_path, 3).beat(beat(9000, -500))
+    assert heard(monitor, Asked(), [41, 42, 43]) == [[], [], []]
 
 
 def test_of_runs_that_were_given_up_long_ago_some_are_looked_at_now_and_then() -> None:

@@ -16,6 +16,8 @@ from ldlm_monitor.records import Event, FieldValue, Heartbeat, Position, Scalar
 ASKED_AT_ONCE = 16
 MAX_ASKED = 256
 """Ranks of one host."""
+SKEW_SECONDS = 10.0
+"""Clocks of hosts may differ by so much."""
 _MAX_SHOWN = 8
 
 
@@ -45,6 +47,18 @@ def look(
     ranks = [Rank(page, stacks.get(page.rank), asked=may_ask(page)) for page in found]
     beats = [page.record(run) for page in found if page.step >= 0]
     return [*beats, *events_of(ranks, run, position, now)]
+
+
+def beats(run: str, folders: Collection[Path], since: float) -> list[Heartbeat]:
+    """Where the ranks of a run say that they are, which took its last step at `since`.
+
+    A page that stood still by then is of an earlier launch.
+    """
+    return [
+        page.record(run)
+        for page in pages(folders)
+        if page.status == "running" and page.step >= 0 and page.time >= since - SKEW_SECONDS
+    ]
 
 
 def accused(ranks: Sequence[Rank]) -> tuple[frozenset[int], str]:

@@ -29,7 +29,7 @@ from ldlm_monitor.probe import (
 )
 from ldlm_monitor.probe.evidence import ENDED, Case, of_finding, of_oom_kill, of_processes, of_ras
 from ldlm_monitor.probe.process import Family, Process, Scan
-from ldlm_monitor.records import Event, Record, Scalar
+from ldlm_monitor.records import Event, Heartbeat, Record, Scalar
 
 MIN_ASK_SECONDS = 0.5
 """A rank answers in a tenth of that, if it does."""
@@ -97,6 +97,12 @@ class HostProbe:
             self._note(known, goes_on=True)
         while len(self._known) > MAX_KNOWN + len(cases):
             del self._known[next(iter(self._known))]
+
+    def beats(self, cases: Sequence[Case]) -> dict[str, list[Heartbeat]]:
+        """Where the ranks of runs that go on say that they are."""
+        return {
+            case.run: hang.beats(case.run, hang.folders_of(case.logs), case.since) for case in cases
+        }
 
     def look(self, cases: Sequence[Case], seconds: float) -> dict[str, list[Record]]:
         """What is found of each run, within about `seconds`."""

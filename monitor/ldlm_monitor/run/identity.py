@@ -102,13 +102,23 @@ class RunNames:
         self._origins: dict[str, Origin] = {}
         self._launches: list[_Launch] = []
         self._tied: set[str] = set()
+        self._called: dict[str, str] = {}
 
     def origin(self, path: str) -> Origin:
         """The origin of a file; the same answer for the same path, always."""
         known = self._origins.get(path)
         if known is None:
-            known = self._origins[path] = self._first_seen(path)
+            known = self._origins[path] = self._as_called(self._first_seen(path))
         return known
+
+    def call(self, run: str, name: str) -> None:
+        """A run tells its own name: of all its files, also of those that are seen later.
+
+        Before any of them is read: what was told of the run stays under the name that it had.
+        """
+        if self._run is None and name:
+            self._called[run] = name[:MAX_LABEL_LENGTH]
+            self._origins = {path: self._as_called(each) for path, each in self._origins.items()}
 
     def tie(self, path: str, run: str) -> None:
         """Make a companion part of the run that it belongs to."""
@@ -120,6 +130,10 @@ class RunNames:
     def is_tied(self, path: str) -> bool:
         """Whether something better than its path names a file's run."""
         return self._run is not None or path in self._tied
+
+    def _as_called(self, origin: Origin) -> Origin:
+        name = self._called.get(origin.run)
+        return origin if name is None else Origin(name, origin.node, origin.rank)
 
     def _first_seen(self, path: str) -> Origin:
         origin = origin_of(path, self._run)
