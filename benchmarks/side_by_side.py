@@ -24,7 +24,8 @@ from pathlib import Path
 STEPS = 600
 BARS = 20
 NAN_LINE = "WARNING: Invalid text_loss detected: nan"
-FIRING = " firing "
+NAN_FIRES = "NonFiniteLoss firing "
+"""In a message's headline: other alerts of the run name the same line as their cause."""
 """In the headline of a message that reports; the one that resolves quotes the line as well."""
 SLOW_SECONDS = 20.0
 """A program that takes longer is not run again for a better figure."""
@@ -237,7 +238,7 @@ class Slack(ThreadingHTTPServer):
         """Count a message that was answered with 200."""
         with self.changed:
             self.messages += 1
-        if NAN_LINE not in message or FIRING not in message:
+        if NAN_LINE not in message or NAN_FIRES not in message:
             return
         with self.changed:
             for run in self.runs:
