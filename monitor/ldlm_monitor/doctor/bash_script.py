@@ -16,7 +16,8 @@ Scope = tuple[int, ...]
 _SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ksh"})
 _EXPORTING = ("export", "declare -x", "typeset -x")
 _LETTERS = {"e": "errexit", "a": "allexport", "x": "xtrace", "u": "nounset"}
-_BODIES = frozenset({"else_clause", "elif_clause", "case_item", "do_group", "subshell"})
+_BRANCHES = frozenset({"else_clause", "elif_clause", "case_item"})
+_SCOPES = frozenset({"do_group", "subshell"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +93,16 @@ class Script:
     pipelines: list[Pipeline] = field(default_factory=list)
     exported: set[str] = field(default_factory=set)
     functions: dict[str, Scope] = field(default_factory=dict)
+    conditions: set[int] = field(default_factory=set)
+    """The parts of scopes that may be left out, as a branch; a function or subshell is none."""
     _ends: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._ends = [at for at, byte in enumerate(self.content) if byte == 0x0A]
+
+    def conditional(self, scope: Scope) -> bool:
+        """Whether what stands there may be left out."""
+        return not self.conditions.isdisjoint(scope)
 
     def line_at(self, offset: int) -> int:
         """The 1-based line of a byte."""
@@ -176,7 +183,10 @@ class _Walk:
             special(node, scope)
             return
         before = self._options
-        self._children(node, (*scope, node.start_byte) if node.type in _BODIES else scope)
+        if node.type in _BRANCHES:
+            self._script.conditions.add(node.start_byte)
+        inner = node.type in _BRANCHES or node.type in _SCOPES
+        self._children(node, (*scope, node.start_byte) if inner else scope)
         if node.type in ("subshell", "command_substitution", "process_substitution"):
             self._options = before
 
@@ -191,6 +201,7 @@ class _Walk:
             self.visit(child, inside)
             if child.type == "then":
                 inside = (*scope, child.start_byte)
+                self._script.conditions.add(child.start_byte)
 
     def _function(self, node: Node, scope: Scope) -> None:
         name = node.child_by_field_name("name")
@@ -208,6 +219,7 @@ class _Walk:
         left, *rest = node.children
         self.visit(left, scope)
         for child in rest:
+            self._script.conditions.add(child.start_byte)
             self.visit(child, (*scope, node.start_byte, child.start_byte))
 
     def _pipeline(self, node: Node, scope: Scope) -> None:

@@ -111,7 +111,7 @@ def recorder_unset(environment: Environment, around: Surroundings) -> Iterator[F
             yield launch.finding(checks.NEVER_DUMPS)
         elif around.torch_within((2, 2), (2, 5)) and not sized:
             yield launch.finding(checks.RECORDER_OFF)
-        elif around.torch is None and environment.tunes_nccl() and not (sized or dumps):
+        elif around.torch is None and environment.tunes_watchdog() and not (sized or dumps):
             yield launch.finding(checks.RECORDER_OFF, "the version of PyTorch is not known here")
 
 
@@ -142,7 +142,7 @@ def debugging(environment: Environment, _: Surroundings) -> Iterator[Finding]:
     for name, values, check in _LEFT_OVER:
         for setting in environment.of(name):
             if not setting.conditional and (setting.value or "").strip().upper() in values:
-                yield setting.finding(check)
+                yield setting.finding(check, f"{name}={setting.value}")
     for setting in _effective(environment, "NCCL_DESYNC_DEBUG", "NCCL_ENABLE_TIMING"):
         if _on(setting) and not setting.conditional:
             yield setting.finding(checks.DESYNC_DEBUG)

@@ -46,7 +46,7 @@ _NAMED = re2.compile(
 _ASSIGNED = re2.compile(
     r"(?i)((?:^|[^a-z0-9])[a-z0-9_]*(?:password|passwd|secret|_pwd|api_?key|access_?key|"
     r"(?:auth|access|bearer|api|hub|hf|bot|refresh)_?token)(?:_id)?[\"']?\s*[=:]\s*[\"']?)"
-    r"([^\s\"'`$<>{}(),;|&]{12,})"
+    r"([^\s\"'`$<>{}(),;|&]{8,})"
 )
 _IN_URL = re2.compile(r"([a-z][a-z0-9+.-]*://[^\s/:@\"'$]{1,64}:)([^\s/@\"'$<>{}]{6,})@")
 _PLACEHOLDER = re2.compile(

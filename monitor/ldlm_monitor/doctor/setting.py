@@ -104,6 +104,7 @@ class Environment:
         """Whether one of these names is set."""
         return any(name in self._by_name for name in names)
 
-    def tunes_nccl(self) -> bool:
-        """Whether it sets anything of NCCL or of PyTorch's use of it."""
-        return any(name.startswith(("NCCL_", "TORCH_NCCL_")) for name in self._by_name)
+    def tunes_watchdog(self) -> bool:
+        """Whether it sets how PyTorch watches over NCCL, under new names or old ones."""
+        old = ("NCCL_ASYNC_ERROR_HANDLING", "NCCL_BLOCKING_WAIT")
+        return any(name.startswith("TORCH_NCCL_") or name in old for name in self._by_name)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import re2
+from tree_sitter import Node
 
-from ldlm_monitor.doctor.bash_script import Command, Pipeline, Script
-from ldlm_monitor.doctor.bash_syntax import Value, text_of, within
+from ldlm_monitor.doctor.bash_script import Command, Pipeline, Scope, Script, read_script
+from ldlm_monitor.doctor.bash_syntax import UNKNOWN, Value, text_of, within
 from ldlm_monitor.doctor.finding import Check, Edit, Finding
 from ldlm_monitor.doctor.launch import launches
 
@@ -57,48 +58,64 @@ _SWALLOWS = re2.compile(r"(?:^|/)(?:head|grep|less|sed)$")
 
 def exit_codes(script: Script, path: str) -> Iterator[Finding]:
     """Launches that are piped into tee while pipefail is off, and whose status nobody reads."""
+    mended: list[tuple[Scope, Edit]] = []
+    for place in _piped(script):
+        if "pipefail" in place.options or _status_read(script, place.node):
+            continue
+        edit = next((e for scope, e in mended if scope == place.scope[: len(scope)]), None)
+        if edit is None:
+            edit = _with_pipefail(script, path, place)
+        if edit is not None:
+            mended.append((place.scope, edit))
+        yield _finding(script, path, place.node.start_byte, EXIT_CODE_HIDDEN, edit=edit)
+
+
+def _piped(script: Script) -> Iterator[Pipeline | Command]:
+    """Pipelines from a launch into tee, also as the text that `eval` is given."""
     for pipeline in script.pipelines:
-        stages = [next(script.commands_within(stage), None) for stage in pipeline.stages]
-        last = stages[-1]
-        hidden = (
-            last is not None
-            and last.texts[:1] == ("tee",)
-            and "pipefail" not in pipeline.options
-            and any(stage is not None and launches(stage.texts) for stage in stages[:-1])
-        )
-        if hidden and not _status_read(script, pipeline):
-            edit = _with_pipefail(script, path, pipeline)
-            yield _finding(script, path, pipeline.node.start_byte, EXIT_CODE_HIDDEN, edit=edit)
+        if _hides(script, pipeline):
+            yield pipeline
+    for command in script.commands:
+        if command.texts[:1] == ("eval",):
+            text = " ".join(command.texts[1:]).replace(UNKNOWN, "x")
+            inner = read_script(text.encode())
+            if any(_hides(inner, pipeline) for pipeline in inner.pipelines):
+                yield command
 
 
-def _status_read(script: Script, pipeline: Pipeline) -> bool:
+def _hides(script: Script, pipeline: Pipeline) -> bool:
+    stages = [next(script.commands_within(stage), None) for stage in pipeline.stages]
+    trains = [at for at, stage in enumerate(stages) if stage is not None and launches(stage.texts)]
+    tees = [at for at, stage in enumerate(stages) if stage and stage.texts[:1] == ("tee",)]
+    return bool(trains and tees and trains[0] < tees[-1])
+
+
+def _status_read(script: Script, node: Node) -> bool:
     """Whether ${PIPESTATUS[0]} is read after it."""
-    names = within(script.root, "variable_name")
     return any(
-        name.start_byte > pipeline.node.end_byte and text_of(name) == "PIPESTATUS" for name in names
+        name.start_byte > node.end_byte and text_of(name) == "PIPESTATUS"
+        for name in within(script.root, "variable_name")
     )
 
 
-def _with_pipefail(script: Script, path: str, pipeline: Pipeline) -> Edit | None:
+def _with_pipefail(script: Script, path: str, place: Pipeline | Command) -> Edit | None:
     """`set -o pipefail` before it, unless another pipeline would then end the script."""
+    node = place.node
     first = script.content.split(b"\n", 1)[0]
     if first.startswith(b"#!") and b"sh" in first and b"bash" not in first and b"zsh" not in first:
         return None
     later = [
         command
         for other in script.pipelines
-        if other.node.start_byte > pipeline.node.end_byte
+        if other.node.start_byte > node.end_byte
         for command in script.commands_within(other.node)
     ]
-    if "errexit" in pipeline.options and any(
-        _SWALLOWS.search(c.texts[0]) for c in later if c.texts
-    ):
+    ends = any(_SWALLOWS.search(command.texts[0]) for command in later if command.texts)
+    if "errexit" in place.options and ends:
         return None
-    start = script.content.rfind(b"\n", 0, pipeline.node.start_byte) + 1
-    before = script.content[start : pipeline.node.start_byte]
-    if before.strip():
-        return None
-    return Edit(path, start, start, before + b"set -o pipefail\n")
+    start = script.content.rfind(b"\n", 0, node.start_byte) + 1
+    before = script.content[start : node.start_byte]
+    return Edit(path, start, start, before + b"set -o pipefail\n") if not before.strip() else None
 
 
 def truncations(script: Script, path: str) -> Iterator[Finding]:

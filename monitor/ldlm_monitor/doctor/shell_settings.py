@@ -78,12 +78,13 @@ def _events(script: Script, path: str) -> Iterator[_Event]:
         for name, scope in script.functions.items()
         if any(launches(c.texts) and c.scope[: len(scope)] == scope for c in script.commands)
     }
+    exported = script.exported | {a.name for a in script.assignments if a.exported}
     for assignment in script.assignments:
         at, name = assignment.node.start_byte, assignment.name
         if assignment.command is not None:
             if not _is_for_itself(assignment):
                 yield _Event(at, (*assignment.scope, at), name, _setting(assignment, script, path))
-        elif assignment.exported or name in script.exported:
+        elif name in exported:
             yield _Event(at, assignment.scope, name, _setting(assignment, script, path))
     for removal in script.removals:
         yield _Event(removal.node.start_byte, removal.scope, removal.name)
@@ -121,7 +122,7 @@ def _setting(assignment: Assignment, script: Script, path: str) -> Setting:
         (value.start, value.end),
         _removal(assignment, script.content),
         optional=value.default,
-        conditional=bool(assignment.scope),
+        conditional=script.conditional(assignment.scope),
     )
 
 

@@ -68,6 +68,7 @@ _EXPONENT = re2.compile(r"(?:^|[^0-9A-Za-z_.])[0-9]+\.?[0-9]*[eE][-+]?[0-9]+(?:$
 _ACCUMULATION = re2.compile(r"(?i)accum")
 _BACKUP = re2.compile(r"(?i)backup|bak|snapshot|_old|orig")
 _ROUNDED_UP = re2.compile(r"[-+]\s*1\b|%")
+_HEREDOC = re2.compile(r"(?:^|[^<])<<-?[ \t]*[\\\"']?([A-Za-z_][A-Za-z0-9_]*)")
 _SHELL_NAME = re2.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -82,38 +83,43 @@ def exponents(script: Script, path: str) -> Iterator[Finding]:
 
 
 def accumulation(script: Script, path: str) -> Iterator[Finding]:
-    """A plain division, in a script that never looks at the remainder."""
-    if b"%" in b"".join((n.text or b"") for n in within(script.root, "arithmetic_expansion")):
+    """A plain division, in a script that never looks at a remainder."""
+    if next(within(script.root, "%"), None) is not None:
         return
     for assignment in script.assignments:
         value = assignment.node.child_by_field_name("value")
         if value is None or not _ACCUMULATION.search(assignment.name):
             continue
         for sum_ in within(value, "arithmetic_expansion"):
-            divides = any(op.type == "/" for op in within(sum_, "/"))
+            divides = next(within(sum_, "/"), None) is not None
             if divides and not _ROUNDED_UP.search(text_of(sum_)):
                 yield _at(script, path, assignment.node, ACCUMULATION_ROUNDED)
 
 
 def heredocs(script: Script, path: str) -> Iterator[Finding]:
     """Here-documents that do not end, or that want what they do not get."""
+    yield from _unended(script.content.decode("latin-1").split("\n"), path)
     own = {assignment.name for assignment in script.assignments}
     for document in within(script.root, "heredoc_redirect"):
         start = next(within(document, "heredoc_start"), None)
         body = next(within(document, "heredoc_body"), None)
-        if start is None or body is None:
-            continue
-        delimiter = text_of(start).strip("\"'\\")
-        lines = text_of(body).split("\n")
-        for number, line in enumerate(lines):
-            if line.startswith(f"{delimiter} ") and line[len(delimiter) :].strip():
-                at = body.start_byte + len("\n".join(lines[:number]).encode()) + bool(number)
-                yield Finding(
-                    HEREDOC_OPEN, path, script.line_at(at), script.line_text(at), delimiter
-                )
-                break
-        if text_of(start) != delimiter and _runs_python(document):
+        quoted = start is not None and text_of(start)[:1] in ("'", '"', "\\")
+        if quoted and body is not None and _runs_python(document):
             yield from _unexpanded(script, path, body, own)
+
+
+def _unended(lines: list[str], path: str) -> Iterator[Finding]:
+    """By its lines: a parser gives up where the end is missing."""
+    delimiter = ""
+    for number, line in enumerate(lines, 1):
+        if not delimiter:
+            found = None if line.lstrip().startswith("#") else _HEREDOC.search(line)
+            delimiter = str(found.group(1)) if found else ""
+        elif line.lstrip("\t") == delimiter:
+            delimiter = ""
+        elif line.startswith(f"{delimiter} ") and line[len(delimiter) :].strip():
+            yield Finding(HEREDOC_OPEN, path, number, line.strip(), delimiter)
+            delimiter = ""
 
 
 def _runs_python(document: Node) -> bool:
