@@ -6,14 +6,13 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from ldlm_monitor import __version__
-from ldlm_monitor.cli.flags import SharedFlags, settings
+from ldlm_monitor.cli.flags import DoctorFlags, settings
 from ldlm_monitor.cli.logs import printable
 from ldlm_monitor.cli.outcome import UNHEALTHY
 from ldlm_monitor.errors import UsageError
@@ -25,15 +24,6 @@ if TYPE_CHECKING:
     from ldlm_monitor.doctor.finding import Finding
     from ldlm_monitor.doctor.live import Process
     from ldlm_monitor.doctor.repair import Plan
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class DoctorFlags(SharedFlags):
-    """Flags that the configuration file knows too."""
-
-    fail_on: Annotated[Literal["critical", "error", "warning", "never"] | None, Parameter()] = None
-    """The severity from which the exit code is 3 (default: critical)."""
 
 
 def doctor(

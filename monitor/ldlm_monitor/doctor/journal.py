@@ -145,7 +145,7 @@ def _restore(root: Path, folder: Path) -> list[Path]:
         path.chmod(entry.mode & 0o7777)
     for entry in manifest.files:
         path = root / entry.path
-        _temporary(path).unlink(missing_ok=True)
+        _forget(_temporary(path))
         if path.stat().st_mtime_ns != entry.modified_ns:
             os.utime(path, ns=(entry.modified_ns, entry.modified_ns))
     (folder / _MANIFEST).unlink()
@@ -181,13 +181,18 @@ def _replace(path: Path, content: bytes, *, like: Path) -> None:
         _sync(temporary)
         os.replace(temporary, path)
     except OSError:
-        temporary.unlink(missing_ok=True)
+        _forget(temporary)
         raise
     _sync(path.parent)
 
 
 def _temporary(path: Path) -> Path:
     return path.with_name(f".{path.name}.ldlm-doctor")
+
+
+def _forget(temporary: Path) -> None:
+    with contextlib.suppress(OSError):
+        temporary.unlink()
 
 
 def _fixes(state: Path) -> list[Path]:

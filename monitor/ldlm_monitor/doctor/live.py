@@ -79,9 +79,8 @@ def known_settings(process: Process) -> list[Setting]:
 
 def audit(process: Process) -> Iterator[Finding]:
     """What is wrong in its environment; of one with PyTorch, also what would help later."""
-    launch = Setting("", None, f"/proc/{process.pid}/environ", 1, process.command)
-    environment = Environment(process.settings, launch)
+    itself = Setting("", None, f"/proc/{process.pid}/environ", 1, process.command)
+    environment = Environment(process.settings, itself if process.torch is not None else None)
     around = Surroundings(torch=process.torch, records_errors=True)
     yield from environment_rules.judge(environment, around)
-    if process.torch is not None:
-        yield from advice.judge(environment, around)
+    yield from advice.judge(environment, around)

@@ -17,6 +17,8 @@ _PAIR = re2.compile(r"^([A-Za-z_][A-Za-z0-9_]*)=(.*)$")
 _DIRECTIVE = re2.compile(r"(?m)^#SBATCH[ \t]+--export[= ]([^\n]*)$")
 _PASSING = frozenset({"env", "mpirun", "mpiexec", "orterun", "docker", "podman", "srun", "sbatch"})
 _NAMED = frozenset({"variable_assignment", "variable_name"})
+_BETWEEN = frozenset({"comment", ";", "\n", "&"})
+_CLAUSES = frozenset({"elif_clause", "else_clause"})
 _PASSING_FLAGS = frozenset({"-x", "-e", "--env"})
 
 
@@ -143,15 +145,24 @@ def _removal(assignment: Assignment, content: bytes) -> tuple[int, int, bytes] |
         node, parent = parent, parent.parent
     elif parent.type == "variable_assignments":
         return node.start_byte, _after_blanks(content, node.end_byte), b""
-    alone = parent is None or len(_statements(parent)) <= 1
+    needed = parent is None or parent.type in ("list", "pipeline") or _alone(node)
     start, end = _whole_lines(content, node.start_byte, node.end_byte)
-    if alone or parent is None or parent.type in ("list", "pipeline") or start < 0:
+    if needed or start < 0:
         return node.start_byte, node.end_byte, b":"
     return start, end, b""
 
 
-def _statements(parent: Node) -> list[Node]:
-    return [child for child in parent.named_children if child.type != "comment"]
+def _alone(node: Node) -> bool:
+    """Whether it is the only statement of a branch or a body, which must not be empty."""
+    before, after = node.prev_sibling, node.next_sibling
+    while before is not None and before.type in _BETWEEN:
+        before = before.prev_sibling
+    while after is not None and after.type in _BETWEEN:
+        after = after.next_sibling
+    starts = before is not None and not before.is_named
+    inside = node.parent is not None and node.parent.type != "program"
+    ends = after is None or not after.is_named or after.type in _CLAUSES
+    return inside and ends and (starts or before is None)
 
 
 def _after_blanks(content: bytes, at: int) -> int:
