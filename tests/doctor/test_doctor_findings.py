@@ -39,7 +39,7 @@ def test_the_evidence_is_the_text_of_the_line(case: Path) -> None:
     for finding in found(case):
         lines = Path(finding.path).read_text().splitlines()
         if finding.check.id != "secret-in-file":
-            assert lines[finding.line - 1].strip() == finding.evidence
+            assert finding.evidence in lines[finding.line - 1]
 
 
 def test_every_check_has_an_example() -> None:

@@ -14,6 +14,7 @@ Scope = tuple[int, ...]
 """The conditional parts, loops, functions and subshells around a statement, from outside in."""
 
 _SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ksh"})
+_READERS = _SHELLS | {"sbatch", "qsub", "bsub", "ssh"}
 _EXPORTING = ("export", "declare -x", "typeset -x")
 _LETTERS = {"e": "errexit", "a": "allexport", "x": "xtrace", "u": "nounset"}
 _BRANCHES = frozenset({"else_clause", "elif_clause", "case_item"})
@@ -90,6 +91,8 @@ class Script:
     assignments: list[Assignment] = field(default_factory=list)
     removals: list[Removal] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
+    arrays: list[Command] = field(default_factory=list)
+    """The words of arrays, as of a command."""
     pipelines: list[Pipeline] = field(default_factory=list)
     exported: set[str] = field(default_factory=set)
     functions: dict[str, Scope] = field(default_factory=dict)
@@ -267,8 +270,19 @@ class _Walk:
         self._script.assignments.append(
             Assignment(name, value, node, scope, exported, local, command)
         )
+        if value_node is not None and value_node.type == "array":
+            self._array(value_node, scope)
         if command is None:
             self._known.setdefault(name, []).append((scope, value.text))
+
+    def _array(self, node: Node, scope: Scope) -> None:
+        """The words of an array, which a command is given later."""
+        words = [
+            value_of(child, lambda other: self._lookup(other, scope))
+            for child in node.named_children
+            if child.type != "comment"
+        ]
+        self._script.arrays.append(Command(tuple(words), node, scope, self._options))
 
     def _unset(self, node: Node, scope: Scope) -> None:
         for child in node.named_children:
@@ -282,8 +296,22 @@ class _Walk:
         for child in node.children:
             if child == body and child.type == "command":
                 self._command(child, scope, redirects)
+            elif child.type == "heredoc_redirect":
+                self._children(child, scope)
+                self._fed(child, body, scope)
             else:
                 self.visit(child, scope)
+
+    def _fed(self, document: Node, command: Node | None, scope: Scope) -> None:
+        """A here-document that a shell or a scheduler gets is a script, read in its place."""
+        body = next(within(document, "heredoc_body"), None)
+        readers = [command, *within(document, "command")] if command else []
+        names = {text_of(reader).split()[0].rsplit("/", 1)[-1] for reader in readers if reader}
+        if body is not None and names & _READERS:
+            inner = b" " * body.start_byte + (body.text or b"")
+            before, self._options = self._options, frozenset()
+            self._children(parse(inner), (*scope, body.start_byte))
+            self._options = before
 
     def _redirects(self, node: Node, scope: Scope) -> Iterator[Redirect]:
         for child in node.children:

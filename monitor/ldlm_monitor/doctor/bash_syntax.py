@@ -129,6 +129,8 @@ def _joined(node: Node, lookup: Lookup) -> str:
 
 def _parameter(node: Node, lookup: Lookup) -> str:
     parts = node.named_children
+    if parts and parts[0].type == "subscript" and text_of(parts[0]).endswith(("[@]", "[*]")):
+        return lookup(text_of(parts[0])[:-3])
     if not parts or parts[0].type not in ("variable_name", "special_variable_name"):
         return UNKNOWN
     found = lookup(text_of(parts[0]))
@@ -181,6 +183,9 @@ _EXPANSIONS: dict[str, Callable[[Node, Lookup], str]] = {
     "raw_string": lambda node, _: text_of(node)[1:-1],
     "string": _joined,
     "concatenation": _joined,
+    "array": lambda node, lookup: " ".join(
+        _expand(child, lookup) for child in node.named_children if child.type != "comment"
+    ),
     "command_name": _joined,
     "simple_expansion": lambda node, lookup: lookup(text_of(node)[1:]),
     "expansion": _parameter,

@@ -36,6 +36,11 @@ _TRAINING = re2.compile(
     r"(?i)(?:^|[^a-z])(?:(?:pre|re)?train(?:er|ing)?|(?:fine|instruct)?_?-?tun(?:e|ing)|finetune|"
     r"sft|dpo|grpo|ppo|rlhf|pretrain_[a-z0-9]+|main|launch|run)(?:[^a-z]|$)"
 )
+_NO_TRAINING = re2.compile(
+    r"(?i)(?:^|[^a-z])(?:eval(?:uate|uation)?|infer(?:ence)?|predict|generate|sampl(?:e|ing)|serve|"
+    r"download|prepare|preprocess|tokenize|convert|export|merge|plot|install|build|test|lint)"
+    r"(?:[^a-z]|$)"
+)
 _SCRIPT = re2.compile(r"\.(?:py|sh|bash|sbatch|slurm)$")
 
 
@@ -49,7 +54,7 @@ def launches(texts: Sequence[str]) -> bool:
         if _PYTHON.match(name):
             return _trains(rest)
         if _SCRIPT.search(name):
-            return bool(_TRAINING.search(name.rsplit(".", 1)[0]))
+            return _is_training(name.rsplit(".", 1)[0])
         if at == 0 and name not in _WRAPPERS:
             return False
     return False
@@ -69,11 +74,15 @@ def _trains(arguments: Sequence[str]) -> bool:
     for word in words:
         if word == "-m":
             module = next(words, "")
-            return bool(_MODULES.match(module) or _TRAINING.search(module.replace(".", "/")))
+            return bool(_MODULES.match(module)) or _is_training(module.replace(".", "/"))
         if word in ("-c", "-"):
             return False
         if word in ("-W", "-X"):
             next(words, None)
         elif not word.startswith("-"):
-            return bool(_TRAINING.search(word.rsplit("/", 1)[-1].removesuffix(".py")))
+            return _is_training(word.rsplit("/", 1)[-1].removesuffix(".py"))
     return False
+
+
+def _is_training(name: str) -> bool:
+    return bool(_TRAINING.search(name)) and not _NO_TRAINING.search(name)

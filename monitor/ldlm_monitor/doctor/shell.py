@@ -57,8 +57,8 @@ def audit_script(content: bytes, path: str, around: Surroundings) -> Iterator[Fi
                 yield setting.finding(NOT_EXPORTED)
     for rule in _RULES:
         yield from rule(script, path)
-    for command in script.commands:
-        if launches(command.texts):
+    for command in (*script.commands, *script.arrays):
+        if launches(command.texts) or command in script.arrays:
             yield from option_rules.judge(options.of_command(command, script, path))
 
 

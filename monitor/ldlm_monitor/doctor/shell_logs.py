@@ -84,10 +84,13 @@ def _piped(script: Script) -> Iterator[Pipeline | Command]:
 
 
 def _hides(script: Script, pipeline: Pipeline) -> bool:
-    stages = [next(script.commands_within(stage), None) for stage in pipeline.stages]
-    trains = [at for at, stage in enumerate(stages) if stage is not None and launches(stage.texts)]
-    tees = [at for at, stage in enumerate(stages) if stage and stage.texts[:1] == ("tee",)]
-    return bool(trains and tees and trains[0] < tees[-1])
+    trains = False
+    for stage in pipeline.stages:
+        commands = list(script.commands_within(stage))
+        if trains and commands and commands[0].texts[:1] == ("tee",):
+            return True
+        trains = trains or any(launches(command.texts) for command in commands)
+    return False
 
 
 def _status_read(script: Script, node: Node) -> bool:
@@ -159,13 +162,13 @@ def _fixed(target: Value) -> bool:
 
 def _tees_of(script: Script, command: Command) -> Iterator[Command]:
     for pipeline in script.pipelines:
-        stages = [next(script.commands_within(stage), None) for stage in pipeline.stages]
-        if command in stages[:-1]:
-            for stage in stages:
-                if stage is not None and stage.texts[:1] == ("tee",) and len(stage.words) > 1:
-                    files = [word for word in stage.words[1:] if not word.text.startswith("-")]
-                    if files and all(_fixed(word) for word in files):
-                        yield stage
+        stages = [list(script.commands_within(stage)) for stage in pipeline.stages]
+        if not any(command in stage for stage in stages[:-1]):
+            continue
+        for tee in (stage[0] for stage in stages if stage and stage[0].texts[:1] == ("tee",)):
+            files = [word for word in tee.words[1:] if not word.text.startswith("-")]
+            if files and all(_fixed(word) for word in files):
+                yield tee
 
 
 def requeues(script: Script, path: str) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import re2
 import yaml
@@ -106,6 +107,8 @@ def _audit_document(
         for name, value in pairs:
             if name.value in _SCRIPT_KEYS and "\n" in value.value:
                 yield from _script(document, value, around)
+        for text in _given_to_shell(node):
+            yield from _script(document, text, around)
     yield from environment_rules.judge(Environment(tuple(settings)), around)
     names = frozenset(option.name for options in groups for option in options)
     for options in groups:
@@ -180,6 +183,15 @@ def _listed(document: _Document, item: yaml.ScalarNode, name: str, value: str) -
         name, None if "$" in value else value, document.file.path, line, evidence,
         (start, middle) if exact else None, (middle + 1, end) if exact else None,
     )  # fmt: skip
+
+
+def _given_to_shell(node: yaml.Node) -> Iterator[yaml.ScalarNode]:
+    """The text in `[bash, -c, text]`."""
+    items = node.value if isinstance(node, yaml.SequenceNode) else []
+    for before, item in pairwise(items):
+        flag = str(before.value) if isinstance(before, yaml.ScalarNode) else ""
+        if flag.startswith("-") and flag.endswith("c") and isinstance(item, yaml.ScalarNode):
+            yield item
 
 
 def _script(document: _Document, value: yaml.ScalarNode, around: Surroundings) -> Iterator[Finding]:
