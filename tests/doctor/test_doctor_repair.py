@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from cases import cases, expected
+from doctor_cases import cases, expected
 
 from ldlm_monitor.doctor.audit import audit
 from ldlm_monitor.doctor.environment_checks import HEARTBEAT_DAYS, MONITORING_OFF
@@ -108,7 +108,7 @@ def test_pipefail_is_left_to_the_author_where_it_could_break_something(script: s
 
 def test_yaml_keeps_its_form() -> None:
     before = (
-        "# é: two bytes\n"
+        "# é is two bytes, 😀 four\n"
         "a: {num_workers: 0, persistent_workers: True}   # no workers\n"
         "env:\n"
         "- {name: NCCL_DEBUG, value: 'INFO'}\n"

@@ -129,11 +129,17 @@ class Script:
 
 
 def read_script(content: bytes) -> Script:
-    """Reads a script; what bash would not understand is left out."""
+    """Reads a script; what bash would not understand is left out.
+
+    One that is nested hundreds of levels deep, as no person writes it, counts as empty.
+    """
     script = Script(content, parse(content))
     first = content.split(b"\n", 1)[0].decode(errors="replace")
     options = _options(first.split()[1:]) if first.startswith("#!") else frozenset()
-    _Walk(script, options).visit(script.root, ())
+    try:
+        _Walk(script, options).visit(script.root, ())
+    except RecursionError:
+        return Script(content, parse(b""))
     return script
 
 

@@ -10,7 +10,7 @@ from ldlm_monitor.doctor.options import Group, Option
 _LOADER_DOCS = "https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoader"
 
 WITHOUT_WORKERS = Check(
-    "loader-option-without-workers",
+    "config-loader-without-workers",
     "error",
     "A DataLoader option that needs workers, with zero workers",
     "persistent_workers=True and prefetch_factor with num_workers=0 raise a ValueError when the "
@@ -90,7 +90,7 @@ NO_ROTATION = Check(
     "save_total_limit: 3, or more.",
 )
 GROUP_TIMEOUT = Check(
-    "process-group-timeout-long",
+    "ddp-timeout-days",
     "warning",
     "The process group's timeout is longer than a day",
     "A hang is never ended: all GPUs wait for as long as this.",
@@ -99,7 +99,7 @@ GROUP_TIMEOUT = Check(
     "Half an hour; let one process prepare the data beforehand instead of all waiting for it.",
 )
 GROUP_TIMEOUT_HOURS = Check(
-    "process-group-timeout-hours",
+    "ddp-timeout-hours",
     "info",
     "The process group's timeout is longer than an hour",
     "All GPUs wait this long for one that hangs.",

@@ -14,6 +14,7 @@ import yaml
 from ldlm_monitor.doctor.bash_syntax import parse
 from ldlm_monitor.doctor.finding import Edit, Finding
 from ldlm_monitor.doctor.project import Kind, Project, SourceFile
+from ldlm_monitor.doctor.yaml_nodes import compose
 
 _ROUNDS = 5
 _BASH_SECONDS = 10.0
@@ -171,24 +172,26 @@ def _is_python(content: bytes) -> bool:
 def _same_but_values(before: bytes, after: bytes) -> bool:
     """Whether both have the same keys in the same places, and as many values."""
     try:
-        was, now = _shape(before), _shape(after)
-    except (UnicodeDecodeError, yaml.YAMLError, RecursionError):
+        return _shape(before) == _shape(after)
+    except ValueError:
         return False
-    return was == now
 
 
 def _shape(content: bytes) -> list[object]:
     """Collections and keys, without the values."""
     shape: list[object] = []
-    pending: list[yaml.Node | None] = [*yaml.compose_all(content.decode(), Loader=yaml.SafeLoader)]
+    pending = list(compose(content))
+    seen: set[int] = set()
     while pending:
         node = pending.pop()
+        if isinstance(node, yaml.ScalarNode) or id(node) in seen:
+            shape.append("")
+            continue
+        seen.add(id(node))
         if isinstance(node, yaml.MappingNode):
             shape.append([str(name.value) for name, _ in node.value])
             pending.extend(value for _, value in node.value)
-        elif isinstance(node, yaml.SequenceNode):
+        else:
             shape.append(len(node.value))
             pending.extend(node.value)
-        else:
-            shape.append(node is None)
     return shape

@@ -49,11 +49,16 @@ _ASSIGNED = re2.compile(
     r"([^\s\"'`$<>{}(),;|&]{8,})"
 )
 _IN_URL = re2.compile(r"([a-z][a-z0-9+.-]*://[^\s/:@\"'$]{1,64}:)([^\s/@\"'$<>{}]{6,})@")
+_ASSIGNMENTS = (_NAMED, _ASSIGNED, _IN_URL)
 _PLACEHOLDER = re2.compile(
     r"(?i)(?:your|change.?me|^example|placeholder|dummy|redacted|insert.|replace.?(?:me|with|this)|"
     r"xxxx|\*\*\*|todo|\.\.\.|^none$|^null$)"
 )
 _FORMS = tuple((what, re2.compile(pattern)) for what, pattern in _KINDS)
+_ANY = re2.compile(
+    "|".join(f"(?:{p})" for p in (*dict(_KINDS).values(), *(r.pattern for r in _ASSIGNMENTS)))
+)
+"""Most lines hold nothing: one search tells."""
 _MAX_LINE = 4096
 
 
@@ -66,6 +71,8 @@ def audit(project: Project) -> Iterator[Finding]:
 
 def _in_file(file: SourceFile) -> Iterator[Finding]:
     for number, line in enumerate(file.content.decode(errors="replace").splitlines(), 1):
+        if not _ANY.search(line):
+            continue
         what, shown = find(line[:_MAX_LINE], code=file.kind is Kind.PYTHON)
         if what:
             yield Finding(SECRET, file.path, number, shown.strip(), what)

@@ -26,7 +26,7 @@ EXIT_CODE_HIDDEN = Check(
     "set -o pipefail before it, or read ${PIPESTATUS[0]}.",
 )
 LOG_TRUNCATED = Check(
-    "log-truncated-at-resume",
+    "launch-truncates-log",
     "error",
     "A resumed training empties its own log",
     "The log of the run so far, and with it the reason why it stopped, is gone when the training "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import re2
 
@@ -10,7 +11,8 @@ from ldlm_monitor.doctor.project import Kind, Project, SourceFile
 from ldlm_monitor.doctor.setting import Release, Surroundings
 
 _TORCH_PINNED = re2.compile(
-    r"(?i)(?:^|[^a-z0-9_.-])(?:py)?torch(?:\[[a-z,]+\])?(?:\s*(?:==|~=|=)\s*|/pytorch:)"
+    r"(?im)^(?:[^#\n]*[^a-z0-9_.#\n-])?(?:py)?torch(?:\[[a-z,]+\])?"
+    r"(?:[ \t]*(?:==|~=|=)[ \t]*|/pytorch:)"
     r"[\"'v^~]*([12])\.([0-9]+)"
 )
 _GROUP_CALL = re2.compile(r"(?s)(?:init_process_group|new_group|InitProcessGroupKwargs)\(.{0,400}")
@@ -30,6 +32,7 @@ _MODERN = re2.compile(r"\bTORCH_(?:NCCL|FR)_[A-Z_]+")
 _ALIKE = re2.compile(r"\bTORCH_NCCL_(?:ASYNC_ERROR_HANDLING|BLOCKING_WAIT)\b")
 
 
+@lru_cache(maxsize=2)
 def surroundings(project: Project) -> Surroundings:
     """What the project pins, and what its code reads."""
     texts = [_text(file) for file in project.files]
@@ -52,9 +55,7 @@ def _torch(project: Project) -> Release | None:
         (int(major), int(minor))
         for file in project.files
         if file.kind is not Kind.PYTHON
-        for line in _text(file).splitlines()
-        if not line.lstrip().startswith("#")
-        for major, minor in _TORCH_PINNED.findall(line)
+        for major, minor in _TORCH_PINNED.findall(_text(file))
     }
     return found.pop() if len(found) == 1 else None
 

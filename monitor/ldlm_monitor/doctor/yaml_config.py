@@ -16,6 +16,7 @@ from ldlm_monitor.doctor.options import Group, Option, normalised
 from ldlm_monitor.doctor.project import Kind, Project, SourceFile
 from ldlm_monitor.doctor.setting import Environment, Setting, Surroundings
 from ldlm_monitor.doctor.surroundings import surroundings
+from ldlm_monitor.doctor.yaml_nodes import compose
 
 UNREAD_KEY = Check(
     "option-unread",
@@ -32,10 +33,10 @@ UNREAD_KEY = Check(
 CHECKS = (UNREAD_KEY,)
 
 _MATTERS = frozenset({
-    "gradient_accumulation_steps", "accumulate_grad_batches", "grad_accum_steps", "use_fused",
-    "fused", "grad_clip_norm", "max_grad_norm", "gradient_clip_val", "gradient_checkpointing",
-    "use_gradient_checkpointing", "activation_checkpointing", "save_total_limit", "keep_last_n",
-    "find_unused_parameters", "beta1", "beta2", "prefetch_factor", "persistent_workers",
+    "use_fused", "fused", "grad_clip_norm", "max_grad_norm", "gradient_clip_val",
+    "gradient_checkpointing", "use_gradient_checkpointing", "activation_checkpointing",
+    "save_total_limit", "keep_last_n", "find_unused_parameters", "beta1", "beta2",
+    "prefetch_factor", "persistent_workers",
 })  # fmt: skip
 _OWN_LOOP = re2.compile(r"\.backward\(")
 _TAKES_ALL = re2.compile(
@@ -79,9 +80,8 @@ class _Document:
 def read(file: SourceFile) -> _Document | None:
     """The nodes of a YAML file; None where it is none, as with a template."""
     try:
-        text = file.content.decode()
-        return _Document(file, text, tuple(yaml.compose_all(text, Loader=yaml.SafeLoader)))
-    except (UnicodeDecodeError, yaml.YAMLError, RecursionError):
+        return _Document(file, file.content.decode(), compose(file.content))
+    except ValueError:
         return None
 
 
@@ -120,7 +120,7 @@ def _audit_document(
 
 def _nodes(roots: tuple[yaml.Node, ...]) -> Iterator[yaml.Node]:
     """Every mapping and sequence once, though anchors may repeat it."""
-    pending = deque(root for root in roots if root is not None)
+    pending = deque(roots)
     seen: set[int] = set()
     while pending and len(seen) < _MAX_NODES:
         node = pending.popleft()
@@ -147,7 +147,7 @@ def _scalars(node: yaml.Node) -> list[tuple[yaml.ScalarNode, yaml.ScalarNode]]:
 def _option(document: _Document, name: yaml.ScalarNode, value: yaml.ScalarNode) -> Option:
     line, evidence = document.line(name)
     known = None if "${" in value.value else str(value.value)
-    at = document.span(value) if value.style in (None, "'", '"') else None
+    at = document.span(value) if value.style not in ("|", ">") else None
     return Option(normalised(str(name.value)), known, document.file.path, line, evidence, at)
 
 

@@ -1,4 +1,4 @@
-# gradient_accumulation_steps: to be done
+# use_fused: to be done
 def step(model, batch, config, clip):
     loss = model(batch)
     loss.backward()

@@ -29,4 +29,6 @@ def expected(case: Path) -> list[tuple[str, str]]:
 
 
 def found(*paths: Path) -> list[Finding]:
-    return audit(collect([str(path) for path in paths]).project)
+    """What is found, but for what Python code does."""
+    project = collect([str(path) for path in paths]).project
+    return [finding for finding in audit(project) if not finding.path.endswith(".py")]
