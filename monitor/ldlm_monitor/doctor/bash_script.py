@@ -8,7 +8,15 @@ from dataclasses import dataclass, field, replace
 
 from tree_sitter import Node
 
-from ldlm_monitor.doctor.bash_syntax import UNKNOWN, Value, parse, text_of, value_of, within
+from ldlm_monitor.doctor.bash_syntax import (
+    UNKNOWN,
+    Value,
+    parse,
+    text_of,
+    unended_documents,
+    value_of,
+    within,
+)
 
 Scope = tuple[int, ...]
 """The conditional parts, loops, functions and subshells around a statement, from outside in."""
@@ -66,6 +74,11 @@ class Command:
     redirects: tuple[Redirect, ...] = ()
 
     @property
+    def start(self) -> int:
+        """The byte where its name starts, after variables that are set for it alone."""
+        return self.words[0].start if self.words else self.node.start_byte
+
+    @property
     def texts(self) -> tuple[str, ...]:
         """What the words come to; a first word of several, as in $LAUNCH, is taken apart."""
         texts = [word.text for word in self.words]
@@ -88,6 +101,8 @@ class Script:
 
     content: bytes
     root: Node
+    sound: bool = True
+    """Whether all of it was understood."""
     assignments: list[Assignment] = field(default_factory=list)
     removals: list[Removal] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
@@ -133,7 +148,9 @@ def read_script(content: bytes) -> Script:
 
     One that is nested hundreds of levels deep, as no person writes it, counts as empty.
     """
-    script = Script(content, parse(content))
+    meant = _as_meant(content)
+    root = parse(meant)
+    script = Script(content, root, sound=meant == content and not root.has_error)
     first = content.split(b"\n", 1)[0].decode(errors="replace")
     options = _options(first.split()[1:]) if first.startswith("#!") else frozenset()
     try:
@@ -141,6 +158,15 @@ def read_script(content: bytes) -> Script:
     except RecursionError:
         return Script(content, parse(b""))
     return script
+
+
+def _as_meant(content: bytes) -> bytes:
+    """Here-documents ended where their author thought, byte for byte as long."""
+    meant = bytearray(content)
+    for start, end, delimiter in unended_documents(content):
+        after = start + len(delimiter)
+        meant[after:end] = b"\n" + b"#" * (end - after - 1)
+    return bytes(meant)
 
 
 def _options(words: list[str], before: frozenset[str] = frozenset()) -> frozenset[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -14,6 +15,7 @@ from tree_sitter import Language, Node, Parser
 UNKNOWN = "\0"
 """Stands in a text for what is only known when the script runs."""
 
+_DOCUMENT = re.compile(rb"(?:^|[^<])<<-?[ \t]*[\\\"']?([A-Za-z_][A-Za-z0-9_]*)")
 _DEFAULTING = frozenset({":-", "-", ":=", "="})
 _NUMBER = frozenset("0123456789+-*/%() \t")
 _OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
@@ -56,6 +58,25 @@ def _language() -> Language:
 def parse(content: bytes) -> Node:
     """The tree of a script; what it cannot make sense of is a node of type ERROR."""
     return Parser(_language()).parse(content).root_node
+
+
+def unended_documents(content: bytes) -> Iterator[tuple[int, int, str]]:
+    """Lines that look like the end of a here-document and are none, with their delimiter.
+
+    In `EOF "$a"` the words make it text: the document goes on to the next line that is EOF alone.
+    """
+    delimiter = b""
+    start = 0
+    for line in content.split(b"\n"):
+        if not delimiter:
+            found = None if line.lstrip().startswith(b"#") else _DOCUMENT.search(line)
+            delimiter = found.group(1) if found else b""
+        elif line.lstrip(b"\t") == delimiter:
+            delimiter = b""
+        elif line.startswith(delimiter + b" ") and line[len(delimiter) :].strip():
+            yield start, start + len(line), delimiter.decode()
+            delimiter = b""
+        start += len(line) + 1
 
 
 def text_of(node: Node) -> str:

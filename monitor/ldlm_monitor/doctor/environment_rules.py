@@ -49,7 +49,9 @@ def heartbeat(environment: Environment, around: Surroundings) -> Iterator[Findin
         long = known >= _HEARTBEAT_WITH_LONG_GROUPS
         edit = setting.with_value(str(_HEARTBEAT_WITH_LONG_GROUPS if long else _HEARTBEAT_DEFAULT))
         if seconds >= _DAY:
-            yield setting.finding(checks.HEARTBEAT_DAYS, _days(seconds), edit)
+            off = any(_off(other) for other in environment.of("TORCH_NCCL_ENABLE_MONITORING"))
+            detail = f"{_days(seconds)}{'; the monitor is off besides' if off else ''}"
+            yield setting.finding(checks.HEARTBEAT_DAYS, detail, edit)
         elif seconds > max(known, 3600.0):
             than = f", the process group's {known:.0f} s" if known else ""
             yield setting.finding(checks.HEARTBEAT_LONG, f"{seconds:.0f} s{than}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import PurePath
 
 import re2
@@ -47,8 +48,13 @@ def advise(project: Project) -> Iterator[Finding]:
 
 
 def audit_script(content: bytes, path: str, around: Surroundings) -> Iterator[Finding]:
-    """All findings in one script."""
+    """All findings in one script; without edits where it was not wholly understood."""
     script = read_script(content)
+    for finding in _findings(script, path, around):
+        yield finding if script.sound else replace(finding, edits=())
+
+
+def _findings(script: Script, path: str, around: Surroundings) -> Iterator[Finding]:
     environment = environment_of(script, path)
     yield from environment_rules.judge(environment, around)
     if environment.launch is not None:
@@ -67,7 +73,7 @@ def environment_of(script: Script, path: str) -> Environment:
     launch = next((c for c in script.commands if distributes(c.texts)), None)
     started = None
     if launch is not None:
-        at = launch.node.start_byte
+        at = launch.start
         started = Setting("", None, path, script.line_at(at), script.line_text(at))
     debugging = bool(_DEBUGGING.search(PurePath(path).stem))
     return Environment(settings_of(script, path), started, for_debugging=debugging)
@@ -75,5 +81,6 @@ def environment_of(script: Script, path: str) -> Environment:
 
 _RULES = (
     shell_logs.exit_codes, shell_logs.truncations, shell_logs.requeues, shell_values.exponents,
-    shell_values.accumulation, shell_values.heredocs, shell_values.restores, wrong_fixes.patches,
+    shell_values.accumulation, shell_values.heredocs, shell_values.restores, shell_values.steps,
+    wrong_fixes.patches,
 )  # fmt: skip

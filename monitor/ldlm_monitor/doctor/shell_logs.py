@@ -67,7 +67,9 @@ def exit_codes(script: Script, path: str) -> Iterator[Finding]:
             edit = _with_pipefail(script, path, place)
         if edit is not None:
             mended.append((place.scope, edit))
-        yield _finding(script, path, place.node.start_byte, EXIT_CODE_HIDDEN, edit=edit)
+        inner = script.commands_within(place.node)
+        at = next((c.start for c in inner if launches(c.texts)), place.node.start_byte)
+        yield _finding(script, path, at, EXIT_CODE_HIDDEN, edit=edit)
 
 
 def _piped(script: Script) -> Iterator[Pipeline | Command]:

@@ -8,7 +8,7 @@ import re2
 from tree_sitter import Node
 
 from ldlm_monitor.doctor.bash_script import Command, Script
-from ldlm_monitor.doctor.bash_syntax import UNKNOWN, text_of, within
+from ldlm_monitor.doctor.bash_syntax import UNKNOWN, text_of, unended_documents, within
 from ldlm_monitor.doctor.finding import Check, Finding
 
 BC_EXPONENT = Check(
@@ -62,13 +62,25 @@ RESTORE_DELETES = Check(
     'Copy before anything is deleted, and stop where the variable is empty: "${BACKUP:?}". Better: '
     "a tag of git, or ldlm-monitor doctor --rollback.",
 )
-CHECKS = (BC_EXPONENT, ACCUMULATION_ROUNDED, HEREDOC_QUOTED, HEREDOC_OPEN, RESTORE_DELETES)
+STEP_UNKNOWN = Check(
+    "step-unknown-to-shell",
+    "warning",
+    "A launch script asks for the training's step, which it cannot know",
+    "The variable is set nowhere in the script: its default holds for the whole run, whatever "
+    "the training does after it has started.",
+    "https://www.gnu.org/software/bash/manual/bash.html#Shell-Parameter-Expansion",
+    "",
+    "Change batch size or accumulation in the training loop, by its own step.",
+)
+CHECKS = (
+    BC_EXPONENT, ACCUMULATION_ROUNDED, HEREDOC_QUOTED, HEREDOC_OPEN, STEP_UNKNOWN, RESTORE_DELETES,
+)  # fmt: skip
 
 _EXPONENT = re2.compile(r"(?:^|[^0-9A-Za-z_.])[0-9]+\.?[0-9]*[eE][-+]?[0-9]+(?:$|[^0-9A-Za-z_.])")
+_STEP = re2.compile(r"(?i)^(?:state|global|current|train|training)_?step$")
 _ACCUMULATION = re2.compile(r"(?i)accum")
 _BACKUP = re2.compile(r"(?i)backup|bak|snapshot|_old|orig")
 _ROUNDED_UP = re2.compile(r"[-+]\s*1\b|%")
-_HEREDOC = re2.compile(r"(?:^|[^<])<<-?[ \t]*[\\\"']?([A-Za-z_][A-Za-z0-9_]*)")
 _SHELL_NAME = re2.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -98,7 +110,9 @@ def accumulation(script: Script, path: str) -> Iterator[Finding]:
 
 def heredocs(script: Script, path: str) -> Iterator[Finding]:
     """Here-documents that do not end, or that want what they do not get."""
-    yield from _unended(script.content.decode("latin-1").split("\n"), path)
+    for at, _, delimiter in unended_documents(script.content):
+        line, evidence = script.line_at(at), script.line_text(at)
+        yield Finding(HEREDOC_OPEN, path, line, evidence, delimiter)
     own = {assignment.name for assignment in script.assignments}
     for document in within(script.root, "heredoc_redirect"):
         start = next(within(document, "heredoc_start"), None)
@@ -106,20 +120,6 @@ def heredocs(script: Script, path: str) -> Iterator[Finding]:
         quoted = start is not None and text_of(start)[:1] in ("'", '"', "\\")
         if quoted and body is not None and _runs_python(document):
             yield from _unexpanded(script, path, body, own)
-
-
-def _unended(lines: list[str], path: str) -> Iterator[Finding]:
-    """By its lines: a parser gives up where the end is missing."""
-    delimiter = ""
-    for number, line in enumerate(lines, 1):
-        if not delimiter:
-            found = None if line.lstrip().startswith("#") else _HEREDOC.search(line)
-            delimiter = str(found.group(1)) if found else ""
-        elif line.lstrip("\t") == delimiter:
-            delimiter = ""
-        elif line.startswith(f"{delimiter} ") and line[len(delimiter) :].strip():
-            yield Finding(HEREDOC_OPEN, path, number, line.strip(), delimiter)
-            delimiter = ""
 
 
 def _runs_python(document: Node) -> bool:
@@ -139,6 +139,15 @@ def _unexpanded(script: Script, path: str, body: Node, own: set[str]) -> Iterato
             yield Finding(
                 HEREDOC_QUOTED, path, script.line_at(at), script.line_text(at), f"${{{name}}}"
             )
+
+
+def steps(script: Script, path: str) -> Iterator[Finding]:
+    """`[ "${state_step:-0}" -lt 10000 ]` where nothing sets state_step."""
+    own = {assignment.name for assignment in script.assignments}
+    for test in within(script.root, "test_command"):
+        for name in within(test, "variable_name"):
+            if _STEP.match(text_of(name)) and text_of(name) not in own:
+                yield _at(script, path, name, STEP_UNKNOWN, text_of(name))
 
 
 def restores(script: Script, path: str) -> Iterator[Finding]:
