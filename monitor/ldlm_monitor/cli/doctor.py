@@ -161,19 +161,20 @@ def _print_text(
 
 
 def _described(process: Process) -> Iterator[str]:
-    from ldlm_monitor.doctor.live import known_settings
+    from ldlm_monitor.doctor.live import defaults, known_settings
 
     torch = ".".join(map(str, process.torch)) if process.torch else "not loaded"
     yield f"process {process.pid}: {_clean(process.command)[:160]}"
     yield f"  PyTorch {torch}, {process.cores} cores; as it was started:"
     found = [f"  {_clean(setting.evidence)}" for setting in known_settings(process)]
     yield from found or ["  no setting of NCCL or PyTorch"]
+    yield from (f"  {name}={value} (default)" for name, value in defaults(process).items())
     yield ""
 
 
 def _print_json(findings: Sequence[Finding], collected: Collected, process: Process | None) -> None:
     from ldlm_monitor.doctor import show
-    from ldlm_monitor.doctor.live import known_settings
+    from ldlm_monitor.doctor.live import defaults, known_settings
 
     files = len(collected.project.files)
     found = show.as_json(findings, files, collected.notices, _clean)
@@ -184,6 +185,7 @@ def _print_json(findings: Sequence[Finding], collected: Collected, process: Proc
             "torch": process.torch and ".".join(map(str, process.torch)),
             "cores": process.cores,
             "settings": {s.name: _clean(s.value or "") for s in known_settings(process)},
+            "defaults": defaults(process),
         }
     print(json.dumps(found, indent=2))
 

@@ -14,6 +14,16 @@ from ldlm_monitor.doctor.finding import Finding
 from ldlm_monitor.doctor.setting import Environment, Release, Setting, Surroundings
 from ldlm_monitor.errors import InputError
 
+_DEFAULTS: dict[str, tuple[tuple[Release, str], ...]] = {
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": (((2, 2), "3"),),
+    "TORCH_NCCL_BLOCKING_WAIT": (((2, 2), "0"),),
+    "TORCH_NCCL_DUMP_ON_TIMEOUT": (((2, 2), "0"), ((2, 7), "1")),
+    "TORCH_NCCL_ENABLE_MONITORING": (((2, 2), "0"), ((2, 3), "1")),
+    "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": (((2, 2), "120"), ((2, 3), "600"), ((2, 5), "480")),
+    "TORCH_NCCL_TRACE_BUFFER_SIZE": (((2, 2), "0"), ((2, 6), "2000")),
+    "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": (((2, 3), "60000"), ((2, 8), "15000")),
+}
+"""What holds where nothing is set, from which version on: see environment_checks.py."""
 _TORCH_LIBRARY = re2.compile(r"(?m)\s(/\S.*)/torch/lib/libtorch_(?:cpu|python)\.so")
 _VERSION = re2.compile(r"(?m)^__version__\s*=\s*['\"]([0-9]+)\.([0-9]+)")
 
@@ -75,6 +85,18 @@ def known_settings(process: Process) -> list[Setting]:
     """Those that mean something to NCCL, PyTorch or the launcher, in the order of their names."""
     named = [s for s in process.settings if environment_rules.is_known(s.name)]
     return sorted(named, key=lambda setting: setting.name)
+
+
+def defaults(process: Process) -> dict[str, str]:
+    """What its PyTorch does where nothing is set; empty where the version is not known."""
+    given = {setting.name for setting in process.settings}
+    given |= {f"TORCH_{name}" for name in given}  # the old names count too
+    found = {}
+    for name, changes in _DEFAULTS.items():
+        values = [value for since, value in changes if process.torch and since <= process.torch]
+        if values and name not in given:
+            found[name] = values[-1]
+    return found
 
 
 def audit(process: Process) -> Iterator[Finding]:
