@@ -94,6 +94,17 @@ class JudgeFlags(InputFlags, RuleFlags):
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
+class DoctorFlags(SharedFlags):
+    """Flags of the command that looks at files before a run."""
+
+    fail_on: Annotated[
+        Literal["critical", "error", "warning", "never"] | None, Parameter(group=_COMMON)
+    ] = None
+    """The severity from which the exit code is 3 (default: critical)."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
 class FollowFlags(JudgeFlags, ScreenFlags):
     """Flags of the main command."""
 

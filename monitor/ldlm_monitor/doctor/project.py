@@ -11,6 +11,10 @@ class Kind(StrEnum):
     PYTHON = "python"
     YAML = "yaml"
     ENVIRONMENT = "environment"
+    CONTAINER = "container"
+    """A Dockerfile."""
+    REQUIREMENTS = "requirements"
+    """What is installed: requirements.txt, pyproject.toml and the like; read for versions."""
 
 
 @dataclass(frozen=True, slots=True)

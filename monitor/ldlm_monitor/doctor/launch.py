@@ -1,0 +1,88 @@
+"""Which commands start a training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import re2
+
+_WRAPPERS = frozenset({
+    "apptainer", "chrt", "command", "conda", "docker", "enroot", "env", "eval", "exec", "ionice",
+    "micromamba", "nice", "nohup", "numactl", "pipenv", "podman", "poetry", "pixi", "setsid",
+    "singularity", "srun", "ssh", "stdbuf", "sudo", "taskset", "time", "timeout", "unbuffer",
+    "uv", "xargs", "mpirun", "mpiexec", "orterun", "pdsh", "sh", "bash", "zsh",
+})  # fmt: skip
+_DISTRIBUTED = frozenset({
+    "torchrun", "torchrun_hf", "deepspeed", "horovodrun", "composer", "colossalai",
+    "fairseq-hydra-train", "torchpippy", "torchx", "msrun", "ds",
+})  # fmt: skip
+_SUBCOMMANDS = {
+    "accelerate": {"launch"},
+    "llamafactory-cli": {"train"},
+    "axolotl": {"train"},
+    "tune": {"run"},
+    "lightning": {"run"},
+    "fabric": {"run"},
+    "oumi": {"train", "distributed"},
+    "swift": {"sft", "pt", "rlhf"},
+    "xtuner": {"train"},
+    "nemo": {"llm"},
+}
+_PYTHON = re2.compile(r"^(?:python|pypy)[0-9.]*$")
+_MODULES = re2.compile(
+    r"^(?:torch\.distributed\.(?:run|launch)|accelerate\.commands\.launch|deepspeed\.launcher.*)$"
+)
+_TRAINING = re2.compile(
+    r"(?i)(?:^|[^a-z])(?:(?:pre|re)?train(?:er|ing)?|(?:fine|instruct)?_?-?tun(?:e|ing)|finetune|"
+    r"sft|dpo|grpo|ppo|rlhf|pretrain_[a-z0-9]+|main|launch|run)(?:[^a-z]|$)"
+)
+_NO_TRAINING = re2.compile(
+    r"(?i)(?:^|[^a-z])(?:eval(?:uate|uation)?|infer(?:ence)?|predict|generate|sampl(?:e|ing)|serve|"
+    r"download|prepare|preprocess|tokenize|convert|export|merge|plot|install|build|test|lint)"
+    r"(?:[^a-z]|$)"
+)
+_SCRIPT = re2.compile(r"\.(?:py|sh|bash|sbatch|slurm)$")
+
+
+def launches(texts: Sequence[str]) -> bool:
+    """Whether a command starts a training: a launcher, or a script whose name says so."""
+    for at, text in enumerate(texts):
+        name = text.rsplit("/", 1)[-1]
+        rest = texts[at + 1 :]
+        if name in _DISTRIBUTED or (rest and rest[0] in _SUBCOMMANDS.get(name, ())):
+            return True
+        if _PYTHON.match(name):
+            return _trains(rest)
+        if _SCRIPT.search(name):
+            return _is_training(name.rsplit(".", 1)[0])
+        if at == 0 and name not in _WRAPPERS:
+            return False
+    return False
+
+
+def distributes(texts: Sequence[str]) -> bool:
+    """Whether it starts several processes that talk to each other."""
+    names = [text.rsplit("/", 1)[-1] for text in texts]
+    started = _DISTRIBUTED.intersection(names) or any(bool(_MODULES.match(name)) for name in names)
+    spread = {"srun", "mpirun", "mpiexec", "accelerate"} & set(names)
+    return launches(texts) and bool(started or spread)
+
+
+def _trains(arguments: Sequence[str]) -> bool:
+    """What Python is given: the first word that is no flag is a script, or -m names a module."""
+    words = iter(arguments)
+    for word in words:
+        if word == "-m":
+            module = next(words, "")
+            return bool(_MODULES.match(module)) or _is_training(module.replace(".", "/"))
+        if word in ("-c", "-"):
+            return False
+        if word in ("-W", "-X"):
+            next(words, None)
+        elif not word.startswith("-"):
+            return _is_training(word.rsplit("/", 1)[-1].removesuffix(".py"))
+    return False
+
+
+def _is_training(name: str) -> bool:
+    return bool(_TRAINING.search(name)) and not _NO_TRAINING.search(name)

@@ -1,0 +1,86 @@
+"""Audits shell scripts: what they set, what they start, and where its log and exit code go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import PurePath
+
+import re2
+
+from ldlm_monitor.doctor import (
+    advice,
+    environment_rules,
+    option_rules,
+    options,
+    shell_logs,
+    shell_values,
+    wrong_fixes,
+)
+from ldlm_monitor.doctor.bash_script import Script, read_script
+from ldlm_monitor.doctor.environment_checks import NOT_EXPORTED
+from ldlm_monitor.doctor.finding import Finding
+from ldlm_monitor.doctor.launch import distributes, launches
+from ldlm_monitor.doctor.project import Kind, Project
+from ldlm_monitor.doctor.setting import Environment, Setting, Surroundings
+from ldlm_monitor.doctor.shell_settings import settings_of, unexported
+from ldlm_monitor.doctor.surroundings import surroundings
+
+CHECKS = (*shell_logs.CHECKS, *shell_values.CHECKS, *wrong_fixes.CHECKS)
+_DEBUGGING = re2.compile(
+    r"(?i)(?:^|[^a-z])(?:debug|diagnos[a-z]*|test|benchmark|bench)(?:[^a-z]|$)"
+)
+
+
+def audit(project: Project) -> Iterator[Finding]:
+    """All findings in the project's shell scripts."""
+    around = surroundings(project)
+    for file in project.of(Kind.SHELL):
+        yield from audit_script(file.content, file.path, around)
+
+
+def advise(project: Project) -> Iterator[Finding]:
+    """What the project's launch scripts leave unset that would help after a failure."""
+    around = surroundings(project)
+    for file in project.of(Kind.SHELL):
+        environment = environment_of(read_script(file.content), file.path)
+        yield from advice.judge(environment, around)
+
+
+def audit_script(content: bytes, path: str, around: Surroundings) -> Iterator[Finding]:
+    """All findings in one script; without edits where it was not wholly understood."""
+    script = read_script(content)
+    for finding in _findings(script, path, around):
+        yield finding if script.sound else replace(finding, edits=())
+
+
+def _findings(script: Script, path: str, around: Surroundings) -> Iterator[Finding]:
+    environment = environment_of(script, path)
+    yield from environment_rules.judge(environment, around)
+    if environment.launch is not None:
+        for setting in unexported(script, path):
+            if environment_rules.is_known(setting.name):
+                yield setting.finding(NOT_EXPORTED)
+    for rule in _RULES:
+        yield from rule(script, path)
+    for command in (*script.commands, *script.arrays):
+        if launches(command.texts) or command in script.arrays:
+            yield from option_rules.judge(options.of_command(command, script, path))
+
+
+def environment_of(script: Script, path: str) -> Environment:
+    """What the script sets, and where it starts processes that talk to each other."""
+    launch = next((c for c in script.commands if distributes(c.texts)), None)
+    started = None
+    if launch is not None:
+        at = launch.start
+        started = Setting("", None, path, script.line_at(at), script.line_text(at))
+    debugging = bool(_DEBUGGING.search(PurePath(path).stem))
+    return Environment(settings_of(script, path), started, for_debugging=debugging)
+
+
+_RULES = (
+    shell_logs.exit_codes, shell_logs.truncations, shell_logs.requeues, shell_values.exponents,
+    shell_values.accumulation, shell_values.heredocs, shell_values.restores, shell_values.steps,
+    wrong_fixes.patches,
+)  # fmt: skip

@@ -1,0 +1,211 @@
+"""Audits YAML: configurations of trainers, and environments of containers and jobs."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import re2
+import yaml
+
+from ldlm_monitor.doctor import environment_rules, option_rules, shell
+from ldlm_monitor.doctor.finding import Check, Finding
+from ldlm_monitor.doctor.options import Group, Option, normalised
+from ldlm_monitor.doctor.project import Kind, Project, SourceFile
+from ldlm_monitor.doctor.setting import Environment, Setting, Surroundings
+from ldlm_monitor.doctor.surroundings import surroundings
+from ldlm_monitor.doctor.yaml_nodes import compose
+
+UNREAD_KEY = Check(
+    "option-unread",
+    "warning",
+    "An option that no code reads",
+    "The file says one thing and the training does another: the option is set, and none of the "
+    "project's Python files names it.",
+    "the project's own files",
+    "",
+    "Read it where the training loop is, or take it out; a configuration class that forbids "
+    "unknown "
+    "keys tells of it at the start.",
+)
+CHECKS = (UNREAD_KEY,)
+
+_MATTERS = frozenset({
+    "use_fused", "fused", "grad_clip_norm", "max_grad_norm", "gradient_clip_val",
+    "gradient_checkpointing", "use_gradient_checkpointing", "activation_checkpointing",
+    "save_total_limit", "keep_last_n", "find_unused_parameters", "beta1", "beta2",
+    "prefetch_factor", "persistent_workers",
+})  # fmt: skip
+_OWN_LOOP = re2.compile(r"\.backward\(")
+_TAKES_ALL = re2.compile(
+    r"HfArgumentParser|TrainingArguments|\bTrainer\(|SFTTrainer|instantiate\(|deepspeed|lightning"
+    r"|Accelerator\(|\*\*\s*(?:self\.)?(?:cfg|config|conf|hparams|args|opts?)\b"
+)
+_COMMENT = re2.compile(r"(?m)^\s*#.*$")
+_PAIR = re2.compile(r"^([A-Z][A-Z0-9_]{3,})=(.*)$")
+_SCRIPT_KEYS = frozenset(
+    {"run", "setup", "script", "command", "args", "entrypoint", "before_script"}
+)
+_MAX_NODES = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """A YAML file with its nodes; marks count characters, edits count bytes."""
+
+    file: SourceFile
+    text: str
+    roots: tuple[yaml.Node, ...]
+
+    def span(self, node: yaml.Node) -> tuple[int, int]:
+        """The bytes of a scalar, without its quotes."""
+        start, end = node.start_mark.index, node.end_mark.index
+        if isinstance(node, yaml.ScalarNode) and node.style in ("'", '"'):
+            start, end = start + 1, end - 1
+        if self.text.isascii():
+            return start, end
+        first = len(self.text[:start].encode())
+        return first, first + len(self.text[start:end].encode())
+
+    def line(self, node: yaml.Node) -> tuple[int, str]:
+        """The 1-based line where a node starts, and its text."""
+        number = node.start_mark.line
+        start = node.start_mark.index - node.start_mark.column
+        end = self.text.find("\n", start)
+        return number + 1, self.text[start : end if end >= 0 else None].strip()
+
+
+def read(file: SourceFile) -> _Document | None:
+    """The nodes of a YAML file; None where it is none, as with a template."""
+    try:
+        return _Document(file, file.content.decode(), compose(file.content))
+    except ValueError:
+        return None
+
+
+def audit(project: Project) -> Iterator[Finding]:
+    """All findings in the project's YAML files."""
+    around = surroundings(project)
+    unread = _unread(project)
+    for file in project.of(Kind.YAML):
+        document = read(file)
+        if document is not None:
+            yield from _audit_document(document, around, unread)
+
+
+def _audit_document(
+    document: _Document, around: Surroundings, unread: frozenset[str]
+) -> Iterator[Finding]:
+    settings: list[Setting] = []
+    groups: list[tuple[Option, ...]] = []
+    for node in _nodes(document.roots):
+        pairs = _scalars(node)
+        settings.extend(_settings(document, node, pairs))
+        groups.append(tuple(_option(document, name, value) for name, value in pairs))
+        for name, value in pairs:
+            if name.value in _SCRIPT_KEYS and "\n" in value.value:
+                yield from _script(document, value, around)
+        for text in _given_to_shell(node):
+            yield from _script(document, text, around)
+    yield from environment_rules.judge(Environment(tuple(settings)), around)
+    names = frozenset(option.name for options in groups for option in options)
+    for options in groups:
+        yield from option_rules.judge(Group(options, all_names=names))
+        for option in options:
+            if option.name in unread and option.value not in (None, "", "null", "~"):
+                yield option.finding(UNREAD_KEY, option.name)
+
+
+def _nodes(roots: tuple[yaml.Node, ...]) -> Iterator[yaml.Node]:
+    """Every mapping and sequence once, though anchors may repeat it."""
+    pending = deque(roots)
+    seen: set[int] = set()
+    while pending and len(seen) < _MAX_NODES:
+        node = pending.popleft()
+        if id(node) in seen or isinstance(node, yaml.ScalarNode):
+            continue
+        seen.add(id(node))
+        yield node
+        if isinstance(node, yaml.MappingNode):
+            pending.extend(value for _, value in node.value)
+        elif isinstance(node, yaml.SequenceNode):
+            pending.extend(node.value)
+
+
+def _scalars(node: yaml.Node) -> list[tuple[yaml.ScalarNode, yaml.ScalarNode]]:
+    if not isinstance(node, yaml.MappingNode):
+        return []
+    return [
+        (name, value)
+        for name, value in node.value
+        if isinstance(name, yaml.ScalarNode) and isinstance(value, yaml.ScalarNode)
+    ]
+
+
+def _option(document: _Document, name: yaml.ScalarNode, value: yaml.ScalarNode) -> Option:
+    line, evidence = document.line(name)
+    known = None if "${" in value.value else str(value.value)
+    at = document.span(value) if value.style not in ("|", ">") else None
+    return Option(normalised(str(name.value)), known, document.file.path, line, evidence, at)
+
+
+def _settings(
+    document: _Document,
+    node: yaml.Node,
+    pairs: list[tuple[yaml.ScalarNode, yaml.ScalarNode]],
+) -> Iterator[Setting]:
+    """`NAME: value`, `- NAME=value`, and `name: NAME` with `value: value`."""
+    path = document.file.path
+    by_name = {str(name.value): value for name, value in pairs}
+    if "name" in by_name and "value" in by_name:
+        pairs = [(by_name["name"], by_name["value"])]
+    for name, value in pairs:
+        if environment_rules.is_known(str(name.value)):
+            line, evidence = document.line(name)
+            known = None if "$" in value.value else str(value.value)
+            yield Setting(str(name.value), known, path, line, evidence,
+                          document.span(name), document.span(value))  # fmt: skip
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            found = _PAIR.match(item.value) if isinstance(item, yaml.ScalarNode) else None
+            if found and environment_rules.is_known(str(found.group(1))):
+                yield _listed(document, item, str(found.group(1)), str(found.group(2)))
+
+
+def _listed(document: _Document, item: yaml.ScalarNode, name: str, value: str) -> Setting:
+    line, evidence = document.line(item)
+    start, end = document.span(item)
+    middle = start + len(name)
+    exact = document.file.content[middle + 1 : end] == value.encode()
+    return Setting(
+        name, None if "$" in value else value, document.file.path, line, evidence,
+        (start, middle) if exact else None, (middle + 1, end) if exact else None,
+    )  # fmt: skip
+
+
+def _given_to_shell(node: yaml.Node) -> Iterator[yaml.ScalarNode]:
+    """The text in `[bash, -c, text]`."""
+    items = node.value if isinstance(node, yaml.SequenceNode) else []
+    for before, item in pairwise(items):
+        flag = str(before.value) if isinstance(before, yaml.ScalarNode) else ""
+        if flag.startswith("-") and flag.endswith("c") and isinstance(item, yaml.ScalarNode):
+            yield item
+
+
+def _script(document: _Document, value: yaml.ScalarNode, around: Surroundings) -> Iterator[Finding]:
+    """A script in a block of a job or a pod; its lines are those of the file, without edits."""
+    first = value.start_mark.line + (value.style in ("|", ">"))
+    for finding in shell.audit_script(value.value.encode(), document.file.path, around):
+        yield replace(finding, line=finding.line + first, edits=())
+
+
+def _unread(project: Project) -> frozenset[str]:
+    """Keys that matter and that no Python file names, where the project has a loop of its own."""
+    texts = [_COMMENT.sub("", file.content.decode(errors="replace"))
+             for file in project.of(Kind.PYTHON)]  # fmt: skip
+    everything = "\n".join(texts)
+    if not _OWN_LOOP.search(everything) or _TAKES_ALL.search(everything):
+        return frozenset()
+    return frozenset(name for name in _MATTERS if name not in everything)

@@ -1,0 +1,3 @@
+# !! heartbeat-timeout-long: HEARTBEAT_TIMEOUT_SEC=9000
+export TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=9000 TORCH_NCCL_DUMP_ON_TIMEOUT=1
+torchrun train.py

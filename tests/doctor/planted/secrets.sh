@@ -1,0 +1,13 @@
+#!/bin/bash
+# !! secret-in-file: WANDB_API_KEY
+# !! secret-in-file: HF_TOKEN
+# !! secret-in-file: wandb login
+# !! secret-in-file: DB_PASSWORD
+# !! secret-in-file: git clone
+# !! secret-in-file: OPENAI
+export WANDB_API_KEY=0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c
+export HF_TOKEN=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
+wandb login --relogin 0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c
+export DB_PASSWORD="k7Qz-91xLm2"
+git clone https://trainer:gAe81kd0-ppw@git.example.org/team/data.git
+# OPENAI: sk-proj-a8Kd72Mf90Lq3Zx7Cv5Bn1

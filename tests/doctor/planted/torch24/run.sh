@@ -1,0 +1,2 @@
+# !! flight-recorder-off: torchrun
+torchrun train.py

@@ -1,0 +1,2 @@
+# !! flight-recorder-never-dumps: torchrun
+torchrun train.py

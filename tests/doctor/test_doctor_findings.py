@@ -1,0 +1,52 @@
+"""What the doctor finds, and what it leaves alone."""
+
+from pathlib import Path
+
+import pytest
+from doctor_cases import cases, expected, found
+
+from ldlm_monitor.doctor import environment_checks, option_rules, secrets, shell, yaml_config
+from ldlm_monitor.doctor.audit import CHECKS
+
+
+def name(path: Path) -> str:
+    return path.name
+
+
+@pytest.mark.parametrize("case", cases("planted"), ids=name)
+def test_every_planted_defect_is_found_and_nothing_else(case: Path) -> None:
+    left = expected(case)
+    surplus = []
+    for finding in found(case):
+        match = next(
+            (mark for mark in left if mark[0] == finding.check.id and mark[1] in finding.evidence),
+            None,
+        )
+        if match is None:
+            surplus.append((finding.check.id, finding.line, finding.evidence))
+        else:
+            left.remove(match)
+    assert (left, surplus) == ([], [])
+
+
+@pytest.mark.parametrize("case", cases("clean"), ids=name)
+def test_nothing_is_found_in_what_is_right(case: Path) -> None:
+    assert [(f.check.id, f.line, f.evidence) for f in found(case)] == []
+
+
+@pytest.mark.parametrize("case", cases("planted"), ids=name)
+def test_the_evidence_is_the_text_of_the_line(case: Path) -> None:
+    for finding in found(case):
+        lines = Path(finding.path).read_text().splitlines()
+        if finding.check.id != "secret-in-file":
+            assert finding.evidence in lines[finding.line - 1]
+
+
+def test_every_check_has_an_example() -> None:
+    shown = {check for case in cases("planted") for check, _ in expected(case)}
+    rooms = (environment_checks, option_rules, secrets, shell, yaml_config)
+    assert shown == {check.id for room in rooms for check in room.CHECKS}
+
+
+def test_checks_have_names_of_their_own() -> None:
+    assert len({check.id for check in CHECKS}) == len(CHECKS)
