@@ -10,7 +10,7 @@ from ldlm_monitor.doctor.finding import Check, Edit, Finding
 from ldlm_monitor.doctor.python_code.edits import line_after, replaced
 from ldlm_monitor.doctor.python_code.module import Function, Module, inside, last_name
 from ldlm_monitor.doctor.python_code.program import Program
-from ldlm_monitor.doctor.python_code.training import names_in
+from ldlm_monitor.doctor.python_code.training import names_in, words_in
 from ldlm_monitor.doctor.python_code.values import arguments
 
 NOT_ATOMIC = Check(
@@ -81,11 +81,15 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
         if _varies(module, program, place, path):
             if _in_training(module, program, call) and not program.any_relative(_deletes, module):
                 yield module.finding(NO_ROTATION, call)
-        elif _is_fixed(module, place) and not _is_moved(module, call, place):
+        elif (
+            _is_fixed(module, place)
+            and _in_training(module, program, call)
+            and not _is_moved(module, call, place)
+        ):
             yield module.finding(NOT_ATOMIC, call, edits=_atomic(module, call, path))
     yield from _deleted_first(module)
     for call in module.calls_to(_LOAD):
-        if arguments(module, call).lacks("weights_only") and not _is_buffer(module, call):
+        if arguments(module, call).lacks("weights_only") and _resumes(module, call):
             yield module.finding(LOAD, call)
 
 
@@ -104,20 +108,11 @@ def _is_checkpoint(module: Module, call: ast.Call, held: ast.expr | None, path: 
     """What is saved is there to go on from: it holds the optimizer, or its name says so."""
     if isinstance(held, ast.Name):
         held = module.bound(held) or held
-    if held is not None and any(_OPTIMIZER.search(name) for name in _words(held)):
+    if held is not None and any(_OPTIMIZER.search(name) for name in words_in(held)):
         return True
     if held is not None and isinstance(held, ast.Dict):
         return False
-    return any(_CHECKPOINT.search(word) for word in _words(_full(module, path)))
-
-
-def _words(node: ast.AST) -> set[str]:
-    strings = {
-        part.value
-        for part in ast.walk(node)
-        if isinstance(part, ast.Constant) and isinstance(part.value, str)
-    }
-    return names_in(node) | strings
+    return any(_CHECKPOINT.search(word) for word in words_in(_full(module, path)))
 
 
 def _varies(module: Module, program: Program, place: ast.expr, path: ast.expr) -> bool:
@@ -196,7 +191,7 @@ def _is_fixed(module: Module, place: ast.expr) -> bool:
 
 def _is_moved(module: Module, call: ast.Call, place: ast.expr) -> bool:
     """The file is written under another name first."""
-    if any(re.search(r"te?mp|partial|writing", word, re.I) for word in _words(place)):
+    if any(re.search(r"te?mp|partial|writing", word, re.I) for word in words_in(place)):
         return True
     scope = module.scope(call)
     body = [] if isinstance(scope, ast.Lambda) else scope.body
@@ -288,8 +283,16 @@ def _deleted_first(module: Module) -> Iterator[Finding]:
                 break
 
 
-def _is_buffer(module: Module, call: ast.Call) -> bool:
-    given = arguments(module, call, ("f",))["f"]
-    return given is not None and any(
-        re.search(r"buffer|bytes|stream|^buf$", name, re.I) for name in names_in(given)
+def _resumes(module: Module, call: ast.Call) -> bool:
+    """What is loaded is a checkpoint to go on from, not some other file of tensors."""
+    function = module.function(call)
+    around = function or module.tree
+    if function is not None and re.search(r"resume|load_(ckpt|checkpoint)", function.name, re.I):
+        return True
+    return any(
+        isinstance(other, ast.Call)
+        and isinstance(other.func, ast.Attribute)
+        and other.func.attr == "load_state_dict"
+        and bool(_OPTIMIZER.search(last_name(other.func.value)))
+        for other in inside(around.body)
     )

@@ -106,8 +106,9 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
         place = _freezing(module, program)
         yield from _unused(module, call, given, place)
         yield from _static(module, program, call, given, place)
-        yield from _memory(module, program, call, given)
-        yield from _buffers(module, program, call, given)
+        if program.trains(module):
+            yield from _memory(module, program, call, given)
+            yield from _buffers(module, program, call, given)
 
 
 def _unused(module: Module, call: ast.Call, given: Arguments, place: str) -> Iterator[Finding]:

@@ -215,9 +215,9 @@ def _not_persistent(
     workers = given["num_workers"]
     value = "True"
     if exact is None:
-        if not isinstance(workers, ast.Name):
+        if workers is None or not _can_be_repeated(workers):
             return module.finding(PERSISTENT, call, "num_workers is decided by a setting")
-        value = f"{workers.id} > 0"
+        value = f"{module.text(workers)} > 0"
     present = given["persistent_workers"]
     edits: tuple[Edit, ...] = (
         (replaced(module, present, value),)
@@ -225,6 +225,17 @@ def _not_persistent(
         else keyword_added(module, call, f"persistent_workers={value}")
     )
     return module.finding(PERSISTENT, call, edits=edits)
+
+
+def _can_be_repeated(node: ast.expr) -> bool:
+    """To compute it twice gives the same twice: lookups and bounds, on one line."""
+    calls = [part for part in ast.walk(node) if isinstance(part, ast.Call)]
+    plain = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
+    return (
+        isinstance(node, plain)
+        and node.lineno == node.end_lineno
+        and all(last_name(call.func) in ("get", "getattr", "min", "max", "int") for call in calls)
+    )
 
 
 def _data_set_changes(module: Module, program: Program) -> bool:

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 from ldlm_monitor.doctor.finding import Check, Edit, Finding
 from ldlm_monitor.doctor.python_code.edits import replaced
-from ldlm_monitor.doctor.python_code.module import Module, last_name
+from ldlm_monitor.doctor.python_code.module import Module, inside, last_name
 from ldlm_monitor.doctor.python_code.program import Program
+from ldlm_monitor.doctor.python_code.training import words_in
 from ldlm_monitor.doctor.python_code.values import arguments, constant
 
 TRUNCATED = Check(
@@ -90,22 +91,42 @@ def _opened(
     if not isinstance(mode, ast.Constant) or mode.value not in ("w", "wt", "w+"):
         return None
     written = module.text(mode)
-    edits: tuple[Edit, ...] = ()
-    if _holds_lines(module, call, path):
-        edits = (replaced(module, mode, written.replace("w", "a")),)
+    parent = module.parents[call]
+    table = re.search(r"\.[ct]sv", _file_name(module, path)) is not None
+    has_header = table
+    if isinstance(parent, ast.withitem):
+        body = getattr(module.statement(parent), "body", [])
+        if not _grows(body):
+            return None
+        has_header = table or not isinstance(body[0], ast.Pass)
+    elif not isinstance(parent, ast.Assign | ast.Attribute):
+        return None
+    # A header would stand in the middle of a file that is appended to.
+    edits = () if has_header else (replaced(module, mode, written.replace("w", "a")),)
     return path, edits
 
 
-def _holds_lines(module: Module, call: ast.Call, path: ast.expr) -> bool:
-    """Nothing is written at once, such as a header, that would come twice."""
-    if ".csv" in _file_name(module, path) or ".tsv" in _file_name(module, path):
-        return False
-    parent = module.parents[call]
-    if isinstance(parent, ast.withitem):
-        outer = module.statement(parent)
-        assert isinstance(outer, ast.With | ast.AsyncWith)
-        return all(isinstance(statement, ast.Pass) for statement in outer.body)
-    return isinstance(parent, ast.Assign | ast.Attribute)
+def _grows(body: list[ast.stmt]) -> bool:
+    """The file is emptied, gets a header or is written to in a loop: it is no one text."""
+    if all(isinstance(statement, ast.Pass) for statement in body):
+        return True
+    for node in inside(body):
+        if isinstance(node, ast.For | ast.While):
+            return any(isinstance(c, ast.Attribute) and c.attr == "step" for c in ast.walk(node))
+        if isinstance(node, ast.Call) and last_name(node.func) in (
+            "write",
+            "writerow",
+            "writeheader",
+        ):
+            return all(_is_header(argument) for argument in node.args)
+    return False
+
+
+def _is_header(node: ast.expr) -> bool:
+    """Text that is the same in every run."""
+    if isinstance(node, ast.List | ast.Tuple):
+        return all(_is_header(each) for each in node.elts)
+    return isinstance(node, ast.Constant)
 
 
 def _file_name(module: Module, path: ast.expr) -> str:
@@ -131,7 +152,7 @@ def _file_name(module: Module, path: ast.expr) -> str:
 def _is_guarded(module: Module, call: ast.Call) -> bool:
     """The file is emptied only under a condition, or after the training."""
     for outer in module.above(call):
-        if isinstance(outer, ast.If) and _GUARD.search(ast.dump(outer.test)):
+        if isinstance(outer, ast.If) and any(map(_GUARD.search, words_in(outer.test))):
             return True
         if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
             return bool(_AFTERWARDS.search(outer.name))

@@ -10,6 +10,7 @@ from ldlm_monitor.doctor.finding import Check, Edit, Finding
 from ldlm_monitor.doctor.python_code.edits import inserted
 from ldlm_monitor.doctor.python_code.module import Module, inside, last_name
 from ldlm_monitor.doctor.python_code.program import Program
+from ldlm_monitor.doctor.python_code.training import names_in
 from ldlm_monitor.doctor.python_code.values import likely
 
 _DOCS = "https://docs.pytorch.org/docs/stable/checkpoint.html"
@@ -60,13 +61,9 @@ _CHECKPOINTING = re.compile(
     r"|act_ckpt|ckpt_wrapper|checkpoint_sequential|checkpoint_activations|recompute|^ac_config$",
     re.I,
 )
-_ATTENTION = re.compile(r"attention|attn|transformer|(^|_)mha$|multihead", re.I)
-_BACKBONE = re.compile(r"mmdit|transformer|dit$|encoder$|decoder$|unet|vit$", re.I)
+_ATTENTION = re.compile(r"attention|attn|transformer|(^|_)mha$|multihead|DiT|MMDiT", re.I)
 _DEPTHS = {"depth", "n_layers", "num_layers", "n_layer", "n_blocks", "num_blocks"}
 _SHALLOW = 5
-_OWN_OPTIONS = {
-    "use_reentrant", "context_fn", "determinism_check", "debug", "preserve_rng_state", "early_stop",
-}  # fmt: skip
 
 
 def inspect(module: Module, program: Program) -> Iterator[Finding]:
@@ -74,10 +71,10 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
     yield from _checkpoints(module, program)
     if not program.trains(module) or program.any_relative(_checkpoints_activations, module):
         return
-    if not any(_ATTENTION.search(word) for word in module.words) and not _has_backbone(module):
-        return
     for cls in module.classes:
-        place = _stack(module, cls) or _deep_backbone(module, cls)
+        place = _deep_backbone(module, cls)
+        if place is None and _attends(module, program, cls):
+            place = _stack(module, cls)
         if place is not None:
             yield module.finding(MISSING, place)
 
@@ -130,8 +127,29 @@ def _is_shallow(module: Module, call: ast.Call) -> bool:
     return False
 
 
-def _has_backbone(module: Module) -> bool:
-    return any(_BACKBONE.search(last_name(call.func)) for call in module.calls)
+def _attends(module: Module, program: Program, cls: ast.ClassDef) -> bool:
+    """A block of the stack is made of attention, by its name or by what its class names."""
+    for name in _blocks(cls):
+        if _ATTENTION.search(name):
+            return True
+        block = _class_named(module, program, name)
+        if block is not None and any(_ATTENTION.search(word) for word in names_in(block)):
+            return True
+    return False
+
+
+def _blocks(cls: ast.ClassDef) -> set[str]:
+    """The classes of what is put into lists of modules."""
+    found = set()
+    for node in ast.walk(cls):
+        match node:
+            case ast.ListComp(elt=ast.Call() as made) | ast.GeneratorExp(elt=ast.Call() as made):
+                found.add(last_name(made.func))
+            case ast.Call(func=ast.Attribute(attr="append"), args=[ast.Call() as made]):
+                found.add(last_name(made.func))
+            case ast.List(elts=[ast.Call() as made, *_]):
+                found.add(last_name(made.func))
+    return found
 
 
 def _deep_backbone(module: Module, cls: ast.ClassDef) -> ast.stmt | None:

@@ -71,7 +71,8 @@ class Module:
 
     def _note_from(self, statement: ast.ImportFrom) -> None:
         base = statement.module or ""
-        self.imported.append((statement.level, base))
+        if statement.level == 0 or base:
+            self.imported.append((statement.level, base))
         for alias in statement.names:
             full = f"{base}.{alias.name}" if base else alias.name
             if alias.name == "*":
@@ -79,6 +80,11 @@ class Module:
                 continue
             self.imported.append((statement.level, full))
             self.imports[alias.asname or alias.name] = full
+
+    @property
+    def is_package(self) -> bool:
+        """It is an `__init__.py`."""
+        return self.file.path.endswith("__init__.py")
 
     @cached_property
     def starts(self) -> list[int]:

@@ -78,12 +78,22 @@ class Program:
         seen = {module}
         for level, dotted in module.imported:
             found = self._named(module, level, tuple(dotted.split(".")) if dotted else ())
+            found = found or self._handed_on(module, level, dotted)
             if found is not None and found not in seen:
                 seen.add(found)
                 yield found
 
+    def _handed_on(self, module: Module, level: int, dotted: str) -> Module | None:
+        """`from package import name`, where the package has it from a module of its own."""
+        folder, _, name = dotted.rpartition(".")
+        package = self._named(module, level, tuple(folder.split(".")) if folder else ())
+        if package is None or not package.is_package or name not in package.imports:
+            return None
+        found = tuple(package.imports[name].split(".")[:-1])
+        return self._named(package, 1, found) or self._named(package, 0, found)
+
     def _named(self, module: Module, level: int, names: tuple[str, ...]) -> Module | None:
-        folder = module.parts[:-1]
+        folder = module.parts if module.is_package else module.parts[:-1]
         if level:
             names = (*folder[: len(folder) - level + 1], *names)
         if not names:

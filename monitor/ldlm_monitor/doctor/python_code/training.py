@@ -133,7 +133,7 @@ def _turns(
 def _callers(
     module: Module, function: Function, depth: int
 ) -> Iterator[tuple[Loop, list[list[ast.stmt]]]]:
-    if function.name in ("forward", "backward", "__init__"):
+    if function.name in ("forward", "__init__"):
         return
     for call in module.methods_called.get(function.name, ()):
         if module.function(call) is not function:
@@ -142,9 +142,11 @@ def _callers(
 
 
 def _is_probe(module: Module, call: ast.Call) -> bool:
-    """`ctx.backward` and the like inside autograd functions."""
+    """Inside the `backward(ctx, ...)` of an autograd function."""
     function = module.function(call)
-    return function is not None and function.name == "backward"
+    if function is None or function.name != "backward":
+        return False
+    return bool(function.args.args) and function.args.args[0].arg == "ctx"
 
 
 def is_optimizer_step(call: ast.Call) -> bool:
@@ -240,6 +242,16 @@ def names_in(node: ast.AST) -> set[str]:
         elif isinstance(part, ast.Attribute):
             found.add(part.attr)
     return found
+
+
+def words_in(node: ast.AST) -> set[str]:
+    """The identifiers and the strings of an expression."""
+    strings = {
+        part.value
+        for part in ast.walk(node)
+        if isinstance(part, ast.Constant) and isinstance(part.value, str)
+    }
+    return names_in(node) | strings
 
 
 def ends_process(call: ast.Call) -> bool:
