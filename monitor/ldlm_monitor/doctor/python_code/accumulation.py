@@ -92,18 +92,38 @@ def _accumulates(loop: TrainingLoop) -> bool:
     if not steps:
         outer = loop.outer()
         return outer is not None and _counts_micro_batches(loop)
-    return not any(loop.is_every_turn(step) for step in steps) and any(
-        _is_modulo(loop, step) for step in steps
-    )
+    return any(_is_modulo(loop, step) or _is_left_before(loop, step) for step in steps)
 
 
 def _is_modulo(loop: TrainingLoop, step: ast.Call) -> bool:
+    """`if (i + 1) % n == 0: optimizer.step()`."""
     for outer in loop.module.above(step):
         if outer is loop.loop:
             return False
-        if isinstance(outer, ast.If) and any(
-            isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod)
-            for part in ast.walk(outer.test)
+        if isinstance(outer, ast.If) and _counts(loop.module, outer.test):
+            return True
+    return False
+
+
+def _is_left_before(loop: TrainingLoop, step: ast.Call) -> bool:
+    """`if (i + 1) % n: continue` before it."""
+    return any(
+        isinstance(node, ast.If)
+        and node.lineno < step.lineno
+        and any(isinstance(statement, ast.Continue) for statement in node.body)
+        and _counts(loop.module, node.test)
+        for node in loop.nodes()
+    )
+
+
+def _counts(module: Module, test: ast.expr) -> bool:
+    """A condition on a remainder, directly or by a name for it."""
+    for part in ast.walk(test):
+        if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod):
+            return True
+        bound = module.bound(part) if isinstance(part, ast.Name) else None
+        if bound is not None and any(
+            isinstance(each, ast.BinOp) and isinstance(each.op, ast.Mod) for each in ast.walk(bound)
         ):
             return True
     return False

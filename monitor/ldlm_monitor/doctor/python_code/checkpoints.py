@@ -10,7 +10,7 @@ from ldlm_monitor.doctor.finding import Check, Edit, Finding
 from ldlm_monitor.doctor.python_code.edits import line_after, replaced
 from ldlm_monitor.doctor.python_code.module import Function, Module, inside, last_name
 from ldlm_monitor.doctor.python_code.program import Program
-from ldlm_monitor.doctor.python_code.training import names_in, words_in
+from ldlm_monitor.doctor.python_code.training import words_in
 from ldlm_monitor.doctor.python_code.values import arguments
 
 NOT_ATOMIC = Check(

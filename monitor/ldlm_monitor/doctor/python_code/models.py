@@ -80,9 +80,8 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
 
 
 def _checkpoints_activations(module: Module) -> bool:
-    if any(name.startswith("torch.utils.checkpoint") for _, name in module.imported):
-        return True
-    if any(module.resolve(call.func).startswith("torch.utils.checkpoint") for call in module.calls):
+    names = (*module.nodes.get(ast.Name, ()), *module.nodes.get(ast.Attribute, ()))
+    if any(module.resolve(name).startswith("torch.utils.checkpoint") for name in names):
         return True
     return any(_CHECKPOINTING.search(word) for word in module.words)
 

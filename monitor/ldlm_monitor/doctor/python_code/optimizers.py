@@ -44,6 +44,8 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
         return
     for call in module.calls_to(_FUSED):
         given = arguments(module, call)
+        if any(call in module.above(other) for other in _fused_tuples(module)):
+            continue
         if all(given.lacks(name) for name in _INSTEAD) and not _is_fallback(module, call):
             yield module.finding(UNFUSED, call, edits=_fused(module, call))
 
@@ -65,15 +67,21 @@ def _is_fallback(module: Module, call: ast.Call) -> bool:
 
 
 def _misplaced(module: Module) -> Iterator[Finding]:
+    for call in _fused_tuples(module):
+        only = call.keywords[0]
+        outer = next((n for n in module.above(call) if isinstance(n, ast.Call)), None)
+        edits: tuple[Edit, ...] = ()
+        if outer is not None and not any(k.arg == "fused" for k in outer.keywords):
+            removed = Edit(module.file.path, module.end(call.args[0]), module.end(only), b"")
+            edits = (removed, *keyword_added(module, outer, f"fused={module.text(only.value)}"))
+        yield module.finding(MISPLACED, call, edits=edits)
+
+
+def _fused_tuples(module: Module) -> list[ast.Call]:
+    """`tuple(betas, fused=True)`, as a replacement of text by a script leaves it."""
+    found = []
     for call in module.methods_called.get("tuple", ()):
         match call:
-            case ast.Call(func=ast.Name(id="tuple"), args=[first], keywords=[only]):
-                if only.arg != "fused":
-                    continue
-                outer = next((n for n in module.above(call) if isinstance(n, ast.Call)), None)
-                edits: tuple[Edit, ...] = ()
-                if outer is not None and not any(k.arg == "fused" for k in outer.keywords):
-                    removed = Edit(module.file.path, module.end(first), module.end(only), b"")
-                    added = keyword_added(module, outer, f"fused={module.text(only.value)}")
-                    edits = (removed, *added)
-                yield module.finding(MISPLACED, call, edits=edits)
+            case ast.Call(func=ast.Name(), args=[_], keywords=[ast.keyword(arg="fused")]):
+                found.append(call)
+    return found

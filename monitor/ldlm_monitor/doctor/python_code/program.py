@@ -50,7 +50,7 @@ class Program:
     def __init__(self, modules: Iterable[Module], files: tuple[SourceFile, ...] = ()) -> None:
         self.modules, self.files = tuple(modules), files
         self._loops: dict[Module, list[TrainingLoop]] = {}
-        self._facts: dict[tuple[str, Module], bool] = {}
+        self._facts: dict[tuple[Callable[[Module], bool], Module], bool] = {}
 
     # What a module is connected with
 
@@ -120,8 +120,7 @@ class Program:
 
     def any_relative(self, fact: Callable[[Module], bool], module: Module) -> bool:
         """Whether something holds for the module or one that is connected with it."""
-        name = getattr(fact, "__name__", repr(fact))
-        key = (name, module)
+        key = (fact, module)
         if key not in self._facts:
             self._facts[key] = any(fact(other) for other in self.relatives(module))
         return self._facts[key]
