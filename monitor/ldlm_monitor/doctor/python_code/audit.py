@@ -63,7 +63,11 @@ def audit(project: Project) -> Iterator[Finding]:
             found.extend(room.inspect(module, program))
     found.extend(accumulation.inspect_settings(program))
     order = {file.path: at for at, file in enumerate(project.files)}
-    yield from sorted(found, key=lambda f: (order[f.path], f.line, f.check.id))
+    told: set[tuple[str, str, int]] = set()
+    for finding in sorted(found, key=lambda f: (order[f.path], f.line, f.check.id)):
+        if (key := (finding.check.id, finding.path, finding.line)) not in told:
+            told.add(key)  # one place may be part of several loops
+            yield finding
 
 
 def _unreadable(file: SourceFile, error: UnreadableError) -> Finding:
