@@ -128,26 +128,26 @@ def _is_shallow(module: Module, call: ast.Call) -> bool:
 
 def _attends(module: Module, program: Program, cls: ast.ClassDef) -> bool:
     """A block of the stack is made of attention, by its name or by what its class names."""
-    for name in _blocks(cls):
-        if _ATTENTION.search(name):
+    for made in _blocks(cls):
+        if _ATTENTION.search(last_name(made)):
             return True
-        block = _class_named(module, program, name)
-        if block is not None and any(_ATTENTION.search(word) for word in names_in(block)):
+        found = program.class_of(module, made)
+        if found is not None and any(_ATTENTION.search(word) for word in names_in(found[1])):
             return True
     return False
 
 
-def _blocks(cls: ast.ClassDef) -> set[str]:
+def _blocks(cls: ast.ClassDef) -> list[ast.expr]:
     """The classes of what is put into lists of modules."""
-    found = set()
+    found = []
     for node in ast.walk(cls):
         match node:
             case ast.ListComp(elt=ast.Call() as made) | ast.GeneratorExp(elt=ast.Call() as made):
-                found.add(last_name(made.func))
+                found.append(made.func)
             case ast.Call(func=ast.Attribute(attr="append"), args=[ast.Call() as made]):
-                found.add(last_name(made.func))
+                found.append(made.func)
             case ast.List(elts=[ast.Call() as made, *_]):
-                found.add(last_name(made.func))
+                found.append(made.func)
     return found
 
 
@@ -202,28 +202,15 @@ def _keyword_only(module: Module, program: Program, made: ast.Call) -> tuple[str
     known = _KEYWORD_ONLY.get(module.resolve(made.func))
     if known:
         return known
-    cls = _class_named(module, program, last_name(made.func))
-    forward = next(
-        (
-            s
-            for s in (cls.body if cls else [])
-            if isinstance(s, ast.FunctionDef) and s.name == "forward"
-        ),
-        None,
-    )
+    found = program.class_of(module, made.func)
+    body = found[1].body if found is not None else []
+    methods = [each for each in body if isinstance(each, ast.FunctionDef)]
+    forward = next((each for each in methods if each.name == "forward"), None)
     if forward is None or len(forward.args.args) + len(forward.args.posonlyargs) != 1:
         return ()
     if forward.args.vararg is not None:
         return ()
     return tuple(argument.arg for argument in forward.args.kwonlyargs)
-
-
-def _class_named(module: Module, program: Program, name: str) -> ast.ClassDef | None:
-    for other in program.imports_of(module):
-        for cls in other.classes:
-            if cls.name == name:
-                return cls
-    return None
 
 
 def _named(module: Module, call: ast.Call, names: tuple[str, ...]) -> tuple[Edit, ...]:
@@ -261,8 +248,5 @@ def _is_false(node: ast.expr) -> bool:
 def _is_stack(module: Module, program: Program, made: ast.Call) -> bool:
     if module.resolve(made.func) in _KEYWORD_ONLY:
         return True
-    for other in program.imports_of(module):
-        for cls in other.classes:
-            if cls.name == last_name(made.func):
-                return _stack(other, cls) is not None
-    return False
+    found = program.class_of(module, made.func)
+    return found is not None and _stack(*found) is not None

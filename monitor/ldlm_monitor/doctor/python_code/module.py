@@ -51,14 +51,18 @@ class Module:
     def __post_init__(self) -> None:
         """Look at every node once."""
         waiting: list[ast.AST] = [self.tree]
+        nodes, parents = self.nodes, self.parents
         while waiting:
             node = waiting.pop()
-            self.nodes.setdefault(type(node), []).append(node)
-            for child in ast.iter_child_nodes(node):
-                self.parents[child] = node
-                waiting.append(child)
-        for found in self.nodes.values():
-            found.sort(key=_place)
+            kind = type(node)
+            if kind in nodes:
+                nodes[kind].append(node)
+            else:
+                nodes[kind] = [node]
+            children = list(ast.iter_child_nodes(node))
+            for child in children:
+                parents[child] = node
+            waiting.extend(reversed(children))  # so that nodes come in the order of the file
         for statement in self.nodes.get(ast.Import, ()):
             assert isinstance(statement, ast.Import)
             for alias in statement.names:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
 from ldlm_monitor.doctor.project import SourceFile
-from ldlm_monitor.doctor.python_code.module import Module
+from ldlm_monitor.doctor.python_code.module import Module, last_name
 from ldlm_monitor.doctor.python_code.training import TrainingLoop, training_loops
 
 DDP = frozenset(
@@ -50,7 +50,7 @@ class Program:
     def __init__(self, modules: Iterable[Module], files: tuple[SourceFile, ...] = ()) -> None:
         self.modules, self.files = tuple(modules), files
         self._loops: dict[Module, list[TrainingLoop]] = {}
-        self._facts: dict[tuple[Callable[[Module], bool], Module], bool] = {}
+        self._connected: dict[Callable[[Module], bool], frozenset[Module]] = {}
 
     # What a module is connected with
 
@@ -110,20 +110,37 @@ class Program:
 
     def imports_of(self, module: Module) -> list[Module]:
         """The module and all that it imports, directly or not."""
-        return _reached(module, self._imports)
+        return _reached([module], self._imports, _MOST_RELATIVES)
 
     def relatives(self, module: Module) -> list[Module]:
         """The module, all that it imports, and all that import it, directly or not."""
         found = dict.fromkeys(self.imports_of(module))
-        found.update(dict.fromkeys(_reached(module, self._importers)))
+        found.update(dict.fromkeys(_reached([module], self._importers, _MOST_RELATIVES)))
         return list(found)
+
+    def class_of(self, module: Module, node: ast.expr) -> tuple[Module, ast.ClassDef] | None:
+        """The class that a name means, of the module or of one that it has it from."""
+        name = last_name(node)
+        dotted = module.resolve(node)
+        places = [module]
+        if "." in dotted:
+            folder = tuple(dotted.split(".")[:-1])
+            found = self._named(module, 0, folder) or self._named(module, 1, folder)
+            places = [found] if found is not None else []
+        for place in places:
+            for cls in place.classes:
+                if cls.name == name:
+                    return place, cls
+        return None
 
     def any_relative(self, fact: Callable[[Module], bool], module: Module) -> bool:
         """Whether something holds for the module or one that is connected with it."""
-        key = (fact, module)
-        if key not in self._facts:
-            self._facts[key] = any(fact(other) for other in self.relatives(module))
-        return self._facts[key]
+        if fact not in self._connected:
+            having = [each for each in self.modules if fact(each)]
+            self._connected[fact] = frozenset(
+                (*_reached(having, self._imports), *_reached(having, self._importers))
+            )
+        return module in self._connected[fact]
 
     # What it does
 
@@ -183,10 +200,12 @@ def uses_framework(module: Module) -> bool:
     return bool(imported & _FRAMEWORKS) or not _TRAINERS.isdisjoint(module.imports.values())
 
 
-def _reached(start: Module, edges: dict[Module, list[Module]]) -> list[Module]:
-    found = {start: None}
-    waiting = [start]
-    while waiting and len(found) < _MOST_RELATIVES:
+def _reached(
+    starts: list[Module], edges: dict[Module, list[Module]], most: int | None = None
+) -> list[Module]:
+    found = dict.fromkeys(starts)
+    waiting = list(starts)
+    while waiting and (most is None or len(found) < most):
         for other in edges[waiting.pop()]:
             if other not in found:
                 found[other] = None
