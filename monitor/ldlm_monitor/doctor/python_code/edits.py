@@ -26,11 +26,11 @@ def inserted(module: Module, at: int, text: str) -> Edit:
 
 
 def keyword_added(module: Module, call: ast.Call, text: str) -> tuple[Edit, ...]:
-    """`text`, such as `a=1`, becomes the last argument of a call."""
+    """`text`, such as `a=1`, becomes the last argument of a call that has some already."""
     closing = module.end(call) - 1
     given: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
     if not given:
-        return (inserted(module, closing, text),)
+        return ()
     last = max(given, key=module.end)
     after, has_comma = _after(module.file.content, module.end(last), closing)
     if not has_comma:

@@ -73,8 +73,8 @@ def _emptied(module: Module, call: ast.Call) -> tuple[ast.expr, tuple[Edit, ...]
             args=[ast.Constant(value="")],
             keywords=[],
         ):
-            start, end = module.end(path), module.end(call)
-            return path, (Edit(module.file.path, start, end, b".touch()"),)
+            start = module.end(call.func) - len("write_text")
+            return path, (Edit(module.file.path, start, module.end(call), b"touch()"),)
         case ast.Call() if module.means(call.func, _HANDLERS):
             given = arguments(module, call, ("filename", "mode"))
             path_, mode = given["filename"], given["mode"] or given["filemode"]
