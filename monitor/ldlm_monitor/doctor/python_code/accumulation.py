@@ -11,7 +11,7 @@ from ldlm_monitor.doctor.project import Kind, SourceFile
 from ldlm_monitor.doctor.python_code.module import Module, last_name
 from ldlm_monitor.doctor.python_code.program import DDP, Program
 from ldlm_monitor.doctor.python_code.training import TrainingLoop, names_in
-from ldlm_monitor.doctor.python_code.values import option_names
+from ldlm_monitor.doctor.python_code.values import likely, option_names
 
 UNREAD = Check(
     id="accumulation-unread",
@@ -47,6 +47,7 @@ _YAML_LINE = re.compile(rb"^[ \t]*([A-Za-z_]\w*)[ \t]*:[ \t]*(\d+)[ \t]*(?:#.*)?
 def inspect(module: Module, program: Program) -> Iterator[Finding]:
     """Loops that accumulate, and options that nobody asks for."""
     yield from _unread_options(module, program)
+    yield from _unread_names(module, program)
     if program.framework_does_it(module):
         return
     for loop in program.loops(module):
@@ -147,6 +148,25 @@ def _unread_options(module: Module, program: Program) -> Iterator[Finding]:
             yield module.finding(UNREAD, call, f"args.{names[0]} is read nowhere")
 
 
+def _unread_names(module: Module, program: Program) -> Iterator[Finding]:
+    """A constant, or a field of a class with settings, that is set and never used."""
+    if not program.trains(module):
+        return
+    for statement in (*module.nodes.get(ast.Assign, ()), *module.nodes.get(ast.AnnAssign, ())):
+        match statement:
+            case ast.Assign(targets=[ast.Name() as target], value=value):
+                pass
+            case ast.AnnAssign(target=ast.Name() as target, value=ast.expr() as value):
+                pass
+            case _:
+                continue
+        assert isinstance(statement, ast.stmt)
+        if not _NAME.match(target.id) or (likely(module, value) or 0) <= 1:
+            continue
+        if not any(_reads(other, [target.id]) for other in program.relatives(module)):
+            yield module.finding(UNREAD, statement, f"{target.id} is read nowhere")
+
+
 def _reads(module: Module, names: list[str]) -> bool:
     if {"vars", "asdict"} & module.words:  # handed on as a whole
         return True
@@ -155,5 +175,8 @@ def _reads(module: Module, names: list[str]) -> bool:
             return True
     for node in module.nodes.get(ast.Constant, ()):
         if isinstance(node, ast.Constant) and node.value in names:
+            return True
+    for node in module.nodes.get(ast.Name, ()):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names:
             return True
     return False

@@ -95,10 +95,13 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
 
 def _full(module: Module, path: ast.expr) -> ast.expr:
     """The path with a name that stands for it replaced by what it is."""
+    bound = None
     if isinstance(path, ast.Name):
         bound = module.bound(path)
-        if bound is not None:
-            return _full(module, bound)
+    elif isinstance(path, ast.Attribute):
+        bound = module.bound_attribute(path)
+    if bound is not None:
+        return _full(module, bound)
     if isinstance(path, ast.Call) and last_name(path.func) in ("str", "Path") and path.args:
         return _full(module, path.args[-1])
     return path

@@ -104,14 +104,16 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
     for call in module.calls_to(DDP):
         given = arguments(module, call, _POSITIONAL)
         place = _freezing(module, program)
-        yield from _unused(module, call, given, place)
+        yield from _unused(module, program, call, given, place)
         yield from _static(module, program, call, given, place)
         if program.trains(module):
             yield from _memory(module, program, call, given)
             yield from _buffers(module, program, call, given)
 
 
-def _unused(module: Module, call: ast.Call, given: Arguments, place: str) -> Iterator[Finding]:
+def _unused(
+    module: Module, program: Program, call: ast.Call, given: Arguments, place: str
+) -> Iterator[Finding]:
     option, static = given["find_unused_parameters"], given["static_graph"]
     value = constant(module, option) if option is not None else None
     if value is True:
@@ -120,11 +122,13 @@ def _unused(module: Module, call: ast.Call, given: Arguments, place: str) -> Ite
     elif place and (given.lacks("find_unused_parameters") or value is False):
         if static is not None and constant(module, static) is True:
             return
-        edits = (
-            (replaced(module, option, "True"),)
-            if isinstance(option, ast.Constant)
-            else keyword_added(module, call, "find_unused_parameters=True")
-        )
+        edits: tuple[Edit, ...] = ()
+        if isinstance(option, ast.Constant):
+            edits = (replaced(module, option, "True"),)
+        elif option is None:
+            edits = keyword_added(module, call, "find_unused_parameters=True")
+        if program.any_relative(_computes_again_reentrantly, module):
+            edits = ()
         yield module.finding(FREEZES, option or call, place, edits)
 
 
@@ -135,7 +139,8 @@ def _static(
     if option is None or constant(module, option) is not True:
         return
     off: tuple[Edit, ...] = ()
-    if isinstance(option, ast.Constant):
+    reentrant = program.any_relative(_computes_again_reentrantly, module)
+    if isinstance(option, ast.Constant) and not reentrant:
         off = (replaced(module, option, "False"),)
     if place:
         unused = given["find_unused_parameters"]
@@ -146,6 +151,16 @@ def _static(
         yield module.finding(STATIC_MODES, option, place, off)
     elif program.any_relative(_holds_back, module):
         yield module.finding(STATIC_NO_SYNC, option, edits=off)
+
+
+def _computes_again_reentrantly(module: Module) -> bool:
+    """Activations are checkpointed in the form that some programs need static_graph for."""
+    for call in module.calls:
+        if module.resolve(call.func).startswith("torch.utils.checkpoint."):
+            option = next((k.value for k in call.keywords if k.arg == "use_reentrant"), None)
+            if not (isinstance(option, ast.Constant) and option.value is False):
+                return True
+    return False
 
 
 def _holds_back(module: Module) -> bool:

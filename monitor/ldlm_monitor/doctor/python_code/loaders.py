@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 from ldlm_monitor.doctor.finding import Check, Edit, Finding
 from ldlm_monitor.doctor.python_code.edits import inserted, keyword_added, replaced
-from ldlm_monitor.doctor.python_code.module import Function, Loop, Module, last_name
+from ldlm_monitor.doctor.python_code.module import Function, Loop, Module, inside, last_name
 from ldlm_monitor.doctor.python_code.program import Program
+from ldlm_monitor.doctor.python_code.training import words_in
 from ldlm_monitor.doctor.python_code.values import (
     Arguments,
     arguments,
@@ -193,17 +194,45 @@ def _advice(
     yield from _too_many(module, program, call, workers, count)
     persistent = given["persistent_workers"]
     anew = given.lacks("persistent_workers") or constant(module, persistent) is False
-    if count is not None and count > 0 and anew:
+    if count is not None and count > 0 and anew and not _is_made_in_loop(module, call):
         yield _not_persistent(module, program, call, given, exact)
         if given.lacks("prefetch_factor"):
             yield module.finding(PREFETCH, call)
     if not program.is_on_cuda(module) or given.lacks("num_workers") or exact == 0:
         return
+    if program.any_relative(_loads_to_gpu, module):
+        return  # what is on the GPU already cannot be pinned
     pin = given["pin_memory"]
     if given.lacks("pin_memory"):
         yield module.finding(PIN, call, edits=keyword_added(module, call, "pin_memory=True"))
     elif isinstance(pin, ast.Constant) and pin.value is False:
         yield module.finding(PIN, call, edits=(replaced(module, pin, "True"),))
+
+
+def _is_made_in_loop(module: Module, call: ast.Call) -> bool:
+    """A loader of its own for every epoch: its workers end with it."""
+    child: ast.AST = call
+    for outer in module.above(call):
+        if isinstance(outer, Function):
+            return False
+        if isinstance(outer, Loop) and child is not getattr(outer, "iter", None):
+            return True
+        child = outer
+    return False
+
+
+def _loads_to_gpu(module: Module) -> bool:
+    """Samples or batches are put on a GPU where they are made."""
+    for function in module.functions:
+        if not re.search(r"^__(getitem|iter|getitems)__$|collate", function.name):
+            continue
+        for node in inside(function.body):
+            if not isinstance(node, ast.Call) or last_name(node.func) not in ("cuda", "to"):
+                continue
+            words = set().union(*(words_in(argument) for argument in node.args), ())
+            if last_name(node.func) == "cuda" or any(re.search("device|cuda", w) for w in words):
+                return True
+    return False
 
 
 def _not_persistent(

@@ -39,6 +39,7 @@ _GUARD = re.compile(
 _AFTERWARDS = re.compile(
     r"eval|valid|test|plot|export|report|dump|summary|result|sample|convert|save", re.I
 )
+_LINE_WRITERS = {"writer", "DictWriter", "StreamHandler", "Tee"}
 _HANDLERS = frozenset({"logging.FileHandler", "logging.basicConfig"})
 
 
@@ -99,6 +100,9 @@ def _opened(
         if not _grows(body):
             return None
         has_header = table or not isinstance(body[0], ast.Pass)
+    elif isinstance(parent, ast.Call):
+        if last_name(parent.func) not in _LINE_WRITERS:
+            return None
     elif not isinstance(parent, ast.Assign | ast.Attribute):
         return None
     # A header would stand in the middle of a file that is appended to.

@@ -62,6 +62,7 @@ _CHECKPOINTING = re.compile(
     re.I,
 )
 _ATTENTION = re.compile(r"attention|attn|transformer|(^|_)mha$|multihead|DiT|MMDiT", re.I)
+_TORCH_STACKS = ("torch.nn.TransformerEncoder", "torch.nn.TransformerDecoder")
 _DEPTHS = {"depth", "n_layers", "num_layers", "n_layer", "n_blocks", "num_blocks"}
 _SHALLOW = 5
 
@@ -116,12 +117,12 @@ def _applies(loop: ast.For) -> bool:
     )
 
 
-def _is_shallow(module: Module, call: ast.Call) -> bool:
-    for node in ast.walk(call):
+def _is_shallow(module: Module, blocks: ast.expr) -> bool:
+    for node in ast.walk(blocks):
         if isinstance(node, ast.comprehension) and isinstance(node.iter, ast.Call):
             count = likely(module, node.iter.args[0] if node.iter.args else None)
             return count is not None and count <= _SHALLOW
-        if isinstance(node, ast.List) and node.elts and node is call.args[0]:
+        if isinstance(node, ast.List) and node.elts:
             return len(node.elts) <= _SHALLOW
     return False
 
@@ -151,6 +152,14 @@ def _blocks(cls: ast.ClassDef) -> list[ast.expr]:
     return found
 
 
+def _repeats(module: Module, call: ast.Call) -> bool:
+    """`Sequential(*[AttentionBlock() for _ in range(depth)])`."""
+    match call.args:
+        case [ast.Starred(value=ast.ListComp(elt=ast.Call() as made) as blocks)]:
+            return bool(_ATTENTION.search(last_name(made.func))) and not _is_shallow(module, blocks)
+    return False
+
+
 def _deep_backbone(module: Module, cls: ast.ClassDef) -> ast.stmt | None:
     """`self.x = Backbone(depth=...)` of a package, which has no switch of its own here."""
     for node in ast.walk(cls):
@@ -158,9 +167,15 @@ def _deep_backbone(module: Module, cls: ast.ClassDef) -> ast.stmt | None:
             case ast.Assign(
                 targets=[ast.Attribute(value=ast.Name(id="self"))], value=ast.Call() as call
             ):
-                deep = any(k.arg in _DEPTHS for k in call.keywords)
-                known = module.resolve(call.func) in _KEYWORD_ONLY
-                if known and deep:
+                depth = next((k.value for k in call.keywords if k.arg in _DEPTHS), None)
+                name = module.resolve(call.func)
+                if name in _TORCH_STACKS and depth is None and len(call.args) > 1:
+                    depth = call.args[1]
+                count = likely(module, depth)
+                shallow = count is not None and count <= _SHALLOW
+                if (name in _KEYWORD_ONLY or name in _TORCH_STACKS) and depth and not shallow:
+                    return node
+                if name == "torch.nn.Sequential" and _repeats(module, call):
                     return node
     return None
 

@@ -46,6 +46,7 @@ class Module:
     stars: list[str] = field(default_factory=list)
     parents: dict[ast.AST, ast.AST] = field(default_factory=dict)
     nodes: dict[type[ast.AST], list[ast.AST]] = field(default_factory=dict)
+    _attributes: dict[ast.AST, dict[str, list[ast.expr | None]]] = field(default_factory=dict)
     _bindings: dict[ast.AST, dict[str, list[ast.expr | None]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -281,6 +282,16 @@ class Module:
                 return None
             scope = self.scope(scope)
 
+    def bound_attribute(self, node: ast.Attribute) -> ast.expr | None:
+        """What `self.name` is, where its class assigns it exactly once."""
+        cls = self.class_of(node)
+        if cls is None or not (isinstance(node.value, ast.Name) and node.value.id == "self"):
+            return None
+        if cls not in self._attributes:
+            self._attributes[cls] = _attributes_of(cls)
+        found = self._attributes[cls].get(node.attr, [])
+        return found[0] if len(found) == 1 else None
+
 
 def read(file: SourceFile) -> Module:
     """Parse a file. Raises `UnreadableError`."""
@@ -371,4 +382,21 @@ def _bound_in(scope: Scope) -> dict[str, list[ast.expr | None]]:
                     found.setdefault(name, []).extend((None, None))
             case ast.ExceptHandler() if node.name:
                 found.setdefault(node.name, []).append(None)
+    return found
+
+
+def _attributes_of(cls: ast.ClassDef) -> dict[str, list[ast.expr | None]]:
+    found: dict[str, list[ast.expr | None]] = {}
+    for node in ast.walk(cls):
+        targets: list[ast.expr] = []
+        match node:
+            case ast.Assign():
+                targets = node.targets
+            case ast.AnnAssign() | ast.AugAssign() | ast.For():
+                targets = [node.target]
+        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+        for target in targets:
+            match target:
+                case ast.Attribute(value=ast.Name(id="self"), attr=name):
+                    found.setdefault(name, []).append(value)
     return found

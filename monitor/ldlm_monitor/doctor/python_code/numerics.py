@@ -82,6 +82,7 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
     known = {id(call) for call, _ in cosines}
     yield from _clamps(module, known)
     yield from _constants(module)
+    yield from _choices(module)
     if program.loops(module):
         yield from _half_weights(module)
 
@@ -183,6 +184,41 @@ def _constants(module: Module) -> Iterator[Finding]:
                 case ast.Assign(targets=[target], value=value) if _is_loss(target):
                     if _is_fixed(module, value) and last_name(target) in asked:
                         yield module.finding(CONSTANT, statement)
+
+
+def _choices(module: Module) -> Iterator[Finding]:
+    """`loss if isfinite(loss) else 0.0`, and the same by `torch.where`."""
+    for choice in module.nodes.get(ast.IfExp, ()):
+        assert isinstance(choice, ast.IfExp)
+        if _asks_loss(choice.test) and any(
+            _is_fixed(module, each) for each in (choice.body, choice.orelse)
+        ):
+            yield from _as_loss(module, choice)
+    for call in module.methods_called.get("where", ()):
+        if module.resolve(call.func) == "torch.where" and len(call.args) == 3:
+            test, *either = call.args
+            if _asks_loss(test) and any(_is_fixed(module, each) for each in either):
+                yield from _as_loss(module, call)
+
+
+def _as_loss(module: Module, node: ast.expr) -> Iterator[Finding]:
+    statement = module.statement(node)
+    if (
+        isinstance(statement, ast.Assign)
+        and statement.value is node
+        and any(_is_loss(target) for target in statement.targets)
+        and not _without_gradient(module, node)
+    ):
+        yield module.finding(CONSTANT, node)
+
+
+def _asks_loss(test: ast.expr) -> bool:
+    return any(
+        isinstance(call, ast.Call)
+        and last_name(call.func) in _FINITE
+        and any(_is_loss(p) for p in ast.walk(call) if isinstance(p, ast.Name | ast.Attribute))
+        for call in ast.walk(test)
+    )
 
 
 def _is_fixed(module: Module, node: ast.expr) -> bool:

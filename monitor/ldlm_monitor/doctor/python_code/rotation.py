@@ -86,6 +86,10 @@ def _unbounded(
     if taken is None:
         return
     lower, upper = taken
+    if isinstance(lower, ast.Constant) and lower.value == 0:
+        lower = None
+    if isinstance(upper, ast.Name) and lower is None:
+        upper = module.bound(upper) or upper
     match lower, upper:
         case None, ast.UnaryOp(op=ast.USub(), operand=keep):
             if _may_be_zero(module, keep, function):
@@ -97,7 +101,7 @@ def _unbounded(
                     f"{module.text(keep)} = 0 deletes all; where there are fewer than "
                     f"{module.text(keep)} the difference is negative and counts from the end"
                 )
-                edits = _held(module, upper, f"max(0, {module.text(upper)})", keep)
+                edits = _held(module, upper, keep)
                 yield module.finding(KEEP_ZERO, call, detail, edits)
         case keep, None if keep is not None and not isinstance(keep, ast.UnaryOp):
             if _may_be_zero(module, keep, function):
@@ -107,9 +111,11 @@ def _unbounded(
                 )
 
 
-def _held(module: Module, whole: ast.expr, text: str, keep: ast.expr) -> tuple[Edit, ...]:
-    at_least_one = f"max(1, {module.text(keep)})"
-    return (replaced(module, whole, text.replace(module.text(keep), at_least_one)),)
+def _held(module: Module, difference: ast.BinOp, keep: ast.expr) -> tuple[Edit, ...]:
+    """`len(found) - n` as `max(0, len(found) - max(1, n))`."""
+    before, after = module.start(difference), module.start(keep)
+    length = module.file.content[before:after].decode()
+    return (replaced(module, difference, f"max(0, {length}max(1, {module.text(keep)}))"),)
 
 
 def _popped(

@@ -42,6 +42,9 @@ def constant(module: Module, node: ast.expr | None, depth: int = 0) -> object:
         case ast.Name():
             bound = module.bound(node)
             return UNKNOWN if bound is None else constant(module, bound, depth + 1)
+        case ast.Attribute():
+            bound = module.bound_attribute(node)
+            return UNKNOWN if bound is None else constant(module, bound, depth + 1)
         case ast.UnaryOp(op=ast.USub()):
             operand = number(module, node.operand, depth + 1)
             return UNKNOWN if operand is None else -operand
@@ -108,6 +111,9 @@ def likely(module: Module, node: ast.expr | None, depth: int = 0) -> float | Non
             if name == "int" and len(given) == 1:
                 return likely(module, given[0], depth + 1)
         case ast.Attribute():
+            bound = module.bound_attribute(node)
+            if bound is not None:
+                return likely(module, bound, depth + 1)
             return module_defaults(module).get(node.attr)
     return None
 
