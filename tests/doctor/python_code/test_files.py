@@ -27,6 +27,11 @@ OLDEST_FIRST, NEWEST_FIRST = "key=step_of", "key=step_of, reverse=True"
         ),
         (
             OLDEST_FIRST,
+            "n = len(found) - keep_last\n    for old in found[0:n]:\n        shutil.rmtree(old)",
+            "n = max(0, len(found) - max(1, keep_last))",
+        ),
+        (
+            OLDEST_FIRST,
             "while len(found) > keep_last:\n        shutil.rmtree(found.pop(0))",
             "len(found) > max(1, keep_last):",
         ),
@@ -149,6 +154,27 @@ def test_the_only_checkpoint_is_not_overwritten_in_place(save: str) -> None:
         assert ids(after) == []
 
 
+def test_a_path_that_the_object_holds_is_looked_up() -> None:
+    code = """
+import os
+import torch
+
+class Trainer:
+    def __init__(self, out):
+        self.path = os.path.join(out, "checkpoint.pt")
+
+    def run(self, loader):
+        for batch in loader:
+            self.model(batch).backward()
+            self.optimizer.step()
+            self.save()
+
+    def save(self):
+        torch.save({"optimizer": self.optimizer.state_dict()}, self.path)
+"""
+    assert ids(code) == ["checkpoint-not-atomic"]
+
+
 def test_an_edit_saves_beside_and_renames() -> None:
     code = SAVES.replace("{save}", 'torch.save(state, os.path.join(out, "latest.pt"))')
     after = mended({"train.py": code})["train.py"]
@@ -184,6 +210,7 @@ def train(model, loader, optimizer, args, out):
         ('(out / "training_log.jsonl").write_text("")', '(out / "training_log.jsonl").touch()'),
         ('log_file = open(out + "/log.txt", "w")', 'log_file = open(out + "/log.txt", "a")'),
         ("with open(args.log_file, 'w'):\n        pass", "with open(args.log_file, 'a'):"),
+        ('import csv\n    rows = csv.writer(open("metrics.csv", "w"))', None),
         (
             'with open("metrics.csv", "w") as f:\n        f.write("step,loss\\n")',
             None,
@@ -251,3 +278,17 @@ def test_an_option_that_is_declared_is_read() -> None:
     )
     assert ids(code) == ["accumulation-unread"]
     assert ids(code + "every = parser.parse_args().grad_accum_steps\n") == []
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("GRAD_ACCUM_STEPS = 4", ["accumulation-unread"]),
+        ("GRAD_ACCUM_STEPS = 1", []),
+        ("GRAD_ACCUM_STEPS = 4\nBATCH = 64 // GRAD_ACCUM_STEPS", []),
+        ("class Settings:\n    accumulation_steps: int = 8", ["accumulation-unread"]),
+        ("class Settings:\n    accumulation_steps: int = 8\nn = Settings().accumulation_steps", []),
+    ],
+)
+def test_a_constant_of_accumulation_is_used(code: str, expected: list[str]) -> None:
+    assert ids(f"{code}\n{in_turn('pass')}") == expected

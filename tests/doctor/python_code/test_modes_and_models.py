@@ -210,3 +210,54 @@ def test_a_cosine_loss_as_such_is_nobodys_mistake() -> None:
     plain = SEED_LOSS.replace("{loss}", "1 - cosine_sim.mean()")
     plain = plain.replace("        latent_loss = torch.clamp(latent_loss, min=0.0, max=2.0)\n", "")
     assert ids(plain) == []
+
+
+STACKS = {
+    "nn.TransformerEncoder(nn.TransformerEncoderLayer(512, 8), num_layers=12)": True,
+    "nn.TransformerEncoder(nn.TransformerEncoderLayer(512, 8), 2)": False,
+    "nn.Sequential(*[AttentionBlock() for _ in range(depth)])": True,
+    "nn.Sequential(*[AttentionBlock() for _ in range(3)])": False,
+    "nn.Sequential(*[ConvBlock() for _ in range(depth)])": False,
+}
+
+
+@pytest.mark.parametrize("made", STACKS)
+def test_deep_stacks_of_attention_are_worth_checkpointing(made: str) -> None:
+    code = f"""
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self, depth):
+        super().__init__()
+        self.body = {made}
+
+def train(model, optimizer, loader):
+    for batch in loader:
+        model(batch).backward()
+        optimizer.step()
+"""
+    expected = ["model-no-activation-checkpointing"] if STACKS[made] else []
+    assert ids(code) == expected
+    assert ids(f"{code}    model.gradient_checkpointing_enable()\n") == []
+
+
+REENTRANT = """
+
+def again(block, x):
+    from torch.utils.checkpoint import checkpoint
+
+    return checkpoint(block, x{option})
+"""
+
+
+@pytest.mark.parametrize(
+    ("option", "is_edited"),
+    [("", False), (", use_reentrant=True", False), (", use_reentrant=False", True)],
+)
+def test_static_graph_stays_where_reentrant_checkpoints_may_need_it(
+    option: str, is_edited: bool
+) -> None:
+    files = project(", static_graph=True", OBJECTIVE + REENTRANT.replace("{option}", option))
+    (found,) = findings(files)
+    assert found.check.id == "ddp-static-graph-with-modes"
+    assert bool(found.edits) is is_edited

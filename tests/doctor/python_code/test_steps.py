@@ -232,6 +232,32 @@ CUT_OFF = [
     "loss.clamp_(max=5)",
     "text_loss = torch.clip(text_loss, 0.0, 100.0)",
 ]
+REPLACED = [
+    "if torch.isnan(loss):\n    loss = torch.zeros_like(loss)",
+    "if not torch.isfinite(loss).all():\n    loss = torch.tensor(0.01).to(loss.device)",
+    "loss = loss if torch.isfinite(loss) else torch.zeros_like(loss)",
+    "loss = torch.where(torch.isnan(loss), torch.zeros_like(loss), loss)",
+]
+
+
+@pytest.mark.parametrize("code", REPLACED)
+def test_a_loss_that_becomes_a_constant_where_it_is_nan_hides_it(code: str) -> None:
+    assert ids(in_turn(code)) == ["nan-replaced-by-constant"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "if torch.isnan(batch).any():\n    loss = torch.tensor(0.0)",
+        "loss = torch.where(mask, loss, torch.zeros_like(loss))",
+        "total_loss = torch.tensor(0.0)",
+        "shown = 0.0 if torch.isnan(loss) else loss",
+    ],
+)
+def test_other_constants_are_no_concern(code: str) -> None:
+    assert ids(in_turn(code)) == []
+
+
 NOT_CUT_OFF = [
     "loss = torch.clamp(loss, min=0.0)",
     "loss = loss.clamp(min=0.5)",

@@ -220,3 +220,46 @@ def test_many_files_that_import_one_another_are_audited_together() -> None:
     files["m0.py"] += HANGS
     files["m150.py"] += "from torch import nn\n"
     assert ids(files) == ["nan-skip-on-one-rank"]
+
+
+def test_a_loader_that_is_made_for_every_epoch_has_no_workers_to_keep() -> None:
+    code = """
+import torch
+from torch.utils.data import DataLoader
+
+def train(model, train_set, optimizer, epochs):
+    for epoch in range(epochs):
+        train_loader = DataLoader(train_set, num_workers=4, pin_memory=True)
+        for batch in train_loader:
+            model(batch.cuda()).backward()
+            optimizer.step()
+"""
+    assert ids(code) == []
+
+
+def test_what_is_made_on_the_gpu_cannot_be_pinned() -> None:
+    pageable = LOADER.replace("{options}", "num_workers=4, persistent_workers=True")
+    on_gpu = (
+        "\nclass Data:\n    def __getitem__(self, index):\n"
+        "        return self.x[index].to(self.device)\n"
+    )
+    assert ids(pageable) == ["loader-pin-memory"]
+    assert ids(pageable + on_gpu) == []
+
+
+def test_a_number_of_workers_that_the_object_holds_is_looked_up() -> None:
+    code = """
+import torch
+from torch.utils.data import DataLoader
+
+class Trainer:
+    def __init__(self, data, model, optimizer):
+        self.data, self.model, self.optimizer = data, model, optimizer
+        self.workers = 4
+
+    def run(self):
+        for batch in DataLoader(self.data, num_workers=self.workers, pin_memory=True):
+            self.model(batch.cuda()).backward()
+            self.optimizer.step()
+"""
+    assert ids(code) == ["loader-persistent-workers", "loader-prefetch-factor"]

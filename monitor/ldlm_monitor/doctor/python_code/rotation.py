@@ -236,12 +236,16 @@ def _is_dedicated(module: Module, call: ast.Call) -> bool:
     listed = call.args[0] if call.args else call.func
     if isinstance(call.func, ast.Attribute) and last_name(call.func) in ("iterdir", "glob"):
         listed = call.func.value
-    bound = module.bound(listed) if isinstance(listed, ast.Name) else None
+    meant: list[ast.expr | None] = [listed]
+    if isinstance(listed, ast.Name):
+        meant += module.bindings(module.scope(listed)).get(listed.id, [])
     return any(
         isinstance(part, ast.Constant)
         and isinstance(part.value, str)
         and re.search(r"(^|/)(ckpts?|checkpoints?)/?$", part.value)
-        for part in ast.walk(bound or listed)
+        for each in meant
+        if each is not None
+        for part in ast.walk(each)
     )
 
 
