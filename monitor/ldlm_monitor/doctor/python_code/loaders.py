@@ -1,0 +1,368 @@
+"""How batches are loaded: the options of `DataLoader`, and the sampler of each epoch."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from ldlm_monitor.doctor.finding import Check, Edit, Finding
+from ldlm_monitor.doctor.python_code.edits import inserted, keyword_added, replaced
+from ldlm_monitor.doctor.python_code.module import Function, Loop, Module, inside, last_name
+from ldlm_monitor.doctor.python_code.program import Program
+from ldlm_monitor.doctor.python_code.training import words_in
+from ldlm_monitor.doctor.python_code.values import (
+    Arguments,
+    arguments,
+    constant,
+    likely,
+    number,
+)
+
+_DOCS = "https://docs.pytorch.org/docs/stable/data.html"
+NO_WORKERS = Check(
+    id="loader-options-without-workers",
+    severity="error",
+    title="Options of workers are set where the DataLoader has none",
+    why="With num_workers=0, persistent_workers=True and prefetch_factor raise ValueError when "
+    "the loader is made, and timeout > 0 raises AssertionError when it is iterated.",
+    source="torch/utils/data/dataloader.py, DataLoader.__init__; run with torch 2.13",
+    since="1.7 (persistent_workers), 2.0 (prefetch_factor)",
+    fix="Set them only where there are workers: persistent_workers=num_workers > 0.",
+)
+MAYBE_NO_WORKERS = Check(
+    id="loader-workers-may-be-zero",
+    severity="warning",
+    title="A division decides the number of workers, and may give none",
+    why="cpu_count // world_size is 0 on a node with fewer CPUs than ranks, or where world_size "
+    "counts the ranks of all nodes; persistent_workers=True or prefetch_factor then raise "
+    "ValueError.",
+    source="torch/utils/data/dataloader.py, DataLoader.__init__; run with torch 2.13",
+    since="1.7",
+    fix="Divide by LOCAL_WORLD_SIZE, take at least 1, or set the options only with workers.",
+)
+PERSISTENT = Check(
+    id="loader-persistent-workers",
+    severity="info",
+    title="Workers are started anew for every epoch",
+    why="Without persistent_workers=True each epoch starts the worker processes again, which "
+    "import everything and open the data set again while the GPU waits.",
+    source=_DOCS,
+    since="1.7",
+    fix="persistent_workers=True (persistent_workers=num_workers > 0 where it may be 0).",
+)
+PREFETCH = Check(
+    id="loader-prefetch-factor",
+    severity="info",
+    title="Two batches a worker are loaded ahead, the default",
+    why="Where batches take uneven time to load, two a worker may not bridge the slow ones. "
+    "More of them take host memory and shared memory, which is why this is not edited.",
+    source=_DOCS,
+    since="1.7",
+    fix="Measure prefetch_factor=4; /dev/shm must hold workers x batches.",
+)
+PIN = Check(
+    id="loader-pin-memory",
+    severity="info",
+    title="Batches are copied to the GPU from pageable memory",
+    why="From pageable memory a copy to the GPU waits for a copy into a pinned buffer, and "
+    "non_blocking=True has no effect.",
+    source="https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html",
+    since="",
+    fix="pin_memory=True, and .to(device, non_blocking=True).",
+)
+TOO_MANY = Check(
+    id="loader-too-many-workers",
+    severity="warning",
+    title="More workers than a node has CPUs for",
+    why="num_workers counts for each rank and each loader: 16 of 8 ranks are 128 processes on "
+    "one node, which compete for its CPUs and its memory. torch itself warns where one loader "
+    "has more workers than the CPUs that the process may use.",
+    source="torch/utils/data/dataloader.py, DataLoader.check_worker_number_rationality",
+    since="1.7",
+    fix="At most len(os.sched_getaffinity(0)) // LOCAL_WORLD_SIZE for each rank.",
+)
+SET_EPOCH = Check(
+    id="sampler-set-epoch",
+    severity="warning",
+    title="Every epoch has the same order",
+    why="DistributedSampler shuffles by seed + epoch, and the epoch stays 0 unless set_epoch is "
+    "called before each one.",
+    source="https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed."
+    "DistributedSampler",
+    since="",
+    fix="sampler.set_epoch(epoch) at the top of every epoch.",
+)
+CHECKS = (
+    NO_WORKERS, MAYBE_NO_WORKERS, PERSISTENT, PREFETCH, PIN, TOO_MANY, SET_EPOCH,
+)  # fmt: skip
+
+LOADER = frozenset({"torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"})
+SAMPLER = frozenset(
+    {
+        "torch.utils.data.DistributedSampler",
+        "torch.utils.data.distributed.DistributedSampler",
+    }
+)
+_POSITIONAL = (
+    "dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn",
+    "pin_memory", "drop_last", "timeout",
+)  # fmt: skip
+_FOR_EVALUATION = re.compile(
+    r"(^|_)(val|valid|validation|eval|test|dev|infer|predict|holdout)", re.I
+)
+_FOR_TRAINING = re.compile(r"(^|_)train", re.I)
+MANY_OF_A_RANK = 16
+"""On a node of eight ranks these are as many processes as large nodes have CPUs."""
+MANY_OF_A_PROCESS = 64
+
+
+def inspect(module: Module, program: Program) -> Iterator[Finding]:
+    """Loaders of training data, and their samplers."""
+    for call in module.calls_to(LOADER):
+        given = arguments(module, call, _POSITIONAL)
+        yield from _without_workers(module, call, given)
+        if _trains_on(module, program, call):
+            yield from _advice(module, program, call, given)
+    yield from _same_order(module, program)
+
+
+def _trains_on(module: Module, program: Program, call: ast.Call) -> bool:
+    names = " ".join(_called(module, call))
+    if _FOR_EVALUATION.search(names.replace(" ", "_")):
+        return False
+    return bool(_FOR_TRAINING.search(names.replace(" ", "_"))) or program.trains(module)
+
+
+def _called(module: Module, call: ast.Call) -> Iterator[str]:
+    """The names by which a loader and its data set go."""
+    statement = module.statement(call)
+    if isinstance(statement, ast.Assign):
+        yield from (last_name(target) for target in statement.targets)
+    if call.args:
+        yield last_name(call.args[0])
+    yield from (last_name(k.value) for k in call.keywords if k.arg == "dataset")
+    function = module.function(call)
+    if function is not None:
+        yield function.name
+
+
+def _without_workers(module: Module, call: ast.Call, given: Arguments) -> Iterator[Finding]:
+    persistent, prefetch = given["persistent_workers"], given["prefetch_factor"]
+    options: list[tuple[str, ast.expr, str]] = []
+    if persistent is not None and constant(module, persistent) is True:
+        options.append(("persistent_workers", persistent, "False"))
+    if prefetch is not None and number(module, prefetch) is not None:
+        options.append(("prefetch_factor", prefetch, "None"))
+    if (timeout := given["timeout"]) is not None and (number(module, timeout) or 0) > 0:
+        options.append(("timeout", timeout, "0"))
+    if not options:
+        return
+    workers = given["num_workers"]
+    named = ", ".join(name for name, _, _ in options)
+    if given.lacks("num_workers") or (workers is not None and number(module, workers) == 0):
+        edits = tuple(
+            replaced(module, value, off)
+            for _, value, off in options
+            if isinstance(value, ast.Constant)
+        )
+        yield module.finding(NO_WORKERS, call, f"num_workers is 0, but {named} set", edits)
+    elif workers is not None and _may_divide_to_zero(module, workers):
+        yield module.finding(MAYBE_NO_WORKERS, call, f"{named} set whatever the division gives")
+
+
+def _may_divide_to_zero(module: Module, node: ast.expr) -> bool:
+    """The number is a division of what only a run can tell, and nothing holds it above 0."""
+    if number(module, node) is not None:
+        return False
+    match node:
+        case ast.BinOp(op=ast.FloorDiv()):
+            return True
+        case ast.Call(args=[_, *_]) if last_name(node.func) in ("min", "int"):
+            return any(_may_divide_to_zero(module, each) for each in node.args)
+        case ast.Name() if (bound := module.bound(node)) is not None:
+            return _may_divide_to_zero(module, bound)
+    return False
+
+
+def _advice(
+    module: Module, program: Program, call: ast.Call, given: Arguments
+) -> Iterator[Finding]:
+    workers = given["num_workers"]
+    count = likely(module, workers)
+    exact = number(module, workers)
+    yield from _too_many(module, program, call, workers, count)
+    persistent = given["persistent_workers"]
+    anew = given.lacks("persistent_workers") or constant(module, persistent) is False
+    if count is not None and count > 0 and anew and not _is_made_in_loop(module, call):
+        yield _not_persistent(module, program, call, given, exact)
+        if given.lacks("prefetch_factor"):
+            yield module.finding(PREFETCH, call)
+    if not program.is_on_cuda(module) or given.lacks("num_workers") or exact == 0:
+        return
+    if program.any_relative(_loads_to_gpu, module):
+        return  # what is on the GPU already cannot be pinned
+    pin = given["pin_memory"]
+    if given.lacks("pin_memory"):
+        yield module.finding(PIN, call, edits=keyword_added(module, call, "pin_memory=True"))
+    elif isinstance(pin, ast.Constant) and pin.value is False:
+        yield module.finding(PIN, call, edits=(replaced(module, pin, "True"),))
+
+
+def _is_made_in_loop(module: Module, call: ast.Call) -> bool:
+    """A loader of its own for every epoch: its workers end with it."""
+    child: ast.AST = call
+    for outer in module.above(call):
+        if isinstance(outer, Function):
+            return False
+        if isinstance(outer, Loop) and child is not getattr(outer, "iter", None):
+            return True
+        child = outer
+    return False
+
+
+def _loads_to_gpu(module: Module) -> bool:
+    """Samples or batches are put on a GPU where they are made."""
+    for function in module.functions:
+        if not re.search(r"^__(getitem|iter|getitems)__$|collate", function.name):
+            continue
+        for node in inside(function.body):
+            if not isinstance(node, ast.Call) or last_name(node.func) not in ("cuda", "to"):
+                continue
+            words = set().union(*(words_in(argument) for argument in node.args), ())
+            if last_name(node.func) == "cuda" or any(re.search("device|cuda", w) for w in words):
+                return True
+    return False
+
+
+def _not_persistent(
+    module: Module, program: Program, call: ast.Call, given: Arguments, exact: float | None
+) -> Finding:
+    if _data_set_changes(module, program):
+        detail = "the data set is changed between epochs, which workers that stay would not see"
+        return module.finding(PERSISTENT, call, detail)
+    workers = given["num_workers"]
+    value = "True"
+    if exact is None:
+        if workers is None or not _can_be_repeated(workers):
+            return module.finding(PERSISTENT, call, "num_workers is decided by a setting")
+        value = f"{module.text(workers)} > 0"
+    present = given["persistent_workers"]
+    edits: tuple[Edit, ...] = (
+        (replaced(module, present, value),)
+        if isinstance(present, ast.Constant)
+        else keyword_added(module, call, f"persistent_workers={value}")
+    )
+    return module.finding(PERSISTENT, call, edits=edits)
+
+
+def _can_be_repeated(node: ast.expr) -> bool:
+    """To compute it twice gives the same twice: lookups and bounds, on one line."""
+    calls = [part for part in ast.walk(node) if isinstance(part, ast.Call)]
+    plain = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
+    return (
+        isinstance(node, plain)
+        and node.lineno == node.end_lineno
+        and all(last_name(call.func) in ("get", "getattr", "min", "max", "int") for call in calls)
+    )
+
+
+def _data_set_changes(module: Module, program: Program) -> bool:
+    """Attributes of a data set are set after it was made."""
+    return program.any_relative(_changes_data_set, module)
+
+
+def _changes_data_set(module: Module) -> bool:
+    for node in module.nodes.get(ast.Attribute, ()):
+        match node:
+            case ast.Attribute(value=ast.Name() | ast.Attribute() as owner, ctx=ast.Store()):
+                if re.search(r"data_?set$|^train_(data|set)$", last_name(owner), re.I):
+                    return True
+    for call in module.methods_called.get("set_epoch", ()):
+        if isinstance(call.func, ast.Attribute) and re.search(
+            r"data_?set|loader|^dl$", last_name(call.func.value), re.I
+        ):
+            return True
+    return False
+
+
+def _too_many(
+    module: Module, program: Program, call: ast.Call, workers: ast.expr | None, count: float | None
+) -> Iterator[Finding]:
+    distributed = program.is_distributed(module) or program.framework_does_it(module)
+    if workers is not None and _is_all_cpus(module, workers):
+        if distributed:
+            yield module.finding(TOO_MANY, call, "every rank takes as many as the node has CPUs")
+        return
+    limit = MANY_OF_A_RANK if distributed else MANY_OF_A_PROCESS
+    if count is not None and count >= limit:
+        default = "" if number(module, workers) is not None else " unless a setting says otherwise"
+        whose = "each rank" if distributed else "one process"
+        yield module.finding(TOO_MANY, call, f"{count:.0f} workers of {whose}{default}")
+
+
+def _is_all_cpus(module: Module, node: ast.expr) -> bool:
+    if isinstance(node, ast.Name):
+        bound = module.bound(node)
+        return bound is not None and _is_all_cpus(module, bound)
+    return isinstance(node, ast.Call) and last_name(node.func) == "cpu_count"
+
+
+def _same_order(module: Module, program: Program) -> Iterator[Finding]:
+    if program.framework_does_it(module) or not program.trains(module):
+        return
+    if program.any_relative(_sets_epoch, module):
+        return
+    for call in module.calls_to(SAMPLER):
+        given = arguments(module, call, ("dataset", "num_replicas", "rank", "shuffle"))
+        shuffle = given["shuffle"]
+        if not given.complete or (shuffle is not None and constant(module, shuffle) is not True):
+            continue
+        if _FOR_EVALUATION.search("_".join(_called(module, call))):
+            continue
+        if not _has_epochs(module, program):
+            continue
+        yield module.finding(SET_EPOCH, call, edits=_epoch_set(module, program, call))
+
+
+def _sets_epoch(module: Module) -> bool:
+    return "set_epoch" in module.words
+
+
+def _has_epochs(module: Module, program: Program) -> bool:
+    return program.any_relative(_counts_epochs, module)
+
+
+def _counts_epochs(module: Module) -> bool:
+    return any("epoch" in word for word in module.words)
+
+
+def _epoch_set(module: Module, program: Program, call: ast.Call) -> tuple[Edit, ...]:
+    """The call, where the sampler and the loop over epochs are plain to see in one function."""
+    statement = module.statement(call)
+    function = module.function(call)
+    match statement:
+        case ast.Assign(targets=[ast.Name() as sampler], value=value) if value is call:
+            pass
+        case _:
+            return ()
+    if function is None or statement not in function.body:
+        return ()
+    for loop in program.loops(module):
+        outer: Loop | None = loop.outer()
+        match outer:
+            case ast.For(target=ast.Name() as epoch, body=[first, *_]) if (
+                "epoch" in epoch.id
+                and module.function(outer) is function
+                and module.bound(sampler) is call
+                and not isinstance(first, Function)
+            ):
+                start = module.start(first)
+                indent = module.file.content[module.starts[first.lineno - 1] : start]
+                if indent.strip():
+                    return ()
+                line = f"{sampler.id}.set_epoch({epoch.id})"
+                return (
+                    inserted(module, start, f"{line}{module.newline.decode()}{indent.decode()}"),
+                )
+    return ()

@@ -1,0 +1,402 @@
+"""A Python file as the checks see it: its syntax tree, what its names stand for, its bytes."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import PurePosixPath
+from typing import TypeAlias
+
+from ldlm_monitor.doctor.finding import Check, Edit, Finding
+from ldlm_monitor.doctor.project import SourceFile
+
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+Scope: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module
+Loop: TypeAlias = ast.For | ast.AsyncFor | ast.While
+
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+_BOM = b"\xef\xbb\xbf"
+_LONGEST_EVIDENCE = 400
+
+
+class UnreadableError(Exception):
+    """The file is no Python that this interpreter can read. `line` is 1-based."""
+
+    def __init__(self, reason: str, line: int) -> None:
+        super().__init__(reason)
+        self.reason, self.line = reason, line
+
+
+@dataclass(eq=False)
+class Module:
+    """One file. Nodes of its tree are compared by identity."""
+
+    file: SourceFile
+    tree: ast.Module
+    parts: tuple[str, ...]
+    """The parts of its path without `.py`: the last ones are what an import names."""
+    imports: dict[str, str] = field(default_factory=dict)
+    """Each name that an import binds, in whatever scope, with what it stands for."""
+    imported: list[tuple[int, str]] = field(default_factory=list)
+    """What is imported, as written: the level of a relative import, and the dotted name."""
+    stars: list[str] = field(default_factory=list)
+    parents: dict[ast.AST, ast.AST] = field(default_factory=dict)
+    nodes: dict[type[ast.AST], list[ast.AST]] = field(default_factory=dict)
+    _attributes: dict[ast.AST, dict[str, list[ast.expr | None]]] = field(default_factory=dict)
+    _bindings: dict[ast.AST, dict[str, list[ast.expr | None]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Look at every node once."""
+        waiting: list[ast.AST] = [self.tree]
+        nodes, parents = self.nodes, self.parents
+        while waiting:
+            node = waiting.pop()
+            kind = type(node)
+            if kind in nodes:
+                nodes[kind].append(node)
+            else:
+                nodes[kind] = [node]
+            children = list(ast.iter_child_nodes(node))
+            for child in children:
+                parents[child] = node
+            waiting.extend(reversed(children))  # so that nodes come in the order of the file
+        for statement in self.nodes.get(ast.Import, ()):
+            assert isinstance(statement, ast.Import)
+            for alias in statement.names:
+                self.imported.append((0, alias.name))
+                name = alias.asname or alias.name.partition(".")[0]
+                self.imports[name] = alias.name if alias.asname else name
+        for statement in self.nodes.get(ast.ImportFrom, ()):
+            assert isinstance(statement, ast.ImportFrom)
+            self._note_from(statement)
+
+    def _note_from(self, statement: ast.ImportFrom) -> None:
+        base = statement.module or ""
+        if statement.level == 0 or base:
+            self.imported.append((statement.level, base))
+        for alias in statement.names:
+            full = f"{base}.{alias.name}" if base else alias.name
+            if alias.name == "*":
+                self.stars.append(base)
+                continue
+            self.imported.append((statement.level, full))
+            self.imports[alias.asname or alias.name] = full
+
+    @property
+    def is_package(self) -> bool:
+        """It is an `__init__.py`."""
+        return self.file.path.endswith("__init__.py")
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """The byte at which each line begins."""
+        return [0, *(found.end() for found in _LINE_END.finditer(self.file.content))]
+
+    @cached_property
+    def is_editable(self) -> bool:
+        """Columns of the tree are bytes of the file: it is UTF-8."""
+        try:
+            self.file.content.decode("utf-8")
+        except UnicodeDecodeError:
+            return False
+        cookie = re.search(rb"coding[:=]\s*([-\w.]+)", b"".join(self.line_bytes(1, 3)))
+        return cookie is None or cookie[1].lower().replace(b"_", b"-") in (b"utf-8", b"utf8")
+
+    @cached_property
+    def newline(self) -> bytes:
+        """How the file ends its lines."""
+        found = _LINE_END.search(self.file.content)
+        return found[0] if found else b"\n"
+
+    def line_bytes(self, first: int, last: int) -> list[bytes]:
+        """The 1-based lines `first` to `last` - 1, with their ends."""
+        starts, content = [*self.starts, len(self.file.content)], self.file.content
+        last = min(last, len(self.starts) + 1)
+        return [content[starts[at - 1] : starts[at]] for at in range(first, last)]
+
+    def offset(self, line: int, column: int) -> int:
+        """The byte of the file at a place of the tree."""
+        skipped = len(_BOM) if line == 1 and self.file.content.startswith(_BOM) else 0
+        return self.starts[line - 1] + column + skipped
+
+    def start(self, node: ast.expr | ast.stmt | ast.keyword) -> int:
+        """The first byte of a node."""
+        return self.offset(node.lineno, node.col_offset)
+
+    def end(self, node: ast.expr | ast.stmt | ast.keyword) -> int:
+        """The byte after a node."""
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        return self.offset(node.end_lineno, node.end_col_offset)
+
+    def text(self, node: ast.expr | ast.stmt) -> str:
+        """A node as it is written."""
+        return self.file.content[self.start(node) : self.end(node)].decode("utf-8", "replace")
+
+    def finding(
+        self,
+        check: Check,
+        node: ast.expr | ast.stmt | ast.excepthandler | ast.keyword | int,
+        detail: str = "",
+        edits: tuple[Edit, ...] = (),
+    ) -> Finding:
+        """A finding at a node, or at a line. Edits that do not give Python are left out."""
+        line = node if isinstance(node, int) else node.lineno
+        evidence = b"".join(self.line_bytes(line, line + 1)).decode("utf-8", "replace").strip()
+        if edits and not self._still_python(edits):
+            edits = ()
+        return Finding(check, self.file.path, line, evidence[:_LONGEST_EVIDENCE], detail, edits)
+
+    def _still_python(self, edits: tuple[Edit, ...]) -> bool:
+        if not self.is_editable:
+            return False
+        content = self.file.content
+        for edit in sorted(edits, key=lambda e: (e.start, e.end), reverse=True):
+            content = content[: edit.start] + edit.text + content[edit.end :]
+        try:
+            _parsed(content)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return False
+        return True
+
+    # What names stand for
+
+    def resolve(self, node: ast.AST | None) -> str:
+        """The dotted name that an expression means, imports followed; "" for anything else."""
+        if isinstance(node, ast.Name):
+            return self.imports.get(node.id, node.id)
+        if isinstance(node, ast.Attribute):
+            base = self.resolve(node.value)
+            return f"{base}.{node.attr}" if base else ""
+        return ""
+
+    def means(self, node: ast.AST | None, names: frozenset[str]) -> bool:
+        """Whether an expression is one of these dotted names, also through a star import."""
+        name = self.resolve(node)
+        if name in names:
+            return True
+        return bool(name) and any(f"{star}.{name}" in names for star in self.stars)
+
+    def calls_to(self, names: frozenset[str]) -> Iterator[ast.Call]:
+        """Calls of one of these dotted names, in the order of the file."""
+        return (call for call in self.calls if self.means(call.func, names))
+
+    @cached_property
+    def calls(self) -> list[ast.Call]:
+        """All calls in the order of the file."""
+        return [node for node in self.nodes.get(ast.Call, ()) if isinstance(node, ast.Call)]
+
+    @cached_property
+    def methods_called(self) -> dict[str, list[ast.Call]]:
+        """Calls by the last part of what they call."""
+        found: dict[str, list[ast.Call]] = {}
+        for call in self.calls:
+            found.setdefault(last_name(call.func), []).append(call)
+        return found
+
+    @cached_property
+    def functions(self) -> list[Function]:
+        """All functions and methods in the order of the file."""
+        plain, others = (
+            self.nodes.get(ast.FunctionDef, ()),
+            self.nodes.get(ast.AsyncFunctionDef, ()),
+        )
+        found = [n for n in (*plain, *others) if isinstance(n, Function)]
+        return sorted(found, key=_place)
+
+    @cached_property
+    def classes(self) -> list[ast.ClassDef]:
+        """All classes in the order of the file."""
+        return [n for n in self.nodes.get(ast.ClassDef, ()) if isinstance(n, ast.ClassDef)]
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """Every identifier and every string that is one word: what the file can read or set."""
+        found = {n.id for n in self.nodes.get(ast.Name, ()) if isinstance(n, ast.Name)}
+        found |= {n.attr for n in self.nodes.get(ast.Attribute, ()) if isinstance(n, ast.Attribute)}
+        found |= {
+            n.arg for n in self.nodes.get(ast.keyword, ()) if isinstance(n, ast.keyword) and n.arg
+        }
+        found |= {n.arg for n in self.nodes.get(ast.arg, ()) if isinstance(n, ast.arg)}
+        found |= set(self.imports)
+        for node in self.nodes.get(ast.Constant, ()):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.update(re.findall(r"\w+", node.value[:200]))
+        return frozenset(found)
+
+    # Where a node stands
+
+    def above(self, node: ast.AST) -> Iterator[ast.AST]:
+        """The nodes around a node, the nearest first."""
+        while (parent := self.parents.get(node)) is not None:
+            yield parent
+            node = parent
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The statement that a node is part of."""
+        while not isinstance(node, ast.stmt):
+            node = self.parents[node]
+        return node
+
+    def scope(self, node: ast.AST) -> Scope:
+        """The function around a node, or the module."""
+        for outer in self.above(node):
+            if isinstance(outer, Scope):
+                return outer
+        return self.tree
+
+    def function(self, node: ast.AST) -> Function | None:
+        """The named function around a node."""
+        return next((outer for outer in self.above(node) if isinstance(outer, Function)), None)
+
+    def class_of(self, node: ast.AST) -> ast.ClassDef | None:
+        """The class around a node."""
+        return next((outer for outer in self.above(node) if isinstance(outer, ast.ClassDef)), None)
+
+    def block(self, statement: ast.stmt) -> list[ast.stmt]:
+        """The list of statements that a statement stands in."""
+        parent = self.parents[statement]
+        for _, value in ast.iter_fields(parent):
+            if isinstance(value, list) and any(item is statement for item in value):
+                return value
+        return [statement]
+
+    def bindings(self, scope: Scope) -> dict[str, list[ast.expr | None]]:
+        """Each name that a scope binds, with what is assigned; None: in some other way."""
+        if scope not in self._bindings:
+            self._bindings[scope] = _bound_in(scope)
+        return self._bindings[scope]
+
+    def bound(self, name: ast.Name) -> ast.expr | None:
+        """What a name is, where it is assigned exactly once in its scope and no parameter."""
+        scope: Scope = self.scope(name)
+        while True:
+            found = self.bindings(scope).get(name.id)
+            if found is not None:
+                return found[0] if len(found) == 1 else None
+            if isinstance(scope, ast.Module):
+                return None
+            scope = self.scope(scope)
+
+    def bound_attribute(self, node: ast.Attribute) -> ast.expr | None:
+        """What `self.name` is, where its class assigns it exactly once."""
+        cls = self.class_of(node)
+        if cls is None or not (isinstance(node.value, ast.Name) and node.value.id == "self"):
+            return None
+        if cls not in self._attributes:
+            self._attributes[cls] = _attributes_of(cls)
+        found = self._attributes[cls].get(node.attr, [])
+        return found[0] if len(found) == 1 else None
+
+
+def read(file: SourceFile) -> Module:
+    """Parse a file. Raises `UnreadableError`."""
+    path = PurePosixPath(file.path.replace("\\", "/"))
+    parts = path.with_suffix("").parts
+    if parts and parts[-1] == "__init__":
+        parts = parts[:-1]
+    try:
+        return Module(file, _parsed(file.content), parts)
+    except SyntaxError as error:
+        raise UnreadableError(error.msg, error.lineno or 1) from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise UnreadableError(str(error) or type(error).__name__, 1) from error
+
+
+def _parsed(content: bytes) -> ast.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about escapes in the user's strings
+        return ast.parse(content)
+
+
+def last_name(node: ast.AST) -> str:
+    """The last part of a dotted expression: `step` of `self.optimizer.step`."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def inside(nodes: list[ast.stmt] | ast.AST, *, nested: bool = False) -> Iterator[ast.AST]:
+    """All nodes of some statements in order; without `nested`, not those of inner functions."""
+    waiting: list[ast.AST] = [*reversed(nodes)] if isinstance(nodes, list) else [nodes]
+    first = waiting[0] if len(waiting) == 1 and not isinstance(nodes, list) else None
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not nested and node is not first and isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+            continue
+        waiting.extend(reversed(list(ast.iter_child_nodes(node))))
+
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+def _place(node: ast.AST) -> tuple[int, int]:
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
+def _bound_in(scope: Scope) -> dict[str, list[ast.expr | None]]:
+    found: dict[str, list[ast.expr | None]] = {}
+
+    def note(target: ast.AST, value: ast.expr | None) -> None:
+        if isinstance(target, ast.Name):
+            found.setdefault(target.id, []).append(value)
+        elif isinstance(target, ast.Tuple | ast.List):
+            values: list[ast.expr | None] = [None] * len(target.elts)
+            if isinstance(value, ast.Tuple) and len(value.elts) == len(target.elts):
+                values = list(value.elts)
+            for part, its in zip(target.elts, values, strict=True):
+                note(part, its)
+        elif isinstance(target, ast.Starred):
+            note(target.value, None)
+
+    if not isinstance(scope, ast.Module):
+        arguments = scope.args
+        for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+            found.setdefault(argument.arg, []).append(None)
+        for extra in (arguments.vararg, arguments.kwarg):
+            if extra is not None:
+                found.setdefault(extra.arg, []).append(None)
+    body: list[ast.stmt] = [] if isinstance(scope, ast.Lambda) else scope.body
+    for node in inside(body):
+        match node:
+            case ast.Assign():
+                for target in node.targets:
+                    note(target, node.value)
+            case ast.AnnAssign() if node.value is not None:
+                note(node.target, node.value)
+            case ast.NamedExpr():
+                note(node.target, node.value)
+            case ast.AugAssign() | ast.For() | ast.AsyncFor() | ast.comprehension():
+                note(node.target, None)
+            case ast.withitem() if node.optional_vars is not None:
+                note(node.optional_vars, None)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                found.setdefault(node.name, []).append(None)
+            case ast.Global() | ast.Nonlocal():
+                for name in node.names:
+                    found.setdefault(name, []).extend((None, None))
+            case ast.ExceptHandler() if node.name:
+                found.setdefault(node.name, []).append(None)
+    return found
+
+
+def _attributes_of(cls: ast.ClassDef) -> dict[str, list[ast.expr | None]]:
+    found: dict[str, list[ast.expr | None]] = {}
+    for node in ast.walk(cls):
+        targets: list[ast.expr] = []
+        match node:
+            case ast.Assign():
+                targets = node.targets
+            case ast.AnnAssign() | ast.AugAssign() | ast.For():
+                targets = [node.target]
+        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+        for target in targets:
+            match target:
+                case ast.Attribute(value=ast.Name(id="self"), attr=name):
+                    found.setdefault(name, []).append(value)
+    return found

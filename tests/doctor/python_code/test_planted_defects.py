@@ -1,0 +1,345 @@
+"""Each defect alone in a project that has no other: it is found, there, and nothing else is."""
+
+import ast
+import difflib
+from dataclasses import dataclass
+
+import pytest
+from code_audits import clean, findings, mended
+
+from ldlm_monitor.doctor.python_code import CHECKS
+
+
+@dataclass(frozen=True)
+class Planted:
+    check: str
+    file: str
+    old: str
+    new: str
+    line: str
+    """A part of the line that the finding names."""
+    fixed: str | None = None
+    """What the line, or what was added, is after the edit; None: no edit is offered."""
+    also: tuple[str, ...] = ()
+    at: str | None = None
+    """The file of the finding, where that is not the one with the defect."""
+
+
+WITH_WORKERS = '    num_workers = config["data"]["num_workers"]\n'
+GUARDED_OPTIONS = """        persistent_workers=num_workers > 0,  # torch refuses it without workers
+        prefetch_factor=4 if num_workers > 0 else None,
+"""
+DEFECTS = [
+    Planted(
+        "loader-persistent-workers", "data.py",
+        WITH_WORKERS, "    num_workers = 4\n",
+        "DataLoader(", "persistent_workers=True",
+        ("loader-prefetch-factor",),
+    ),
+    Planted(
+        "loader-persistent-workers", "data.py",
+        WITH_WORKERS, '    num_workers = config["data"].get("num_workers", 4)\n',
+        "DataLoader(", "persistent_workers=num_workers > 0",
+        ("loader-prefetch-factor",),
+    ),
+    Planted(
+        "loader-pin-memory", "data.py",
+        "        pin_memory=torch.cuda.is_available(),\n", "",
+        "DataLoader(", "pin_memory=True",
+    ),
+    Planted(
+        "loader-options-without-workers", "data.py",
+        "num_workers=num_workers,", "num_workers=0,", "DataLoader(", "persistent_workers=False",
+    ),
+    Planted(
+        "loader-workers-may-be-zero", "data.py",
+        WITH_WORKERS, "    num_workers = min(8, len(os.sched_getaffinity(0)) // world_size)\n",
+        "DataLoader(",
+    ),
+    Planted(
+        "loader-too-many-workers", "data.py",
+        WITH_WORKERS, '    num_workers = config["data"].get("num_workers", 16)\n', "DataLoader(",
+    ),
+    Planted(
+        "loader-too-many-workers", "data.py",
+        WITH_WORKERS, "    num_workers = os.cpu_count()\n", "DataLoader(",
+    ),
+    Planted(
+        "sampler-set-epoch", "train.py",
+        "        sampler.set_epoch(epoch)\n", "", "DistributedSampler(", at="data.py",
+    ),
+    Planted(
+        "ddp-find-unused-parameters", "train.py",
+        "find_unused_parameters=False", "find_unused_parameters=True", "find_unused",
+    ),
+    Planted(
+        "ddp-gradient-as-bucket-view", "train.py",
+        "        gradient_as_bucket_view=True,\n", "", "DDP(", "gradient_as_bucket_view=True",
+    ),
+    Planted(
+        "ddp-static-graph-with-no-sync", "train.py",
+        "gradient_as_bucket_view=True,",
+        "gradient_as_bucket_view=True,\n        static_graph=True,",
+        "static_graph", "static_graph=False",
+    ),
+    Planted(
+        "ddp-unsynced-batch-norm", "train.py",
+        "gradient_as_bucket_view=True,",
+        "gradient_as_bucket_view=True,\n        broadcast_buffers=False,", "broadcast_buffers",
+    ),
+    Planted(
+        "process-group-no-timeout", "train.py",
+        ", timeout=timedelta(minutes=10)", "", "init_process_group",
+    ),
+    Planted(
+        "process-group-timeout-days", "train.py",
+        "timedelta(minutes=10)", "timedelta(seconds=12000000)", "init_process_group",
+    ),
+    Planted(
+        "process-group-timeout-long", "train.py",
+        "timedelta(minutes=10)", "timedelta(hours=3)", "init_process_group",
+    ),
+    Planted(
+        "process-group-not-destroyed", "train.py",
+        "    dist.destroy_process_group()\n", "", "init_process_group",
+    ),
+    Planted(
+        "python-env-heartbeat-timeout", "train.py",
+        'os.environ.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "1")',
+        'os.environ["TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC"] = "12000000"  # 138 days',
+        "HEARTBEAT", 'os.environ["TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC"] = "480"  # 138 days',
+    ),
+    Planted(
+        "python-env-monitoring-off", "train.py",
+        'os.environ.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "1")',
+        "os.environ['TORCH_NCCL_ENABLE_MONITORING'] = '0'",
+        "MONITORING", "os.environ['TORCH_NCCL_ENABLE_MONITORING'] = '1'",
+    ),
+    Planted(
+        "python-env-nccl-timeout-unread", "train.py",
+        'os.environ.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "1")',
+        'os.environ.update(NCCL_TIMEOUT="7200")', "NCCL_TIMEOUT",
+    ),
+    Planted(
+        "python-env-deprecated-name", "train.py",
+        'os.environ.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "1")',
+        'os.environ["NCCL_ASYNC_ERROR_HANDLING"] = "1"',
+        "ASYNC", 'os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "1"',
+    ),
+    Planted(
+        "python-env-blocking-wait", "train.py",
+        'os.environ.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "1")',
+        'os.environ["TORCH_NCCL_BLOCKING_WAIT"] = str(1)', "BLOCKING",
+    ),
+    Planted(
+        "python-env-error-handling-off", "train.py",
+        'os.environ.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "1")',
+        'os.environ["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"', "ASYNC",
+    ),
+    Planted(
+        "python-env-set-too-late", "train.py",
+        "    torch.manual_seed(0)\n",
+        '    os.environ["NCCL_DEBUG"] = "WARN"\n    torch.manual_seed(0)\n', "NCCL_DEBUG",
+    ),
+    Planted(
+        "nan-skip-on-one-rank", "train.py",
+        "                (loss / accumulation).backward()\n",
+        "                if torch.isnan(loss) or torch.isinf(loss):\n"
+        "                    optimizer.zero_grad(set_to_none=True)\n"
+        "                    continue\n"
+        "                (loss / accumulation).backward()\n",
+        "if torch.isnan(loss)",
+    ),
+    Planted(
+        "collective-on-one-rank", "train.py",
+        "args.keep)\n                dist.barrier()\n",
+        "args.keep)\n                    dist.barrier()\n",
+        "dist.barrier()",
+    ),
+    Planted(
+        "sync-every-step", "train.py",
+        "            step += 1\n", "            step += 1\n            total = loss.item()\n",
+        "loss.item()",
+    ),
+    Planted(
+        "sync-every-step", "train.py",
+        "            step += 1\n",
+        "            step += 1\n            if rank == 0:\n                print(step, loss)\n",
+        "print(step, loss)",
+    ),
+    Planted(
+        "empty-cache-every-step", "train.py",
+        "            step += 1\n", "            step += 1\n            torch.cuda.empty_cache()\n",
+        "empty_cache",
+    ),
+    Planted(
+        "zero-grad-keeps-tensors", "train.py",
+        "set_to_none=True", "set_to_none=False", "zero_grad",
+    ),
+    Planted(
+        "grad-scaler-with-bf16", "train.py",
+        "    scheduler = ", "    scaler = torch.amp.GradScaler()\n    scheduler = ", "GradScaler",
+    ),
+    Planted(
+        "scheduler-before-optimizer", "train.py",
+        "                optimizer.step()\n                scheduler.step()\n",
+        "                scheduler.step()\n                optimizer.step()\n", "scheduler.step()",
+    ),
+    Planted(
+        "loss-clamped", "train.py",
+        "                (loss / accumulation).backward()\n",
+        "                loss = torch.clamp(loss, min=0.0, max=100.0)\n"
+        "                (loss / accumulation).backward()\n",
+        "torch.clamp",
+    ),
+    Planted(
+        "loss-nan-to-num", "model.py",
+        "        return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())",
+        "        loss = functional.cross_entropy(logits.flatten(0, 1), targets.flatten())\n"
+        "        return torch.nan_to_num(loss)",
+        "nan_to_num",
+    ),
+    Planted(
+        "nan-replaced-by-constant", "model.py",
+        "        return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())",
+        "        loss = functional.cross_entropy(logits.flatten(0, 1), targets.flatten())\n"
+        "        if torch.isnan(loss):\n"
+        "            loss = torch.tensor(0.01, device=loss.device)\n"
+        "        return loss",
+        "torch.tensor(0.01",
+    ),
+    Planted(
+        "weights-in-half-precision", "train.py",
+        "Denoiser().to(device)", "Denoiser().to(device).to(torch.bfloat16)", "bfloat16",
+    ),
+    Planted(
+        "accumulation-without-no-sync", "train.py",
+        "            with nullcontext() if is_last else model.no_sync():\n",
+        "            with nullcontext():\n", "backward()",
+    ),
+    Planted(
+        "optimizer-unfused", "train.py",
+        ", fused=on_gpu", "", "AdamW", "fused=torch.cuda.is_available()",
+    ),
+    Planted(
+        "optimizer-fused-misplaced", "train.py",
+        "lr=1e-3, fused=on_gpu)", "betas=tuple((0.9, 0.99), fused=True))", "AdamW",
+        "betas=tuple((0.9, 0.99)), fused=True)",
+    ),
+    Planted(
+        "model-no-activation-checkpointing", "model.py",
+        "            if self.training and torch.is_grad_enabled():\n"
+        "                hidden = checkpoint(block, hidden, use_reentrant=False)\n"
+        "            else:\n"
+        "                hidden = block(hidden)\n",
+        "            hidden = block(hidden)\n", "for block in self.blocks",
+    ),
+    Planted(
+        "checkpoint-not-atomic", "saving.py",
+        '    temporary = folder / "checkpoint.pt.tmp"\n'
+        "    torch.save(checkpoint, temporary)\n"
+        '    os.replace(temporary, folder / "checkpoint.pt")\n',
+        '    torch.save(checkpoint, folder / "checkpoint.pt")\n', "torch.save",
+    ),
+    Planted(
+        "checkpoint-load-weights-only", "saving.py", ", weights_only=True", "", "torch.load",
+    ),
+    Planted(
+        "checkpoint-deleted-before-saved", "saving.py",
+        "    folder.mkdir(parents=True, exist_ok=True)\n",
+        "    if folder.exists():\n        shutil.rmtree(folder)\n"
+        "    folder.mkdir(parents=True, exist_ok=True)\n", "rmtree(folder)",
+    ),
+    Planted(
+        "rotation-keep-zero", "saving.py",
+        '    if keep < 1:\n        raise ValueError("at least one checkpoint stays")\n', "",
+        "rmtree(old)",
+    ),
+    Planted(
+        "rotation-deletes-foreign", "saving.py",
+        '        if re.fullmatch(r"step_\\d{8}", folder.name) and '
+        '(folder / "checkpoint.pt").exists():\n',
+        "        if folder.is_dir():\n", "rmtree(old)",
+    ),
+    Planted(
+        "log-truncated-at-resume", "train.py",
+        'jsonl", "a")', 'jsonl", "w")', "training_log", 'jsonl", "a")',
+    ),
+]  # fmt: skip
+
+
+def planted(defect: Planted) -> dict[str, str]:
+    files = clean()
+    assert files[defect.file].count(defect.old) == 1
+    files[defect.file] = files[defect.file].replace(defect.old, defect.new)
+    if "os." in defect.new and "import os" not in files[defect.file]:
+        files[defect.file] = "import os\n\n" + files[defect.file]
+    if defect.check == "ddp-unsynced-batch-norm":
+        files["model.py"] = files["model.py"].replace("nn.LayerNorm", "nn.BatchNorm1d")
+    if defect.check == "loader-persistent-workers":
+        files["data.py"] = files["data.py"].replace(GUARDED_OPTIONS, "")
+    if defect.check in ("loader-workers-may-be-zero", "loader-options-without-workers"):
+        files["data.py"] = files["data.py"].replace(
+            GUARDED_OPTIONS, "        persistent_workers=True,\n        prefetch_factor=4,\n"
+        )
+    if defect.check == "checkpoint-not-atomic":
+        # one name for all steps
+        files["train.py"] = files["train.py"].replace('f"step_{step:08d}"', '"latest"')
+    return files
+
+
+def named(defect: Planted) -> str:
+    return f"{defect.check}: {defect.line}"
+
+
+def test_the_clean_project_has_no_finding() -> None:
+    assert findings(clean()) == []
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=named)
+def test_the_defect_is_found_where_it_stands_and_no_other(defect: Planted) -> None:
+    files = planted(defect)
+
+    found = findings(files)
+
+    assert {f.check.id for f in found} == {defect.check, *defect.also}
+    (ours,) = [f for f in found if f.check.id == defect.check]
+    assert ours.path == (defect.at or defect.file)
+    assert defect.line in ours.evidence
+    assert files[ours.path].splitlines()[ours.line - 1].strip() == ours.evidence
+    assert bool(ours.edits) or defect.fixed is None
+
+
+@pytest.mark.parametrize("defect", [d for d in DEFECTS if d.fixed is not None], ids=named)
+def test_the_edit_mends_it_and_touches_no_other_line(defect: Planted) -> None:
+    files = planted(defect)
+
+    after = mended(files, defect.check)
+
+    ast.parse(after[defect.file])
+    assert defect.fixed is not None
+    assert defect.fixed in after[defect.file]
+    assert defect.check not in {f.check.id for f in findings(after)}
+    before = files[defect.file].splitlines()
+    kept = difflib.SequenceMatcher(a=before, b=after[defect.file].splitlines(), autojunk=False)
+    same = sum(block.size for block in kept.get_matching_blocks())
+    assert same >= len(before) - 2  # the line that is edited, and one whose comma came
+    assert mended(after, defect.check) == after, "twice is once"
+
+
+def test_every_check_says_why_where_from_and_what_to_do() -> None:
+    for check in CHECKS:
+        assert all((check.id, check.title, check.why, check.source, check.fix)), check.id
+    assert len({check.id for check in CHECKS}) == len(CHECKS)
+
+
+NEEDS_ITS_OWN_TEST = {
+    "python-not-parsed", "ddp-modes-freeze-parameters", "ddp-static-graph-with-modes",
+    "ddp-broadcast-buffers", "clip-before-unscale", "loss-weight-changed-by-cosine",
+    "accumulation-unread", "checkpoint-keyword-only-call", "checkpoint-whole-backbone",
+    "checkpoint-no-rotation", "loader-prefetch-factor",
+}  # fmt: skip
+
+
+def test_every_check_is_planted_here_or_has_a_test_of_its_own() -> None:
+    assert {check.id for check in CHECKS} == {d.check for d in DEFECTS} | NEEDS_ITS_OWN_TEST

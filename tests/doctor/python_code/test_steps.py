@@ -1,0 +1,291 @@
+"""What a training loop does in every step, in the forms that it takes, and what looks like it."""
+
+import pytest
+from code_audits import findings, ids, in_turn, mended
+
+NAN_SKIPS = [
+    "if torch.isnan(loss): continue",
+    "if not torch.isfinite(loss):\n    optimizer.zero_grad()\n    continue",
+    "bad = torch.isnan(loss).any() or torch.isinf(loss).any()\nif bad:\n    continue",
+    "if loss != loss:\n    continue",
+    "import math\nvalue = float(loss.detach())\nif math.isnan(loss.item()):\n    continue",
+]
+AGREED = [
+    "bad = (~torch.isfinite(loss)).float()\ndist.all_reduce(bad)\nif bad > 0:\n    continue",
+    "bad = torch.isnan(loss)\ndist.all_reduce(bad)\nif bad:\n    continue",
+    "mean = reduce_mean(loss)\nif torch.isnan(mean):\n    continue",
+    "if torch.isnan(loss):\n    raise RuntimeError('the loss is NaN')",
+    "import sys\nif torch.isnan(loss):\n    sys.exit(1)",
+    "if torch.isnan(loss):\n    print('NaN at', step)",
+    "assert torch.isfinite(loss)",
+    "if torch.isnan(batch).any():\n    batch = torch.zeros_like(batch)",
+]
+
+
+@pytest.mark.parametrize("code", NAN_SKIPS)
+def test_a_rank_that_skips_by_its_own_loss_hangs_the_others(code: str) -> None:
+    assert "nan-skip-on-one-rank" in ids(in_turn(code))
+
+
+@pytest.mark.parametrize("code", AGREED)
+def test_what_all_ranks_decide_or_what_ends_the_job_is_fine(code: str) -> None:
+    assert "nan-skip-on-one-rank" not in ids(in_turn(code))
+
+
+def test_a_skip_after_backward_lets_the_ranks_drift_apart() -> None:
+    late = in_turn("pass").replace(
+        "        optimizer.step()\n",
+        "        if torch.isnan(loss):\n            continue\n        optimizer.step()\n",
+    )
+    (found,) = [f for f in findings({"t.py": late}) if f.check.id == "nan-skip-on-one-rank"]
+    assert found.detail.startswith("after backward")
+
+
+def test_backward_only_where_the_loss_is_finite_is_a_skip_too() -> None:
+    code = in_turn("pass").replace(
+        "        loss.backward()\n",
+        "        if torch.isfinite(loss):\n            loss.backward()\n",
+    )
+    assert "nan-skip-on-one-rank" in ids(code)
+
+
+def test_on_one_gpu_nobody_waits_for_a_rank_that_skips() -> None:
+    code = in_turn("if torch.isnan(loss):\n    continue")
+    alone = code.replace("DDP(model.cuda(), gradient_as_bucket_view=True)", "model.cuda()")
+    assert ids(alone) == []
+
+
+def test_the_gradient_norm_is_the_same_on_all_ranks() -> None:
+    code = in_turn("pass").replace(
+        "        optimizer.step()\n",
+        "        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+        "        if not torch.isfinite(norm):\n"
+        "            optimizer.zero_grad()\n"
+        "            continue\n"
+        "        optimizer.step()\n",
+    )
+    assert ids(code) == []
+
+
+WAITS = [
+    "total = loss.item()",
+    "losses.append(loss.item())",
+    "losses.append(loss.detach().cpu())",
+    "value = float(loss)",
+    "print(loss)",
+    "print(f'step {step} loss {loss:.3f}')",
+    "if rank == 0:\n    bar.set_description(f'{loss:.3f}')",
+    "if dist.get_rank() == 0 and log_file is not None:\n    value = loss.item()",
+    "accuracy = (batch.argmax(-1) == batch).float().mean().item()",
+]
+NO_WAITS = [
+    "if step % 100 == 0:\n    print(loss.item())",
+    "if rank == 0 and step % 100 == 0:\n    print(f'{loss:.3f}')",
+    "if should_log(step):\n    value = loss.item()",
+    "total = loss.detach()",
+    "losses.append(loss.detach())",
+    "value = loss.item() if step % 50 == 0 else None",
+    "log = lambda: loss.item()",
+    "import numpy as np\nshare = np.mean(times).item()",
+    "print('step', step)",
+    "# loss.item()",
+    "'loss.item()'",
+]
+
+
+@pytest.mark.parametrize("code", WAITS)
+def test_a_tensor_that_is_read_in_every_step_makes_the_gpu_wait(code: str) -> None:
+    assert ids(in_turn(code)) == ["sync-every-step"]
+
+
+@pytest.mark.parametrize("code", NO_WAITS)
+def test_a_tensor_that_is_read_now_and_then_does_not(code: str) -> None:
+    assert ids(in_turn(code)) == []
+
+
+def test_one_finding_a_loop_names_all_its_lines() -> None:
+    (found,) = findings({"t.py": in_turn("a = loss.item()\nb = loss.item()\nc = loss.item()")})
+    assert found.detail == "also in lines 12, 13"
+
+
+def test_a_loop_that_knows_no_gpu_does_not_wait_for_one() -> None:
+    assert ids(in_turn("total = loss.item()").replace("model.cuda()", "model")) == []
+
+
+def test_the_step_may_be_a_function_of_the_file() -> None:
+    code = """
+import torch
+
+class Trainer:
+    def step(self, batch):
+        loss = self.model(batch.cuda())
+        self.total += loss.item()
+        loss.backward()
+        self.optimizer.step()
+
+    def run(self):
+        for epoch in range(3):
+            for batch in self.loader:
+                self.step(batch)
+"""
+    assert ids(code) == ["sync-every-step"]
+
+
+def test_evaluation_may_read_what_it_likes() -> None:
+    code = """
+import torch
+
+@torch.no_grad()
+def evaluate(model, loader):
+    total = 0.0
+    for batch in loader:
+        total += model(batch.cuda()).item()
+        torch.cuda.empty_cache()
+    return total
+"""
+    assert ids(code) == []
+
+
+SCALED = """
+import torch
+
+def train(model, loader, optimizer):
+    scaler = torch.amp.GradScaler("cuda")
+    for batch in loader:
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = model(batch)
+        scaler.scale(loss).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # after this it is too late
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+"""
+
+
+def test_gradients_are_unscaled_before_they_are_clipped() -> None:
+    assert ids(SCALED) == ["clip-before-unscale"]
+    after = mended({"t.py": SCALED})["t.py"]
+    assert after == SCALED.replace(
+        "        torch.nn.utils.clip",
+        "        scaler.unscale_(optimizer)\n        torch.nn.utils.clip",
+    )
+    assert ids(after) == []
+
+
+def test_a_scaler_that_is_off_for_bfloat16_is_fine() -> None:
+    code = SCALED.replace("float16)", "bfloat16)").replace(
+        "        torch.nn.utils.clip",
+        "        scaler.unscale_(optimizer)\n        torch.nn.utils.clip",
+    )
+    assert ids(code) == ["grad-scaler-with-bf16"]
+    assert ids(code.replace('GradScaler("cuda")', 'GradScaler("cuda", enabled=half)')) == []
+    chosen = code.replace("dtype=torch.bfloat16", "dtype=kind")
+    assert ids(chosen) == []
+
+
+ALONE = [
+    "if rank == 0:\n    dist.barrier()",
+    "if dist.get_rank() == 0:\n    dist.all_reduce(loss)",
+    "if is_main_process:\n    print('saving')\n    dist.barrier()",
+    "if rank != 0:\n    dist.broadcast(batch, src=0)",
+    'if int(os.environ["RANK"]) == 0:\n    dist.all_gather_object(held, 1)',
+]
+TOGETHER = [
+    "if rank == 0:\n    save()\ndist.barrier()",
+    "if rank != 0:\n    dist.barrier()\nload()\nif rank == 0:\n    dist.barrier()",
+    "if rank == 0:\n    dist.broadcast(a, 0)\nelse:\n    dist.broadcast(b, 0)",
+    "if tp_rank == 0:\n    dist.all_reduce(loss)",
+    "if rank == 0:\n    dist.all_reduce(loss, group=first_ranks)",
+    "if rank == 0:\n    dist.send(loss, dst=1)",
+    "if world_size > 1:\n    dist.barrier()",
+    "if step == 0:\n    dist.barrier()",
+]
+
+
+@pytest.mark.parametrize("code", ALONE)
+def test_a_collective_that_one_rank_calls_alone_hangs(code: str) -> None:
+    assert "collective-on-one-rank" in ids(in_turn(code))
+
+
+@pytest.mark.parametrize("code", TOGETHER)
+def test_a_collective_that_all_call_does_not(code: str) -> None:
+    assert ids(in_turn(code)) == []
+
+
+def test_ranks_that_have_returned_before_call_no_collective() -> None:
+    code = """
+import torch.distributed as dist
+
+def save(rank, model):
+    if rank != 0:
+        return
+    write(model)
+    dist.barrier()
+"""
+    assert ids(code) == ["collective-on-one-rank"]
+
+
+CUT_OFF = [
+    "loss = torch.clamp(loss, max=10.0)",
+    "loss = loss.clamp(0, 100)",
+    "loss = loss.clamp(max=limit)",
+    "loss.clamp_(max=5)",
+    "text_loss = torch.clip(text_loss, 0.0, 100.0)",
+]
+REPLACED = [
+    "if torch.isnan(loss):\n    loss = torch.zeros_like(loss)",
+    "if not torch.isfinite(loss).all():\n    loss = torch.tensor(0.01).to(loss.device)",
+    "loss = loss if torch.isfinite(loss) else torch.zeros_like(loss)",
+    "loss = torch.where(torch.isnan(loss), torch.zeros_like(loss), loss)",
+]
+
+
+@pytest.mark.parametrize("code", REPLACED)
+def test_a_loss_that_becomes_a_constant_where_it_is_nan_hides_it(code: str) -> None:
+    assert ids(in_turn(code)) == ["nan-replaced-by-constant"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "if torch.isnan(batch).any():\n    loss = torch.tensor(0.0)",
+        "loss = torch.where(mask, loss, torch.zeros_like(loss))",
+        "total_loss = torch.tensor(0.0)",
+        "shown = 0.0 if torch.isnan(loss) else loss",
+    ],
+)
+def test_other_constants_are_no_concern(code: str) -> None:
+    assert ids(in_turn(code)) == []
+
+
+NOT_CUT_OFF = [
+    "loss = torch.clamp(loss, min=0.0)",
+    "loss = loss.clamp(min=0.5)",
+    "perplexity = torch.exp(loss.clamp(max=20))",
+    "ratio = torch.clamp(ratio, 0.8, 1.2)",
+    "count = mask.sum().clamp(max=4)",
+    "loss_scale = loss_scale.clamp(max=65536)",
+    "with torch.no_grad():\n    shown_loss = loss.clamp(max=10)",
+]
+
+
+@pytest.mark.parametrize("code", CUT_OFF)
+def test_a_loss_with_an_upper_limit_hides_what_is_above_it(code: str) -> None:
+    assert ids(in_turn(code)) == ["loss-clamped"]
+
+
+@pytest.mark.parametrize("code", NOT_CUT_OFF)
+def test_other_limits_are_no_concern(code: str) -> None:
+    assert ids(in_turn(code)) == []
+
+
+def test_a_scheduler_that_steps_once_an_epoch_is_fine() -> None:
+    code = in_turn("pass").replace(
+        "import torch\n", "import torch\nfrom torch.optim.lr_scheduler import StepLR\n", 1
+    )
+    assert ids(code + "    scheduler.step()\n") == []
+    assert ids(
+        code.replace(
+            "        optimizer.step()\n", "        scheduler.step()\n        optimizer.step()\n"
+        )
+    ) == ["scheduler-before-optimizer"]
