@@ -9,6 +9,7 @@ from ldlm_monitor.doctor import (
     environment_checks,
     files,
     option_rules,
+    python_code,
     secrets,
     shell,
     yaml_config,
@@ -18,11 +19,11 @@ from ldlm_monitor.doctor.project import Project
 from ldlm_monitor.names import SEVERITIES
 
 AUDITS: tuple[Callable[[Project], Iterator[Finding]], ...] = (
-    shell.audit, yaml_config.audit, files.audit, secrets.audit,
+    shell.audit, yaml_config.audit, python_code.audit, files.audit, secrets.audit,
 )  # fmt: skip
 CHECKS: tuple[Check, ...] = (
     *environment_checks.CHECKS, *option_rules.CHECKS, *shell.CHECKS, *yaml_config.CHECKS,
-    *secrets.CHECKS, *advice.CHECKS,
+    *python_code.CHECKS, *secrets.CHECKS, *advice.CHECKS,
 )  # fmt: skip
 
 
