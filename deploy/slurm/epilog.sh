@@ -11,7 +11,9 @@ pid_file=$RUN_DIR/job-$SLURM_JOB_ID.pid
 pid=$(cat "$pid_file")
 
 # A process of this job's monitor, and no other that got its number since.
-is_ours() { tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qx "LDLM_RUN=job-$SLURM_JOB_ID"; }
+is_ours() {
+    { tr '\0' '\n' <"/proc/$pid/environ"; } 2>/dev/null | grep -qx "LDLM_RUN=job-$SLURM_JOB_ID"
+}
 
 # The end of a job is read and told within seconds.
 waited=0

@@ -49,15 +49,26 @@ def test_systemd_finds_no_fault_with_the_unit(tmp_path: Path) -> None:
 
 
 @needs("promtool")
-def test_prometheus_takes_its_configuration(tmp_path: Path) -> None:
-    shutil.copy(DEPLOY / "prometheus/prometheus.yml", tmp_path)
+@pytest.mark.parametrize(
+    ("config", "options"),
+    [
+        ("prometheus/prometheus.yml", ()),
+        ("fleet/prometheus.yml", ()),
+        ("fleet/prometheus-agent.yml", ("--agent",)),
+    ],
+)
+def test_prometheus_takes_its_configuration(
+    config: str, options: tuple[str, ...], tmp_path: Path
+) -> None:
+    copied = shutil.copy(DEPLOY / config, tmp_path)
     shutil.copytree(ROOT / "rules", tmp_path / "rules")
-    assert "FAILED" not in run("promtool", "check", "config", tmp_path / "prometheus.yml")
+    assert "FAILED" not in run("promtool", "check", "config", *options, copied)
 
 
 @needs("amtool")
-def test_alertmanager_takes_its_configuration_and_routes_by_severity() -> None:
-    config = DEPLOY / "prometheus/alertmanager.yml"
+@pytest.mark.parametrize("folder", ["prometheus", "fleet"])
+def test_alertmanager_takes_its_configuration_and_routes_by_severity(folder: str) -> None:
+    config = DEPLOY / folder / "alertmanager.yml"
     run("amtool", "check-config", config)
     route = ("amtool", "config", "routes", "test", f"--config.file={config}")
     assert run(*route, "alertname=NonFiniteLoss", "severity=critical").splitlines()[0] == "slack"
