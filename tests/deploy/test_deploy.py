@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,13 @@ def test_alertmanager_takes_its_configuration_and_routes_by_severity(folder: str
 
 def compose() -> dict[str, Any]:
     return dict(yaml.safe_load(COMPOSE.read_text("utf-8")))
+
+
+def test_compose_fits_the_schema_of_its_specification() -> None:
+    """The Compose specification's own, which check-jsonschema carries."""
+    pytest.importorskip("check_jsonschema")
+    schema = ("--builtin-schema", "vendor.compose-spec")
+    run(sys.executable, "-m", "check_jsonschema", *schema, COMPOSE)
 
 
 def test_what_the_services_mount_and_build_from_is_there() -> None:

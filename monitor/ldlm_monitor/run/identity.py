@@ -19,6 +19,14 @@ _SLURM = re.compile(r"^slurm-\d+(?:[_-]\d+)?$")
 _ELASTIC = re.compile(
     r"(?:^|/)(?P<run>[^/]+)_[A-Za-z0-9_]{8}/attempt_\d+/(?P<rank>\d+)/(?:stdout|stderr)\.log$"
 )
+_POD_LOG = re.compile(
+    r"(?:^|/)[a-z0-9-]{1,63}_(?P<pod>[a-z0-9.-]{1,253})_[0-9a-f-]{32,36}/[a-z0-9.-]+/\d+\.log$"
+)
+"""NAMESPACE_POD_UID/CONTAINER/RESTART.log, as the kubelet lays out /var/log/pods."""
+_POD = re.compile(
+    r"^(?P<job>.+?)(?:-(?:master|worker|launcher|node))?-(?P<index>\d+)(?:-[a-z0-9]{5})?$"
+)
+"""A pod of an indexed Job, a StatefulSet or a PyTorchJob: the run is all of them."""
 _MLFLOW = re.compile(r"(?:^|/)(?P<run>[0-9a-f]{32})/metrics/")
 _EVENT_FILE = "events.out.tfevents."
 _EVALUATIONS = frozenset({"validation", "val", "eval", "test"})
@@ -36,6 +44,10 @@ def origin_of(path: str, run: str | None = None) -> Origin:
         return Origin(run or "stdin")
     if elastic := _ELASTIC.search(path):
         return Origin(run or elastic["run"], rank=int(elastic["rank"]))
+    if pod_log := _POD_LOG.search(path):
+        pod = _POD.match(pod_log["pod"])
+        name = pod["job"] if pod else pod_log["pod"]
+        return Origin((run or name)[:MAX_LABEL_LENGTH], node=pod["index"] if pod else None)
     if mlflow := _MLFLOW.search(path):
         return Origin(run or mlflow["run"])
     pure = PurePath(path)
