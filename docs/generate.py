@@ -19,14 +19,15 @@ from ldlm_monitor.names import METRICS, Metric  # noqa: E402 # it need not be in
 
 PAGES = ROOT / "docs"
 PACKS = ("default.yml", "fleet.yml")
-END = "<!-- Above: made by docs/generate.py of the rule. Below: written by hand. -->\n"
+BY_HAND = "<!-- Above and in the last section: made by docs/generate.py of the rule. -->\n"
+RULE = "\n## The rule\n"
 SECTIONS = "\n## Meaning\n\n## Why\n\n## What to do\n"
+TEMPLATES = re.compile(r"{{ *with .*?{{ *end *}}|{{.*?}}")
 GROUPS = (
     ("Training", "ldlm_train_", "What the trainer tells. `rank` is there where a rank told it."),
     ("Runs", "ldlm_run_", "One run, whatever its ranks."),
     ("Events and alerts", "ldlm_(events|alerts|eval)", "Counted by kind; pending and firing."),
-    ("Detectors", "ldlm_detect_", "Each measures a run against its own past, or a rank against"
-     " the others. Thresholds stand in the rules."),
+    ("Detectors", "ldlm_detect_", "A run against its own past, a rank against the others."),
     ("The monitor itself", "ldlm_monitor_", "Whether it reads, judges and delivers."),
 )  # fmt: skip
 
@@ -47,20 +48,31 @@ def alerts() -> dict[str, list[tuple[str, dict[str, Any]]]]:
     return found
 
 
+def said(rule: dict[str, Any], annotation: str) -> str:
+    """An annotation without what differs from case to case."""
+    text = TEMPLATES.sub(
+        lambda found: "" if "with" in found[0] else "N", rule["annotations"][annotation]
+    )
+    return " ".join(text.split())
+
+
 def head(name: str, raised_by: list[tuple[str, dict[str, Any]]]) -> str:
-    """What the rules say of themselves."""
+    """What a page begins with: what the alert says itself."""
     severity = raised_by[0][1]["labels"]["severity"]
-    parts = [f"# {name}\n", f"Severity: **{severity}**\n"]
+    parts = [f"# {name}", f"Severity: **{severity}**"]
+    for _, rule in raised_by:
+        parts += [said(rule, "description"), f"> {said(rule, 'action')}"]
+    return "\n\n".join(dict.fromkeys(parts)) + "\n\n" + BY_HAND
+
+
+def tail(raised_by: list[tuple[str, dict[str, Any]]]) -> str:
+    """What a page ends with: when exactly it fires."""
+    parts = [RULE]
     for pack, rule in raised_by:
-        note = rule["annotations"]
         wait = f", for {rule['for']}" if "for" in rule else ""
-        parts += [
-            f"{note['description'].replace('{{', '{ {')}\n",
-            f"In short: {note['action']}\n",
-            f"It fires when this holds{wait} (`rules/{pack}`):\n",
-            f"```promql\n{rule['expr'].strip()}\n```\n",
-        ]
-    return "\n".join(parts).replace("{ {", "{{") + "\n" + END
+        parts.append(f"It fires while this holds{wait} (`rules/{pack}`):\n")
+        parts.append(f"```promql\n{rule['expr'].strip()}\n```\n")
+    return "\n".join(parts)
 
 
 def runbook() -> dict[str, str]:
@@ -68,19 +80,20 @@ def runbook() -> dict[str, str]:
     pages = {}
     for name, raised_by in alerts().items():
         path = PAGES / "runbook" / f"{name}.md"
-        there = path.read_text("utf-8") if path.is_file() else END + SECTIONS
-        pages[f"runbook/{name}.md"] = head(name, raised_by) + there.partition(END)[2]
+        there = path.read_text("utf-8") if path.is_file() else BY_HAND + SECTIONS
+        by_hand = there.partition(BY_HAND)[2].partition(RULE)[0]
+        pages[f"runbook/{name}.md"] = head(name, raised_by) + by_hand + tail(raised_by)
     return pages
 
 
 def contents() -> str:
     """The runbook's first page: all alerts, the worst first."""
     order = ("critical", "error", "warning", "info", "none")
-    rows = [
-        (order.index(rule["labels"]["severity"]), f"| [{name}]({name}.md) | "
-         f"{rule['labels']['severity']} | {pack} | {rule['annotations']['description']} |")
-        for name, ((pack, rule), *_) in alerts().items()
-    ]  # fmt: skip
+    rows = []
+    for name, ((pack, rule), *_) in alerts().items():
+        severity = rule["labels"]["severity"]
+        row = f"| [{name}]({name}.md) | {severity} | {pack} | {said(rule, 'description')} |"
+        rows.append((order.index(severity), row))
     lines = [row for _, row in sorted(rows, key=lambda each: each[0])]
     table = "\n".join(["| alert | severity | file | |", "| --- | --- | --- | --- |", *lines])
     return (
@@ -97,12 +110,12 @@ def labels(metric: Metric) -> str:
 
 def metrics() -> str:
     """The reference of all series that the monitor exports, and of those that are recorded."""
-    parts = [
-        "# Metrics\n",
+    about = (
         "What `/metrics` serves, made of `names.py` by `python docs/generate.py`. Units are base "
         "units; NaN and infinities are told as such. A run's series stay for a quarter of an hour "
-        "after its end (`end_series_after_seconds`).\n",
-    ]
+        "after its end (`end_series_after_seconds`).\n"
+    )
+    parts = ["# Metrics\n", about]
     left = dict(METRICS)
     for title, prefix, meaning in GROUPS:
         of_group = [left.pop(name) for name in METRICS if name in left and re.match(prefix, name)]
@@ -113,14 +126,12 @@ def metrics() -> str:
         ]
         parts.append("")
     assert not left, f"of no group: {[*left]}"
-    parts += [
-        "## Recorded\n",
-        "By `rules/recording.yml` and `rules/fleet.yml`, in a Prometheus or ruler that loads "
-        "them. `run:` is one series a run, `fleet:` one a cluster: what overviews and long-term "
-        "stores keep.\n",
-        "| series | file | of |",
-        "| --- | --- | --- |",
-    ]
+    about = (
+        "By `rules/recording.yml` and `rules/fleet.yml`, in a Prometheus or ruler that loads them. "
+        "`run:` is one series a run, `fleet:` one a cluster: what overviews and long-term stores "
+        "keep.\n"
+    )
+    parts += ["## Recorded\n", about, "| series | file | of |", "| --- | --- | --- |"]
     for pack in ("recording.yml", "fleet.yml"):
         for rule in rules(pack):
             if "record" in rule:
