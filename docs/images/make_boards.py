@@ -1,10 +1,10 @@
 """Draws the boards from what a real Prometheus answers: `python docs/images/make_boards.py`.
 
 Not Grafana's own pictures: Grafana is not asked. Each panel's queries go to a Prometheus that
-scrapes real monitors, which follow three trainings while they grow (one well, one with a slow rank
-and NaN, one that stalls); the answers are drawn with matplotlib, a panel a cell, where and as wide
-as the board has it. It takes three minutes and needs the Debian package prometheus and the extra
-`docs`.
+scrapes real monitors, which follow four trainings while they grow (one goes well, one has a slow
+rank and NaN, one stalls, one crashes); the answers are drawn with matplotlib, where and as wide as
+the board has the panel. It takes three minutes, and needs the Debian package prometheus and the
+extra `docs`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.parse
 import urllib.request
@@ -33,11 +34,19 @@ SECONDS = 150
 PAST = 400
 VARIABLES = (
     ("$__rate_interval", "15s"), ("$__range", "3m"), ("$cluster", ".*"), ("$rank", ".*"),
-    ("$job", ".+"), ("$instance", ".+"), ("$run", ".+"),
+    ("$job", ".+"), ("$instance", ".+"),
 )  # fmt: skip
+CHOSEN = {"ldlm-run-health": "slow rank, NaN", "ldlm-ranks": "slow rank, NaN|crashes"}
+"""The runs that are chosen on a board; all on the others."""
 HEALTH = ("HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL")
 COLOURS = ("#2e9e5b", "#e0b400", "#f07c1f", "#d3333f")
-RUNS = {"well": 4, "slow rank, NaN": 4, "stalls": 2}
+RUNS = {"well": 4, "slow rank, NaN": 4, "stalls": 2, "crashes": 2}
+FAILED = '{"type":"end","status":"failed","error":"ValueError: shard 17 is damaged"}\n'
+TIMEOUT = (
+    "[rank0]:[E129 10:15:00.000000000 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught "
+    "collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=1024, "
+    "NumelOut=1024, Timeout(ms)=600000) ran for 600001 milliseconds before timing out.\n"
+)
 
 
 def row(run: str, rank: int, step: int, at: float) -> str:
@@ -69,9 +78,11 @@ class Training:
             self._append(rank, json.dumps({**head, "world_size": ranks, "time": begun}) + "\n")
         while self.step < PAST:
             self.go_on(begun + self.step)
+        self.log = self.folder / "train.log"
+        self.log.touch()
         self.target = self.folder / "target.json"
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "ldlm_monitor", f"{self.folder}/*.jsonl", "--headless",
+            [sys.executable, "-m", "ldlm_monitor", f"{self.folder}/*.jsonl", self.log, "--headless",
              "--run", run, "--listen", "127.0.0.1:0", "--file-sd", str(self.target),
              "--state-dir", str(self.folder / "state")],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -83,7 +94,10 @@ class Training:
 
     def go_on(self, at: float) -> None:
         """One step more, unless the run stalls by now."""
-        if self.run == "stalls" and self.step > PAST + 40:
+        if self.run in ("stalls", "crashes") and self.step > PAST + 40:
+            if self.run == "crashes" and not self.log.stat().st_size:
+                self.log.write_text(TIMEOUT)
+                self._append(1, FAILED)
             return
         for rank in range(self.ranks):
             self._append(rank, row(self.run, rank, self.step, at))
@@ -127,11 +141,11 @@ class Prometheus:
     def over_time(self, query: str) -> list[dict[str, Any]]:
         """Since the beginning."""
         now = time.time()
-        return self.ask("query_range", query=filled(query), start=now - SECONDS, end=now, step=1)
+        return self.ask("query_range", query=query, start=now - SECONDS, end=now, step=1)
 
     def now(self, query: str) -> list[dict[str, Any]]:
         """At this moment."""
-        return self.ask("query", query=filled(query))
+        return self.ask("query", query=query)
 
     def stop(self) -> None:
         """End the process."""
@@ -139,9 +153,9 @@ class Prometheus:
         self.process.wait()
 
 
-def filled(query: str) -> str:
-    """As Grafana sends it where everything is chosen."""
-    for name, value in VARIABLES:
+def filled(query: str, run: str) -> str:
+    """As Grafana sends it."""
+    for name, value in (*VARIABLES, ("$run", run)):
         query = query.replace(name, value)
     return query
 
@@ -177,6 +191,8 @@ def lines(axes: Any, panel: dict[str, Any], prometheus: Prometheus) -> None:
             axes.plot([at - first for at in times], values, lw=1, label=label[:28])
     if (axes.get_legend_handles_labels())[1]:
         axes.legend(fontsize=5, loc="upper left", ncols=2, framealpha=0.6)
+    if panel["fieldConfig"]["defaults"]["unit"] == "bytes":
+        axes.yaxis.set_major_formatter(lambda value, _: short(value, "bytes"))
     axes.grid(alpha=0.25)
 
 
@@ -242,6 +258,9 @@ PAINTERS = {"timeseries": lines, "state-timeline": stripes, "stat": words, "tabl
 def draw(board: dict[str, Any], prometheus: Prometheus, path: Path) -> None:
     """All panels where the board has them: Grafana's grid has 24 columns."""
     panels = [panel for panel in board["panels"] if panel["type"] != "row"]
+    for panel in panels:
+        for target in panel["targets"]:
+            target["expr"] = filled(target["expr"], CHOSEN.get(board["uid"], ".+"))
     height = max(p["gridPos"]["y"] + p["gridPos"]["h"] for p in board["panels"])
     figure = plt.figure(figsize=(15, height * 0.36), dpi=80)
     for panel in panels:
@@ -268,11 +287,18 @@ def main() -> int:
             stack.callback(training.stop)
         prometheus = Prometheus(Path(name))
         stack.callback(prometheus.stop)
-        until = time.monotonic() + SECONDS + 20
-        while time.monotonic() < until:
-            for training in trainings:
-                training.go_on(time.time())
-            time.sleep(1)
+        over = threading.Event()
+
+        def train() -> None:
+            while not over.wait(1.0):
+                for training in trainings:
+                    training.go_on(time.time())
+
+        thread = threading.Thread(target=train)
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(over.set)
+        time.sleep(SECONDS + 20)
         for path in sorted((ROOT / "dashboards").glob("*.json")):
             draw(json.loads(path.read_text()), prometheus, HERE / f"board-{path.stem}.png")
             print(path.stem)
