@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.models import dashboard as models
 
-from .parts import RANK, bands, board, graph, listing, query
+from .parts import RANK, bands, board, graph, listing, query, risen
+
+_ERRORS = f'ldlm_events_total{{{RANK},severity=~"error|critical"}}'
 
 
 def ranks() -> models.Dashboard:
@@ -59,8 +61,7 @@ def ranks() -> models.Dashboard:
                     "Failures of NCCL, CUDA, the host, processes and data loaders.",
                     "short",
                     query(
-                        "sum by (kind) (increase(ldlm_events_total"
-                        f'{{{RANK},severity=~"error|critical"}}[$__rate_interval]))',
+                        f"sum by (kind) {risen(_ERRORS)}",
                         "{{kind}}",
                     ),
                     width=12,
@@ -70,8 +71,7 @@ def ranks() -> models.Dashboard:
                     "The rank whose line rises first failed first.",
                     "short",
                     query(
-                        "sum by (run, rank) (increase(ldlm_events_total"
-                        f'{{{RANK},severity=~"error|critical"}}[$__rate_interval]))',
+                        f"sum by (run, rank) {risen(_ERRORS)}",
                         "{{run}} rank {{rank}}",
                     ),
                     width=12,
@@ -92,8 +92,7 @@ def ranks() -> models.Dashboard:
                     "Errors of each rank in the time shown, by kind.",
                     "short",
                     query(
-                        "sum by (run, rank, kind, severity) (increase(ldlm_events_total"
-                        f'{{{RANK},severity=~"error|critical"}}[$__range])) > 0',
+                        f"sum by (run, rank, kind, severity) {risen(_ERRORS, '$__range')} > 0",
                         instant=True,
                     ),
                     width=16,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.models import dashboard as models
 
-from .parts import RUN, board, graph, listing, number, query
+from .parts import RUN, board, graph, listing, number, query, risen
 
 _HEALTH_STEPS = (("green", None), ("yellow", 1.0), ("orange", 2.0), ("red", 3.0))
 
@@ -97,8 +97,7 @@ def run_health() -> models.Dashboard:
                     "Values that were not finite, by quantity, and steps that were skipped.",
                     "short",
                     query(
-                        "sum by (quantity) (increase(ldlm_train_nonfinite_total"
-                        f"{{{RUN}}}[$__rate_interval]))",
+                        f"sum by (quantity) {risen(f'ldlm_train_nonfinite_total{{{RUN}}}')}",
                         "{{quantity}}",
                     ),
                     query(
@@ -151,7 +150,7 @@ def run_health() -> models.Dashboard:
                     "Typed events of the logs, by kind.",
                     "short",
                     query(
-                        f"sum by (kind) (increase(ldlm_events_total{{{RUN}}}[$__rate_interval]))",
+                        f"sum by (kind) {risen(f'ldlm_events_total{{{RUN}}}')}",
                         "{{kind}}",
                     ),
                     width=12,

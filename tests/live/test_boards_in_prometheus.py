@@ -177,6 +177,11 @@ def test_every_panel_annotation_and_variable_finds_its_data(prometheus: Promethe
                 where: query for where, query in empty.items() if not prometheus.has_data(query)
             }
         assert time.monotonic() < deadline, json.dumps(empty, indent=1)
+    # What was there before Prometheus looked, and came once, is shown as well.
+    what_failed = dict(queries())["ldlm-ranks: What failed A"]
+    found = prometheus.get("query", query=what_failed)["result"]
+    once = {"run": "crashed", "rank": "1", "kind": "python_exception", "severity": "error"}
+    assert [each["value"][1] for each in found if each["metric"] == once] == ["1"], found
     groups = prometheus.get("rules")["groups"]
     sick = [rule["name"] for group in groups for rule in group["rules"] if rule["health"] != "ok"]
     assert not sick
