@@ -8,6 +8,7 @@ several sizes; what a bigger fleet costs is drawn on from the line through them,
 
 import gzip
 import json
+import os
 import re
 import socket
 import subprocess
@@ -328,7 +329,7 @@ def tables(one: OneNode, found: Sequence[Above]) -> str:
         f"| CPU of the monitor | {100 * one.cores:.1f} % of a core |",
         f"| memory of the monitor | {one.resident:.0f} MB |",
         "",
-        "| Prometheus | series | memory | CPU | one evaluation of all rules |",
+        "| Prometheus | series | memory | CPU | one evaluation of all rules, by the clock |",
         "| --- | --- | --- | --- | --- |",
     ]
     lines += [
@@ -368,6 +369,10 @@ def main(flags: Namespace) -> int:
         sizes = [max(1, nodes // divide) for nodes in flags.nodes]
         found = [measure_above(one.body, nodes, scrapes) for nodes in sizes]
         print(tables(one, found))
+        load, cores = os.getloadavg()[2], os.cpu_count()
+        print(
+            f"\nThe machine has {cores} cores; its load over a quarter of an hour was {load:.1f}."
+        )
     except bench.MeasurementError as error:
         print(f"fleet_scale.py: {error}", file=sys.stderr)
         return 1
