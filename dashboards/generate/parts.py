@@ -111,7 +111,15 @@ def _annotations(of_runs: bool) -> Iterable[dashboard.AnnotationQuery]:
 
 
 def _rise(chosen: str, kinds: str) -> str:
-    return f'increase(ldlm_events_total{{{chosen},kind=~"{kinds}"}}[$__rate_interval]) > 0'
+    return risen(f'ldlm_events_total{{{chosen},kind=~"{kinds}"}}') + " > 0"
+
+
+def risen(counter: str, span: str = "$__rate_interval") -> str:
+    """By how much a counter rose, also one that began with its first event within the time.
+
+    `increase` alone never sees that one, which is the only one of most failures.
+    """
+    return f"(({counter} unless {counter} offset {span}) or increase({counter}[{span}]))"
 
 
 def query(expr: str, legend: str = "", *, instant: bool = False) -> prometheus.Dataquery:

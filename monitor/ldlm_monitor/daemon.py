@@ -8,6 +8,7 @@ import logging
 import os
 import queue
 import signal
+import socket
 import sys
 import threading
 import time
@@ -39,6 +40,7 @@ from ldlm_monitor.probing import Probing
 from ldlm_monitor.pump import Pump
 from ldlm_monitor.queries import Source
 from ldlm_monitor.serve import Server
+from ldlm_monitor.serve.file_sd import FileSd, target
 from ldlm_monitor.source import Journal, Waker, WatchdogWaker
 from ldlm_monitor.state_dir import StateDir, default_state_dir
 from ldlm_monitor.view import Snapshot
@@ -160,6 +162,7 @@ def run(
             alertmanager.start()
             stack.callback(alertmanager.stop, COURIER_SECONDS)
             log.info("%s is told what fires", alertmanager.receiver)
+        stack.callback(_let_prometheus_find(settings, server))
         _greet(settings, pump, state, url, receivers)
         waker.watch(pump.inputs.folders())
         load = load or (lambda: settings)
@@ -257,7 +260,13 @@ def _alertmanagers(
     authorization = settings.alertmanager.authorization()
     for server in settings.alertmanager.urls:
         client = AlertmanagerClient(server, authorization=authorization)
-        yield Alertmanager(client, lambda: pump.snapshot, outbox, generator=url)
+        yield Alertmanager(
+            client,
+            lambda: pump.snapshot,
+            outbox,
+            generator=url,
+            external_labels=settings.external_labels,
+        )
 
 
 def _probing(settings: Settings, waker: Waker) -> Probing | None:
@@ -308,6 +317,16 @@ def _serve(
         where="listen",
         remedy="choose another address with --listen HOST:PORT",
     ) from taken
+
+
+def _let_prometheus_find(settings: Settings, server: Server) -> Callable[[], None]:
+    """Write the file of its service discovery, where one is wanted; returns how to take it away."""
+    if settings.file_sd is None:
+        return lambda: None
+    address = target(settings.listen_address[0], server.port, socket.gethostname())
+    file = FileSd(settings.file_sd, address, settings.external_labels)
+    log.info("Prometheus finds %s by %s", address, settings.file_sd)
+    return file.remove
 
 
 def _greet(

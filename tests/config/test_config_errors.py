@@ -38,6 +38,13 @@ def complaint(flags: dict[str, str] | None = None) -> str:
             'listen = "9847"',
             'listen: "9847" should be HOST:PORT; for example listen = "127.0.0.1:9847"',
         ),
+        (
+            'file_sd = "targets"',
+            (
+                'file_sd: "targets" should be a file whose name ends in .json; '
+                'for example file_sd = "/shared/file_sd/node17.json"'
+            ),
+        ),
         ("rules = 3", 'rules: "3" should be a list; for example rules = ["rules/mine.yml"]'),
         ("rules = [3]", 'rules[0]: "3" should be a path; for example rules = ["rules/mine.yml"]'),
         (

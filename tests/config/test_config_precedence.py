@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from ldlm_monitor.config import Settings, load
+from ldlm_monitor.errors import ConfigError
 
 
 def test_without_any_source_the_defaults_hold() -> None:
@@ -50,7 +51,9 @@ def test_a_variable_lists_paths_as_PATH_does_and_limits_as_pairs(  # noqa: N802
     monkeypatch.setenv("LDLM_FILES", "a.log:logs/*.log")
     monkeypatch.setenv("LDLM_RULES", "mine.yml")
     monkeypatch.setenv("LDLM_STALL_LIMIT_SECONDS", "evaluating=900,checkpointing=1800")
+    monkeypatch.setenv("LDLM_EXTERNAL_LABELS", "cluster=a,job_id=4711")
     settings = load({})
+    assert settings.external_labels == {"cluster": "a", "job_id": "4711"}
     assert settings.files == ("a.log", "logs/*.log")
     assert settings.rules == (Path("mine.yml"),)
     assert settings.stall.limit_seconds == {"evaluating": 900, "checkpointing": 1800}
@@ -111,3 +114,9 @@ def test_settings_made_directly_read_nothing_else_and_stay_as_they_are(
     assert settings.interval == 10
     with pytest.raises(ValidationError, match="frozen"):
         settings.interval = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("name", ["run", "severity", "__address__", "gpu-type", "2nd"])
+def test_a_label_that_is_none_or_is_taken_already_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="should"):
+        load({"external_labels": {name: "a"}})

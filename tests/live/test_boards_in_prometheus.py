@@ -37,6 +37,7 @@ HEAD = (
     '{{"schema":"ldlm.health/1","type":"run","run":"boards","rank":{rank},"world_size":2,'
     '"time":{time},"framework":"torch"}}\n'
 )
+FAILED = '{"type":"end","status":"failed","error":"ValueError: no such shard"}\n'
 NCCL = (
     "[rank1]:[E129 10:15:00.000000000 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught "
     "collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=1024, "
@@ -45,9 +46,9 @@ NCCL = (
 
 
 class Prometheus:
-    """A server of its own, scraping `target` every second, with our rules."""
+    """A server of its own, scraping the targets every second, with our rules."""
 
-    def __init__(self, folder: Path, target: str) -> None:
+    def __init__(self, folder: Path, *targets: str) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.url = f"http://127.0.0.1:{free.getsockname()[1]}"
@@ -55,9 +56,11 @@ class Prometheus:
             json.dumps(
                 {
                     "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-                    "rule_files": [f"{ROOT}/rules/default.yml", f"{ROOT}/rules/recording.yml"],
+                    "rule_files": [
+                        f"{ROOT}/rules/{name}.yml" for name in ("default", "recording", "fleet")
+                    ],
                     "scrape_configs": [
-                        {"job_name": "ldlm-monitor", "static_configs": [{"targets": [target]}]}
+                        {"job_name": "ldlm-monitor", "static_configs": [{"targets": targets}]}
                     ],
                 }
             )
@@ -136,8 +139,13 @@ def prometheus(start: Any, append: Any, slack: Any, tmp_path: Path) -> Iterator[
         append(name, HEAD.format(rank=rank, time=begun))
         append(name, "".join(rows(step, rank, begun + step) for step in range(100)))
     append("train.log", "")
-    daemon = start("*.jsonl", "train.log", "--run", RUN, slack=slack).ready()
-    server = Prometheus(tmp_path, daemon.url().removeprefix("http://"))
+    append("crashed/health_rank1.jsonl", HEAD.format(rank=1, time=begun))
+    append("crashed/health_rank1.jsonl", rows(9, 1, time.time()) + FAILED)
+    daemons = [
+        start("*.jsonl", "train.log", "--run", RUN, slack=slack).ready(),
+        start("crashed/*.jsonl", "--run", "crashed").ready(),
+    ]
+    server = Prometheus(tmp_path, *(each.url().removeprefix("http://") for each in daemons))
     stop = threading.Event()
 
     def train() -> None:
@@ -169,6 +177,11 @@ def test_every_panel_annotation_and_variable_finds_its_data(prometheus: Promethe
                 where: query for where, query in empty.items() if not prometheus.has_data(query)
             }
         assert time.monotonic() < deadline, json.dumps(empty, indent=1)
+    # What was there before Prometheus looked, and came once, is shown as well.
+    what_failed = dict(queries())["ldlm-ranks: What failed A"]
+    found = prometheus.get("query", query=what_failed)["result"]
+    once = {"run": "crashed", "rank": "1", "kind": "python_exception", "severity": "error"}
+    assert [each["value"][1] for each in found if each["metric"] == once] == ["1"], found
     groups = prometheus.get("rules")["groups"]
     sick = [rule["name"] for group in groups for rule in group["rules"] if rule["health"] != "ok"]
     assert not sick

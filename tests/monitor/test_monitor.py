@@ -213,6 +213,21 @@ def test_the_best_source_of_a_value_counts_and_the_others_are_ignored() -> None:
     }
 
 
+def test_each_ranks_own_step_is_told_beside_the_runs() -> None:
+    """So that ranks on several nodes can be compared where all are scraped."""
+    monitor = Monitor()
+    for rank, step in ((0, 41), (3, 38)):
+        row = f'{{"type": "step", "step": {step}, "loss": 1.0}}\n'
+        Feeder(monitor, f"saved/a/health_rank{rank}.jsonl").append(row, 1.0)
+    steps = {
+        dict(point.labels).get("rank"): point.value
+        for point in monitor.snapshot().points
+        if point.name == "ldlm_train_step"
+    }
+    assert (steps["0"], steps["3"]) == (41, 38)
+    assert None in steps
+
+
 def test_an_ended_runs_series_end_and_its_alerts_with_it() -> None:
     monitor = Monitor(settings=MonitorSettings(end_series_after=60.0))
     feeder = Feeder(monitor)

@@ -75,6 +75,20 @@ def test_a_storm_goes_in_requests_of_bounded_size() -> None:
     assert told(standing, NOW) == []
 
 
+def test_external_labels_are_on_every_alert_and_give_way_to_its_own() -> None:
+    standing = Standing()
+    standing.look_at([alert()], NOW)
+    outer = {"cluster": "a", "job_id": "4711", "run": "of the node"}
+    (posted,) = body(standing.due(NOW), NOW, "", outer)
+    assert posted["labels"] == {
+        "alertname": "NonFiniteLoss",
+        "cluster": "a",
+        "job_id": "4711",
+        "run": "gpt",
+        "severity": "critical",
+    }
+
+
 def test_the_body_is_that_of_api_v2_and_holds_no_secret() -> None:
     standing = Standing()
     standing.look_at([alert(token="hf_" + "abcdEFGH12345678abcdEFGH12345678ab", empty="")], NOW)

@@ -6,6 +6,8 @@ from ldlm_monitor.chunk import Origin
 from ldlm_monitor.run.identity import RunNames, launch_time, origin_of
 
 LAUNCH = "train_20260129_101500"
+PODS = "/var/log/pods"
+UID = "0b2d9a70-1c7e-4a43-9f62-4a1f3f1c3d11"
 
 
 @pytest.mark.parametrize(
@@ -26,6 +28,10 @@ LAUNCH = "train_20260129_101500"
         ("fit/exp7/validation/events.out.tfevents.1.host.1.0.v2", Origin("exp7")),
         ("events.out.tfevents.1", Origin("events.out.tfevents")),
         (f"mlruns/0/{'ab' * 16}/metrics/train/loss", Origin("ab" * 16)),
+        (f"{PODS}/training_ldlm-1-x7k2p_{UID}/trainer/0.log", Origin("ldlm", node="1")),
+        (f"{PODS}/training_ldlm-worker-12_{UID}/pytorch/3.log", Origin("ldlm", node="12")),
+        (f"{PODS}/training_ldlm-master-0_{UID}/pytorch/0.log", Origin("ldlm", node="0")),
+        (f"{PODS}/training_notebook_{UID}/main/0.log", Origin("notebook")),
         ("-", Origin("stdin")),
     ],
 )

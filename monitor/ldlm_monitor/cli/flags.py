@@ -117,6 +117,9 @@ class FollowFlags(JudgeFlags, ScreenFlags):
     listen: _Flag = None
     """HOST:PORT of /metrics (default: 127.0.0.1:9847, or the next free port)."""
 
+    file_sd: _Path = None
+    """File that tells Prometheus (file_sd_configs) where this monitor is scraped."""
+
     state_dir: _Path = None
     """What must survive a restart (default: under $XDG_STATE_HOME/ldlm-monitor/)."""
 

@@ -88,6 +88,7 @@ def _anchor(values: dict[str, Any], folder: Path) -> None:
             values[key] = [anchored(path) for path in values[key]]
     for table, key in (
         (values, "state_dir"),
+        (values, "file_sd"),
         (values.get("slack"), "webhook_url_file"),
         (values.get("alertmanager"), "authorization_file"),
         (values.get("webhook"), "url_file"),

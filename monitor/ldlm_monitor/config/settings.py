@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -18,6 +20,8 @@ from ldlm_monitor.config.receivers import (
 )
 
 ENV_PREFIX = "LDLM_"
+OWN_LABELS = frozenset({"run", "rank", "alertname", "alertstate", "severity", "job", "instance"})
+"""What series and alerts carry anyway, so that no external label may be called so."""
 FailOn: TypeAlias = Literal["critical", "error", "warning", "never"]
 Phase: TypeAlias = Literal["starting", "running", "evaluating", "checkpointing"]
 """The states of a run in which a pause can be a stall."""
@@ -33,7 +37,7 @@ def _split_pairs(value: object) -> object:
     if not isinstance(value, str):
         return value
     pairs = [part.partition("=") for part in value.split(",") if part.strip()]
-    return {name.strip(): seconds.strip() for name, _, seconds in pairs}
+    return {name.strip(): text.strip() for name, _, text in pairs}
 
 
 def _checked_number(value: object) -> object:
@@ -45,6 +49,21 @@ def _checked_number(value: object) -> object:
 def _checked_name(value: str) -> str:
     if not value.strip():
         raise ValueError("should not be blank")
+    return value
+
+
+def _checked_label(name: str) -> str:
+    # The names of Prometheus' data model; two underscores are its own.
+    if not re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", name) or name.startswith("__"):
+        raise ValueError("should be a label's name: letters, digits and underscores")
+    if name in OWN_LABELS:
+        raise ValueError("should not be a label that the monitor or Prometheus sets")
+    return name
+
+
+def _checked_discovery(value: Path) -> Path:
+    if value.suffix != ".json":
+        raise ValueError("should be a file whose name ends in .json")
     return value
 
 
@@ -66,6 +85,10 @@ Paths: TypeAlias = Annotated[tuple[UserPath, ...], BeforeValidator(_split_list)]
 Patterns: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_split_list)]
 PhaseLimits: TypeAlias = Annotated[dict[Phase, Seconds], BeforeValidator(_split_pairs)]
 Listen: TypeAlias = Annotated[str, AfterValidator(_checked_listen)]
+Discovery: TypeAlias = Annotated[UserPath, AfterValidator(_checked_discovery)]
+Labels: TypeAlias = Annotated[
+    dict[Annotated[str, AfterValidator(_checked_label)], Name], BeforeValidator(_split_pairs)
+]
 
 
 class Stall(Section):
@@ -135,6 +158,19 @@ class Settings(BaseSettings):
         default="127.0.0.1:9847",
         description="HOST:PORT of `/metrics`. If the default is taken, the next free port serves.",
         examples=["127.0.0.1:9847"],
+    )
+    file_sd: Discovery | None = Field(
+        default=None,
+        description="A file (`.json`) for Prometheus' `file_sd_configs` that says where this "
+        "monitor is scraped: written at the start, taken away at the end.",
+        examples=["/shared/file_sd/node17.json"],
+    )
+    external_labels: Labels = Field(
+        default={},
+        description="Labels of this monitor as a whole, such as `cluster` and `job_id`: Prometheus "
+        "puts them on its series where it finds it by `file_sd`, and Alertmanagers get them with "
+        "every alert.",
+        examples=[{"cluster": "a", "job_id": "4711"}],
     )
     state_dir: UserPath | None = Field(
         default=None,

@@ -14,7 +14,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http.client import HTTPException
@@ -89,11 +89,17 @@ class Standing:
         return [told for told in self._known.values() if told.is_due(now)][:BATCH]
 
 
-def body(told: Iterable[Told], now: float, generator: str) -> list[dict[str, Any]]:
-    """`postableAlerts`; `generator` is the monitor's own URL."""
+def body(
+    told: Iterable[Told], now: float, generator: str, external: Mapping[str, str] | None = None
+) -> list[dict[str, Any]]:
+    """`postableAlerts`; `generator` is the monitor's own URL.
+
+    `external` labels give way to an alert's own, as Prometheus' do (notifier/notifier.go).
+    """
+    outer = _texts(external or {})
     return [
         {
-            "labels": {"alertname": each.alert.name, **_texts(each.alert.labels)},
+            "labels": {**outer, "alertname": each.alert.name, **_texts(each.alert.labels)},
             "annotations": _texts(each.alert.annotations),
             "startsAt": _rfc3339(each.alert.fired_at or each.alert.active_at),
             "endsAt": _rfc3339(each.resolved_at or now + VALID_SECONDS),
@@ -103,7 +109,7 @@ def body(told: Iterable[Told], now: float, generator: str) -> list[dict[str, Any
     ]
 
 
-def _texts(pairs: dict[str, str]) -> dict[str, str]:
+def _texts(pairs: Mapping[str, str]) -> dict[str, str]:
     """Redacted before they are bounded; an empty label is none."""
     shown = {name: redact(plain(text))[:TEXT_LIMIT] for name, text in pairs.items()}
     return {name: text for name, text in shown.items() if text}
@@ -156,6 +162,7 @@ class Alertmanager(threading.Thread):
         outbox: Outbox,
         *,
         generator: str = "",
+        external_labels: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.receiver = client.name
@@ -164,6 +171,7 @@ class Alertmanager(threading.Thread):
         self._snapshot = snapshot
         self._outbox = outbox
         self._generator = generator
+        self._external = dict(external_labels or {})
         self._clock = clock
         self._standing = Standing()
         self._stopping = threading.Event()
@@ -190,7 +198,7 @@ class Alertmanager(threading.Thread):
             self._seen = snapshot
         while (due := self._standing.due(now)) and not self._stopping.is_set():
             try:
-                self._client.send(body(due, now, self._generator))
+                self._client.send(body(due, now, self._generator, self._external))
             except DeliveryError as error:
                 return self._note_failure(error)
             self._failures = 0

@@ -19,6 +19,14 @@ _SLURM = re.compile(r"^slurm-\d+(?:[_-]\d+)?$")
 _ELASTIC = re.compile(
     r"(?:^|/)(?P<run>[^/]+)_[A-Za-z0-9_]{8}/attempt_\d+/(?P<rank>\d+)/(?:stdout|stderr)\.log$"
 )
+_POD_LOG = re.compile(
+    r"(?:^|/)[a-z0-9-]{1,63}_(?P<pod>[a-z0-9.-]{1,253})_[0-9a-f-]{32,36}/[a-z0-9.-]+/\d+\.log$"
+)
+"""NAMESPACE_POD_UID/CONTAINER/RESTART.log, as the kubelet lays out /var/log/pods."""
+_POD = re.compile(
+    r"^(?P<job>.+?)(?:-(?:master|worker|launcher|node))?-(?P<index>\d+)(?:-[a-z0-9]{5})?$"
+)
+"""A pod of an indexed Job, a StatefulSet or a PyTorchJob: the run is all of them."""
 _MLFLOW = re.compile(r"(?:^|/)(?P<run>[0-9a-f]{32})/metrics/")
 _EVENT_FILE = "events.out.tfevents."
 _EVALUATIONS = frozenset({"validation", "val", "eval", "test"})
@@ -32,18 +40,18 @@ _GENERIC = frozenset(
 def origin_of(path: str, run: str | None = None) -> Origin:
     """Run, node and rank as the path alone tells them; `run` overrides the name."""
     run = None if run is None else run[:MAX_LABEL_LENGTH]
-    if path == "-":
-        return Origin(run or "stdin")
     if elastic := _ELASTIC.search(path):
         return Origin(run or elastic["run"], rank=int(elastic["rank"]))
+    if pod_log := _POD_LOG.search(path):
+        return _of_pod(pod_log["pod"], run)
     if mlflow := _MLFLOW.search(path):
         return Origin(run or mlflow["run"])
     pure = PurePath(path)
     stem = pure.stem
     if stem.startswith(_EVENT_FILE):
         return Origin(run or _folder_name(pure)[:MAX_LABEL_LENGTH])
-    if _SLURM.match(stem):
-        return Origin(run or stem)
+    if path == "-" or _SLURM.match(stem):
+        return Origin(run or ("stdin" if path == "-" else stem))
     rank = _RANK.search(stem)
     node = _NCCL_DEBUG.search(stem) or _NODE.search(stem)
     return Origin(
@@ -51,6 +59,12 @@ def origin_of(path: str, run: str | None = None) -> Origin:
         node=node["node"] if node else None,
         rank=int(rank["rank"]) if rank else None,
     )
+
+
+def _of_pod(name: str, run: str | None) -> Origin:
+    pod = _POD.match(name)
+    found = run or (pod["job"] if pod else name)
+    return Origin(found[:MAX_LABEL_LENGTH], node=pod["index"] if pod else None)
 
 
 def launch_time(path: str) -> float | None:

@@ -43,6 +43,7 @@ class TrainingRun:
         self.labels = make_labels(run=name)
         self._state_labels = {state: make_labels(run=name, state=state) for state in RUN_STATES}
         self._label_cache: dict[tuple[str, str, int | None], Labels] = {}
+        self._rank_label_cache: dict[int, Labels] = {}
         self._points: list[Point] | None = None
         self.values = RunValues(name)
         self.life = Lifecycle(started, stall, first)
@@ -357,6 +358,10 @@ class TrainingRun:
             gauges["ldlm_train_last_progress_timestamp_seconds"] = life.last_progress_at
             gauges["ldlm_train_stall_limit_seconds"] = life.stall_limit
         points += [Point(name, run, value) for name, value in gauges.items() if value is not None]
+        points += [
+            Point("ldlm_train_step", self._rank_labels(rank), step)
+            for rank, step in self.rank_steps.items()
+        ]
         present = life.state
         for state in RUN_STATES:
             labels = self._state_labels[state]
@@ -384,6 +389,13 @@ class TrainingRun:
             told = None if rank is None else str(rank)
             labels = make_labels(run=self.name, kind=kind, severity=severity, rank=told)
             self._label_cache[kind, severity, rank] = labels
+        return labels
+
+    def _rank_labels(self, rank: int) -> Labels:
+        labels = self._rank_label_cache.get(rank)
+        if labels is None:
+            labels = make_labels(run=self.name, rank=str(rank))
+            self._rank_label_cache[rank] = labels
         return labels
 
     def _info_labels(self) -> Labels:

@@ -1,0 +1,118 @@
+"""The ranks of a training, and what NCCL tells of them."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.models import dashboard as models
+
+from .parts import RANK, bands, board, graph, listing, query, risen
+
+_ERRORS = f'ldlm_events_total{{{RANK},severity=~"error|critical"}}'
+
+
+def ranks() -> models.Dashboard:
+    """Which rank is behind, slow, or failed first."""
+    return board(
+        "ldlm-ranks",
+        "The ranks of a run: who is behind, who is slow, who failed and with what.",
+        ("cluster", "job", "instance", "run", "rank"),
+        {
+            "Pace": [
+                bands(
+                    "Steps behind",
+                    "Steps that each rank is behind the furthest.",
+                    "short",
+                    f"ldlm_detect_rank_lag_steps{{{RANK}}}",
+                    ("green", None),
+                    ("yellow", 1.0),
+                    ("red", 5.0),
+                ),
+                bands(
+                    "Own step time against the median rank",
+                    "1 is as quick as the others.",
+                    "percentunit",
+                    f"ldlm_detect_rank_slowdown_ratio{{{RANK}}}",
+                    ("green", None),
+                    ("yellow", 1.1),
+                    ("red", 1.3),
+                ),
+                graph(
+                    "Slowest and median step",
+                    "Seconds a step, over the ranks.",
+                    "s",
+                    query(f"max by (run) (ldlm_train_step_seconds{{{RANK}}})", "slowest {{run}}"),
+                    query(
+                        f"quantile by (run) (0.5, ldlm_train_step_seconds{{{RANK}}})",
+                        "median {{run}}",
+                    ),
+                    width=12,
+                ),
+                listing(
+                    "Furthest behind",
+                    "The ten ranks that are furthest behind, or slowest.",
+                    "short",
+                    query(f"topk(10, ldlm_detect_rank_lag_steps{{{RANK}}})", instant=True),
+                    query(f"topk(10, ldlm_detect_rank_slowdown_ratio{{{RANK}}})", instant=True),
+                    width=12,
+                ),
+            ],
+            "Events": [
+                graph(
+                    "Events by kind",
+                    "Failures of NCCL, CUDA, the host, processes and data loaders.",
+                    "short",
+                    query(
+                        f"sum by (kind) {risen(_ERRORS)}",
+                        "{{kind}}",
+                    ),
+                    width=12,
+                ),
+                graph(
+                    "Events by rank",
+                    "The rank whose line rises first failed first.",
+                    "short",
+                    query(
+                        f"sum by (run, rank) {risen(_ERRORS)}",
+                        "{{run}} rank {{rank}}",
+                    ),
+                    width=12,
+                ),
+                listing(
+                    "Failed first",
+                    "Of each run that crashed, the rank that failed first, as the incident has it.",
+                    "short",
+                    query(
+                        "max by (cluster, run, rank, state) (ldlm_run_state"
+                        f'{{{RANK},rank!="",state=~"crashed|killed"}}) == 1',
+                        instant=True,
+                    ),
+                    width=8,
+                ),
+                listing(
+                    "What failed",
+                    "Errors of each rank in the time shown, by kind.",
+                    "short",
+                    query(
+                        f"sum by (run, rank, kind, severity) {risen(_ERRORS, '$__range')} > 0",
+                        instant=True,
+                    ),
+                    width=16,
+                ),
+            ],
+            "Memory and losses": [
+                graph(
+                    "Memory of each rank",
+                    "Allocated on the accelerator.",
+                    "bytes",
+                    query(f"ldlm_train_memory_allocated_bytes{{{RANK}}}", "{{run}} rank {{rank}}"),
+                    width=12,
+                ),
+                graph(
+                    "Loss of each rank",
+                    "Ranks see different batches; one that leaves the others is worth a look.",
+                    "short",
+                    query(f"ldlm_train_loss{{{RANK}}}", "{{run}} rank {{rank}}"),
+                    width=12,
+                ),
+            ],
+        },
+    )

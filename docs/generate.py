@@ -1,0 +1,152 @@
+"""Writes what the pages tell of the code: `python docs/generate.py`.
+
+`metrics.md` whole, and the head of each page in `runbook/`; what stands below a head is written by
+people, and kept.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "monitor"))
+
+from ldlm_monitor.names import METRICS, Metric  # noqa: E402 # it need not be installed
+
+PAGES = ROOT / "docs"
+PACKS = ("default.yml", "fleet.yml")
+BY_HAND = "<!-- Above and in the last section: made by docs/generate.py of the rule. -->\n"
+RULE = "\n## The rule\n"
+SECTIONS = "\n## Meaning\n\n## Why\n\n## What to do\n"
+TEMPLATES = re.compile(r"{{ *with .*?{{ *end *}}|{{.*?}}")
+GROUPS = (
+    ("Training", "ldlm_train_", "What the trainer tells. `rank` is there where a rank told it."),
+    ("Runs", "ldlm_run_", "One run, whatever its ranks."),
+    ("Events and alerts", "ldlm_(events|alerts|eval)", "Counted by kind; pending and firing."),
+    ("Detectors", "ldlm_detect_", "A run against its own past, a rank against the others."),
+    ("The monitor itself", "ldlm_monitor_", "Whether it reads, judges and delivers."),
+)  # fmt: skip
+
+
+def rules(pack: str) -> Iterator[dict[str, Any]]:
+    """The rules of a file of rules/, in their order."""
+    for group in yaml.safe_load((ROOT / "rules" / pack).read_text("utf-8"))["groups"]:
+        yield from group["rules"]
+
+
+def alerts() -> dict[str, list[tuple[str, dict[str, Any]]]]:
+    """By name, the rules that raise it, each with its file."""
+    found: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+    for pack in PACKS:
+        for rule in rules(pack):
+            if "alert" in rule:
+                found.setdefault(rule["alert"], []).append((pack, rule))
+    return found
+
+
+def said(rule: dict[str, Any], annotation: str) -> str:
+    """An annotation without what differs from case to case."""
+    text = TEMPLATES.sub(
+        lambda found: "" if "with" in found[0] else "N", rule["annotations"][annotation]
+    )
+    return " ".join(text.split())
+
+
+def head(name: str, raised_by: list[tuple[str, dict[str, Any]]]) -> str:
+    """What a page begins with: what the alert says itself."""
+    severity = raised_by[0][1]["labels"]["severity"]
+    parts = [f"# {name}", f"Severity: **{severity}**"]
+    for _, rule in raised_by:
+        parts += [said(rule, "description"), f"> {said(rule, 'action')}"]
+    return "\n\n".join(dict.fromkeys(parts)) + "\n\n" + BY_HAND
+
+
+def tail(raised_by: list[tuple[str, dict[str, Any]]]) -> str:
+    """What a page ends with: when exactly it fires."""
+    parts = [RULE]
+    for pack, rule in raised_by:
+        wait = f", for {rule['for']}" if "for" in rule else ""
+        parts.append(f"It fires while this holds{wait} (`rules/{pack}`):\n")
+        parts.append(f"```promql\n{rule['expr'].strip()}\n```\n")
+    return "\n".join(parts)
+
+
+def runbook() -> dict[str, str]:
+    """Each page by its name; a page that is not there yet gets empty sections."""
+    pages = {}
+    for name, raised_by in alerts().items():
+        path = PAGES / "runbook" / f"{name}.md"
+        there = path.read_text("utf-8") if path.is_file() else BY_HAND + SECTIONS
+        by_hand = there.partition(BY_HAND)[2].partition(RULE)[0]
+        pages[f"runbook/{name}.md"] = head(name, raised_by) + by_hand + tail(raised_by)
+    return pages
+
+
+def contents() -> str:
+    """The runbook's first page: all alerts, the worst first."""
+    order = ("critical", "error", "warning", "info", "none")
+    rows = []
+    for name, ((pack, rule), *_) in alerts().items():
+        severity = rule["labels"]["severity"]
+        row = f"| [{name}]({name}.md) | {severity} | {pack} | {said(rule, 'description')} |"
+        rows.append((order.index(severity), row))
+    lines = [row for _, row in sorted(rows, key=lambda each: each[0])]
+    table = "\n".join(["| alert | severity | file | |", "| --- | --- | --- | --- |", *lines])
+    return (
+        "# Runbook\n\nA page for each alert: what it means, why it may fire, what to do. Made of "
+        f"the rules by `python docs/generate.py`.\n\n{table}\n"
+    )
+
+
+def labels(metric: Metric) -> str:
+    """As they stand in braces."""
+    own = [] if metric.name.startswith("ldlm_monitor_") else ["run"]
+    return ", ".join(f"`{label}`" for label in (*own, *metric.labels))
+
+
+def metrics() -> str:
+    """The reference of all series that the monitor exports, and of those that are recorded."""
+    about = (
+        "What `/metrics` serves, made of `names.py` by `python docs/generate.py`. Units are base "
+        "units; NaN and infinities are told as such. A run's series stay for a quarter of an hour "
+        "after its end (`end_series_after_seconds`).\n"
+    )
+    parts = ["# Metrics\n", about]
+    left = dict(METRICS)
+    for title, prefix, meaning in GROUPS:
+        of_group = [left.pop(name) for name in METRICS if name in left and re.match(prefix, name)]
+        parts += [f"## {title}\n", f"{meaning}\n", "| metric | type | labels | |"]
+        parts.append("| --- | --- | --- | --- |")
+        parts += [
+            f"| `{each.name}` | {each.kind} | {labels(each)} | {each.help} |" for each in of_group
+        ]
+        parts.append("")
+    assert not left, f"of no group: {[*left]}"
+    about = (
+        "By `rules/recording.yml` and `rules/fleet.yml`, in a Prometheus or ruler that loads them. "
+        "`run:` is one series a run, `fleet:` one a cluster: what overviews and long-term stores "
+        "keep.\n"
+    )
+    parts += ["## Recorded\n", about, "| series | file | of |", "| --- | --- | --- |"]
+    for pack in ("recording.yml", "fleet.yml"):
+        for rule in rules(pack):
+            if "record" in rule:
+                expression = " ".join(rule["expr"].split()).replace("|", "\\|")
+                parts.append(f"| `{rule['record']}` | {pack} | `{expression}` |")
+    return "\n".join(parts) + "\n"
+
+
+def pages() -> dict[str, str]:
+    """All that is made, by its path below docs/."""
+    return {**runbook(), "runbook/index.md": contents(), "metrics.md": metrics()}
+
+
+if __name__ == "__main__":
+    (PAGES / "runbook").mkdir(exist_ok=True)
+    for name, text in pages().items():
+        (PAGES / name).write_text(text, encoding="utf-8")
+    print(f"{len(pages())} pages")

@@ -1,0 +1,64 @@
+"""The file by which Prometheus finds a monitor."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from ldlm_monitor.errors import UsageError
+from ldlm_monitor.serve.file_sd import FileSd, target
+
+
+@pytest.mark.parametrize(
+    ("host", "shown"),
+    [
+        ("0.0.0.0", "node17:9847"),
+        ("::", "node17:9847"),
+        ("10.0.0.17", "10.0.0.17:9847"),
+        ("fd00::17", "[fd00::17]:9847"),
+        ("node17.ib", "node17.ib:9847"),
+    ],
+)
+def test_others_reach_it_where_it_listens_or_by_the_machines_name(host: str, shown: str) -> None:
+    assert target(host, 9847, "node17") == shown
+
+
+def test_it_holds_the_target_and_its_labels(tmp_path: Path) -> None:
+    path = tmp_path / "node17.json"
+    FileSd(path, "node17:9847", {"job_id": "4711", "cluster": "a"})
+    assert json.loads(path.read_text()) == [
+        {"targets": ["node17:9847"], "labels": {"cluster": "a", "job_id": "4711"}}
+    ]
+
+
+def test_it_is_replaced_whole_and_readable_by_others(tmp_path: Path) -> None:
+    """Prometheus may read at any moment: whoever has the old file open reads the old one."""
+    path = tmp_path / "node17.json"
+    path.write_text("[]")
+    before = os.umask(0o077)
+    try:
+        with path.open() as reader:
+            FileSd(path, "node17:9847", {})
+            assert reader.read() == "[]"
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert [each.name for each in tmp_path.iterdir()] == ["node17.json"]
+
+
+def test_it_goes_with_its_monitor_unless_another_wrote_it_since(tmp_path: Path) -> None:
+    path = tmp_path / "node17.json"
+    first = FileSd(path, "node17:9847", {})
+    second = FileSd(path, "node17:9848", {})
+    first.remove()
+    assert "9848" in path.read_text()
+    second.remove()
+    assert not path.exists()
+    second.remove()
+
+
+def test_a_place_that_cannot_be_written_is_named_with_a_remedy(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="make its folder") as raised:
+        FileSd(tmp_path / "none/node17.json", "node17:9847", {})
+    assert "none/node17.json: cannot be written (No such file or directory)" in str(raised.value)
