@@ -39,18 +39,30 @@ def is_kept(quantity: str) -> bool:
     return known or quantity.startswith(_LEARNED)
 
 
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """The step fell: from `step_before`, told at `time_before`, to `step`, told at `time`."""
+
+    time_before: float
+    step_before: int
+    time: float
+    step: int
+
+
 @dataclass(slots=True)
 class Column:
     """Finite values of one quantity in the order of their steps.
 
     `times`: Unix seconds, NaN where none is known. `nonfinite` are the steps of NaN and
-    infinities. What was trained again after a resume stands as it was trained last.
+    infinities. What was trained again after a resume stands as it was trained last; `resumes`
+    tell of each.
     """
 
     steps: array[int] = field(default_factory=lambda: array("q"))
     times: array[float] = field(default_factory=lambda: array("d"))
     values: array[float] = field(default_factory=lambda: array("d"))
     nonfinite: list[int] = field(default_factory=list)
+    resumes: list[Resume] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -60,6 +72,7 @@ class Column:
         if self.steps and step <= self.steps[-1]:
             if step == self.steps[-1]:
                 return
+            self.resumes.append(Resume(self.times[-1], self.steps[-1], at, step))
             while self.steps and self.steps[-1] >= step:
                 for column in (self.steps, self.times, self.values):
                     column.pop()

@@ -11,6 +11,7 @@ from ldlm_monitor.chunk import Chunk
 from ldlm_monitor.config import Settings
 from ldlm_monitor.finished import gather, refuse_unreadable
 from ldlm_monitor.history import History
+from ldlm_monitor.run.identity import RunNames
 from ldlm_monitor.view import Snapshot
 
 
@@ -26,6 +27,11 @@ class Replay:
     def __init__(self, settings: Settings, *, apart: float | None = None) -> None:
         self._monitor = assemble(settings)
         self._history, self.notices = gather(settings, self._monitor.names, apart=apart)
+
+    @property
+    def names(self) -> RunNames:
+        """Which run each file belongs to."""
+        return self._monitor.names
 
     def transitions(self) -> Iterator[Transition]:
         """Every alert transition, in order; its time is None where the log tells none."""

@@ -2,6 +2,6 @@
 
 from ldlm_monitor.charts.chart import Chart, Line, Mark, bucketed
 from ldlm_monitor.charts.files import write
-from ldlm_monitor.charts.svg import STYLE, svg
+from ldlm_monitor.charts.svg import GUTTER, STYLE, svg
 
-__all__ = ["STYLE", "Chart", "Line", "Mark", "bucketed", "svg", "write"]
+__all__ = ["GUTTER", "STYLE", "Chart", "Line", "Mark", "bucketed", "svg", "write"]

@@ -10,7 +10,7 @@ from typing import Any
 
 from ldlm_monitor.charts.axis import axis_of
 from ldlm_monitor.charts.chart import Chart
-from ldlm_monitor.charts.svg import HEIGHT, STYLE, svg
+from ldlm_monitor.charts.svg import GUTTER, HEIGHT, STYLE, svg
 from ldlm_monitor.errors import UsageError
 from ldlm_monitor.plain import plain
 
@@ -60,7 +60,8 @@ def page(charts: Sequence[Chart]) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" width="{WIDTH}" '
         f'height="{height}" viewBox="0 0 {WIDTH} {height}"><style>{STYLE}</style>'
         '<rect width="100%" height="100%" style="fill:var(--ground)"/>'
-        f'<svg x="{_MARGIN}" width="{WIDTH - 2 * _MARGIN}">{inner}</svg></svg>\n'
+        f'<svg x="{_MARGIN + GUTTER}" width="{WIDTH - 2 * _MARGIN - GUTTER}" overflow="visible">'
+        f"{inner}</svg></svg>\n"
     )
 
 

@@ -19,6 +19,8 @@ _TOP = 30
 _BOTTOM = 24
 _PLOT = HEIGHT - _TOP - _BOTTOM
 _SIZE = 1000
+GUTTER = 46
+"""Pixels that its place must leave free at the left, for what the y axis says."""
 MARKS = 40
 """More marks of one kind are drawn as strokes without words."""
 
@@ -39,7 +41,10 @@ stroke:var(--ground);stroke-width:3px;stroke-linejoin:round}
 
 
 def svg(chart: Chart, *, y: int = 0) -> str:
-    """The chart as an `<svg>` element of `HEIGHT` pixels, `y` pixels down."""
+    """The chart as an `<svg>` element of `HEIGHT` pixels, `y` pixels down.
+
+    At its left `GUTTER` pixels must be free.
+    """
     return "".join(_parts(chart, y))
 
 
@@ -49,11 +54,14 @@ def _parts(chart: Chart, y: int) -> Iterator[str]:
     title = plain(chart.title) + (f" [{plain(chart.unit)}]" if chart.unit else "")
     place = f' y="{y}"' if y else ""
     yield (
-        f'<svg class="chart"{place} width="100%" height="{HEIGHT}" role="img" '
+        f'<svg class="chart"{place} width="100%" height="{HEIGHT}" overflow="visible" role="img" '
         f'aria-label="{escape(title)}"><title>{escape(title)}</title>'
-        f'<text class="title" x="0" y="16">{escape(title)}</text>'
+        f'<text class="title" x="-{GUTTER}" y="16">{escape(title)}</text>'
     )
     yield from _legend(chart.lines)
+    for tick in ys.ticks:
+        down = round(_TOP + _PLOT * (1 - ys.share(tick)) + 4)
+        yield f'<text x="-6" y="{down}" text-anchor="end">{escape(_tick(tick))}</text>'
     yield (
         f'<svg y="{_TOP}" width="100%" height="{_PLOT}" viewBox="0 0 {_SIZE} {_SIZE}" '
         'preserveAspectRatio="none" overflow="hidden">'
@@ -108,10 +116,6 @@ def _line(line: Line, color: int, xs: Axis, ys: Axis) -> Iterator[str]:
 
 
 def _letters(chart: Chart, xs: Axis, ys: Axis) -> Iterator[str]:
-    for tick in ys.ticks:
-        down = round(_TOP + _PLOT * (1 - ys.share(tick)) - 3)
-        if down > _TOP + 8:
-            yield f'<text class="halo" x="2" y="{down}">{escape(_tick(tick))}</text>'
     for tick in xs.ticks:
         share = xs.share(tick)
         anchor = "start" if share < 0.05 else "end" if share > 0.95 else "middle"
@@ -181,4 +185,7 @@ def _tick(value: float) -> str:
     for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size * 10 or (abs(value) >= size and value % size == 0):
             return f"{value / size:.4g}{letter}"
+    if 0 < abs(value) < 0.01:
+        digits, _, power = f"{value:.2e}".partition("e")
+        return f"{float(digits):g}e{int(power)}"
     return f"{value:.4g}"
