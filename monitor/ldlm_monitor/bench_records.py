@@ -62,7 +62,7 @@ class BenchRecord(View):
         """As a log's."""
         readings = RunReadings(self.name, files={self.name: None}, settings=dict(self.settings))
         for quantity, series in self.series.items():
-            readings.put(quantity, series.column(), exact=self.exact)
+            readings.put(quantity, series.column(), exact=self.exact and quantity == STEPS)
         return readings
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -22,6 +23,8 @@ STEPS = "steps"
 """The quantity under which every step that a source told stands, with its time as value."""
 AT_ONCE = 2
 """Samples that may come together, such as a bar and a line of the same step."""
+MOSTLY = 0.9
+"""So many of the steps must have come with their very time."""
 _PACE = frozenset({"step_seconds", "samples_per_second", "tokens_per_second", "steps_per_second"})
 _MEMORY = frozenset({"memory_allocated_bytes", "memory_reserved_bytes"})
 _LEARNED = ("loss_", "accuracy_", "eval_loss", "eval_accuracy")
@@ -114,7 +117,7 @@ class RunReadings:
     files: dict[str, None] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
     events: list[tuple[str, float]] = field(default_factory=list)
-    exact: dict[tuple[Source, int | None], bool] = field(default_factory=dict)
+    _exact: Counter[tuple[Source, int | None]] = field(default_factory=Counter)
     _columns: dict[str, dict[tuple[Source, int | None], Column]] = field(default_factory=dict)
     _epochs: dict[str, tuple[float, int, int]] = field(default_factory=dict)
 
@@ -164,7 +167,8 @@ class RunReadings:
     @property
     def is_exact(self) -> bool:
         """Whether each step came with its very time."""
-        return len(self.steps) > 0 and self.exact.get(self._leader(), False)
+        count = len(self.steps)
+        return count > 0 and self._exact[self._leader()] >= MOSTLY * count
 
     def durations(self) -> Column:
         """Seconds a step by when the steps were told; empty where no times are known."""
@@ -183,7 +187,8 @@ class RunReadings:
         """Have a quantity as it was measured elsewhere."""
         key = Source.CALLBACK, None
         self._columns.setdefault(quantity, {})[key] = column
-        self.exact[key] = exact
+        if exact:
+            self._exact[key] += len(column)
 
     def take(self, sample: Sample, at: float, *, exact: bool = False) -> None:
         """A sample, told at `at` (NaN where only the order is known), exactly or about."""
@@ -193,7 +198,7 @@ class RunReadings:
         source = source_of(sample, rows=sample.position.path.endswith(ROW_SUFFIXES))
         key = source, sample.rank
         exact = exact or sample.time is not None
-        self.exact[key] = self.exact.get(key, True) and exact
+        self._exact[key] += exact
         when = sample.time if sample.time is not None else at
         step = self._counted_on(sample)
         self._of(STEPS, key).add(step, when, 0.0)
@@ -205,7 +210,7 @@ class RunReadings:
         """Rows that are alike."""
         self.files[block.path] = None
         key = source_of(block.sample(0), rows=True), block.rank
-        self.exact[key] = self.exact.get(key, True) and block.times is not None
+        self._exact[key] += len(block) if block.times is not None else 0
         times = array("d", block.times if block.times is not None else [at] * len(block))
         self._of(STEPS, key).extend(block.steps, times, array("d", bytes(8 * len(block))))
         for quantity, column in block.values.items():

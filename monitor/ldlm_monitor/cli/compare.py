@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -23,6 +23,7 @@ def compare(
     warm_up: str | None = None,
     confidence: float = 0.95,
     companions: bool = True,
+    state_dir: Path | None = None,
     flags: InputFlags | None = None,
 ) -> int:
     """Compares runs: pace, memory, losses, each with a confidence interval and a verdict.
@@ -47,6 +48,8 @@ def compare(
         How often the intervals should hold the truth.
     companions
         Read also what belongs to a log, such as its training_log.jsonl.
+    state_dir
+        Where bench records are kept (default: under $XDG_STATE_HOME/ldlm-monitor/).
     """
     from ldlm_monitor.compare.comparison import compare as compared
     from ldlm_monitor.compare.inputs import sides_of
@@ -66,9 +69,12 @@ def compare(
         from ldlm_monitor.charts.files import check
 
         check(plot, "--plot")
+    more: dict[str, Any] = {"companions": companions}
+    if state_dir is not None:
+        more["state_dir"] = state_dir
     targets, points = targets_of(target), [point_of(text) for text in at]
     sides = sides_of(
-        [settings(flags, [run], companions=companions) for run in runs],
+        [settings(flags, [run], **more) for run in runs],
         _warm_up(warm_up),
         notice=lambda text: print(text, file=sys.stderr),
     )

@@ -96,4 +96,6 @@ def percent(share: float) -> str:
 def signed(share: float) -> str:
     """The same with its sign; nothing is neither."""
     text = percent(share)
-    return text if text.startswith("-") or text == "0.0" else f"+{text}"
+    if text in ("0.0", "-0.0"):
+        return "0.0"
+    return text if text.startswith("-") else f"+{text}"
