@@ -21,8 +21,6 @@ from ldlm_monitor.run.values import Source, source_of
 
 STEPS = "steps"
 """The quantity under which every step that a source told stands, with its time as value."""
-AT_ONCE = 2
-"""Samples that may come together, such as a bar and a line of the same step."""
 MOSTLY = 0.9
 """So many of the steps must have come with their very time."""
 _PACE = frozenset({"step_seconds", "samples_per_second", "tokens_per_second", "steps_per_second"})
@@ -275,16 +273,13 @@ class Readings:
 
     def _take(self, found: Iterable[Record | SampleBlock], at: float) -> int | None:
         last = None
-        found = list(found)
-        # Lines that come together were held back somewhere: none of them came when it was told.
-        exact = self._live and sum(isinstance(item, Sample) for item in found) <= AT_ONCE
         for item in found:
             run = self.runs.setdefault(item.run, RunReadings(item.run))
             if isinstance(item, SampleBlock):
                 run.take_block(item, at)
                 last = item.steps[-1]
             elif isinstance(item, Sample):
-                run.take(item, at, exact=exact)
+                run.take(item, at, exact=self._live)
                 last = item.step if item.step is not None else last
             elif isinstance(item, Event):
                 run.take_event(item, at)

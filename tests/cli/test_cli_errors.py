@@ -23,7 +23,7 @@ Ask = Callable[..., Any]
         (("--interval", "x", "a.log"), '--interval: "x" should be a number; for example --int'),
         (("--fail-on", "all", "a.log"), 'Invalid value "all" for --fail-on. Choose from: "crit'),
         (("rules", "chek"), 'Unknown command "chek'),
-        (("report", "a.log", "-o", "a.pdf"), '--output a.html: cannot write a report as ".pdf"'),
+        (("report", "a.log", "-o", "a.pdf"), '--output a.pdf: cannot write a report as ".pdf"'),
         (("--config", "no.toml", "a.log"), "no.toml: no such file; name a TOML file with --conf"),
     ],
 )

@@ -10,6 +10,8 @@ GROUP = 5
 """Values that are looked at together (MSER-5)."""
 OUTLIER = 5.0
 """So many MADs from the median a value is taken to lie at most: a pause is no warm-up."""
+NEAR = 1.05
+"""Of cuts that are nearly as good the first is taken."""
 WORTH = 0.9
 """The mean must become better known by so much, or nothing is left out."""
 
@@ -37,5 +39,6 @@ def steady_from(values: Sequence[float]) -> int:
         count = len(groups) - left
         if left <= len(groups) // 2:
             errors[left] = max(squares - total * total / count, 0.0) / count**2
-    best = min(errors, key=lambda left: (errors[left], left))
+    least = min(errors.values())
+    best = min(left for left, error in errors.items() if error <= NEAR * least)
     return best * GROUP if errors[best] < WORTH * errors[0] else 0
