@@ -118,6 +118,7 @@ class RunReadings:
     _exact: Counter[tuple[Source, int | None]] = field(default_factory=Counter)
     _columns: dict[str, dict[tuple[Source, int | None], Column]] = field(default_factory=dict)
     _epochs: dict[str, tuple[float, int, int]] = field(default_factory=dict)
+    _at: dict[str, tuple[bool, int]] = field(default_factory=dict)
 
     def quantities(self) -> list[str]:
         """What was told at least once."""
@@ -190,7 +191,7 @@ class RunReadings:
 
     def take(self, sample: Sample, at: float, *, exact: bool = False) -> None:
         """A sample, told at `at` (NaN where only the order is known), exactly or about."""
-        if sample.step is None:
+        if sample.step is None and not any(map(is_kept, sample.values)):
             return
         self.files[sample.position.path] = None
         source = source_of(sample, rows=sample.position.path.endswith(ROW_SUFFIXES))
@@ -198,7 +199,7 @@ class RunReadings:
         exact = exact or sample.time is not None
         self._exact[key] += exact
         when = sample.time if sample.time is not None else at
-        step = self._counted_on(sample)
+        step = self._step_of(sample, key)
         self._of(STEPS, key).add(step, when, 0.0)
         for quantity, value in sample.values.items():
             if is_kept(quantity):
@@ -232,17 +233,30 @@ class RunReadings:
     def _of(self, quantity: str, key: tuple[Source, int | None]) -> Column:
         return self._columns.setdefault(quantity, {}).setdefault(key, Column())
 
-    def _counted_on(self, sample: Sample) -> int:
-        """Steps that begin anew with each epoch are counted on."""
-        assert sample.step is not None
-        if sample.epoch is None:
-            return sample.step
+    def _step_of(self, sample: Sample, key: tuple[Source, int | None]) -> int:
+        """Its step; of one that tells none the last one's, or its number where none does."""
         path = sample.position.path
-        epoch, offset, last = self._epochs.get(path, (sample.epoch, 0, sample.step))
-        if sample.step < last and sample.epoch > epoch:
+        told, last = self._at.get(path, (False, -1))
+        if sample.step is not None:
+            if not told and last >= 0:
+                for columns in self._columns.values():
+                    columns.pop(key, None)  # they were numbered for want of steps
+            told, last = True, self._counted_on(sample, sample.step)
+        elif not told:
+            last += 1
+        self._at[path] = told, last
+        return last
+
+    def _counted_on(self, sample: Sample, step: int) -> int:
+        """Steps that begin anew with each epoch are counted on."""
+        if sample.epoch is None:
+            return step
+        path = sample.position.path
+        epoch, offset, last = self._epochs.get(path, (sample.epoch, 0, step))
+        if step < last and sample.epoch > epoch:
             offset += last
-        self._epochs[path] = sample.epoch, offset, sample.step
-        return sample.step + offset
+        self._epochs[path] = sample.epoch, offset, step
+        return step + offset
 
 
 class Readings:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ldlm_monitor.compare.bootstrap import LEAST_VALUES
 from ldlm_monitor.compare.quantities import SPEED_BY
 from ldlm_monitor.compare.steady import steady_from
 from ldlm_monitor.readings import Column, RunReadings
 
-_BATCH = ("total_batch_size", "global_batch_size", "effective_batch_size")
+_BATCH = ("global_batch_size", "global_train_batch_size", "total_batch_size")
 """Settings that say how many samples a step holds."""
 
 
@@ -73,7 +73,7 @@ class Side:
         yield "step_seconds", step
         yield "steps_per_second", rate or _inverse(step) or step
         samples = told("samples_per_second")
-        size = next((self.readings.settings[k] for k in _BATCH if k in self.readings.settings), "")
+        size = _batch_size(self.readings.settings)
         if samples is None and size.isdecimal():
             samples = _scaled(_inverse(step), float(size))
         if samples is not None:
@@ -107,6 +107,12 @@ class Side:
         if column is None:
             return True
         return bisect_left(column.steps, self._from) < 0.45 * len(column)
+
+
+def _batch_size(settings: Mapping[str, str]) -> str:
+    """Of all ranks; `batch_size` is that only where the log tells a rank's beside it."""
+    names = (*_BATCH, *(("batch_size",) if "batch_size_per_device" in settings else ()))
+    return next((settings[name] for name in names if name in settings), "")
 
 
 def _inverse(column: Column | None) -> Column | None:
