@@ -14,10 +14,11 @@ from ldlm_monitor.charts.axis import Axis, axis_of
 from ldlm_monitor.charts.chart import Chart, Line
 from ldlm_monitor.plain import number, plain
 
-HEIGHT = 210
+HEIGHT = 216
 _TOP = 30
 _BOTTOM = 24
-_PLOT = HEIGHT - _TOP - _BOTTOM
+_LEGEND = 44
+"""Characters of all names together, so that they fit on a phone."""
 _SIZE = 1000
 GUTTER = 46
 """Pixels that its place must leave free at the left, for what the y axis says."""
@@ -59,11 +60,13 @@ def _parts(chart: Chart, y: int) -> Iterator[str]:
         f'<text class="title" x="-{GUTTER}" y="16">{escape(title)}</text>'
     )
     yield from _legend(chart.lines)
+    top = _top(chart)
+    tall = HEIGHT - _BOTTOM - top
     for tick in ys.ticks:
-        down = round(_TOP + _PLOT * (1 - ys.share(tick)) + 4)
+        down = round(top + tall * (1 - ys.share(tick)) + 4)
         yield f'<text x="-6" y="{down}" text-anchor="end">{escape(_tick(tick))}</text>'
     yield (
-        f'<svg y="{_TOP}" width="100%" height="{_PLOT}" viewBox="0 0 {_SIZE} {_SIZE}" '
+        f'<svg y="{top}" width="100%" height="{tall}" viewBox="0 0 {_SIZE} {_SIZE}" '
         'preserveAspectRatio="none" overflow="hidden">'
     )
     for tick in ys.ticks:
@@ -80,15 +83,21 @@ def _parts(chart: Chart, y: int) -> Iterator[str]:
     yield "</svg>"
 
 
+def _top(chart: Chart) -> int:
+    """Where the curves begin: lower where there are names to tell."""
+    return _TOP + 16 if len(chart.lines) > 1 else _TOP
+
+
 def _legend(lines: Sequence[Line]) -> Iterator[str]:
-    """The names of several lines, at the right of the title."""
+    """The names of several lines, below the title."""
     if len(lines) < 2:
         return
+    limit = max(_LEGEND // len(lines), 6)
     spans = "\u2003".join(
-        f'<tspan style="fill:var(--c{index % 5 + 1})">━ {escape(plain(line.name, 28))}</tspan>'
+        f'<tspan style="fill:var(--c{index % 5 + 1})">━ {escape(plain(line.name, limit))}</tspan>'
         for index, line in enumerate(lines)
     )
-    yield f'<text x="100%" y="16" text-anchor="end">{spans}</text>'
+    yield f'<text x="-{GUTTER}" y="33">{spans}</text>'
 
 
 def _line(line: Line, color: int, xs: Axis, ys: Axis) -> Iterator[str]:
@@ -131,7 +140,7 @@ def _letters(chart: Chart, xs: Axis, ys: Axis) -> Iterator[str]:
         anchor = "end" if share > 0.6 else "start"
         more = f" ({len(places)} times)" if len(places) > 1 else ""
         yield (
-            f'<text class="bad-text halo" x="{_round(100 * share)}%" y="{_TOP + 12}" '
+            f'<text class="bad-text halo" x="{_round(100 * share)}%" y="{_top(chart) + 12}" '
             f'text-anchor="{anchor}" dx="{-4 if anchor == "end" else 4}">'
             f"not finite{more}</text>"
         )
@@ -148,7 +157,7 @@ def _edges(chart: Chart, xs: Axis, ys: Axis) -> Iterator[str]:
     ]
     for x, value in beyond[:MARKS]:
         up = value > ys.high
-        down = _TOP + 9 if up else HEIGHT - _BOTTOM - 1
+        down = _top(chart) + 9 if up else HEIGHT - _BOTTOM - 1
         yield (
             f'<text class="bad-text" x="{_round(100 * xs.share(x))}%" y="{down}" '
             f'text-anchor="middle">{"▲" if up else "▼"}'

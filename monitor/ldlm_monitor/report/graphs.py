@@ -36,7 +36,10 @@ def graphs(run: ReportRun) -> Iterator[Chart]:
     pace = [(*_PACE[name], (name,)) for name in _PACE if name in run.curves]
     for title, unit, wanted in (*_CHARTS, *pace[:1]):
         scale = GIB if unit == "GiB" else 1.0
-        lines = [_line(name, run.curves[name], scale) for name in _named(wanted, run.curves)]
+        lines = [
+            _line(_short(name, wanted), run.curves[name], scale)
+            for name in _named(wanted, run.curves)
+        ]
         if lines:
             yield Chart(title=title, unit=unit, lines=lines[:LINES], marks=marks)
 
@@ -46,6 +49,14 @@ def _named(wanted: Sequence[str], told: Iterable[str]) -> Iterator[str]:
         part_of = any(name.startswith(each) for each in wanted if each.endswith("_"))
         if name in wanted or (part_of and name != "loss_scale"):
             yield name
+
+
+def _short(name: str, wanted: Sequence[str]) -> str:
+    """Without what the chart's title says already."""
+    for each in wanted:
+        if each.endswith("_") and name.startswith(each):
+            return name.removeprefix(each)
+    return name.removesuffix("_bytes")
 
 
 def _line(name: str, curve: Curve, scale: float = 1.0) -> Line:
