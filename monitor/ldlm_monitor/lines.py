@@ -67,12 +67,6 @@ def transition_json(transition: Transition) -> str:
     return encodable(json.dumps(_jsonable(shown), ensure_ascii=False, allow_nan=False))
 
 
-def snapshot_json(snapshot: Snapshot) -> str:
-    """The snapshot as indented JSON; non-finite numbers are strings."""
-    shown = _jsonable(snapshot.model_dump())
-    return encodable(json.dumps(shown, ensure_ascii=False, allow_nan=False, indent=2))
-
-
 def _jsonable(value: Any) -> Any:
     """`value` with its non-finite numbers spelled."""
     match value:

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import BinaryIO
 
 from ldlm_monitor.alert import Transition
 from ldlm_monitor.assemble import assemble
 from ldlm_monitor.chunk import Chunk
 from ldlm_monitor.config import Settings
-from ldlm_monitor.errors import InputError
-from ldlm_monitor.history import (
-    ALONE_APART_SECONDS,
-    EXACT_APART_SECONDS,
-    History,
-    launch_facts,
-    place,
-    place_stream,
-    told_run,
-)
-from ldlm_monitor.run.identity import launch_time
-from ldlm_monitor.source import Surroundings, companions, resolve, undecided
+from ldlm_monitor.finished import gather, refuse_unreadable
+from ldlm_monitor.history import History
+from ldlm_monitor.run.identity import RunNames
 from ldlm_monitor.view import Snapshot
 
 
@@ -39,23 +26,12 @@ class Replay:
 
     def __init__(self, settings: Settings, *, apart: float | None = None) -> None:
         self._monitor = assemble(settings)
-        self.notices: list[str] = []
-        patterns = resolve(settings.files, base=Path())
-        files = patterns.present()
-        if settings.companions:
-            files = self._with_companions(files)
-        if apart is None:
-            apart = ALONE_APART_SECONDS if len(files) == 1 else EXACT_APART_SECONDS
-        self._history = place(files, self._monitor.names, apart=apart)
-        self._refuse_unreadable()
-        streams: list[tuple[str, BinaryIO]] = [
-            (str(path), path.open("rb")) for path in patterns.pipes()
-        ]
-        if patterns.standard_input:
-            streams.append(("-", sys.stdin.buffer))
-        for name, stream in streams:
-            placed = place_stream(name, stream, self._monitor.names, time.time())
-            self._history.files.append(placed)
+        self._history, self.notices = gather(settings, self._monitor.names, apart=apart)
+
+    @property
+    def names(self) -> RunNames:
+        """Which run each file belongs to."""
+        return self._monitor.names
 
     def transitions(self) -> Iterator[Transition]:
         """Every alert transition, in order; its time is None where the log tells none."""
@@ -70,7 +46,7 @@ class Replay:
         for when, chunk, file in history.play():
             told = list(self._told(self._monitor.feed(chunk, when), history))
             yield when if file.timeline.timed else None, chunk, told
-        self._refuse_unreadable()
+        refuse_unreadable(self._history)
         paths = [file.path for file in history.files]
         yield None, None, list(self._told(self._monitor.finish(history.end, paths), history))
 
@@ -78,38 +54,7 @@ class Replay:
         """The state at the end; call it after `transitions` is exhausted."""
         return self._monitor.snapshot()
 
-    def _refuse_unreadable(self) -> None:
-        for path, error in self._history.unreadable.items():
-            raise InputError(
-                f"cannot be read ({error.strerror})",
-                where=str(path),
-                remedy="check its permissions",
-            ) from error
-
     def _told(self, transitions: list[Transition], history: History) -> Iterator[Transition]:
         for transition in transitions:
             untimed = transition.labels.get("run") in history.untimed_runs
             yield replace(transition, time=None) if untimed else transition
-
-    def _with_companions(self, files: list[Path]) -> list[Path]:
-        """The files and what belongs to them; of several launches, the newest has a claim."""
-        found = {path.resolve(): path for path in files}
-        names = self._monitor.names
-        claims: dict[Path, Path] = {}
-        around = Surroundings()
-        for log in sorted(files, key=lambda path: (launch_time(str(path)) or 0.0, path)):
-            facts = launch_facts(log)
-            for companion in companions(log, facts, around):
-                real = companion.path.resolve()
-                claims[real] = log
-                if real not in found:
-                    found[real] = companion.path
-                    self.notices.append(f"{companion.path}: added, {companion.reason}")
-            if reason := undecided(log, facts, around):
-                self.notices.append(reason)
-        for real, log in claims.items():
-            run = names.origin(str(log)).run
-            names.tie(str(found[real]), run)
-            if (told := told_run(real)) is not None:
-                names.call(run, told)
-        return list(found.values())

@@ -13,13 +13,25 @@ from pathlib import Path
 from cyclopts import App, CycloptsError
 
 from ldlm_monitor import __version__
-from ldlm_monitor.cli import attach, doctor, follow, formats, notify, parse, replay, report, rules
+from ldlm_monitor.cli import (
+    attach,
+    bench,
+    compare,
+    doctor,
+    follow,
+    formats,
+    notify,
+    parse,
+    replay,
+    report,
+    rules,
+)
 from ldlm_monitor.cli.flags import hide_dash
 from ldlm_monitor.cli.logs import printable
 from ldlm_monitor.errors import InputError, LdlmError, UsageError
 
 INTERRUPTED = 130
-LATER_COMMANDS = frozenset({"bench", "compare", "demo"})
+LATER_COMMANDS = frozenset({"demo"})
 """Words that are kept for commands: as files they would be waited for in silence."""
 _FILE_ERRORS = (PermissionError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
 _OUTPUT_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
@@ -36,6 +48,8 @@ app = App(
 )
 app.default(follow.follow)
 app.command(attach.attach)
+app.command(bench.bench)
+app.command(compare.compare)
 app.command(doctor.doctor)
 app.command(parse.parse)
 app.command(replay.replay)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,9 +14,10 @@ from ldlm_monitor.errors import UsageError
 
 if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
+    from ldlm_monitor.replay import Replay
     from ldlm_monitor.view import Snapshot
 
-_FORMS = (".txt", ".md", ".json")
+_FORMS = (".html", ".md", ".json", ".txt")
 
 
 def report(
@@ -32,19 +32,19 @@ def report(
     files
         Files, folders or globs; - is standard input.
     output
-        Write to this file instead: .txt, .md, or .json (the snapshot).
+        Write to this file instead: .html (one page, with charts), .md, .json or .txt.
     """
     found = settings_for_inputs(flags, files, once=True)
     if output is None:
         return print_once(found)
-    if output.suffix not in _FORMS:
+    suffix = output.suffix.lower()
+    if suffix not in _FORMS:
         raise UsageError(
             f'cannot write a report as "{output.suffix}"',
             where=f"--output {output}",
             remedy=f"end the name in {', '.join(_FORMS[:-1])} or {_FORMS[-1]}",
         )
-    snapshot = _read(found)
-    text = _formed(snapshot, output.suffix)
+    snapshot, text = _written(found, suffix)
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -58,28 +58,41 @@ def report(
 
 def print_once(found: Settings) -> int:
     """Reads the files to their ends and prints the report; returns the exit code."""
-    snapshot = _read(found)
-    sys.stdout.write(_formed(snapshot, ".txt"))
+    snapshot, text = _written(found, ".txt")
+    sys.stdout.write(text)
     return exit_code(snapshot, found.fail_on)
 
 
-def _read(found: Settings) -> Snapshot:
+def _written(found: Settings, suffix: str) -> tuple[Snapshot, str]:
     from ldlm_monitor.replay import Replay
 
     replay = Replay(found)
     for notice in replay.notices:
         print(notice, file=sys.stderr)
-    for _ in replay.transitions():
-        pass
-    return replay.snapshot()
+    if suffix == ".txt":
+        from ldlm_monitor.report.health import health_report
+
+        for _ in replay.transitions():
+            pass
+        snapshot = replay.snapshot()
+        return snapshot, health_report(snapshot)
+    return _document(found, replay, suffix)
 
 
-def _formed(snapshot: Snapshot, suffix: str) -> str:
+def _document(found: Settings, replay: Replay, suffix: str) -> tuple[Snapshot, str]:
+    """What tells where time went is read on the way, so that standard input will do."""
+    from ldlm_monitor.parse import Parser
+    from ldlm_monitor.readings import Readings
+    from ldlm_monitor.report.document import report as document
+    from ldlm_monitor.report.html import page
+    from ldlm_monitor.report.markdown import markdown
+
+    readings = Readings(Parser(found.formats), replay.names)
+    for when, chunk, _ in replay.played():
+        if chunk is not None:
+            readings.feed(chunk, when or 0.0, timed=when is not None)
+    snapshot = replay.snapshot()
+    told = document(snapshot, readings.runs)
     if suffix == ".json":
-        from ldlm_monitor.lines import snapshot_json
-
-        return snapshot_json(snapshot) + "\n"
-    from ldlm_monitor.report.health import health_report
-
-    text = health_report(snapshot)
-    return f"# Health report\n\n{textwrap.indent(text, '    ')}" if suffix == ".md" else text
+        return snapshot, told.model_dump_json(indent=2) + "\n"
+    return snapshot, page(told) if suffix == ".html" else markdown(told)

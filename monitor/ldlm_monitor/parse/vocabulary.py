@@ -114,6 +114,8 @@ _SCALED = {
     ("memory_reserved_bytes", 2.0**30): (
         "peak_memory_reserved memory_device_reserved_gib memory_max_reserved_gib vram_reserved"
     ),
+    ("memory_allocated_bytes", 1e9): "gpu_memory_allocated_gb",
+    ("memory_reserved_bytes", 1e9): "gpu_memory_reserved_gb",
     ("memory_allocated_bytes", 2.0**20): "system_peak_gpu_memory_mb peak_gpu_memory_mb",
 }
 """The same, for what is told in another unit than the canonical one: with its factor."""

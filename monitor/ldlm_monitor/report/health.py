@@ -36,7 +36,7 @@ def health_report(snapshot: Snapshot) -> str:
         lines += ["", *_run(run, snapshot)]
     if not snapshot.runs:
         lines += ["", "No training run was found in what was read."]
-    unowned = [alert for alert in _firing(snapshot) if not _owner(alert, snapshot)]
+    unowned = [alert for alert in firing(snapshot) if not _owner(alert, snapshot)]
     lines += _section("Firing on the monitor itself", _alerts(unowned))
     lines += ["", "-" * WIDTH, *_overview(snapshot), *_wrapped(_monitor(snapshot.monitor))]
     return "\n".join(lines) + "\n"
@@ -49,7 +49,7 @@ def _overview(snapshot: Snapshot) -> Iterator[str]:
     for run in snapshot.runs:
         name = plain(run.name, WIDTH - 12 - len(run.state))
         yield from _between(f"{run.health:<10}{name}", run.state)
-        names = dict.fromkeys(alert.name for alert in _firing_of(run, snapshot))
+        names = dict.fromkeys(alert.name for alert in firing_of(run, snapshot))
         yield from _wrapped(", ".join(plain(name, 40) for name in names), indent=10)
     yield ""
 
@@ -62,10 +62,10 @@ def _run(run: RunView, snapshot: Snapshot) -> Iterator[str]:
     yield "-" * WIDTH
     yield from _facts(run, snapshot)
     yield from _section("Statistics over the last values", _statistics(run))
-    firing = _firing_of(run, snapshot)
+    alerts = firing_of(run, snapshot)
     failures = [each for each in snapshot.incidents if each.run == run.name]
     yield from _section("Incidents", incident_lines(failures))
-    yield from _section("Firing", _alerts(firing))
+    yield from _section("Firing", _alerts(alerts))
     issues = [
         event
         for event in snapshot.events
@@ -73,16 +73,15 @@ def _run(run: RunView, snapshot: Snapshot) -> Iterator[str]:
     ]
     yield from _section("Recent issues", _issues(issues))
     yield from _section("Events", _counts(run.event_counts))
-    advice = recommendations((alert.name for alert in firing), run.settings)
+    advice = recommendations((alert.name for alert in alerts), run.settings)
     yield from _section("Recommendations", _listed(advice))
 
 
-def _facts(run: RunView, snapshot: Snapshot) -> Iterator[str]:
-    """Aligned facts, each only where it is known and still means something."""
+def facts(run: RunView, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    """Names and values, each only where it is known and still means something."""
     left = run.eta_seconds if run.ended_at is None else None
     limit = run.stall_limit_seconds if run.ended_at is None else None
     pairs = (
-        ("Progress", _progress(run)),
         ("Pace", _pace(run, snapshot)),
         ("Time left", duration(left) if left is not None else ""),
         ("Started", utc(run.started_at) if run.started_at is not None else ""),
@@ -93,9 +92,14 @@ def _facts(run: RunView, snapshot: Snapshot) -> Iterator[str]:
         ("Ranks", str(run.world_size) if run.world_size else ""),
         ("Skipped", f"{run.skipped_steps} steps" if run.skipped_steps else ""),
     )
-    for name, value in pairs:
-        if value:
-            yield f"{name:<13}{value}"
+    yield from ((name, value) for name, value in pairs if value)
+
+
+def _facts(run: RunView, snapshot: Snapshot) -> Iterator[str]:
+    if progress := _progress(run):
+        yield f"{'Progress':<13}{progress}"
+    for name, value in facts(run, snapshot):
+        yield f"{name:<13}{value}"
     if run.verdict is not None:
         told = "; ".join(run.verdict.reasons)
         shown = f"{run.verdict.word}: {told}" if told else run.verdict.word
@@ -146,7 +150,7 @@ def _last_step(run: RunView, now: float) -> str:
 
 
 def _statistics(run: RunView) -> Iterator[str]:
-    names = sorted(run.statistics, key=_quantity_order)
+    names = sorted(run.statistics, key=quantity_order)
     if not names:
         return
     titles = ("current", "mean", "min", "max", "non-finite")
@@ -160,23 +164,25 @@ def _statistics(run: RunView) -> Iterator[str]:
         yield f"  and {len(names) - _QUANTITIES} more quantities"
 
 
-def _quantity_order(name: str) -> tuple[int, str]:
+def quantity_order(name: str) -> tuple[int, str]:
+    """The quantities that one looks for first, then the others by name."""
     known = name in _FIRST_QUANTITIES
     return (_FIRST_QUANTITIES.index(name) if known else len(_FIRST_QUANTITIES), name)
 
 
-def _firing(snapshot: Snapshot) -> list[AlertView]:
+def firing(snapshot: Snapshot) -> list[AlertView]:
     """The firing alerts that ask for attention, the worst first."""
-    firing = [
+    found = [
         alert
         for alert in snapshot.alerts
         if alert.state == "firing" and alert.labels.get("severity") in SEVERITIES
     ]
-    return sorted(firing, key=lambda alert: -SEVERITIES.index(alert.labels["severity"]))
+    return sorted(found, key=lambda alert: -SEVERITIES.index(alert.labels["severity"]))
 
 
-def _firing_of(run: RunView, snapshot: Snapshot) -> list[AlertView]:
-    return [alert for alert in _firing(snapshot) if alert.labels.get("run") == run.name]
+def firing_of(run: RunView, snapshot: Snapshot) -> list[AlertView]:
+    """Those of one run."""
+    return [alert for alert in firing(snapshot) if alert.labels.get("run") == run.name]
 
 
 def _owner(alert: AlertView, snapshot: Snapshot) -> bool:

@@ -1,0 +1,139 @@
+"""`ldlm-monitor bench --name NAME -- COMMAND...`: run, watch, record for `compare`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from ldlm_monitor.cli.flags import InputFlags, settings, shown_dash
+from ldlm_monitor.errors import UsageError
+
+if TYPE_CHECKING:
+    from ldlm_monitor.bench_records import BenchRecord
+
+INTERRUPTED = 130
+_Switch = Parameter(negative="")
+
+
+def bench(
+    *command: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    name: str | None = None,
+    steps: int | None = None,
+    seconds: float | None = None,
+    grace: float = 10.0,
+    also: Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=False)] = (),
+    out: Path | None = None,
+    replace: Annotated[bool, _Switch] = False,
+    quiet: Annotated[bool, _Switch] = False,
+    list_: Annotated[bool, Parameter(name="--list", negative="")] = False,
+    state_dir: Path | None = None,
+    flags: InputFlags | None = None,
+) -> int:
+    """Runs a training command, watches it, and keeps a record for `compare`.
+
+    Exits with the command's code, and with 0 where a limit stopped it.
+
+    Parameters
+    ----------
+    command
+        The command and its words, behind --.
+    name
+        Name of the record; `compare` knows it by that.
+    steps
+        Stop so many steps after the first that it tells.
+    seconds
+        Stop after so many seconds.
+    grace
+        Seconds from SIGTERM to SIGKILL, where it has to be stopped.
+    also
+        A file, folder or quoted glob that it writes numbers into; repeatable. The
+        training_log.jsonl of an MM-LDLM run is found.
+    out
+        Keep the record in this folder instead.
+    replace
+        Overwrite a record of that name.
+    quiet
+        Do not show the command's output.
+    list_
+        List the records that are kept.
+    state_dir
+        Where records are kept (default: under $XDG_STATE_HOME/ldlm-monitor/).
+    """
+    from ldlm_monitor.bench.bench import bench as run
+    from ldlm_monitor.bench.bench import listed, summary
+    from ldlm_monitor.bench.watch import Limits
+    from ldlm_monitor.bench_records import all_records, check_name, records_dir
+
+    found = settings(flags) if state_dir is None else settings(flags, state_dir=state_dir)
+    if list_:
+        for line in listed(all_records(found.state_dir)):
+            print(line)
+        return 0
+    _check(name, command, steps, seconds)
+    assert name is not None
+    check_name(name)
+    record = run(
+        name,
+        shown_dash(command),
+        _folder(out or records_dir(found.state_dir) / name, replace=replace),
+        found,
+        Limits(steps, seconds, grace),
+        also=also,
+        echo=lambda data: None if quiet else _show(data),
+        notice=lambda text: print(text, file=sys.stderr),
+    )
+    print(f"bench {name}: {summary(record)}", file=sys.stderr)
+    return _code(record)
+
+
+def _check(
+    name: str | None, command: tuple[str, ...], steps: int | None, seconds: float | None
+) -> None:
+    if not command:
+        raise UsageError(
+            "no command is given",
+            where="bench",
+            remedy="write it behind --, such as -- python t.py",
+        )
+    if name is None:
+        raise UsageError("is missing", where="--name", remedy="give the record a name")
+    for flag, limit in (("--steps", steps), ("--seconds", seconds)):
+        if limit is not None and limit <= 0:
+            raise UsageError("should be above 0", where=f"{flag} {limit}", remedy="or leave it out")
+
+
+def _folder(folder: Path, *, replace: bool) -> Path:
+    """The record's folder, there and ours to write. Raises `UsageError`."""
+    from ldlm_monitor.bench_records import FILE
+
+    if (folder / FILE).exists() and not replace:
+        raise UsageError(
+            "there is such a record already",
+            where=str(folder),
+            remedy="choose another --name, or overwrite it with --replace",
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"cannot be made ({error.strerror})",
+            where=str(folder),
+            remedy="name a folder that you may write to with --out",
+        ) from error
+    return folder
+
+
+def _show(data: bytes) -> None:
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def _code(record: BenchRecord) -> int:
+    if record.stopped_by == "interrupt":
+        return INTERRUPTED
+    if record.stopped_by != "command":
+        return 0
+    return record.exit_code if record.exit_code >= 0 else 128 - record.exit_code

@@ -1,0 +1,104 @@
+"""`ldlm-monitor compare BASELINE CANDIDATE...`: what changed, and how sure that is."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from ldlm_monitor.cli.flags import InputFlags, settings
+from ldlm_monitor.errors import UsageError
+
+_Repeated = Parameter(negative="", consume_multiple=False)
+
+
+def compare(
+    *runs: str,
+    json: Annotated[bool, Parameter(negative="")] = False,
+    plot: Path | None = None,
+    target: Annotated[tuple[str, ...] | None, _Repeated] = None,
+    at: Annotated[tuple[str, ...], _Repeated] = (),
+    warm_up: str | None = None,
+    confidence: float = 0.95,
+    companions: bool = True,
+    state_dir: Path | None = None,
+    flags: InputFlags | None = None,
+) -> int:
+    """Compares runs: pace, memory, losses, each with a confidence interval and a verdict.
+
+    Parameters
+    ----------
+    runs
+        The baseline, then what is compared with it: a log, a folder of one run, a quoted
+        glob, or the name of a bench record.
+    json
+        One JSON object instead of the table.
+    plot
+        Draw losses and throughput of all runs over each other into this file: .svg or .png.
+    target
+        What should change by how much, such as speed=+30% or memory=-35%; repeatable; none
+        for none (default: speed=+25% and memory=-30%).
+    at
+        Compare losses there too: a step (500) or a time (30min); repeatable.
+    warm_up
+        What is left out at the start: a share (10%) or steps (50); default: found.
+    confidence
+        How often the intervals should hold the truth.
+    companions
+        Read also what belongs to a log, such as its training_log.jsonl.
+    state_dir
+        Where bench records are kept (default: under $XDG_STATE_HOME/ldlm-monitor/).
+    """
+    from ldlm_monitor.compare.comparison import compare as compared
+    from ldlm_monitor.compare.inputs import sides_of
+    from ldlm_monitor.compare.learned import point_of
+    from ldlm_monitor.compare.table import table
+    from ldlm_monitor.compare.verdict import targets_of
+
+    if len(runs) < 2:
+        raise UsageError(
+            "two runs are needed at least",
+            where="compare",
+            remedy="name the baseline and what to compare with it",
+        )
+    if not 0.5 <= confidence < 1:
+        raise UsageError("should be between 0.5 and 1", where="--confidence", remedy="try 0.95")
+    if plot is not None:
+        from ldlm_monitor.charts.files import check
+
+        check(plot, "--plot")
+    more: dict[str, Any] = {"companions": companions}
+    if state_dir is not None:
+        more["state_dir"] = state_dir
+    targets, points = targets_of(target), [point_of(text) for text in at]
+    sides = sides_of(
+        [settings(flags, [run], **more) for run in runs],
+        _warm_up(warm_up),
+        notice=lambda text: print(text, file=sys.stderr),
+    )
+    found = compared(sides, targets=targets, at=points, confidence=confidence)
+    if plot is not None:
+        from ldlm_monitor.charts import write
+        from ldlm_monitor.compare.plot import charts
+
+        write(charts(sides), plot, "--plot")
+    sys.stdout.write(found.model_dump_json(indent=2) + "\n" if json else table(found))
+    return 0
+
+
+def _warm_up(text: str | None) -> float | None:
+    """A share below 1, or a number of steps. Raises `UsageError`."""
+    if text is None:
+        return None
+    share = text.strip().endswith("%")
+    try:
+        value = float(text.strip().removesuffix("%")) / (100 if share else 1)
+    except ValueError:
+        value = -1.0
+    if value < 0 or (share and value >= 1) or (not share and value != int(value)):
+        raise UsageError(
+            f'cannot read "{text}"', where="--warm-up", remedy="write a share (10%) or steps (50)"
+        )
+    return value

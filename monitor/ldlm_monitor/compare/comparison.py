@@ -1,0 +1,215 @@
+"""The comparison of several runs with the first of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from statistics import median
+from typing import Final, Literal
+
+from pydantic import ConfigDict, Field
+
+from ldlm_monitor.compare.bootstrap import LEAST_VALUES, median_of
+from ldlm_monitor.compare.difference import Difference, Seen, of_logarithms
+from ldlm_monitor.compare.learned import Point, look, places
+from ldlm_monitor.compare.quantities import ALWAYS, MEMORY, PACE, Kind, Quantity, learned
+from ldlm_monitor.compare.sides import Side
+from ldlm_monitor.compare.verdict import Reached, Target, Word, verdict
+from ldlm_monitor.view import View
+
+SCHEMA: Final = "ldlm.compare/1"
+CONFIDENCE = 0.95
+
+
+class TargetResult(View):
+    """The change that was wanted (0.3: 30 % more), and what came of it."""
+
+    name: str
+    change: float
+    result: Reached
+
+
+class Cell(View):
+    """One run in one row; changes are against the baseline, as a share (0.3: 30 % more).
+
+    `value` is a median (pace, memory) or a mean (losses, accuracies) of `count` values.
+    `change`, `low`, `high` are of the quantity itself: a step time that falls by a fifth is
+    -0.2, and `said` calls that 25 % faster. `p` is two-sided; None where nothing can be told.
+    """
+
+    run: str
+    value: float | None
+    count: int
+    change: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    verdict: Word
+    said: str
+    target: TargetResult | None = None
+
+
+class Row(View):
+    """One quantity of all runs; `at` says where losses are compared."""
+
+    quantity: str
+    title: str
+    kind: Kind
+    unit: str
+    at: str = ""
+    cells: tuple[Cell, ...]
+
+
+class RunSummary(View):
+    """A run as it entered; `warm_up_steps` were left out of pace and memory."""
+
+    name: str
+    run: str
+    files: tuple[str, ...]
+    first_step: int | None
+    last_step: int | None
+    warm_up_steps: int
+    seconds: float | None = Field(description="from the first step told to the last")
+
+
+class Comparison(View):
+    """Everything; the first run is the baseline."""
+
+    model_config = ConfigDict(frozen=True, ser_json_inf_nan="strings", serialize_by_alias=True)
+
+    schema_: Literal["ldlm.compare/1"] = Field(default=SCHEMA, alias="schema")
+    confidence: float
+    runs: tuple[RunSummary, ...]
+    rows: tuple[Row, ...]
+    missing: tuple[str, ...] = Field(description="quantities that no run told")
+    notes: tuple[str, ...]
+
+
+def compare(
+    sides: Sequence[Side],
+    *,
+    targets: Sequence[Target] = (),
+    at: Sequence[Point] = (),
+    confidence: float = CONFIDENCE,
+) -> Comparison:
+    """Each side against the first. `at`: where losses are compared, beside the last equal ones."""
+    table = [*_steady(sides, confidence), *_learned(sides, at, confidence)]
+    told = [quantity.name for quantity, _, seen in table if all(each.count for each in seen)]
+    goals = {target.stands_for(told): target for target in targets}
+    known = {quantity.name for quantity, _, _ in table}
+    return Comparison(
+        confidence=confidence,
+        runs=tuple(_summary(side) for side in sides),
+        rows=tuple(_row(quantity, place, seen, sides, goals) for quantity, place, seen in table),
+        missing=tuple(each.title for each in ALWAYS if each.name not in known),
+        notes=tuple(note for side in sides for note in side.notes()),
+    )
+
+
+def _steady(sides: Sequence[Side], confidence: float) -> Iterator[tuple[Quantity, str, list[Seen]]]:
+    """Medians of pace and memory after the warm-up."""
+    for quantity in (*PACE, *MEMORY):
+        columns = [side.steady(quantity.name) for side in sides]
+        if not any(columns):
+            continue
+        spread = [median_of([math.log(value) for value in column]) for column in columns]
+        seen = []
+        for column, location in zip(columns, spread, strict=True):
+            difference = None
+            if spread[0] is not None and location is not None:
+                difference = of_logarithms(spread[0], location, confidence)
+            seen.append(Seen(median(column) if column else None, len(column), difference))
+        yield quantity, "", seen
+
+
+def _learned(
+    sides: Sequence[Side], at: Sequence[Point], confidence: float
+) -> Iterator[tuple[Quantity, str, list[Seen]]]:
+    """Losses and accuracies where the runs are equally far."""
+    starts = [side.readings.started for side in sides]
+    for quantity in learned({name for side in sides for name in side.readings.quantities()}):
+        columns = [side.readings.column(quantity.name) for side in sides]
+        for place in places(columns, starts, at):
+            yield quantity, str(place), list(look(columns, starts, place, confidence))
+
+
+def _row(
+    quantity: Quantity,
+    place: str,
+    seen: Sequence[Seen],
+    sides: Sequence[Side],
+    goals: dict[str, Target],
+) -> Row:
+    target = goals.get(quantity.name)
+    cells = [
+        _cell(quantity, side.name, each, target) for side, each in zip(sides, seen, strict=True)
+    ]
+    base = seen[0]
+    unread = Cell(
+        run=sides[0].name, value=base.value, count=base.count, verdict="baseline", said=""
+    )
+    cells[0] = unread if base.count else cells[0]
+    if not base.count:
+        cells[1:] = [_without(cell) for cell in cells[1:]]
+    return Row(
+        quantity=quantity.name,
+        title=quantity.title,
+        kind=quantity.kind,
+        unit=quantity.unit,
+        at=place,
+        cells=tuple(cells),
+    )
+
+
+def _cell(quantity: Quantity, run: str, seen: Seen, target: Target | None) -> Cell:
+    if not seen.count:
+        return Cell(run=run, value=None, count=0, verdict="missing", said="not told")
+    found = seen.difference
+    if found is None:
+        said = f"cannot be told: too few steps ({seen.count} values)"
+        if seen.count >= LEAST_VALUES:
+            said = (
+                f"cannot be told: these {seen.count} values tell too little, more steps are needed"
+            )
+        return Cell(run=run, value=seen.value, count=seen.count, verdict="unclear", said=said)
+    word, said = verdict(quantity, found)
+    return Cell(
+        run=run,
+        value=seen.value,
+        count=seen.count,
+        change=found.change,
+        low=found.low,
+        high=found.high,
+        p=found.p,
+        verdict=word,
+        said=said,
+        target=None if target is None else _against(target, quantity, found),
+    )
+
+
+def _without(cell: Cell) -> Cell:
+    """A cell whose baseline told nothing."""
+    if cell.verdict == "missing":
+        return cell
+    told = {"verdict": "missing", "said": "the baseline does not tell it", "target": None}
+    return cell.model_copy(update={**told, "change": None, "low": None, "high": None, "p": None})
+
+
+def _against(target: Target, quantity: Quantity, found: Difference) -> TargetResult:
+    """Speed is the inverse of step time; a target of a quantity by name is of itself."""
+    of_speed = quantity.inverse and target.quantity == "speed"
+    result = target.judge(found.inverted() if of_speed else found)
+    return TargetResult(name=target.quantity, change=target.change, result=result)
+
+
+def _summary(side: Side) -> RunSummary:
+    readings = side.readings
+    return RunSummary(
+        name=side.name,
+        run=readings.name,
+        files=tuple(readings.files),
+        first_step=readings.first_step,
+        last_step=readings.last_step,
+        warm_up_steps=side.warm_up_steps,
+        seconds=readings.seconds,
+    )

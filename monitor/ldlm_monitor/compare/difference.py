@@ -1,0 +1,87 @@
+"""How much one value differs from another, relatively, with its confidence interval."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ldlm_monitor.compare.bootstrap import Location
+from ldlm_monitor.compare.student import inside, quantile
+
+LEAST_FREEDOM = 4
+"""Of fewer independent parts of a run nothing is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """`change` is candidate / baseline - 1, between `low` and `high`; `p` is two-sided."""
+
+    change: float
+    low: float
+    high: float
+    p: float
+
+    def inverted(self) -> Difference:
+        """The change of the inverse: of speed, where this is of time."""
+        low, high = 1 / (1 + self.high) - 1, 1 / (1 + self.low) - 1
+        return Difference(1 / (1 + self.change) - 1, low, high, self.p)
+
+
+def of_logarithms(a: Location, b: Location, confidence: float) -> Difference | None:
+    """Between exp(a) and exp(b): Welch's interval (B. L. Welch, 1947) on logarithms."""
+    if min(a.freedom, b.freedom) < LEAST_FREEDOM:
+        return None
+    error, freedom = _together(a, b)
+    reach = quantile(confidence, freedom) * error
+    moved = b.value - a.value
+    p = _p(moved, error, freedom)
+    return Difference(math.expm1(moved), math.expm1(moved - reach), math.expm1(moved + reach), p)
+
+
+def of_means(a: Location, b: Location, confidence: float) -> Difference | None:
+    """Between two means, relative to the first, by the delta method."""
+    if min(a.freedom, b.freedom) < LEAST_FREEDOM or a.value == 0:
+        return None
+    share = b.value / a.value
+    scaled = Location(a.value, abs(share) * a.error, a.freedom, a.count)
+    error, freedom = _together(scaled, b)
+    return _relative(b.value - a.value, error, freedom, abs(a.value), confidence)
+
+
+def of_pairs(moved: Location, baseline: float, confidence: float) -> Difference | None:
+    """From differences step by step, relative to the mean of the baseline there."""
+    if moved.freedom < LEAST_FREEDOM or baseline == 0:
+        return None
+    return _relative(moved.value, moved.error, moved.freedom, abs(baseline), confidence)
+
+
+def _relative(
+    moved: float, error: float, freedom: int, scale: float, confidence: float
+) -> Difference:
+    reach = quantile(confidence, freedom) * error
+    p = _p(moved, error, freedom)
+    return Difference(moved / scale, (moved - reach) / scale, (moved + reach) / scale, p)
+
+
+def _together(a: Location, b: Location) -> tuple[float, int]:
+    """The standard error of a difference, and its degrees of freedom by Satterthwaite."""
+    error = math.hypot(a.error, b.error)
+    if error == 0:
+        return 0.0, min(a.freedom, b.freedom)
+    parts = a.error**4 / a.freedom + b.error**4 / b.freedom
+    return error, max(1, int(error**4 / parts)) if parts else min(a.freedom, b.freedom)
+
+
+def _p(moved: float, error: float, freedom: int) -> float:
+    if error == 0:
+        return 1.0 if moved == 0 else 0.0
+    return max(0.0, 1 - inside(moved / error, freedom))
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One run's value of a row, of `count` values; `difference` is None where nothing is told."""
+
+    value: float | None
+    count: int
+    difference: Difference | None = None

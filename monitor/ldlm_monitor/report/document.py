@@ -1,0 +1,215 @@
+"""The health report as data: what the page, the Markdown and the JSON are made of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Literal
+
+from pydantic import ConfigDict, Field
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core.core_schema import FloatSchema
+
+from ldlm_monitor import __version__
+from ldlm_monitor.names import SEVERITIES
+from ldlm_monitor.plain import encodable, plain, without_run
+from ldlm_monitor.readings import RunReadings
+from ldlm_monitor.report.advice import recommendations
+from ldlm_monitor.report.goodput import Goodput, goodput
+from ldlm_monitor.report.health import facts, firing, firing_of, worst_health
+from ldlm_monitor.view import (
+    AlertView,
+    CurveView,
+    Health,
+    IncidentView,
+    MonitorView,
+    RunView,
+    Snapshot,
+    View,
+)
+
+SCHEMA: Final = "ldlm.report/1"
+TIMELINE = 200
+"""Entries of one run's timeline at most, the newest."""
+_LIFECYCLE = frozenset(
+    {"run_started", "run_resumed", "run_finished", "checkpoint_failed", "skipped_step"}
+)
+_TEXT = 2000
+"""Characters of a text that are kept."""
+
+
+class Entry(View):
+    """Something that happened: an alert that fired or ended, an incident, a turn of the run."""
+
+    time: float | None
+    kind: Literal["alert", "incident", "event"]
+    severity: str
+    text: str
+
+
+class Curve(View):
+    """One quantity in buckets: first step, and finite mean, least, greatest (None: none)."""
+
+    steps: tuple[int, ...]
+    means: tuple[float | None, ...]
+    lows: tuple[float | None, ...]
+    highs: tuple[float | None, ...]
+    nonfinite: tuple[int, ...] = Field(description="how many values were NaN or infinite")
+
+
+class ReportRun(RunView):
+    """One run with all that belongs to it; `said` is its verdict in one sentence."""
+
+    said: str
+    facts: dict[str, str]
+    incidents: tuple[IncidentView, ...]
+    alerts: tuple[AlertView, ...] = Field(description="firing, the worst first")
+    goodput: Goodput | None = Field(description="None where the log tells no times")
+    resumed_at: tuple[int, ...] = Field(default=(), description="steps that training went back to")
+    timeline: tuple[Entry, ...]
+    recommendations: tuple[str, ...]
+    curves: dict[str, Curve]
+
+
+class Report(View):
+    """The report of `at` (Unix seconds); `alerts` are those about the monitor itself."""
+
+    model_config = ConfigDict(frozen=True, ser_json_inf_nan="strings", serialize_by_alias=True)
+
+    schema_: Literal["ldlm.report/1"] = Field(default=SCHEMA, alias="schema")
+    version: str = Field(description="of the monitor")
+    at: float
+    health: Health
+    runs: tuple[ReportRun, ...]
+    alerts: tuple[AlertView, ...]
+    monitor: MonitorView
+
+
+def report(snapshot: Snapshot, readings: Mapping[str, RunReadings]) -> Report:
+    """The report of a snapshot; `readings`, by run, tell where time went.
+
+    Text of logs in it is without secrets, but not escaped.
+    """
+    owned = {run.name for run in snapshot.runs}
+    return Report.model_validate(
+        _cleaned(
+            {
+                "schema": SCHEMA,
+                "version": __version__,
+                "at": snapshot.at,
+                "health": worst_health(snapshot),
+                "runs": [_run(run, snapshot, readings.get(run.name)) for run in snapshot.runs],
+                "alerts": [
+                    alert.model_dump()
+                    for alert in firing(snapshot)
+                    if alert.labels.get("run") not in owned
+                ],
+                "monitor": snapshot.monitor.model_dump(),
+            }
+        )
+    )
+
+
+def _run(run: RunView, snapshot: Snapshot, readings: RunReadings | None) -> dict[str, Any]:
+    alerts = firing_of(run, snapshot)
+    incidents = [each for each in snapshot.incidents if each.run == run.name]
+    curves = snapshot.curves.get(run.name, {})
+    resumes = readings.steps.resumes if readings is not None else ()
+    return {
+        **run.model_dump(),
+        "settings": dict(_settings(run.settings)),
+        "said": _said(run, incidents, alerts),
+        "facts": dict(facts(run, snapshot)),
+        "incidents": [each.model_dump() for each in incidents],
+        "alerts": [alert.model_dump() for alert in alerts],
+        "goodput": readings and goodput(readings, run, snapshot.at),
+        "resumed_at": [resume.step for resume in resumes],
+        "timeline": sorted(
+            _timeline(run, snapshot, incidents), key=lambda entry: entry.time or -math.inf
+        )[-TIMELINE:],
+        "recommendations": recommendations((alert.name for alert in alerts), run.settings),
+        "curves": {name: _curve(curve) for name, curve in curves.items()},
+    }
+
+
+def _settings(settings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Redacted with their names, which tell what is a secret."""
+    for name, value in settings.items():
+        yield name, plain(f"{name}={value}").removeprefix(f"{plain(name)}=")
+
+
+def _said(run: RunView, incidents: Sequence[IncidentView], alerts: Sequence[AlertView]) -> str:
+    if incidents:
+        last = incidents[-1]
+        sure = "" if last.confidence == "none" else f" ({last.confidence})"
+        more = f"; {len(incidents) - 1} earlier" if len(incidents) > 1 else ""
+        return f"{plain(last.title)}{sure}{more}"
+    if alerts:
+        summary = plain(alerts[0].annotations.get("summary", alerts[0].name))
+        more = f"; {len(alerts) - 1} more alerts" if len(alerts) > 1 else ""
+        return without_run(summary, run.name) + more
+    if run.step is None:
+        return f"{run.state}; no step was told"
+    of = f" of {run.total_steps}" if run.total_steps else ""
+    return f"nothing is wrong: {run.state}, step {run.step}{of}"
+
+
+def _timeline(
+    run: RunView, snapshot: Snapshot, incidents: Sequence[IncidentView]
+) -> Iterator[Entry]:
+    for incident in incidents:
+        at = incident.root.at if incident.root.at is not None else incident.opened_at
+        yield Entry(time=at, kind="incident", severity="critical", text=incident.title)
+    for told in snapshot.transitions:
+        if told.labels.get("run") != run.name or told.state == "pending":
+            continue
+        severity = told.labels.get("severity", "info")
+        summary = without_run(plain(told.annotations.get("summary", "")), run.name)
+        text = f"{told.alert} {told.state}" + (f": {summary}" if told.state == "firing" else "")
+        kept = severity if severity in SEVERITIES and told.state == "firing" else "info"
+        yield Entry(time=told.time, kind="alert", severity=kept, text=text)
+    for event in snapshot.events:
+        if event.run == run.name and event.kind in _LIFECYCLE:
+            text = f"{event.kind.replace('_', ' ')}: {event.message}"
+            yield Entry(time=event.time, kind="event", severity=event.severity, text=text)
+
+
+def _curve(curve: CurveView) -> Curve:
+    def known(column: Sequence[float]) -> tuple[float | None, ...]:
+        return tuple(None if math.isnan(value) else value for value in column)
+
+    return Curve(
+        steps=tuple(curve.steps),
+        means=known(curve.means),
+        lows=known(curve.lows),
+        highs=known(curve.highs),
+        nonfinite=tuple(curve.nonfinite),
+    )
+
+
+def _cleaned(value: Any) -> Any:
+    """The same without secrets, control characters and lone surrogates in any text."""
+    match value:
+        case str():
+            return plain(encodable(value), _TEXT)
+        case View():
+            return _cleaned(value.model_dump())
+        case dict():
+            return {_cleaned(key): _cleaned(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_cleaned(item) for item in value]
+        case _:
+            return value
+
+
+class _Spelled(GenerateJsonSchema):
+    """Non-finite numbers are spelled: JSON has none."""
+
+    def float_schema(self, schema: FloatSchema) -> JsonSchemaValue:
+        return {"anyOf": [super().float_schema(schema), {"enum": ["NaN", "Infinity", "-Infinity"]}]}
+
+
+def json_schema() -> dict[str, Any]:
+    """What `report -o health.json` writes, as JSON Schema."""
+    schema = Report.model_json_schema(mode="serialization", schema_generator=_Spelled)
+    return {"$schema": GenerateJsonSchema.schema_dialect, **schema}

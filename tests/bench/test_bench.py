@@ -1,0 +1,203 @@
+"""Commands run, watched and recorded, as one does it at the shell."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ldlm_monitor.cli import main
+
+pytestmark = pytest.mark.live
+
+TRAINING = """\
+import sys, time
+held = bytearray(int(float(sys.argv[3]) * 2**20)) if len(sys.argv) > 3 else None
+for step in range(int(sys.argv[1])):
+    time.sleep(float(sys.argv[2]))
+    print(f"step {step} | loss {2 + 1 / (step + 1):.4f} | lr 1e-4")
+"""
+PYTHON = sys.executable
+
+
+@dataclass(frozen=True)
+class Answer:
+    code: int
+    out: str
+    err: str
+
+
+Ask = Callable[..., Answer]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "train.py").write_text(TRAINING, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def ask(capfd: pytest.CaptureFixture[str]) -> Ask:
+    def run(*words: str) -> Answer:
+        capfd.readouterr()
+        code = main(words)
+        out, err = capfd.readouterr()
+        return Answer(code, out, err)
+
+    return run
+
+
+def record(folder: Path, name: str) -> dict[str, object]:
+    path = folder / f"state/ldlm-monitor/bench/{name}/record.json"
+    found: dict[str, object] = json.loads(path.read_text("utf-8"))
+    return found
+
+
+def test_a_command_is_run_shown_and_recorded(ask: Ask, folder: Path) -> None:
+    answer = ask("bench", "--name", "base", "--", PYTHON, "train.py", "30", "0.01", "64")
+    assert answer.code == 0
+    assert "step 29 | loss 2.0333" in answer.out
+    assert answer.err.startswith("bench base: 29 steps in ")
+    kept = record(folder, "base")
+    assert (kept["schema"], kept["stopped_by"], kept["exit_code"]) == (
+        "ldlm.bench/1",
+        "command",
+        0,
+    )
+    series = kept["series"]
+    assert isinstance(series, dict)
+    assert series["loss"]["steps"] == list(range(30))
+    peaks = kept["peaks"]
+    assert isinstance(peaks, dict)
+    assert peaks["host_memory_bytes"] > 64 * 2**20
+    log = folder / "state/ldlm-monitor/bench/base/output.log"
+    assert log.read_text("utf-8") == answer.out
+
+
+def test_it_stops_after_so_many_steps(ask: Ask, folder: Path) -> None:
+    command = (PYTHON, "train.py", "100000", "0.005")
+    answer = ask("bench", "--name", "few", "--steps", "20", "--quiet", "--", *command)
+    assert (answer.code, answer.out) == (0, "")
+    kept = record(folder, "few")
+    assert kept["stopped_by"] == "steps"
+    assert 20 <= int(str(kept["steps"])) < 200
+
+
+def test_what_does_not_end_by_itself_is_killed_with_all_that_it_started(
+    ask: Ask, folder: Path
+) -> None:
+    """Its children are deaf to SIGTERM, and one has left its process group."""
+    script = "trap '' TERM; setsid sleep 98.7 & sleep 98.7 & sleep 98.7"
+    limits = ("--seconds", "0.5", "--grace", "0.3")
+    assert ask("bench", "--name", "deaf", *limits, "--", "sh", "-c", script).code == 0
+    kept = record(folder, "deaf")
+    assert (kept["stopped_by"], kept["exit_code"]) == ("seconds", -signal.SIGKILL)
+    assert not [
+        path for path in Path("/proc").glob("[0-9]*/cmdline") if b"sleep\x0098.7" in _bytes(path)
+    ]
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def test_the_exit_code_of_a_command_is_passed_on(ask: Ask, folder: Path) -> None:
+    assert ask("bench", "--name", "bad", "--", "sh", "-c", "exit 7").code == 7
+    assert ask("bench", "--name", "dead", "--", "sh", "-c", "kill -9 $$").code == 137
+    assert record(folder, "dead")["exit_code"] == -9
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_the_command_and_keeps_the_record(
+    folder: Path, number: signal.Signals
+) -> None:
+    command = [PYTHON, "-m", "ldlm_monitor", "bench", "--name", "cut", "--"]
+    with subprocess.Popen(
+        [*command, PYTHON, "train.py", "100000", "0.01"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        os.kill(process.pid, number)
+        process.stdout.read()
+        assert process.wait(30) == 130
+    assert record(folder, "cut")["stopped_by"] == "interrupt"
+
+
+def test_numbers_that_it_writes_into_a_file_are_read_and_old_ones_are_not(
+    ask: Ask, folder: Path
+) -> None:
+    rows = folder / "saved/one/training_log.jsonl"
+    rows.parent.mkdir(parents=True)
+    rows.write_text('{"step": 900, "loss": 9.0}\n', encoding="utf-8")
+    script = 'for n in 0 1 2; do echo "{\\"step\\": $n, \\"loss\\": 1.5}" >> "$0"; sleep 0.2; done'
+    ask("bench", "--name", "rows", "--", "sh", "-c", script, str(rows))
+    series = record(folder, "rows")["series"]
+    assert isinstance(series, dict)
+    assert series["loss"]["steps"] == [0, 1, 2]
+
+
+def test_records_are_listed_and_compared_by_name(ask: Ask, folder: Path) -> None:
+    (folder / "told.py").write_text(
+        "import json, sys\n"
+        "for n in range(60):\n"
+        "    print(json.dumps({'step': n, 'loss': 2.5, 'step_time_ms': float(sys.argv[1])}))\n",
+        encoding="utf-8",
+    )
+    for name, milliseconds in (("slow", "20"), ("quick", "10")):
+        ask("bench", "--name", name, "--", PYTHON, "told.py", milliseconds)
+    listed = ask("bench", "--list").out.splitlines()
+    assert [line.split()[0] for line in listed] == ["slow", "quick"]
+    found = json.loads(ask("compare", "slow", "quick", "--json").out)
+    (row,) = [row for row in found["rows"] if row["quantity"] == "step_seconds"]
+    assert row["cells"][1]["verdict"] == "better"
+    (loss,) = [row for row in found["rows"] if row["at"].startswith("at equal step")]
+    assert loss["cells"][1]["change"] == 0
+
+
+def test_a_record_is_not_overwritten_by_accident(ask: Ask, folder: Path) -> None:
+    ask("bench", "--name", "once", "--", "true")
+    answer = ask("bench", "--name", "once", "--", "true")
+    assert answer.code == 2
+    assert answer.err.endswith(
+        "there is such a record already; choose another --name, or overwrite it with --replace\n"
+    )
+    assert ask("bench", "--name", "once", "--replace", "--", "true").code == 0
+
+
+def test_a_record_can_be_kept_elsewhere(ask: Ask, folder: Path) -> None:
+    ask("bench", "--name", "x", "--out", "here", "--quiet", "--", PYTHON, "train.py", "5", "0")
+    assert (folder / "here/output.log").exists()
+    assert ask("compare", "here", "here/record.json").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("--name", "x"), "bench: no command is given"),
+        (("--", "true"), "--name: is missing"),
+        (("--name", "../x", "--", "true"), "--name ../x: is no name for a record"),
+        (("--name", "x", "--steps", "0", "--", "true"), "--steps 0: should be above 0"),
+        (("--name", "x", "--", "no-such-command"), "no-such-command: cannot be started"),
+    ],
+)
+def test_a_wrong_command_line_is_one_clear_line(
+    ask: Ask, words: tuple[str, ...], line: str
+) -> None:
+    answer = ask("bench", *words)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith(f"ldlm-monitor: {line}")
+
+
+def test_a_secret_of_the_command_line_is_not_in_the_record(ask: Ask, folder: Path) -> None:
+    ask("bench", "--name", "secret", "--", "echo", "--api-key=sk-abcdefghijklmnop1234")
+    assert "abcdefghijklmnop" not in json.dumps(record(folder, "secret"))

@@ -1,0 +1,85 @@
+"""Charts: nothing that matters is lost in them, and no text becomes markup."""
+
+import math
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ldlm_monitor.charts import Chart, Mark, bucketed, svg, write
+from ldlm_monitor.charts.axis import axis_of
+from ldlm_monitor.charts.chart import BUCKETS
+from ldlm_monitor.errors import UsageError
+
+FINITE = st.floats(-1e12, 1e12)
+
+
+def parsed(chart: Chart) -> ElementTree.Element:
+    return ElementTree.fromstring(svg(chart))
+
+
+def titles(root: ElementTree.Element) -> list[str]:
+    return [element.text or "" for element in root.iter("title")]
+
+
+def test_no_spike_is_lost_in_buckets() -> None:
+    values = [1.0] * 10_000
+    values[7_777] = 50.0
+    line = bucketed("loss", range(10_000), values)
+    assert len(line.xs) <= BUCKETS
+    assert max(line.highs) == 50.0
+
+
+def test_a_nan_is_a_stroke_with_its_step() -> None:
+    line = bucketed("loss", [0, 1, 3], [2.0, 1.9, 1.8], nonfinite=[2])
+    assert "not finite at 2" in titles(parsed(Chart(title="loss", lines=[line])))
+
+
+def test_a_value_beyond_the_axis_has_a_mark_with_its_value() -> None:
+    values = [math.sin(n) for n in range(200)]
+    values[100] = -1e6
+    root = parsed(Chart(title="x", lines=[bucketed("x", range(200), values)]))
+    assert "-1000000 at 100" in titles(root)
+
+
+@given(st.lists(FINITE, min_size=1, max_size=60))
+def test_any_values_make_a_drawing_within_its_frame(values: list[float]) -> None:
+    root = parsed(Chart(title="x", lines=[bucketed("x", range(len(values)), values)]))
+    for path in root.iter("path"):
+        places = [
+            float(number)
+            for pair in (path.get("d") or "").strip("MZ").replace("V", " ").split("L")
+            for number in pair.replace("H", " ").split()
+        ]
+        assert all(0 <= place <= 1000 for place in places)
+
+
+@given(st.lists(FINITE, min_size=1, max_size=30))
+def test_ticks_lie_on_the_axis_and_are_few(values: list[float]) -> None:
+    axis = axis_of(values)
+    assert all(axis.low <= tick <= axis.high for tick in axis.ticks)
+    assert len(axis.ticks) <= 12
+
+
+def test_values_of_many_sizes_get_a_logarithmic_axis() -> None:
+    assert axis_of([0.001, 1.0, 40.0]).logarithmic
+    assert not axis_of([1.0, 2.0]).logarithmic
+    assert not axis_of([-1.0, 100.0]).logarithmic
+
+
+def test_names_and_marks_are_text() -> None:
+    line = bucketed("<b>&", [0, 1], [1.0, 2.0])
+    chart = Chart(title='"<i>', lines=[line, line], marks=[Mark(1, "</svg><script>", "incident")])
+    root = parsed(chart)
+    assert not list(root.iter("script"))
+    assert "</svg><script>" in titles(root)
+
+
+def test_matplotlib_that_is_missing_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
+    with pytest.raises(UsageError, match=r"pip install 'ldlm-monitor\[plots\]'"):
+        write([Chart(title="x", lines=[])], tmp_path / "a.png", "--plot")

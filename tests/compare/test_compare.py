@@ -1,0 +1,238 @@
+"""`compare` as one uses it, on runs whose truth is known."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made import write_run
+
+from ldlm_monitor.cli import main
+from ldlm_monitor.compare.steady import steady_from
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+@dataclass(frozen=True)
+class Answer:
+    code: int
+    out: str
+    err: str
+
+
+Ask = Callable[..., Answer]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path
+
+
+@pytest.fixture
+def ask(capfd: pytest.CaptureFixture[str]) -> Ask:
+    def run(*words: str) -> Answer:
+        capfd.readouterr()
+        code = main(["compare", *words])
+        out, err = capfd.readouterr()
+        return Answer(code, out, err)
+
+    return run
+
+
+def rows(answer: Answer) -> dict[str, list[dict[str, Any]]]:
+    """The cells of each row, by quantity and place."""
+    assert answer.code == 0, answer.err
+    told = json.loads(answer.out)["rows"]
+    return {f"{row['quantity']} {row['at'].split(',')[0]}".strip(): row["cells"] for row in told}
+
+
+def test_a_run_that_is_faster_and_smaller_is_told_so(ask: Ask, folder: Path) -> None:
+    write_run(folder / "base.jsonl", step=0.2, memory=40, warm_up=10, seed=1)
+    write_run(folder / "tuned.jsonl", step=0.2 / 1.4, memory=26, warm_up=10, seed=2)
+    found = rows(ask("base.jsonl", "tuned.jsonl", "--json"))
+    speed, memory = found["samples_per_second"][1], found["memory_allocated_bytes"][1]
+    assert speed["low"] <= 0.4 <= speed["high"]
+    assert (speed["verdict"], speed["target"]["result"]) == ("better", "reached")
+    assert memory["change"] == pytest.approx(-0.35)
+    assert memory["target"] == {"name": "memory", "change": -0.3, "result": "reached"}
+    assert found["step_seconds"][1]["change"] == pytest.approx(1 / 1.4 - 1, abs=0.03)
+    assert found["loss at equal step"][1]["verdict"] == "same"
+    assert found["loss at equal time"][1]["verdict"] in ("same", "better")
+
+
+def test_the_table_says_it_in_words(ask: Ask, folder: Path) -> None:
+    write_run(folder / "base.jsonl", warm_up=10, seed=1)
+    write_run(folder / "tuned.jsonl", step=0.1, seed=2)
+    lines = ask("base.jsonl", "tuned.jsonl").out.splitlines()
+    assert lines[0].startswith("baseline   base, steps 0 to 299, ")
+    assert lines[0].endswith("the first 10 steps left out as warm-up")
+    (speed,) = [line for line in lines if line.endswith("target +25 %: reached")]
+    assert " % faster [" in speed
+    assert lines[-1] == "Told by no run: tokens/s, GPU memory allocated, accuracy."
+
+
+def test_more_than_two_runs_share_a_table(ask: Ask, folder: Path) -> None:
+    for index, step in enumerate((0.2, 0.15, 0.3)):
+        write_run(folder / f"run{index}.jsonl", step=step, seed=index)
+    found = rows(ask("run0.jsonl", "run1.jsonl", "run2.jsonl", "--json"))
+    assert [cell["verdict"] for cell in found["step_seconds"]] == ["baseline", "better", "worse"]
+
+
+def test_of_a_few_steps_nothing_is_told(ask: Ask, folder: Path) -> None:
+    write_run(folder / "base.jsonl")
+    write_run(folder / "short.jsonl", steps=12, step=0.1)
+    cell = rows(ask("base.jsonl", "short.jsonl", "--json"))["step_seconds"][1]
+    assert (cell["verdict"], cell["change"]) == ("unclear", None)
+    assert cell["said"] == "cannot be told: too few steps (11 values)"
+
+
+def test_what_only_one_run_tells_is_said_to_be_missing(ask: Ask, folder: Path) -> None:
+    write_run(folder / "base.jsonl")
+    write_run(folder / "more.jsonl", memory=10)
+    there = rows(ask("more.jsonl", "base.jsonl", "--json"))["memory_allocated_bytes"][1]
+    assert there["said"] == "not told"
+    back = rows(ask("base.jsonl", "more.jsonl", "--json"))["memory_allocated_bytes"]
+    assert [cell["said"] for cell in back] == ["not told", "the baseline does not tell it"]
+
+
+@pytest.mark.parametrize(
+    ("step", "target", "result"),
+    [
+        (0.1, "speed=+50%", "reached"),
+        (0.1, "speed=+150%", "missed"),
+        (0.1, "speed=+100%", "open"),
+        (0.1, "step_seconds=-40%", "reached"),
+    ],
+)
+def test_a_target_is_reached_missed_or_open(
+    ask: Ask, folder: Path, step: float, target: str, result: str
+) -> None:
+    write_run(folder / "base.jsonl", seed=1)
+    write_run(folder / "tuned.jsonl", step=step, seed=2)
+    found = rows(ask("base.jsonl", "tuned.jsonl", "--json", "--target", target))
+    results = [
+        cell["target"]["result"] for cells in found.values() for cell in cells if cell["target"]
+    ]
+    assert results == [result]
+
+
+def test_a_larger_batch_is_judged_by_samples_not_by_steps(ask: Ask, folder: Path) -> None:
+    """A step of twice the samples takes 1.6 times as long."""
+    write_run(folder / "base.jsonl", seed=1)
+    write_run(folder / "large.jsonl", step=0.32, batch=32, seed=2)
+    found = rows(ask("base.jsonl", "large.jsonl", "--json"))
+    assert found["step_seconds"][1]["verdict"] == "worse"
+    assert found["samples_per_second"][1]["target"]["name"] == "speed"
+    assert found["samples_per_second"][1]["verdict"] == "better"
+
+
+def test_losses_are_compared_at_points_of_ones_own(ask: Ask, folder: Path) -> None:
+    write_run(folder / "base.jsonl", seed=1)
+    write_run(folder / "better.jsonl", loss=1.8, seed=2)
+    told = json.loads(ask("base.jsonl", "better.jsonl", "--json", "--at", "100", "--at", "30s").out)
+    places = [row["at"] for row in told["rows"] if row["quantity"] == "loss"]
+    assert places[1] == "at equal step, 81 to 100"
+    assert [place.partition(",")[0] for place in places] == [
+        *("at equal step", "at equal step", "at equal time", "at equal time"),
+    ]
+    cells = [row["cells"][1]["verdict"] for row in told["rows"] if row["quantity"] == "loss"]
+    assert cells == ["better"] * 4
+
+
+def test_without_times_losses_are_compared_at_equal_steps_alone(ask: Ask, folder: Path) -> None:
+    for name in ("a", "b"):
+        write_run(folder / f"{name}.jsonl", timed=False)
+    assert "loss at equal time" not in rows(ask("a.jsonl", "b.jsonl", "--json"))
+
+
+def test_a_nan_is_told_beside_the_table(ask: Ask) -> None:
+    logs = sorted(str(path) for path in (EXAMPLES / "train_logs").glob("*.log"))
+    assert "loss was not finite 1 times, first at step 35" in ask(*logs).out
+
+
+def test_the_fullest_rank_tells_of_memory(ask: Ask, folder: Path) -> None:
+    for run, extra in (("one", 0), ("two", 5)):
+        (folder / run).mkdir()
+        for rank in range(2):
+            head = {"schema": "ldlm.health/1", "type": "run", "run": run, "rank": rank}
+            steps = [
+                {"type": "step", "step": n, "time": 1.8e9 + n, "memory_allocated_bytes": 100}
+                for n in range(40)
+            ]
+            if rank == 1:
+                for row in steps:
+                    row["memory_allocated_bytes"] = 100 + extra
+            text = "\n".join(json.dumps(row) for row in (head, *steps))
+            (folder / f"{run}/health_rank{rank}.jsonl").write_text(text + "\n", encoding="utf-8")
+    cell = rows(ask("one", "two", "--json"))["memory_allocated_bytes"][1]
+    assert (cell["value"], cell["change"]) == (105, pytest.approx(0.05))
+
+
+def test_an_input_of_several_runs_is_refused_by_name(ask: Ask, folder: Path) -> None:
+    write_run(folder / "base.jsonl")
+    logs = EXAMPLES / "train_logs"
+    answer = ask("base.jsonl", str(logs), "--no-companions")
+    assert answer.code == 2
+    assert f"{logs}: holds 3 runs (train_20261121_083409, " in answer.err
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("a.jsonl",), "compare: two runs are needed at least"),
+        (("a.jsonl", "none"), "none: no such file, or nothing that matches"),
+        (("a.jsonl", "a.jsonl", "--target", "faster"), '--target: cannot read "faster"'),
+        (("a.jsonl", "a.jsonl", "--at", "noon"), '--at: cannot read "noon"'),
+        (("a.jsonl", "a.jsonl", "--warm-up", "x"), '--warm-up: cannot read "x"'),
+        (("a.jsonl", "a.jsonl", "--confidence", "95"), "--confidence: should be between"),
+        (("a.jsonl", "a.jsonl", "--plot", "a.pdf"), '--plot a.pdf: cannot draw as ".pdf"'),
+    ],
+)
+def test_a_wrong_command_line_is_one_clear_line(
+    ask: Ask, folder: Path, words: tuple[str, ...], line: str
+) -> None:
+    write_run(folder / "a.jsonl")
+    answer = ask(*words)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith(f"ldlm-monitor: {line}"), answer.err
+
+
+@pytest.mark.parametrize(("words", "left_out"), [(("10%",), 30), (("50",), 50), (("0",), 0)])
+def test_the_warm_up_can_be_given(
+    ask: Ask, folder: Path, words: tuple[str, ...], left_out: int
+) -> None:
+    write_run(folder / "a.jsonl")
+    told = json.loads(ask("a.jsonl", "a.jsonl", "--json", "--warm-up", *words).out)
+    assert [run["warm_up_steps"] for run in told["runs"]] == [left_out] * 2
+
+
+def test_a_warm_up_is_found_and_a_pause_is_none() -> None:
+    steady = [1.0 + 0.01 * (n % 7) for n in range(200)]
+    assert steady_from([5.0] * 20 + steady) == 20
+    assert steady_from(steady) == 0
+    assert steady_from([*steady[:80], 60.0, *steady]) == 0
+
+
+def test_a_pace_that_never_settles_is_said_so(ask: Ask, folder: Path) -> None:
+    path = folder / "drift.jsonl"
+    path.write_text(
+        "".join(
+            json.dumps({"step": n, "loss": 2.0, "step_time_ms": 100 + n}) + "\n" for n in range(300)
+        ),
+        encoding="utf-8",
+    )
+    assert "drift.jsonl: its pace kept changing" in ask("drift.jsonl", "drift.jsonl").out
+
+
+@pytest.mark.parametrize(("name", "start"), [("a.svg", b"<svg "), ("a.png", b"\x89PNG")])
+def test_the_runs_are_drawn_over_each_other(
+    ask: Ask, folder: Path, name: str, start: bytes
+) -> None:
+    for run in ("base", "tuned"):
+        write_run(folder / f"{run}.jsonl", memory=10)
+    assert ask("base.jsonl", "tuned.jsonl", "--plot", name).code == 0
+    assert (folder / name).read_bytes().startswith(start)

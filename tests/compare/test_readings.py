@@ -1,0 +1,119 @@
+"""What is kept of a run's numbers: each value, its step, its time."""
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from ldlm_monitor.chunk import Chunk
+from ldlm_monitor.compare.sides import Side
+from ldlm_monitor.parse import Parser
+from ldlm_monitor.readings import Column, Readings, Resume, RunReadings
+from ldlm_monitor.run.identity import RunNames
+
+NOW = 1769681700.0
+
+
+def read(
+    name: str, lines: Sequence[str], *, timed: bool = False, live: bool = False
+) -> RunReadings:
+    readings = Readings(Parser(), RunNames("r"), live=live)
+    offset = 0
+    for index, line in enumerate(lines):
+        data = line.encode() + b"\n"
+        readings.feed(Chunk(name, (0, 0, 0), offset, index + 1, data), NOW + index, timed=timed)
+        offset += len(data)
+    readings.finish([name])
+    return readings.runs["r"]
+
+
+def of(run: RunReadings, quantity: str) -> Column:
+    column = run.column(quantity)
+    assert column is not None
+    return column
+
+
+def rows(steps: Sequence[int], **more: Sequence[float]) -> list[str]:
+    return [
+        json.dumps({"step": step, **{name: values[i] for name, values in more.items()}})
+        for i, step in enumerate(steps)
+    ]
+
+
+def test_what_was_trained_again_stands_as_it_was_trained_last() -> None:
+    run = read("a.jsonl", rows([0, 1, 2, 3, 2, 3, 4], loss=[9, 8, 7, 6, 5, 4, 3]), timed=True)
+    column = of(run, "loss")
+    assert list(column.steps) == [0, 1, 2, 3, 4]
+    assert list(column.values) == [9, 8, 5, 4, 3]
+    assert run.steps.resumes == [Resume(NOW + 3, 3, NOW + 4, 2)]
+
+
+def test_a_value_that_is_not_finite_is_counted_at_its_step() -> None:
+    lines = ['{"step": 0, "loss": 1.0}', '{"step": 1, "loss": NaN}', '{"step": 2, "loss": 2.0}']
+    column = of(read("a.jsonl", lines), "loss")
+    assert (list(column.steps), column.nonfinite) == ([0, 2], [1])
+
+
+def test_of_two_sources_the_better_one_counts() -> None:
+    readings = Readings(Parser(), RunNames("r"))
+    for name, line in (
+        ("a.log", b"step 5 | loss 2.1 | lr 1e-4\n"),
+        ("training_log.jsonl", b'{"step": 5, "loss": 2.125}\n'),
+    ):
+        readings.feed(Chunk(name, (0, 0, 0), 0, 1, line, final=True), NOW)
+    assert list(of(readings.runs["r"], "loss").values) == [2.125]
+
+
+def test_steps_that_begin_anew_with_each_epoch_are_counted_on() -> None:
+    lines = [
+        json.dumps({"epoch": epoch, "step": step, "loss": float(epoch)})
+        for epoch in (0, 1)
+        for step in (1, 2, 3)
+    ]
+    run = RunReadings("r")
+    for record in Parser().feed(
+        Chunk("a.jsonl", (0, 0, 0), 0, 1, "\n".join(lines).encode() + b"\n"),
+        RunNames("r").origin("a.jsonl"),
+        NOW,
+    ):
+        run.take(record, NOW)  # type: ignore[arg-type]
+    assert list(of(run, "loss").steps) == [1, 2, 3, 4, 5, 6]
+
+
+def test_numbers_without_any_step_are_numbered() -> None:
+    """Keras tells a line an epoch, and no step in it."""
+    lines = [
+        "Epoch 1/3",
+        "10/10 - 1s - loss: 0.9000 - val_loss: 0.8000 - 1s/epoch - 18ms/step",
+        "Epoch 2/3",
+        "10/10 - 1s - loss: 0.7000 - val_loss: 0.6000 - 1s/epoch - 18ms/step",
+    ]
+    column = of(read("keras.log", lines), "eval_loss")
+    assert list(column.values) == [0.8, 0.6]
+    assert list(column.steps) == sorted(set(column.steps))
+
+
+def test_times_that_are_only_an_order_make_no_durations() -> None:
+    assert len(read("a.jsonl", rows(range(30), loss=[1.0] * 30)).durations()) == 0
+
+
+def test_lines_that_came_together_share_the_time_between_two_such_lots() -> None:
+    """A writer that collects ten steps: each took a tenth of the time between."""
+    readings = Readings(Parser(), RunNames("r"), live=True)
+    offset = 0
+    for lot in range(5):
+        data = "".join(f"step {10 * lot + n} | loss 2.0 | lr 1e-4\n" for n in range(10)).encode()
+        readings.feed(Chunk("a.log", (0, 0, 0), offset, 10 * lot + 1, data), NOW + 2 * lot)
+        offset += len(data)
+    assert list(readings.runs["r"].durations().values) == pytest.approx([0.2] * 4)
+
+
+def test_samples_a_second_follow_from_the_batch_that_a_log_tells() -> None:
+    lines = [
+        "*** Starting MMDiT with Joint Text-Latent Diffusion ***",
+        "* Per-device batch size: 8",
+    ]
+    lines += ["* Total batch size: 16"]
+    lines += [f"step {n} | loss 2.0 | lr 1e-4" for n in range(40)]
+    side = Side("r", read("a.log", lines, timed=True, live=True))
+    assert set(side.steady("samples_per_second")) == {16.0}

@@ -1,0 +1,184 @@
+"""The report as a page, as Markdown and as JSON: from a log, by the command."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from ldlm_monitor.cli import main
+from ldlm_monitor.report.document import json_schema
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples/train_logs"
+BAD_LATENTS = EXAMPLES / "train_20261121_083451_node0.log"
+BAD_TOKEN = EXAMPLES / "train_20261121_083515_node0.log"
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+HOSTILE = '<script>alert(1)</script> & "quoted" `code` [link](http://x) | cell'
+
+Write = Callable[..., str]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Writes the report of some files and gives its text."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(name: str, *files: Path | str) -> str:
+        assert main(["report", "-o", name, *map(str, files)]) in (0, 3)
+        return (tmp_path / name).read_text("utf-8")
+
+    return run
+
+
+class Page(HTMLParser):
+    """What a browser would find: tags, text, and what would be fetched."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.words: list[str] = []
+        self.links: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def hostile_log(folder: Path) -> Path:
+    """A run whose error, names and settings try to be markup, and hold a secret."""
+    log = folder / "train_20260129_101500_node0.log"
+    lines = [
+        "*** Starting MMDiT with Joint Text-Latent Diffusion ***",
+        *(f'{{"step": {step}, "loss": {2.5 - step / 100}}}' for step in range(40)),
+        "Traceback (most recent call last):",
+        '  File "train.py", line 3, in <module>',
+        f"RuntimeError: {HOSTILE} token=hf_abcdefghijklmnopqrstuvwxyz",
+    ]
+    log.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return log
+
+
+def test_the_json_is_what_its_schema_says(write: Write) -> None:
+    told = json.loads(write("r.json", BAD_LATENTS))
+    schema = json.loads((ROOT / "docs/report.schema.json").read_text("utf-8"))
+    jsonschema.validate(told, schema)
+    assert told["schema"] == "ldlm.report/1"
+    (run,) = told["runs"]
+    assert run["statistics"]["loss"]["nonfinite"] == 3
+    assert sum(run["curves"]["loss"]["nonfinite"]) == 1
+
+
+def test_the_schema_in_the_docs_is_the_one_of_this_version() -> None:
+    """Made again with `json.dumps(json_schema(), indent=2)`."""
+    assert json.loads((ROOT / "docs/report.schema.json").read_text("utf-8")) == json_schema()
+
+
+def test_a_page_begins_with_the_verdict_and_names_the_first_cause(write: Write) -> None:
+    words = " ".join(Page(write("r.html", BAD_TOKEN)).words)
+    order = [words.index(text) for text in ("CRITICAL", "IndexError", "Incidents", "Charts")]
+    assert order == sorted(order)
+    assert "rank 1 tells of an error of its own" in words
+
+
+def test_a_page_needs_nothing_else(write: Write) -> None:
+    page = Page(write("r.html", BAD_TOKEN))
+    assert not {"script", "link", "img", "iframe", "object"} & set(page.tags)
+    assert all(link.startswith("#") for link in page.links)
+
+
+def test_a_nan_and_every_charted_quantity_are_to_be_seen(write: Write) -> None:
+    text = write("r.html", BAD_LATENTS)
+    assert "not finite at 35" in text
+    titles = re.findall(r'role="img" aria-label="([^"]+)"', text)
+    assert titles[:2] == ["loss", "loss components"]
+    assert "learning rate" in titles
+
+
+@pytest.mark.parametrize("name", ["r.html", "r.md", "r.json"])
+def test_no_secret_of_a_log_is_in_a_report(write: Write, tmp_path: Path, name: str) -> None:
+    text = write(name, hostile_log(tmp_path))
+    assert "RuntimeError" in text
+    assert "hf_abcdef" not in text
+
+
+def test_text_of_a_log_is_no_markup_of_the_page(write: Write, tmp_path: Path) -> None:
+    page = Page(write("r.html", hostile_log(tmp_path)))
+    assert "script" not in page.tags
+    assert any("<script>alert(1)</script>" in words for words in page.words)
+
+
+def test_text_of_a_log_is_no_markup_of_the_markdown(write: Write, tmp_path: Path) -> None:
+    """Outside of code every sign that could mean something is escaped."""
+    text = write("r.md", hostile_log(tmp_path))
+    prose = re.sub(r"(?ms)^```+text$.*?^```+$", "", text)
+    assert "<script>" in text
+    assert not re.search(r"(?<!\\)<script", prose)
+    assert not re.search(r"(?<!\\)\[link", prose)
+
+
+def test_several_runs_share_a_page(write: Write) -> None:
+    page = Page(write("r.html", BAD_TOKEN, BAD_LATENTS))
+    assert [link for link in page.links if link.startswith("#run")] == ["#run0", "#run1"]
+
+
+def test_a_log_without_a_training_makes_a_report_that_says_so(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "empty.log").write_text("nothing\n", encoding="utf-8")
+    assert "No training run was found" in write("r.html", tmp_path / "empty.log")
+    assert "No training run was found" in write("r.md", tmp_path / "empty.log")
+
+
+def test_an_unknown_ending_is_one_clear_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "-o", "health.pdf", str(BAD_TOKEN)]) == 2
+    assert capsys.readouterr().err == (
+        'ldlm-monitor: --output health.pdf: cannot write a report as ".pdf"; '
+        "end the name in .html, .md, .json or .txt\n"
+    )
+
+
+@pytest.mark.live
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+@pytest.mark.parametrize(("width", "dark"), [(390, True), (1280, False)])
+def test_a_browser_shows_the_page_without_scrolling_sideways(
+    write: Write, tmp_path: Path, width: int, dark: bool
+) -> None:
+    """In a frame as wide as a phone or a desk: the page's own script could not run."""
+    write("r.html", BAD_TOKEN, BAD_LATENTS)
+    (tmp_path / "frame.html").write_text(
+        f'<iframe src="r.html" style="width:{width}px;height:900px;border:0"></iframe><script>'
+        "onload=()=>{const page=document.querySelector('iframe').contentDocument;"
+        "const charts=[...page.querySelectorAll('svg.chart')];"
+        "document.title=[page.documentElement.scrollWidth,charts.length,"
+        "Math.min(...charts.map(c=>c.getBoundingClientRect().height)),"
+        "getComputedStyle(page.body).backgroundColor].join(' ')}</script>",
+        encoding="utf-8",
+    )
+    assert CHROMIUM is not None
+    done = subprocess.run(
+        [
+            *(CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu"),
+            *(f"--user-data-dir={tmp_path / 'profile'}", "--allow-file-access-from-files"),
+            *(f"--window-size={width + 40},1000", "--dump-dom"),
+            *(["--blink-settings=preferredColorScheme=0"] if dark else []),
+            (tmp_path / "frame.html").as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    title = re.search(r"<title>(\d+) (\d+) ([\d.]+) (rgb[^<]+)</title>", done.stdout)
+    assert title is not None, done.stdout[:500]
+    assert int(title[1]) <= width
+    assert int(title[2]) >= 8
+    assert float(title[3]) > 150
+    assert title[4] == ("rgb(13, 17, 22)" if dark else "rgb(244, 246, 248)")
