@@ -27,7 +27,9 @@ from ldlm_monitor.notify import (
     Alertmanager,
     AlertmanagerClient,
     Courier,
+    Heartbeat,
     Outbox,
+    Pulse,
     Receiver,
     Silences,
     how_to_configure,
@@ -40,7 +42,7 @@ from ldlm_monitor.pump import Pump
 from ldlm_monitor.queries import Source
 from ldlm_monitor.serve import Server
 from ldlm_monitor.source import Journal, Waker, WatchdogWaker
-from ldlm_monitor.state_dir import StateDir, default_state_dir
+from ldlm_monitor.state_dir import Room, StateDir, default_state_dir
 from ldlm_monitor.view import Snapshot
 
 PORTS_TRIED = 20
@@ -140,26 +142,23 @@ def run(
         probing = _probing(settings, waker)
         if probing is not None:
             stack.callback(probing.close)
-        pump = Pump(settings, outbox, ledger, names, waker, silences=silences, probing=probing)
+        room = Room(state.path)
+        pump = Pump(
+            settings, outbox, ledger, names, waker, silences=silences, probing=probing, room=room
+        )
         stack.callback(pump.close)
         signals = _Signals(pump, waker)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             stack.callback(signal.signal, number, signal.signal(number, signals))
         source = LocalSource(lambda: pump.snapshot, silences, _shown_inputs(settings))
-        server = _serve(settings, pump, outbox, silences, signals, source=source)
+        server = _serve(settings, pump, outbox, silences, signals, source=source, room=room)
         stack.callback(server.stop)
-        for receiver in receivers:
-            courier = Courier(receiver, outbox)
-            courier.start()
-            stack.callback(courier.stop, COURIER_SECONDS)
-            pump.telling.couriers.append(courier)
         host = settings.listen_address[0]
         shown = f"[{host}]" if ":" in host else host
         url = f"http://{shown}:{server.port}"
-        for alertmanager in _alertmanagers(settings, pump, outbox, url):
-            alertmanager.start()
-            stack.callback(alertmanager.stop, COURIER_SECONDS)
-            log.info("%s is told what fires", alertmanager.receiver)
+        for teller in _tellers(settings, pump, outbox, receivers, url):
+            teller.start()
+            stack.callback(teller.stop, COURIER_SECONDS)
         _greet(settings, pump, state, url, receivers)
         waker.watch(pump.inputs.folders())
         load = load or (lambda: settings)
@@ -251,13 +250,24 @@ def _reload(pump: Pump, load: Callable[[], Settings]) -> str:
     return ""
 
 
-def _alertmanagers(
-    settings: Settings, pump: Pump, outbox: Outbox, url: str
-) -> Iterator[Alertmanager]:
+def _tellers(
+    settings: Settings, pump: Pump, outbox: Outbox, receivers: list[Receiver], url: str
+) -> Iterator[Courier | Alertmanager | Heartbeat]:
+    """A thread for each receiver, Alertmanager and dead man's switch."""
+    for receiver in receivers:
+        courier = Courier(receiver, outbox)
+        pump.telling.couriers.append(courier)
+        yield courier
     authorization = settings.alertmanager.authorization()
     for server in settings.alertmanager.urls:
         client = AlertmanagerClient(server, authorization=authorization)
-        yield Alertmanager(client, lambda: pump.snapshot, outbox, generator=url)
+        pulse = Pulse(lambda: pump.turns)
+        log.info("%s is told what fires", client.name)
+        yield Alertmanager(client, lambda: pump.snapshot, outbox, pulse=pulse, generator=url)
+    if switch := settings.heartbeat.target():
+        interval = settings.heartbeat.interval_seconds
+        log.info("a dead man's switch is told every %g s", interval)
+        yield Heartbeat(switch, interval, Pulse(lambda: pump.turns), outbox)
 
 
 def _probing(settings: Settings, waker: Waker) -> Probing | None:
@@ -275,6 +285,7 @@ def _serve(
     signals: _Signals,
     *,
     source: Source,
+    room: Room,
 ) -> Server:
     """A server on the address that was asked for, or on the first free port after the default."""
     host, first = settings.listen_address
@@ -293,6 +304,7 @@ def _serve(
                 silencing=silences,
                 takes_commands=_is_loopback(host),
                 source=source,
+                free=lambda: room.free,
             )
         except OSError as error:
             taken = error

@@ -106,6 +106,9 @@ class FollowFlags(JudgeFlags, ScreenFlags):
     listen: _Flag = None
     """HOST:PORT of /metrics (default: 127.0.0.1:9847, or the next free port)."""
 
+    web_config: _Path = None
+    """TLS, users and tokens of what is served, in a file as Prometheus has it."""
+
     state_dir: _Path = None
     """What must survive a restart (default: under $XDG_STATE_HOME/ldlm-monitor/)."""
 

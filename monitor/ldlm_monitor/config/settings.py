@@ -11,6 +11,8 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from ldlm_monitor.config.receivers import (
     Alertmanager,
     Apprise,
+    Attach,
+    Heartbeat,
     Section,
     Slack,
     UserPath,
@@ -109,6 +111,7 @@ class Settings(BaseSettings):
         env_nested_max_split=1,
         env_ignore_empty=True,
         enable_decoding=False,
+        hide_input_in_errors=True,  # a secret may be among them
     )
 
     files: Patterns = Field(
@@ -135,6 +138,11 @@ class Settings(BaseSettings):
         default="127.0.0.1:9847",
         description="HOST:PORT of `/metrics`. If the default is taken, the next free port serves.",
         examples=["127.0.0.1:9847"],
+    )
+    web_config: UserPath | None = Field(
+        default=None,
+        description="A web configuration file as Prometheus has it: TLS, users, bearer tokens.",
+        examples=["web-config.yml"],
     )
     state_dir: UserPath | None = Field(
         default=None,
@@ -182,6 +190,8 @@ class Settings(BaseSettings):
     alertmanager: Alertmanager = Alertmanager()
     webhook: Webhook = Webhook()
     apprise: Apprise = Apprise()
+    heartbeat: Heartbeat = Heartbeat()
+    attach: Attach = Attach()
     log_format: Literal["text", "json"] = Field(
         default="text", description="Form of the messages on stderr.", examples=["json"]
     )

@@ -50,7 +50,7 @@ class Answer:
 class Site:
     """What is served: each part is asked anew for every request.
 
-    `notifications` is `Outbox.counts`, `behind` gives bytes. `redact` is applied to
+    `notifications` is `Outbox.counts`, `behind` and `free` give bytes. `redact` is applied to
     every text of the JSON API. `reload` loads the settings anew and returns what went
     wrong (None: not from here). `silencing` lists silences and, with `takes_commands`,
     takes new ones. `source` answers what a screen asks beyond the snapshot.
@@ -65,6 +65,7 @@ class Site:
     silencing: commands.Silencing | None = None
     takes_commands: bool = False
     source: Source | None = None
+    free: Callable[[], int | None] = lambda: None
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """The WSGI application."""
@@ -164,6 +165,7 @@ class Site:
             self.snapshot(),
             notifications=self.notifications(),
             behind=self.behind(),
+            free=self.free(),
             accept=accept,
         )
 
@@ -192,6 +194,7 @@ class Server:
         silencing: commands.Silencing | None = None,
         takes_commands: bool = False,
         source: Source | None = None,
+        free: Callable[[], int | None] = lambda: None,
     ) -> None:
         family, *_, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -208,6 +211,7 @@ class Server:
                 silencing=silencing,
                 takes_commands=takes_commands,
                 source=source,
+                free=free,
             )
         )
         self._thread = threading.Thread(

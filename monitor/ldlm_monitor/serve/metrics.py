@@ -26,21 +26,27 @@ _UNEXPORTABLE = {code: "\ufffd" for code in range(0x20) if code != ord("\n")}
 class SnapshotCollector(Collector):
     """The metrics of a snapshot, and of the monitor itself.
 
-    `notifications` are `Outbox.counts()`; `behind` is in bytes.
+    `notifications` are `Outbox.counts()`; `behind` and `free` (of the state's disk) are bytes.
     """
 
     def __init__(
-        self, snapshot: Snapshot, *, notifications: Mapping[tuple[str, str], int], behind: int
+        self,
+        snapshot: Snapshot,
+        *,
+        notifications: Mapping[tuple[str, str], int],
+        behind: int,
+        free: int | None = None,
     ) -> None:
         self._snapshot = snapshot
         self._notifications = notifications
         self._behind = behind
+        self._free = free
 
     def collect(self) -> Iterator[Family]:
         """One family a name, in alphabetical order; a series that comes twice counts once."""
         values: dict[str, dict[Labels, float]] = {}
         core = core_points(self._snapshot.monitor)
-        edge = edge_points(self._notifications, self._behind)
+        edge = edge_points(self._notifications, self._behind, self._free)
         for point in chain(self._snapshot.points, core, edge):
             values.setdefault(point.name, {})[point.labels] = point.value
         for name in sorted(values):
@@ -48,11 +54,18 @@ class SnapshotCollector(Collector):
 
 
 def exposition(
-    snapshot: Snapshot, *, notifications: Mapping[tuple[str, str], int], behind: int, accept: str
+    snapshot: Snapshot,
+    *,
+    notifications: Mapping[tuple[str, str], int],
+    behind: int,
+    free: int | None = None,
+    accept: str,
 ) -> tuple[str, bytes]:
     """(content type, body) in the form that the `Accept` header asks for."""
     registry = CollectorRegistry()
-    registry.register(SnapshotCollector(snapshot, notifications=notifications, behind=behind))
+    registry.register(
+        SnapshotCollector(snapshot, notifications=notifications, behind=behind, free=free)
+    )
     if _prefers_openmetrics(accept):
         return openmetrics.CONTENT_TYPE_LATEST, _encode_openmetrics(registry)
     return CONTENT_TYPE_PLAIN_0_0_4, generate_latest(registry)
