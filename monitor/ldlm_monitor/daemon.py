@@ -40,7 +40,7 @@ from ldlm_monitor.probe.host import HostProbe, this_host
 from ldlm_monitor.probing import Probing
 from ldlm_monitor.pump import Pump
 from ldlm_monitor.queries import Source
-from ldlm_monitor.serve import Server
+from ldlm_monitor.serve import Gate, Server
 from ldlm_monitor.source import Journal, Waker, WatchdogWaker
 from ldlm_monitor.state_dir import Room, StateDir, default_state_dir
 from ldlm_monitor.view import Snapshot
@@ -126,6 +126,7 @@ def run(
     """
     with ExitStack() as stack:
         receivers = list(named_receivers(settings))
+        gate = Gate(settings.web_config)
         wanted = settings.state_dir or default_state_dir(settings.files, Path.cwd())
         state = StateDir(wanted)
         stack.callback(state.close)
@@ -151,11 +152,11 @@ def run(
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             stack.callback(signal.signal, number, signal.signal(number, signals))
         source = LocalSource(lambda: pump.snapshot, silences, _shown_inputs(settings))
-        server = _serve(settings, pump, outbox, silences, signals, source=source, room=room)
+        server = _serve(
+            settings, pump, outbox, silences, signals, source=source, room=room, gate=gate
+        )
         stack.callback(server.stop)
-        host = settings.listen_address[0]
-        shown = f"[{host}]" if ":" in host else host
-        url = f"http://{shown}:{server.port}"
+        url = _url(settings.listen_address[0], server.port, gate)
         for teller in _tellers(settings, pump, outbox, receivers, url):
             teller.start()
             stack.callback(teller.stop, COURIER_SECONDS)
@@ -286,6 +287,7 @@ def _serve(
     *,
     source: Source,
     room: Room,
+    gate: Gate,
 ) -> Server:
     """A server on the address that was asked for, or on the first free port after the default."""
     host, first = settings.listen_address
@@ -300,11 +302,12 @@ def _serve(
                 behind=pump.follower.behind,
                 ready=lambda: pump.caught_up,
                 redact=redact,
-                reload=signals.ask_reload if _is_loopback(host) else None,
+                reload=signals.ask_reload,
                 silencing=silences,
                 takes_commands=_is_loopback(host),
                 source=source,
                 free=lambda: room.free,
+                gate=gate,
             )
         except OSError as error:
             taken = error
@@ -314,6 +317,12 @@ def _serve(
         if port != first:
             log.warning("port %d is taken: listening on %s:%d", first, host, port)
         server.start()
+        if not _is_loopback(host) and not gate.access().asks:
+            log.warning(
+                "whoever reaches %s:%d may read what is told of the logs: see --web-config",
+                host,
+                port,
+            )
         return server
     raise UsageError(
         f"cannot listen on {host}:{first} ({taken.strerror})",
@@ -338,6 +347,11 @@ def _greet(
     if not receivers and not settings.alertmanager.urls:
         log.info("%s", how_to_configure())
     sys.stdout.flush()
+
+
+def _url(host: str, port: int, gate: Gate) -> str:
+    shown = f"[{host}]" if ":" in host else host
+    return f"{'https' if gate.encrypts else 'http'}://{shown}:{port}"
 
 
 def _is_loopback(host: str) -> bool:
