@@ -52,7 +52,7 @@ class Site:
     """What is served: each part is asked anew for every request.
 
     `notifications` is `Outbox.counts`, `behind` and `free` give bytes. `redact` is applied to
-    every text of the JSON API. `reload` loads the settings anew and returns what went
+    every text that may come from a log. `reload` loads the settings anew and returns what went
     wrong. `silencing` keeps silences. `source` answers what a screen asks beyond the snapshot.
     `gate` says who may ask; commands take a bearer token, or `takes_commands` (as on loopback).
     """
@@ -132,7 +132,7 @@ class Site:
                     else _line("503 Service Unavailable", "not ready")
                 )
             case "/":
-                page = api.landing_page(self.snapshot())
+                page = api.landing_page(self.snapshot(), self.redact)
                 return Answer("200 OK", "text/html; charset=utf-8", page)
         return self._resource(path, known)
 
@@ -178,6 +178,7 @@ class Site:
             notifications=self.notifications(),
             behind=self.behind(),
             free=self.free(),
+            redact=self.redact,
             accept=accept,
         )
 
