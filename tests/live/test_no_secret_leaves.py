@@ -14,6 +14,7 @@ from planted import KEY_FILES, LINES, PLANTED, found_in
 
 pytestmark = pytest.mark.live
 LOG = "train_logs/train_20260129_101500_node0.log"
+OTHER = f"train_logs/train_{PLANTED['hugging face']}.log"
 PATIENCE = 60.0
 SENDERS = ("/slack", "/webhook", "/apprise", "/api/v2/alerts", "/beat")
 
@@ -66,8 +67,8 @@ def outside() -> Iterator[Outside]:
 
 
 @pytest.fixture
-def configured(outside: Outside, tmp_path: Path) -> None:
-    """Every kind of receiver."""
+def begin(start, append, bars, outside: Outside, tmp_path: Path):
+    """Starts a daemon on two logs, one of them named like a secret, with every receiver."""
     files = {
         "slack.url": f"http://{outside.host}/slack",
         "webhook.url": f"http://{outside.host}/webhook",
@@ -82,6 +83,9 @@ def configured(outside: Outside, tmp_path: Path) -> None:
         '[apprise]\nurls_file = "apprise.urls"\n[heartbeat]\nurl_file = "heartbeat.url"\n'
         f'[alertmanager]\nurls = ["http://{outside.host}"]\n'
     )
+    append(LOG, bars(0, 40))
+    append(OTHER, bars(0, 40))
+    return lambda: start("train_logs/*.log", "--log-level", "debug").ready()
 
 
 def a_training_that_prints_its_secrets(bars: str) -> str:
@@ -119,16 +123,13 @@ PAGES = (
 
 
 def test_none_of_a_planted_list_comes_out_of_anything(
-    configured: None, outside: Outside, start, append, bars, tmp_path: Path
+    begin, outside: Outside, append, bars, tmp_path: Path
 ) -> None:
-    append(LOG, bars(0, 40))
-    other = f"train_logs/train_{PLANTED['hugging face']}.log"
-    append(other, bars(0, 40))
-    daemon = start("train_logs/*.log", "--log-level", "debug").ready()
+    daemon = begin()
     text = a_training_that_prints_its_secrets(bars(40, 42))
     assert len(found_in(text)) > 40
     append(LOG, text)
-    append(other, "\nWARNING: Invalid text_loss detected: nan\n")
+    append(OTHER, "\nWARNING: Invalid text_loss detected: nan\n")
     for path in SENDERS[:4]:
         outside.until(path, "NonFiniteLoss")
         outside.until(path, "TrainingCrashed" if path != "/apprise" else "OutOfMemory")

@@ -52,12 +52,21 @@ def apprise_services(urls: Iterable[str]) -> Iterator[AppriseService]:
     logging.getLogger("apprise").setLevel(logging.CRITICAL + 1)
     seen: Counter[str] = Counter()
     for number, url in enumerate(urls, 1):
-        service = apprise.Apprise(asset=apprise.AppriseAsset(async_mode=False, service_timeout=0))
+        service = apprise.Apprise(
+            asset=apprise.AppriseAsset(async_mode=False, service_timeout=0, http_redirects=False)
+        )
         if not service.add(url):
             raise ConfigError(
                 f"URL {number} is none that Apprise knows",
                 where="apprise.urls_file",
                 remedy="see https://github.com/caronc/apprise/wiki for its form",
+            )
+        if any(each.redirects or not each.verify_certificate for each in service):
+            raise ConfigError(
+                f"URL {number} would follow redirects, or believe any certificate",
+                where="apprise.urls_file",
+                remedy="leave out redirect= and verify=; trust an authority of your own by"
+                " REQUESTS_CA_BUNDLE",
             )
         scheme = url.partition(":")[0]
         seen[scheme] += 1
