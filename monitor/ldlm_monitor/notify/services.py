@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+import re2
+
 from ldlm_monitor.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify.notification import Notification
 
@@ -15,6 +17,14 @@ if TYPE_CHECKING:
 
 TEXT_LIMIT = 1500
 """Characters of the log line and of each text; Discord takes 2000 in all."""
+
+
+_ACTING = (
+    (re2.compile(r"(^|[^A-Za-z0-9_.+-])@"), lambda found: f"{found.group(1)}＠"),
+    (re2.compile(r"<([@!#&/A-Za-z])"), lambda found: f"‹{found.group(1)}"),
+    (re2.compile(r"\]\("), lambda found: "] ("),
+)
+"""Look-alikes do nothing; an address as in mail stays."""
 
 
 class AppriseService:
@@ -90,15 +100,20 @@ def text(notification: Notification) -> str:
         notification.summary,
         notification.description,
         f"Step {notification.step}" if notification.step is not None else "",
-        f"{place}\n{_line(notification.line, TEXT_LIMIT)}" if place and notification.line else "",
+        *((place, notification.line) if place and notification.line else ()),
     ]
     if notification.state in ("firing", "pending") and notification.action:
         parts.append(f"What to do: {notification.action}")
-    return "\n".join(part if "\n" in part else _line(part, TEXT_LIMIT) for part in parts if part)
+    return "\n".join(_line(part, TEXT_LIMIT) for part in parts if part)
 
 
 def _line(words: str, limit: int) -> str:
+    """One line in which services find no mention, link or tag to act on; Discord and Mattermost
+    take what an Apprise text holds for Markdown.
+    """
     shown = " ".join(words.split())
+    for acting, shown_instead in _ACTING:
+        shown = acting.sub(shown_instead, shown)
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 
