@@ -5,6 +5,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import shutil
 import socket
 import ssl
@@ -16,7 +17,10 @@ import pytest
 
 from ldlm_monitor.errors import ConfigError
 from ldlm_monitor.notify import Silences
-from ldlm_monitor.serve import Gate, Server
+from ldlm_monitor.serve import Gate, Server, connections
+from ldlm_monitor.serve.commands import MAX_BODY
+from ldlm_monitor.serve.http import MAX_PATH
+from ldlm_monitor.serve.questions import MAX_QUERY
 
 TOKEN = "5f0d1c2b3a49586776859403"
 PASSWORD = "hunter2"
@@ -306,6 +310,29 @@ def test_what_cannot_be_used_is_said_in_one_line_with_the_place(
     assert "\n" not in str(refused.value)
     assert "hunter2" not in str(refused.value)
     assert refused.value.remedy
+
+
+def test_the_example_of_the_documentation_works(tls: str, tokens: str, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/security.md").read_text("utf-8")
+    (example,) = re.findall("```yaml\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "web.yml").write_text(example)
+    gate = Gate(tmp_path / "web.yml")
+    told = "Basic " + base64.b64encode(b"prometheus:change me").decode()
+    assert gate.encrypts
+    assert gate.access().judge(told) == "user"
+    assert gate.access().judge(f"Bearer {TOKEN}") == "token"
+
+
+def test_the_bounds_of_the_documentation_are_those_that_hold() -> None:
+    page = (Path(__file__).parents[2] / "docs/security.md").read_text("utf-8")
+    for words in (
+        f"| {connections.MAX_CONNECTIONS}; where all are taken",
+        f"{connections.HEAD_SECONDS:g} s, {connections.MAX_HEAD // 1024} KiB, 100 headers",
+        f"{connections.WHOLE_SECONDS:g} s, however slowly",
+        f"{connections.MAX_REQUEST_LINE // 1024} KiB, {MAX_PATH} and {MAX_QUERY} characters",
+        f"{MAX_BODY // 1024} KiB, with its",
+    ):
+        assert words in page
 
 
 def test_a_key_with_a_password_is_refused_and_asks_nobody_for_it(

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from http.client import HTTPException
 from urllib.request import Request
 
+from ldlm_monitor.errors import DeliveryError
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.post import post
 from ldlm_monitor.notify.redact import plain, redact
@@ -51,7 +52,7 @@ class Heartbeat(threading.Thread):
         self, url: str, interval: float, pulse: Pulse, outbox: Outbox, *, timeout: float = 10.0
     ) -> None:
         super().__init__(name=self.receiver, daemon=True)
-        self._request = Request(url, headers={"User-Agent": "ldlm-monitor"})
+        self._url = url
         self._interval = interval
         self._pulse = pulse
         self._outbox = outbox
@@ -74,8 +75,9 @@ class Heartbeat(threading.Thread):
 
     def turn(self) -> float:
         """Ask once; how many seconds to wait then."""
-        problem = self._ask()
-        if problem:
+        try:
+            ask(self._url, self._timeout)
+        except DeliveryError as problem:
             if not self._failing:
                 log.warning("%s: %s; trying again", self.receiver, problem)
             self._failing = True
@@ -85,13 +87,13 @@ class Heartbeat(threading.Thread):
         self._outbox.count(self.receiver, "sent")
         return self._interval
 
-    def _ask(self) -> str:
-        """What went wrong, or an empty text."""
-        try:
-            answer = post(self._request, self._timeout)
-        except (OSError, HTTPException, ValueError) as error:
-            reason = getattr(error, "reason", None) or error
-            return f"could not be reached: {redact(plain(str(reason)))[:200]}"
-        if not 200 <= answer.status < 300:
-            return f"answered {answer.status}"
-        return ""
+
+def ask(url: str, timeout: float = 10.0) -> None:
+    """GET it, once. Raises DeliveryError, which does not show the URL, unless that was accepted."""
+    try:
+        answer = post(Request(url, headers={"User-Agent": "ldlm-monitor"}), timeout)
+    except (OSError, HTTPException, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise DeliveryError(f"could not be reached: {redact(plain(str(reason)))[:200]}") from None
+    if not 200 <= answer.status < 300:
+        raise DeliveryError(f"answered {answer.status}")
