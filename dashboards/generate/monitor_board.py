@@ -77,6 +77,12 @@ def monitor() -> models.Dashboard:
                         "{{receiver}} {{outcome}}",
                     ),
                 ),
+                graph(
+                    "Room for its state",
+                    "Free bytes of the disk that keeps it.",
+                    "bytes",
+                    query(f"ldlm_monitor_state_free_bytes{{{SCRAPED}}}", "{{instance}}"),
+                ),
                 listing(
                     "Its own alerts",
                     "What it says of itself; Watchdog always fires.",

@@ -28,7 +28,9 @@ from ldlm_monitor.notify import (
     Alertmanager,
     AlertmanagerClient,
     Courier,
+    Heartbeat,
     Outbox,
+    Pulse,
     Receiver,
     Silences,
     how_to_configure,
@@ -39,10 +41,10 @@ from ldlm_monitor.probe.host import HostProbe, this_host
 from ldlm_monitor.probing import Probing
 from ldlm_monitor.pump import Pump
 from ldlm_monitor.queries import Source
-from ldlm_monitor.serve import Server
+from ldlm_monitor.serve import Gate, Server
 from ldlm_monitor.serve.file_sd import FileSd, target
 from ldlm_monitor.source import Journal, Waker, WatchdogWaker
-from ldlm_monitor.state_dir import StateDir, default_state_dir
+from ldlm_monitor.state_dir import Room, StateDir, default_state_dir
 from ldlm_monitor.view import Snapshot
 
 PORTS_TRIED = 20
@@ -126,6 +128,7 @@ def run(
     """
     with ExitStack() as stack:
         receivers = list(named_receivers(settings))
+        gate = Gate(settings.web_config)
         wanted = settings.state_dir or default_state_dir(settings.files, Path.cwd())
         state = StateDir(wanted)
         stack.callback(state.close)
@@ -142,27 +145,24 @@ def run(
         probing = _probing(settings, waker)
         if probing is not None:
             stack.callback(probing.close)
-        pump = Pump(settings, outbox, ledger, names, waker, silences=silences, probing=probing)
+        room = Room(state.path)
+        pump = Pump(
+            settings, outbox, ledger, names, waker, silences=silences, probing=probing, room=room
+        )
         stack.callback(pump.close)
         signals = _Signals(pump, waker)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             stack.callback(signal.signal, number, signal.signal(number, signals))
         source = LocalSource(lambda: pump.snapshot, silences, _shown_inputs(settings))
-        server = _serve(settings, pump, outbox, silences, signals, source=source)
+        server = _serve(
+            settings, pump, outbox, silences, signals, source=source, room=room, gate=gate
+        )
         stack.callback(server.stop)
-        for receiver in receivers:
-            courier = Courier(receiver, outbox)
-            courier.start()
-            stack.callback(courier.stop, COURIER_SECONDS)
-            pump.telling.couriers.append(courier)
-        host = settings.listen_address[0]
-        shown = f"[{host}]" if ":" in host else host
-        url = f"http://{shown}:{server.port}"
-        for alertmanager in _alertmanagers(settings, pump, outbox, url):
-            alertmanager.start()
-            stack.callback(alertmanager.stop, COURIER_SECONDS)
-            log.info("%s is told what fires", alertmanager.receiver)
-        stack.callback(_let_prometheus_find(settings, server))
+        url = _url(settings.listen_address[0], server.port, gate)
+        for teller in _tellers(settings, pump, outbox, receivers, url):
+            teller.start()
+            stack.callback(teller.stop, COURIER_SECONDS)
+        stack.callback(_let_prometheus_find(settings, server, gate))
         _greet(settings, pump, state, url, receivers)
         waker.watch(pump.inputs.folders())
         load = load or (lambda: settings)
@@ -254,19 +254,31 @@ def _reload(pump: Pump, load: Callable[[], Settings]) -> str:
     return ""
 
 
-def _alertmanagers(
-    settings: Settings, pump: Pump, outbox: Outbox, url: str
-) -> Iterator[Alertmanager]:
+def _tellers(
+    settings: Settings, pump: Pump, outbox: Outbox, receivers: list[Receiver], url: str
+) -> Iterator[Courier | Alertmanager | Heartbeat]:
+    """A thread for each receiver, Alertmanager and dead man's switch."""
+    for receiver in receivers:
+        courier = Courier(receiver, outbox)
+        pump.telling.couriers.append(courier)
+        yield courier
     authorization = settings.alertmanager.authorization()
     for server in settings.alertmanager.urls:
         client = AlertmanagerClient(server, authorization=authorization)
+        pulse = Pulse(lambda: pump.turns)
+        log.info("%s is told what fires", client.name)
         yield Alertmanager(
             client,
             lambda: pump.snapshot,
             outbox,
+            pulse=pulse,
             generator=url,
             external_labels=settings.external_labels,
         )
+    if switch := settings.heartbeat.target():
+        interval = settings.heartbeat.interval_seconds
+        log.info("a dead man's switch is told every %g s", interval)
+        yield Heartbeat(switch, interval, Pulse(lambda: pump.turns), outbox)
 
 
 def _probing(settings: Settings, waker: Waker) -> Probing | None:
@@ -284,6 +296,8 @@ def _serve(
     signals: _Signals,
     *,
     source: Source,
+    room: Room,
+    gate: Gate,
 ) -> Server:
     """A server on the address that was asked for, or on the first free port after the default."""
     host, first = settings.listen_address
@@ -298,10 +312,12 @@ def _serve(
                 behind=pump.follower.behind,
                 ready=lambda: pump.caught_up,
                 redact=redact,
-                reload=signals.ask_reload if _is_loopback(host) else None,
+                reload=signals.ask_reload,
                 silencing=silences,
                 takes_commands=_is_loopback(host),
                 source=source,
+                free=lambda: room.free,
+                gate=gate,
             )
         except OSError as error:
             taken = error
@@ -311,6 +327,12 @@ def _serve(
         if port != first:
             log.warning("port %d is taken: listening on %s:%d", first, host, port)
         server.start()
+        if not _is_loopback(host) and not gate.access().asks:
+            log.warning(
+                "whoever reaches %s:%d may read what is told of the logs: see --web-config",
+                host,
+                port,
+            )
         return server
     raise UsageError(
         f"cannot listen on {host}:{first} ({taken.strerror})",
@@ -319,12 +341,15 @@ def _serve(
     ) from taken
 
 
-def _let_prometheus_find(settings: Settings, server: Server) -> Callable[[], None]:
+def _let_prometheus_find(
+    settings: Settings, server: Server, gate: Gate
+) -> Callable[[], None]:
     """Write the file of its service discovery, where one is wanted; returns how to take it away."""
     if settings.file_sd is None:
         return lambda: None
     address = target(settings.listen_address[0], server.port, socket.gethostname())
-    file = FileSd(settings.file_sd, address, settings.external_labels)
+    scheme = {"__scheme__": "https"} if gate.encrypts else {}
+    file = FileSd(settings.file_sd, address, settings.external_labels | scheme)
     log.info("Prometheus finds %s by %s", address, settings.file_sd)
     return file.remove
 
@@ -345,6 +370,11 @@ def _greet(
     if not receivers and not settings.alertmanager.urls:
         log.info("%s", how_to_configure())
     sys.stdout.flush()
+
+
+def _url(host: str, port: int, gate: Gate) -> str:
+    shown = f"[{host}]" if ":" in host else host
+    return f"{'https' if gate.encrypts else 'http'}://{shown}:{port}"
 
 
 def _is_loopback(host: str) -> bool:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ldlm_monitor.alert import Transition
+from ldlm_monitor.notify.redact import redact
 from ldlm_monitor.plain import duration, encodable, number, plain, without_run
 from ldlm_monitor.view import RunView, Snapshot
 
@@ -51,7 +52,7 @@ def _status(run: RunView, now: float) -> Iterator[str]:
 
 
 def transition_json(transition: Transition) -> str:
-    """One JSON object in the public form; non-finite numbers are strings."""
+    """One JSON object in the public form; non-finite numbers are strings, secrets redacted."""
     position = transition.position
     shown: dict[str, Any] = {
         "time": transition.time,
@@ -68,12 +69,14 @@ def transition_json(transition: Transition) -> str:
 
 
 def _jsonable(value: Any) -> Any:
-    """`value` with its non-finite numbers spelled."""
+    """`value` with its non-finite numbers spelled and its texts redacted."""
     match value:
+        case str():
+            return redact(value)
         case float() if not math.isfinite(value):
             return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         case dict():
-            return {key: _jsonable(item) for key, item in value.items()}
+            return {_jsonable(key): _jsonable(item) for key, item in value.items()}
         case list() | tuple():
             return [_jsonable(item) for item in value]
         case _:

@@ -160,6 +160,7 @@ _MONITOR = (
     ),
     Metric("ldlm_monitor_dropped_total", "counter", "What was dropped, and why.", ("reason",)),
     Metric("ldlm_monitor_behind_bytes", "gauge", "Bytes written to the logs and not read yet."),
+    Metric("ldlm_monitor_state_free_bytes", "gauge", "Free bytes of the disk of the state."),
     Metric("ldlm_monitor_evaluation_seconds", "gauge", "Duration of the last evaluation."),
 )
 DETECT_PREFIX = "ldlm_detect_"
@@ -247,6 +248,7 @@ ALERTS = {
     "MonitorParseErrors": "warning",
     "MonitorCannotRead": "warning",
     "MonitorCannotDeliver": "error",
+    "MonitorDiskFilling": "warning",
     "Watchdog": "none",
 }
 """The default pack, with severities."""

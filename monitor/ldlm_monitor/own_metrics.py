@@ -21,9 +21,13 @@ def core_points(monitor: MonitorView) -> Iterator[Point]:
         yield Point("ldlm_monitor_dropped_total", make_labels(reason=reason), count)
 
 
-def edge_points(notifications: Mapping[tuple[str, str], int], behind: int) -> Iterator[Point]:
-    """What only the edge knows: `Outbox.counts()`, and the bytes that are not read yet."""
+def edge_points(
+    notifications: Mapping[tuple[str, str], int], behind: int, free: int | None
+) -> Iterator[Point]:
+    """What only the edge knows: `Outbox.counts()`, the bytes not read yet, the disk's room."""
     yield Point("ldlm_monitor_behind_bytes", (), behind)
+    if free is not None:
+        yield Point("ldlm_monitor_state_free_bytes", (), free)
     for (receiver, outcome), count in notifications.items():
         if outcome != "pending":  # it falls again, which a counter may not
             labels = make_labels(receiver=receiver, outcome=outcome)

@@ -34,6 +34,7 @@ from ldlm_monitor.source import (
     resolve,
 )
 from ldlm_monitor.source.mounts import MountTable, read_mounts
+from ldlm_monitor.state_dir import Room
 from ldlm_monitor.telling import Telling
 from ldlm_monitor.view import Snapshot
 
@@ -60,8 +61,10 @@ class Pump:
 
     `turn` is the whole of it; the threads around it only decide when it is called.
     `snapshot` is replaced whole, for readers in other threads. `ended`: standard
-    input was all there was to follow, and it is closed. `probing` asks this host of
-    runs that stall; None: nobody does. `disk` and `mounts` are what the system offers.
+    input was all there was to follow, and it is closed. `turns` counts the turns that
+    have ended. `probing` asks this host of runs that stall; None: nobody does. `room` is
+    that of the state's disk; None: it is not watched. `disk` and `mounts` are what the
+    system offers.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class Pump:
         *,
         silences: Silences | None = None,
         probing: Probing | None = None,
+        room: Room | None = None,
         disk: Disk = DIRECT,
         mounts: Callable[[], MountTable] = read_mounts,
     ) -> None:
@@ -81,6 +85,7 @@ class Pump:
         self._outbox = outbox
         self._ledger = ledger
         self._probing = probing
+        self._room = room
         self._waker = waker
         self._looked_at = self._picture_at = self._edge_at = -math.inf
         self._unreadable: set[str] = set()
@@ -116,6 +121,7 @@ class Pump:
         self.caught_up = False
         self.stopping = False
         self.ended = False
+        self.turns = 0
 
     def turn(self, dirty: Collection[Path], now: float) -> None:
         """One round at `now` (Unix seconds): new files, new bytes, the passing of time."""
@@ -148,6 +154,7 @@ class Pump:
             self._ledger.commit(self._positions(), self.monitor.starts(), self.monitor.progress())
         self._picture(now)
         self.caught_up = self._is_whole = True
+        self.turns += 1
 
     def reload(self, settings: Settings) -> None:
         """Go on with other rules, limits and inputs. Raises `UsageError`, and changes nothing."""
@@ -226,7 +233,8 @@ class Pump:
             self.monitor.count_dropped("unreadable", hindered)
         if now - self._edge_at >= EDGE_SECONDS:
             self._edge_at = now
-            points = edge_points(self._outbox.counts(), self.follower.behind())
+            free = self._room.look() if self._room is not None else None
+            points = edge_points(self._outbox.counts(), self.follower.behind(), free)
             self.monitor.note_edge(list(points))
 
     def _join(self, now: float, *, rung: bool) -> bool:

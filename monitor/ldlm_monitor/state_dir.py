@@ -22,6 +22,30 @@ def default_state_dir(files: Sequence[str], base: Path) -> Path:
     return Path(home) / "ldlm-monitor" / digest
 
 
+class Room:
+    """The free bytes of the disk that a folder is on, `free`; None where it does not tell.
+
+    They are told anew once they differ by a hundredth: others write to the disk all the time, and
+    each change is an evaluation of the rules.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.free: int | None = None
+
+    def look(self) -> int | None:
+        """The free bytes, those for root alone left out."""
+        try:
+            disk = os.statvfs(self._folder)
+        except OSError:
+            self.free = None
+            return None
+        free = disk.f_bavail * disk.f_frsize
+        if self.free is None or abs(free - self.free) * 100 >= max(free, self.free):
+            self.free = free
+        return self.free
+
+
 class StateDir:
     """The folder, locked against a second daemon on the same inputs.
 

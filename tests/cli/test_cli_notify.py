@@ -20,11 +20,14 @@ class _Webhook(BaseHTTPRequestHandler):
     server: Slack
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.received.append(json.loads(body))
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.server.received.append(json.loads(body or "{}"))
         self.send_response(self.server.status)
         self.end_headers()
         self.wfile.write(b"ok" if self.server.status == 200 else b"no_service")
+
+    def do_GET(self) -> None:
+        self.do_POST()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         pass
@@ -80,6 +83,18 @@ def test_each_receiver_is_tried_and_an_alertmanager_takes_the_alert(
     assert "alertmanager 127.0.0.1:1: could not be reached" in answer.err
     _, (alert,) = slack.received
     assert alert["labels"] == {"alertname": "NotifyTest", "run": "notify-test", "severity": "info"}
+
+
+def test_the_dead_mans_switch_is_tried_too_and_its_url_is_not_shown(
+    ask: Ask, slack: Slack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LDLM_HEARTBEAT_URL", f"http://127.0.0.1:{slack.server_port}/sesame")
+    answer = ask("notify", "test")
+    assert answer.out.splitlines()[-1] == "heartbeat: accepted the test message"
+    slack.status = 404
+    answer = ask("notify", "test")
+    assert "heartbeat: answered 404" in answer.err
+    assert "sesame" not in answer.err
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,13 @@
 """A setting that cannot be used is answered in one line: where, what, remedy."""
 
+import os
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.config import load
+from ldlm_monitor.config import Settings, load
 from ldlm_monitor.errors import ConfigError
 
 
@@ -154,8 +157,13 @@ def test_a_run_has_a_name(folder: Path) -> None:
     assert complaint({"run": " "}) == '--run: " " should not be blank; for example --run gpt2-small'
 
 
+def write_secret(path: Path, text: str, mode: int = 0o600) -> None:
+    path.write_text(text, encoding="utf-8")
+    path.chmod(mode)
+
+
 def test_the_webhook_may_stand_in_a_file(folder: Path) -> None:
-    (folder / "url").write_text("https://hooks.slack.com/services/T/B/x\n", encoding="utf-8")
+    write_secret(folder / "url", "https://hooks.slack.com/services/T/B/x\n")
     settings = load({"slack": {"webhook_url_file": "url"}})
     assert settings.slack.secret() == "https://hooks.slack.com/services/T/B/x"
     assert load({}).slack.secret() is None
@@ -163,9 +171,76 @@ def test_the_webhook_may_stand_in_a_file(folder: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "not a URL", "https://a https://b"])
 def test_a_webhook_file_without_one_url_is_an_error(folder: Path, text: str) -> None:
-    (folder / "url").write_text(text, encoding="utf-8")
+    write_secret(folder / "url", text)
     with pytest.raises(ConfigError, match="holds no URL"):
         load({"slack": {"webhook_url_file": "url"}}).slack.secret()
+
+
+SECRET_FILES: dict[str, Callable[[Settings], object]] = {
+    "slack.webhook_url_file": lambda settings: settings.slack.secret(),
+    "alertmanager.authorization_file": lambda settings: settings.alertmanager.authorization(),
+    "webhook.url_file": lambda settings: settings.webhook.target(),
+    "webhook.secret_file": lambda settings: settings.webhook.secret(),
+    "apprise.urls_file": lambda settings: settings.apprise.urls(),
+    "heartbeat.url_file": lambda settings: settings.heartbeat.target(),
+    "attach.token_file": lambda settings: settings.attach.bearer(),
+    "attach.password_file": lambda settings: settings.attach.password(),
+}
+
+
+@pytest.mark.parametrize("key", SECRET_FILES)
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602])
+def test_a_file_of_secrets_that_others_may_read_or_write_is_refused_in_one_line(
+    folder: Path, key: str, mode: int
+) -> None:
+    write_secret(folder / "secret", "https://example.org/hunter2", mode)
+    section, name = key.split(".")
+    with pytest.raises(ConfigError) as refused:
+        SECRET_FILES[key](load({section: {name: "secret"}}))
+    assert str(refused.value) == (
+        f"{key}: secret: is a secret that others may read (mode {mode:04o}); chmod 600 secret"
+    )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize(("mode", "taken"), [(0o440, True), (0o400, True), (0o444, False)])
+def test_a_secret_that_somebody_else_mounts_for_us_may_be_read_by_our_group(
+    folder: Path, mode: int, taken: bool
+) -> None:
+    write_secret(folder / "token", "hunter2-hunter2", mode)
+    os.chown(folder / "token", 65534, -1)
+    attach = load({"attach": {"token_file": "token"}}).attach
+    if taken:
+        assert attach.bearer() == "hunter2-hunter2"
+    else:
+        with pytest.raises(ConfigError, match=r"mode 0444\); chmod o-rwx,g-w token"):
+            attach.bearer()
+
+
+@pytest.mark.parametrize(
+    ("section", "key"),
+    [("slack", "webhook_url"), ("webhook", "url"), ("heartbeat", "url"), ("attach", "token")],
+)
+def test_a_secret_is_refused_in_the_file_and_shown_nowhere(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, section: str, key: str
+) -> None:
+    (folder / "ldlm-monitor.toml").write_text(f'[{section}]\n{key} = "https://hunter2"\n')
+    with pytest.raises(ConfigError, match="does not belong in this file") as refused:
+        load({})
+    (folder / "ldlm-monitor.toml").unlink()
+    monkeypatch.setenv(f"LDLM_{section}_{key}".upper(), "https://hunter2")
+    settings = load({})
+    shown = (str(refused.value), repr(settings), str(settings), settings.model_dump_json())
+    assert not any("hunter2" in text for text in shown)
+
+
+def test_a_secret_that_cannot_be_used_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LDLM_HEARTBEAT_URL", "ftp://hunter2")
+    with pytest.raises(ConfigError) as refused:
+        load({})
+    chain = traceback.format_exception(refused.value)
+    assert "should be a URL that begins with https://" in str(refused.value)
+    assert not any("hunter2" in line for line in chain)
 
 
 def test_a_webhook_file_that_is_missing_is_an_error() -> None:

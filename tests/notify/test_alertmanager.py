@@ -3,7 +3,7 @@
 import pytest
 
 from ldlm_monitor.errors import DeliveryError
-from ldlm_monitor.notify import Alertmanager, AlertmanagerClient, Outbox
+from ldlm_monitor.notify import Alertmanager, AlertmanagerClient, Outbox, Pulse
 from ldlm_monitor.notify.alertmanager import (
     BATCH,
     RESEND_SECONDS,
@@ -11,9 +11,18 @@ from ldlm_monitor.notify.alertmanager import (
     Standing,
     body,
 )
+from ldlm_monitor.notify.heartbeat import STILL_SECONDS
 from ldlm_monitor.view import AlertView, MonitorView, Snapshot
 
 NOW = 1_769_681_700.0
+
+
+class Turning:
+    """A pump whose turns are counted by hand."""
+
+    def __init__(self) -> None:
+        self.turns = 1
+        self.pulse = Pulse(lambda: self.turns)
 
 
 def alert(name: str = "NonFiniteLoss", run: str = "gpt", **more: str) -> AlertView:
@@ -101,7 +110,9 @@ def test_the_body_is_that_of_api_v2_and_holds_no_secret() -> None:
     assert posted["generatorURL"] == "http://127.0.0.1:9847"
 
 
-def sender(url: str, outbox: Outbox, *alerts: AlertView) -> Alertmanager:
+def sender(
+    url: str, outbox: Outbox, *alerts: AlertView, pump: Turning | None = None
+) -> Alertmanager:
     monitor = MonitorView(
         lines=0,
         bytes=0,
@@ -115,7 +126,8 @@ def sender(url: str, outbox: Outbox, *alerts: AlertView) -> Alertmanager:
         version=1, at=NOW, runs=(), alerts=alerts, events=(), monitor=monitor, points=()
     )
     client = AlertmanagerClient(url, authorization="Bearer secret")
-    return Alertmanager(client, lambda: snapshot, outbox)
+    pulse = (pump or Turning()).pulse
+    return Alertmanager(client, lambda: snapshot, outbox, pulse=pulse)
 
 
 def test_what_was_not_accepted_is_told_again_after_the_pause_that_was_asked_for(
@@ -137,3 +149,22 @@ def test_a_server_that_is_not_there_is_said_and_counted(outbox: Outbox) -> None:
         AlertmanagerClient("http://127.0.0.1:1").send([])
     assert 0.5 <= alertmanager.turn(NOW) <= 1.0
     assert outbox.counts()[alertmanager.receiver, "retried"] == 1
+
+
+def test_the_watchdog_is_told_no_more_while_the_pump_is_stuck_and_the_other_alerts_are(
+    slack, outbox: Outbox
+) -> None:
+    pump = Turning()
+    watchdog = alert("Watchdog", severity="none")
+    alertmanager = sender(slack.url, outbox, alert(), watchdog, pump=pump)
+
+    def told_at(second: float) -> set[str]:
+        before = len(slack.received)
+        alertmanager.turn(NOW + second)
+        return {each["labels"]["alertname"] for sent in slack.received[before:] for each in sent}
+
+    assert told_at(0) == {"NonFiniteLoss", "Watchdog"}
+    assert told_at(STILL_SECONDS + 1) == {"NonFiniteLoss"}
+    assert told_at(2 * STILL_SECONDS + 2) == {"NonFiniteLoss"}
+    pump.turns += 1
+    assert told_at(2 * STILL_SECONDS + 3) == {"Watchdog"}

@@ -125,7 +125,7 @@ def test_a_service_of_apprise_is_told_in_plain_text(slack) -> None:
         "gpt: the loss is NaN",
         "Step 100",
         "train.log:7",
-        "loss: nan <!channel> *bold*",
+        "loss: nan ‹!channel> *bold*",
         "What to do: Stop.",
     ]
     assert told["type"] == "failure"

@@ -31,7 +31,7 @@ Series = dict[tuple[str, Labels], str]
 
 def scrape(snapshot: Snapshot, accept: str) -> tuple[str, str]:
     content_type, body = exposition(
-        snapshot, notifications=NOTIFICATIONS, behind=512, accept=accept
+        snapshot, notifications=NOTIFICATIONS, behind=512, free=4096, accept=accept
     )
     return content_type, body.decode()
 
@@ -104,6 +104,7 @@ def test_the_monitor_counts_itself_from_zero(make_snapshot):
         ("ldlm_monitor_evaluations_total", ()): "0.0",
         ("ldlm_monitor_evaluation_seconds", ()): "0.0",
         ("ldlm_monitor_behind_bytes", ()): "512.0",
+        ("ldlm_monitor_state_free_bytes", ()): "4096.0",
         ("ldlm_monitor_records_total", (("record", "event"),)): "0.0",
         ("ldlm_monitor_records_total", (("record", "heartbeat"),)): "0.0",
         ("ldlm_monitor_records_total", (("record", "sample"),)): "0.0",

@@ -2,32 +2,65 @@
 
 from __future__ import annotations
 
+import base64
 import signal
 import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
 
 from ldlm_monitor.cli.flags import ScreenFlags, settings
 from ldlm_monitor.cli.follow import has_terminal
-from ldlm_monitor.errors import UsageError
+from ldlm_monitor.errors import ConfigError, UsageError
+
+if TYPE_CHECKING:
+    import ssl
+
+    from ldlm_monitor.config import Attach
 
 
-def attach(url: str, /, *, flags: ScreenFlags | None = None) -> int:
+def attach(
+    url: str,
+    /,
+    *,
+    token_file: Annotated[Path | None, Parameter(negative="")] = None,
+    username: str | None = None,
+    password_file: Annotated[Path | None, Parameter(negative="")] = None,
+    ca_file: Annotated[Path | None, Parameter(negative="")] = None,
+    flags: ScreenFlags | None = None,
+) -> int:
     """Shows what a monitor sees that runs elsewhere; it goes on when the screen is closed.
 
     Parameters
     ----------
     url
         Where it serves, such as http://127.0.0.1:9847; it names it when it starts.
+    token_file
+        A file that holds a bearer token of that monitor (or set LDLM_ATTACH_TOKEN).
+    username
+        A user of that monitor, with --password-file.
+    password_file
+        A file that holds the user's password.
+    ca_file
+        Certificates (PEM) to believe instead of the system's.
     """
     if not has_terminal():
         raise UsageError(
             "the screen needs a terminal",
             where="attach",
-            remedy=f"try {url}/api/v1/runs in scripts",
+            remedy=f"try {url.rpartition('@')[2]}/api/v1/runs in scripts",
         )
-    found = settings(flags)
+    given = {
+        "token_file": token_file,
+        "username": username,
+        "password_file": password_file,
+        "ca_file": ca_file,
+    }
+    found = settings(flags, attach={name: told for name, told in given.items() if told is not None})
     from ldlm_monitor.tui.remote import RemoteSource
 
-    source = RemoteSource(url)
+    source = RemoteSource(url, authorization=authorization(found.attach), tls=tls(found.attach))
     source.start()
     from ldlm_monitor.tui.app import MonitorApp
 
@@ -38,3 +71,48 @@ def attach(url: str, /, *, flags: ScreenFlags | None = None) -> int:
         return app.run() or 0
     finally:
         source.stop()
+
+
+def authorization(configured: Attach) -> str | None:
+    """The header that proves who asks; None: nothing does. Raises ConfigError."""
+    token, password = configured.bearer(), configured.password()
+    if (configured.username is None) != (password is None):
+        raise ConfigError(
+            "a user and a password belong together",
+            where="attach",
+            remedy="set both attach.username and attach.password_file, or a token",
+        )
+    if token is not None:
+        return f"Bearer {token}"
+    if password is None:
+        return None
+    told = f"{configured.username}:{password}".encode()
+    return f"Basic {base64.b64encode(told).decode()}"
+
+
+def tls(configured: Attach) -> ssl.SSLContext | None:
+    """Whom to believe, and what to show; None: as the system does. Raises ConfigError."""
+    if configured.ca_file is None and configured.cert_file is None:
+        return None
+    import ssl
+
+    from ldlm_monitor.config.receivers import check_mode
+
+    context = ssl.create_default_context()
+    where = f"attach.ca_file: {configured.ca_file}"
+    try:
+        if configured.ca_file is not None:
+            context = ssl.create_default_context(cafile=str(configured.ca_file))
+        if configured.cert_file is not None:
+            where = f"attach.cert_file: {configured.cert_file}"
+            if (key := configured.key_file) is not None:
+                check_mode(key.stat(), key, "attach.key_file")
+            context.load_cert_chain(configured.cert_file, configured.key_file, lambda: "")
+    except OSError as error:
+        reason = getattr(error, "reason", None) or error.strerror or "no PEM"
+        raise ConfigError(
+            f"cannot be used ({str(reason).lower().replace('_', ' ')})",
+            where=where,
+            remedy="name a PEM file that you may read, its key without a password",
+        ) from error
+    return context

@@ -119,6 +119,8 @@ class FollowFlags(JudgeFlags, ScreenFlags):
 
     file_sd: _Path = None
     """File that tells Prometheus (file_sd_configs) where this monitor is scraped."""
+    web_config: _Path = None
+    """TLS, users and tokens of what is served, in a file as Prometheus has it."""
 
     state_dir: _Path = None
     """What must survive a restart (default: under $XDG_STATE_HOME/ldlm-monitor/)."""

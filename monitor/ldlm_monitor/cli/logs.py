@@ -37,7 +37,7 @@ class KeptMessages(logging.Handler):
         """Keep one; news are those that a person should see at once."""
         self._lines.append(self.format(record))
         if record.levelno >= logging.WARNING:
-            self._news.append(printable(record.getMessage()))
+            self._news.append(printable(_redacted(record.getMessage())))
 
     def take(self) -> list[str]:
         """Warnings and errors since the last call."""
@@ -57,14 +57,23 @@ def _install(handler: logging.Handler, settings: Settings) -> None:
     logger.propagate = False
 
 
+def _redacted(text: str) -> str:
+    """An error's text, as in a traceback, may hold what it failed at."""
+    from ldlm_monitor.notify.redact import redact
+
+    return redact(text)
+
+
 class TextLines(logging.Formatter):
     """`2026-01-29T10:15:00Z warning: message`, one line each but for a traceback below it."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line; what does not print, as in a file's name, is escaped."""
-        message = printable(record.getMessage())
+        message = printable(_redacted(record.getMessage()))
         line = f"{_time(record)} {record.levelname.lower()}: {message}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        if record.exc_info:
+            line += f"\n{_redacted(self.formatException(record.exc_info))}"
+        return line
 
 
 class JsonLines(logging.Formatter):
@@ -76,10 +85,10 @@ class JsonLines(logging.Formatter):
             "time": _time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _redacted(record.getMessage()),
         }
         if record.exc_info:
-            shown["exception"] = self.formatException(record.exc_info)
+            shown["exception"] = _redacted(self.formatException(record.exc_info))
         return json.dumps(shown)
 
 

@@ -53,6 +53,7 @@ def _receivers(configured: Settings, now: float) -> Iterator[tuple[str, Callable
     """Each receiver's name, and what sends it the test message."""
     from ldlm_monitor.notify import AlertmanagerClient
     from ldlm_monitor.notify.alertmanager import Told, body
+    from ldlm_monitor.notify.heartbeat import ask
     from ldlm_monitor.notify.notification import from_transition
     from ldlm_monitor.notify.receivers import receivers
 
@@ -66,6 +67,8 @@ def _receivers(configured: Settings, now: float) -> Iterator[tuple[str, Callable
     for server in configured.alertmanager.urls:
         client = AlertmanagerClient(server, authorization=authorization)
         yield client.name, partial(client.send, posted)
+    if url := configured.heartbeat.target():
+        yield "heartbeat", partial(ask, url)
 
 
 def _alert(now: float) -> AlertView:

@@ -16,6 +16,12 @@ from ldlm_monitor.config.wording import ENVIRONMENT, FLAG, Values, worded
 from ldlm_monitor.errors import ConfigError
 
 DEFAULT_FILE = Path("ldlm-monitor.toml")
+_SECRETS = (
+    ("slack", "webhook_url"),
+    ("webhook", "url"),
+    ("heartbeat", "url"),
+    ("attach", "token"),
+)
 
 
 def load(flags: Values, *, path: Path | None = None) -> Settings:
@@ -60,7 +66,7 @@ def _read_file(file: Path) -> dict[str, Any]:
         raise ConfigError(
             f"cannot be read ({reason})", where=str(file), remedy="mend it or name another file"
         ) from error
-    for section, key in (("slack", "webhook_url"), ("webhook", "url")):
+    for section, key in _SECRETS:
         table = values.get(section)
         if isinstance(table, dict) and key in table:
             variable = f"{ENV_PREFIX}{section}_{key}".upper()
@@ -89,11 +95,17 @@ def _anchor(values: dict[str, Any], folder: Path) -> None:
     for table, key in (
         (values, "state_dir"),
         (values, "file_sd"),
+        (values, "web_config"),
         (values.get("slack"), "webhook_url_file"),
         (values.get("alertmanager"), "authorization_file"),
         (values.get("webhook"), "url_file"),
         (values.get("webhook"), "secret_file"),
         (values.get("apprise"), "urls_file"),
+        (values.get("heartbeat"), "url_file"),
+        *(
+            (values.get("attach"), f"{name}_file")
+            for name in ("token", "password", "ca", "cert", "key")
+        ),
     ):
         if isinstance(table, dict) and key in table:
             table[key] = anchored(table[key])

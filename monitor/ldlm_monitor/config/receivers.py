@@ -1,7 +1,9 @@
-"""Whom alerts go to: the tables of the configuration that name receivers and their secrets."""
+"""The tables of the configuration that name others to talk to, and their secrets."""
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 from typing import Annotated, TypeAlias
 from urllib.parse import urlsplit
@@ -16,7 +18,7 @@ UserPath: TypeAlias = Annotated[Path, AfterValidator(Path.expanduser)]
 class Section(BaseModel):
     """A table of the configuration file."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 def _checked_secret_url(value: SecretStr) -> SecretStr:
@@ -135,6 +137,78 @@ class Apprise(Section):
         return tuple(line for line in lines if line and not line.startswith("#"))
 
 
+class Heartbeat(Section):
+    """A dead man's switch that is told, again and again, that the monitor works."""
+
+    url: SecretUrl | None = Field(
+        default=None,
+        description="A URL that is asked for again and again while logs are watched: a dead man's "
+        "switch, such as a check of healthchecks.io. A secret: refused in the configuration file.",
+        examples=["https://hc-ping.com/..."],
+    )
+    url_file: UserPath | None = Field(
+        default=None, description="A file that holds that URL.", examples=["heartbeat.url"]
+    )
+    interval_seconds: float = Field(
+        default=60,
+        ge=1,
+        le=86400,
+        allow_inf_nan=False,
+        description="Seconds between two requests.",
+        examples=[60],
+    )
+
+    def target(self) -> str | None:
+        """The URL, None where none is set. Raises ConfigError as `Slack.secret` does."""
+        return _url(self.url, self.url_file, "heartbeat.url_file")
+
+
+class Attach(Section):
+    """How `attach` proves who it is, and whom it believes."""
+
+    token: SecretStr | None = Field(
+        default=None,
+        description="The bearer token for `attach`. A secret: refused in the configuration file.",
+        examples=["..."],
+    )
+    token_file: UserPath | None = Field(
+        default=None,
+        description="A file that holds the bearer token for `attach`.",
+        examples=["attach.token"],
+    )
+    username: str | None = Field(
+        default=None, description="The user for `attach`, with a password.", examples=["ada"]
+    )
+    password_file: UserPath | None = Field(
+        default=None,
+        description="A file that holds that user's password.",
+        examples=["attach.password"],
+    )
+    ca_file: UserPath | None = Field(
+        default=None,
+        description="Certificates (PEM) that `attach` believes, instead of the system's.",
+        examples=["ca.pem"],
+    )
+    cert_file: UserPath | None = Field(
+        default=None,
+        description="The certificate (PEM) that `attach` shows where the monitor asks for one.",
+        examples=["client.pem"],
+    )
+    key_file: UserPath | None = Field(
+        default=None, description="The key of that certificate.", examples=["client.key"]
+    )
+
+    def bearer(self) -> str | None:
+        """The token. Raises ConfigError where its file is of no use."""
+        if self.token is not None:
+            return self.token.get_secret_value()
+        return _line(self.token_file, "attach.token_file", "the token")
+
+    def password(self) -> str | None:
+        """The user's password. Raises ConfigError where its file is of no use."""
+        return _line(self.password_file, "attach.password_file", "the password")
+
+
 def _url(given: SecretStr | None, file: Path | None, key: str) -> str | None:
     if given is not None:
         return given.get_secret_value()
@@ -163,7 +237,9 @@ def _line(file: Path | None, key: str, what: str) -> str | None:
 
 def _read(file: Path, key: str) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        with file.open(encoding="utf-8") as opened:
+            check_mode(os.fstat(opened.fileno()), file, key)
+            return opened.read()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is not text"
         raise ConfigError(
@@ -171,3 +247,20 @@ def _read(file: Path, key: str) -> str:
             where=f"{key}: {file}",
             remedy="write it, and let its reader read it",
         ) from error
+
+
+def check_mode(status: os.stat_result, file: Path, key: str) -> None:
+    """Raises ConfigError where others may read a file of secrets.
+
+    Of a file that is not ours, such as a mounted secret of root's, the group may read: there is
+    no other way for us to. libpq takes keys by a like rule
+    (https://www.postgresql.org/docs/current/libpq-ssl.html).
+    """
+    ours = status.st_uid == os.geteuid()
+    if not stat.S_ISREG(status.st_mode) or not status.st_mode & (0o077 if ours else 0o027):
+        return
+    raise ConfigError(
+        f"is a secret that others may read (mode {stat.S_IMODE(status.st_mode):04o})",
+        where=f"{key}: {file}",
+        remedy=f"chmod {'600' if ours else 'o-rwx,g-w'} {file}",
+    )

@@ -13,6 +13,8 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from ldlm_monitor.config.receivers import (
     Alertmanager,
     Apprise,
+    Attach,
+    Heartbeat,
     Section,
     Slack,
     UserPath,
@@ -132,6 +134,7 @@ class Settings(BaseSettings):
         env_nested_max_split=1,
         env_ignore_empty=True,
         enable_decoding=False,
+        hide_input_in_errors=True,  # a secret may be among them
     )
 
     files: Patterns = Field(
@@ -171,6 +174,11 @@ class Settings(BaseSettings):
         "puts them on its series where it finds it by `file_sd`, and Alertmanagers get them with "
         "every alert.",
         examples=[{"cluster": "a", "job_id": "4711"}],
+    )
+    web_config: UserPath | None = Field(
+        default=None,
+        description="A web configuration file as Prometheus has it: TLS, users, bearer tokens.",
+        examples=["web-config.yml"],
     )
     state_dir: UserPath | None = Field(
         default=None,
@@ -218,6 +226,8 @@ class Settings(BaseSettings):
     alertmanager: Alertmanager = Alertmanager()
     webhook: Webhook = Webhook()
     apprise: Apprise = Apprise()
+    heartbeat: Heartbeat = Heartbeat()
+    attach: Attach = Attach()
     log_format: Literal["text", "json"] = Field(
         default="text", description="Form of the messages on stderr.", examples=["json"]
     )

@@ -11,7 +11,14 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from ldlm_monitor.config.receivers import Alertmanager, Apprise, Slack, Webhook
+from ldlm_monitor.config.receivers import (
+    Alertmanager,
+    Apprise,
+    Attach,
+    Heartbeat,
+    Slack,
+    Webhook,
+)
 from ldlm_monitor.config.settings import ENV_PREFIX, Settings, Stall
 from ldlm_monitor.errors import ConfigError
 
@@ -24,8 +31,12 @@ _SECTIONS: dict[str, type[BaseModel]] = {
     "alertmanager": Alertmanager,
     "webhook": Webhook,
     "apprise": Apprise,
+    "heartbeat": Heartbeat,
+    "attach": Attach,
 }
-_SECRETS = frozenset({"slack.webhook_url", "alertmanager.urls", "webhook.url"})
+_SECRETS = frozenset(
+    {"slack.webhook_url", "alertmanager.urls", "webhook.url", "heartbeat.url", "attach.token"}
+)
 """Not repeated where they are wrong: a password may be in them."""
 _SHOWN = 60
 """So much of a wrong value is repeated."""

@@ -6,6 +6,7 @@ and is sent by one `courier.Courier` a receiver until the receiver accepts it.
 
 from ldlm_monitor.notify.alertmanager import Alertmanager, AlertmanagerClient
 from ldlm_monitor.notify.courier import Courier, Receiver
+from ldlm_monitor.notify.heartbeat import Heartbeat, Pulse
 from ldlm_monitor.notify.notification import Notification, from_transition
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.redact import redact
@@ -16,8 +17,10 @@ __all__ = [
     "Alertmanager",
     "AlertmanagerClient",
     "Courier",
+    "Heartbeat",
     "Notification",
     "Outbox",
+    "Pulse",
     "Receiver",
     "Silences",
     "SlackWebhook",

@@ -24,6 +24,7 @@ from urllib.request import Request
 
 from ldlm_monitor.alert import alert_key
 from ldlm_monitor.errors import DeliveryError
+from ldlm_monitor.notify.heartbeat import Pulse
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.post import PERMANENT, post
 from ldlm_monitor.notify.redact import plain, redact
@@ -79,14 +80,21 @@ class Standing:
             else:
                 known.alert = alert
 
-    def due(self, now: float) -> list[Told]:
-        """What should be told, at most as much as fits one request."""
+    def due(self, now: float, *, beats: bool = True) -> list[Told]:
+        """What should be told, at most as much as fits one request.
+
+        Unless the pump `beats`, the alert that says that alerting works is not told again.
+        """
         self._known = {
             key: told
             for key, told in self._known.items()
             if told.resolved_at is None or now - told.resolved_at <= RESOLVED_KEPT_SECONDS
         }
-        return [told for told in self._known.values() if told.is_due(now)][:BATCH]
+        return [
+            told
+            for told in self._known.values()
+            if told.is_due(now) and (beats or told.alert.labels.get("severity") != "none")
+        ][:BATCH]
 
 
 def body(
@@ -153,7 +161,10 @@ class AlertmanagerClient:
 
 
 class Alertmanager(threading.Thread):
-    """Keeps one Alertmanager told of the snapshot's alerts, in a thread of its own."""
+    """Keeps one Alertmanager told of the snapshot's alerts, in a thread of its own.
+
+    `pulse` tells whether that snapshot still follows the logs.
+    """
 
     def __init__(
         self,
@@ -161,6 +172,7 @@ class Alertmanager(threading.Thread):
         snapshot: Callable[[], Snapshot],
         outbox: Outbox,
         *,
+        pulse: Pulse,
         generator: str = "",
         external_labels: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.time,
@@ -170,6 +182,7 @@ class Alertmanager(threading.Thread):
         self._client = client
         self._snapshot = snapshot
         self._outbox = outbox
+        self._pulse = pulse
         self._generator = generator
         self._external = dict(external_labels or {})
         self._clock = clock
@@ -196,7 +209,8 @@ class Alertmanager(threading.Thread):
         if snapshot is not self._seen:
             self._standing.look_at(snapshot.alerts, now)
             self._seen = snapshot
-        while (due := self._standing.due(now)) and not self._stopping.is_set():
+        beats = self._pulse.beats(now)
+        while (due := self._standing.due(now, beats=beats)) and not self._stopping.is_set():
             try:
                 self._client.send(body(due, now, self._generator, self._external))
             except DeliveryError as error:

@@ -1,4 +1,4 @@
-"""A POST whose answer is taken as it is: no redirect is followed, and its text is bounded."""
+"""A request whose answer is taken as it is: no redirect is followed, its text is bounded."""
 
 from __future__ import annotations
 

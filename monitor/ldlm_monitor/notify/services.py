@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+import re2
+
 from ldlm_monitor.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify.notification import Notification
 
@@ -15,6 +17,14 @@ if TYPE_CHECKING:
 
 TEXT_LIMIT = 1500
 """Characters of the log line and of each text; Discord takes 2000 in all."""
+
+
+_ACTING = (
+    (re2.compile(r"(^|[^A-Za-z0-9_.+-])@"), lambda found: f"{found.group(1)}＠"),
+    (re2.compile(r"<([@!#&/A-Za-z])"), lambda found: f"‹{found.group(1)}"),
+    (re2.compile(r"\]\("), lambda found: "] ("),
+)
+"""Look-alikes do nothing; an address as in mail stays."""
 
 
 class AppriseService:
@@ -52,12 +62,21 @@ def apprise_services(urls: Iterable[str]) -> Iterator[AppriseService]:
     logging.getLogger("apprise").setLevel(logging.CRITICAL + 1)
     seen: Counter[str] = Counter()
     for number, url in enumerate(urls, 1):
-        service = apprise.Apprise(asset=apprise.AppriseAsset(async_mode=False, service_timeout=0))
+        service = apprise.Apprise(
+            asset=apprise.AppriseAsset(async_mode=False, service_timeout=0, http_redirects=False)
+        )
         if not service.add(url):
             raise ConfigError(
                 f"URL {number} is none that Apprise knows",
                 where="apprise.urls_file",
                 remedy="see https://github.com/caronc/apprise/wiki for its form",
+            )
+        if any(each.redirects or not each.verify_certificate for each in service):
+            raise ConfigError(
+                f"URL {number} would follow redirects, or believe any certificate",
+                where="apprise.urls_file",
+                remedy="leave out redirect= and verify=; trust an authority of your own by"
+                " REQUESTS_CA_BUNDLE",
             )
         scheme = url.partition(":")[0]
         seen[scheme] += 1
@@ -81,15 +100,20 @@ def text(notification: Notification) -> str:
         notification.summary,
         notification.description,
         f"Step {notification.step}" if notification.step is not None else "",
-        f"{place}\n{_line(notification.line, TEXT_LIMIT)}" if place and notification.line else "",
+        *((place, notification.line) if place and notification.line else ()),
     ]
     if notification.state in ("firing", "pending") and notification.action:
         parts.append(f"What to do: {notification.action}")
-    return "\n".join(part if "\n" in part else _line(part, TEXT_LIMIT) for part in parts if part)
+    return "\n".join(_line(part, TEXT_LIMIT) for part in parts if part)
 
 
 def _line(words: str, limit: int) -> str:
+    """One line in which services find no mention, link or tag to act on; Discord and Mattermost
+    take what an Apprise text holds for Markdown.
+    """
     shown = " ".join(words.split())
+    for acting, shown_instead in _ACTING:
+        shown = acting.sub(shown_instead, shown)
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 

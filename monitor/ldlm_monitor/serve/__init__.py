@@ -2,5 +2,6 @@
 
 from ldlm_monitor.serve.http import Server
 from ldlm_monitor.serve.metrics import SnapshotCollector, exposition
+from ldlm_monitor.serve.web_config import Gate
 
-__all__ = ["Server", "SnapshotCollector", "exposition"]
+__all__ = ["Gate", "Server", "SnapshotCollector", "exposition"]

@@ -70,10 +70,10 @@ def _plain(value: object, redact: Redact) -> object:
             return value
 
 
-def landing_page(snapshot: Snapshot) -> bytes:
+def landing_page(snapshot: Snapshot, redact: Redact) -> bytes:
     """HTML for a person who opened the port in a browser: the runs, and where to go."""
     runs = "".join(
-        f"<li>{_shown(run.name)}: {_shown(run.state)}, {_shown(run.health)}"
+        f"<li>{_shown(redact(run.name))}: {_shown(run.state)}, {_shown(run.health)}"
         f"{'' if run.step is None else f', step {run.step}'}</li>"
         for run in snapshot.runs
     )

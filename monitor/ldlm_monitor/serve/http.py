@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import logging
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from socketserver import TCPServer, ThreadingMixIn
-from typing import TYPE_CHECKING, Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ldlm_monitor.queries import Source
 from ldlm_monitor.serve import api, commands, questions
+from ldlm_monitor.serve.access import Grant
+from ldlm_monitor.serve.connections import ThreadingServer
 from ldlm_monitor.serve.metrics import exposition
+from ldlm_monitor.serve.web_config import Gate
 from ldlm_monitor.view import Snapshot
 
 if TYPE_CHECKING:
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-REQUEST_SECONDS = 30
-"""So long may a client take over one read or write."""
+MAX_PATH = 1024
+"""Characters of a path."""
 
+_ONLY = "only where the monitor listens on loopback, or with a bearer token"
 _TEXT = "text/plain; charset=utf-8"
 _HEADERS = (
     ("Server", "ldlm-monitor"),
@@ -50,10 +51,10 @@ class Answer:
 class Site:
     """What is served: each part is asked anew for every request.
 
-    `notifications` is `Outbox.counts`, `behind` gives bytes. `redact` is applied to
-    every text of the JSON API. `reload` loads the settings anew and returns what went
-    wrong (None: not from here). `silencing` lists silences and, with `takes_commands`,
-    takes new ones. `source` answers what a screen asks beyond the snapshot.
+    `notifications` is `Outbox.counts`, `behind` and `free` give bytes. `redact` is applied to
+    every text that may come from a log. `reload` loads the settings anew and returns what went
+    wrong. `silencing` keeps silences. `source` answers what a screen asks beyond the snapshot.
+    `gate` says who may ask; commands take a bearer token, or `takes_commands` (as on loopback).
     """
 
     snapshot: Callable[[], Snapshot]
@@ -65,18 +66,27 @@ class Site:
     silencing: commands.Silencing | None = None
     takes_commands: bool = False
     source: Source | None = None
+    free: Callable[[], int | None] = lambda: None
+    gate: Gate = field(default_factory=Gate)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """The WSGI application."""
         method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
+        access = self.gate.access()
+        grant = access.judge(environ.get("HTTP_AUTHORIZATION", ""))
         allowed = commands.methods(path) if self.silencing is not None else ()
         more: list[tuple[str, str]] = []
-        if method in ("POST", "PUT") and path == "/-/reload":
-            answer = self._reload(environ)
+        if grant is None:
+            answer = _line("401 Unauthorized", "credentials are needed")
+            more = [("WWW-Authenticate", access.challenge)]
+        elif len(path) > MAX_PATH:
+            answer = _line("414 URI Too Long", f"at most {MAX_PATH} characters")
+        elif method in ("POST", "PUT") and path == "/-/reload":
+            answer = self._reload(environ, grant)
         elif method in ("GET", "HEAD"):
             answer = self._safely(path, lambda: self._answer_to(environ))
         elif method in allowed:
-            answer = self._safely(path, lambda: self._obey(environ))
+            answer = self._safely(path, lambda: self._obey(environ, grant))
         else:
             may = ", ".join(("GET", "HEAD", *allowed))
             answer, more = _line("405 Method Not Allowed", f"only {may}"), [("Allow", may)]
@@ -122,7 +132,7 @@ class Site:
                     else _line("503 Service Unavailable", "not ready")
                 )
             case "/":
-                page = api.landing_page(self.snapshot())
+                page = api.landing_page(self.snapshot(), self.redact)
                 return Answer("200 OK", "text/html; charset=utf-8", page)
         return self._resource(path, known)
 
@@ -138,18 +148,21 @@ class Site:
                 return Answer("200 OK", "application/json", body, tag)
         return _line("404 Not Found", "no such page; / lists what there is")
 
-    def _reload(self, environ: WSGIEnvironment) -> Answer:
+    def _may_command(self, grant: Grant) -> bool:
+        return self.takes_commands or grant == "token"
+
+    def _reload(self, environ: WSGIEnvironment, grant: Grant) -> Answer:
         # A browser names the page that sends a POST: no page may command the monitor.
-        if self.reload is None or "HTTP_ORIGIN" in environ:
-            return _line("403 Forbidden", "only where the monitor listens on loopback")
+        if self.reload is None or "HTTP_ORIGIN" in environ or not self._may_command(grant):
+            return _line("403 Forbidden", _ONLY)
         problem = self.reload()
         if problem:
             return _line("500 Internal Server Error", self.redact(problem))
         return _line("200 OK", "reloaded")
 
-    def _obey(self, environ: WSGIEnvironment) -> Answer:
-        if self.silencing is None or not self.takes_commands:
-            return _line("403 Forbidden", "only where the monitor listens on loopback")
+    def _obey(self, environ: WSGIEnvironment, grant: Grant) -> Answer:
+        if self.silencing is None or not self._may_command(grant):
+            return _line("403 Forbidden", _ONLY)
         try:
             alerts, now = self.snapshot().alerts, time.time()
             return self._json(*commands.obey(environ, self.silencing, alerts, now))
@@ -164,6 +177,8 @@ class Site:
             self.snapshot(),
             notifications=self.notifications(),
             behind=self.behind(),
+            free=self.free(),
+            redact=self.redact,
             accept=accept,
         )
 
@@ -192,11 +207,14 @@ class Server:
         silencing: commands.Silencing | None = None,
         takes_commands: bool = False,
         source: Source | None = None,
+        free: Callable[[], int | None] = lambda: None,
+        gate: Gate | None = None,
     ) -> None:
         family, *_, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        self._server = _ThreadingServer(family, (str(address[0]), port))
+        gate = gate or Gate()
+        self._server = ThreadingServer(family, (str(address[0]), port), gate.tls)
         self._server.set_app(
             Site(
                 snapshot=snapshot,
@@ -208,6 +226,8 @@ class Server:
                 silencing=silencing,
                 takes_commands=takes_commands,
                 source=source,
+                free=free,
+                gate=gate,
             )
         )
         self._thread = threading.Thread(
@@ -230,30 +250,3 @@ class Server:
             self._server.shutdown()
             self._thread.join()
         self._server.server_close()
-
-
-class _ThreadingServer(ThreadingMixIn, WSGIServer):
-    daemon_threads = True
-    request_queue_size = 64
-
-    def __init__(self, family: int, address: tuple[str, int]) -> None:
-        self.address_family = family
-        super().__init__(address, _RequestHandler)
-
-    def server_bind(self) -> None:
-        """Bind without HTTPServer's look-up of the host's name, which may take seconds."""
-        TCPServer.server_bind(self)
-        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
-        self.setup_environ()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hangs up or sends nothing is no fault of ours."""
-        if not isinstance(sys.exception(), OSError):
-            log.error("a fault of ours while serving %s", client_address, exc_info=True)
-
-
-class _RequestHandler(WSGIRequestHandler):
-    timeout = REQUEST_SECONDS
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 # so named above
-        """Requests are not logged."""

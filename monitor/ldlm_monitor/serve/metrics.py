@@ -26,46 +26,68 @@ _UNEXPORTABLE = {code: "\ufffd" for code in range(0x20) if code != ord("\n")}
 class SnapshotCollector(Collector):
     """The metrics of a snapshot, and of the monitor itself.
 
-    `notifications` are `Outbox.counts()`; `behind` is in bytes.
+    `notifications` are `Outbox.counts()`; `behind` and `free` (of the state's disk) are bytes.
+    `redact` is applied to every label's value, for names of runs and quantities come from logs.
     """
 
     def __init__(
-        self, snapshot: Snapshot, *, notifications: Mapping[tuple[str, str], int], behind: int
+        self,
+        snapshot: Snapshot,
+        *,
+        notifications: Mapping[tuple[str, str], int],
+        behind: int,
+        free: int | None = None,
+        redact: Callable[[str], str] = str,
     ) -> None:
         self._snapshot = snapshot
         self._notifications = notifications
         self._behind = behind
+        self._free = free
+        self._redact = redact
 
     def collect(self) -> Iterator[Family]:
         """One family a name, in alphabetical order; a series that comes twice counts once."""
         values: dict[str, dict[Labels, float]] = {}
         core = core_points(self._snapshot.monitor)
-        edge = edge_points(self._notifications, self._behind)
+        edge = edge_points(self._notifications, self._behind, self._free)
         for point in chain(self._snapshot.points, core, edge):
             values.setdefault(point.name, {})[point.labels] = point.value
         for name in sorted(values):
-            yield _family(name, values[name])
+            yield self._family(name, values[name])
+
+    def _family(self, name: str, series: Mapping[Labels, float]) -> Family:
+        metric = names.METRICS.get(name) or _detected(name)
+        # The library writes a counter's family without `_total` where a format wants it so.
+        counter = metric.kind == "counter"
+        family = Family(name.removesuffix("_total") if counter else name, metric.help, metric.kind)
+        shown = {
+            tuple((label, _exportable(self._redact(text))) for label, text in labels): value
+            for labels, value in series.items()
+        }
+        for labels, value in shown.items():
+            family.add_sample(name, dict(labels), value)
+        return family
 
 
 def exposition(
-    snapshot: Snapshot, *, notifications: Mapping[tuple[str, str], int], behind: int, accept: str
+    snapshot: Snapshot,
+    *,
+    notifications: Mapping[tuple[str, str], int],
+    behind: int,
+    free: int | None = None,
+    redact: Callable[[str], str] = str,
+    accept: str,
 ) -> tuple[str, bytes]:
     """(content type, body) in the form that the `Accept` header asks for."""
     registry = CollectorRegistry()
-    registry.register(SnapshotCollector(snapshot, notifications=notifications, behind=behind))
+    registry.register(
+        SnapshotCollector(
+            snapshot, notifications=notifications, behind=behind, free=free, redact=redact
+        )
+    )
     if _prefers_openmetrics(accept):
         return openmetrics.CONTENT_TYPE_LATEST, _encode_openmetrics(registry)
     return CONTENT_TYPE_PLAIN_0_0_4, generate_latest(registry)
-
-
-def _family(name: str, series: Mapping[Labels, float]) -> Family:
-    metric = names.METRICS.get(name) or _detected(name)
-    # The library writes a counter's family without `_total` where a format wants it so.
-    counter = metric.kind == "counter"
-    family = Family(name.removesuffix("_total") if counter else name, metric.help, metric.kind)
-    for labels, value in series.items():
-        family.add_sample(name, {label: _exportable(text) for label, text in labels}, value)
-    return family
 
 
 def _detected(name: str) -> names.Metric:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import http.client
+import ipaddress
 import json
+import ssl
 import threading
 import time
 from collections.abc import Mapping
@@ -12,7 +14,7 @@ from functools import cache
 from typing import Any, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode, urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -28,17 +30,43 @@ MAX_ANSWER = 64 * 1024 * 1024
 """Bytes."""
 
 
+class _NoRedirect(HTTPRedirectHandler):
+    """A monitor sends nobody elsewhere: credentials must not follow."""
+
+    def redirect_request(self, *args: object) -> None:
+        """None: the answer is taken as it is, and is an error."""
+
+
 class RemoteSource:
     """Asks a daemon for its picture again and again, in a thread of its own.
 
     `name` is the URL; `problem` says why the picture is old, and is empty where it is not.
     """
 
-    def __init__(self, url: str) -> None:
-        """Raises `UsageError` where that is no URL of a daemon."""
+    def __init__(
+        self, url: str, *, authorization: str | None = None, tls: ssl.SSLContext | None = None
+    ) -> None:
+        """`authorization` is the header of that name; `tls` says whom to believe (None: as the
+        system does). Raises `UsageError` where that is no URL of a daemon, and where the header
+        would be sent in the clear.
+        """
         parts = urlsplit(url if "//" in url else f"http://{url}")
+        if "@" in parts.netloc:
+            raise UsageError(
+                "holds a user's name or password",
+                where="attach",
+                remedy="leave it out, and set attach.username and attach.password_file",
+            )
         if parts.scheme not in ("http", "https") or not parts.netloc:
             raise UsageError("is no URL", where=url, remedy="write it as http://127.0.0.1:9847")
+        if authorization and parts.scheme == "http" and not _is_loopback(parts.hostname):
+            raise UsageError(
+                "would send your credentials in the clear",
+                where=url,
+                remedy="use https, or an SSH tunnel to its loopback address",
+            )
+        self._headers = {"Authorization": authorization} if authorization else {}
+        self._opener = build_opener(HTTPSHandler(context=tls), _NoRedirect())
         self._base = f"{parts.scheme}://{parts.netloc}"
         self.name = parts.netloc
         self.problem = ""
@@ -139,25 +167,46 @@ class RemoteSource:
 
     def _fetch(self, path: str, *, tag: str = "", keep: str = "") -> dict[str, Any] | None:
         """The JSON there; None where it is still what `tag` names."""
-        request = Request(self._base + path, headers={"If-None-Match": tag} if tag else {})
-        return self._answer(request, keep)
+        known = {"If-None-Match": tag} if tag else {}
+        return self._answer(Request(self._base + path, headers=self._headers | known), keep)
 
     def _post(self, path: str, document: Mapping[str, object]) -> None:
-        self._answer(Request(self._base + path, data=json.dumps(document).encode(), method="POST"))
+        body = json.dumps(document).encode()
+        self._answer(Request(self._base + path, body, self._headers, method="POST"))
 
     def _answer(self, request: Request, keep: str = "") -> dict[str, Any] | None:
         try:
-            with urlopen(request, timeout=ANSWER_SECONDS) as response:
+            with self._opener.open(request, timeout=ANSWER_SECONDS) as response:
                 if keep and (tag := response.headers.get("ETag")):
                     self._tags[keep] = tag
                 found = json.loads(response.read(MAX_ANSWER))
         except HTTPError as error:
             if error.code == 304:
                 return None
+            if error.code == 401:
+                raise RemoteError(
+                    "asks for credentials, and takes not these"
+                    if self._headers
+                    else "asks for credentials",
+                    where=self._base,
+                    remedy="set LDLM_ATTACH_TOKEN, or name a file with --token-file",
+                ) from None
+            if 300 <= error.code < 400:
+                raise RemoteError(
+                    f"answers {error.code}, a redirect, which is not followed",
+                    where=self._base,
+                    remedy=_CHECK,
+                ) from None
             text = error.read(2000).decode("utf-8", "replace").strip()
             raise InputError(text or error.reason, where=self.name) from None
         except (URLError, OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
+            if isinstance(reason, ssl.SSLCertVerificationError):
+                raise RemoteError(
+                    f"shows a certificate that is not believed ({reason.verify_message})",
+                    where=self._base,
+                    remedy="name its authority with --ca-file",
+                ) from None
             raise RemoteError(
                 f"does not answer ({reason})", where=self._base, remedy=_CHECK
             ) from None
@@ -171,6 +220,13 @@ class RemoteSource:
 
 
 _CHECK = "see that ldlm-monitor runs there, and that this is the address it named at its start"
+
+
+def _is_loopback(host: str | None) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
+    except ValueError:
+        return False
 
 
 def _read(adapter: TypeAdapter[_T], found: dict[str, Any]) -> _T:

@@ -1,0 +1,264 @@
+"""A web configuration file as Prometheus' exporters and servers have it: TLS, and who may ask.
+
+https://prometheus.io/docs/prometheus/latest/configuration/https/. What OpenSSL by Python cannot
+do of it is refused by name; `bearer_tokens_file` is our own addition.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError, model_validator
+
+from ldlm_monitor.config.receivers import check_mode
+from ldlm_monitor.errors import ConfigError
+from ldlm_monitor.serve.access import Access
+
+LOOK_SECONDS = 1.0
+"""So often it is looked whether one of the files has changed."""
+LEAST_TOKEN = 16
+"""Characters of a bearer token."""
+_REMEDY = "see docs/security.md for its form"
+_NOT_OURS = frozenset(
+    {
+        "http_server_config", "cipher_suites", "curve_preferences", "prefer_server_cipher_suites",
+        "client_allowed_sans", "cert", "key", "client_ca", "rate_limit",
+    }
+)  # fmt: skip
+_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
+_CLIENTS = {
+    "NoClientCert": ssl.CERT_NONE,
+    "VerifyClientCertIfGiven": ssl.CERT_OPTIONAL,
+    "RequireAndVerifyClientCert": ssl.CERT_REQUIRED,
+}
+
+log = logging.getLogger(__name__)
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class TlsServerConfig(_Part):
+    """What connections are encrypted with."""
+
+    cert_file: Path
+    key_file: Path
+    client_auth_type: Literal[
+        "NoClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert"
+    ] = "NoClientCert"
+    client_ca_file: Path | None = None
+    min_version: Literal["TLS12", "TLS13"] = "TLS12"
+    max_version: Literal["TLS12", "TLS13"] = "TLS13"
+
+    @model_validator(mode="after")
+    def _agrees(self) -> TlsServerConfig:
+        if (self.client_ca_file is None) != (self.client_auth_type == "NoClientCert"):
+            raise ValueError("client_ca_file and a client_auth_type belong together")
+        if self.min_version > self.max_version:
+            raise ValueError("min_version is above max_version")
+        return self
+
+
+class WebFile(_Part):
+    """The file. Paths are relative to its folder; users have bcrypt hashes of their passwords."""
+
+    tls_server_config: TlsServerConfig | None = None
+    basic_auth_users: dict[str, SecretStr] = {}
+    bearer_tokens_file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What the files say, and the files."""
+
+    tls: ssl.SSLContext | None
+    access: Access
+    files: tuple[Path, ...]
+
+
+def load(file: Path) -> Loaded:
+    """Read the file and those that it names. Raises ConfigError."""
+    asked = _read(file)
+    folder = file.parent
+    files = [file]
+    context = None
+    if (tls := asked.tls_server_config) is not None:
+        named = (tls.cert_file, tls.key_file, tls.client_ca_file)
+        files += [folder / each for each in named if each is not None]
+        context = _context(tls, folder, file)
+    tokens: tuple[str, ...] = ()
+    if asked.bearer_tokens_file is not None:
+        files.append(folder / asked.bearer_tokens_file)
+        tokens = _tokens(files[-1], f"{file}: bearer_tokens_file")
+    users = {name: text.get_secret_value() for name, text in asked.basic_auth_users.items()}
+    try:
+        access = Access(users, tokens)
+    except ImportError as error:
+        raise ConfigError(
+            "bcrypt is not installed",
+            where=f"{file}: basic_auth_users",
+            remedy="pip install bcrypt",
+        ) from error
+    except ValueError as error:
+        raise ConfigError(
+            str(error),
+            where=f"{file}: basic_auth_users",
+            remedy='make one with `htpasswd -nBC 10 ""`, or see docs/security.md',
+        ) from None
+    return Loaded(context, access, tuple(files))
+
+
+def _read(file: Path) -> WebFile:
+    import yaml
+
+    try:
+        found: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable(error, str(file)) from error
+    except yaml.YAMLError:
+        # Its complaint repeats the line, which may be a password's hash.
+        raise ConfigError("is not YAML", where=str(file), remedy=_REMEDY) from None
+    try:
+        return WebFile.model_validate({} if found is None else found)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        key = ".".join(str(part) for part in first["loc"])
+        what = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
+        if first["type"] == "extra_forbidden":
+            known = str(first["loc"][-1]) in _NOT_OURS
+            what = "is not supported here: leave it out" if known else "unknown key"
+        where = f"{file}: {key}" if key else str(file)
+        raise ConfigError(what[:200], where=where, remedy=_REMEDY) from None
+
+
+def _context(tls: TlsServerConfig, folder: Path, file: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = _VERSIONS[tls.min_version]
+    context.maximum_version = _VERSIONS[tls.max_version]
+    context.set_alpn_protocols(["http/1.1"])
+    key, certificate = folder / tls.key_file, folder / tls.cert_file
+    where = f"{file}: tls_server_config"
+    try:
+        check_mode(key.stat(), key, f"{where}.key_file")
+        certificate.stat()
+    except OSError as error:
+        raise _unreadable(error, f"{where}: {error.filename}") from error
+    try:
+        # An encrypted key must not ask for its password on the terminal.
+        context.load_cert_chain(certificate, key, password=lambda: "")
+        if tls.client_ca_file is not None:
+            context.load_verify_locations(folder / tls.client_ca_file)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or "no PEM"
+        raise ConfigError(
+            f"certificate and key cannot be used ({str(reason).lower().replace('_', ' ')})",
+            where=where,
+            remedy="name a certificate, its own key without a password, and CAs, each as PEM",
+        ) from error
+    context.verify_mode = _CLIENTS[tls.client_auth_type]
+    return context
+
+
+def _tokens(file: Path, key: str) -> tuple[str, ...]:
+    try:
+        with file.open(encoding="utf-8") as opened:
+            check_mode(os.fstat(opened.fileno()), file, key)
+            lines = [line.strip() for line in opened]
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable(error, f"{key}: {file}") from error
+    tokens = tuple(line for line in lines if line and not line.startswith("#"))
+    if not tokens or any(len(token) < LEAST_TOKEN or not token.isascii() for token in tokens):
+        raise ConfigError(
+            f"holds no token of {LEAST_TOKEN} or more characters in each line",
+            where=f"{key}: {file}",
+            remedy="write one a line, such as those of `openssl rand -hex 32`",
+        )
+    return tokens
+
+
+def _unreadable(error: OSError | UnicodeDecodeError, where: str) -> ConfigError:
+    reason = error.strerror if isinstance(error, OSError) else "is not text"
+    return ConfigError(
+        f"cannot be read ({reason})", where=where, remedy="write it, and let its reader read it"
+    )
+
+
+class Gate:
+    """Who may come in, and by which encryption; read anew when one of the files changes.
+
+    Without a file everybody may, in plain HTTP. Raises ConfigError where the file cannot be
+    used at first; later the old stays, and that is said once. TLS begins and ends with a restart
+    alone, for the address that others know names it. `clock` gives seconds.
+    """
+
+    def __init__(
+        self, file: Path | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._file = file
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._loaded = Loaded(None, Access({}, ()), ()) if file is None else load(file)
+        self._stamp = self._stamp_now()
+        self._looked_at = clock()
+
+    @property
+    def encrypts(self) -> bool:
+        """Whether it is HTTPS."""
+        return self._loaded.tls is not None
+
+    def tls(self) -> ssl.SSLContext | None:
+        """What to encrypt with."""
+        return self._now().tls
+
+    def access(self) -> Access:
+        """Who may come in."""
+        return self._now().access
+
+    def _now(self) -> Loaded:
+        if self._file is not None:
+            with self._lock:
+                now = self._clock()
+                if now - self._looked_at >= LOOK_SECONDS:
+                    self._looked_at = now
+                    self._look(self._file)
+        return self._loaded
+
+    def _look(self, file: Path) -> None:
+        stamp = self._stamp_now()
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            fresh = load(file)
+            if (fresh.tls is None) is self.encrypts:
+                raise ConfigError(
+                    "TLS begins and ends with a restart alone",
+                    where=f"{file}: tls_server_config",
+                    remedy="restart the monitor",
+                )
+        except ConfigError as problem:
+            log.error("%s; going on with what was loaded before", problem)
+            return
+        self._loaded = fresh
+        self._stamp = self._stamp_now()
+        log.info("%s is loaded anew", file)
+
+    def _stamp_now(self) -> tuple[tuple[int, int, int] | None, ...]:
+        return tuple(_state(file) for file in self._loaded.files)
+
+
+def _state(file: Path) -> tuple[int, int, int] | None:
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
