@@ -33,6 +33,7 @@ from ldlm_monitor.notify import (
     how_to_configure,
     redact,
 )
+from ldlm_monitor.notify.receivers import grouped, routing
 from ldlm_monitor.notify.receivers import receivers as named_receivers
 from ldlm_monitor.probe.host import HostProbe, this_host
 from ldlm_monitor.probing import Probing
@@ -124,10 +125,11 @@ def run(
     """
     with ExitStack() as stack:
         receivers = list(named_receivers(settings))
+        routes = routing(settings, receivers)
         wanted = settings.state_dir or default_state_dir(settings.files, Path.cwd())
         state = StateDir(wanted)
         stack.callback(state.close)
-        outbox = Outbox(state.path / "outbox.sqlite")
+        outbox = Outbox(state.path / "outbox.sqlite", routes, grouped(receivers))
         stack.callback(outbox.close)
         ledger = Ledger(state.path / "ledger.sqlite")
         stack.callback(ledger.close)
@@ -149,7 +151,7 @@ def run(
         server = _serve(settings, pump, outbox, silences, signals, source=source)
         stack.callback(server.stop)
         for receiver in receivers:
-            courier = Courier(receiver, outbox)
+            courier = Courier(receiver, outbox, pace=settings.post_interval_seconds)
             courier.start()
             stack.callback(courier.stop, COURIER_SECONDS)
             pump.telling.couriers.append(courier)

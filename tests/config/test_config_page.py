@@ -31,6 +31,8 @@ def rows(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, ...]]:
 def shown(default: object) -> str:
     if default is None or default in ((), {}):
         return "none"
+    if isinstance(default, tuple):
+        return ", ".join(map(str, default))
     return str(default).lower() if isinstance(default, bool) else str(default)
 
 

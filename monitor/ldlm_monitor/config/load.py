@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_settings import EnvSettingsSource, SettingsError, TomlConfigSettingsSource
 
+from ldlm_monitor.config.routing import check_routing
 from ldlm_monitor.config.settings import ENV_PREFIX, Settings
 from ldlm_monitor.config.wording import ENVIRONMENT, FLAG, Values, worded
 from ldlm_monitor.errors import ConfigError
@@ -31,11 +32,13 @@ def load(flags: Values, *, path: Path | None = None) -> Settings:
     for source in (from_file, from_environment, flags):
         _merge(merged, source)
     try:
-        return Settings(**merged)
+        settings = Settings(**merged)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         sources = ((FLAG, flags), (ENVIRONMENT, from_environment), (str(file), from_file))
         raise worded(first, sources) from error
+    check_routing(settings.route, settings.time_intervals, f"{file}: " if file else "")
+    return settings
 
 
 def _file_to_read(path: Path | None) -> Path | None:
