@@ -33,7 +33,7 @@ from ldlm_monitor.notify import (
     how_to_configure,
     redact,
 )
-from ldlm_monitor.notify.receivers import grouped, routing
+from ldlm_monitor.notify.receivers import draw_from, grouped, routing
 from ldlm_monitor.notify.receivers import receivers as named_receivers
 from ldlm_monitor.probe.host import HostProbe, this_host
 from ldlm_monitor.probing import Probing
@@ -125,11 +125,10 @@ def run(
     """
     with ExitStack() as stack:
         receivers = list(named_receivers(settings))
-        routes = routing(settings, receivers)
         wanted = settings.state_dir or default_state_dir(settings.files, Path.cwd())
         state = StateDir(wanted)
         stack.callback(state.close)
-        outbox = Outbox(state.path / "outbox.sqlite", routes, grouped(receivers))
+        outbox = _outbox(settings, state, receivers)
         stack.callback(outbox.close)
         ledger = Ledger(state.path / "ledger.sqlite")
         stack.callback(ledger.close)
@@ -143,6 +142,7 @@ def run(
         if probing is not None:
             stack.callback(probing.close)
         pump = Pump(settings, outbox, ledger, names, waker, silences=silences, probing=probing)
+        draw_from(lambda: pump.snapshot.curves, receivers)
         stack.callback(pump.close)
         signals = _Signals(pump, waker)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -175,6 +175,11 @@ def run(
     if (signals.exit_code or (show is not None and signals.closed)) and on_interrupt is not None:
         on_interrupt(pump.snapshot)
     return signals.exit_code
+
+
+def _outbox(settings: Settings, state: StateDir, receivers: list[Receiver]) -> Outbox:
+    routes = routing(settings, receivers)
+    return Outbox(state.path / "outbox.sqlite", routes, grouped(receivers))
 
 
 def _follow_behind(

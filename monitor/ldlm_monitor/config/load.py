@@ -63,7 +63,7 @@ def _read_file(file: Path) -> dict[str, Any]:
         raise ConfigError(
             f"cannot be read ({reason})", where=str(file), remedy="mend it or name another file"
         ) from error
-    for section, key in (("slack", "webhook_url"), ("webhook", "url")):
+    for section, key in (("slack", "webhook_url"), ("slack", "bot_token"), ("webhook", "url")):
         table = values.get(section)
         if isinstance(table, dict) and key in table:
             variable = f"{ENV_PREFIX}{section}_{key}".upper()
@@ -92,6 +92,7 @@ def _anchor(values: dict[str, Any], folder: Path) -> None:
     for table, key in (
         (values, "state_dir"),
         (values.get("slack"), "webhook_url_file"),
+        (values.get("slack"), "bot_token_file"),
         (values.get("alertmanager"), "authorization_file"),
         (values.get("webhook"), "url_file"),
         (values.get("webhook"), "secret_file"),

@@ -115,7 +115,7 @@ class Route(Section):
 
     receiver: str = Field(
         default=EVERYBODY,
-        description="Who is told: `slack`, `slack_bot`, `slack_bot:CHANNEL`, `webhook`, "
+        description="Who is told: `slack`, `slack:CHANNEL` (with a bot's token), `webhook`, "
         "`apprise` (or one of its services, `apprise discord`), `all` or `none`.",
         examples=["slack"],
     )

@@ -35,7 +35,7 @@ _ENTRIES: dict[str, type[BaseModel]] = {
     "time_intervals": Interval,
 }
 """What stands in lists of tables."""
-_SECRETS = frozenset({"slack.webhook_url", "alertmanager.urls", "webhook.url"})
+_SECRETS = frozenset({"slack.webhook_url", "slack.bot_token", "alertmanager.urls", "webhook.url"})
 """Not repeated where they are wrong: a password may be in them."""
 _SHOWN = 60
 """So much of a wrong value is repeated."""

@@ -257,7 +257,7 @@ def message_of(
     return Message(
         step=step,
         group=row.id,
-        identity=f"{row.id}-{first_id}",
+        identity=f"{row.opened_at!r}/{row.id}/{first_id}",
         news=news,
         standing=standing(db, row.id),
         opened_at=row.opened_at,
@@ -342,9 +342,13 @@ def given_up(db: sqlite3.Connection, message: Message) -> None:
     )
 
 
-def stumbled(db: sqlite3.Connection, group: int) -> None:
+def stumbled(db: sqlite3.Connection, group: int, *, for_good: bool) -> None:
     """A picture did not arrive: it is tried a few times, for it is no alert."""
-    db.execute("UPDATE alert_group SET picture = substr(picture, 2) WHERE id = ?", (group,))
+    db.execute(
+        "UPDATE alert_group SET picture = CASE WHEN ? THEN '' ELSE substr(picture, 2) END"
+        " WHERE id = ?",
+        (for_good, group),
+    )
 
 
 def forget(db: sqlite3.Connection, before: float) -> None:

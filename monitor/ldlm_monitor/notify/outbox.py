@@ -214,7 +214,7 @@ class Outbox:
 
         def work(db: sqlite3.Connection) -> None:
             if pending.message is not None and pending.message.step == "picture":
-                groups.stumbled(db, pending.message.group)
+                groups.stumbled(db, pending.message.group, for_good=error.permanent)
             if error.permanent:
                 for number in pending.ids or (pending.id,):
                     delivery = (number, pending.receiver)

@@ -46,11 +46,9 @@ def standing_message(message: Message) -> tuple[str, list[Block]]:
     title = _title(message)
     blocks = [_header(title)]
     story = message.story
-    if story is not None and story.title:
-        blocks.append(section(cut(clean(story.title), SECTION_LIMIT)))
-    else:
-        summary = clean(lead.summary) or clean(lead.description)
-        blocks += [section(cut(summary, SECTION_LIMIT))] if summary else []
+    titled = clean(story.title) if story is not None else ""
+    if summary := titled or clean(lead.summary) or clean(lead.description):
+        blocks.append(section(cut(summary, SECTION_LIMIT)))
     blocks += _cause(story, lead)
     if fields := [mrkdwn(text) for text in facts(lead)]:
         blocks.append({"type": "section", "fields": fields[:10]})
@@ -119,10 +117,9 @@ def _header(title: str) -> Block:
 
 
 def _cause(story: Story | None, lead: Notification) -> list[Block]:
-    if story is not None and story.cause:
-        sure = f" ({one_line(story.confidence)})"
+    if story is not None and (cause := one_line(story.cause)):
         why = "".join(f"\n• {one_line(text)}" for text in story.why)
-        text = f"{one_line(story.cause)}{sure}{why}"
+        text = f"{cause} ({one_line(story.confidence)}){why}"
     else:
         text = clean(lead.cause or "")
     return [section(f"*First cause*\n{cut(text, SECTION_LIMIT - 20)}")] if text else []
