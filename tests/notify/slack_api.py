@@ -106,7 +106,9 @@ class SlackApi:
         self._count += 1
         ts = f"{1_700_000_000 + self._count}.000100"
         channel = CHANNEL if given["channel"] == "#alerts" else given["channel"]
-        self.messages[ts] = {**given, "channel": channel, "ts": ts, "edits": 0}
+        self.messages[ts] = {
+            **given, "channel": channel, "ts": ts, "edits": 0, "first": given.get("blocks", []),
+        }  # fmt: skip
         return {"ok": True, "channel": channel, "ts": ts, "message": self.messages[ts]}
 
     def _chat_update(self, given: dict[str, Any]) -> dict[str, Any]:
