@@ -7,6 +7,7 @@ of https://docs.slack.dev/reference/block-kit/blocks, and answers otherwise wher
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -42,6 +43,19 @@ def faults(blocks: list[dict[str, Any]]) -> list[str]:
     return found
 
 
+TOLD = re.compile(r"NcclTimeout firing(?: \(critical\))?(?: ×\d+)?: (r\w*) ranks? ([\d,-]+)")
+
+
+def named(message: dict[str, Any]) -> set[tuple[str, int]]:
+    """The (run, rank) that a Slack message tells of."""
+    found: set[tuple[str, int]] = set()
+    for run, ranks in TOLD.findall(json.dumps(message, ensure_ascii=False)):
+        for span in ranks.split(","):
+            low, _, high = span.partition("-")
+            found |= {(run, rank) for rank in range(int(low), int(high or low) + 1)}
+    return found
+
+
 @dataclass
 class SlackApi:
     """`messages` by ts, replies with `thread_ts`; `calls` are (method, arguments) in order.
@@ -57,6 +71,7 @@ class SlackApi:
     answers: list[Any] = field(default_factory=list)
     choose: Callable[[str], Any] | None = None
     can_search: bool = True
+    scopes: str = "chat:write,files:write,channels:history"
     url: str = ""
     changed: threading.Condition = field(default_factory=threading.Condition)
     released: threading.Event = field(default_factory=threading.Event)
@@ -182,7 +197,7 @@ def slack_api() -> Iterator[SlackApi]:
             elif isinstance(told, tuple):
                 self._say(*told)
             elif told != DROP:
-                self._say(200, {}, json.dumps(told).encode())
+                self._say(200, {"X-OAuth-Scopes": state.scopes}, json.dumps(told).encode())
 
         def _say(self, status: int, headers: dict[str, str], body: bytes) -> None:
             try:

@@ -7,7 +7,6 @@ once; what it cannot, an incoming webhook of Slack, may come again, and that is 
 import json
 import os
 import random
-import re
 import signal
 import sqlite3
 import subprocess
@@ -163,19 +162,6 @@ def hooks(moods: Moods) -> Iterator[Hooks]:
         thread.join()
 
 
-TOLD = re.compile(r"NcclTimeout firing(?: \(critical\))?(?: ×\d+)?: (run\d+) ranks? ([\d,-]+)")
-
-
-def named(message: dict[str, Any]) -> set[tuple[str, int]]:
-    """The (run, rank) that a Slack message tells of."""
-    found: set[tuple[str, int]] = set()
-    for run, ranks in TOLD.findall(json.dumps(message, ensure_ascii=False)):
-        for span in ranks.split(","):
-            low, _, high = span.partition("-")
-            found |= {(run, rank) for rank in range(int(low), int(high or low) + 1)}
-    return found
-
-
 def is_done(folder: Path, total: int) -> bool:
     """Whether all was told, and nothing waits any more."""
     progress, outbox = folder / "progress", folder / "outbox.sqlite"
@@ -231,7 +217,7 @@ def test_through_failures_and_kills_every_alert_arrives(tmp_path, total, kills, 
     counts = outbox.counts()
     outbox.close()
 
-    by_bot = Counter(alert for post in posts for alert in named(post["first"]))
+    by_bot = Counter(alert for post in posts for alert in local.named(post["first"]))
     assert set(by_bot) == expected
     assert all(times == 1 for times in by_bot.values()), "its metadata tells it apart"
 
@@ -240,7 +226,7 @@ def test_through_failures_and_kills_every_alert_arrives(tmp_path, total, kills, 
     assert arrived == expected
     assert len(ids) == total, "a repeat has the id of the first"
 
-    by_hook = Counter(alert for message in hooked for alert in named(message))
+    by_hook = Counter(alert for message in hooked for alert in local.named(message))
     assert set(by_hook) == expected
     repeats = sum(times - 1 for times in by_hook.values())
     assert repeats <= counts["slack", "repeated"]

@@ -13,6 +13,7 @@ from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.notify.notification import Notification
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.routing import Routing
+from ldlm_monitor.view import IncidentView, RootView
 
 NOON = 1_700_049_600.0
 """2023-11-15 12:00 UTC."""
@@ -407,3 +408,62 @@ def test_where_a_message_stands_is_known_after_a_restart(channel):
     follow_up, *rest = slack.told()
     assert follow_up.place == "C1 17.5"
     assert [message.step for message in rest] == ["update"]
+
+
+def incident(**changes: object) -> IncidentView:
+    root = RootView(
+        tier="local", kind="cuda_oom", message="CUDA out of memory", rank=3, ranks="3", node=None,
+        host=None, local_rank=None, pid=None, at=NOON, position=None, why=(),
+    )  # fmt: skip
+    fields = {
+        "id": "r1/1", "run": "r1", "state": "open", "ended_reason": "", "title": "it began",
+        "confidence": "probable", "opened_at": NOON, "updated_at": NOON, "ended_at": None,
+        "root": root, "collective": None, "symptoms": (), "events": 1, "claims": (),
+        "excerpt": (), "action": "", "last_step": 1, "alerts": (), **changes,
+    }  # fmt: skip
+    return IncidentView(**fields)
+
+
+def test_a_message_that_stands_somewhere_follows_its_incident(channel):
+    slack = channel()
+    slack.add(incident="r1/1")
+    slack.told(place="C1 17.5")
+    assert slack.outbox.tell_incidents([incident()], slack.now)
+    assert not slack.outbox.tell_incidents([incident()], slack.now), "nothing new"
+    (update,) = slack.told()
+    assert (update.step, update.story.title) == ("update", "it began")
+    slack.outbox.tell_incidents([incident(title="rank 3 ran out of memory")], slack.now)
+    assert slack.told() == [], "not at every change"
+    slack.now += 5
+    (update,) = slack.told()
+    assert update.story.title == "rank 3 ran out of memory"
+    slack.restart()
+    slack.outbox.tell_incidents([incident(title="rank 3 ran out of memory")], slack.now)
+    slack.now += 5
+    assert slack.told() == [], "it says so already"
+
+
+def test_a_secret_of_an_incident_is_not_kept(channel):
+    slack = channel()
+    slack.add(incident="r1/1")
+    slack.told(place="C1 17.5")
+    key = "hf_AbCdEfGhIjKlMnOpQrStUvWxYz012345"
+    slack.outbox.tell_incidents([incident(title=f"login with {key} failed")], slack.now)
+    (update,) = slack.told()
+    assert "hf_AbC" not in update.story.title
+
+
+def test_a_route_to_nobody_keeps_nothing(channel):
+    slack = channel(route={"receiver": "none"})
+    slack.add()
+    assert slack.told() == []
+    assert slack.told(receiver="webhook") == []
+
+
+def test_what_was_added_before_changes_nothing(channel):
+    slack = channel()
+    slack.add()
+    slack.told()
+    slack.add()
+    slack.now += 3600
+    assert slack.told() == []

@@ -54,10 +54,10 @@ def pause(pending: Pending, retry_after: float | None) -> float:
     return longest * (0.5 + draw / 2)
 
 
-def number_of(db: sqlite3.Connection, notification: Notification, now: float) -> int:
-    """The id of a notification, which is kept where it is new."""
+def number_of(db: sqlite3.Connection, notification: Notification, now: float) -> tuple[int, bool]:
+    """The id of a notification, which is kept where it is new, and whether it is."""
     identity = (notification.key, notification.state, notification.started_at)
-    db.execute(
+    cursor = db.execute(
         "INSERT OR IGNORE INTO notification (key, state, started_at, added_at, body)"
         " VALUES (?, ?, ?, ?, ?)",
         (*identity, now, to_json(notification)),
@@ -65,7 +65,7 @@ def number_of(db: sqlite3.Connection, notification: Notification, now: float) ->
     row = db.execute(
         "SELECT id FROM notification WHERE key = ? AND state = ? AND started_at = ?", identity
     ).fetchone()
-    return int(row[0])
+    return int(row[0]), cursor.rowcount == 1
 
 
 def queue(db: sqlite3.Connection, number: int, receiver: str, now: float) -> bool:

@@ -21,6 +21,7 @@ from ldlm_monitor.notify.message import (
     Story,
     rank,
     story_from_json,
+    story_to_json,
 )
 from ldlm_monitor.notify.notification import Notification, from_json
 from ldlm_monitor.notify.routing import Node, Placement, Routing
@@ -277,14 +278,16 @@ def _story(db: sqlite3.Connection, incident: str | None) -> Story | None:
         return None
 
 
-def keep_story(db: sqlite3.Connection, story: Story, body: str, now: float) -> None:
-    """Keep what is known of an incident now; its messages are to be brought up to date."""
-    db.execute(
+def keep_story(db: sqlite3.Connection, story: Story, now: float) -> None:
+    """Keep what is known of an incident; if that is new, its messages are to be changed."""
+    cursor = db.execute(
         "INSERT INTO story (incident, body, changed_at) VALUES (?, ?, ?) ON CONFLICT (incident)"
-        " DO UPDATE SET body = excluded.body, changed_at = excluded.changed_at",
-        (story.id, body, now),
+        " DO UPDATE SET body = excluded.body, changed_at = excluded.changed_at"
+        " WHERE body != excluded.body",
+        (story.id, story_to_json(story), now),
     )
-    db.execute("UPDATE alert_group SET changes = changes + 1 WHERE incident = ?", (story.id,))
+    if cursor.rowcount:
+        db.execute("UPDATE alert_group SET changes = changes + 1 WHERE incident = ?", (story.id,))
 
 
 def settle(

@@ -15,7 +15,7 @@ from ldlm_monitor.database import Database
 from ldlm_monitor.errors import DeliveryError
 from ldlm_monitor.notify import deliveries, episodes, groups, selection
 from ldlm_monitor.notify.deliveries import Pending
-from ldlm_monitor.notify.message import Message, Receipt, story_of, story_to_json
+from ldlm_monitor.notify.message import Message, Receipt, story_of
 from ldlm_monitor.notify.notification import Notification
 from ldlm_monitor.notify.routing import Placement, Routing
 from ldlm_monitor.notify.tables import SCHEMA, Outcome
@@ -65,17 +65,20 @@ class Outbox:
     def add(self, notification: Notification, receivers: Sequence[str], now: float) -> bool:
         """Queue it for those of `receivers` that it is routed to; committed when this returns.
 
-        False if every one of them had it already, by (key, state, started_at).
+        False if every one of them had it already, by (key, state, started_at); with a routing,
+        if it was added before at all.
         """
 
         def work(db: sqlite3.Connection) -> bool:
             if not 0 <= now - self._forgot_at < FORGET_SECONDS:
                 self._forgot_at = now
                 deliveries.forget(db, now - KEPT_SECONDS)
-            number = deliveries.number_of(db, notification, now)
+            number, is_new = deliveries.number_of(db, notification, now)
             if self._routing is None:
                 added = [deliveries.queue(db, number, receiver, now) for receiver in receivers]
                 return any(added)
+            if not is_new:
+                return False
             wanted = self._routed(db, self._routing, notification, now)
             return self._place(db, number, notification, wanted, receivers=receivers, now=now)
 
@@ -123,7 +126,7 @@ class Outbox:
 
         def work(db: sqlite3.Connection) -> None:
             for story in news:
-                groups.keep_story(db, story, story_to_json(story), now)
+                groups.keep_story(db, story, now)
 
         if news and self._grouped:
             self._database.run(work)

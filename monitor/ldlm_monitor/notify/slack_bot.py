@@ -53,6 +53,12 @@ _OF_THE_SERVER = frozenset(
     {"fatal_error", "internal_error", "request_timeout", "service_unavailable"}
 )
 
+_LOSSES = {
+    ("files:write",): "it adds no pictures",
+    ("channels:history", "groups:history"): "a crash may double a message",
+}
+"""What a bot cannot do without one of these scopes."""
+
 Draw = Callable[[Message], bytes | None]
 """A picture (PNG) of what a message is about, where there is anything to show."""
 
@@ -91,6 +97,30 @@ class SlackBot:
     def send(self, notification: Notification) -> None:
         """Post one notification by itself. Raises DeliveryError unless Slack accepted it."""
         self._post(*slack_message(notification))
+
+    def introduce(self, notification: Notification) -> str:
+        """Post one notification and change it; what the token is not allowed, in a few words.
+
+        Raises DeliveryError unless Slack accepted both.
+        """
+        text, blocks = slack_message(notification)
+        posted = self._post(text, blocks)
+        place = {"channel": posted["channel"], "ts": posted["ts"]}
+        try:
+            self._call(self._client.chat_update, text=text, blocks=blocks, **place)
+        except (_GoneError, _RefusedError) as error:
+            raise DeliveryError(str(error)) from None
+        granted = {
+            scope.strip()
+            for name, value in posted.headers.items()
+            if name.lower() == "x-oauth-scopes"
+            for scope in value.split(",")
+        }
+        return "; ".join(
+            f"without the scope {'/'.join(scopes)} {loss}"
+            for scopes, loss in _LOSSES.items()
+            if granted and not granted & set(scopes)
+        )
 
     def tell(self, message: Message) -> Receipt:
         """Post, reply or change, as the message's step says. Raises DeliveryError."""
