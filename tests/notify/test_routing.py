@@ -79,6 +79,28 @@ def test_the_deepest_route_that_holds_takes_the_alert_with_what_it_has_from_its_
     assert not routing.is_muted(deep.route.key, 0.0), "quiet hours are not handed down"
 
 
+def test_quiet_hours_of_the_root_are_those_of_what_no_route_takes_and_of_the_digest():
+    always = TimeInterval.model_validate({"name": "always", "time_intervals": [{}]})
+    tree = {"mute_time_intervals": ["always"], "routes": [{"matchers": ["severity=critical"]}]}
+    routing = Routing(("slack",), Route.model_validate(tree), (), [always])
+
+    def is_told(severity: str) -> bool:
+        (found,) = routing.placements("X", {"severity": severity}, "7")
+        return not routing.is_muted(found.route.key, 0.0)
+
+    assert [is_told(each) for each in ("critical", "error", "info")] == [True, False, False]
+
+
+def test_outside_of_its_active_times_a_route_is_muted():
+    morning = {"times": [{"start_time": "06:00", "end_time": "12:00"}]}
+    office = TimeInterval.model_validate({"name": "office", "time_intervals": [morning]})
+    tree = Route.model_validate({"active_time_intervals": ["office"]})
+    routing = Routing(("slack",), tree, (), [office])
+    assert [routing.is_muted("route", hour * 3600.0) for hour in (5, 6, 11, 12)] == [
+        True, False, False, True,
+    ]  # fmt: skip
+
+
 def test_a_receiver_none_keeps_an_alert_from_all():
     tree = {"routes": [{"matchers": ["alertname=LossSpike"], "receiver": "none"}]}
     assert routes(tree, CRASH, alert="LossSpike") == []

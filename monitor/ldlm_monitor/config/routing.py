@@ -146,6 +146,16 @@ class Route(Section):
         "often. 0: like all others.",
         examples=["1d"],
     )
+    mute_time_intervals: Names = Field(
+        default=(),
+        description="Quiet hours of what no route below takes, by their names.",
+        examples=[["nights"]],
+    )
+    active_time_intervals: Names = Field(
+        default=(),
+        description="The only times at which it is told, by their names.",
+        examples=[["office"]],
+    )
     routes: Annotated[tuple[SubRoute, ...], BeforeValidator(_from_json)] = Field(
         default=(),
         description="Routes below; an alert goes to the first whose matchers hold.",
@@ -165,8 +175,9 @@ InhibitRules: TypeAlias = Annotated[tuple[InhibitRule, ...], BeforeValidator(_fr
 TimeIntervals: TypeAlias = Annotated[tuple[TimeInterval, ...], BeforeValidator(_from_json)]
 
 
-def every_route(route: Route) -> Iterator[tuple[str, SubRoute]]:
-    """All below the root, with the key that leads to each."""
+def every_route(route: Route) -> Iterator[tuple[str, Route | SubRoute]]:
+    """All, with the key that leads to each."""
+    yield "route", route
     below = [(f"route.routes[{number}]", each) for number, each in enumerate(route.routes)]
     while below:
         key, each = below.pop(0)

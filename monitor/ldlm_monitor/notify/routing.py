@@ -19,6 +19,7 @@ from ldlm_monitor.config.routing import (
     InhibitRule,
     Route,
     SubRoute,
+    every_route,
 )
 from ldlm_monitor.config.time_intervals import TimeInterval
 from ldlm_monitor.errors import ConfigError
@@ -152,6 +153,8 @@ class Routing:
             group_wait=route.group_wait,
             group_interval=route.group_interval,
             repeat_interval=route.repeat_interval,
+            muted_in=route.mute_time_intervals,
+            active_in=route.active_time_intervals,
         )
         self._nodes[root.key] = root
         self._grow(root, route.routes)
@@ -164,6 +167,8 @@ class Routing:
                 group_interval=route.digest_interval,
                 repeat_interval=max(route.repeat_interval, 24 * route.digest_interval),
                 matchers=(parse_matcher("severity=info"),),
+                muted_in=root.muted_in,
+                active_in=root.active_in,
             )
             self._nodes[digest.key] = digest
             root.children.append(digest)
@@ -209,13 +214,7 @@ class Routing:
 
 def channels(route: Route) -> Iterator[str]:
     """The names of receivers that routes give, each once."""
-    below = [route.receiver]
-    rest: list[SubRoute] = list(route.routes)
-    while rest:
-        each = rest.pop()
-        below += [each.receiver] if each.receiver else []
-        rest += each.routes
-    yield from dict.fromkeys(below)
+    yield from dict.fromkeys(each.receiver for _, each in every_route(route) if each.receiver)
 
 
 def _first(given: T | None, inherited: T) -> T:
