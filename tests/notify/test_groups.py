@@ -467,3 +467,52 @@ def test_what_was_added_before_changes_nothing(channel):
     slack.add()
     slack.now += 3600
     assert slack.told() == []
+
+
+def test_no_other_alert_waits_for_one_that_flaps(channel):
+    slack = channel()
+    for _ in range(40):
+        slack.add("LossSpike", severity="warning")
+        slack.now += 10
+        slack.told()
+        slack.add("LossSpike", "resolved", severity="warning")
+        slack.now += 10
+        slack.told()
+    slack.add("TrainingCrashed")
+    slack.now += QUARTER
+    (message,) = slack.told()
+    assert "TrainingCrashed firing" in names(message)
+
+
+def test_what_is_not_known_to_fire_any_more_is_not_repeated(channel):
+    """As after a restart without the run's logs; `note` says what fires."""
+    slack = channel(route={"repeat_interval": "1h"})
+    slack.outbox.note(crash("firing"))
+    slack.add("TrainingCrashed", key=crash("firing").key)
+    slack.told()
+    slack.restart()
+    slack.now += 3600
+    assert slack.told() == []
+    slack.outbox.note(crash("firing"))
+    slack.now += 60
+    assert [message.step for message in slack.told()] == ["repeat"]
+
+
+def test_a_change_that_is_refused_for_good_costs_no_alert(tmp_path, make_notification):
+    """The second group is the pager's, and the second alert waits for the end of quiet hours."""
+    routing = Routing(["slack", "pager"], Route.model_validate(QUIET), (), [AFTERNOON])
+    box = Outbox(tmp_path / "outbox.sqlite", routing, ["slack", "pager"])
+    for run in ("r2", "r1"):
+        told = make_notification(run=run, labels={"run": run}, incident=f"{run}/1")
+        box.add(told, ["slack", "pager"], NOON)
+    for step in ("first", "picture"):
+        pending = box.due("pager", NOON)
+        assert pending.message.step == step
+        box.accepted(pending, NOON, Receipt("C1 17.5"))
+    box.tell_incidents([incident(run="r2", id="r2/1")], NOON)
+    update = box.due("pager", NOON)
+    assert update.message.step == "update"
+    box.failed(update, DeliveryError("never", permanent=True), NOON)
+    assert box.counts()["pager", "failed"] == 0
+    assert names(box.due("pager", NOON + 3600).message) == ["NonFiniteLoss firing"]
+    box.close()

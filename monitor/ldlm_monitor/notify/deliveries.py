@@ -123,7 +123,7 @@ def postpone(
     )
     unsure = UNSURE if error.unsure and pending.message is not None else 0
     was_unsure = pending.message is not None and pending.message.unsure
-    for number in pending.ids or ((pending.id,) if pending.message is None else ()):
+    for number in (pending.id,) if pending.message is None else pending.ids:
         db.execute(
             "UPDATE delivery SET attempts = attempts + 1, in_flight = ?, error = ?"
             " WHERE notification = ? AND receiver = ? AND outcome = 'pending'",

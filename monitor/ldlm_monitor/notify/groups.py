@@ -8,6 +8,7 @@ message and `group_interval` between two; it ends when nothing of it fires any m
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,6 +34,8 @@ UPDATE_SECONDS: Final = 5.0
 """Between two changes of what stands there already."""
 PICTURE_TRIES: Final = 3
 BATCH: Final = 5000
+SETTLE_SECONDS: Final = 60.0
+"""How often it is looked whether what was told to fire does, before it is told again."""
 HELD_SECONDS: Final = 5.0
 """How often it is looked whether what is held back may be told."""
 
@@ -109,21 +112,22 @@ def _group_for(db: sqlite3.Connection, told: Notification, to: Placement, now: f
 def _schedule(
     db: sqlite3.Connection, group: int, told: Notification, node: Node, now: float
 ) -> None:
-    waits, told_at = db.execute(
+    """Nothing waits longer for another alert's flapping."""
+    waits, told_at, flush_at, delay = db.execute(
         "UPDATE alert_group SET incident = coalesce(incident, ?),"
         " closed_at = CASE WHEN ? THEN NULL ELSE closed_at END WHERE id = ?"
-        " RETURNING waits, told_at",
+        " RETURNING waits, told_at, flush_at, delay",
         (told.incident, told.state == "firing", group),
     ).fetchone()
-    if waits:
-        return
-    delay = node.group_wait
-    if told_at is not None:
-        doubled = 2.0 ** min(max(flaps_of(db, group, now) - FLAPPING, 0), 20)
-        longest = max(FLAPPING_SECONDS, node.group_interval)
-        delay = min(node.group_interval * doubled, longest)
-    flush_at = max(now, (now if told_at is None else told_at) + delay)
-    _wait_until(db, group, flush_at, delay)
+    if told_at is None:
+        wanted, pause = now + node.group_wait, node.group_wait
+    else:
+        times = flaps_of(db, group, now, key=told.key)
+        doubled = 2.0 ** min(max(times - FLAPPING, 0), 20)
+        pause = min(node.group_interval * doubled, max(FLAPPING_SECONDS, node.group_interval))
+        wanted = max(now, told_at + pause)
+    if not waits or wanted < flush_at:
+        _wait_until(db, group, wanted, pause if not waits else min(pause, delay))
 
 
 def put_off(db: sqlite3.Connection, group: int, now: float) -> None:
@@ -152,13 +156,14 @@ def _recount(db: sqlite3.Connection, group: int) -> bool:
     return bool(row[0])
 
 
-def flaps_of(db: sqlite3.Connection, group: int, now: float) -> int:
-    """How often the alert of a group that fired most often did, within the last hour."""
+def flaps_of(db: sqlite3.Connection, group: int, now: float, *, key: str | None = None) -> int:
+    """How often one alert of a group fired within the last hour: `key`, or the most frequent."""
     row = db.execute(
         "SELECT max(times) FROM (SELECT count(*) AS times FROM member"
         " JOIN notification ON id = notification"
-        " WHERE alert_group = ? AND state = 'firing' AND added_at > ? GROUP BY key)",
-        (group, now - FLAPPING_SECONDS),
+        " WHERE alert_group = ? AND state = 'firing' AND added_at > ? AND key = coalesce(?, key)"
+        " GROUP BY key)",
+        (group, now - FLAPPING_SECONDS, key),
     ).fetchone()
     return int(row[0] or 0)
 
@@ -174,9 +179,17 @@ def with_news(db: sqlite3.Connection, receiver: str, now: float, *, last: bool) 
 
 
 def next_step(
-    db: sqlite3.Connection, routing: Routing, receiver: str, now: float
+    db: sqlite3.Connection,
+    routing: Routing,
+    receiver: str,
+    now: float,
+    *,
+    active: Container[str],
 ) -> tuple[Row, Step] | None:
-    """What else is to be done for a group: repeat, bring up to date, add a picture."""
+    """What else is to be done for a group: repeat, bring up to date, add a picture.
+
+    `active` are the keys of the alerts that are known to fire now: nothing else is repeated.
+    """
     conditions = (
         "closed_at IS NULL AND repeat_at <= :now",
         "changes > 0 AND place IS NOT NULL AND (updated_at <= :now - :pause OR updated_at > :now)",
@@ -190,17 +203,18 @@ def next_step(
             {"receiver": receiver, "now": now, "pause": UPDATE_SECONDS},
         ).fetchall()
         for row in (Row(*columns) for columns in rows):
-            fires = [each.state == "firing" for each in standing(db, row.id)]
-            if step == "repeat" and any(fires) and routing.is_muted(row.route, now):
-                again = now + HELD_SECONDS
+            told = standing(db, row.id)
+            if step == "repeat":
+                fires = any(each.state == "firing" and each.key in active for each in told)
+                if fires and not routing.is_muted(row.route, now):
+                    return row, step
+                again = now + SETTLE_SECONDS
                 db.execute("UPDATE alert_group SET repeat_at = ? WHERE id = ?", (again, row.id))
-            elif any(fires) or (fires and step != "repeat"):
+            elif told:
                 return row, step
             else:
                 db.execute(
-                    "UPDATE alert_group SET repeat_at = NULL, changes = 0, picture = ''"
-                    " WHERE id = ?",
-                    (row.id,),
+                    "UPDATE alert_group SET changes = 0, picture = '' WHERE id = ?", (row.id,)
                 )
     return None
 
@@ -237,11 +251,6 @@ def readable(body: str) -> Notification | None:
         return from_json(body)
     except ValidationError:
         return None
-
-
-def row_of(db: sqlite3.Connection, group: int) -> Row:
-    """The group as it stands."""
-    return Row(*db.execute(f"SELECT {_COLUMNS} FROM alert_group WHERE id = ?", (group,)).fetchone())
 
 
 def message_of(
@@ -326,12 +335,11 @@ def settle(
     )
 
 
-def updated(db: sqlite3.Connection, row: Row, place: str | None, now: float) -> None:
+def updated(db: sqlite3.Connection, row: Row, now: float) -> None:
     """What stands there is up to date, as far as it was known when that was begun."""
     db.execute(
-        "UPDATE alert_group SET updated_at = ?, changes = max(changes - ?, 0),"
-        " place = coalesce(?, place) WHERE id = ?",
-        (now, row.changes, place, row.id),
+        "UPDATE alert_group SET updated_at = ?, changes = max(changes - ?, 0) WHERE id = ?",
+        (now, row.changes, row.id),
     )
 
 
@@ -365,4 +373,5 @@ def forget(db: sqlite3.Connection, before: float) -> None:
     )
     db.execute("DELETE FROM alert_group WHERE closed_at < ?", (before,))
     db.execute("DELETE FROM episode WHERE touched_at < ?", (before,))
+    db.execute("DELETE FROM episode_alert WHERE episode NOT IN (SELECT id FROM episode)")
     db.execute("DELETE FROM story WHERE changed_at < ?", (before,))

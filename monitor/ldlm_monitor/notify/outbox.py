@@ -10,13 +10,13 @@ import sqlite3
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
-from ldlm_monitor.alert import Transition
+from ldlm_monitor.alert import State, Transition
 from ldlm_monitor.database import Database
 from ldlm_monitor.errors import DeliveryError
 from ldlm_monitor.notify import deliveries, episodes, groups, selection
 from ldlm_monitor.notify.deliveries import Pending
 from ldlm_monitor.notify.message import Message, Receipt, story_of
-from ldlm_monitor.notify.notification import Notification
+from ldlm_monitor.notify.notification import Notification, fit
 from ldlm_monitor.notify.routing import Placement, Routing
 from ldlm_monitor.notify.tables import SCHEMA, Outcome
 from ldlm_monitor.view import IncidentView
@@ -43,6 +43,7 @@ class Outbox:
         self._stories: dict[str, str] = {}
         self._looked_at: dict[str, float] = {}
         self._forgot_at = -math.inf
+        self._active: set[str] = set()
         self._database.run(deliveries.recount_in_flight)
 
     def take_notices(self) -> list[str]:
@@ -61,6 +62,13 @@ class Outbox:
         """An alert fires or ended, whether anybody is told of it or not."""
         if self._routing is not None:
             self._routing.note(transition)
+            self._note(fit(transition.key), transition.state)
+
+    def _note(self, key: str, state: State) -> None:
+        if state == "firing":
+            self._active.add(key)
+        elif state != "pending":
+            self._active.discard(key)
 
     def add(self, notification: Notification, receivers: Sequence[str], now: float) -> bool:
         """Queue it for those of `receivers` that it is routed to; committed when this returns.
@@ -79,6 +87,7 @@ class Outbox:
                 return any(added)
             if not is_new:
                 return False
+            self._note(notification.key, notification.state)
             wanted = self._routed(db, self._routing, notification, now)
             return self._place(db, number, notification, wanted, receivers=receivers, now=now)
 
@@ -150,7 +159,13 @@ class Outbox:
             return None
         if self._routing is not None and receiver in self._grouped:
             return selection.next_message(
-                db, self._routing, receiver, attempts=attempts, now=now, last=last
+                db,
+                self._routing,
+                receiver,
+                attempts=attempts,
+                now=now,
+                last=last,
+                active=self._active,
             )
         if self._routing is not None:
             looked_at = self._looked_at.get(receiver, -math.inf)
@@ -207,7 +222,7 @@ class Outbox:
                 deliveries.tally(db, pending.receiver, "repeated")
             deliveries.settle(db, (number, pending.receiver), "sent", now=now)
         if message.step == "update" and pending.row is not None:
-            groups.updated(db, pending.row, receipt.place, now)
+            groups.updated(db, pending.row, now)
         elif pending.row is not None and self._routing is not None:
             node = self._routing.node(pending.row.route)
             groups.settle(db, message, node, receipt.place, now)
@@ -219,7 +234,7 @@ class Outbox:
             if pending.message is not None and pending.message.step == "picture":
                 groups.stumbled(db, pending.message.group, for_good=error.permanent)
             if error.permanent:
-                for number in pending.ids or (pending.id,):
+                for number in (pending.id,) if pending.message is None else pending.ids:
                     delivery = (number, pending.receiver)
                     deliveries.settle(db, delivery, "failed", now=now, error=str(error))
                 if pending.message is not None:

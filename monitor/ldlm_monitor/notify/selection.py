@@ -1,6 +1,7 @@
 """What a receiver is told next, and what quiet hours or other alerts keep from it."""
 
 import sqlite3
+from collections.abc import Container
 
 from ldlm_monitor.notify import deliveries, groups
 from ldlm_monitor.notify.deliveries import Pending
@@ -112,8 +113,9 @@ def next_message(
     attempts: int,
     now: float,
     last: bool,
+    active: Container[str],
 ) -> Pending | None:
-    """What a receiver of groups is told next."""
+    """What a receiver of groups is told next; `active` are the keys of what fires now."""
     for row in groups.with_news(db, receiver, now, last=last):
         batch, unsure = _batch(db, routing, row, receiver, now)
         if not batch:
@@ -131,7 +133,7 @@ def next_message(
             unsure=unsure,
         )
         return Pending(ids[0], receiver, attempts, batch[0][1], message, ids, row)
-    found = groups.next_step(db, routing, receiver, now)
+    found = groups.next_step(db, routing, receiver, now, active=active)
     if found is None:
         return None
     row, step = found

@@ -189,9 +189,7 @@ class SlackBot:
                 answer = self._call(
                     self._client.conversations_replies, channel=channel, ts=ts, **wanted
                 )
-        except (_GoneError, _RefusedError, DeliveryError) as error:
-            if isinstance(error, DeliveryError) and (error.unsure or error.retry_after):
-                raise
+        except (_GoneError, _RefusedError, _MendableError):
             return None
         for known in answer.get("messages") or ():
             if (known.get("metadata") or {}).get("event_payload", {}).get("id") == message.identity:
