@@ -373,4 +373,5 @@ def _environment(webhook: str | None = None) -> dict[str, str]:
     """The user's, without settings of ours."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("LDLM_")}
     kept["NO_PROXY"] = "127.0.0.1"
+    kept["LDLM_POST_INTERVAL_SECONDS"] = "0"  # else the pacing would be measured
     return kept | ({"LDLM_SLACK_WEBHOOK_URL": webhook} if webhook else {})

@@ -44,7 +44,8 @@ class Transition:
     expression first held. `reason` is a word of `names.REASONS`. `position` is
     the line that made the expression hold, where one line did; `line` is its
     text and `step` the training step it speaks of. `cause` names the first cause of the
-    incident that the alert belongs to (what, rank, host, how sure), where it is known.
+    incident that the alert belongs to (what, rank, host, how sure), where it is known, and
+    `incident` is that incident's id (`IncidentView.id`).
     """
 
     time: float | None
@@ -60,6 +61,7 @@ class Transition:
     step: int | None = None
     line: str | None = None
     cause: str | None = None
+    incident: str | None = None
 
     @property
     def key(self) -> str:

@@ -36,6 +36,7 @@ from ldlm_monitor.notify import (
     how_to_configure,
     redact,
 )
+from ldlm_monitor.notify.receivers import draw_from, grouped, routing
 from ldlm_monitor.notify.receivers import receivers as named_receivers
 from ldlm_monitor.probe.host import HostProbe, this_host
 from ldlm_monitor.probing import Probing
@@ -132,7 +133,7 @@ def run(
         wanted = settings.state_dir or default_state_dir(settings.files, Path.cwd())
         state = StateDir(wanted)
         stack.callback(state.close)
-        outbox = Outbox(state.path / "outbox.sqlite")
+        outbox = _outbox(settings, state, receivers)
         stack.callback(outbox.close)
         ledger = Ledger(state.path / "ledger.sqlite")
         stack.callback(ledger.close)
@@ -149,6 +150,7 @@ def run(
         pump = Pump(
             settings, outbox, ledger, names, waker, silences=silences, probing=probing, room=room
         )
+        draw_from(lambda: pump.snapshot.curves, receivers)
         stack.callback(pump.close)
         signals = _Signals(pump, waker)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -176,6 +178,11 @@ def run(
     if (signals.exit_code or (show is not None and signals.closed)) and on_interrupt is not None:
         on_interrupt(pump.snapshot)
     return signals.exit_code
+
+
+def _outbox(settings: Settings, state: StateDir, receivers: list[Receiver]) -> Outbox:
+    routes = routing(settings, receivers)
+    return Outbox(state.path / "outbox.sqlite", routes, grouped(receivers))
 
 
 def _follow_behind(
@@ -259,7 +266,7 @@ def _tellers(
 ) -> Iterator[Courier | Alertmanager | Heartbeat]:
     """A thread for each receiver, Alertmanager and dead man's switch."""
     for receiver in receivers:
-        courier = Courier(receiver, outbox)
+        courier = Courier(receiver, outbox, pace=settings.post_interval_seconds)
         pump.telling.couriers.append(courier)
         yield courier
     authorization = settings.alertmanager.authorization()
@@ -341,9 +348,7 @@ def _serve(
     ) from taken
 
 
-def _let_prometheus_find(
-    settings: Settings, server: Server, gate: Gate
-) -> Callable[[], None]:
+def _let_prometheus_find(settings: Settings, server: Server, gate: Gate) -> Callable[[], None]:
     """Write the file of its service discovery, where one is wanted; returns how to take it away."""
     if settings.file_sd is None:
         return lambda: None

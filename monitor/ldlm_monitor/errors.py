@@ -76,12 +76,18 @@ class DeliveryError(LdlmError):
     """A receiver did not accept a notification.
 
     `retry_after` is the receiver's own wish in seconds (None: ours to choose);
-    `permanent` means that trying again cannot help.
+    `permanent` means that trying again cannot help; `unsure`, that it may have arrived.
     """
 
     def __init__(
-        self, message: str, *, retry_after: float | None = None, permanent: bool = False
+        self,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        permanent: bool = False,
+        unsure: bool = False,
     ) -> None:
         super().__init__(message)
         self.retry_after = retry_after
         self.permanent = permanent
+        self.unsure = unsure

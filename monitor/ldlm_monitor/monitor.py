@@ -448,12 +448,15 @@ class Monitor:
         return self._witness.testify(transition, self._judge.asks(transition.alert))
 
     def _with_cause(self, transition: Transition) -> Transition:
-        """The transition with the first cause of its run's incident, where that is known."""
+        """The transition with its run's incident and the first cause, where they are known."""
         run = transition.labels.get("run")
         if run is None or transition.state != "firing":
             return transition
         cause = self._incidents.cause(run, self._clock, self._standing)
-        return transition if cause is None else replace(transition, cause=cause)
+        incident = self._incidents.incident_of(run, transition.key)
+        if cause is None and incident is None:
+            return transition
+        return replace(transition, cause=cause, incident=incident)
 
     def _standing(self, name: str) -> Standing:
         run = self._runs.get(name)

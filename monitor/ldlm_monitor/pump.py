@@ -314,5 +314,6 @@ class Pump:
             return
         started = time.perf_counter()
         self.snapshot = self.monitor.snapshot()
+        self.telling.tell_incidents(self.snapshot.incidents, now)
         taken = time.perf_counter() - started
         self._picture_at = now + max(SNAPSHOT_SECONDS, 20 * taken)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from ldlm_monitor.alert import Transition
 from ldlm_monitor.lines import transition_line
 from ldlm_monitor.notify import Courier, Outbox, Silences, Withheld, from_transition
 from ldlm_monitor.plain import plain
+from ldlm_monitor.view import IncidentView
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,7 @@ class Telling:
         for transition in transitions:
             if transition.is_heartbeat:
                 continue
+            self._outbox.note(transition)
             silence = self.withheld.judge(transition, now, hold=notify)
             mark = f"  [silenced by {plain(silence.by)}]" if silence else ""
             if notify and silence is None and transition.state != "pending":
@@ -86,6 +88,12 @@ class Telling:
                 self.tell([past], now)
         if over:
             log.info("alerts in what the files already held that are over: %d (see replay)", over)
+
+    def tell_incidents(self, incidents: Sequence[IncidentView], now: float) -> None:
+        """Messages that stand somewhere follow their incident as it develops."""
+        if self._receivers and self._outbox.tell_incidents(incidents, now):
+            for courier in self.couriers:
+                courier.wake()
 
     def _print(self, line: str) -> None:
         """Stdout may be gone, or its disk be full: the receivers hear all the same."""

@@ -7,6 +7,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
+import slack_api as local
 
 Ask = Callable[..., Any]
 
@@ -109,3 +110,68 @@ def test_an_alertmanager_that_cannot_be_used_is_refused(
     assert answer.code == 2
     assert complaint in answer.err
     assert "user" not in answer.err
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[local.SlackApi]:
+    with local.slack_api() as state:
+        monkeypatch.setenv("LDLM_SLACK_BOT_TOKEN", local.TOKEN)
+        monkeypatch.setenv("LDLM_SLACK_CHANNEL", local.CHANNEL)
+        monkeypatch.setenv("LDLM_SLACK_API_URL", state.url)
+        yield state
+
+
+def test_a_bot_posts_and_changes_its_test_message(ask: Ask, api: local.SlackApi) -> None:
+    answer = ask("notify", "test")
+    assert (answer.code, answer.out) == (0, "slack: accepted the test message\n")
+    (posted,) = api.posted
+    assert posted["edits"] == 1
+
+
+def test_it_says_what_the_bot_is_not_allowed(ask: Ask, api: local.SlackApi) -> None:
+    api.scopes = "chat:write,groups:history"
+    assert ask("notify", "test").out == (
+        "slack: accepted the test message; without the scope files:write it adds no pictures\n"
+    )
+
+
+def test_a_token_that_slack_does_not_know_is_told_without_it(
+    ask: Ask, api: local.SlackApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LDLM_SLACK_BOT_TOKEN", "xoxb-sesame-sesame")
+    answer = ask("notify", "test")
+    assert answer.code == 2
+    assert "invalid_auth" in answer.err
+    assert "sesame" not in answer.err
+
+
+@pytest.mark.parametrize(
+    ("variables", "complaint"),
+    [
+        ({"LDLM_SLACK_CHANNEL": ""}, "slack.channel: is not set"),
+        ({"LDLM_SLACK_WEBHOOK_URL": "https://hooks.slack.com/x"}, "both set"),
+        ({"LDLM_ROUTE_RECEIVER": "pager"}, 'route.receiver: no receiver "pager" is configured'),
+    ],
+)
+def test_a_bot_that_cannot_be_used_is_refused_in_one_line(
+    ask: Ask, api: local.SlackApi, monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str], complaint: str,
+) -> None:  # fmt: skip
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    answer = ask("notify", "test")
+    assert answer.code == 2
+    assert complaint in answer.err
+    assert api.posted == []
+
+
+def test_a_channel_of_its_own_that_a_route_names_is_tried_too(
+    ask: Ask, api: local.SlackApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    route = '[{"matchers": ["severity=critical"], "receiver": "slack:COTHER"}]'
+    monkeypatch.setenv("LDLM_ROUTE_ROUTES", route)
+    assert ask("notify", "test").out.splitlines() == [
+        "slack: accepted the test message",
+        "slack:COTHER: accepted the test message",
+    ]
+    assert [each["channel"] for each in api.posted] == [local.CHANNEL, "COTHER"]

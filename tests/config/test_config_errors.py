@@ -73,6 +73,49 @@ def complaint(flags: dict[str, str] | None = None) -> str:
             ),
         ),
         (
+            '[slack]\nbot_token = "xoxb-1"',
+            (
+                "slack.bot_token: a secret does not belong in this file; "
+                "set LDLM_SLACK_BOT_TOKEN, or name a file in slack.bot_token_file"
+            ),
+        ),
+        (
+            '[route]\ngroup_wait = "5 minutes"',
+            (
+                'route.group_wait: "5 minutes" should be a duration such as 30s, 5m or 4h; '
+                'for example group_wait = "30s"'
+            ),
+        ),
+        (
+            '[[route.routes]]\n[[route.routes.routes]]\nmatchers = ["severity"]',
+            (
+                'route.routes[0].routes[0].matchers[0]: "severity" should be a matcher such as '
+                'severity="critical"; for example routes = [{ matchers = '
+                '[\'severity="critical"\'], receiver = "slack" }]'
+            ),
+        ),
+        (
+            '[[route.routes]]\nreciever = "slack"',
+            "route.routes[0].reciever: unknown key; did you mean receiver?",
+        ),
+        (
+            '[[route.routes]]\nmute_time_intervals = ["nights"]',
+            (
+                'route.routes[0].mute_time_intervals: no time interval is named "nights"; '
+                "define it below [[time_intervals]]"
+            ),
+        ),
+        (
+            '[[time_intervals]]\nname = "a"\ntime_intervals = [{ weekdays = ["mo"] }]',
+            (
+                'time_intervals[0].time_intervals[0].weekdays[0]: "mo" should be one of 0 to 6 or'
+                " sunday, monday, tuesday, wednesday, thursday, friday, saturday, or two of them"
+                ' as FROM:TO; for example time_intervals = [{ name = "nights",'
+                ' time_intervals = [{ times = [{ start_time = "22:00",'
+                ' end_time = "24:00" }] }] }]'
+            ),
+        ),
+        (
             '[slack]\nwebhook_url = "https://hooks.slack.com/services/T/B/x"',
             (
                 "slack.webhook_url: a secret does not belong in this file; "

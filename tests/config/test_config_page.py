@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
+import pytest
 from pydantic import BaseModel
 
 from ldlm_monitor.cli.flags import FollowFlags
-from ldlm_monitor.config import Settings
+from ldlm_monitor.config import Settings, load
+from ldlm_monitor.notify.routing import Routing
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/configuration.md"
 FLAGS = {field.name: f"`--{field.name.replace('_', '-')}`" for field in fields(FollowFlags)} | {
@@ -31,6 +33,8 @@ def rows(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, ...]]:
 def shown(default: object) -> str:
     if default is None or default in ((), {}):
         return "none"
+    if isinstance(default, tuple):
+        return ", ".join(map(str, default))
     return str(default).lower() if isinstance(default, bool) else str(default)
 
 
@@ -45,3 +49,20 @@ def test_every_flag_of_the_main_command_is_a_setting() -> None:
 
 def test_every_setting_says_what_it_means() -> None:
     assert all(meaning for *_, meaning in rows(Settings))
+
+
+BLOCKS = [
+    pytest.param(text, id=f"{page.name}-{number}")
+    for page in (PAGE, PAGE.with_name("slack.md"))
+    for number, text in enumerate(
+        re.findall(r"```toml\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    )
+]
+
+
+@pytest.mark.parametrize("text", BLOCKS)
+def test_what_the_pages_show_can_be_used(text: str, folder: Path) -> None:
+    (folder / "ldlm-monitor.toml").write_text(text, encoding="utf-8")
+    settings = load({})
+    assert settings.model_fields_set
+    Routing(["slack", "slack:C0ONCALL", "webhook"], settings.route)

@@ -158,3 +158,22 @@ def test_attach_shows_a_daemon_and_leaves_it_running(
     assert other.code() == 0
     os.kill(daemon.pid, signal.SIGTERM)
     assert daemon.code() == 0
+
+
+def rings(terminal: Terminal) -> int:
+    """Bells that are no part of an escape sequence."""
+    return terminal.written.count("\x07")
+
+
+@pytest.mark.parametrize("bell", [True, False])
+def test_the_bell_rings_once_for_a_critical_alert_that_begins_to_fire(
+    open_screen: Callable[..., Terminal], tmp_path: Path, bell: bool
+) -> None:
+    (tmp_path / "ldlm-monitor.toml").write_text(f"bell = {str(bell).lower()}\n", encoding="utf-8")
+    terminal = open_screen("a.log", *LISTEN)
+    terminal.until("Overview")
+    terminal.until("2.5")
+    with (tmp_path / "a.log").open("a", encoding="utf-8") as log:
+        log.write("step 30 loss nan\n")
+    terminal.until("NonFiniteLoss")
+    assert rings(terminal) == bell

@@ -4,16 +4,22 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 
 import pytest
+import slack_api as local
 
 from ldlm_monitor.errors import DeliveryError
 from ldlm_monitor.notify.courier import Courier, Receiver
+from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.notify.notification import Notification, to_json
 from ldlm_monitor.notify.outbox import Outbox
+from ldlm_monitor.notify.routing import Routing
 from ldlm_monitor.notify.slack import SlackWebhook
+from ldlm_monitor.notify.slack_bot import SlackBot
 
 
 @contextmanager
@@ -233,4 +239,46 @@ def test_killed_between_answer_and_commit_it_sends_again_and_counts_it(
     assert first == second
     assert box.counts()["slack", "repeated"] == 1
     assert box.counts()["slack", "sent"] == 1
+    box.close()
+
+
+class Paced(Steered):
+    """A channel of people that notes when it was told what."""
+
+    def __init__(self) -> None:
+        super().__init__("slack", accept)
+        self.times: list[float] = []
+
+    def tell(self, message: Message) -> Receipt:
+        self.times.append(time.monotonic())
+        self.send(message.lead)
+        return Receipt()
+
+
+def test_a_channel_of_people_gets_no_two_posts_within_its_pace(tmp_path, make_notification):
+    receiver = Paced()
+    box = Outbox(tmp_path / "outbox.db", Routing(["slack"]), ["slack"])
+    for number in range(4):
+        box.add(make_notification(run=f"r{number}"), ["slack"], 0.0)
+    with at_work(Courier(receiver, box, pace=0.1)):
+        receiver.wait_for(4)
+    box.close()
+    gaps = [after - before for before, after in pairwise(receiver.times)]
+    assert all(gap >= 0.1 for gap in gaps)
+
+
+def test_a_storm_of_a_thousand_alerts_of_a_run_is_three_posts_at_most(tmp_path, make_notification):
+    box = Outbox(tmp_path / "outbox.db", Routing(["slack"]), ["slack"])
+    with local.slack_api() as api:
+        bot = SlackBot(local.TOKEN, local.CHANNEL, api_url=api.url)
+        bot.draw = lambda _: b"\x89PNG"
+        with at_work(courier := Courier(bot, box)):
+            for rank in range(1000):
+                told = make_notification("NcclTimeout", rank=str(rank), key=f"k{rank}")
+                box.add(told, ["slack"], time.time())
+                courier.wake()
+            api.wait_for(lambda: bool(api.shared))
+        assert len(api.messages) + len(api.shared) <= 3
+        told = [alert for each in api.messages.values() for alert in local.named(each["first"])]
+        assert sorted(told) == [("r1", rank) for rank in range(1000)]
     box.close()

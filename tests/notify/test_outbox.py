@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from ldlm_monitor.errors import DeliveryError
+from ldlm_monitor.notify.deliveries import LONGEST_PAUSE, Pending, pause
 from ldlm_monitor.notify.notification import Notification, to_json
-from ldlm_monitor.notify.outbox import KEPT_SECONDS, LONGEST_PAUSE, Outbox, Pending, pause
+from ldlm_monitor.notify.outbox import KEPT_SECONDS, Outbox
 
 NOW = 1_700_000_000.0
 DOWN = DeliveryError("down")

@@ -66,7 +66,8 @@ def attach(
 
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda number, frame: ended.set())
-    app = MonitorApp(source, ascii_only=True if found.ascii else None, ended=ended.is_set)
+    ascii_only = True if found.ascii else None
+    app = MonitorApp(source, ascii_only=ascii_only, ended=ended.is_set, bell=found.bell)
     try:
         return app.run() or 0
     finally:

@@ -73,7 +73,9 @@ def _show(found: Settings, kept: KeptMessages) -> Show:
         from ldlm_monitor.tui.app import MonitorApp
 
         ascii_only = True if found.ascii else None
-        app = MonitorApp(source, ascii_only=ascii_only, ended=ended, notices=kept.take)
+        app = MonitorApp(
+            source, ascii_only=ascii_only, ended=ended, notices=kept.take, bell=found.bell
+        )
         return app.run() or 0
 
     return show

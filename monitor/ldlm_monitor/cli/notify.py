@@ -32,16 +32,17 @@ def send_test(*, flags: SharedFlags | None = None) -> int:
             "no receiver is configured",
             where="slack",
             remedy="set LDLM_SLACK_WEBHOOK_URL to the URL of an incoming webhook, "
-            "or slack.webhook_url_file to a file that holds it; or alertmanager.urls",
+            "or slack.webhook_url_file to a file that holds it; or a bot's token; "
+            "or alertmanager.urls",
         )
     problems = []
     for name, send in receivers:
         try:
-            send()
+            remark = send()
         except DeliveryError as error:
             problems.append(f"{name}: {str(error).removeprefix(f'{name} ')}")
         else:
-            print(f"{name}: accepted the test message")
+            print(f"{name}: accepted the test message" + (f"; {remark}" if remark else ""))
     if problems:
         raise UsageError(
             "; ".join(problems), where="notify test", remedy="check its URL and the network"
@@ -49,18 +50,22 @@ def send_test(*, flags: SharedFlags | None = None) -> int:
     return 0
 
 
-def _receivers(configured: Settings, now: float) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Each receiver's name, and what sends it the test message."""
+def _receivers(configured: Settings, now: float) -> Iterator[tuple[str, Callable[[], str | None]]]:
+    """Each receiver's name, and what sends it the test message and may have a remark."""
     from ldlm_monitor.notify import AlertmanagerClient
     from ldlm_monitor.notify.alertmanager import Told, body
     from ldlm_monitor.notify.heartbeat import ask
     from ldlm_monitor.notify.notification import from_transition
-    from ldlm_monitor.notify.receivers import receivers
+    from ldlm_monitor.notify.receivers import receivers, routing
+    from ldlm_monitor.notify.slack_bot import SlackBot
 
     alert = _alert(now)
     message = from_transition(_transition(alert))
-    for receiver in receivers(configured):
-        yield receiver.name, partial(receiver.send, message)
+    known = list(receivers(configured))
+    routing(configured, known)
+    for receiver in known:
+        send = receiver.introduce if isinstance(receiver, SlackBot) else receiver.send
+        yield receiver.name, partial(send, message)
     authorization = configured.alertmanager.authorization()
     over_by_then = Told(alert, resolved_at=now + _TEST_SECONDS)
     posted = body([over_by_then], now, "")

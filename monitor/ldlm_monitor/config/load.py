@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_settings import EnvSettingsSource, SettingsError, TomlConfigSettingsSource
 
+from ldlm_monitor.config.routing import check_routing
 from ldlm_monitor.config.settings import ENV_PREFIX, Settings
 from ldlm_monitor.config.wording import ENVIRONMENT, FLAG, Values, worded
 from ldlm_monitor.errors import ConfigError
@@ -18,6 +19,7 @@ from ldlm_monitor.errors import ConfigError
 DEFAULT_FILE = Path("ldlm-monitor.toml")
 _SECRETS = (
     ("slack", "webhook_url"),
+    ("slack", "bot_token"),
     ("webhook", "url"),
     ("heartbeat", "url"),
     ("attach", "token"),
@@ -37,11 +39,13 @@ def load(flags: Values, *, path: Path | None = None) -> Settings:
     for source in (from_file, from_environment, flags):
         _merge(merged, source)
     try:
-        return Settings(**merged)
+        settings = Settings(**merged)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         sources = ((FLAG, flags), (ENVIRONMENT, from_environment), (str(file), from_file))
         raise worded(first, sources) from error
+    check_routing(settings.route, settings.time_intervals, f"{file}: " if file else "")
+    return settings
 
 
 def _file_to_read(path: Path | None) -> Path | None:
@@ -97,6 +101,7 @@ def _anchor(values: dict[str, Any], folder: Path) -> None:
         (values, "file_sd"),
         (values, "web_config"),
         (values.get("slack"), "webhook_url_file"),
+        (values.get("slack"), "bot_token_file"),
         (values.get("alertmanager"), "authorization_file"),
         (values.get("webhook"), "url_file"),
         (values.get("webhook"), "secret_file"),

@@ -49,8 +49,15 @@ Urls: TypeAlias = Annotated[
 ]
 
 
+def _checked_api(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
+        raise ValueError("should be a URL that begins with https://")
+    return value
+
+
 class Slack(Section):
-    """Where a Slack message goes: an incoming webhook."""
+    """Where a Slack message goes: an incoming webhook, or a channel by a bot's token."""
 
     webhook_url: SecretUrl | None = Field(
         default=None,
@@ -62,6 +69,26 @@ class Slack(Section):
         description="A file that holds the webhook's URL.",
         examples=["slack-webhook.url"],
     )
+    bot_token: SecretStr | None = Field(
+        default=None,
+        description="The token of a Slack app's bot. A secret: refused in the configuration file.",
+        examples=["xoxb-..."],
+    )
+    bot_token_file: UserPath | None = Field(
+        default=None,
+        description="A file that holds the bot's token.",
+        examples=["slack-bot.token"],
+    )
+    channel: str = Field(
+        default="",
+        description="The channel that the bot writes to, by its id.",
+        examples=["C0123456789"],
+    )
+    api_url: Annotated[str, AfterValidator(_checked_api)] = Field(
+        default="https://slack.com/api/",
+        description="Slack's API; `https://slack-gov.com/api/` is GovSlack's.",
+        examples=["https://slack-gov.com/api/"],
+    )
 
     def secret(self) -> str | None:
         """The webhook's URL, from the environment or the file; None where neither is set.
@@ -69,6 +96,32 @@ class Slack(Section):
         Raises ConfigError where the file cannot be read or holds no URL.
         """
         return _url(self.webhook_url, self.webhook_url_file, "slack.webhook_url_file")
+
+    def token(self) -> str | None:
+        """The bot's token, None where none is set.
+
+        Raises ConfigError where its file is of no use, where no channel is named, and where a
+        webhook is set as well: everything would be told twice.
+        """
+        if self.bot_token is not None:
+            token = self.bot_token.get_secret_value()
+        else:
+            token = _line(self.bot_token_file, "slack.bot_token_file", "the token") or ""
+        if not token:
+            return None
+        if not self.channel:
+            raise ConfigError(
+                "is not set, and the bot's token needs it",
+                where="slack.channel",
+                remedy='name the channel\'s id, as channel = "C0123456789" below [slack]',
+            )
+        if self.webhook_url is not None or self.webhook_url_file is not None:
+            raise ConfigError(
+                "a webhook and a bot's token are both set",
+                where="slack",
+                remedy="leave out one of them, or all would be told twice",
+            )
+        return token
 
 
 class Alertmanager(Section):

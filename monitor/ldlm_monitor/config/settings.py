@@ -20,6 +20,7 @@ from ldlm_monitor.config.receivers import (
     UserPath,
     Webhook,
 )
+from ldlm_monitor.config.routing import InhibitRules, Route, TimeIntervals
 
 ENV_PREFIX = "LDLM_"
 OWN_LABELS = frozenset({"run", "rank", "alertname", "alertstate", "severity", "job", "instance"})
@@ -228,6 +229,43 @@ class Settings(BaseSettings):
     apprise: Apprise = Apprise()
     heartbeat: Heartbeat = Heartbeat()
     attach: Attach = Attach()
+    post_interval_seconds: SecondsFromZero = Field(
+        default=1,
+        description="Each channel of people (Slack, Apprise) gets at most one post in this time. "
+        "0: as many as there are.",
+        examples=[2],
+    )
+    route: Route = Route()
+    inhibit_rules: InhibitRules = Field(
+        default=(),
+        description="Alerts that are not told while another one fires.",
+        examples=[
+            [
+                {
+                    "source_matchers": ["alertname=TrainingCrashed"],
+                    "target_matchers": ["severity=warning"],
+                    "equal": ["run"],
+                }
+            ]
+        ],
+    )
+    time_intervals: TimeIntervals = Field(
+        default=(),
+        description="Times that routes name as `mute_time_intervals` or `active_time_intervals`.",
+        examples=[
+            [
+                {
+                    "name": "nights",
+                    "time_intervals": [{"times": [{"start_time": "22:00", "end_time": "24:00"}]}],
+                }
+            ]
+        ],
+    )
+    bell: bool = Field(
+        default=True,
+        description="Ring the terminal's bell where a critical alert fires; screen only.",
+        examples=[False],
+    )
     log_format: Literal["text", "json"] = Field(
         default="text", description="Form of the messages on stderr.", examples=["json"]
     )

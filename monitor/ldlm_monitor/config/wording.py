@@ -19,7 +19,9 @@ from ldlm_monitor.config.receivers import (
     Slack,
     Webhook,
 )
+from ldlm_monitor.config.routing import InhibitRule, Route, SubRoute
 from ldlm_monitor.config.settings import ENV_PREFIX, Settings, Stall
+from ldlm_monitor.config.time_intervals import Interval, TimeRange
 from ldlm_monitor.errors import ConfigError
 
 Values: TypeAlias = Mapping[str, Any]
@@ -33,9 +35,20 @@ _SECTIONS: dict[str, type[BaseModel]] = {
     "apprise": Apprise,
     "heartbeat": Heartbeat,
     "attach": Attach,
+    "route": Route,
 }
+_ENTRIES: dict[str, type[BaseModel]] = {
+    "routes": SubRoute,
+    "inhibit_rules": InhibitRule,
+    "times": TimeRange,
+    "time_intervals": Interval,
+}
+"""What stands in lists of tables."""
 _SECRETS = frozenset(
-    {"slack.webhook_url", "alertmanager.urls", "webhook.url", "heartbeat.url", "attach.token"}
+    {
+        *("slack.webhook_url", "slack.bot_token", "alertmanager.urls", "webhook.url"),
+        *("heartbeat.url", "attach.token"),
+    }
 )
 """Not repeated where they are wrong: a password may be in them."""
 _SHOWN = 60
@@ -51,6 +64,8 @@ _COMPLAINTS = {
     "tuple_type": "should be a list",
     "dict_type": "should be a table",
     "model_type": "should be a table",
+    "missing": "is missing",
+    "too_short": "should not be empty",
 }
 
 
@@ -66,15 +81,28 @@ def worded(error: ErrorDetails, sources: tuple[tuple[str, Values], ...]) -> Conf
     depth = 2 if section else 1
     fields = (_SECTIONS[section] if section else Settings).model_fields
     key, rest = ".".join(keys[:depth]), [part for part in keys[depth:] if part != "[key]"]
-    where = _spelled(source, key) + (f"[{', '.join(rest)}]" if rest else "")
+    where = _spelled(source, key) + _inner(rest)
     if error["type"] == "extra_forbidden":
-        what, remedy = "unknown key", _known(source, section, keys[-1], tuple(fields))
+        inside = next((_ENTRIES[name] for name in reversed(keys[:-1]) if name in _ENTRIES), None)
+        known = inside.model_fields.items() if inside is not None else fields.items()
+        names = tuple(field.alias or name for name, field in known)
+        section = "" if inside is not None else section
+        what, remedy = "unknown key", _known(source, section, keys[-1], names)
     else:
         what = _complaint(error, secret=key in _SECRETS)
         remedy = f"for example {_example(source, key, fields[keys[depth - 1]])}"
     if source not in (FLAG, ENVIRONMENT):
         where = f"{source}: {where}"
     return ConfigError(what, where=where, remedy=remedy)
+
+
+def _inner(rest: list[str]) -> str:
+    """`[0].matchers[1]`, or `[evaluating]`: where in a value something stands."""
+    shown, after_number = "", False
+    for part in rest:
+        shown += f".{part}" if after_number and not part.isdecimal() else f"[{part}]"
+        after_number = part.isdecimal()
+    return shown
 
 
 def _holds(values: object, keys: list[str]) -> bool:
@@ -109,7 +137,7 @@ def _spelled(source: str, key: str) -> str:
 def _complaint(error: ErrorDetails, *, secret: bool) -> str:
     text = _COMPLAINTS.get(error["type"], error["msg"].removeprefix("Value error, "))
     text = text.removeprefix("Input ")
-    if secret:
+    if secret or error["type"] == "missing":
         return text
     value = error["input"]
     shown = value if isinstance(value, str) else _toml(value)
@@ -143,4 +171,6 @@ def _toml(value: object) -> str:
         return "{ " + ", ".join(f"{name} = {_toml(item)}" for name, item in value.items()) + " }"
     if isinstance(value, bool):
         return str(value).lower()
-    return f'"{value}"' if isinstance(value, str) else str(value)
+    if isinstance(value, str):
+        return f"'{value}'" if '"' in value else f'"{value}"'
+    return str(value)

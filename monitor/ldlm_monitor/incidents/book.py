@@ -134,6 +134,12 @@ class Incidents:
             return None
         return incident.cause(standing_of(name), at)
 
+    def incident_of(self, name: str, key: str) -> str | None:
+        """The id of the run's present incident that an alert, by its key, fires about."""
+        run = self._runs.get(name)
+        present = run.current() if run is not None else ()
+        return next((each.id for each in present if key in each.firing), None)
+
     def views(self, at: float, standing_of: StandingOf) -> tuple[IncidentView, ...]:
         """All incidents that show, the newest last."""
         found: list[IncidentView] = []

@@ -54,6 +54,11 @@ class Incident:
         self._judged: tuple[tuple[object, ...], Judgement] | None = None
         self._viewed: tuple[tuple[object, ...], IncidentView] | None = None
 
+    @property
+    def id(self) -> str:
+        """Names it, over restarts too."""
+        return f"{self.run}/{self.number}"
+
     def take(self, event: Event, seen: float, *, fails: bool) -> None:
         """Take in an event; one that fails anew opens a recovered incident again."""
         self.evidence.take(event, seen)
@@ -125,7 +130,7 @@ class Incident:
     ) -> IncidentView:
         verdict, evidence = judgement.verdict, self.evidence
         return IncidentView(
-            id=f"{self.run}/{self.number}",
+            id=self.id,
             run=self.run,
             state=state,
             ended_reason=reason,

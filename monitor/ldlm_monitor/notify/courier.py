@@ -5,11 +5,13 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ldlm_monitor.errors import DeliveryError
+from ldlm_monitor.notify.deliveries import Pending
+from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.notify.notification import Notification
-from ldlm_monitor.notify.outbox import Outbox, Pending
+from ldlm_monitor.notify.outbox import Outbox
 
 log = logging.getLogger(__name__)
 
@@ -27,20 +29,36 @@ class Receiver(Protocol):
         ...
 
 
+@runtime_checkable
+class GroupReceiver(Receiver, Protocol):
+    """Someone who is told of groups: a channel of people."""
+
+    def tell(self, message: Message) -> Receipt:
+        """Return once it was accepted. Raises DeliveryError if it was not."""
+        ...
+
+
 class Courier(threading.Thread):
     """Drains the outbox for one receiver, oldest first; a receiver that is down stalls no other.
 
     `wake` after `Outbox.add`; what waits for its next attempt wakes the courier by
-    itself. `clock` gives Unix seconds.
+    itself. `clock` gives Unix seconds. `pace`: so many seconds lie between two messages to a
+    receiver of groups.
     """
 
     def __init__(
-        self, receiver: Receiver, outbox: Outbox, *, clock: Callable[[], float] = time.time
+        self,
+        receiver: Receiver,
+        outbox: Outbox,
+        *,
+        clock: Callable[[], float] = time.time,
+        pace: float = 0.0,
     ) -> None:
         super().__init__(name=f"courier-{receiver.name}", daemon=True)
         self._receiver = receiver
         self._outbox = outbox
         self._clock = clock
+        self._pace = pace
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._abandoned = threading.Event()
@@ -75,9 +93,11 @@ class Courier(threading.Thread):
         while not self._abandoned.is_set():
             self._wake.clear()
             stopping = self._stopping.is_set()  # asked first: what came before `stop` is sent
-            pending = self._outbox.due(self._receiver.name, self._clock())
+            pending = self._outbox.due(self._receiver.name, self._clock(), last=stopping)
             if pending is not None:
                 self._deliver(pending)
+                if pending.message is not None and self._pace:
+                    self._abandoned.wait(self._pace)
             elif stopping:
                 return
             else:
@@ -90,20 +110,27 @@ class Courier(threading.Thread):
         return min(LONGEST_SLEEP, max(0.0, next_at - self._clock()))
 
     def _deliver(self, pending: Pending) -> None:
+        receipt = None
         try:
-            self._receiver.send(pending.notification)
+            if pending.message is not None and isinstance(self._receiver, GroupReceiver):
+                receipt = self._receiver.tell(pending.message)
+            else:
+                self._receiver.send(pending.notification)
         except DeliveryError as error:
             self._record_failure(pending, error)
         except Exception:  # one message that breaks its receiver must not end the thread
             log.exception("%s: a fault of ours while sending", pending.receiver)
             self._record_failure(pending, DeliveryError("a fault of ours", permanent=True))
         else:
-            self._outbox.accepted(pending, self._clock())
+            self._outbox.accepted(pending, self._clock(), receipt)
 
     def _record_failure(self, pending: Pending, error: DeliveryError) -> None:
         self._outbox.failed(pending, error, self._clock())
         if error.permanent:
-            told = (pending.receiver, pending.notification.key, pending.notification.state, error)
-            log.error("%s did not take %s (%s) and never will: %s", *told)
+            first, more = pending.notification, len(pending.ids) - 1
+            told = f"{first.key} ({first.state})" + (f" and {more} more" if more > 0 else "")
+            if pending.message is not None and not pending.ids:
+                told = f"the {pending.message.step} of {first.key}"
+            log.error("%s did not take %s and never will: %s", pending.receiver, told, error)
         elif pending.attempts == 0:
             log.warning("%s: %s; trying again until it is accepted", pending.receiver, error)

@@ -23,7 +23,8 @@ class Notification:
     told. Times are Unix seconds; `at` is None where the log tells no time.
     `line` is the log line that made the condition hold, `path` and `line_number`
     (1-based) and `offset` (bytes) where it stands. `cause` is the first cause of the incident
-    that the alert belongs to, where it is known. `reason` is a word of `names.REASONS`.
+    that the alert belongs to, where it is known, `incident` that incident's id. `reason` is a
+    word of `names.REASONS`.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(ser_json_inf_nan="strings")
@@ -48,6 +49,7 @@ class Notification:
     started_at: float
     at: float | None
     cause: str | None = None
+    incident: str | None = None
 
     @property
     def duration(self) -> float | None:
@@ -57,11 +59,11 @@ class Notification:
 
 def from_transition(transition: Transition) -> Notification:
     """The notification of a transition: its texts cleaned, redacted and then bounded."""
-    labels = {name: _fit(value, MAX_LABEL) for name, value in transition.labels.items()}
+    labels = {name: fit(value, MAX_LABEL) for name, value in transition.labels.items()}
     annotations = transition.annotations
     position = transition.position
     return Notification(
-        key=_fit(transition.key),
+        key=fit(transition.key),
         alert=transition.alert,
         state=transition.state,
         severity=labels.get("severity", "none"),
@@ -69,22 +71,23 @@ def from_transition(transition: Transition) -> Notification:
         run=labels.get("run", ""),
         rank=labels.get("rank"),
         step=transition.step,
-        line=None if transition.line is None else _fit(transition.line),
-        path=None if position is None else _fit(position.path),
+        line=None if transition.line is None else fit(transition.line),
+        path=None if position is None else fit(position.path),
         line_number=None if position is None else position.line,
         offset=None if position is None else position.offset,
-        summary=_fit(annotations.get("summary", "")),
-        description=_fit(annotations.get("description", "")),
-        action=_fit(annotations.get("action", "")),
+        summary=fit(annotations.get("summary", "")),
+        description=fit(annotations.get("description", "")),
+        action=fit(annotations.get("action", "")),
         labels=labels,
         value=transition.value,
         started_at=transition.active_at,
         at=transition.time,
-        cause=None if transition.cause is None else _fit(transition.cause),
+        cause=None if transition.cause is None else fit(transition.cause),
+        incident=transition.incident,
     )
 
 
-def _fit(text: str, limit: int = MAX_TEXT) -> str:
+def fit(text: str, limit: int = MAX_TEXT) -> str:
     """Redacted before it is cut: half a secret is not recognised any more."""
     clean = redact(plain(text)).strip()
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"

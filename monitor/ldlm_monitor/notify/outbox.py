@@ -7,80 +7,44 @@ kill caught between the receiver's answer and our commit; it is counted as
 
 import math
 import sqlite3
-import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias
 
-from pydantic import ValidationError
-
+from ldlm_monitor.alert import State, Transition
 from ldlm_monitor.database import Database
 from ldlm_monitor.errors import DeliveryError
-from ldlm_monitor.notify.notification import Notification, from_json, to_json
-
-FIRST_PAUSE = 1.0
-LONGEST_PAUSE = 300.0
-"""Seconds between two attempts, at first and at most."""
+from ldlm_monitor.notify import deliveries, episodes, groups, selection
+from ldlm_monitor.notify.deliveries import Pending
+from ldlm_monitor.notify.message import Message, Receipt, story_of
+from ldlm_monitor.notify.notification import Notification, fit
+from ldlm_monitor.notify.routing import Placement, Routing
+from ldlm_monitor.notify.tables import SCHEMA, Outcome
+from ldlm_monitor.view import IncidentView
 
 KEPT_SECONDS = 30 * 86400.0
 """So long a notification that was dealt with is remembered, and not sent again."""
-
-Outcome: TypeAlias = Literal["sent", "retried", "failed", "repeated"]
-_TALLIED: tuple[Outcome, ...] = ("sent", "retried", "failed", "repeated")
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS notification (
-    id INTEGER PRIMARY KEY,
-    key TEXT NOT NULL,
-    state TEXT NOT NULL,
-    started_at REAL NOT NULL,
-    added_at REAL NOT NULL,
-    body TEXT NOT NULL,
-    UNIQUE (key, state, started_at)
-);
-CREATE INDEX IF NOT EXISTS notification_age ON notification (added_at);
-CREATE TABLE IF NOT EXISTS delivery (
-    notification INTEGER NOT NULL REFERENCES notification (id),
-    receiver TEXT NOT NULL,
-    outcome TEXT NOT NULL DEFAULT 'pending',
-    attempts INTEGER NOT NULL DEFAULT 0,
-    next_at REAL NOT NULL,
-    in_flight INTEGER NOT NULL DEFAULT 0,
-    settled_at REAL,
-    error TEXT,
-    PRIMARY KEY (notification, receiver)
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS delivery_queue
-    ON delivery (receiver, notification) WHERE outcome = 'pending';
-CREATE TABLE IF NOT EXISTS tally (
-    receiver TEXT NOT NULL,
-    outcome TEXT NOT NULL,
-    count INTEGER NOT NULL DEFAULT 0,
-    PRIMARY KEY (receiver, outcome)
-) WITHOUT ROWID;
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """A notification on its way to one receiver; `attempts` have failed so far."""
-
-    id: int
-    receiver: str
-    attempts: int
-    notification: Notification
+FORGET_SECONDS = 60.0
 
 
 class Outbox:
     """The queue of every receiver, in one file; safe to use from several threads.
 
-    A file that fails never stops the monitor: see `take_notices`. Times are Unix
-    seconds.
+    `routing` decides who is told of what; without it everybody is, of each alert by itself.
+    `grouped` are the receivers that are told in groups. A file that fails never stops the
+    monitor: see `take_notices`. Times are Unix seconds.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._database = Database(path, _SCHEMA)
-        self._database.run(_recount_in_flight)
+    def __init__(
+        self, path: Path, routing: Routing | None = None, grouped: Collection[str] = ()
+    ) -> None:
+        self._database = Database(path, SCHEMA)
+        self._routing = routing
+        self._grouped = frozenset(grouped)
+        self._stories: dict[str, str] = {}
+        self._looked_at: dict[str, float] = {}
+        self._forgot_at = -math.inf
+        self._active: set[str] = set()
+        self._database.run(deliveries.recount_in_flight)
 
     def take_notices(self) -> list[str]:
         """Lines for the user: the file was damaged, or cannot be written. Each comes once."""
@@ -92,62 +56,203 @@ class Outbox:
 
     def register(self, receiver: str) -> None:
         """Count for `receiver` from 0, before anything is added for it."""
-        self._database.run(lambda db: _register(db, receiver))
+        self._database.run(lambda db: deliveries.register(db, receiver))
+
+    def note(self, transition: Transition) -> None:
+        """An alert fires or ended, whether anybody is told of it or not."""
+        if self._routing is not None:
+            self._routing.note(transition)
+            self._note(fit(transition.key), transition.state)
+
+    def _note(self, key: str, state: State) -> None:
+        if state == "firing":
+            self._active.add(key)
+        elif state != "pending":
+            self._active.discard(key)
 
     def add(self, notification: Notification, receivers: Sequence[str], now: float) -> bool:
-        """Queue it for each receiver; committed when this returns.
+        """Queue it for those of `receivers` that it is routed to; committed when this returns.
 
-        False if every one of them had it already, by (key, state, started_at).
+        False if every one of them had it already, by (key, state, started_at); with a routing,
+        if it was added before at all.
         """
 
         def work(db: sqlite3.Connection) -> bool:
-            _forget(db, now - KEPT_SECONDS)
-            number = _number(db, notification, now)
-            added = [_queue(db, number, receiver, now) for receiver in receivers]
-            return any(added)
+            if not 0 <= now - self._forgot_at < FORGET_SECONDS:
+                self._forgot_at = now
+                deliveries.forget(db, now - KEPT_SECONDS)
+            number, is_new = deliveries.number_of(db, notification, now)
+            if self._routing is None:
+                added = [deliveries.queue(db, number, receiver, now) for receiver in receivers]
+                return any(added)
+            if not is_new:
+                return False
+            self._note(notification.key, notification.state)
+            wanted = self._routed(db, self._routing, notification, now)
+            return self._place(db, number, notification, wanted, receivers=receivers, now=now)
 
         return bool(receivers) and self._database.run(work)
 
-    def due(self, receiver: str, now: float) -> Pending | None:
-        """The oldest that waits for `receiver`, if its time has come; ask again after settling it.
+    def _routed(
+        self, db: sqlite3.Connection, routing: Routing, told: Notification, now: float
+    ) -> list[Placement]:
+        episode = episodes.episode_of(db, told, now)
+        return routing.placements(told.alert, told.labels, episode)
 
-        Order is kept: nothing overtakes one that waits for its next attempt.
+    def _place(
+        self,
+        db: sqlite3.Connection,
+        number: int,
+        told: Notification,
+        wanted: Iterable[Placement],
+        *,
+        receivers: Sequence[str],
+        now: float,
+    ) -> bool:
+        """Queue it for each receiver once, by the first route that leads there."""
+        added = False
+        for placement in wanted:
+            if placement.receiver not in receivers:
+                continue
+            if not deliveries.queue(db, number, placement.receiver, now):
+                continue
+            added = True
+            if placement.receiver in self._grouped:
+                groups.join(db, number, told, placement, now)
+            else:
+                groups.stand_alone(db, number, placement)
+        return added
+
+    def tell_incidents(self, views: Sequence[IncidentView], now: float) -> bool:
+        """Keep what is known of incidents; whether any message is to be brought up to date."""
+        news = []
+        for view in views:
+            told = f"{view.title} {view.confidence} {view.state} {view.events} {view.action}"
+            if self._stories.get(view.id) != told:
+                self._stories[view.id] = told
+                news.append(story_of(view))
+        self._stories = {view.id: self._stories[view.id] for view in views}
+
+        def work(db: sqlite3.Connection) -> None:
+            for story in news:
+                groups.keep_story(db, story, now)
+
+        if news and self._grouped:
+            self._database.run(work)
+        return bool(news)
+
+    def due(self, receiver: str, now: float, *, last: bool = False) -> Pending | None:
+        """What is to be told to `receiver` now; ask again after settling it.
+
+        A receiver that did not take something is left alone until its time comes. To a receiver
+        of single notifications nothing overtakes one that waits. `last`: the monitor ends, so
+        groups wait for nothing any more.
         """
-        return self._database.run(lambda db: _take_due(db, receiver, now))
+        return self._database.run(lambda db: self._take_due(db, receiver, now, last=last))
+
+    def _take_due(
+        self, db: sqlite3.Connection, receiver: str, now: float, *, last: bool
+    ) -> Pending | None:
+        attempts, retry_at = deliveries.patience_with(db, receiver)
+        # Further off than any pause: the clock was set back meanwhile.
+        if now < retry_at <= now + deliveries.LONGEST_PAUSE:
+            return None
+        if self._routing is not None and receiver in self._grouped:
+            return selection.next_message(
+                db,
+                self._routing,
+                receiver,
+                attempts=attempts,
+                now=now,
+                last=last,
+                active=self._active,
+            )
+        if self._routing is not None:
+            looked_at = self._looked_at.get(receiver, -math.inf)
+            if not looked_at <= now < looked_at + groups.HELD_SECONDS:
+                self._looked_at[receiver] = now
+                selection.release(db, self._routing, receiver, now)
+        return selection.next_single(db, self._routing, receiver, attempts, now)
 
     def next_attempt(self, receiver: str) -> float | None:
-        """When the oldest that waits for `receiver` is due; None where nothing waits."""
+        """When something may be due for `receiver`; None where nothing waits."""
 
         def work(db: sqlite3.Connection) -> float | None:
-            head = _head(db, receiver)
-            return None if head is None else float(head[2])
+            moments = [groups.next_moment(db, receiver)]
+            outcomes = {
+                str(row[0])
+                for row in db.execute(
+                    "SELECT DISTINCT outcome FROM delivery LEFT JOIN member"
+                    " USING (notification, receiver) WHERE delivery.receiver = ?"
+                    " AND outcome IN ('pending', 'held') AND alert_group IS NULL",
+                    (receiver,),
+                )
+            }
+            if "pending" in outcomes:
+                moments.append(0.0)
+            elif "held" in outcomes:
+                moments.append(self._looked_at.get(receiver, 0.0) + groups.HELD_SECONDS)
+            known = [moment for moment in moments if moment is not None]
+            return max(min(known), deliveries.patience_with(db, receiver)[1]) if known else None
 
         return self._database.run(work)
 
-    def accepted(self, pending: Pending, now: float) -> None:
+    def accepted(self, pending: Pending, now: float, receipt: Receipt | None = None) -> None:
         """The receiver has it."""
-        delivery = (pending.id, pending.receiver)
-        self._database.run(lambda db: _settle(db, delivery, "sent", now=now))
+
+        def work(db: sqlite3.Connection) -> None:
+            db.execute("DELETE FROM receiver WHERE name = ?", (pending.receiver,))
+            if pending.message is None:
+                deliveries.settle(db, (pending.id, pending.receiver), "sent", now=now)
+            else:
+                self._arrived(db, pending, pending.message, receipt or Receipt(), now)
+
+        self._database.run(work)
+
+    def _arrived(
+        self,
+        db: sqlite3.Connection,
+        pending: Pending,
+        message: Message,
+        receipt: Receipt,
+        now: float,
+    ) -> None:
+        for number in pending.ids:
+            if message.unsure and not receipt.found:
+                deliveries.tally(db, pending.receiver, "repeated")
+            deliveries.settle(db, (number, pending.receiver), "sent", now=now)
+        if message.step == "update" and pending.row is not None:
+            groups.updated(db, pending.row, now)
+        elif pending.row is not None and self._routing is not None:
+            node = self._routing.node(pending.row.route)
+            groups.settle(db, message, node, receipt.place, now)
 
     def failed(self, pending: Pending, error: DeliveryError, now: float) -> None:
         """The receiver did not take it: try again later, or never if the error is permanent."""
 
         def work(db: sqlite3.Connection) -> None:
+            if pending.message is not None and pending.message.step == "picture":
+                groups.stumbled(db, pending.message.group, for_good=error.permanent)
             if error.permanent:
-                delivery = (pending.id, pending.receiver)
-                _settle(db, delivery, "failed", now=now, error=str(error))
+                for number in (pending.id,) if pending.message is None else pending.ids:
+                    delivery = (number, pending.receiver)
+                    deliveries.settle(db, delivery, "failed", now=now, error=str(error))
+                if pending.message is not None:
+                    groups.given_up(db, pending.message)
             else:
-                _postpone(db, pending, now + pause(pending, error.retry_after), str(error))
+                deliveries.postpone(
+                    db, pending, now + deliveries.pause(pending, error.retry_after), error
+                )
 
         self._database.run(work)
 
     def count(self, receiver: str, outcome: Outcome) -> None:
         """Count for a receiver that is told of what stands, so that nothing waits for it."""
-        self._database.run(lambda db: _tally(db, receiver, outcome))
+        self._database.run(lambda db: deliveries.tally(db, receiver, outcome))
 
     def standing(self) -> frozenset[str]:
         """Keys of the alerts that were told to be firing, and not to have ended."""
-        return self._database.run(_standing)
+        return self._database.run(deliveries.standing)
 
     def counts(self) -> dict[tuple[str, str], int]:
         """By (receiver, outcome).
@@ -155,158 +260,4 @@ class Outbox:
         `sent`, `retried`, `failed` and `repeated` only ever grow, `pending` is how
         many wait now.
         """
-        return self._database.run(_counts)
-
-
-def pause(pending: Pending, retry_after: float | None) -> float:
-    """Seconds to wait after an attempt that failed.
-
-    The receiver's own wish, between FIRST_PAUSE and LONGEST_PAUSE. Without one:
-    doubled with every attempt up to LONGEST_PAUSE, and of that a share between one
-    half and one that follows from the notification, so that receivers that failed
-    together do not all return together.
-    """
-    if retry_after is not None and not math.isnan(retry_after):
-        return min(LONGEST_PAUSE, max(FIRST_PAUSE, retry_after))
-    longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(pending.attempts, 16))
-    draw = zlib.crc32(f"{pending.receiver} {pending.id} {pending.attempts}".encode()) / 2**32
-    return longest * (0.5 + draw / 2)
-
-
-def _number(db: sqlite3.Connection, notification: Notification, now: float) -> int:
-    identity = (notification.key, notification.state, notification.started_at)
-    db.execute(
-        "INSERT OR IGNORE INTO notification (key, state, started_at, added_at, body)"
-        " VALUES (?, ?, ?, ?, ?)",
-        (*identity, now, to_json(notification)),
-    )
-    row = db.execute(
-        "SELECT id FROM notification WHERE key = ? AND state = ? AND started_at = ?", identity
-    ).fetchone()
-    return int(row[0])
-
-
-def _queue(db: sqlite3.Connection, number: int, receiver: str, now: float) -> bool:
-    _register(db, receiver)
-    cursor = db.execute(
-        "INSERT OR IGNORE INTO delivery (notification, receiver, next_at) VALUES (?, ?, ?)",
-        (number, receiver, now),
-    )
-    return cursor.rowcount == 1
-
-
-def _head(db: sqlite3.Connection, receiver: str) -> tuple[int, int, float, int, str] | None:
-    """(id, attempts, next_at, in_flight, body) of the oldest that waits."""
-    row: tuple[int, int, float, int, str] | None = db.execute(
-        "SELECT id, attempts, next_at, in_flight, body"
-        " FROM delivery JOIN notification ON id = notification"
-        " WHERE receiver = ? AND outcome = 'pending' ORDER BY notification LIMIT 1",
-        (receiver,),
-    ).fetchone()
-    return row
-
-
-def _take_due(db: sqlite3.Connection, receiver: str, now: float) -> Pending | None:
-    while (head := _head(db, receiver)) is not None:
-        number, attempts, next_at, in_flight, body = head
-        # Further off than any pause: the clock was set back meanwhile.
-        if now < next_at <= now + LONGEST_PAUSE:
-            return None
-        try:
-            pending = Pending(number, receiver, attempts, from_json(body))
-        except ValidationError:
-            unreadable = "written by another version"
-            _settle(db, (number, receiver), "failed", now=now, error=unreadable)
-            continue
-        if not in_flight:
-            _mark_in_flight(db, number, receiver)
-        return pending
-    return None
-
-
-def _mark_in_flight(db: sqlite3.Connection, number: int, receiver: str) -> None:
-    db.execute(
-        "UPDATE delivery SET in_flight = 1 WHERE notification = ? AND receiver = ?",
-        (number, receiver),
-    )
-
-
-def _settle(
-    db: sqlite3.Connection,
-    delivery: tuple[int, str],
-    outcome: str,
-    *,
-    now: float,
-    error: str | None = None,
-) -> None:
-    """`delivery` is (notification id, receiver)."""
-    cursor = db.execute(
-        "UPDATE delivery SET outcome = ?, settled_at = ?, in_flight = 0, error = ?"
-        " WHERE notification = ? AND receiver = ? AND outcome = 'pending'",
-        (outcome, now, error, *delivery),
-    )
-    if cursor.rowcount:
-        _tally(db, delivery[1], outcome)
-
-
-def _postpone(db: sqlite3.Connection, pending: Pending, next_at: float, error: str) -> None:
-    db.execute(
-        "UPDATE delivery SET attempts = attempts + 1, next_at = ?, in_flight = 0, error = ?"
-        " WHERE notification = ? AND receiver = ? AND outcome = 'pending'",
-        (next_at, error, pending.id, pending.receiver),
-    )
-    _tally(db, pending.receiver, "retried")
-
-
-def _forget(db: sqlite3.Connection, before: float) -> None:
-    db.execute(
-        "DELETE FROM delivery WHERE outcome != 'pending'"
-        " AND notification IN (SELECT id FROM notification WHERE added_at < ?)",
-        (before,),
-    )
-    db.execute(
-        "DELETE FROM notification WHERE added_at < ?"
-        " AND NOT EXISTS (SELECT 1 FROM delivery WHERE notification = id)",
-        (before,),
-    )
-
-
-def _recount_in_flight(db: sqlite3.Connection) -> None:
-    """What was on its way when the last process ended goes again, and may be there already."""
-    for (receiver,) in db.execute("SELECT receiver FROM delivery WHERE in_flight = 1").fetchall():
-        _tally(db, receiver, "repeated")
-    db.execute("UPDATE delivery SET in_flight = 0 WHERE in_flight = 1")
-
-
-def _register(db: sqlite3.Connection, receiver: str) -> None:
-    db.executemany(
-        "INSERT OR IGNORE INTO tally (receiver, outcome) VALUES (?, ?)",
-        [(receiver, outcome) for outcome in _TALLIED],
-    )
-
-
-def _tally(db: sqlite3.Connection, receiver: str, outcome: str) -> None:
-    _register(db, receiver)
-    db.execute(
-        "UPDATE tally SET count = count + 1 WHERE receiver = ? AND outcome = ?",
-        (receiver, outcome),
-    )
-
-
-def _standing(db: sqlite3.Connection) -> frozenset[str]:
-    latest = db.execute(
-        "SELECT key FROM notification AS told WHERE state = 'firing' "
-        "AND id = (SELECT max(id) FROM notification WHERE key = told.key)"
-    )
-    return frozenset(str(row[0]) for row in latest)
-
-
-def _counts(db: sqlite3.Connection) -> dict[tuple[str, str], int]:
-    rows = db.execute("SELECT receiver, outcome, count FROM tally").fetchall()
-    counts = {(receiver, outcome): int(count) for receiver, outcome, count in rows}
-    counts.update({(receiver, "pending"): 0 for receiver, _, _ in rows})
-    waiting = db.execute(
-        "SELECT receiver, count(*) FROM delivery WHERE outcome = 'pending' GROUP BY receiver"
-    )
-    counts.update({(receiver, "pending"): int(count) for receiver, count in waiting})
-    return counts
+        return self._database.run(deliveries.counts)

@@ -42,11 +42,14 @@ class _EveryAnswer(HTTPErrorProcessor):
     https_response = http_response
 
 
-def post(request: Request, timeout: float) -> Answer:
-    """Send it; `timeout` (seconds) bounds each wait. Raises OSError and HTTPException."""
+def post(request: Request, timeout: float, *, limit: int = _ANSWER_LIMIT) -> Answer:
+    """Send it; `timeout` (seconds) bounds each wait, `limit` the bytes of the answer.
+
+    Raises OSError and HTTPException.
+    """
     with build_opener(_EveryAnswer()).open(request, timeout=timeout) as answer:
         try:
-            body = answer.read(_ANSWER_LIMIT).decode("utf-8", "replace")
+            body = answer.read(limit).decode("utf-8", "replace")
         except (OSError, HTTPException):
             body = ""  # the status has come: it alone decides
         return Answer(answer.status, body, answer.headers)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import re2
 
 from ldlm_monitor.errors import ConfigError, DeliveryError
+from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.notify.notification import Notification
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ _ACTING = (
     (re2.compile(r"\]\("), lambda found: "] ("),
 )
 """Look-alikes do nothing; an address as in mail stays."""
+GROUP_LINES = 15
+"""Kinds of alerts that a message about several names; the rest is counted."""
 
 
 class AppriseService:
@@ -36,11 +39,20 @@ class AppriseService:
 
     def send(self, notification: Notification) -> None:
         """Raises DeliveryError unless the service accepted it."""
+        self._notify(title(notification), text(notification), notification)
+
+    def tell(self, message: Message) -> Receipt:
+        """What is new in a group, or fires still. Raises as `send`."""
+        told = message.news or message.firing
+        if len(told) == 1:
+            self.send(told[0])
+        else:
+            self._notify(*group_text(told), message.lead)
+        return Receipt()
+
+    def _notify(self, heading: str, body: str, lead: Notification) -> None:
         accepted = self._service.notify(
-            title=title(notification),
-            body=text(notification),
-            notify_type=_type(notification),
-            body_format="text",
+            title=heading, body=body, notify_type=_type(lead), body_format="text"
         )
         if not accepted:
             raise DeliveryError(f"{self.name} did not take it")
@@ -105,6 +117,20 @@ def text(notification: Notification) -> str:
     if notification.state in ("firing", "pending") and notification.action:
         parts.append(f"What to do: {notification.action}")
     return "\n".join(_line(part, TEXT_LIMIT) for part in parts if part)
+
+
+def group_text(told: Sequence[Notification]) -> tuple[str, str]:
+    """Heading and lines of several; those of one kind and run are counted in one line."""
+    kinds = Counter((each.state, each.severity, each.alert, each.run) for each in told)
+    counts = Counter(each.state for each in told)
+    spelled = ", ".join(f"{count} {state}" for state, count in counts.items())
+    lines = [
+        _line(f"{alert} {state} ({severity}) x{count}: {run}", 200)
+        for (state, severity, alert, run), count in kinds.most_common(GROUP_LINES)
+    ]
+    rest = sum(kinds.values()) - sum(count for _, count in kinds.most_common(GROUP_LINES))
+    more = [f"and {rest} more"] if rest else []
+    return f"{len(told)} alerts ({spelled})", "\n".join([*lines, *more])
 
 
 def _line(words: str, limit: int) -> str:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Annotated, Any, Final, TypeVar
 
-import re2
 from pydantic import (
     AwareDatetime,
     BaseModel,
@@ -19,14 +17,9 @@ from pydantic import (
 )
 
 from ldlm_monitor.errors import UsageError
+from ldlm_monitor.matchers import MAX_NAME, MAX_VALUE, LabelMatcher, Value
 
 MAX_MATCHERS = 20
-MAX_VALUE = 1024
-"""Characters of a matcher's value, of a label's, and of a comment."""
-MAX_NAME = 128
-
-_PATTERN_MEMORY = 1 << 20
-"""Bytes that one compiled pattern may take."""
 _EXAMPLE: Final = {
     "Silence": '{"matchers": [{"name": "alertname", "value": "LossSpike"}],'
     ' "endsAt": "2026-01-30T06:00:00Z", "createdBy": "me", "comment": "known"}',
@@ -42,42 +35,11 @@ def _is_a_date(value: object) -> object:
 
 
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
-LabelName = Annotated[str, Field(max_length=MAX_NAME, pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
-Value = Annotated[str, Field(max_length=MAX_VALUE)]
 Moment = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_is_a_date)]
 
 
 class _Asked(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
-
-
-class LabelMatcher(_Asked):
-    """One condition on one label; a label that is missing counts as empty."""
-
-    name: LabelName
-    value: Value
-    is_regex: bool = Field(False, alias="isRegex")
-    is_equal: bool = Field(True, alias="isEqual")
-
-    @model_validator(mode="after")
-    def _compiles(self) -> LabelMatcher:
-        if self.is_regex:
-            try:
-                _compiled(self.value)
-            except re2.error as error:
-                reason = error.args[0]
-                said = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
-                raise ValueError(f"is no regular expression of RE2: {said}") from None
-        return self
-
-    def holds(self, labels: Mapping[str, str]) -> bool:
-        """Whether the label's whole value is (or matches) ours; the opposite unless `isEqual`."""
-        value = labels.get(self.name, "")
-        if self.is_regex:
-            found = _compiled(self.value).fullmatch(value.encode("utf-8", "replace")) is not None
-        else:
-            found = value == self.value
-        return found is self.is_equal
 
 
 class Silence(_Asked):
@@ -147,12 +109,3 @@ def to_json(asked: Silence | Acknowledgement) -> dict[str, Any]:
 def moment(time: float) -> datetime:
     """Unix seconds as a time with its zone."""
     return datetime.fromtimestamp(time, UTC)
-
-
-@lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> Any:
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = _PATTERN_MEMORY
-    options.dot_nl = True
-    return re2.compile(pattern.encode("utf-8", "replace"), options)

@@ -19,6 +19,7 @@ from urllib.request import Request
 from slack_sdk.webhook import WebhookClient, WebhookResponse
 
 from ldlm_monitor.errors import ConfigError, DeliveryError
+from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.notify.notification import Notification
 from ldlm_monitor.notify.post import PERMANENT, is_loopback, post, retry_after
 from ldlm_monitor.notify.redact import plain, redact
@@ -32,47 +33,49 @@ FALLBACK_LIMIT = 1000
 LINE_LIMIT = 2500
 """What is shown of the log line; the file has the rest."""
 
-_SEVERITY_MARKS = {"critical": "🔴", "error": "🟠", "warning": "🟡", "info": "🔵"}
-_STATE_MARKS = {"resolved": "✅", "ended": "⏹️", "unknown": "❔", "pending": "⏳"}
-_ESCAPED = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
-_IN_CODE = {**_ESCAPED, "`": "ˋ"}
+SEVERITY_MARKS = {"critical": "🔴", "error": "🟠", "warning": "🟡", "info": "🔵"}
+STATE_MARKS = {"resolved": "✅", "ended": "⏹️", "unknown": "❔", "pending": "⏳"}
+ESCAPED = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+IN_CODE = {**ESCAPED, "`": "ˋ"}
 """A backtick would end the code; its look-alike (U+02CB) does not."""
-_IN_HEADER = {"<": "‹", ">": "›"}
+IN_HEADER = {"<": "‹", ">": "›"}
 """Plain text is not escaped; without these two it reads as no mention anywhere."""
 
 
 def slack_message(notification: Notification) -> tuple[str, list[Block]]:
     """(fallback text, blocks): within Slack's limits and without a mention, whatever it says."""
-    headline = _headline(notification)
-    header = {"type": "plain_text", "text": _cut(headline, HEADER_LIMIT, _IN_HEADER)}
+    title = headline(notification)
+    header = {"type": "plain_text", "text": cut(title, HEADER_LIMIT, IN_HEADER)}
     blocks: list[Block] = [{"type": "header", "text": header}]
     # The headline names the run already.
-    summary = _clean(notification.summary).removeprefix(notification.run or "").lstrip(": ")
-    for text in (summary, _clean(notification.description)):
+    summary = clean(notification.summary).removeprefix(notification.run or "").lstrip(": ")
+    for text in (summary, clean(notification.description)):
         if text:
-            blocks.append(_section(_cut(text, SECTION_LIMIT)))
-    if cause := _clean(notification.cause or ""):
-        blocks.append(_section(f"*First cause*\n{_cut(cause, SECTION_LIMIT - 20)}"))
-    if facts := [_mrkdwn(text) for text in _facts(notification)]:
-        blocks.append({"type": "section", "fields": facts})
-    if line := _clean(notification.line or ""):
-        blocks.append(_section(f"```\n{_cut(line, LINE_LIMIT, _IN_CODE)}\n```"))
-    action = _clean(notification.action)
+            blocks.append(section(cut(text, SECTION_LIMIT)))
+    if cause := clean(notification.cause or ""):
+        blocks.append(section(f"*First cause*\n{cut(cause, SECTION_LIMIT - 20)}"))
+    if fields := [mrkdwn(text) for text in facts(notification)]:
+        blocks.append({"type": "section", "fields": fields})
+    if line := clean(notification.line or ""):
+        blocks.append(section(f"```\n{cut(line, LINE_LIMIT, IN_CODE)}\n```"))
+    action = clean(notification.action)
     if action and notification.state in ("firing", "pending"):
-        blocks.append(_section(f"*What to do*\n{_cut(action, SECTION_LIMIT - 20)}"))
-    blocks.append({"type": "context", "elements": [_mrkdwn(_when(notification))]})
-    return _cut(f"{headline}: {summary}" if summary else headline, FALLBACK_LIMIT), blocks
+        blocks.append(section(f"*What to do*\n{cut(action, SECTION_LIMIT - 20)}"))
+    blocks.append({"type": "context", "elements": [mrkdwn(when(notification))]})
+    return cut(f"{title}: {summary}" if summary else title, FALLBACK_LIMIT), blocks
 
 
-def _headline(notification: Notification) -> str:
+def headline(notification: Notification) -> str:
+    """One line: mark, alert, state, severity, run and rank."""
     state, severity = notification.state, notification.severity
-    mark = _STATE_MARKS.get(state) or _SEVERITY_MARKS.get(severity, "⚪")
+    mark = STATE_MARKS.get(state) or SEVERITY_MARKS.get(severity, "⚪")
     rank = f" rank {notification.rank}" if notification.rank else ""
     words = f"{notification.alert} {state} ({severity}): {notification.run}{rank}"
-    return f"{mark} {_one_line(words)}"
+    return f"{mark} {one_line(words)}"
 
 
-def _facts(notification: Notification) -> Iterator[str]:
+def facts(notification: Notification) -> Iterator[str]:
+    """Run, rank, step and place in the log, as far as they are known."""
     place = notification.path
     if place and notification.line_number is not None:
         place = f"{place}:{notification.line_number}"
@@ -83,27 +86,29 @@ def _facts(notification: Notification) -> Iterator[str]:
         ("Log", place),
     )
     for name, value in facts:
-        if shown := _one_line(value or ""):
-            yield f"*{name}*\n`{_cut(shown, FIELD_LIMIT - 20, _IN_CODE)}`"
+        if shown := one_line(value or ""):
+            yield f"*{name}*\n`{cut(shown, FIELD_LIMIT - 20, IN_CODE)}`"
 
 
-def _when(notification: Notification) -> str:
-    since = f"since {_utc(notification.started_at)}"
+def when(notification: Notification) -> str:
+    """Since when, and how it ended."""
+    since = f"since {utc(notification.started_at)}"
     if notification.state in ("firing", "pending") or notification.at is None:
         return since
-    lasted = _spell(notification.duration or 0.0)
-    reason = _cut(_one_line(notification.reason), 200)
-    return f"{since}, {notification.state} {_utc(notification.at)} after {lasted} ({reason})"
+    lasted = spell(notification.duration or 0.0)
+    reason = cut(one_line(notification.reason), 200)
+    return f"{since}, {notification.state} {utc(notification.at)} after {lasted} ({reason})"
 
 
-def _utc(moment: float) -> str:
+def utc(moment: float) -> str:
+    """A moment (Unix seconds) for people."""
     try:
         return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M:%S} UTC"
     except (ValueError, OverflowError, OSError):
         return "an unknown time"
 
 
-def _spell(seconds: float) -> str:
+def spell(seconds: float) -> str:
     """`1d 2h 3m`, `2m 5s`, `0s`: the way Prometheus spells durations, largest units first."""
     if seconds == float("inf"):
         return "an unknown time"
@@ -115,16 +120,17 @@ def _spell(seconds: float) -> str:
     return " ".join(parts[:3]) or "0s"
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """Redacted before it is bounded: half a secret is not recognised any more."""
     return redact(plain(text)).strip()
 
 
-def _one_line(text: str) -> str:
-    return " ".join(_clean(text).split())
+def one_line(text: str) -> str:
+    """Redacted, its line ends made spaces."""
+    return " ".join(clean(text).split())
 
 
-def _cut(text: str, limit: int, escapes: dict[str, str] = _ESCAPED) -> str:
+def cut(text: str, limit: int, escapes: dict[str, str] = ESCAPED) -> str:
     """`text` escaped, at most `limit` UTF-16 units long and never cut inside an entity."""
     pieces: list[str] = []
     used = 0
@@ -142,13 +148,14 @@ def _cut(text: str, limit: int, escapes: dict[str, str] = _ESCAPED) -> str:
     return "".join(pieces) + "…"
 
 
-def _mrkdwn(text: str) -> Block:
+def mrkdwn(text: str) -> Block:
     """`verbatim`: Slack makes no links or mentions of its own out of the text."""
     return {"type": "mrkdwn", "text": text, "verbatim": True}
 
 
-def _section(text: str) -> Block:
-    return {"type": "section", "text": _mrkdwn(text)}
+def section(text: str) -> Block:
+    """A section of that text, which is escaped already."""
+    return {"type": "section", "text": mrkdwn(text)}
 
 
 class SlackWebhook:
@@ -161,7 +168,7 @@ class SlackWebhook:
     def __init__(self, url: str, *, timeout: int = 10, name: str = "slack") -> None:
         self.name = name
         self._client = _Client(
-            _checked(url),
+            checked(url),
             timeout=timeout,
             retry_handlers=[],
             # Its own logger would write the URL at debug level.
@@ -170,17 +177,33 @@ class SlackWebhook:
 
     def send(self, notification: Notification) -> None:
         """Post it. Raises DeliveryError unless Slack accepted it."""
-        text, blocks = slack_message(notification)
+        self._post(*slack_message(notification))
+
+    def tell(self, message: Message) -> Receipt:
+        """Post what is new in a group: nothing that stands there can be changed. Raises as `send`.
+
+        What is there to be brought up to date is told with the next news.
+        """
+        from ldlm_monitor.notify.slack_groups import news_message
+
+        self._post(*news_message(message))
+        return Receipt()
+
+    def _post(self, text: str, blocks: list[Block]) -> None:
         try:
             response = self._client.send(
                 text=text, blocks=blocks, unfurl_links=False, unfurl_media=False
             )
         except (OSError, HTTPException) as error:
             reason = getattr(error, "reason", None) or error
-            raise DeliveryError(f"slack could not be reached: {_short(str(reason))}") from None
+            raise DeliveryError(
+                f"slack could not be reached: {short(str(reason))}", unsure=True
+            ) from None
+        if response.status_code == 200 and response.body.lstrip().startswith("<"):
+            raise DeliveryError("slack did not answer: a page of something between came instead")
         if not 200 <= response.status_code < 300:
             raise DeliveryError(
-                f"slack answered {response.status_code}: {_short(response.body)}",
+                f"slack answered {response.status_code}: {short(response.body)}",
                 retry_after=retry_after(response.headers.get("Retry-After")),
                 permanent=response.status_code in PERMANENT,
             )
@@ -197,7 +220,7 @@ class _Client(WebhookClient):
         )
 
 
-def _checked(url: str) -> str:
+def checked(url: str) -> str:
     """`url` if a notification may go there; the message of the error does not repeat it."""
     try:
         parts = urlsplit(url)
@@ -214,8 +237,9 @@ def _checked(url: str) -> str:
     return url
 
 
-def _short(text: str) -> str:
-    shown = _one_line(text)
+def short(text: str) -> str:
+    """An answer for a line of the log."""
+    shown = one_line(text)
     return shown if len(shown) <= 200 else shown[:199] + "…"
 
 

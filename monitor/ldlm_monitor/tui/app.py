@@ -16,6 +16,7 @@ from textual.widgets import ContentSwitcher, Footer
 
 from ldlm_monitor.errors import LdlmError
 from ldlm_monitor.queries import Source
+from ldlm_monitor.tui.bell import Bell
 from ldlm_monitor.tui.desk import Commanded, Desk, OpenLog, OpenRun
 from ldlm_monitor.tui.draw import ASCII, UNICODE, Line, Span, fit, is_utf8, safe, width_of
 from ldlm_monitor.tui.lists import AlertsPage, EventsPage, OverviewPage
@@ -39,7 +40,7 @@ class MonitorApp(App[int]):
     """Ends with an exit code: 0 after `q`, 130 after Ctrl-C.
 
     `ended` is asked whether the daemon behind it has ended; `notices` gives what it logged
-    since it was asked last.
+    since it was asked last. `bell` rings where a critical alert begins to fire.
     """
 
     CSS_PATH = "app.tcss"
@@ -64,6 +65,7 @@ class MonitorApp(App[int]):
         clock: Callable[[], float] = time.time,
         ended: Callable[[], bool] = lambda: False,
         notices: Callable[[], list[str]] = list,
+        bell: bool = True,
     ) -> None:
         # Else Textual, too, gives shades of grey where NO_COLOR is set.
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
@@ -71,6 +73,7 @@ class MonitorApp(App[int]):
         self.desk = Desk(source, clock, source.snapshot(), ASCII if plain else UNICODE)
         self._ended = ended
         self._notices = notices
+        self._bell = Bell(enabled=bell)
         self._notice = ""
         self._seen: tuple[int, float, str] = (-1, 0.0, "")
         self._held_version = -1
@@ -111,6 +114,8 @@ class MonitorApp(App[int]):
             return
         self._seen = (version, now, desk.source.problem)
         self._choose_run()
+        if self._bell.rings(desk.snapshot, desk.held_back):
+            self.bell()
         if version != self._held_version:
             self._held_version = version
             self.run_worker(self._ask_held_back, thread=True, exclusive=True, group="held")

@@ -1,0 +1,93 @@
+"""Conditions on labels, as Alertmanager has them, and as it writes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+MAX_VALUE = 1024
+"""Characters of a matcher's value."""
+MAX_NAME = 128
+
+_PATTERN_MEMORY = 1 << 20
+"""Bytes that one compiled pattern may take."""
+_WRITTEN = re.compile(r"\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*(.*?)\s*", re.DOTALL)
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+
+LabelName = Annotated[str, Field(max_length=MAX_NAME, pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
+Value = Annotated[str, Field(max_length=MAX_VALUE)]
+
+
+class LabelMatcher(BaseModel):
+    """One condition on one label; a label that is missing counts as empty."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
+
+    name: LabelName
+    value: Value
+    is_regex: bool = Field(False, alias="isRegex")
+    is_equal: bool = Field(True, alias="isEqual")
+
+    @model_validator(mode="after")
+    def _compiles(self) -> LabelMatcher:
+        if self.is_regex:
+            check_pattern(self.value)
+        return self
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        """Whether the label's whole value is (or matches) ours; the opposite unless `isEqual`."""
+        value = labels.get(self.name, "")
+        if self.is_regex:
+            found = _compiled(self.value).fullmatch(value.encode("utf-8", "replace")) is not None
+        else:
+            found = value == self.value
+        return found is self.is_equal
+
+
+def parse_matcher(text: str) -> LabelMatcher:
+    r"""A matcher as `severity="critical"`, `alertname=~"Nccl.*"`, `run!=a` or `run!~"a|b"`.
+
+    In quotes, `\"`, `\\` and `\n` stand for themselves. Raises ValueError.
+    """
+    written = _WRITTEN.fullmatch(text)
+    if written is None:
+        raise ValueError('should be a matcher such as severity="critical"')
+    name, operator, value = written.groups()
+    if quoted := _QUOTED.fullmatch(value):
+        value = _ESCAPED.sub(_unescaped, quoted[1])
+    elif '"' in value or "," in value or "{" in value:
+        raise ValueError('should have its value in quotes, such as severity="critical"')
+    return LabelMatcher(name=name, value=value, isRegex="~" in operator, isEqual=operator[0] != "!")
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    """Only what is escaped for the quotes; a regular expression keeps its own backslashes."""
+    return {"n": "\n", '"': '"', "\\": "\\"}.get(escape[1], escape[0])
+
+
+def check_pattern(pattern: str) -> None:
+    """Raises ValueError where it is no regular expression of RE2."""
+    import re2
+
+    try:
+        _compiled(pattern)
+    except re2.error as error:
+        reason = error.args[0]
+        said = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
+        raise ValueError(f"is no regular expression of RE2: {said}") from None
+
+
+@lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> Any:
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _PATTERN_MEMORY
+    options.dot_nl = True
+    return re2.compile(pattern.encode("utf-8", "replace"), options)

@@ -1,0 +1,321 @@
+"""Slack by a bot's token: one message an incident, brought up to date where it stands.
+
+What is new is told in its thread; what is worse than all before is shown in the channel too, as
+a changed message calls nobody. https://docs.slack.dev/reference/methods/chat.postMessage,
+chat.update, files.getUploadURLExternal and files.completeUploadExternal; scopes: `chat:write`,
+`files:write` for pictures, `channels:history` (`groups:history` of a private channel) to find
+after a crash what had arrived.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from http.client import HTTPException
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import Request
+
+from slack_sdk import WebClient
+from slack_sdk.errors import SlackApiError, SlackClientError
+from slack_sdk.web import SlackResponse
+
+from ldlm_monitor.errors import ConfigError, DeliveryError
+from ldlm_monitor.notify.message import Message, Receipt
+from ldlm_monitor.notify.notification import Notification
+from ldlm_monitor.notify.post import is_loopback, post, retry_after
+from ldlm_monitor.notify.slack import Block, short, slack_message
+from ldlm_monitor.notify.slack_groups import news_message, standing_message
+
+API_URL = "https://slack.com/api/"
+EVENT = "ldlm_monitor_alert"
+"""The type of the metadata by which a message is known again."""
+SEARCHED = 200
+"""Messages of a channel or thread that are looked through for one that may have arrived."""
+_ANSWER_LIMIT = 4 << 20
+_BEFORE_SECONDS = 600.0
+
+_LIMITED = frozenset({"ratelimited", "rate_limited"})
+_GONE = frozenset({"message_not_found", "thread_not_found", "cant_update_message"})
+_OF_THE_MESSAGE = frozenset(
+    {
+        "invalid_blocks",
+        "invalid_blocks_format",
+        "invalid_arguments",
+        "invalid_metadata_format",
+        "metadata_too_large",
+        "msg_blocks_too_long",
+        "msg_too_long",
+        "no_text",
+    }
+)
+_OF_THE_SERVER = frozenset(
+    {"fatal_error", "internal_error", "request_timeout", "service_unavailable"}
+)
+
+_LOSSES = {
+    ("files:write",): "it adds no pictures",
+    ("channels:history", "groups:history"): "a crash may double a message",
+}
+"""What a bot cannot do without one of these scopes."""
+
+Draw = Callable[[Message], bytes | None]
+"""A picture (PNG) of what a message is about, where there is anything to show."""
+
+
+class SlackBot:
+    """Sends to one channel. The token is a secret: it is never logged or shown.
+
+    `channel` is its id (`C0123456789`), or `#name`. `api_url` is another Slack's, such as
+    GovSlack's. `timeout` (seconds) bounds each wait. `draw`, set later, draws pictures. Raises
+    ConfigError for what cannot be used.
+    """
+
+    def __init__(
+        self,
+        token: str,
+        channel: str,
+        *,
+        api_url: str = API_URL,
+        name: str = "slack",
+        timeout: int = 10,
+    ) -> None:
+        self.name = name
+        self._channel = channel
+        self.draw: Draw | None = None
+        self._timeout = timeout
+        self._api = urlsplit(_checked_api(api_url))
+        self._client = _Client(
+            token=_checked_token(token),
+            base_url=api_url.rstrip("/") + "/",
+            timeout=timeout,
+            retry_handlers=[],
+            # Its own logger would write what is sent at debug level.
+            logger=logging.Logger("slack_sdk.silent", logging.CRITICAL + 1),
+        )
+
+    def send(self, notification: Notification) -> None:
+        """Post one notification by itself. Raises DeliveryError unless Slack accepted it."""
+        self._post(*slack_message(notification))
+
+    def introduce(self, notification: Notification) -> str:
+        """Post one notification and change it; what the token is not allowed, in a few words.
+
+        Raises DeliveryError unless Slack accepted both.
+        """
+        text, blocks = slack_message(notification)
+        posted = self._post(text, blocks)
+        place = {"channel": posted["channel"], "ts": posted["ts"]}
+        try:
+            self._call(self._client.chat_update, text=text, blocks=blocks, **place)
+        except (_GoneError, _RefusedError) as error:
+            raise DeliveryError(str(error)) from None
+        granted = {
+            scope.strip()
+            for name, value in posted.headers.items()
+            if name.lower() == "x-oauth-scopes"
+            for scope in value.split(",")
+        }
+        return "; ".join(
+            f"without the scope {'/'.join(scopes)} {loss}"
+            for scopes, loss in _LOSSES.items()
+            if granted and not granted & set(scopes)
+        )
+
+    def tell(self, message: Message) -> Receipt:
+        """Post, reply or change, as the message's step says. Raises DeliveryError."""
+        if message.step == "picture":
+            self._add_picture(message)
+            return Receipt()
+        if message.step == "update":
+            return self._update(message)
+        if message.unsure and (found := self._find(message)):
+            return Receipt(message.place or found, found=True)
+        if message.place is None:
+            return self._begin(message)
+        try:
+            return self._reply(message, message.place)
+        except _GoneError:
+            return self._begin(message)
+
+    def _begin(self, message: Message) -> Receipt:
+        answer = self._post(*standing_message(message), metadata=_metadata(message))
+        return Receipt(f"{answer['channel']} {answer['ts']}")
+
+    def _reply(self, message: Message, place: str) -> Receipt:
+        channel, ts = place.split(" ")
+        self._post(
+            *news_message(message),
+            channel=channel,
+            thread_ts=ts,
+            reply_broadcast=message.is_worse or message.step == "repeat",
+            metadata=_metadata(message),
+        )
+        return Receipt()
+
+    def _update(self, message: Message) -> Receipt:
+        if message.place is None:
+            return Receipt()
+        channel, ts = message.place.split(" ")
+        text, blocks = standing_message(message)
+        try:
+            self._call(self._client.chat_update, channel=channel, ts=ts, text=text, blocks=blocks)
+        except _GoneError:
+            pass  # somebody deleted it: the next news begin another
+        except _RefusedError:
+            self._call(self._client.chat_update, channel=channel, ts=ts, text=text, blocks=[])
+        return Receipt()
+
+    def _post(self, text: str, blocks: list[Block], **more: Any) -> SlackResponse:
+        told = {"channel": self._channel, "unfurl_links": False, "unfurl_media": False, **more}
+        try:
+            return self._call(self._client.chat_postMessage, text=text, blocks=blocks, **told)
+        except _RefusedError:
+            # Better a plain line than nothing.
+            told.pop("metadata", None)
+            return self._call(self._client.chat_postMessage, text=text, **told)
+
+    def _find(self, message: Message) -> str | None:
+        """Where a message is that may have arrived; None: it did not, or that cannot be known."""
+        wanted: dict[str, Any] = {"limit": SEARCHED, "include_all_metadata": True}
+        wanted["oldest"] = f"{message.opened_at - _BEFORE_SECONDS:.6f}"
+        try:
+            if message.place is None:
+                answer = self._call(
+                    self._client.conversations_history, channel=self._channel, **wanted
+                )
+            else:
+                channel, ts = message.place.split(" ")
+                answer = self._call(
+                    self._client.conversations_replies, channel=channel, ts=ts, **wanted
+                )
+        except (_GoneError, _RefusedError, _MendableError):
+            return None
+        for known in answer.get("messages") or ():
+            if (known.get("metadata") or {}).get("event_payload", {}).get("id") == message.identity:
+                return f"{self._channel} {known['ts']}"
+        return None
+
+    def _add_picture(self, message: Message) -> None:
+        """Raises DeliveryError."""
+        drawn = self.draw(message) if self.draw is not None else None
+        if drawn is None or message.place is None:
+            return
+        channel, ts = message.place.split(" ")
+        try:
+            asked = self._call(
+                self._client.files_getUploadURLExternal, filename="loss.png", length=len(drawn)
+            )
+            self._upload(str(asked["upload_url"]), drawn)
+            self._call(
+                self._client.files_completeUploadExternal,
+                files=[{"id": asked["file_id"], "title": "Loss around the incident"}],
+                channel_id=channel,
+                thread_ts=ts,
+            )
+        except (_GoneError, _RefusedError, _MendableError) as error:
+            # The alert is there; it does not wait for somebody who allows pictures.
+            raise DeliveryError(str(error), permanent=True) from None
+
+    def _upload(self, url: str, data: bytes) -> None:
+        parts = urlsplit(url)
+        same = (parts.scheme, parts.netloc) == (self._api.scheme, self._api.netloc)
+        slack = parts.scheme == "https" and f".{parts.hostname}".endswith(
+            (".slack.com", ".slack-gov.com")
+        )
+        if not (same or slack):
+            raise DeliveryError(
+                "slack names a place for pictures that is not its own", permanent=True
+            )
+        request = Request(url, data, {"Content-Type": "application/octet-stream"}, method="POST")
+        try:
+            answer = post(request, self._timeout)
+        except (OSError, HTTPException) as error:
+            raise DeliveryError(f"slack could not be reached: {short(str(error))}") from None
+        if answer.status != 200:
+            raise DeliveryError(f"slack answered {answer.status} to a picture")
+
+    def _call(self, method: Callable[..., SlackResponse], **arguments: Any) -> SlackResponse:
+        """Raises DeliveryError, `_GoneError` and `_RefusedError`."""
+        try:
+            return method(**arguments)
+        except SlackApiError as error:
+            raise _meaning(error) from None
+        except (OSError, HTTPException, SlackClientError, ValueError) as error:
+            reason = getattr(error, "reason", None) or error
+            raise DeliveryError(
+                f"slack could not be reached: {short(str(reason))}", unsure=True
+            ) from None
+
+
+class _GoneError(Exception):
+    """The message, or its thread, is not there any more."""
+
+
+class _RefusedError(Exception):
+    """Slack does not take a message of this form."""
+
+
+class _MendableError(DeliveryError):
+    """A token, a scope or a channel: people mend it, and lose nothing meanwhile."""
+
+
+class _Client(WebClient):
+    """Follows no redirect, and bounds what it reads."""
+
+    def _perform_urllib_http_request_internal(self, url: str, req: Request) -> dict[str, Any]:
+        answer = post(req, self.timeout, limit=_ANSWER_LIMIT)
+        return {
+            "status": answer.status,
+            "headers": dict(answer.headers.items()),
+            "body": answer.body,
+        }
+
+
+def _meaning(error: SlackApiError) -> Exception:
+    """What an answer means for the message."""
+    response = error.response
+    if isinstance(response, SlackResponse):
+        status, headers = response.status_code, response.headers
+        code = str(response.get("error") or "")
+    else:
+        status, headers, code = response.get("status", 0), response.get("headers", {}), ""
+    wish = next((value for key, value in headers.items() if key.lower() == "retry-after"), None)
+    if status == 429 or code in _LIMITED:
+        return DeliveryError("slack asks for patience", retry_after=retry_after(str(wish or "")))
+    if not code.replace("_", "").isalnum():
+        code = ""  # the SDK's words about an answer that is none of the API's
+    if code in _GONE:
+        return _GoneError(code)
+    if code in _OF_THE_MESSAGE:
+        return _RefusedError(f"slack refused it: {short(code)}")
+    if not code or code in _OF_THE_SERVER or status >= 500:
+        what = f": {short(code)}" if code else ""
+        return DeliveryError(
+            f"slack answered {status}{what}", retry_after=retry_after(str(wish or "")), unsure=True
+        )
+    return _MendableError(f"slack refused it: {short(code)}; check the bot's token and channel")
+
+
+def _metadata(message: Message) -> dict[str, Any]:
+    return {"event_type": EVENT, "event_payload": {"id": message.identity}}
+
+
+def _checked_token(token: str) -> str:
+    if not token.isascii() or not token.isprintable() or " " in token or len(token) < 8:
+        raise ConfigError(
+            "is no token of a Slack app",
+            where="Slack bot token",
+            remedy="copy the Bot User OAuth Token (xoxb-...) from your app's page",
+        )
+    return token
+
+
+def _checked_api(url: str) -> str:
+    parts = urlsplit(url)
+    usable = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname))
+    if not usable or not parts.hostname or parts.username:
+        raise ConfigError(
+            "is not the https URL of Slack's API", where="slack.api_url", remedy=f"leave {API_URL}"
+        )
+    return url
