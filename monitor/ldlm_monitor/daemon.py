@@ -38,6 +38,7 @@ from ldlm_monitor.probe.host import HostProbe, this_host
 from ldlm_monitor.probing import Probing
 from ldlm_monitor.pump import Pump
 from ldlm_monitor.queries import Source
+from ldlm_monitor.recording import Recorder
 from ldlm_monitor.serve import Server
 from ldlm_monitor.source import Journal, Waker, WatchdogWaker
 from ldlm_monitor.state_dir import StateDir, default_state_dir
@@ -140,7 +141,17 @@ def run(
         probing = _probing(settings, waker)
         if probing is not None:
             stack.callback(probing.close)
-        pump = Pump(settings, outbox, ledger, names, waker, silences=silences, probing=probing)
+        recorder = _recorder(settings, stack)
+        pump = Pump(
+            settings,
+            outbox,
+            ledger,
+            names,
+            waker,
+            silences=silences,
+            probing=probing,
+            recorder=recorder,
+        )
         stack.callback(pump.close)
         signals = _Signals(pump, waker)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -265,6 +276,14 @@ def _probing(settings: Settings, waker: Waker) -> Probing | None:
     if not settings.probe.enabled:
         return None
     return Probing(HostProbe(), this_host(), lambda: waker.ring(Path()))
+
+
+def _recorder(settings: Settings, stack: ExitStack) -> Recorder | None:
+    if settings.record is None:
+        return None
+    recorder = Recorder(settings.record, _shown_inputs(settings), time.time())
+    stack.callback(recorder.close)
+    return recorder
 
 
 def _serve(

@@ -31,13 +31,14 @@ class Replay:
     """One pass over files that are finished, or read as if they were.
 
     Nothing is waited for, nobody is notified; the clock ends at the last byte's time.
-    `notices` say what was added to the files that were named, and why. `apart`: seconds
+    `notices` say what was added to the files that were named, and why; `history` is what is
+    played, `monitor` who judges it. `apart`: seconds
     within which rows that tell their times count as one piece (None: as many as keep the
     order over all files).
     """
 
     def __init__(self, settings: Settings, *, apart: float | None = None) -> None:
-        self._monitor = assemble(settings)
+        self.monitor = assemble(settings)
         self.notices: list[str] = []
         patterns = resolve(settings.files, base=Path())
         files = patterns.present()
@@ -45,7 +46,7 @@ class Replay:
             files = self._with_companions(files)
         if apart is None:
             apart = ALONE_APART_SECONDS if len(files) == 1 else EXACT_APART_SECONDS
-        self._history = place(files, self._monitor.names, apart=apart)
+        self.history = place(files, self.monitor.names, apart=apart)
         self._refuse_unreadable()
         streams: list[tuple[str, BinaryIO]] = [
             (str(path), path.open("rb")) for path in patterns.pipes()
@@ -53,8 +54,8 @@ class Replay:
         if patterns.standard_input:
             streams.append(("-", sys.stdin.buffer))
         for name, stream in streams:
-            placed = place_stream(name, stream, self._monitor.names, time.time())
-            self._history.files.append(placed)
+            placed = place_stream(name, stream, self.monitor.names, time.time())
+            self.history.files.append(placed)
 
     def transitions(self) -> Iterator[Transition]:
         """Every alert transition, in order; its time is None where the log tells none."""
@@ -65,20 +66,20 @@ class Replay:
         """Each piece of a file, when it came, and what it brought about; last, without a piece,
         the end. Times are None where the log tells none.
         """
-        history = self._history
+        history = self.history
         for when, chunk, file in history.play():
-            told = list(self._told(self._monitor.feed(chunk, when), history))
+            told = list(self._told(self.monitor.feed(chunk, when), history))
             yield when if file.timeline.timed else None, chunk, told
         self._refuse_unreadable()
         paths = [file.path for file in history.files]
-        yield None, None, list(self._told(self._monitor.finish(history.end, paths), history))
+        yield None, None, list(self._told(self.monitor.finish(history.end, paths), history))
 
     def snapshot(self) -> Snapshot:
         """The state at the end; call it after `transitions` is exhausted."""
-        return self._monitor.snapshot()
+        return self.monitor.snapshot()
 
     def _refuse_unreadable(self) -> None:
-        for path, error in self._history.unreadable.items():
+        for path, error in self.history.unreadable.items():
             raise InputError(
                 f"cannot be read ({error.strerror})",
                 where=str(path),
@@ -101,7 +102,7 @@ class Replay:
                 if real not in found:
                     found[real] = companion.path
                     self.notices.append(f"{companion.path}: added, {companion.reason}")
-                self._monitor.names.tie(str(found[real]), self._monitor.names.origin(str(log)).run)
+                self.monitor.names.tie(str(found[real]), self.monitor.names.origin(str(log)).run)
             if reason := undecided(log, facts, around):
                 self.notices.append(reason)
         return list(found.values())

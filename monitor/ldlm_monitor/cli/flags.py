@@ -94,6 +94,12 @@ class JudgeFlags(InputFlags, RuleFlags):
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
+class ReplayFlags(JudgeFlags, ScreenFlags):
+    """Flags of `replay`."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
 class FollowFlags(JudgeFlags, ScreenFlags):
     """Flags of the main command."""
 
@@ -111,6 +117,9 @@ class FollowFlags(JudgeFlags, ScreenFlags):
 
     interval: _Flag = None
     """Seconds between two status lines (default: 10)."""
+
+    record: _Path = None
+    """Keep what the screen is fed in this new file, for replay --tui."""
 
 
 def hide_dash(tokens: Sequence[str]) -> list[str]:

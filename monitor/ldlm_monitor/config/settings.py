@@ -156,6 +156,11 @@ class Settings(BaseSettings):
         description="Draw the screen in ASCII; done anyway where the locale is not UTF-8.",
         examples=[True],
     )
+    record: UserPath | None = Field(
+        default=None,
+        description="Keep what the screen is fed in this new file, for `replay --tui`.",
+        examples=["/var/tmp/night.ldlm"],
+    )
     companions: bool = Field(
         default=True, description="Follow also what belongs to a followed log.", examples=[False]
     )

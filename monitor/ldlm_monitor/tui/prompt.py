@@ -55,6 +55,11 @@ KEYS = (
     ("b", "progress bars as they were drawn, or only the last of each"),
     ("[ ]", "previous and next file of the run"),
     ("y", "copy the line as it is (OSC 52)"),
+    ("Playback", ""),
+    ("p", "pause, go on; after the end, begin again"),
+    ("< >", "slower, faster"),
+    ("A", "on to the next alert, and stop there"),
+    ("R", "begin again"),
 )
 
 
