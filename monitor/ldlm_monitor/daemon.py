@@ -51,8 +51,9 @@ SWITCH_SECONDS = 0.001
 COURIER_SECONDS = 1.0
 """How long the end waits for a receiver's answer."""
 
-Show: TypeAlias = Callable[[Source, Callable[[], bool]], int]
-"""Opens a screen on a source; it closes when the second argument says so. Its exit code."""
+Show: TypeAlias = Callable[[Source, str, Callable[[], bool]], int]
+"""Opens a screen on a source, whose daemon serves at a URL; it closes when the third argument
+says so. Its exit code."""
 
 log = logging.getLogger(__name__)
 
@@ -115,12 +116,15 @@ def run(
     load: Callable[[], Settings] | None = None,
     on_interrupt: Callable[[Snapshot], None] | None = None,
     show: Show | None = None,
+    *,
+    has_terminal: bool = True,
 ) -> int:
     """Follow the files until SIGTERM or SIGINT; returns the exit code.
 
     `load` reads the settings anew on SIGHUP; `on_interrupt` gets the last snapshot
     after SIGINT, and where a person closed the screen. `show` has this thread, and the
-    pump one of its own. Raises `UsageError` where the settings cannot be used, or where a
+    pump one of its own; it has the terminal, too, or (`has_terminal`) leaves that to lines.
+    Raises `UsageError` where the settings cannot be used, or where a
     daemon on the same inputs runs already.
     """
     with ExitStack() as stack:
@@ -178,9 +182,9 @@ def run(
         if show is None:
             follow(status=True)
         else:
-            pump.telling.mute = signals.has_screen = True
-            behind = partial(follow, status=False)
-            _follow_behind(partial(show, source), behind, pump, waker, signals)
+            pump.telling.mute = signals.has_screen = has_terminal
+            behind = partial(follow, status=not has_terminal)
+            _follow_behind(partial(show, source, url), behind, pump, waker, signals)
     if (signals.exit_code or (show is not None and signals.closed)) and on_interrupt is not None:
         on_interrupt(pump.snapshot)
     return signals.exit_code

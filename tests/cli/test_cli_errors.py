@@ -149,7 +149,7 @@ def test_an_output_that_is_closed_is_not_written_to(folder: Path) -> None:
     assert subprocess.run(["sh", "-c", command], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("word", ["bench", "compare", "demo", "doctor"])
+@pytest.mark.parametrize("word", ["bench", "compare", "doctor"])
 def test_a_command_of_a_later_version_is_no_file_to_wait_for(ask: Ask, word: str) -> None:
     answer = ask(word, "a.log")
     assert (answer.code, answer.out) == (2, "")

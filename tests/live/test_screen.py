@@ -158,3 +158,20 @@ def test_attach_shows_a_daemon_and_leaves_it_running(
     assert other.code() == 0
     os.kill(daemon.pid, signal.SIGTERM)
     assert daemon.code() == 0
+
+
+def test_the_demo_plays_from_the_package_alone(open_screen: Callable[..., Terminal]) -> None:
+    screen = open_screen("demo", "--speed", "50")
+    screen.until("playing")
+    screen.until("NonFiniteLoss")
+    screen.until("RankStraggling")
+    screen.press("q")
+    assert screen.code() == 0
+
+
+def test_finished_logs_are_played_on_the_screen(open_screen: Callable[..., Terminal]) -> None:
+    screen = open_screen("replay", "--tui", "a.log", "--speed", "1000")
+    screen.until("step 29")
+    screen.until("the end")
+    screen.press("\x03")
+    assert screen.code() == 130

@@ -1,15 +1,18 @@
 """What is played back is what a replay tells, at any speed, and nothing before its time."""
 
+from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from ldlm_monitor.cli.demo import RECORDING, SPEED
 from ldlm_monitor.config import Settings
 from ldlm_monitor.playback import Playback, of_logs, of_recording
 from ldlm_monitor.recording import Recorder
 from ldlm_monitor.replay import Replay
 
+DEMO = Path(str(files("ldlm_monitor") / "playback" / RECORDING))
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "train_logs"
 NAN = EXAMPLES / "train_20261121_083451_node0.log"
 
@@ -180,3 +183,22 @@ def test_what_a_recording_held_when_it_began_is_there_at_once(tmp_path: Path) ->
     (run,) = playback.snapshot().runs
     assert run.step is not None
     assert run.step > 0
+
+
+def test_the_demo_shows_a_nan_a_hang_and_a_slow_rank_within_a_minute(tmp_path: Path) -> None:
+    playback = Playback(lambda: of_recording(DEMO, Settings(), tmp_path), SPEED)
+    played = playback.played()
+    assert (played.end - played.start) / played.speed < 60
+    to_the_end(playback, 0.5)
+    firing = {
+        (each.alert, each.labels["run"], each.labels.get("rank"))
+        for each in playback.snapshot().transitions
+        if each.state == "firing" and not each.is_heartbeat
+    }
+    assert {
+        ("NonFiniteLoss", "lr-3e-3", "1"),
+        ("TrainingStalled", "t2l", None),
+        ("RankStraggling", "wide", "2"),
+    } <= firing
+    (incident,) = (each for each in playback.snapshot().incidents if each.run == "t2l")
+    assert "rank 2" in incident.title

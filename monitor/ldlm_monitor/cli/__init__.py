@@ -13,13 +13,13 @@ from pathlib import Path
 from cyclopts import App, CycloptsError
 
 from ldlm_monitor import __version__
-from ldlm_monitor.cli import attach, follow, formats, notify, parse, replay, report, rules
+from ldlm_monitor.cli import attach, demo, follow, formats, notify, parse, replay, report, rules
 from ldlm_monitor.cli.flags import hide_dash
 from ldlm_monitor.cli.logs import printable
 from ldlm_monitor.errors import InputError, LdlmError, UsageError
 
 INTERRUPTED = 130
-LATER_COMMANDS = frozenset({"bench", "compare", "demo", "doctor"})
+LATER_COMMANDS = frozenset({"bench", "compare", "doctor"})
 """Words that are kept for commands: as files they would be waited for in silence."""
 _FILE_ERRORS = (PermissionError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
 _OUTPUT_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
@@ -36,6 +36,7 @@ app = App(
 )
 app.default(follow.follow)
 app.command(attach.attach)
+app.command(demo.demo)
 app.command(parse.parse)
 app.command(replay.replay)
 app.command(report.report)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 
@@ -18,7 +19,8 @@ def attach(url: str, /, *, flags: ScreenFlags | None = None) -> int:
     url
         Where it serves, such as http://127.0.0.1:9847; it names it when it starts.
     """
-    if not has_terminal():
+    is_served = "TEXTUAL_DRIVER" in os.environ  # as textual-serve sets it, see `web`
+    if not (is_served or has_terminal()):
         raise UsageError(
             "the screen needs a terminal",
             where="attach",
@@ -33,7 +35,8 @@ def attach(url: str, /, *, flags: ScreenFlags | None = None) -> int:
 
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda number, frame: ended.set())
-    app = MonitorApp(source, ascii_only=True if found.ascii else None, ended=ended.is_set)
+    plain = True if found.ascii else False if is_served else None
+    app = MonitorApp(source, ascii_only=plain, ended=ended.is_set)
     try:
         return app.run() or 0
     finally:

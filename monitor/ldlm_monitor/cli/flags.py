@@ -118,6 +118,12 @@ class FollowFlags(JudgeFlags, ScreenFlags):
     interval: _Flag = None
     """Seconds between two status lines (default: 10)."""
 
+    web: _Switch = None
+    """Serve the screen to browsers instead (extra web)."""
+
+    web_listen: _Flag = None
+    """HOST:PORT for browsers (default: 127.0.0.1:9848, or the next free port)."""
+
     record: _Path = None
     """Keep what the screen is fed in this new file, for replay --tui."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ldlm_monitor.cli.flags import FollowFlags, settings_for_inputs
@@ -38,6 +39,8 @@ def follow(*files: str, flags: FollowFlags | None = None) -> int:
     def load() -> Settings:
         return settings_for_inputs(flags, files)
 
+    if found.web:
+        return _in_browsers(found, load)
     if _opens_screen(found):
         return _on_screen(found, load)
     logs.configure(found)
@@ -68,8 +71,23 @@ def _on_screen(found: Settings, load: Callable[[], Settings]) -> int:
         kept.flush_to(sys.stderr)
 
 
+def _in_browsers(found: Settings, load: Callable[[], Settings]) -> int:
+    """The daemon behind a server of screens; it prints its lines as without a screen."""
+    from ldlm_monitor import daemon
+    from ldlm_monitor.cli import logs, web
+
+    logs.configure(found)
+    return daemon.run(
+        found,
+        load=load,
+        on_interrupt=_print_report,
+        show=partial(web.show, found),
+        has_terminal=False,
+    )
+
+
 def _show(found: Settings, kept: KeptMessages) -> Show:
-    def show(source: Source, ended: Callable[[], bool]) -> int:
+    def show(source: Source, url: str, ended: Callable[[], bool]) -> int:
         from ldlm_monitor.tui.app import MonitorApp
 
         ascii_only = True if found.ascii else None
