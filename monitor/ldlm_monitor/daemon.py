@@ -45,6 +45,7 @@ from ldlm_monitor.state_dir import StateDir, default_state_dir
 from ldlm_monitor.view import Snapshot
 
 PORTS_TRIED = 20
+HEEDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 RELOAD_SECONDS = 10.0
 SWITCH_SECONDS = 0.001
 """How long the pump may keep a key waiting each time (Python's own: 5 ms)."""
@@ -54,6 +55,8 @@ COURIER_SECONDS = 1.0
 Show: TypeAlias = Callable[[Source, str, Callable[[], bool]], int]
 """Opens a screen on a source, whose daemon serves at a URL; it closes when the third argument
 says so. Its exit code."""
+
+Handler: TypeAlias = Callable[[int, FrameType | None], None]
 
 log = logging.getLogger(__name__)
 
@@ -118,12 +121,14 @@ def run(
     show: Show | None = None,
     *,
     has_terminal: bool = True,
+    heed: Callable[[Handler], None] | None = None,
 ) -> int:
     """Follow the files until SIGTERM or SIGINT; returns the exit code.
 
     `load` reads the settings anew on SIGHUP; `on_interrupt` gets the last snapshot
     after SIGINT, and where a person closed the screen. `show` has this thread, and the
     pump one of its own; it has the terminal, too, or (`has_terminal`) leaves that to lines.
+    `heed` is told what is to be done on a signal where this is not the main thread.
     Raises `UsageError` where the settings cannot be used, or where a
     daemon on the same inputs runs already.
     """
@@ -158,9 +163,13 @@ def run(
         )
         stack.callback(pump.close)
         signals = _Signals(pump, waker)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            stack.callback(signal.signal, number, signal.signal(number, signals))
-        source = LocalSource(lambda: pump.snapshot, silences, _shown_inputs(settings))
+        _heed(signals, heed, stack)
+        source = LocalSource(
+            lambda: pump.snapshot,
+            silences,
+            shown_inputs(settings),
+            reading=lambda: pump.reading,
+        )
         server = _serve(settings, pump, outbox, silences, signals, source=source)
         stack.callback(server.stop)
         for receiver in receivers:
@@ -223,7 +232,8 @@ def _follow_behind(
         raise failures[0]
 
 
-def _shown_inputs(settings: Settings) -> str:
+def shown_inputs(settings: Settings) -> str:
+    """What is followed, in a few words."""
     first, *more = settings.files
     return f"{first} and {len(more)} more" if more else first
 
@@ -282,10 +292,18 @@ def _probing(settings: Settings, waker: Waker) -> Probing | None:
     return Probing(HostProbe(), this_host(), lambda: waker.ring(Path()))
 
 
+def _heed(signals: _Signals, heed: Callable[[Handler], None] | None, stack: ExitStack) -> None:
+    if heed is not None:
+        heed(signals)
+        return
+    for number in HEEDED:
+        stack.callback(signal.signal, number, signal.signal(number, signals))
+
+
 def _recorder(settings: Settings, stack: ExitStack) -> Recorder | None:
     if settings.record is None:
         return None
-    recorder = Recorder(settings.record, _shown_inputs(settings), time.time())
+    recorder = Recorder(settings.record, shown_inputs(settings), time.time())
     stack.callback(recorder.close)
     return recorder
 

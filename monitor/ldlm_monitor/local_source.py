@@ -39,7 +39,8 @@ _WORSE: dict[Level, tuple[Level, ...]] = {
 class LocalSource:
     """`queries.Source` without a network between. `snapshot` gives the last picture.
 
-    `clock` gives Unix seconds; `opened` opens a file for looking into it.
+    `clock` gives Unix seconds; `opened` opens a file for looking into it; `reading` is that of
+    `queries.Source`.
     """
 
     def __init__(
@@ -50,8 +51,10 @@ class LocalSource:
         *,
         clock: Callable[[], float] = time.time,
         opened: Callable[[str], OpenLog] = OpenLog,
+        reading: Callable[[], float | None] = lambda: None,
     ) -> None:
         self.snapshot = snapshot
+        self.reading = reading
         self.name = name
         self.problem = ""
         self._silences = silences

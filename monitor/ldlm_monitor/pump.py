@@ -122,6 +122,11 @@ class Pump:
         self.stopping = False
         self.ended = False
 
+    @property
+    def reading(self) -> float | None:
+        """How much of what the files held at first was judged, 0 to 1; None: all of it."""
+        return self._catch_up.reading if self.caught_up else self._catch_up.reading or 0.0
+
     def turn(self, dirty: Collection[Path], now: float) -> None:
         """One round at `now` (Unix seconds): new files, new bytes, the passing of time."""
         self._is_whole = False

@@ -84,6 +84,10 @@ class Source(Protocol):
     name: str
     problem: str
 
+    def reading(self) -> float | None:
+        """How much of what was there at first has been read, 0 to 1; None: all, or not known."""
+        ...
+
     def snapshot(self) -> Snapshot:
         """The last picture; the same object where nothing changed."""
         ...

@@ -134,6 +134,18 @@ def test_a_window_that_is_closed_leaves_no_daemon_behind(
     screen.code()
 
 
+def test_a_daemon_that_cannot_start_closes_the_screen_and_says_why(
+    open_screen: Callable[..., Terminal],
+) -> None:
+    first = open_screen("a.log", *LISTEN)
+    first.until("step 29")
+    second = open_screen("a.log", *LISTEN)
+    assert second.code() == 2
+    second.until("already")
+    first.press("q")
+    assert first.code() == 0
+
+
 def test_headless_prints_lines_on_a_terminal_too(open_screen: Callable[..., Terminal]) -> None:
     daemon = open_screen("a.log", "--headless", "--interval", "0.2", *LISTEN)
     daemon.until("STATUS")

@@ -41,6 +41,7 @@ class MonitorApp(App[int]):
 
     `ended` is asked whether the daemon behind it has ended; `notices` gives what it logged
     since it was asked last. `player` is what plays back what is shown, None: it is live.
+    `opened` is called once when the first picture was drawn.
     """
 
     CSS_PATH = "app.tcss"
@@ -71,6 +72,7 @@ class MonitorApp(App[int]):
         player: Player | None = None,
         ended: Callable[[], bool] = lambda: False,
         notices: Callable[[], list[str]] = list,
+        opened: Callable[[], object] = lambda: None,
     ) -> None:
         # Else Textual, too, gives shades of grey where NO_COLOR is set.
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
@@ -79,6 +81,8 @@ class MonitorApp(App[int]):
         self._player = player
         self._ended = ended
         self._notices = notices
+        self._opened = opened
+        self._reading: float | None = None
         self._notice = ""
         self._seen: tuple[int, float, str] = (-1, 0.0, "")
         self._held_version = -1
@@ -107,6 +111,7 @@ class MonitorApp(App[int]):
         self.set_interval(LOOK_SECONDS, self.look)
         self.look()
         self._focus()
+        self.call_after_refresh(self._opened)
 
     def look(self) -> None:
         """Draw what is new; where nothing is, do nothing but let ages grow once a second."""
@@ -119,6 +124,10 @@ class MonitorApp(App[int]):
         self._follow_player()
         now, version = desk.clock(), desk.snapshot.version
         seen, at, problem = self._seen
+        reading, before = desk.source.reading(), self._reading
+        self._reading = reading
+        if reading != before:
+            self.query_one("#bar", Painted).refresh()
         if (version, desk.source.problem) == (seen, problem) and abs(now - at) < _AGES_SECONDS:
             return
         self._seen = (version, now, desk.source.problem)
@@ -275,6 +284,10 @@ class MonitorApp(App[int]):
         age = desk.clock() - desk.snapshot.at
         if desk.source.problem:
             return [safe(desk.source.problem, desk.glyphs), "no answer"], "critical"
+        if self._reading is not None:
+            percent = f"{100 * self._reading:.0f} %"
+            name = safe(desk.source.name, desk.glyphs)
+            return [f"{name}  reading {percent}", f"reading {percent}", percent], "warning"
         if desk.snapshot.at > 0 and age > _OLD_SECONDS and self._is_live():
             return [f"nothing new for {span(age)}", f"old {span(age)}"], "dim"
         return [f"{safe(desk.source.name, desk.glyphs)}  {now}", now, now[6:]], "dim"
