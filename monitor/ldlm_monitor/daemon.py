@@ -45,7 +45,6 @@ from ldlm_monitor.state_dir import StateDir, default_state_dir
 from ldlm_monitor.view import Snapshot
 
 PORTS_TRIED = 20
-HEEDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 RELOAD_SECONDS = 10.0
 SWITCH_SECONDS = 0.001
 """How long the pump may keep a key waiting each time (Python's own: 5 ms)."""
@@ -167,7 +166,7 @@ def run(
         source = LocalSource(
             lambda: pump.snapshot,
             silences,
-            shown_inputs(settings),
+            _shown_inputs(settings),
             reading=lambda: pump.reading,
         )
         server = _serve(settings, pump, outbox, silences, signals, source=source)
@@ -232,8 +231,7 @@ def _follow_behind(
         raise failures[0]
 
 
-def shown_inputs(settings: Settings) -> str:
-    """What is followed, in a few words."""
+def _shown_inputs(settings: Settings) -> str:
     first, *more = settings.files
     return f"{first} and {len(more)} more" if more else first
 
@@ -296,14 +294,14 @@ def _heed(signals: _Signals, heed: Callable[[Handler], None] | None, stack: Exit
     if heed is not None:
         heed(signals)
         return
-    for number in HEEDED:
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         stack.callback(signal.signal, number, signal.signal(number, signals))
 
 
 def _recorder(settings: Settings, stack: ExitStack) -> Recorder | None:
     if settings.record is None:
         return None
-    recorder = Recorder(settings.record, shown_inputs(settings), time.time())
+    recorder = Recorder(settings.record, _shown_inputs(settings), time.time())
     stack.callback(recorder.close)
     return recorder
 

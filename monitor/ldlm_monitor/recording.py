@@ -122,6 +122,7 @@ class Recorder:
         self._notices: list[str] = []
         self._gzip = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
         self._waiting: list[bytes] = []
+        self._held = 0
         self._is_empty = True
         self._size = 0
         self._flushed_at = self._told_at = now
@@ -206,12 +207,14 @@ class Recorder:
         self._is_empty = False
         squeezed = self._gzip.compress(msgspec.json.encode(entry) + b"\n")
         self._waiting.append(squeezed)
-        if len(squeezed) > _BLOCK:
+        self._held += len(squeezed)
+        if self._held > _BLOCK:
             self._flush()
 
     def _flush(self, mode: int = zlib.Z_SYNC_FLUSH) -> None:
         data = b"".join((*self._waiting, self._gzip.flush(mode)))
         self._waiting.clear()
+        self._held = 0
         if self._file is None:
             return
         try:
@@ -232,8 +235,10 @@ class Recorder:
 
 
 def is_recording(path: Path) -> bool:
-    """Whether the file begins as a recording does."""
+    """Whether the file begins as a recording does; a pipe is left unread, and is none."""
     try:
+        if not path.is_file():
+            return False
         with path.open("rb") as file:
             head = zlib.decompressobj(_GZIP).decompress(file.read(4096), 4096)
     except (OSError, zlib.error):

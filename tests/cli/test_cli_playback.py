@@ -27,6 +27,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         (("replay", "--tui", "--format", "json", str(LOG)), "leave one of them out"),
         (("replay", "--tui", "-"), "leave one of them out"),
         (("replay", "--tui", "--speed", "0", str(LOG)), "is no speed"),
+        (("demo", "--speed", "nan"), "is no speed"),
         (("replay", "--speed", "3", str(LOG)), "add --tui"),
         (("replay", str(DEMO)), "add --tui"),
         (("replay", "--tui", str(DEMO), str(LOG)), "is played alone"),

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import stat
 from hashlib import sha512
 from pathlib import Path
@@ -12,7 +13,17 @@ from hypothesis import strategies as st
 
 from ldlm_monitor.chunk import Chunk
 from ldlm_monitor.errors import InputError, UsageError
-from ldlm_monitor.recording import Begun, Entry, Fed, Finished, Observed, Passed, Recorder, entries
+from ldlm_monitor.recording import (
+    Begun,
+    Entry,
+    Fed,
+    Finished,
+    Observed,
+    Passed,
+    Recorder,
+    entries,
+    is_recording,
+)
 from ldlm_monitor.records import Event, Position
 
 BEGAN = 1_795_293_000.0
@@ -140,6 +151,20 @@ def test_it_stops_at_its_limit_and_says_so_once(tmp_path: Path) -> None:
     recorder.close()
     assert (tmp_path / "a.ldlm").stat().st_size < 3000
     assert len(list(entries(tmp_path / "a.ldlm"))) > 10
+
+
+def test_a_pipe_is_not_read_to_see_what_it_is(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert not is_recording(tmp_path / "pipe")
+
+
+def test_a_long_first_reading_is_not_held_in_memory(tmp_path: Path) -> None:
+    """What was read of many logs at the start is written as it comes."""
+    recorder = Recorder(tmp_path / "a.ldlm", "*", BEGAN)
+    for number in range(40):
+        recorder.fed(chunk(os.urandom(20_000)), "r", BEGAN + number)
+    assert (tmp_path / "a.ldlm").stat().st_size > 300_000
+    recorder.close()
 
 
 @pytest.mark.parametrize("data", [b"", b"step 1\n", gzip.compress(b"step 1\n"), b"\x1f\x8b\x08"])

@@ -141,6 +141,15 @@ def test_the_mouse_zooms_and_sets_the_cursor(one_run: Shown) -> None:
     on_screen(one_run.source, steps)
 
 
+def test_a_log_opens_at_its_end(shown: Shown) -> None:
+    async def steps(screen: Screen) -> None:
+        await screen.press("enter", "4")
+        await screen.until("following", "Learning rate: 3.95e-04")
+        assert "Starting MMDiT" not in screen.text
+
+    on_screen(shown.source, steps, size=(80, 24))
+
+
 def test_the_log_is_searched_both_ways(shown: Shown) -> None:
     async def steps(screen: Screen) -> None:
         await screen.press("enter", "4")

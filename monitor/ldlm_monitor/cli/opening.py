@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ldlm_monitor.daemon import Handler
     from ldlm_monitor.queries import LogQuery, LogSlice, Source
 
-HEEDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 NOTHING = Snapshot(
     version=-2,
     at=0.0,
@@ -69,7 +68,7 @@ class Opening:
 
     def heed_signals(self) -> None:
         """From now on signals are the daemon's; before it is there they close the screen."""
-        for number in HEEDED:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._heed)
 
     def ended(self) -> bool:

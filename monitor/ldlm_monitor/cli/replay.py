@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -84,8 +83,6 @@ def _on_screen(
             where="--tui",
             remedy="leave one of them out",
         )
-    if speed is not None and not 0 < speed < math.inf:
-        raise UsageError(f"{speed:g} is no speed", where="--speed", remedy="try --speed 10")
     name = found.files[0] if len(found.files) == 1 else f"{len(found.files)} inputs"
     return play(found, recording, name=name, speed=speed)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import tempfile
 import threading
@@ -21,6 +22,8 @@ def play(found: Settings, recording: Path | None, *, name: str, speed: float | N
 
     Raises `UsageError` where there is no terminal, and what reading raises.
     """
+    if speed is not None and not 0 < speed < math.inf:
+        raise UsageError(f"{speed:g} is no speed", where="--speed", remedy="try --speed 10")
     if not has_terminal():
         raise UsageError(
             "the screen needs a terminal", where=name, remedy="run it where one can type"

@@ -5,6 +5,7 @@ Deterministic, and reads no clock: `advance` is told how much time went by.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 
 from ldlm_monitor.alert import Transition
@@ -125,7 +126,7 @@ class Playback:
         monitor, left = self._reel.monitor, STEP_BYTES
         while left > 0 and self._seeks and self._has_more():
             due = monitor.due()
-            soon = self.at + _PULSE if due is None or due <= self.at else due
+            soon = math.inf if due is None else due if due > self.at else self.at + _PULSE
             if self._next is not None and self._next.at <= soon:
                 left -= self._next.size
                 self.at = max(self.at, self._next.at)
