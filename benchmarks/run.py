@@ -6,6 +6,7 @@ from types import ModuleType
 
 import callback_overhead
 import false_alarms
+import first_picture
 import idle
 import jsonl_catch_up
 import kill_delivery
@@ -27,6 +28,7 @@ BENCHMARKS: tuple[ModuleType, ...] = (
     kill_delivery,
     callback_overhead,
     false_alarms,
+    first_picture,
 )
 
 

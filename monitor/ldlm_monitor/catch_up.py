@@ -40,8 +40,9 @@ class CatchUp:
 
     It is history, told only where it still holds. What came after the point up to which
     a file was judged before a restart is news. `budget` is `history.place`'s; `feed`
-    judges a chunk. A daemon that cannot go on with a checkpoint knows from its `ledger`
-    at least how far was judged, since when alerts hold, and when steps were taken.
+    judges a chunk; `reading` is how much was judged, 0 to 1, None: nothing is being played.
+    A daemon that cannot go on with a checkpoint knows from its `ledger` at least how far was
+    judged, since when alerts hold, and when steps were taken.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class CatchUp:
         self._progress = ledger.progress()
         self._played: dict[str, tuple[FileId, int]] = {}
         self._replaced: set[Path] = set()
+        self.reading: float | None = None
 
     def resume(self, restart: Restart, now: float) -> set[Path]:
         """Find the files of a checkpoint; names under which there is another file by now."""
@@ -107,7 +109,10 @@ class CatchUp:
         passed: list[tuple[Transition, bool]] = []
         reached: dict[str, Chunk] = {}
         observed = list(restart.observed) if restart else []
+        total, read = max(history.size, 1), 0
         for when, order, chunk, file in history.in_order():
+            read += len(chunk.data)
+            self.reading = min(read / total, 1.0)
             if cut_short():
                 return None  # half a history tells nothing, and was not judged
             while observed and (observed[0].at, observed[0].order) < (when, order):
@@ -120,6 +125,7 @@ class CatchUp:
                 known = judged[rest.path]
                 news = known is not None and rest.offset >= known
                 passed += [(each, news) for each in self._feed(rest, min(when, now))]
+        self.reading = None
         passed += [told for each in observed for told in self._observe(each)]
         kept = restart.positions() if restart else {}
         self._put_off(history, kept)

@@ -53,6 +53,11 @@ class Content:
                 self._spans, self.note = parts.spans(), parts.note(skipped=True)
 
     @property
+    def size(self) -> int:
+        """Bytes of all parts."""
+        return sum(span.size for span in self._spans)
+
+    @property
     def last(self) -> Span:
         """The part that ends where the file does."""
         return self._spans[-1]

@@ -42,6 +42,7 @@ from ldlm_monitor.probe.host import HostProbe, this_host
 from ldlm_monitor.probing import Probing
 from ldlm_monitor.pump import Pump
 from ldlm_monitor.queries import Source
+from ldlm_monitor.recording import Recorder
 from ldlm_monitor.serve import Gate, Server
 from ldlm_monitor.serve.file_sd import FileSd, target
 from ldlm_monitor.source import Journal, Waker, WatchdogWaker
@@ -55,8 +56,11 @@ SWITCH_SECONDS = 0.001
 COURIER_SECONDS = 1.0
 """How long the end waits for a receiver's answer."""
 
-Show: TypeAlias = Callable[[Source, Callable[[], bool]], int]
-"""Opens a screen on a source; it closes when the second argument says so. Its exit code."""
+Show: TypeAlias = Callable[[Source, str, Callable[[], bool]], int]
+"""Opens a screen on a source, whose daemon serves at a URL; it closes when the third argument
+says so. Its exit code."""
+
+Handler: TypeAlias = Callable[[int, FrameType | None], None]
 
 log = logging.getLogger(__name__)
 
@@ -119,12 +123,17 @@ def run(
     load: Callable[[], Settings] | None = None,
     on_interrupt: Callable[[Snapshot], None] | None = None,
     show: Show | None = None,
+    *,
+    has_terminal: bool = True,
+    heed: Callable[[Handler], None] | None = None,
 ) -> int:
     """Follow the files until SIGTERM or SIGINT; returns the exit code.
 
     `load` reads the settings anew on SIGHUP; `on_interrupt` gets the last snapshot
     after SIGINT, and where a person closed the screen. `show` has this thread, and the
-    pump one of its own. Raises `UsageError` where the settings cannot be used, or where a
+    pump one of its own; it has the terminal, too, or (`has_terminal`) leaves that to lines.
+    `heed` is told what is to be done on a signal where this is not the main thread.
+    Raises `UsageError` where the settings cannot be used, or where a
     daemon on the same inputs runs already.
     """
     with ExitStack() as stack:
@@ -148,14 +157,26 @@ def run(
             stack.callback(probing.close)
         room = Room(state.path)
         pump = Pump(
-            settings, outbox, ledger, names, waker, silences=silences, probing=probing, room=room
+            settings,
+            outbox,
+            ledger,
+            names,
+            waker,
+            silences=silences,
+            probing=probing,
+            room=room,
+            recorder=_recorder(settings, stack),
         )
         draw_from(lambda: pump.snapshot.curves, receivers)
         stack.callback(pump.close)
         signals = _Signals(pump, waker)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            stack.callback(signal.signal, number, signal.signal(number, signals))
-        source = LocalSource(lambda: pump.snapshot, silences, _shown_inputs(settings))
+        _heed(signals, heed, stack)
+        source = LocalSource(
+            lambda: pump.snapshot,
+            silences,
+            _shown_inputs(settings),
+            reading=lambda: pump.reading,
+        )
         server = _serve(
             settings, pump, outbox, silences, signals, source=source, room=room, gate=gate
         )
@@ -172,9 +193,9 @@ def run(
         if show is None:
             follow(status=True)
         else:
-            pump.telling.mute = signals.has_screen = True
-            behind = partial(follow, status=False)
-            _follow_behind(partial(show, source), behind, pump, waker, signals)
+            pump.telling.mute = signals.has_screen = has_terminal
+            behind = partial(follow, status=not has_terminal)
+            _follow_behind(partial(show, source, url), behind, pump, waker, signals)
     if (signals.exit_code or (show is not None and signals.closed)) and on_interrupt is not None:
         on_interrupt(pump.snapshot)
     return signals.exit_code
@@ -293,6 +314,22 @@ def _probing(settings: Settings, waker: Waker) -> Probing | None:
     if not settings.probe.enabled:
         return None
     return Probing(HostProbe(), this_host(), lambda: waker.ring(Path()))
+
+
+def _heed(signals: _Signals, heed: Callable[[Handler], None] | None, stack: ExitStack) -> None:
+    if heed is not None:
+        heed(signals)
+        return
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        stack.callback(signal.signal, number, signal.signal(number, signals))
+
+
+def _recorder(settings: Settings, stack: ExitStack) -> Recorder | None:
+    if settings.record is None:
+        return None
+    recorder = Recorder(settings.record, _shown_inputs(settings), time.time())
+    stack.callback(recorder.close)
+    return recorder
 
 
 def _serve(

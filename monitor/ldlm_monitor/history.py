@@ -62,12 +62,14 @@ Played: TypeAlias = "PlacedFile | ContinuedFile"
 class History:
     """Several files, placed. `notices` say what of them was left out.
 
-    `unreadable`: files of which nothing could be read, or not all, and why.
+    `unreadable`: files of which nothing could be read, or not all, and why. `size`: bytes
+    that are read.
     """
 
     files: list[Played] = field(default_factory=list)
     unreadable: dict[Path, OSError] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
+    size: int = 0
 
     @property
     def end(self) -> float:
@@ -191,6 +193,7 @@ def _add(history: History, content: Content, names: RunNames, timeline: Timeline
         history.notices.append(f"{path}: {content.note}")
         timeline = timeline.without_start()
     chunks = content.chunks()
+    history.size += content.size
     history.files.append(PlacedFile(path, names.origin(path).run, timeline, chunks))
 
 

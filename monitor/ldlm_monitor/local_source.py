@@ -37,13 +37,29 @@ _WORSE: dict[Level, tuple[Level, ...]] = {
 
 
 class LocalSource:
-    """`queries.Source` without a network between. `snapshot` gives the last picture."""
+    """`queries.Source` without a network between. `snapshot` gives the last picture.
 
-    def __init__(self, snapshot: Callable[[], Snapshot], silences: Silences, name: str) -> None:
+    `clock` gives Unix seconds; `opened` opens a file for looking into it; `reading` is that of
+    `queries.Source`.
+    """
+
+    def __init__(
+        self,
+        snapshot: Callable[[], Snapshot],
+        silences: Silences,
+        name: str,
+        *,
+        clock: Callable[[], float] = time.time,
+        opened: Callable[[str], OpenLog] = OpenLog,
+        reading: Callable[[], float | None] = lambda: None,
+    ) -> None:
         self.snapshot = snapshot
+        self.reading = reading
         self.name = name
         self.problem = ""
         self._silences = silences
+        self._clock = clock
+        self._opened = opened
 
     def series(
         self, run: str, quantity: str, start: int | None, end: int | None, points: int
@@ -62,7 +78,7 @@ class LocalSource:
                 "is not followed", where=query.path, remedy="see files in /api/v1/runs"
             )
         try:
-            log = OpenLog(path)
+            log = self._opened(path)
         except OSError as error:
             raise InputError(
                 f"cannot be read ({error.strerror})", where=query.path, remedy="see that it is here"
@@ -74,19 +90,19 @@ class LocalSource:
 
     def held_back(self) -> dict[str, list[dict[str, Any]]]:
         """Silences and acknowledgements."""
-        return self._silences.listing(time.time())
+        return self._silences.listing(self._clock())
 
     def acknowledge(self, alert: AlertView, by: str, comment: str) -> None:
         """Acknowledge an alert that is active."""
         asked = {"alert": alert.name, "labels": alert.labels, "by": by, "comment": comment}
         try:
-            self._silences.take_ack(_json(asked), self.snapshot().alerts, time.time())
+            self._silences.take_ack(_json(asked), self.snapshot().alerts, self._clock())
         except LookupError as problem:
             raise UsageError(str(problem), where=alert.name, remedy="it has ended") from None
 
     def silence(self, alert: AlertView, seconds: float, by: str, comment: str) -> None:
         """Silence alerts with these labels."""
-        now = time.time()
+        now = self._clock()
         self._silences.take_silence(_json(silence_of(alert, now + seconds, by, comment)), now)
 
 

@@ -22,6 +22,7 @@ from ldlm_monitor.notify import Outbox, Silences
 from ldlm_monitor.own_metrics import edge_points
 from ldlm_monitor.plain import plain
 from ldlm_monitor.probing import Probing
+from ldlm_monitor.recording import Recorder
 from ldlm_monitor.restart import recall
 from ldlm_monitor.source import (
     DIRECT,
@@ -64,7 +65,8 @@ class Pump:
     input was all there was to follow, and it is closed. `turns` counts the turns that
     have ended. `probing` asks this host of runs that stall; None: nobody does. `room` is
     that of the state's disk; None: it is not watched. `disk` and `mounts` are what the
-    system offers.
+    system offers. `recorder` keeps what is judged: then the logs are read anew, so that
+    it gets all of it.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class Pump:
         silences: Silences | None = None,
         probing: Probing | None = None,
         room: Room | None = None,
+        recorder: Recorder | None = None,
         disk: Disk = DIRECT,
         mounts: Callable[[], MountTable] = read_mounts,
     ) -> None:
@@ -86,6 +89,7 @@ class Pump:
         self._ledger = ledger
         self._probing = probing
         self._room = room
+        self._recorder = recorder
         self._waker = waker
         self._looked_at = self._picture_at = self._edge_at = -math.inf
         self._unreadable: set[str] = set()
@@ -97,7 +101,8 @@ class Pump:
         self._settings = settings
         self._stamp = fingerprint(settings)
         fresh = assemble(settings, time.perf_counter)
-        self._restart = recall(ledger, self._stamp, fresh, time.time())
+        known = recorder is None
+        self._restart = recall(ledger, self._stamp, fresh, time.time()) if known else None
         self.monitor: Monitor = self._restart.checkpoint.monitor if self._restart else fresh
         self.follower = Follower(disk=disk, mounts=mounts)
         self._calls = TimedDisk(self.follower.journal, disk=disk, mounts=mounts)
@@ -122,6 +127,11 @@ class Pump:
         self.stopping = False
         self.ended = False
         self.turns = 0
+
+    @property
+    def reading(self) -> float | None:
+        """How much of what the files held at first was judged, 0 to 1; None: all of it."""
+        return self._catch_up.reading if self.caught_up else self._catch_up.reading or 0.0
 
     def turn(self, dirty: Collection[Path], now: float) -> None:
         """One round at `now` (Unix seconds): new files, new bytes, the passing of time."""
@@ -152,6 +162,10 @@ class Pump:
             self._commit(now)
         elif transitions:
             self._ledger.commit(self._positions(), self.monitor.starts(), self.monitor.progress())
+        if self._recorder is not None:
+            self._recorder.turn(now)
+            for text in self._recorder.take_notices():
+                log.warning("%s", text)
         self._picture(now)
         self.caught_up = self._is_whole = True
         self.turns += 1
@@ -195,7 +209,7 @@ class Pump:
                 transitions += self._feed(chunk, now)
             if self._stdin.ended and not self.ended:
                 self.ended = not self.inputs.patterns.sources
-                transitions += self.monitor.finish(now, ["-"]) if self.ended else []
+                transitions += self._finish(["-"], now) if self.ended else []
         return transitions
 
     def _observe_host(self, now: float) -> list[Transition]:
@@ -208,6 +222,8 @@ class Pump:
                 before = self.monitor.verdict(found.run)
                 at = min(found.at, now)
                 self._turn_noted = self._ledger.arrivals.note_observed(found.events, at)
+                if self._recorder is not None:
+                    self._recorder.observed(found.events, at)
                 transitions += self.monitor.observe(found.events, at)
                 told = self.monitor.verdict(found.run)
                 if told is not None and told != before:  # too late for the alert's own line
@@ -219,12 +235,19 @@ class Pump:
 
     def _feed(self, chunk: Chunk, now: float) -> list[Transition]:
         """Judge a chunk. A fault of ours costs that chunk, said and counted, not the night."""
+        if self._recorder is not None:
+            self._recorder.fed(chunk, self.monitor.names.origin(chunk.path).run, now)
         try:
             return self.monitor.feed(chunk, now)
         except Exception:  # whatever is wrong with us, the other files go on being watched
             self.monitor.count_dropped("internal_error")
             log.exception("%s, line %d: a bug of ours, passed over", chunk.path, chunk.line)
             return []
+
+    def _finish(self, paths: list[str], now: float) -> list[Transition]:
+        if self._recorder is not None:
+            self._recorder.finished(paths, now)
+        return self.monitor.finish(now, paths)
 
     def _tell_of_the_edge(self, now: float, *, everything: bool) -> None:
         """What the monitor exports of itself is judged too: whether it reads and delivers."""

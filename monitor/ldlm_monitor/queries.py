@@ -84,6 +84,10 @@ class Source(Protocol):
     name: str
     problem: str
 
+    def reading(self) -> float | None:
+        """How much of what was there at first has been read, 0 to 1; None: all, or not known."""
+        ...
+
     def snapshot(self) -> Snapshot:
         """The last picture; the same object where nothing changed."""
         ...
@@ -108,6 +112,51 @@ class Source(Protocol):
 
     def silence(self, alert: AlertView, seconds: float, by: str, comment: str) -> None:
         """Do not tell alerts of these labels for so long."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """How far something is played back: `at` between `start` and `end`, Unix seconds.
+
+    `runs`: how many are in it. `speed`: seconds of it in one second. `seeks`: on its way to
+    the next alert. `alert`: the one that it was stopped at, and its `run`; empty: none.
+    `has_ended`: nothing more comes.
+    """
+
+    start: float
+    end: float
+    at: float
+    runs: int
+    speed: float
+    is_playing: bool
+    seeks: bool = False
+    has_ended: bool = False
+    alert: str = ""
+    run: str = ""
+
+
+class Player(Protocol):
+    """Plays back on a clock of its own. None of this blocks."""
+
+    def played(self) -> Played:
+        """How far it is."""
+        ...
+
+    def toggle(self) -> None:
+        """Stop, or go on; after the end, begin again."""
+        ...
+
+    def change_speed(self, by: int) -> None:
+        """So many notches faster, or slower where it is less than 0."""
+        ...
+
+    def seek_alert(self) -> None:
+        """Go to where the next alert begins to fire, and stop there."""
+        ...
+
+    def rewind(self) -> None:
+        """Begin again."""
         ...
 
 

@@ -19,19 +19,20 @@ class Replay:
     """One pass over files that are finished, or read as if they were.
 
     Nothing is waited for, nobody is notified; the clock ends at the last byte's time.
-    `notices` say what was added to the files that were named, and why. `apart`: seconds
+    `notices` say what was added to the files that were named, and why; `history` is what is
+    played, `monitor` who judges it. `apart`: seconds
     within which rows that tell their times count as one piece (None: as many as keep the
     order over all files).
     """
 
     def __init__(self, settings: Settings, *, apart: float | None = None) -> None:
-        self._monitor = assemble(settings)
-        self._history, self.notices = gather(settings, self._monitor.names, apart=apart)
+        self.monitor = assemble(settings)
+        self.history, self.notices = gather(settings, self.monitor.names, apart=apart)
 
     @property
     def names(self) -> RunNames:
         """Which run each file belongs to."""
-        return self._monitor.names
+        return self.monitor.names
 
     def transitions(self) -> Iterator[Transition]:
         """Every alert transition, in order; its time is None where the log tells none."""
@@ -42,17 +43,17 @@ class Replay:
         """Each piece of a file, when it came, and what it brought about; last, without a piece,
         the end. Times are None where the log tells none.
         """
-        history = self._history
+        history = self.history
         for when, chunk, file in history.play():
-            told = list(self._told(self._monitor.feed(chunk, when), history))
+            told = list(self._told(self.monitor.feed(chunk, when), history))
             yield when if file.timeline.timed else None, chunk, told
-        refuse_unreadable(self._history)
+        refuse_unreadable(self.history)
         paths = [file.path for file in history.files]
-        yield None, None, list(self._told(self._monitor.finish(history.end, paths), history))
+        yield None, None, list(self._told(self.monitor.finish(history.end, paths), history))
 
     def snapshot(self) -> Snapshot:
         """The state at the end; call it after `transitions` is exhausted."""
-        return self._monitor.snapshot()
+        return self.monitor.snapshot()
 
     def _told(self, transitions: list[Transition], history: History) -> Iterator[Transition]:
         for transition in transitions:

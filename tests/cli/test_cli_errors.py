@@ -149,16 +149,6 @@ def test_an_output_that_is_closed_is_not_written_to(folder: Path) -> None:
     assert subprocess.run(["sh", "-c", command], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("word", ["demo"])
-def test_a_command_of_a_later_version_is_no_file_to_wait_for(ask: Ask, word: str) -> None:
-    answer = ask(word, "a.log")
-    assert (answer.code, answer.out) == (2, "")
-    assert answer.err == (
-        f"ldlm-monitor: {word}: this version has no such command; "
-        f"see ldlm-monitor --help, or write ./{word} for a file of that name\n"
-    )
-
-
 def test_an_example_keeps_its_dots(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LDLM_SLACK_WEBHOOK_URL", "x")
     assert ask("notify", "test").err.endswith("=https://hooks.slack.com/services/...\n")

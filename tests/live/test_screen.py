@@ -134,6 +134,18 @@ def test_a_window_that_is_closed_leaves_no_daemon_behind(
     screen.code()
 
 
+def test_a_daemon_that_cannot_start_closes_the_screen_and_says_why(
+    open_screen: Callable[..., Terminal],
+) -> None:
+    first = open_screen("a.log", *LISTEN)
+    first.until("step 29")
+    second = open_screen("a.log", *LISTEN)
+    assert second.code() == 2
+    second.until("already")
+    first.press("q")
+    assert first.code() == 0
+
+
 def test_headless_prints_lines_on_a_terminal_too(open_screen: Callable[..., Terminal]) -> None:
     daemon = open_screen("a.log", "--headless", "--interval", "0.2", *LISTEN)
     daemon.until("STATUS")
@@ -177,3 +189,20 @@ def test_the_bell_rings_once_for_a_critical_alert_that_begins_to_fire(
         log.write("step 30 loss nan\n")
     terminal.until("NonFiniteLoss")
     assert rings(terminal) == bell
+
+
+def test_the_demo_plays_from_the_package_alone(open_screen: Callable[..., Terminal]) -> None:
+    screen = open_screen("demo", "--speed", "50")
+    screen.until("playing")
+    screen.until("NonFiniteLoss")
+    screen.until("RankStraggling")
+    screen.press("q")
+    assert screen.code() == 0
+
+
+def test_finished_logs_are_played_on_the_screen(open_screen: Callable[..., Terminal]) -> None:
+    screen = open_screen("replay", "--tui", "a.log", "--speed", "1000")
+    screen.until("step 29")
+    screen.until("the end")
+    screen.press("\x03")
+    assert screen.code() == 130

@@ -28,15 +28,15 @@ def trainings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def snapshot(trainings: Path) -> Snapshot:
+def read_all(trainings: Path) -> Snapshot:
     return read(f"{trainings}/train_logs/*.log")
 
 
 @pytest.fixture
-def shown(snapshot: Snapshot, tmp_path: Path) -> Iterator[Shown]:
+def shown(read_all: Snapshot, tmp_path: Path) -> Iterator[Shown]:
     """What a screen is opened on; `snapshot` may be replaced."""
     silences = Silences(tmp_path / "silences.sqlite")
-    shown = Shown(snapshot, silences)
+    shown = Shown(read_all, silences)
     shown.source = LocalSource(lambda: shown.snapshot, silences, "train_logs/*.log")
     yield shown
     silences.close()

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from rich.style import Style
 
 from ldlm_monitor.tui import ranks
 from ldlm_monitor.tui.chart import Chart, Mark, Viewport, draw_chart, smoothed
@@ -24,6 +25,8 @@ from ldlm_monitor.tui.draw import (
     width_of,
     wrap,
 )
+from ldlm_monitor.tui.palette import style
+from ldlm_monitor.tui.widgets import strip_of
 from ldlm_monitor.tui.words import large, size, span
 from ldlm_monitor.view import CurveView, RankView, RunView
 
@@ -192,3 +195,10 @@ def test_numbers_are_short() -> None:
     ]
     assert [large(v) for v in (12.34, 1234.0, 5.6e6)] == ["12.3", "1.23k", "5.6M"]
     assert [size(v) for v in (100.0, 2048.0, 3.5 * 2**30)] == ["100B", "2KiB", "3.5GiB"]
+
+
+def test_what_was_found_can_be_read_under_the_cursor() -> None:
+    strip = strip_of([Span("loss", "found")], 4, Style(), dark=True, also="cursor")
+    (segment,) = strip
+    assert segment.style is not None
+    assert segment.style.bgcolor == style("found", dark=True).bgcolor

@@ -44,6 +44,22 @@ def test_one_run_opens_straight_into_its_page(one_run: Shown) -> None:
     on_screen(one_run.source, steps)
 
 
+def test_while_the_logs_are_read_the_screen_is_there_and_says_how_far(shown: Shown) -> None:
+    reading: list[float | None] = [0.43]
+    shown.source = LocalSource(
+        lambda: shown.snapshot, shown.silences, "a.log", reading=lambda: reading[0]
+    )
+
+    async def steps(screen: Screen) -> None:
+        assert "reading 43 %" in screen.lines[0]
+        reading[0] = None
+        screen.app.look()
+        await screen.settle()
+        assert "reading" not in screen.text
+
+    on_screen(shown.source, steps)
+
+
 def test_enter_opens_a_run_and_escape_goes_back(shown: Shown) -> None:
     async def steps(screen: Screen) -> None:
         await screen.press("down", "enter")
@@ -123,6 +139,15 @@ def test_the_mouse_zooms_and_sets_the_cursor(one_run: Shown) -> None:
         assert chart.chart.view.start is not None
 
     on_screen(one_run.source, steps)
+
+
+def test_a_log_opens_at_its_end(shown: Shown) -> None:
+    async def steps(screen: Screen) -> None:
+        await screen.press("enter", "4")
+        await screen.until("following", "Learning rate: 3.95e-04")
+        assert "Starting MMDiT" not in screen.text
+
+    on_screen(shown.source, steps, size=(80, 24))
 
 
 def test_the_log_is_searched_both_ways(shown: Shown) -> None:

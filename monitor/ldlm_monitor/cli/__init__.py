@@ -17,6 +17,7 @@ from ldlm_monitor.cli import (
     attach,
     bench,
     compare,
+    demo,
     doctor,
     follow,
     formats,
@@ -31,8 +32,6 @@ from ldlm_monitor.cli.logs import printable
 from ldlm_monitor.errors import InputError, LdlmError, UsageError
 
 INTERRUPTED = 130
-LATER_COMMANDS = frozenset({"demo"})
-"""Words that are kept for commands: as files they would be waited for in silence."""
 _FILE_ERRORS = (PermissionError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
 _OUTPUT_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -50,6 +49,7 @@ app.default(follow.follow)
 app.command(attach.attach)
 app.command(bench.bench)
 app.command(compare.compare)
+app.command(demo.demo)
 app.command(doctor.doctor)
 app.command(parse.parse)
 app.command(replay.replay)
@@ -64,7 +64,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     _prepare_streams()
     words = sys.argv[1:] if argv is None else argv
     try:
-        _refuse_later_command(words)
         code = app(hide_dash(words), exit_on_error=False, print_error=False, verbose=False)
         sys.stdout.flush()
     except KeyboardInterrupt:
@@ -84,15 +83,6 @@ def _prepare_streams() -> None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-
-
-def _refuse_later_command(words: Sequence[str]) -> None:
-    if words and words[0] in LATER_COMMANDS:
-        raise UsageError(
-            "this version has no such command",
-            where=words[0],
-            remedy=f"see ldlm-monitor --help, or write ./{words[0]} for a file of that name",
-        )
 
 
 def _outcome(error: Exception) -> tuple[str, int]:

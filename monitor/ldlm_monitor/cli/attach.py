@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import signal
 import threading
 from pathlib import Path
@@ -45,7 +46,8 @@ def attach(
     ca_file
         Certificates (PEM) to believe instead of the system's.
     """
-    if not has_terminal():
+    is_served = "TEXTUAL_DRIVER" in os.environ  # as textual-serve sets it, see `web`
+    if not (is_served or has_terminal()):
         raise UsageError(
             "the screen needs a terminal",
             where="attach",
@@ -66,8 +68,8 @@ def attach(
 
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda number, frame: ended.set())
-    ascii_only = True if found.ascii else None
-    app = MonitorApp(source, ascii_only=ascii_only, ended=ended.is_set, bell=found.bell)
+    plain = True if found.ascii else False if is_served else None
+    app = MonitorApp(source, ascii_only=plain, ended=ended.is_set, bell=found.bell)
     try:
         return app.run() or 0
     finally:

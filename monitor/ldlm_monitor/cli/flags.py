@@ -103,6 +103,10 @@ class DoctorFlags(SharedFlags):
     """The severity from which the exit code is 3 (default: critical)."""
 
 
+class ReplayFlags(JudgeFlags, ScreenFlags):
+    """Flags of `replay`."""
+
+
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class FollowFlags(JudgeFlags, ScreenFlags):
@@ -127,6 +131,15 @@ class FollowFlags(JudgeFlags, ScreenFlags):
 
     interval: _Flag = None
     """Seconds between two status lines (default: 10)."""
+
+    web: _Switch = None
+    """Serve the screen to browsers instead (extra web)."""
+
+    web_listen: _Flag = None
+    """HOST:PORT for browsers (default: 127.0.0.1:9848, or the next free port)."""
+
+    record: _Path = None
+    """Keep what the screen is fed in this new file, for replay --tui."""
 
 
 def hide_dash(tokens: Sequence[str]) -> list[str]:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ldlm_monitor.cli.flags import FollowFlags, settings_for_inputs
 
 if TYPE_CHECKING:
-    from ldlm_monitor.cli.logs import KeptMessages
     from ldlm_monitor.config import Settings
-    from ldlm_monitor.daemon import Show
-    from ldlm_monitor.queries import Source
+    from ldlm_monitor.daemon import Handler, Show
     from ldlm_monitor.view import Snapshot
+
+INTERRUPTED = 130
 
 
 def follow(*files: str, flags: FollowFlags | None = None) -> int:
@@ -32,14 +34,17 @@ def follow(*files: str, flags: FollowFlags | None = None) -> int:
         from ldlm_monitor.cli import report
 
         return report.print_once(found)
-    from ldlm_monitor import daemon
-    from ldlm_monitor.cli import logs
 
     def load() -> Settings:
         return settings_for_inputs(flags, files)
 
+    if found.web:
+        return _in_browsers(found, load)
     if _opens_screen(found):
         return _on_screen(found, load)
+    from ldlm_monitor import daemon
+    from ldlm_monitor.cli import logs
+
     logs.configure(found)
     return daemon.run(found, load=load, on_interrupt=_print_report)
 
@@ -58,27 +63,59 @@ def has_terminal() -> bool:
 
 def _on_screen(found: Settings, load: Callable[[], Settings]) -> int:
     """The daemon behind the screen; what it logs meanwhile is told there, and at the end here."""
-    from ldlm_monitor import daemon
+    # Collecting garbage while all this is imported would be a seventh of the wait.
+    gc.disable()
     from ldlm_monitor.cli import logs
+    from ldlm_monitor.cli.opening import Opening
+    from ldlm_monitor.tui.app import MonitorApp
 
     kept = logs.keep(found)
+
+    def behind(show: Show, heed: Callable[[Handler], None]) -> int:
+        from ldlm_monitor import daemon
+
+        return daemon.run(found, load=load, on_interrupt=_print_report, show=show, heed=heed)
+
+    opening = Opening(found.files[0], behind)
+
+    def opened() -> None:
+        gc.enable()
+        opening.start()
+
+    app = MonitorApp(
+        opening,
+        ascii_only=True if found.ascii else None,
+        ended=opening.ended,
+        notices=kept.take,
+        bell=found.bell,
+        opened=opened,
+    )
+    opening.heed_signals()
+    code = INTERRUPTED
     try:
-        return daemon.run(found, load=load, on_interrupt=_print_report, show=_show(found, kept))
+        code = app.run() or 0
     finally:
-        kept.flush_to(sys.stderr)
+        gc.enable()
+        try:
+            code = opening.close(code)
+        finally:
+            kept.flush_to(sys.stderr)
+    return code
 
 
-def _show(found: Settings, kept: KeptMessages) -> Show:
-    def show(source: Source, ended: Callable[[], bool]) -> int:
-        from ldlm_monitor.tui.app import MonitorApp
+def _in_browsers(found: Settings, load: Callable[[], Settings]) -> int:
+    """The daemon behind a server of screens; it prints its lines as without a screen."""
+    from ldlm_monitor import daemon
+    from ldlm_monitor.cli import logs, web
 
-        ascii_only = True if found.ascii else None
-        app = MonitorApp(
-            source, ascii_only=ascii_only, ended=ended, notices=kept.take, bell=found.bell
-        )
-        return app.run() or 0
-
-    return show
+    logs.configure(found)
+    return daemon.run(
+        found,
+        load=load,
+        on_interrupt=_print_report,
+        show=partial(web.show, found),
+        has_terminal=False,
+    )
 
 
 def _print_report(snapshot: Snapshot) -> None:

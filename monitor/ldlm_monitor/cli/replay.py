@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from ldlm_monitor.cli.flags import JudgeFlags, settings_for_inputs
+from ldlm_monitor.cli.flags import ReplayFlags, settings_for_inputs
 from ldlm_monitor.cli.outcome import exit_code
+from ldlm_monitor.cli.screen import recording_among
 from ldlm_monitor.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,7 +21,9 @@ def replay(
     *files: str,
     form: Annotated[Literal["text", "json"], Parameter(name="--format")] = "text",
     truth: Path | None = None,
-    flags: JudgeFlags | None = None,
+    tui: Annotated[bool, Parameter(negative="")] = False,
+    speed: float | None = None,
+    flags: ReplayFlags | None = None,
 ) -> int:
     """Prints every alert transition that these logs would have caused; tries out --rules.
 
@@ -33,6 +36,10 @@ def replay(
     truth
         JSON file that says what happened in each log: prints recall, precision and time
         to detect instead. Each log is judged as a run of its own, without companions.
+    tui
+        Play them on the screen instead; FILE may also be what --record wrote.
+    speed
+        With --tui: seconds of the logs in one second (default: all of it in two minutes).
     """
     if truth is not None and flags is not None and flags.companions:
         raise UsageError(
@@ -41,6 +48,15 @@ def replay(
             remedy="leave it out: what is known of a log is known of it alone",
         )
     found = settings_for_inputs(flags, files, once=True)
+    recording = recording_among(found.files)
+    if tui:
+        return _on_screen(found, recording, truth, form, speed)
+    if speed is not None or recording is not None:
+        raise UsageError(
+            "is for the screen",
+            where="--speed" if recording is None else str(recording),
+            remedy="add --tui",
+        )
     if truth is not None:
         return _score(found, truth, form)
     from ldlm_monitor.lines import transition_json, transition_line
@@ -54,6 +70,21 @@ def replay(
         if form == "json" or not transition.is_heartbeat:
             sys.stdout.write(line(transition) + "\n")
     return exit_code(played.snapshot(), found.fail_on)
+
+
+def _on_screen(
+    found: Settings, recording: Path | None, truth: Path | None, form: str, speed: float | None
+) -> int:
+    from ldlm_monitor.cli.screen import play
+
+    if truth is not None or form != "text" or "-" in found.files:
+        raise UsageError(
+            "goes neither with --truth or --format nor with standard input",
+            where="--tui",
+            remedy="leave one of them out",
+        )
+    name = found.files[0] if len(found.files) == 1 else f"{len(found.files)} inputs"
+    return play(found, recording, name=name, speed=speed)
 
 
 def _score(found: Settings, truth: Path, form: str) -> int:

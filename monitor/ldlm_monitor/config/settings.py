@@ -77,6 +77,11 @@ def _checked_listen(value: str) -> str:
     return value
 
 
+def _address(listen: str) -> tuple[str, int]:
+    host, _, port = listen.rpartition(":")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
 Seconds: TypeAlias = Annotated[
     float, Field(gt=0, allow_inf_nan=False), BeforeValidator(_checked_number)
 ]
@@ -201,6 +206,21 @@ class Settings(BaseSettings):
         description="Draw the screen in ASCII; done anyway where the locale is not UTF-8.",
         examples=[True],
     )
+    web: bool = Field(
+        default=False,
+        description="Serve the screen to browsers (extra `web`).",
+        examples=[True],
+    )
+    web_listen: Listen = Field(
+        default="127.0.0.1:9848",
+        description="HOST:PORT for browsers. If the default is taken, the next free port serves.",
+        examples=["127.0.0.1:9848"],
+    )
+    record: UserPath | None = Field(
+        default=None,
+        description="Keep what the screen is fed in this new file, for `replay --tui`.",
+        examples=["/var/tmp/night.ldlm"],
+    )
     companions: bool = Field(
         default=True, description="Follow also what belongs to a followed log.", examples=[False]
     )
@@ -286,8 +306,12 @@ class Settings(BaseSettings):
     @property
     def listen_address(self) -> tuple[str, int]:
         """Host (brackets of an IPv6 address removed) and port."""
-        host, _, port = self.listen.rpartition(":")
-        return host.removeprefix("[").removesuffix("]"), int(port)
+        return _address(self.listen)
+
+    @property
+    def web_address(self) -> tuple[str, int]:
+        """The same for browsers."""
+        return _address(self.web_listen)
 
     @classmethod
     def settings_customise_sources(

@@ -85,9 +85,19 @@ class Timeline:
         self._seen = seen
 
     @property
+    def start(self) -> float:
+        """When the first byte arrived."""
+        return self._times[0]
+
+    @property
     def end(self) -> float:
         """When the last byte arrived."""
         return self._times[-1]
+
+    @property
+    def is_at_once(self) -> bool:
+        """Whether nothing tells any of its bytes from the last one."""
+        return len(self._times) == 1 and not self.timed
 
     def without_start(self) -> "Timeline":
         """What came before the first mark arrived with it: what lies between was left out."""

@@ -5,6 +5,7 @@ Records end at `\n`, `\r\n` or a bare `\r`, as when they are followed.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -36,11 +37,11 @@ class RawLine:
 
 
 class OpenLog:
-    """A file that is open for looking into it. Raises `OSError`."""
+    """A file that is open for looking into it, up to byte `limit`. Raises `OSError`."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, limit: float = math.inf) -> None:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self.size = os.fstat(self._descriptor).st_size
+        self.size = int(min(os.fstat(self._descriptor).st_size, limit))
 
     def close(self) -> None:
         """Release the file."""
@@ -50,7 +51,8 @@ class OpenLog:
         """The records from byte `at` on."""
         rest, offset = b"", at
         for block_at in range(at, min(self.size, at + LOOKED_AT), BLOCK):
-            data = rest + os.pread(self._descriptor, BLOCK, block_at)
+            size = min(BLOCK, self.size - block_at)
+            data = rest + os.pread(self._descriptor, size, block_at)
             final = block_at + BLOCK >= self.size
             pieces, rest = _split(data, final=final)
             for piece in pieces:

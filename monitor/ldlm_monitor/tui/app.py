@@ -15,13 +15,14 @@ from textual.scrollbar import ScrollBar
 from textual.widgets import ContentSwitcher, Footer
 
 from ldlm_monitor.errors import LdlmError
-from ldlm_monitor.queries import Source
+from ldlm_monitor.queries import Player, Source
 from ldlm_monitor.tui.bell import Bell
 from ldlm_monitor.tui.desk import Commanded, Desk, OpenLog, OpenRun
 from ldlm_monitor.tui.draw import ASCII, UNICODE, Line, Span, fit, is_utf8, safe, width_of
 from ldlm_monitor.tui.lists import AlertsPage, EventsPage, OverviewPage
 from ldlm_monitor.tui.log_page import LogPage
 from ldlm_monitor.tui.overview import sorted_runs
+from ldlm_monitor.tui.player import player_line
 from ldlm_monitor.tui.prompt import Help
 from ldlm_monitor.tui.run_page import RunPage
 from ldlm_monitor.tui.widgets import Painted, PlainScrollBar
@@ -40,7 +41,9 @@ class MonitorApp(App[int]):
     """Ends with an exit code: 0 after `q`, 130 after Ctrl-C.
 
     `ended` is asked whether the daemon behind it has ended; `notices` gives what it logged
-    since it was asked last. `bell` rings where a critical alert begins to fire.
+    since it was asked last. `bell` rings where a critical alert begins to fire. `player` is
+    what plays back what is shown, None: it is live. `opened` is called once when the first
+    picture was drawn.
     """
 
     CSS_PATH = "app.tcss"
@@ -55,6 +58,11 @@ class MonitorApp(App[int]):
         Binding("escape", "page('overview')", "Overview", show=False),
         Binding("q", "end", "Quit"),
         Binding("ctrl+c", "interrupt", "Interrupt", show=False, priority=True),
+        Binding("p", "player('toggle')", "Pause"),
+        Binding("less_than_sign", "player('slower')", "Slower", show=False),
+        Binding("greater_than_sign", "player('faster')", "Faster", show=False),
+        Binding("A", "player('seek')", "Next alert"),
+        Binding("R", "player('rewind')", "Begin again", show=False),
     ]
 
     def __init__(
@@ -63,25 +71,33 @@ class MonitorApp(App[int]):
         *,
         ascii_only: bool | None = None,
         clock: Callable[[], float] = time.time,
+        player: Player | None = None,
         ended: Callable[[], bool] = lambda: False,
         notices: Callable[[], list[str]] = list,
         bell: bool = True,
+        opened: Callable[[], object] = lambda: None,
     ) -> None:
         # Else Textual, too, gives shades of grey where NO_COLOR is set.
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         plain = not is_utf8(dict(os.environ)) if ascii_only is None else ascii_only
         self.desk = Desk(source, clock, source.snapshot(), ASCII if plain else UNICODE)
+        self._player = player
         self._ended = ended
         self._notices = notices
         self._bell = Bell(enabled=bell)
+        self._opened = opened
+        self._reading: float | None = None
         self._notice = ""
         self._seen: tuple[int, float, str] = (-1, 0.0, "")
         self._held_version = -1
         self._chose_first = False
+        self._stopped_at = ("", 0.0)
 
     def compose(self) -> ComposeResult:
         """Bar, pages, footer."""
         yield Painted(self._bar, id="bar")
+        if self._player is not None:
+            yield Painted(self._player_line, id="player")
         yield Painted(lambda width, height: [[Span(f" {self._notice}", "warning")]], id="notice")
         with ContentSwitcher(initial="overview"):
             yield OverviewPage(self.desk, id="overview")
@@ -99,6 +115,7 @@ class MonitorApp(App[int]):
         self.set_interval(LOOK_SECONDS, self.look)
         self.look()
         self._focus()
+        self.call_after_refresh(self._opened)
 
     def look(self) -> None:
         """Draw what is new; where nothing is, do nothing but let ages grow once a second."""
@@ -108,9 +125,14 @@ class MonitorApp(App[int]):
         desk = self.desk
         desk.snapshot = desk.source.snapshot()
         self._take_notices()
+        self._follow_player()
         now, version = desk.clock(), desk.snapshot.version
         seen, at, problem = self._seen
-        if (version, desk.source.problem) == (seen, problem) and now - at < _AGES_SECONDS:
+        reading, before = desk.source.reading(), self._reading
+        self._reading = reading
+        if reading != before:
+            self.query_one("#bar", Painted).refresh()
+        if (version, desk.source.problem) == (seen, problem) and abs(now - at) < _AGES_SECONDS:
             return
         self._seen = (version, now, desk.source.problem)
         self._choose_run()
@@ -128,6 +150,24 @@ class MonitorApp(App[int]):
         self._page().look()
         self.query_one("#bar", Painted).refresh()
         self._focus()
+
+    def action_player(self, wish: str) -> None:
+        """Steer what is played back."""
+        player = self._player
+        if player is None:
+            return
+        wishes: dict[str, Callable[[], None]] = {
+            "toggle": player.toggle,
+            "slower": lambda: player.change_speed(-1),
+            "faster": lambda: player.change_speed(1),
+            "seek": player.seek_alert,
+            "rewind": player.rewind,
+        }
+        wishes[wish]()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys of a playback are there where something is played back."""
+        return action != "player" or self._player is not None
 
     def action_keys(self) -> None:
         """All keys."""
@@ -187,7 +227,8 @@ class MonitorApp(App[int]):
             self.desk.run = sorted_runs(self.desk.snapshot)[0].name
         if not self._chose_first and runs:
             self._chose_first = True
-            if len(runs) == 1 and self.query_one(ContentSwitcher).current == "overview":
+            to_come = self._player.played().runs if self._player is not None else 1
+            if len(runs) == to_come == 1 and self.query_one(ContentSwitcher).current == "overview":
                 self.action_page("run")
 
     def _ask_held_back(self) -> None:
@@ -210,6 +251,24 @@ class MonitorApp(App[int]):
             notice.display = True
             notice.refresh()
 
+    def _follow_player(self) -> None:
+        """Its line; and where it was stopped at an alert, the run that this is about."""
+        if self._player is None:
+            return
+        self.query_one("#player", Painted).refresh()
+        played = self._player.played()
+        if (played.alert, played.at) == self._stopped_at or not played.alert:
+            return
+        self._stopped_at = played.alert, played.at
+        if any(run.name == played.run for run in self.desk.snapshot.runs):
+            self.desk.run = played.run
+            if self.query_one(ContentSwitcher).current in ("overview", "run"):
+                self.action_page("run")
+
+    def _player_line(self, width: int, height: int) -> list[Line]:
+        played = self._player.played() if self._player is not None else None
+        return [] if played is None else [player_line(played, width, self.desk.glyphs)]
+
     def _bar(self, width: int, height: int) -> list[Line]:
         """Where one is, what fires, whence the picture comes, and whether it is fresh."""
         desk, current = self.desk, self.query_one(ContentSwitcher).current
@@ -231,6 +290,10 @@ class MonitorApp(App[int]):
         age = desk.clock() - desk.snapshot.at
         if desk.source.problem:
             return [safe(desk.source.problem, desk.glyphs), "no answer"], "critical"
+        if self._reading is not None:
+            percent = f"{100 * self._reading:.0f} %"
+            name = safe(desk.source.name, desk.glyphs)
+            return [f"{name}  reading {percent}", f"reading {percent}", percent], "warning"
         if desk.snapshot.at > 0 and age > _OLD_SECONDS and self._is_live():
             return [f"nothing new for {span(age)}", f"old {span(age)}"], "dim"
         return [f"{safe(desk.source.name, desk.glyphs)}  {now}", now, now[6:]], "dim"

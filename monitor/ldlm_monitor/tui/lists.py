@@ -50,7 +50,7 @@ class OverviewPage(Vertical):
         if here in names:
             self.rows.cursor = names.index(here)
         now = self._desk.clock()
-        if now - self._asked_at >= _CURVES_SECONDS:
+        if abs(now - self._asked_at) >= _CURVES_SECONDS:  # a playback may begin again
             self._asked_at = now
             top, height = self.rows.scroll_offset.y, max(self.rows.size.height, 10)
             self.run_worker(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ldlm_monitor.tui.draw import Glyphs, Line, Span, bar, fit, safe, spark
+from ldlm_monitor.tui.draw import Glyphs, Line, Span, bar, fit, safe, spark, width_of
 from ldlm_monitor.tui.palette import HEALTH_STYLE
 from ldlm_monitor.tui.words import age, alerts_of, baseline, current, large, number, span, speed
 from ldlm_monitor.view import CurveView, RunView, Snapshot
@@ -100,7 +100,7 @@ _COLUMNS = (
     _Column("GRAD", 8, 5, _gradient),
     _Column("SPEED", 17, 4, _speed),
     _Column("LAST STEP/LIMIT", 15, 1, _age),
-    _Column("ALERTS", 14, 0, _alerts),
+    _Column("ALERTS", 15, 0, _alerts),
 )
 
 
@@ -141,7 +141,9 @@ def row(
     ]
     for column in columns[:-1]:
         line += _cell(column.draw(facts), column.width, glyphs)
-    return line + columns[-1].draw(facts)
+    last = columns[-1].draw(facts)
+    room = width - width_of(line)
+    return line + (last if width_of(last) <= room else _cell(last, room, glyphs))
 
 
 def _cell(spans: Sequence[Span], width: int, glyphs: Glyphs) -> Line:

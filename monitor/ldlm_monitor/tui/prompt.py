@@ -27,7 +27,7 @@ KEYS = (
     ("Esc", "back to the overview, or out of a question"),
     ("?", "this page"),
     ("Ctrl+P", "command palette: themes and everything else by name"),
-    ("q, Ctrl+C", "end: prints the health report (a screen that is attached just closes)"),
+    ("q, Ctrl+C", "end: prints the health report, but where it is attached"),
     ("Lists", ""),
     ("arrows, j k g G", "move, as PgUp PgDn Home End do, and the mouse"),
     ("Enter", "open: a run, the line of an alert or of an event"),
@@ -55,6 +55,11 @@ KEYS = (
     ("b", "progress bars as they were drawn, or only the last of each"),
     ("[ ]", "previous and next file of the run"),
     ("y", "copy the line as it is (OSC 52)"),
+    ("Playback", ""),
+    ("p", "pause, go on; after the end, begin again"),
+    ("< >", "slower, faster"),
+    ("A", "on to the next alert, and stop there"),
+    ("R", "begin again"),
 )
 
 
@@ -99,7 +104,7 @@ class Search(ModalScreen[str | None]):
 
     def compose(self) -> ComposeResult:
         """One line to type in."""
-        with Vertical(classes="box"):
+        with Vertical(classes="box small"):
             yield Painted(lambda width, height: [[Span(" Search in this log", "title")]])
             yield Input(
                 self._text, placeholder="text, letters of either case", select_on_focus=True
@@ -136,4 +141,4 @@ class Help(ModalScreen[None]):
         key, meaning = KEYS[index]
         if not meaning:
             return [Span(f" {key}", "title")]
-        return [Span(f"   {key:<14} ", "key"), Span(meaning)]
+        return [Span(f"   {key:<15} ", "key"), Span(meaning)]

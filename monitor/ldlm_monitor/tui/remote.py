@@ -87,6 +87,10 @@ class RemoteSource:
         if self._thread.is_alive():
             self._thread.join()
 
+    def reading(self) -> float | None:
+        """A daemon elsewhere does not tell."""
+        return None
+
     def snapshot(self) -> Snapshot:
         """The last picture."""
         assert self._snapshot is not None, "start comes first"

@@ -30,10 +30,10 @@ class PlainScrollBar(ScrollBarRender):
 
 
 def strip_of(line: Line, width: int, base: Style, *, dark: bool, also: str = "") -> Strip:
-    """The line as Textual draws it, exactly `width` cells."""
+    """The line as Textual draws it, exactly `width` cells; a span's own style goes over `also`."""
     extra = palette.style(also, dark=dark)
     segments = [
-        Segment(text, base + palette.style(style, dark=dark) + extra)
+        Segment(text, base + extra + palette.style(style, dark=dark))
         for text, style in fit_line(line, width)
     ]
     return Strip(segments, width)
@@ -143,7 +143,7 @@ class RowList(ScrollView, can_focus=True):
             top = self.cursor
         elif self.cursor >= top + height:
             top = self.cursor - height + 1
-        self.scroll_to(y=max(top, 0), animate=False, immediate=True)
+        self.scroll_to(y=max(top, 0), animate=False, immediate=True, force=True)
         self.refresh()
         if before != self.cursor:
             self.post_message(self.Moved(self, self.cursor))

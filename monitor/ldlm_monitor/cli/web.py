@@ -1,0 +1,131 @@
+"""`--web`: the screen in a browser. Each window is an `attach` of its own to the daemon behind."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import logging
+import shlex
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from ldlm_monitor.errors import UsageError
+
+try:
+    from aiohttp import web
+    from textual_serve.server import Server
+except ImportError as missing:
+    raise UsageError(
+        f"needs {missing.name}, which is not installed",
+        where="--web",
+        remedy="pip install 'ldlm-monitor[web]'",
+    ) from missing
+
+if TYPE_CHECKING:
+    from ldlm_monitor.config import Settings
+    from ldlm_monitor.queries import Source
+
+PORTS_TRIED = 20
+LOOK_SECONDS = 0.2
+_POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
+    "connect-src 'self' ws: wss:; img-src 'self' data:; frame-ancestors 'none'"
+)
+"""Nothing is fetched from elsewhere, also not the font that textual-serve's page asks for."""
+
+log = logging.getLogger(__name__)
+
+
+def show(found: Settings, source: Source, url: str, ended: Callable[[], bool]) -> int:
+    """Serves the screen of the daemon at `url` until it has `ended`.
+
+    Raises `UsageError` where the address cannot be had.
+    """
+    return asyncio.run(_serve(found, source.name, url, ended))
+
+
+class _Screens(Server):
+    """textual-serve's server, for the pages that it gave itself alone.
+
+    A page of another site may open a WebSocket to this one, too, and a name of another site
+    may be made to lead here: what `Origin` and `Host` say is checked.
+    """
+
+    def __init__(self, command: str, title: str, *, is_loopback: bool) -> None:
+        super().__init__(command, title=title)
+        self._is_loopback = is_loopback
+
+    async def _make_app(self) -> web.Application:
+        app = await super()._make_app()
+        app.middlewares.append(self._check)
+        return app
+
+    async def on_startup(self, app: web.Application) -> None:
+        """Say nothing: the daemon's log does."""
+
+    @web.middleware
+    async def _check(
+        self,
+        request: web.Request,
+        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+    ) -> web.StreamResponse:
+        if self._is_loopback and not is_loopback(urlsplit(f"//{request.host}").hostname or ""):
+            raise web.HTTPForbidden(text="This address is for this machine alone.")
+        origin = request.headers.get("Origin")
+        if origin is not None and urlsplit(origin).netloc != request.host:
+            raise web.HTTPForbidden(text="Another page may not open this one.")
+        # Whatever name it is reached by, as through ssh, it is reached by that again.
+        self.public_url = f"{request.scheme}://{request.host}"
+        response = await handler(request)
+        if not response.prepared:
+            response.headers["Content-Security-Policy"] = _POLICY
+        return response
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or an address is this machine's own."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+async def _serve(found: Settings, name: str, url: str, ended: Callable[[], bool]) -> int:
+    host, port = found.web_address
+    command = shlex.join([sys.executable, "-m", "ldlm_monitor", "attach", url])
+    server = _Screens(command, f"ldlm-monitor {name}", is_loopback=is_loopback(host))
+    runner = web.AppRunner(await server._make_app(), access_log=None)
+    await runner.setup()
+    try:
+        shown = await _listen(runner, host, port, found.model_fields_set)
+        log.info("the screen is at %s", shown)
+        if not is_loopback(host):
+            log.warning("whoever reaches %s may read the logs and silence alerts", shown)
+        while not ended():
+            await asyncio.sleep(LOOK_SECONDS)
+    finally:
+        await runner.cleanup()
+    return 0
+
+
+async def _listen(runner: web.AppRunner, host: str, first: int, explicit: set[str]) -> str:
+    """On the port that was asked for, or on the first free one after the default."""
+    tries = 1 if "web_listen" in explicit else PORTS_TRIED
+    for port in range(first, first + tries):
+        try:
+            await web.TCPSite(runner, host, port, shutdown_timeout=1.0).start()
+        except OSError as error:
+            taken = error
+            if error.errno != errno.EADDRINUSE:
+                break
+            continue
+        bound = runner.addresses[0][1]
+        return f"http://[{host}]:{bound}" if ":" in host else f"http://{host}:{bound}"
+    raise UsageError(
+        f"cannot listen on {host}:{first} ({taken.strerror})",
+        where="--web-listen",
+        remedy="choose another HOST:PORT",
+    ) from taken

@@ -1,0 +1,161 @@
+"""What is played back: pieces in the order of their times, and the monitor that judges them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from ldlm_monitor.alert import Transition
+from ldlm_monitor.assemble import assemble
+from ldlm_monitor.chunk import Chunk
+from ldlm_monitor.config import Settings
+from ldlm_monitor.errors import InputError
+from ldlm_monitor.history import Played
+from ldlm_monitor.monitor import Monitor
+from ldlm_monitor.playback.pace import paced
+from ldlm_monitor.recording import Begun, Entry, Fed, Finished, Observed, entries
+from ldlm_monitor.replay import Replay
+from ldlm_monitor.source.log_slice import OpenLog
+
+Play: TypeAlias = Callable[[], list[Transition]]
+
+
+class Piece(NamedTuple):
+    """Something that came at `at` (Unix seconds), `size` bytes of it; `play` judges it."""
+
+    at: float
+    size: int
+    play: Play
+
+
+@dataclass(slots=True)
+class Reel:
+    """From `start` to `end`, Unix seconds; pieces of before `start` were there already.
+
+    `opened` gives a log as far as it was played, `finish` judges that nothing more comes.
+    """
+
+    start: float
+    end: float
+    runs: int
+    monitor: Monitor
+    pieces: Iterator[Piece]
+    opened: Callable[[str], OpenLog]
+    finish: Play
+
+
+def of_logs(settings: Settings) -> Reel:
+    """Finished logs, placed in time. Raises `InputError`."""
+    replay = Replay(settings)
+    history, monitor = replay.history, replay.monitor
+    paced(history)
+    told: dict[str, int] = {}
+
+    def feed(chunk: Chunk, when: float) -> list[Transition]:
+        told[chunk.path] = chunk.offset + len(chunk.data)
+        return monitor.feed(chunk, when)
+
+    def pieces(played: Iterator[tuple[float, Chunk, Played]]) -> Iterator[Piece]:
+        for when, chunk, _ in played:
+            yield Piece(when, len(chunk.data), partial(feed, chunk, when))
+
+    return Reel(
+        start=min((file.timeline.start for file in history.files), default=history.end),
+        end=history.end,
+        runs=len({file.run for file in history.files}),
+        monitor=monitor,
+        pieces=pieces(history.play()),
+        opened=lambda path: OpenLog(path, told.get(path, 0)),
+        finish=lambda: monitor.finish(history.end, [file.path for file in history.files]),
+    )
+
+
+def of_recording(path: Path, settings: Settings, folder: Path) -> Reel:
+    """What `--record` kept; the logs come to stand in `folder` as they are played.
+
+    Raises `InputError` where it is no recording.
+    """
+    start, end, runs = _extent(path)
+    monitor = assemble(settings)
+    logs = _Logs(folder)
+
+    def feed(fed: Fed) -> list[Transition]:
+        chunk = fed.chunk()
+        logs.write(chunk)
+        if monitor.names.origin(fed.path).run != fed.run:
+            monitor.names.tie(fed.path, fed.run)
+        return monitor.feed(chunk, fed.at)
+
+    def play(entry: Entry) -> list[Transition]:
+        match entry:
+            case Fed():
+                return feed(entry)
+            case Observed():
+                return monitor.observe(entry.told(), entry.at)
+            case Finished():
+                return monitor.finish(entry.at, entry.paths)
+            case _:
+                return monitor.tick(entry.at)
+
+    def pieces() -> Iterator[Piece]:
+        for entry in entries(path):
+            size = len(entry.text or entry.data) if isinstance(entry, Fed) else 0
+            yield Piece(entry.at, size, partial(play, entry))
+
+    return Reel(
+        start=start,
+        end=end,
+        runs=runs,
+        monitor=monitor,
+        pieces=pieces(),
+        opened=logs.opened,
+        finish=lambda: monitor.tick(end),
+    )
+
+
+def _extent(path: Path) -> tuple[float, float, int]:
+    """When the recording began, when its last entry came, and of how many runs."""
+    start = end = 0.0
+    runs = set()
+    for entry in entries(path):
+        if isinstance(entry, Fed):
+            runs.add(entry.run)
+        start = entry.at if isinstance(entry, Begun) else start
+        end = max(end, entry.at)
+    if not end:
+        raise InputError(
+            "holds nothing", where=str(path), remedy="record for more than a second with --record"
+        )
+    return start, end, len(runs)
+
+
+class _Logs:
+    """Logs as they grew, one file each in a folder that is of no use afterwards.
+
+    What was left out of a log when it was first read is a hole there.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known: dict[str, tuple[Path, tuple[int, int, int]]] = {}
+
+    def write(self, chunk: Chunk) -> None:
+        """Bytes at their place; another file under the old name begins anew."""
+        place, held = self._known.get(chunk.path, (self._folder / str(len(self._known)), None))
+        mode = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if chunk.file != held else 0)
+        self._known[chunk.path] = place, chunk.file
+        descriptor = os.open(place, mode, 0o600)
+        try:
+            os.pwrite(descriptor, chunk.data, chunk.offset)
+        finally:
+            os.close(descriptor)
+
+    def opened(self, path: str) -> OpenLog:
+        """The log as far as it was played. Raises `FileNotFoundError`."""
+        if path not in self._known:
+            raise FileNotFoundError(2, os.strerror(2), path)
+        return OpenLog(str(self._known[path][0]))

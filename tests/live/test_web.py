@@ -1,0 +1,90 @@
+"""The screen in a browser: what its page and its WebSocket do, spoken to as a browser does."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+aiohttp = pytest.importorskip("aiohttp", reason="the extra `web` is not installed")
+pytest.importorskip("textual_serve", reason="the extra `web` is not installed")
+
+pytestmark = pytest.mark.live
+PATIENCE = 60.0
+NAN = "step {step} loss nan\n"
+
+
+def page_of(daemon: Any) -> str:
+    for _ in range(3000):
+        for line in daemon.messages():
+            if "the screen is at " in line:
+                return str(line.split("the screen is at ")[1].strip())
+        asyncio.run(asyncio.sleep(0.02))
+    raise AssertionError(daemon.messages())
+
+
+async def until(socket: Any, word: str) -> None:
+    """Return once the screen drew that, colours left out."""
+    shown = b""
+    async with asyncio.timeout(PATIENCE):
+        while word.encode() not in shown:
+            message = await socket.receive()
+            assert message.type in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT), message
+            if message.type == aiohttp.WSMsgType.BINARY:
+                shown += message.data
+
+
+@pytest.fixture
+def page(start: Callable[..., Any], append: Callable[[str, str], Path]) -> str:
+    append("a.log", "".join(f"step {step} loss 2.5\n" for step in range(30)))
+    append("a.log", NAN.format(step=30))
+    return page_of(start("a.log", "--web", "--web-listen", "127.0.0.1:0").ready())
+
+
+def test_a_browser_gets_the_screen_and_its_keys_work(page: str) -> None:
+    async def browse() -> None:
+        async with aiohttp.ClientSession() as session:
+            async with session.get(page) as response:
+                assert response.status == 200
+                assert "default-src 'self'" in response.headers["Content-Security-Policy"]
+                assert "ws://" in await response.text()
+            async with session.ws_connect(
+                f"{page}/ws?width=100&height=30", headers={"Origin": page}
+            ) as socket:
+                await until(socket, "step 30")
+                await socket.send_json(["stdin", "3"])
+                await until(socket, "NonFiniteLoss")
+
+    asyncio.run(browse())
+
+
+def test_pages_and_names_of_others_are_refused(page: str) -> None:
+    async def browse() -> list[int]:
+        statuses = []
+        async with aiohttp.ClientSession() as session:
+            for path, headers in (
+                ("/", {"Host": "evil.example"}),
+                ("/ws", {"Origin": "http://evil.example"}),
+                ("/", {"Host": "localhost:8000"}),
+            ):
+                async with session.get(page + path, headers=headers) as response:
+                    statuses.append(response.status)
+        return statuses
+
+    assert asyncio.run(browse()) == [403, 403, 200]
+
+
+def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
+    program = (
+        "import sys; sys.modules['textual_serve'] = None\n"
+        "from ldlm_monitor.cli import main; sys.exit(main(['a.log', '--web']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "pip install 'ldlm-monitor[web]'" in line
