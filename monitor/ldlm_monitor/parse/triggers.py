@@ -17,8 +17,8 @@ import hyperscan
 
 from ldlm_monitor.errors import FormatError
 
-Part: TypeAlias = tuple[bytes, Any]
-"""A mark, b"" for none, and the database of the triggers that need it."""
+Part: TypeAlias = tuple[int | None, Any]
+"""A byte of `MARKS`, and the database of the triggers that need it; None: of those without."""
 
 MARKS = b"{%+*"
 _LOSS = r"[Ll][Oo][Ss][Ss]['\"\]\): =\t]{1,12}[-+.\dNnIiTt]"
@@ -48,7 +48,7 @@ class Scanner:
             hits.append((end, expression))
 
         for mark, database, scratch in self._parts:
-            if mark in data:
+            if mark is None or mark in data:
                 database.scan(data, match_event_handler=note, scratch=scratch)
         hits.sort()
         return hits
@@ -59,19 +59,20 @@ def compile_triggers(triggers: Sequence[tuple[str, str]]) -> tuple[Part, ...]:
 
     An expression has the index of its trigger. Raises `FormatError`.
     """
-    found: dict[bytes, list[int]] = {}
+    found: dict[int | None, list[int]] = {}
     for index, (trigger, _) in enumerate(triggers):
-        found.setdefault(mark_of(trigger) if len(triggers) > _FEW else b"", []).append(index)
+        mark = mark_of(trigger) if len(triggers) > _FEW else None
+        found.setdefault(mark, []).append(index)
     return tuple((mark, _database(triggers, indexes)) for mark, indexes in found.items())
 
 
-def mark_of(trigger: str) -> bytes:
-    """A byte of `MARKS` that whatever matches must hold; b"" where there is none for sure."""
+def mark_of(trigger: str) -> int | None:
+    """A byte of `MARKS` that whatever matches must hold; None where there is none for sure."""
     bare, groups = _CLASS.sub("", trigger.replace(r"\\", "")), 1
     while groups:
         bare, groups = _GROUP.subn("", bare)
     needed = None if "|" in bare.replace(r"\|", "") else _NEEDED.search(bare)
-    return b"" if needed is None else (needed[1] or needed[2]).encode()
+    return None if needed is None else ord(needed[1] or needed[2])
 
 
 def _database(triggers: Sequence[tuple[str, str]], indexes: list[int]) -> Any:
