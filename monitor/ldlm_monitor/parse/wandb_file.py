@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.events import Place
 from ldlm_monitor.parse.wire_format import DAMAGE, fields_of
+from ldlm_monitor.records import Sample
 from ldlm_monitor.wandb_log import transactions
 
 if TYPE_CHECKING:
@@ -79,9 +81,12 @@ class WandbReader:
         for key in _OF_THE_WRITER:
             row.pop(key, None)
         calls = row.pop(_CALLS, None)
-        rows = jsonl.records(row, place)
-        self._tells_steps |= any(getattr(sample, "step", None) is not None for sample in rows)
-        return rows if self._tells_steps else jsonl.records({**row, _CALLS: calls}, place)
+        found = jsonl.records(row, place)
+        rows = [each for each in found if isinstance(each, Sample)]
+        self._tells_steps |= any(each.step is not None for each in rows)
+        if self._tells_steps or not isinstance(calls, int):
+            return found
+        return [replace(each, step=calls) for each in rows]
 
 
 def history_times(data: bytes, offset: int) -> Iterator[tuple[int, float]]:
@@ -110,11 +115,20 @@ def _items(content: bytes) -> dict[str, Any]:
                 key.append(part.decode("utf-8", "replace"))
             elif inner == _VALUE and isinstance(part, bytes):
                 value = part
-        try:
-            found["/".join(key)] = json.loads(value)
-        except RecursionError:
-            continue
+        found["/".join(key)] = _value(value)
     return found
+
+
+def _value(text: bytes) -> Any:
+    """A JSON value; None for one that is nested too deep. Most are numbers."""
+    try:
+        return int(text) if text.isdigit() else float(text)
+    except ValueError:
+        pass
+    try:
+        return json.loads(text)
+    except RecursionError:
+        return None
 
 
 def _run_row(content: bytes) -> dict[str, Any]:
