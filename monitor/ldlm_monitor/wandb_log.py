@@ -19,7 +19,6 @@ BLOCK_BYTES = 32 * 1024
 MAX_RECORD_BYTES = 1024 * 1024
 """A longer record is passed over."""
 _FRAGMENT = struct.Struct("<IHB")
-_CHECKSUM_BYTES = 4
 _CHECKED = _FRAGMENT.size - 1
 """The checksum covers what follows from here: the kind, and the content."""
 _WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4

@@ -79,6 +79,14 @@ def test_the_run_tells_its_name_its_host_and_its_config() -> None:
     assert "_wandb" not in config.fields
 
 
+def test_a_run_without_a_name_is_told_by_its_id_and_a_later_config_is_no_beginning() -> None:
+    batch = field(1, field(2, b"batch_size") + field(16, b"8"))
+    data = log_of(field(17, field(1, b"a1b2") + field(8, b"")), field(5, batch))
+    started, config = events(data)
+    assert (started.kind, started.fields["run"]) == ("run_started", "a1b2")
+    assert (config.kind, config.fields["batch_size"]) == ("config", 8)
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "code"),
     [("failed", "elastic_worker_failed", 1), ("stopped", "python_exception", 255)],
@@ -99,7 +107,7 @@ def test_a_negative_exit_code_is_one() -> None:
 
 def test_a_log_is_known_by_its_first_bytes_and_not_by_its_name() -> None:
     assert len(read(FAILED, path="train.log")[0]) == len(SOUND)
-    assert read(b":W&B is what we call it\nloss: 2.5 step: 1\n", path=NAME)[1] == 0
+    assert samples(b":W&B is what we call it\nstep: 1 loss: 2.5\n") == [(1, {"loss": 2.5})]
 
 
 def test_a_record_stands_at_its_number_in_the_file() -> None:

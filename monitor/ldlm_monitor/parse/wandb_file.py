@@ -1,7 +1,8 @@
 """W&B's transaction logs: a run's settings, its history, and how it ended.
 
 A record (wandb/proto/wandb_internal.proto) holds one of: 2 history, 5 config, 17 run, whose
-4 is its config, 8 its name, 13 its host and 17 when it began; 18 exit, whose 1 is the code.
+1 is its id, 4 its config, 8 its name, 13 its host and 17 when it began; 18 exit, whose 1 is
+the code.
 Items of a history or config have 1 a key or 2 the parts of a nested one, and 16 the value as
 JSON, as Python writes it: `NaN` and `Infinity` too. What is read of them is what rows of JSON
 lines would be: `_step` counts the calls that logged, so it is the step only where no trainer
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from ldlm_monitor.records import FieldValue, Record
 
 _HISTORY, _CONFIG, _RUN, _EXIT = 2, 5, 17, 18
-_UPDATE, _RUN_CONFIG, _RUN_NAME, _RUN_HOST, _RUN_START = 1, 4, 8, 13, 17
+_UPDATE, _RUN_CONFIG, _RUN_START = 1, 4, 17
+_RUN_TEXTS = {1: "run", 8: "run", 13: "host"}
 _KEY, _NESTED_KEY, _VALUE = 1, 2, 16
 _CALLS, _TIME = "_step", "_timestamp"
 _OF_THE_WRITER = ("_wandb", "_runtime", "type")
@@ -69,7 +71,7 @@ class WandbReader:
             if number == _HISTORY:
                 return self._row(_items(told), place)
             if number == _CONFIG:
-                return _run({"config": _items(told)}, place)
+                return _run({"config": _items(told)}, place)[1:]
             if number == _RUN:
                 return _run(_run_row(told), place)
             if number == _EXIT:
@@ -139,18 +141,17 @@ def _run_row(content: bytes) -> dict[str, Any]:
             continue
         if number == _RUN_CONFIG:
             row["config"] = _items(told)
-        elif number in (_RUN_NAME, _RUN_HOST):
-            key = "run" if number == _RUN_NAME else "host"
-            row[key] = told.decode("utf-8", "replace")
+        elif number in _RUN_TEXTS and told:
+            row[_RUN_TEXTS[number]] = told.decode("utf-8", "replace")
         elif number == _RUN_START:
             row["time"] = dict(fields_of(told)).get(1)
     return row
 
 
 def _run(row: dict[str, Any], place: Place) -> list[Record]:
+    """Its beginning, and its config if it has one."""
     row["config"].pop("_wandb", None)
-    found = jsonl.records({"type": "run", **row}, place)
-    return found if "run" in row else found[1:]  # a config of its own is no beginning
+    return jsonl.records({"type": "run", **row}, place)
 
 
 def _exit(content: bytes, place: Place) -> Record:

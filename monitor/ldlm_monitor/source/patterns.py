@@ -182,9 +182,8 @@ def _logs_under(folder: Path, disk: Disk) -> Iterator[Path]:
 
 def _transactions(folder: Path, disk: Disk) -> Iterator[Path]:
     """The logs of W&B's runs in its folder, each in a folder of its own."""
-    if disk.mode(folder):
-        for inside, names in _walk(folder, 1, disk):
-            yield from (inside / name for name in names if name.endswith(TRANSACTIONS))
+    for inside, names in _walk(folder, 1, disk):
+        yield from (inside / name for name in names if name.endswith(TRANSACTIONS))
 
 
 def _is_metrics(folder: Path, disk: Disk) -> bool:
