@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from ldlm_monitor.tfrecord import count_frames
+from ldlm_monitor.frames import Form, count_frames
 
 FileId: TypeAlias = tuple[int, int, int]
 """(device, inode, generation): a new file under an old name is another file."""
@@ -19,7 +19,7 @@ class Chunk:
     an unfinished last record is all there is. `peek`: an unfinished last record
     as it stands after a silence of `age` seconds; the same bytes come again, whole, later.
     `timed`: the time that it is fed with is that of its writing, and not only an order.
-    `framed`: its records are those of a TFRecord file, which `line` counts instead.
+    `framed`: its records are frames of that form, which `line` counts instead.
     """
 
     path: str
@@ -31,7 +31,7 @@ class Chunk:
     peek: bool = False
     age: float = 0.0
     timed: bool = True
-    framed: bool = False
+    framed: Form = ""
     _newlines: int = field(default=-1, init=False, repr=False, compare=False)
 
     @property
@@ -42,7 +42,9 @@ class Chunk:
         return self._newlines
 
     def _count(self, data: bytes) -> int:
-        return count_frames(data) if self.framed else data.count(b"\n")
+        if self.framed:
+            return count_frames(self.framed, data, self.offset)
+        return data.count(b"\n")
 
     def after(self, offset: int) -> "Chunk | None":
         """What of it stands at or behind `offset`, where a record begins; None: nothing."""

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import BinaryIO, Literal, TypeAlias
 
 from ldlm_monitor.chunk import Chunk, ClockMark
+from ldlm_monitor.frames import form_of as frames_of
 from ldlm_monitor.parse import METRIC_TIME, clock_marks, frame_times, metric_of
 from ldlm_monitor.parse.patterns import compile_pattern
 from ldlm_monitor.run.timeline import StepClock, Timeline, from_rows, from_steps
 from ldlm_monitor.source import Disk
 from ldlm_monitor.source.excerpt import START_BYTES, Span, excerpt
 from ldlm_monitor.source.split import CHUNK_BYTES, RECORD_BYTES, Splitter, after_last_end
-from ldlm_monitor.tfrecord import begins_tfrecord
 
 Form: TypeAlias = Literal["text", "rows", "metric", "frames"]
-"""What a file holds: text, JSON lines, one metric of MLflow, TensorBoard's events."""
+"""What a file holds: text, JSON lines, one metric of MLflow, frames of TensorBoard or W&B."""
 
 BEFORE_BYTES = 64 * 1024
 _ROW_TIME = re.compile(rb'"(?:time|timestamp|_timestamp)":\s?(\d{9,}(?:\.\d+)?)')
@@ -44,6 +44,7 @@ class Content:
             self.note = ""
             head = file.read(HEAD_BYTES)
             self.form = form_of(str(path), head)
+            self._framed = frames_of(head) or ""
             cuts = budget is not None and self.form != "frames"
             if cuts and budget is not None and status.st_size > budget:
                 start = min(START_BYTES, budget // 2)
@@ -114,8 +115,7 @@ class Content:
         """Where each row begins that tells its time, and that time."""
         if self.form == "frames":
             for chunk in self.chunks():
-                for at, when in frame_times(chunk.data):
-                    yield chunk.offset + at, when
+                yield from frame_times(chunk)
             return
         for offset, block in self.blocks():
             if self.form == "metric":
@@ -158,7 +158,7 @@ class Content:
                     self._identity,
                     offset=span.start,
                     line=span.line,
-                    framed=self.form == "frames",
+                    framed=self._framed,
                 )
                 for chunk in split(file, splitter, span.size):
                     if not chunk.final or span is self.last:
@@ -167,7 +167,7 @@ class Content:
 
 def form_of(path: str, head: bytes) -> Form:
     """What a file is, by its name and its first bytes."""
-    if begins_tfrecord(head):
+    if frames_of(head):
         return "frames"
     if head.lstrip()[:1] == b"{":
         return "rows"

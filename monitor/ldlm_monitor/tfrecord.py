@@ -78,11 +78,6 @@ def frames(data: bytes, *, ended: bool = True) -> Iterator[Frame]:
         start = end
 
 
-def count_frames(data: bytes) -> int:
-    """How many frames a buffer holds."""
-    return sum(frame.found for frame in frames(data))
-
-
 def masked_crc(data: bytes) -> int:
     """The CRC-32C of some bytes, rotated and moved as TFRecord does."""
     crc = _crc32c()(data)

@@ -177,7 +177,7 @@ def test_the_page_lists_every_format_with_its_state(ask: Ask) -> None:
             told[name] = state.replace("built in", "").strip("-")
     rows = re.findall(r"^\| ([^|]+) \| [^|]+ \| ([^|]*?) ?\|$", PAGE, re.M)
     listed = {name: state for name, state in rows if name not in ("format", "reader", "---")}
-    readers = {"JSON lines", "CSV table", "TensorBoard", "MLflow metric"}
+    readers = {"JSON lines", "CSV table", "TensorBoard", "W&B", "MLflow metric"}
     assert {n: "" if n in readers else s for n, s in listed.items()} == told
 
 

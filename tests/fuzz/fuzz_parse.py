@@ -2,10 +2,10 @@
 
     python tests/fuzz/fuzz_parse.py [--seconds 600] [--corpus FOLDER]
 
-It begins with the examples of every packaged definition, JSON rows, a CSV table, event files
-and a metric of MLflow. The first byte of an input chooses what the file is called, the second
-how it comes in pieces. libFuzzer (through atheris) stops at the first exception, at an input
-that takes more than 10 s, and at 1 GiB of memory, and keeps that input as `crash-*`,
+It begins with the examples of every packaged definition, JSON rows, a CSV table, event files,
+a metric of MLflow and logs of W&B. The first byte of an input chooses what the file is called,
+the second how it comes in pieces. libFuzzer (through atheris) stops at the first exception, at
+an input that takes more than 10 s, and at 1 GiB of memory, and keeps that input as `crash-*`,
 `timeout-*` or `oom-*` in the folder that it was started from.
 """
 
@@ -32,6 +32,7 @@ NAMES = (
     "metrics.csv",
     "mlruns/0/0123456789abcdef0123456789abcdef/metrics/train/loss",
     "events.out.tfevents.1.host.1.0",
+    "wandb/run-20261121_211546-x/run-x.wandb",
 )
 PIECES = (1 << 20, 4096, 61, 7, 1)
 MAX_BYTES = 8192
@@ -82,6 +83,8 @@ def seeds() -> Iterator[bytes]:
     yield b"\4\x001700000000250 2.5 10\n1700000001250 nan 20 data 0f3a\n"
     for path in EVENT_FILES.glob("*.tfevents.*"):
         yield b"\5\0" + path.read_bytes()
+    for path in EVENT_FILES.glob("*.wandb"):
+        yield b"\6\0" + path.read_bytes()
 
 
 def main() -> None:

@@ -1,11 +1,13 @@
-"""Runs that only a tracker's files tell of: TensorBoard's and MLflow's, live and at once."""
+"""Runs that only a tracker's files tell of: TensorBoard's, MLflow's and W&B's, live and at once."""
 
 import os
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from tfevents import VERSION, scalar
+from wandblog import ended, log_of, row
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.ledger import Ledger
@@ -150,12 +152,12 @@ def test_a_finished_file_is_replayed_at_the_times_that_it_tells(tmp_path: Path) 
     nan = scalar("train/loss", float("nan"), 101, NOW + 101)
     path.write_bytes(VERSION + steps(1, 101) + nan + steps(102, 110))
     replay = Replay(Settings(files=(str(path),), once=True))
-    times = {
-        (each.alert, each.state): each.time
+    told = {
+        (each.alert, each.state): (each.time, each.line)
         for each in replay.transitions()
         if each.alert == "NonFiniteLoss"
     }
-    assert times["NonFiniteLoss", "firing"] == NOW + 101
+    assert told["NonFiniteLoss", "firing"] == (NOW + 101, None), "bytes are not quoted as a line"
 
 
 def test_a_finished_metric_is_replayed_at_the_times_that_it_tells(tmp_path: Path) -> None:
@@ -163,6 +165,57 @@ def test_a_finished_metric_is_replayed_at_the_times_that_it_tells(tmp_path: Path
     path.parent.mkdir(parents=True)
     nan = b"%d nan 101\n" % ((NOW + 101) * 1000)
     path.write_bytes(metric_rows(1, 101, 2.5) + nan + metric_rows(102, 110, 2.5))
+    replay = Replay(Settings(files=(str(path),), once=True))
+    fired = [
+        each.time
+        for each in replay.transitions()
+        if (each.alert, each.state) == ("NonFiniteLoss", "firing")
+    ]
+    assert fired == [NOW + 101]
+
+
+TRANSACTIONS = "wandb/run-20261121_211546-a1/run-a1.wandb"
+
+
+def rows(first: int, last: int) -> list[bytes]:
+    """One step a second, as wandb's history tells them."""
+    return [
+        row(_step=step, _timestamp=NOW + step, loss=2.5 + step % 7 / 8, lr=0.001)
+        for step in range(first, last)
+    ]
+
+
+def test_a_run_that_wandb_tells_of_is_followed_and_after_a_kill_amid_a_record_too(watched) -> None:
+    """W&B writes whole blocks, and what there is every fifteen seconds."""
+    data = log_of(*rows(1, 601), ended(0))
+    cuts = [int(len(data) * part) for part in (0, 0.3, 0.5, 0.8, 1)]
+    for begin, end in pairwise(cuts[:4]):
+        second = round(600 * end / len(data))
+        watched.write(TRANSACTIONS, data[begin:end], second)
+        watched.until(second, second + 20)
+    assert watched.firing() == set()
+    watched.kill()
+    watched.write(TRANSACTIONS, data[cuts[3] :], 600)
+    watched.begin()
+    watched.until(601, 605)
+    snapshot = watched.pump.monitor.snapshot()
+    assert [(run.name, run.step, run.state) for run in snapshot.runs] == [
+        ("run-a1", 600, "finished")
+    ]
+    assert (snapshot.monitor.parse_errors, snapshot.monitor.bytes) == (0, len(data))
+
+
+def test_a_run_that_wandb_saw_fail_has_crashed(watched) -> None:
+    watched.write(TRANSACTIONS, log_of(*rows(1, 31), ended(1)), 31)
+    watched.until(31, 60)
+    assert watched.firing() == {"TrainingCrashed"}
+
+
+def test_a_finished_run_of_wandb_is_replayed_at_the_times_that_it_tells(tmp_path: Path) -> None:
+    path = tmp_path / TRANSACTIONS
+    path.parent.mkdir(parents=True)
+    nan = row(_step=101, _timestamp=NOW + 101, loss=float("nan"))
+    path.write_bytes(log_of(*rows(1, 101), nan, *rows(102, 110)))
     replay = Replay(Settings(files=(str(path),), once=True))
     fired = [
         each.time

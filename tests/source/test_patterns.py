@@ -78,6 +78,17 @@ def test_a_folder_without_logs_means_what_trackers_keep_in_it(tmp_path):
     assert names(resolve([f"{MLFLOW}/metrics"], base=tmp_path), tmp_path) == metrics
 
 
+def test_a_folder_without_logs_means_the_transaction_logs_of_its_wandb_folders(tmp_path):
+    run = "job/wandb/run-20261121_211546-a1"
+    touch(tmp_path / run / "run-a1.wandb", tmp_path / run / "files/output.log")
+    touch(tmp_path / run / "logs/debug.log", tmp_path / "copied/run-b2.wandb")
+    (tmp_path / "job/wandb/latest-run").symlink_to(tmp_path / run)
+    found = ["copied/run-b2.wandb", f"{run}/run-a1.wandb"]
+    assert names(resolve(["."], base=tmp_path), tmp_path) == found
+    touch(tmp_path / "job/train.log")
+    assert names(resolve(["."], base=tmp_path), tmp_path) == ["job/train.log"]
+
+
 def test_a_folder_with_logs_means_these_and_not_what_repeats_them(tmp_path):
     touch(tmp_path / EVENTS, tmp_path / "train.log", tmp_path / "metrics/loss")
     assert names(resolve(["."], base=tmp_path), tmp_path) == ["train.log"]

@@ -3,17 +3,16 @@
 `Parser` is the room's door: feed it chunks, and it gives samples, events and
 heartbeats. `clock_marks` is a light first pass over a finished file. What it recognises
 are `READERS` of whole files and the definitions of `packaged_formats`. `frame_times` and
-`METRIC_TIME` tell when the records of TensorBoard's and MLflow's files were written.
+`METRIC_TIME` tell when the records of trackers' files were written.
 """
 
 from ldlm_monitor.parse.clock import clock_marks
-from ldlm_monitor.parse.event_file import frame_times
 from ldlm_monitor.parse.formats import load as load_formats
 from ldlm_monitor.parse.formats import packaged_files as packaged_formats
 from ldlm_monitor.parse.metric_file import ROW_TIME as METRIC_TIME
 from ldlm_monitor.parse.metric_file import metric_of
 from ldlm_monitor.parse.parser import ParseCounters, Parser
-from ldlm_monitor.parse.whole_file import READERS, ROW_SUFFIXES
+from ldlm_monitor.parse.whole_file import READERS, ROW_SUFFIXES, frame_times
 
 __all__ = [
     "METRIC_TIME",

@@ -14,18 +14,16 @@ import struct
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from ldlm_monitor.parse.events import Place
 from ldlm_monitor.parse.samples import Numbers
+from ldlm_monitor.parse.wire_format import DAMAGE, fields_of, varint
 from ldlm_monitor.tfrecord import frames
 
 if TYPE_CHECKING:
     from ldlm_monitor.chunk import Chunk, Origin
     from ldlm_monitor.records import Record
-
-Field: TypeAlias = tuple[int, int | bytes]
-"""A field's number, and its varint, its 4 or 8 bytes, or its content."""
 
 MAX_TAG_BYTES = 128
 _FLOAT, _DOUBLE, _INT32, _INT64 = 1, 2, 3, 9
@@ -37,7 +35,6 @@ _LARGEST = 3e38
 """Greater numbers do not fit into four bytes."""
 _WHOLE_LISTS = frozenset((7, 10))
 """`int_val` and `int64_val`."""
-_DAMAGE = (struct.error, IndexError, ValueError, OverflowError)
 _TIME_KEY = 0x09
 """Of field 1, 8 bytes."""
 _EARLIEST, _LATEST = 9e8, 1e10
@@ -77,7 +74,7 @@ class EventFileReader:
                 )
                 try:
                     found += self._scalars(content, place)
-                except _DAMAGE:
+                except DAMAGE:
                     self.errors += 1
             line += frame.found
         return found
@@ -86,7 +83,7 @@ class EventFileReader:
         step, when = 0, None
         numbers = Numbers()
         leads = False
-        for number, told in _fields(content):
+        for number, told in fields_of(content):
             if number == 1:
                 when = _time(told)
             elif number == 2 and isinstance(told, int):
@@ -111,7 +108,7 @@ class EventFileReader:
         return False
 
 
-def frame_times(data: bytes) -> Iterator[tuple[int, float]]:
+def event_times(data: bytes) -> Iterator[tuple[int, float]]:
     """Where each event begins in some bytes, and when it was written (Unix seconds)."""
     for frame in frames(data):
         content = frame.payload(data)
@@ -123,7 +120,7 @@ def frame_times(data: bytes) -> Iterator[tuple[int, float]]:
 
 def _values(summary: bytes) -> Iterator[tuple[bytes, float]]:
     """Tags and numbers of a summary."""
-    for number, told in _fields(summary):
+    for number, told in fields_of(summary):
         if number == 1 and isinstance(told, bytes):
             tag, value = _value(told)
             if tag and value is not None:
@@ -133,7 +130,7 @@ def _values(summary: bytes) -> Iterator[tuple[bytes, float]]:
 def _value(content: bytes) -> tuple[bytes, float | None]:
     """A tag, and its number; None where it tells none."""
     tag, value, plugin = b"", None, b""
-    for number, told in _fields(content):
+    for number, told in fields_of(content):
         if number == 1 and isinstance(told, bytes):
             tag = told
         elif number == 2:
@@ -148,9 +145,9 @@ def _value(content: bytes) -> tuple[bytes, float | None]:
 
 def _plugin(metadata: bytes) -> bytes:
     """`plugin_data.plugin_name`: which of TensorBoard's views a value is for."""
-    for number, told in _fields(metadata):
+    for number, told in fields_of(metadata):
         if number == 1 and isinstance(told, bytes):
-            names = (name for inner, name in _fields(told) if inner == 1)
+            names = (name for inner, name in fields_of(told) if inner == 1)
             return next((name for name in names if isinstance(name, bytes)), b"")
     return b""
 
@@ -158,7 +155,7 @@ def _plugin(metadata: bytes) -> bytes:
 def _tensor(content: bytes) -> float | None:
     """The number that a tensor of no dimension holds; None for any other tensor."""
     kind, values = 0, []
-    for number, told in _fields(content):
+    for number, told in fields_of(content):
         if number == 1 and isinstance(told, int):
             kind = told
         elif number == 2 and told:
@@ -198,45 +195,9 @@ def _time(told: int | bytes) -> float | None:
 def _whole(told: int | bytes) -> float | None:
     """A varint, packed or not; negative ones are two's complement."""
     if isinstance(told, bytes):
-        value, end = _varint(told, 0)
+        value, end = varint(told, 0)
         if end != len(told):
             return None
     else:
         value = told
     return float(value - (1 << 64) if value >= 1 << 63 else value)
-
-
-def _fields(content: bytes) -> Iterator[Field]:
-    """The fields of a message (protobuf.dev/programming-guides/encoding). Raises `_DAMAGE`."""
-    at, end = 0, len(content)
-    while at < end:
-        key, at = _varint(content, at)
-        wire = key & 7
-        if wire == 0:
-            value, at = _varint(content, at)
-            yield key >> 3, value
-            continue
-        if wire == 2:
-            size, at = _varint(content, at)
-        elif wire in (1, 5):
-            size = 8 if wire == 1 else 4
-        else:
-            raise ValueError("a wire type that nobody writes")
-        if size > end - at:
-            raise ValueError("a field is longer than its message")
-        yield key >> 3, content[at : at + size]
-        at += size
-
-
-def _varint(content: bytes, at: int) -> tuple[int, int]:
-    """A number of seven bits a byte, and where it ends."""
-    value = shift = 0
-    while True:
-        byte = content[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value & (1 << 64) - 1, at
-        shift += 7
-        if shift > 63:
-            raise ValueError("a number is longer than 64 bits")

@@ -1,8 +1,8 @@
 """One look at a whole chunk: which records can matter at all.
 
-Every trigger of every definition is compiled into one Hyperscan database. A
-scan names the rules that may apply and the byte where each trigger ended; only
-the records around those bytes are cut out and matched with re2.
+A scan for every trigger of every definition (`triggers`) names the rules that may
+apply and the byte where each trigger ended; only the records around those bytes are
+cut out and matched with re2.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-import hyperscan
 import re2
 
 from ldlm_monitor.errors import FormatError
@@ -23,6 +22,7 @@ from ldlm_monitor.parse.events import EventRule
 from ldlm_monitor.parse.other_bars import TRIGGERS, OtherBars
 from ldlm_monitor.parse.patterns import Pattern, compile_pattern
 from ldlm_monitor.parse.samples import LineRule
+from ldlm_monitor.parse.triggers import Part, Scanner, compile_triggers
 
 
 class JsonRule:
@@ -34,8 +34,6 @@ class IgnoredRule:
 
 
 Rule: TypeAlias = BarRule | OtherBars | LineRule | EventRule | JsonRule | IgnoredRule
-LOSS = r"[Ll][Oo][Ss][Ss]['\"\]\): =\t]{1,12}[-+.\dNnIiTt]"
-"""A loss and the beginning of its number, in whatever form; the `T` of `tensor(`."""
 _JSON_TRIGGER = r"^\{\""
 _FIRST = 1_000_000
 _IGNORED_TRIGGER = r"Exception ignored in"
@@ -59,7 +57,7 @@ class Claims:
 
 @dataclass(slots=True)
 class Rules:
-    """All definitions, compiled. `named[i]` are the rules of the database's expression i.
+    """All definitions, compiled. `named[i]` are the rules of expression i of `databases`.
 
     `homes`: the format that a rule is part of.
     """
@@ -70,7 +68,7 @@ class Rules:
     benign: tuple[Pattern, ...]
     exceptions: tuple[EventRule, ...]
     definitions: tuple[formats.Definitions, ...]
-    database: Any
+    databases: tuple[Part, ...]
 
     def of(self, expressions: tuple[int, ...]) -> Claims:
         """The rules that these expressions name. A bar that has its own rule is no other bar."""
@@ -92,26 +90,7 @@ class Rules:
 
     def scanner(self) -> Scanner:
         """A scanner of one's own: a database is shared, a scratch is not."""
-        return Scanner(self)
-
-
-class Scanner:
-    """Scans chunks with one database and a private scratch space."""
-
-    def __init__(self, rules: Rules) -> None:
-        self._database = rules.database
-        self._scratch = hyperscan.Scratch(rules.database)
-
-    def scan(self, data: bytes) -> list[tuple[int, int]]:
-        """(index after the trigger's last byte, expression), in order of the index."""
-        hits: list[tuple[int, int]] = []
-
-        def note(expression: int, _start: int, end: int, _flags: int, _context: object) -> None:
-            hits.append((end, expression))
-
-        self._database.scan(data, match_event_handler=note, scratch=self._scratch)
-        hits.sort()
-        return hits
+        return Scanner(self.databases)
 
 
 def compiled(files: tuple[Path, ...] = ()) -> Rules:
@@ -166,9 +145,9 @@ def _compiled(files: tuple[Path, ...], _editions: tuple[tuple[str, int, int], ..
     for target, (trigger, where) in zip(targets, triggers, strict=True):
         named.setdefault(trigger, []).append(target)
         places.setdefault(trigger, where)
-    database = _database(list(places.items()))
+    databases = compile_triggers(list(places.items()))
     found = (tuple(benign), exceptions, tuple(definitions))
-    return Rules(targets, list(named.values()), homes, *found, database)
+    return Rules(targets, list(named.values()), homes, *found, databases)
 
 
 def _other_bars(definitions: list[formats.Definitions]) -> OtherBars:
@@ -225,40 +204,3 @@ def _bad_pattern(error: BaseException, where: str) -> FormatError:
         where=where,
         remedy="write it in RE2 syntax (no look-around, no back-references)",
     )
-
-
-def _database(triggers: list[tuple[str, str]]) -> Any:
-    expressions = [_anchored(trigger.replace("{{loss}}", LOSS)).encode() for trigger, _ in triggers]
-    database = hyperscan.Database()
-    try:
-        _compile(database, expressions)
-    except hyperscan.error:
-        for expression, (_, where) in zip(expressions, triggers, strict=True):
-            _compile_alone(expression, where)
-        raise
-    return database
-
-
-def _anchored(trigger: str) -> str:
-    """A leading `^` means the start of a record, which a bare `\\r` begins as well."""
-    return f"(?:^|\\r){trigger[1:]}" if trigger.startswith("^") else trigger
-
-
-def _compile(database: Any, expressions: list[bytes]) -> None:
-    database.compile(
-        expressions=expressions,
-        ids=list(range(len(expressions))),
-        elements=len(expressions),
-        flags=[hyperscan.HS_FLAG_MULTILINE] * len(expressions),
-    )
-
-
-def _compile_alone(expression: bytes, where: str) -> None:
-    try:
-        _compile(hyperscan.Database(), [expression])
-    except hyperscan.error as error:
-        raise FormatError(
-            f"the trigger {expression.decode()!r} does not compile: {error}",
-            where=where,
-            remedy="use a literal part of the line, with \\ before ()[]{}.*+?|^$",
-        ) from error

@@ -33,6 +33,8 @@ class Source(IntEnum):
 
 EVENT_FILE = ".tfevents."
 """In the names of TensorBoard's files."""
+_TRANSACTIONS = ".wandb"
+"""Ends the names of W&B's."""
 
 _EXPORTED = {
     "loss": "ldlm_train_loss",
@@ -64,7 +66,7 @@ def source_of(sample: Sample, *, rows: bool) -> Source:
     name = sample.position.path.rsplit("/", 1)[-1]
     if rows:
         return Source.CALLBACK if name.startswith("health_rank") else Source.JSONL
-    if EVENT_FILE in name:
+    if EVENT_FILE in name or name.endswith(_TRANSACTIONS):
         return Source.TRACKER
     return Source.BAR if "progress" in sample.values else Source.TEXT
 

@@ -85,7 +85,7 @@ class Witness:
 
     def _text(self, position: Position) -> str | None:
         chunk = self._chunk
-        if chunk is None or chunk.path != position.path:
+        if chunk is None or chunk.framed or chunk.path != position.path:
             return None
         start = position.offset - chunk.offset
         return _line(chunk.data, start) if 0 <= start < len(chunk.data) else None

@@ -16,9 +16,12 @@ STANDARD_INPUT = "-"
 LOG_SUFFIXES = frozenset({".log", ".jsonl", ".out", ".err", ".txt"})
 EVENT_FILE = ".tfevents."
 """In the names of TensorBoard's files."""
+TRANSACTIONS = ".wandb"
+"""Ends the names of W&B's."""
 FOLDER_LEVELS = 4
 """`DIR/{run id}/attempt_0/3/stderr.log`, as torchrun's `--log-dir` lays it out, is found."""
-PASSED_OVER = frozenset({"wandb", "__pycache__", "node_modules", "site-packages"})
+_OF_WANDB = "wandb"
+PASSED_OVER = frozenset({_OF_WANDB, "__pycache__", "node_modules", "site-packages"})
 """Folders that a folder argument does not mean: wandb keeps copies of the console there."""
 
 _MAGIC = re.compile(r"[*?\[]")
@@ -160,17 +163,27 @@ def _logs_under(folder: Path, disk: Disk) -> Iterator[Path]:
     A tracker's files repeat what the log tells, as if it were another run.
     """
     kept: list[Path] = []
+    folders: list[Path] = []
     logs = False
     for inside, names in _walk(folder, FOLDER_LEVELS, disk):
+        folders.append(inside)
         metrics = _is_metrics(inside, disk)
         for name in names:
             if os.path.splitext(name)[1] in LOG_SUFFIXES and not metrics:
                 logs = True
                 yield inside / name
-            elif EVENT_FILE in name or metrics:
+            elif EVENT_FILE in name or name.endswith(TRANSACTIONS) or metrics:
                 kept.append(inside / name)
     if not logs:
         yield from kept
+        for inside in folders:
+            yield from _transactions(inside / _OF_WANDB, disk)
+
+
+def _transactions(folder: Path, disk: Disk) -> Iterator[Path]:
+    """The logs of W&B's runs in its folder, each in a folder of its own."""
+    for inside, names in _walk(folder, 1, disk):
+        yield from (inside / name for name in names if name.endswith(TRANSACTIONS))
 
 
 def _is_metrics(folder: Path, disk: Disk) -> bool:

@@ -1,7 +1,8 @@
 """From bytes in any pieces to chunks of whole records."""
 
 from ldlm_monitor.chunk import Chunk, FileId
-from ldlm_monitor.tfrecord import HEADER_BYTES, begins_tfrecord, frame_bytes, frames
+from ldlm_monitor.frames import HEAD_BYTES, Form, Frame, form_of, frames
+from ldlm_monitor.tfrecord import HEADER_BYTES, frame_bytes
 
 CHUNK_BYTES = 256 * 1024
 RECORD_BYTES = 1024 * 1024
@@ -20,8 +21,8 @@ class Splitter:
     no chunk yet. At most `RECORD_BYTES` of an unfinished record are kept. `shown` is the
     `position` at which an unfinished record was shown last, 0 before the first.
 
-    A TFRecord file, known by its first bytes, is cut where its frames end (`framed`); one
-    that is longer than `RECORD_BYTES` is passed over. None: nothing was read that tells.
+    A file of frames, known by its first bytes, is cut where these end (`framed`, their form);
+    one that is longer than `RECORD_BYTES` is passed over. None: nothing was read that tells.
     """
 
     __slots__ = (
@@ -46,7 +47,7 @@ class Splitter:
         *,
         offset: int = 0,
         line: int = 1,
-        framed: bool | None = None,
+        framed: Form | None = None,
     ) -> None:
         self.path = path
         self.file = file
@@ -58,7 +59,7 @@ class Splitter:
         self._rest = bytearray()
         self._cut = False
         self._passing = 0
-        self.framed = False if offset and framed is None else framed
+        self.framed: Form | None = "" if offset and framed is None else framed
 
     @property
     def unfinished(self) -> int:
@@ -70,8 +71,9 @@ class Splitter:
         held = self.position - self.offset
         self.position += len(data)
         self.grown = now
-        if self.framed is not False and self._is_framed(data):
-            return self._feed_frames(data)
+        form = self._form(data) if self.framed is None else self.framed
+        if form:
+            return self._feed_frames(form, data)
         end = after_last_end(data)
         if not end:
             self._hold(data)
@@ -117,7 +119,7 @@ class Splitter:
     def finish(self) -> Chunk:
         """The last chunk of the file: an unfinished record, or nothing."""
         self.cut_records += self._cut
-        rest, framed = bytes(self._rest), bool(self.framed)
+        rest, framed = bytes(self._rest), self.framed or ""
         chunk = Chunk(self.path, self.file, self.offset, self.line, rest, final=True, framed=framed)
         self.offset = self.position
         self._rest, self._cut = bytearray(), False
@@ -125,29 +127,31 @@ class Splitter:
 
     def ends_record(self, data: bytes) -> bool:
         """Whether a frame ends with `data`, if it is what comes next."""
-        if self._passing or not self._is_framed(data):
+        form = self._form(data)
+        if self._passing or not form:
             return False
         held = bytes(self._rest) + data
-        last = max(frames(held), default=None)
+        last = max(frames(form, held, self.offset), key=_end, default=None)
         return last is not None and last.end == len(held) and last.payload(held) is not None
 
-    def _is_framed(self, data: bytes) -> bool:
+    def _form(self, data: bytes) -> Form:
+        """The form of the file whose next bytes these are; "" as long as nothing tells."""
         if self.framed is None:
-            head = bytes(self._rest[:HEADER_BYTES]) + data[:HEADER_BYTES]
-            self.framed = begins_tfrecord(head) if self.offset == 0 else False
-        return bool(self.framed)
+            head = bytes(self._rest[:HEAD_BYTES]) + data[:HEAD_BYTES]
+            self.framed = form_of(head) if self.offset == 0 else ""
+        return self.framed or ""
 
-    def _feed_frames(self, data: bytes) -> list[Chunk]:
+    def _feed_frames(self, form: Form, data: bytes) -> list[Chunk]:
         if passed := min(self._passing, len(data)):
             self._passing -= passed
             self.offset += passed
             self.line += not self._passing
             data = data[passed:]
         held = bytes(self._rest) + data
-        end = max((frame.end for frame in frames(held, ended=False)), default=0)
+        end = max(map(_end, frames(form, held, self.offset, ended=False)), default=0)
         chunks = [self._chunk(held[:end])] if end else []
         self._rest = bytearray(memoryview(held)[end:])
-        if len(self._rest) >= HEADER_BYTES:
+        if form == "tfrecord" and len(self._rest) >= HEADER_BYTES:
             size = frame_bytes(held, end) or 0
             if size > RECORD_BYTES:
                 self.cut_records += 1
@@ -157,7 +161,7 @@ class Splitter:
         return chunks
 
     def _chunk(self, data: bytes, *, length: int | None = None) -> Chunk:
-        framed = bool(self.framed)
+        framed = self.framed or ""
         chunk = Chunk(self.path, self.file, self.offset, self.line, data, framed=framed)
         self.offset += len(data) if length is None else length
         self.line += chunk.newlines
@@ -187,3 +191,7 @@ def _after_first_end(data: bytes) -> int:
     newline = data.find(b"\n") + 1
     carriage = data.find(b"\r", 0, newline or None) + 1
     return carriage or newline
+
+
+def _end(frame: Frame) -> int:
+    return frame.end

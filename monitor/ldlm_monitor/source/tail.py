@@ -8,7 +8,7 @@ What can happen to a file under a reader, and how it shows:
 - its start is a hole of NULs, because a writer that does not append was
   truncated: NULs between records are skipped, NULs at the end are not there yet
   (a network file system shows them before the data);
-  In a TFRecord file NULs are data like any other, unless they end it amid a record;
+  In a file of frames NULs are data like any other, unless they end it amid a record;
 - its name is taken away: the descriptor still leads to it, see `registry.py`.
 
 Bytes that are written and truncated again between two looks cannot be known.
@@ -21,12 +21,12 @@ from pathlib import Path
 
 from ldlm_monitor.chunk import Chunk
 from ldlm_monitor.errors import InputError
+from ldlm_monitor.frames import HEAD_BYTES, Form, form_of
 from ldlm_monitor.source.disk import Disk, Key
 from ldlm_monitor.source.fingerprint import Fingerprint
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.position import Position
 from ldlm_monitor.source.split import CHUNK_BYTES, Splitter
-from ldlm_monitor.tfrecord import HEADER_BYTES, begins_tfrecord
 
 SETTLED_SECONDS = 2.0
 """A file changed so recently may change again under the same size and mtime."""
@@ -116,7 +116,7 @@ class Tail:
         found = Fingerprint.of(self._disk, descriptor, offset) if offset > 0 else None
         if found is None:
             return
-        framed = bool(begins_tfrecord(self._disk.pread(descriptor, HEADER_BYTES, 0)))
+        framed = form_of(self._disk.pread(descriptor, HEAD_BYTES, 0)) or ""
         if line is None:
             offset, line = self._counted(descriptor, offset, framed=framed)
             found = Fingerprint.of(self._disk, descriptor, offset) or found
@@ -126,7 +126,7 @@ class Tail:
         )
         self.splitter.shown = shown
 
-    def _counted(self, descriptor: int, offset: int, *, framed: bool) -> tuple[int, int]:
+    def _counted(self, descriptor: int, offset: int, *, framed: Form) -> tuple[int, int]:
         """`offset`, or where the frame begins that holds it, and its line."""
         counter = Splitter(self.name, self.splitter.file)
         line = 1

@@ -1,0 +1,89 @@
+"""Triggers: what splits them over databases loses no line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ldlm_monitor.parse import formats
+from ldlm_monitor.parse.triggers import MARKS, Scanner, compile_triggers, mark_of
+
+TRAPS = Path(__file__).with_name("traps.log").read_bytes()
+
+
+def packaged() -> list[str]:
+    """Every trigger of every packaged definition."""
+    found: dict[str, None] = {}
+    for path in formats.packaged_files():
+        loaded = formats.load(path)
+        found.update((line.trigger, None) for line in loaded.lines)
+        found.update((shape.trigger, None) for event in loaded.events for shape in event.shapes)
+    return list(found)
+
+
+def examples() -> bytes:
+    """Every example line of every packaged definition, and lines that are traps."""
+    lines: list[str] = []
+    for path in formats.packaged_files():
+        loaded = formats.load(path)
+        lines += [example.line for line in loaded.lines for example in line.examples]
+        lines += [example.line for event in loaded.events for example in event.examples]
+    return "\n".join(lines).encode() + b"\n" + TRAPS
+
+
+def hits(triggers: list[str], data: bytes) -> list[tuple[int, int]]:
+    return Scanner(compile_triggers([(each, "here") for each in triggers])).scan(data)
+
+
+@pytest.mark.parametrize(
+    ("trigger", "mark"),
+    [
+        (r"\d%\|", b"%"),
+        (r"^\{\"", b"{"),
+        (r"^\++ (?:export )?[A-Z]", b"+"),
+        (r"\*\*\* Starting ", b"*"),
+        (r"(?:step|iteration) \d+%", b"%"),
+        (r"step \d{1,9}", b""),
+        (r"step\+? \d", b""),
+        (r"step\+* \d", b""),
+        (r"step%{0,2} \d", b""),
+        (r"step [+%]\d", b""),
+        (r"step []%]\d", b""),
+        (r"step [[:digit:]%]", b""),
+        (r"step \\{2}", b""),
+        (r"step \\\{", b"{"),
+        (r"step (?:\d%|\d) of", b""),
+        (r"step (?:\((?:\+|-)\))?done", b""),
+        (r"\d%|done", b""),
+        (r"\*+ done", b"*"),
+    ],
+)
+def test_a_mark_is_what_every_match_must_hold(trigger, mark):
+    assert mark_of(trigger) == (mark[0] if mark else None)
+
+
+def test_packaged_triggers_hit_the_same_in_several_databases_as_each_alone():
+    data, triggers = examples(), packaged()
+    assert {mark_of(trigger) for trigger in triggers} == {None, *MARKS}
+    alone = [
+        (end, index) for index, trigger in enumerate(triggers) for end, _ in hits([trigger], data)
+    ]
+    assert hits(triggers, data) == sorted(alone)
+    assert len({index for _, index in alone}) > len(triggers) * 0.8
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_a_trigger_with_a_mark_is_found_among_many(mark):
+    many = [f"some words of {number}" for number in range(100)]
+    wanted = f"begins \\{chr(mark)} ends"
+    data = f"nothing\nbegins {chr(mark)} ends\n".encode()
+    assert hits([*many, wanted], data) == [(data.index(b"ends") + 4, 100)]
+
+
+@pytest.mark.parametrize("hour", range(24))
+@pytest.mark.parametrize("head", ["E1121", "[rank0]:[W807", "F0000"])
+def test_the_head_of_a_glog_line_is_known_at_every_hour(hour, head):
+    rest = f" {hour:02}:59:08.715298 631 x.py:1] text\n"
+    assert len(hits(["{{glog}}"], (head + rest).encode())) == 1
+    assert hits(["{{glog}}"], f"[rank0]:[I1121{rest}".encode()) == []
