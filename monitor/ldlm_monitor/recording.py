@@ -17,6 +17,7 @@ import msgspec
 
 from ldlm_monitor.chunk import Chunk, FileId
 from ldlm_monitor.errors import InputError, UsageError
+from ldlm_monitor.frames import Form
 from ldlm_monitor.plain import encodable, plain
 from ldlm_monitor.records import Record, from_json, to_json
 
@@ -61,7 +62,7 @@ class Fed(msgspec.Struct, frozen=True, tag="fed", tag_field="is", omit_defaults=
     peek: bool = False
     age: float = 0.0
     timed: bool = True
-    framed: bool = False
+    framed: Form = ""
 
     def chunk(self) -> Chunk:
         """The chunk that was fed."""
