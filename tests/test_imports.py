@@ -15,6 +15,7 @@ HEAVY = {
     "re2",
     "slack_sdk",
     "textual",
+    "tree_sitter",
     "watchdog",
     "yaml",
 }

@@ -111,12 +111,18 @@ class Script:
     pipelines: list[Pipeline] = field(default_factory=list)
     exported: set[str] = field(default_factory=set)
     functions: dict[str, Scope] = field(default_factory=dict)
+    options_at_end: frozenset[str] = frozenset()
+    """Those that a function has which is called there, wherever it stands."""
     conditions: set[int] = field(default_factory=set)
     """The parts of scopes that may be left out, as a branch; a function or subshell is none."""
     _ends: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._ends = [at for at, byte in enumerate(self.content) if byte == 0x0A]
+
+    def in_function(self, scope: Scope) -> bool:
+        """Whether what stands there runs when somebody calls it."""
+        return any(inner == scope[: len(inner)] for inner in self.functions.values())
 
     def conditional(self, scope: Scope) -> bool:
         """Whether what stands there may be left out."""
@@ -153,10 +159,12 @@ def read_script(content: bytes) -> Script:
     script = Script(content, root, sound=meant == content and not root.has_error)
     first = content.split(b"\n", 1)[0].decode(errors="replace")
     options = _options(first.split()[1:]) if first.startswith("#!") else frozenset()
+    walk = _Walk(script, options)
     try:
-        _Walk(script, options).visit(script.root, ())
+        walk.visit(script.root, ())
     except RecursionError:
         return Script(content, parse(b""))
+    script.options_at_end = walk.options
     return script
 
 
@@ -193,7 +201,7 @@ class _Walk:
 
     def __init__(self, script: Script, options: frozenset[str]) -> None:
         self._script = script
-        self._options = options
+        self.options = options
         self._known: dict[str, list[tuple[Scope, str]]] = {}
         self._special: dict[str, Callable[[Node, Scope], None]] = {
             "if_statement": self._branches,
@@ -217,13 +225,13 @@ class _Walk:
         if special is not None:
             special(node, scope)
             return
-        before = self._options
+        before = self.options
         if node.type in _BRANCHES:
             self._script.conditions.add(node.start_byte)
         inner = node.type in _BRANCHES or node.type in _SCOPES
         self._children(node, (*scope, node.start_byte) if inner else scope)
         if node.type in ("subshell", "command_substitution", "process_substitution"):
-            self._options = before
+            self.options = before
 
     def _children(self, node: Node, scope: Scope) -> None:
         for child in node.children:
@@ -259,10 +267,10 @@ class _Walk:
 
     def _pipeline(self, node: Node, scope: Scope) -> None:
         stages = tuple(child for child in node.children if child.is_named)
-        before = self._options
+        before = self.options
         self._script.pipelines.append(Pipeline(stages, node, scope, before))
         self._children(node, scope)
-        self._options = before
+        self.options = before
 
     def _declaration(self, node: Node, scope: Scope) -> None:
         words = " ".join(
@@ -298,7 +306,7 @@ class _Walk:
             self._children(value_node, (*scope, value_node.start_byte))
         if any(child.type == "+=" for child in node.children):
             value = replace(value, text=UNKNOWN)
-        exported = exported or (command is None and "allexport" in self._options)
+        exported = exported or (command is None and "allexport" in self.options)
         self._script.assignments.append(
             Assignment(name, value, node, scope, exported, local, command)
         )
@@ -314,7 +322,7 @@ class _Walk:
             for child in node.named_children
             if child.type != "comment"
         ]
-        self._script.arrays.append(Command(tuple(words), node, scope, self._options))
+        self._script.arrays.append(Command(tuple(words), node, scope, self.options))
 
     def _unset(self, node: Node, scope: Scope) -> None:
         for child in node.named_children:
@@ -341,9 +349,9 @@ class _Walk:
         names = {text_of(reader).split()[0].rsplit("/", 1)[-1] for reader in readers if reader}
         if body is not None and names & _READERS:
             inner = b" " * body.start_byte + (body.text or b"")
-            before, self._options = self._options, frozenset()
+            before, self.options = self.options, frozenset()
             self._children(parse(inner), (*scope, body.start_byte))
-            self._options = before
+            self.options = before
 
     def _redirects(self, node: Node, scope: Scope) -> Iterator[Redirect]:
         for child in node.children:
@@ -367,7 +375,7 @@ class _Walk:
                 for inner in within(child, "command_substitution", "process_substitution"):
                     self._children(inner, (*scope, inner.start_byte))
         own = (*redirects, *self._redirects(node, scope))
-        command = Command(tuple(words), node, scope, self._options, own)
+        command = Command(tuple(words), node, scope, self.options, own)
         self._script.commands.append(command)
         self._effects(command, node, scope)
 
@@ -376,7 +384,7 @@ class _Walk:
         texts = command.texts
         name = texts[0].rsplit("/", 1)[-1] if texts else ""
         if name == "set":
-            self._options = _options(list(texts[1:]), self._options)
+            self.options = _options(list(texts[1:]), self.options)
         elif name in ("read", "mapfile", "readarray", "getopts", "printf"):
             for word in texts[1:]:
                 self._forget(word, scope)
@@ -407,9 +415,9 @@ class _Walk:
                 if last.type in ("raw_string", "string"):
                     start, end = last.start_byte + 1, last.end_byte - 1
                     inner = b" " * start + self._script.content[start:end]
-                    before, self._options = self._options, _options([*flags, "--"])
+                    before, self.options = self.options, _options([*flags, "--"])
                     self._children(parse(inner), (*scope, start))
-                    self._options = before
+                    self.options = before
             return
 
     def _lookup(self, name: str, scope: Scope) -> str:

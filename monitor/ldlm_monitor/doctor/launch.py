@@ -38,7 +38,8 @@ _TRAINING = re2.compile(
 )
 _NO_TRAINING = re2.compile(
     r"(?i)(?:^|[^a-z])(?:eval(?:uate|uation)?|infer(?:ence)?|predict|generate|sampl(?:e|ing)|serve|"
-    r"download|prepare|preprocess|tokenize|convert|export|merge|plot|install|build|test|lint)"
+    r"download|prepare|preprocess|tokenize|convert|export|merge|plot|install|build|tests?|lint|"
+    r"docker|jupyter|server|demo|docs?|clean|upload|sync)"
     r"(?:[^a-z]|$)"
 )
 _SCRIPT = re2.compile(r"\.(?:py|sh|bash|sbatch|slurm)$")

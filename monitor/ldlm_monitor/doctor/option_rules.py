@@ -140,6 +140,12 @@ _KEPT = ("keep_last_n", "keep_last", "keep_last_k", "keep_n", "keep_last_n_check
          "num_checkpoints_to_keep", "num_keep", "keep_checkpoints", "checkpoints_total_limit",
          "checkpoint_total_limit", "keep_last_n_ckpts", "keep_last_checkpoints", "keep_ckpts",
          "total_limit", "num_to_keep", "keep_max")  # fmt: skip
+_WORKERS = (
+    "num_workers", "dataloader_num_workers", "data_num_workers", "loader_num_workers",
+    "train_num_workers", "val_num_workers", "eval_num_workers", "test_num_workers",
+    "num_data_workers", "num_loader_workers", "num_dataloader_workers", "dataloader_workers",
+    "data_workers", "loader_workers", "train_workers", "n_workers",
+)  # fmt: skip
 _MODES = frozenset({"sequential", "random", "mixed", "alternate", "alternating", "cycle"})
 
 
@@ -151,28 +157,28 @@ def judge(group: Group) -> Iterator[Finding]:
 
 def loader(group: Group) -> Iterator[Finding]:
     """Zero workers with options that need some; and options that waste the ones there are."""
-    workers = next(group.of("num_workers", "workers"), None)
+    workers = next(_workers(group), None)
     if workers is None or workers.number is None:
         return
-    persistent = list(group.of("persistent_workers"))
+    persistent = list(group.of(*_either("persistent_workers")))
     if workers.number == 0:
         for option in persistent:
             if option.truth:
                 yield option.finding(WITHOUT_WORKERS, _with(workers), _switched_off(option))
-        for option in group.of("prefetch_factor"):
+        for option in group.of(*_either("prefetch_factor")):
             if option.number:
                 yield option.finding(WITHOUT_WORKERS, _with(workers))
     for option in persistent:
         if workers.number > 0 and option.truth is False:
             yield option.finding(LOADER_RESTARTS, _with(workers))
-    for option in group.of("pin_memory"):
+    for option in group.of(*_either("pin_memory")):
         if option.truth is False:
             yield option.finding(NOT_PINNED)
 
 
 def workers(group: Group) -> Iterator[Finding]:
     """More than the node has cores, where that is known; else very many."""
-    for option in group.of("num_workers", "workers"):
+    for option in _workers(group):
         number = option.number or 0
         total = number * (group.processes or 1)
         counted = f"{number} workers x {group.processes or 'all'} processes of a node"
@@ -186,14 +192,14 @@ def workers(group: Group) -> Iterator[Finding]:
 
 def rotation(group: Group) -> Iterator[Finding]:
     """0 kept, nothing kept, or everything."""
-    for option in group.exactly(*_KEPT):
+    for option in group.of(*_KEPT):
         if option.number == 0:
             yield option.finding(KEEP_ZERO)
-    for option in group.exactly("save_top_k"):
-        if option.number == 0 and not any(last.truth for last in group.exactly("save_last")):
+    for option in group.of("save_top_k"):
+        if option.number == 0 and not any(last.truth for last in group.of("save_last")):
             yield option.finding(NOTHING_SAVED)
     limits = {"save_total_limit", "save_only_model"} & group.all_names
-    for option in group.exactly("save_steps"):
+    for option in group.of("save_steps"):
         is_trainer = {"output_dir", "per_device_train_batch_size"} <= group.all_names
         if is_trainer and not limits:
             yield option.finding(NO_ROTATION)
@@ -201,7 +207,7 @@ def rotation(group: Group) -> Iterator[Finding]:
 
 def timeouts(group: Group) -> Iterator[Finding]:
     """How long a collective may take, in seconds."""
-    for option in group.exactly("ddp_timeout"):
+    for option in group.of("ddp_timeout"):
         seconds = option.number or 0
         if seconds > 86_400:
             yield option.finding(GROUP_TIMEOUT, f"{seconds} s are {seconds / 86_400:.0f} days")
@@ -211,21 +217,30 @@ def timeouts(group: Group) -> Iterator[Finding]:
 
 def distributed(group: Group) -> Iterator[Finding]:
     """Flags of DistributedDataParallel."""
-    for option in group.of("find_unused_parameters"):
+    for option in group.of("find_unused_parameters", "ddp_find_unused_parameters"):
         if option.truth:
             yield option.finding(FIND_UNUSED)
-    for option in group.exactly("strategy"):
+    for option in group.of("strategy"):
         if option.value == "ddp_find_unused_parameters_true":
             yield option.finding(FIND_UNUSED)
     modes = [
         o for o in group.options if (o.value or "").lower() in _MODES and "sampl" not in o.name
     ]
     frozen = [o for o in group.options if o.name.startswith("freeze") and o.truth]
-    for option in group.exactly("static_graph", "ddp_static_graph"):
+    for option in group.of("static_graph", "ddp_static_graph"):
         if option.truth and (modes or frozen):
             other = (modes or frozen)[0]
             edit = _switched_off(option)
             yield option.finding(STATIC_GRAPH, f"{other.name}: {other.value}", edit)
+
+
+def _workers(group: Group) -> Iterator[Option]:
+    """Numbers of workers of a DataLoader; other programs have workers too."""
+    return group.of(*_WORKERS, *(("workers",) if group.launched else ()))
+
+
+def _either(name: str) -> tuple[str, str]:
+    return name, f"dataloader_{name}"
 
 
 def _with(option: Option) -> str:

@@ -57,21 +57,16 @@ class Group:
     """Options that are given together.
 
     `processes` and `cores` are those of a node (None: not known); `all_names` are the names in
-    the whole file.
+    the whole file. `launched`: a training is started with them.
     """
 
     options: tuple[Option, ...]
     processes: int | None = None
     cores: int | None = None
     all_names: frozenset[str] = frozenset()
+    launched: bool = False
 
     def of(self, *names: str) -> Iterator[Option]:
-        """The options of these names, or of names that end in one of them."""
-        for option in self.options:
-            if option.name in names or option.name.endswith(tuple(f"_{name}" for name in names)):
-                yield option
-
-    def exactly(self, *names: str) -> Iterator[Option]:
         """The options of these names."""
         return (option for option in self.options if option.name in names)
 
@@ -109,7 +104,8 @@ def of_command(command: Command, script: Script, path: str) -> Group:
     each = _count(slurm, "cpus_per_task", "cpus_per_gpu", "c")
     cores = each * (tasks or 1) if each and "exclusive" not in slurm else None
     processes = _processes(options) or tasks
-    return Group(tuple(options), processes, cores, frozenset(option.name for option in options))
+    names = frozenset(option.name for option in options)
+    return Group(tuple(options), processes, cores, names, launched=True)
 
 
 def _after_equals(content: bytes, start: int, end: int, value: str) -> tuple[int, int] | None:

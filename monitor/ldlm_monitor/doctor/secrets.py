@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import PurePath
 
 import re2
 
@@ -25,11 +26,11 @@ CHECKS = (SECRET,)
 REDACTED = "REDACTED"
 
 _KINDS: tuple[tuple[str, str], ...] = (
-    ("a Hugging Face token", r"\bhf_[A-Za-z0-9]{30,}"),
-    ("a GitHub token", r"\b(?:gh[oprsu]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{60,})"),
+    ("a Hugging Face token", r"\bhf_[A-Za-z0-9]{20,}"),
+    ("a GitHub token", r"\b(?:gh[oprsu]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{60,})"),
     ("a GitLab token", r"\bglpat-[A-Za-z0-9_-]{20,}"),
-    ("an AWS access key", r"\b(?:AKIA|ASIA)[A-Z2-7]{16}\b"),
-    ("an API key", r"\bsk-(?:ant-|proj-|svcacct-|or-v1-)[A-Za-z0-9_-]{20,}|\bsk-[A-Za-z0-9]{32,}"),
+    ("an AWS access key", r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"),
+    ("an API key", r"\bsk-(?:ant-|proj-|svcacct-|or-v1-)[A-Za-z0-9_-]{20,}|\bsk-[A-Za-z0-9]{20,}"),
     ("a Google API key", r"\bAIza[A-Za-z0-9_-]{35}"),
     ("a Slack token", r"\bxox[abeoprs]-[A-Za-z0-9-]{20,}|\bxapp-[A-Za-z0-9-]{20,}"),
     ("a Slack webhook", r"hooks\.slack\.com/services/T[A-Z0-9]{6,}/B[A-Z0-9]{6,}/[A-Za-z0-9]{16,}"),
@@ -65,12 +66,18 @@ _MAX_LINE = 4096
 def audit(project: Project) -> Iterator[Finding]:
     """Each line with a secret, once; the secret itself is left out of the evidence."""
     for file in project.files:
-        if file.kind is not Kind.REQUIREMENTS:
+        if file.kind is not Kind.REQUIREMENTS and not _is_test(file):
             yield from _in_file(file)
 
 
+def _is_test(file: SourceFile) -> bool:
+    """A test in Python: what looks like a secret there is made up."""
+    name = PurePath(file.path).name
+    return file.kind is Kind.PYTHON and (name.startswith("test_") or name == "conftest.py")
+
+
 def _in_file(file: SourceFile) -> Iterator[Finding]:
-    for number, line in enumerate(file.content.decode(errors="replace").splitlines(), 1):
+    for number, line in enumerate(file.content.decode(errors="replace").split("\n"), 1):
         if not _ANY.search(line):
             continue
         what, shown = find(line[:_MAX_LINE], code=file.kind is Kind.PYTHON)

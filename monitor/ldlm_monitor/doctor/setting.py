@@ -33,6 +33,8 @@ class Setting:
 
     def finding(self, check: Check, detail: str = "", *edits: Edit | None) -> Finding:
         """What a check says of it; edits that are not possible are None."""
+        if self.optional:
+            detail = f"{detail}{', ' if detail else ''}unless the caller sets another"
         wanted = tuple(edit for edit in edits if edit is not None)
         possible = wanted if len(wanted) == len(edits) else ()
         return Finding(check, self.path, self.line, self.evidence, detail, possible)

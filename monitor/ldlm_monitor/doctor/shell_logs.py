@@ -60,7 +60,10 @@ def exit_codes(script: Script, path: str) -> Iterator[Finding]:
     """Launches that are piped into tee while pipefail is off, and whose status nobody reads."""
     mended: list[tuple[Scope, Edit]] = []
     for place in _piped(script):
-        if "pipefail" in place.options or _status_read(script, place.node):
+        options = place.options
+        if script.in_function(place.scope):
+            options |= script.options_at_end
+        if "pipefail" in options or _status_read(script, place.node):
             continue
         edit = next((e for scope, e in mended if scope == place.scope[: len(scope)]), None)
         if edit is None:

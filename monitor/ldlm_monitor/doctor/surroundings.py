@@ -28,6 +28,7 @@ _WRITTEN = re2.compile(
     r"environ\s*\[\s*[\"']([A-Z][A-Z0-9_]+)[\"']\s*\]\s*=[^=]"
     r"|environ\.setdefault\(\s*[\"']([A-Z][A-Z0-9_]+)"
 )
+_ASSIGNED = re2.compile(r"\b([A-Z][A-Z0-9_]+)=")
 _MODERN = re2.compile(r"\bTORCH_(?:NCCL|FR)_[A-Z_]+")
 _ALIKE = re2.compile(r"\bTORCH_NCCL_(?:ASYNC_ERROR_HANDLING|BLOCKING_WAIT)\b")
 
@@ -79,5 +80,6 @@ def _readers(project: Project) -> Iterator[str]:
             for line in text.splitlines():
                 if line.lstrip().startswith("#") or "echo" in line:
                     continue
+                own = written.union(_ASSIGNED.findall(line))  # NAME="${NAME:-1800}" is no use of it
                 for pair in _READ.findall(line):
-                    yield from (name for name in pair if name and name not in written)
+                    yield from (name for name in pair if name and name not in own)

@@ -30,8 +30,7 @@ _KNOWN = tuple(
             r"find_unused_parameters\s*=\s*False",
             (
                 "find_unused_parameters=False fails at the second step where a mode freezes "
-                "parameters: "
-                "freeze them before DDP wraps the model, then it can be False"
+                "parameters: freeze them before DDP wraps the model, then it can be False"
             ),
         ),
         (

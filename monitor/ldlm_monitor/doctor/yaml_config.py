@@ -45,6 +45,7 @@ _TAKES_ALL = re2.compile(
 )
 _COMMENT = re2.compile(r"(?m)^\s*#.*$")
 _PAIR = re2.compile(r"^([A-Z][A-Z0-9_]{3,})=(.*)$")
+_ENVIRONMENT = re2.compile(r"(?i)env|variables")
 _SCRIPT_KEYS = frozenset(
     {"run", "setup", "script", "command", "args", "entrypoint", "before_script"}
 )
@@ -100,9 +101,11 @@ def _audit_document(
 ) -> Iterator[Finding]:
     settings: list[Setting] = []
     groups: list[tuple[Option, ...]] = []
-    for node in _nodes(document.roots):
+    for key, node in _nodes(document.roots):
         pairs = _scalars(node)
-        settings.extend(_settings(document, node, pairs))
+        settings.extend(_settings(document, pairs))
+        if isinstance(node, yaml.SequenceNode) and _ENVIRONMENT.search(key):
+            settings.extend(_listed(document, node))
         groups.append(tuple(_option(document, name, value) for name, value in pairs))
         for name, value in pairs:
             if name.value in _SCRIPT_KEYS and "\n" in value.value:
@@ -118,20 +121,20 @@ def _audit_document(
                 yield option.finding(UNREAD_KEY, option.name)
 
 
-def _nodes(roots: tuple[yaml.Node, ...]) -> Iterator[yaml.Node]:
-    """Every mapping and sequence once, though anchors may repeat it."""
-    pending = deque(roots)
+def _nodes(roots: tuple[yaml.Node, ...]) -> Iterator[tuple[str, yaml.Node]]:
+    """Every mapping and sequence once, though anchors may repeat it, with the key above it."""
+    pending = deque(("", root) for root in roots)
     seen: set[int] = set()
     while pending and len(seen) < _MAX_NODES:
-        node = pending.popleft()
+        key, node = pending.popleft()
         if id(node) in seen or isinstance(node, yaml.ScalarNode):
             continue
         seen.add(id(node))
-        yield node
+        yield key, node
         if isinstance(node, yaml.MappingNode):
-            pending.extend(value for _, value in node.value)
+            pending.extend((str(name.value), value) for name, value in node.value)
         elif isinstance(node, yaml.SequenceNode):
-            pending.extend(node.value)
+            pending.extend((key, item) for item in node.value)
 
 
 def _scalars(node: yaml.Node) -> list[tuple[yaml.ScalarNode, yaml.ScalarNode]]:
@@ -152,37 +155,40 @@ def _option(document: _Document, name: yaml.ScalarNode, value: yaml.ScalarNode) 
 
 
 def _settings(
-    document: _Document,
-    node: yaml.Node,
-    pairs: list[tuple[yaml.ScalarNode, yaml.ScalarNode]],
+    document: _Document, pairs: list[tuple[yaml.ScalarNode, yaml.ScalarNode]]
 ) -> Iterator[Setting]:
-    """`NAME: value`, `- NAME=value`, and `name: NAME` with `value: value`."""
-    path = document.file.path
+    """`NAME: value`, and `name: NAME` with `value: value`."""
     by_name = {str(name.value): value for name, value in pairs}
     if "name" in by_name and "value" in by_name:
         pairs = [(by_name["name"], by_name["value"])]
     for name, value in pairs:
         if environment_rules.is_known(str(name.value)):
             line, evidence = document.line(name)
-            known = None if "$" in value.value else str(value.value)
-            yield Setting(str(name.value), known, path, line, evidence,
-                          document.span(name), document.span(value))  # fmt: skip
-    if isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            found = _PAIR.match(item.value) if isinstance(item, yaml.ScalarNode) else None
-            if found and environment_rules.is_known(str(found.group(1))):
-                yield _listed(document, item, str(found.group(1)), str(found.group(2)))
+            yield Setting(
+                str(name.value), _known(str(value.value)), document.file.path, line, evidence,
+                document.span(name), document.span(value),
+            )  # fmt: skip
 
 
-def _listed(document: _Document, item: yaml.ScalarNode, name: str, value: str) -> Setting:
-    line, evidence = document.line(item)
-    start, end = document.span(item)
-    middle = start + len(name)
-    exact = document.file.content[middle + 1 : end] == value.encode()
-    return Setting(
-        name, None if "$" in value else value, document.file.path, line, evidence,
-        (start, middle) if exact else None, (middle + 1, end) if exact else None,
-    )  # fmt: skip
+def _listed(document: _Document, node: yaml.SequenceNode) -> Iterator[Setting]:
+    """`- NAME=value`."""
+    for item in node.value:
+        found = _PAIR.match(item.value) if isinstance(item, yaml.ScalarNode) else None
+        if not found or not environment_rules.is_known(str(found.group(1))):
+            continue
+        name, value = str(found.group(1)), str(found.group(2))
+        line, evidence = document.line(item)
+        start, end = document.span(item)
+        middle = start + len(name)
+        exact = document.file.content[middle + 1 : end] == value.encode()
+        yield Setting(
+            name, _known(value), document.file.path, line, evidence,
+            (start, middle) if exact else None, (middle + 1, end) if exact else None,
+        )  # fmt: skip
+
+
+def _known(value: str) -> str | None:
+    return None if "$" in value else value
 
 
 def _given_to_shell(node: yaml.Node) -> Iterator[yaml.ScalarNode]:

@@ -5,7 +5,9 @@
 # !! cuda-launch-blocking: CUDA_LAUNCH_BLOCKING=1
 # !! flight-recorder-dump-wait-short: MILSEC=$((5 * 1000))
 # !! flight-recorder-dump-local: /tmp/traces
+# !! nccl-timeout-unread: ${NCCL_TIMEOUT:-1800}
 WATCH=0
+export NCCL_TIMEOUT="${NCCL_TIMEOUT:-1800}"
 export TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC="${TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC:-864000}"
 export TORCH_NCCL_ENABLE_MONITORING=$WATCH TORCH_NCCL_TRACE_BUFFER_SIZE=2000
 export TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC=$((5 * 1000))
