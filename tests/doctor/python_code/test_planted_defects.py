@@ -337,7 +337,7 @@ NEEDS_ITS_OWN_TEST = {
     "python-not-parsed", "ddp-modes-freeze-parameters", "ddp-static-graph-with-modes",
     "ddp-broadcast-buffers", "clip-before-unscale", "loss-weight-changed-by-cosine",
     "accumulation-unread", "checkpoint-keyword-only-call", "checkpoint-whole-backbone",
-    "checkpoint-no-rotation", "loader-prefetch-factor",
+    "checkpoint-no-rotation", "loader-prefetch-factor", "split-differs-between-ranks",
 }  # fmt: skip
 
 

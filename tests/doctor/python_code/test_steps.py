@@ -49,6 +49,18 @@ def test_backward_only_where_the_loss_is_finite_is_a_skip_too() -> None:
     assert "nan-skip-on-one-rank" in ids(code)
 
 
+def test_backward_in_the_other_branch_is_left_out_as_well() -> None:
+    code = in_turn("pass").replace(
+        "        loss.backward()\n        optimizer.step()\n",
+        "        if torch.isnan(loss) or torch.isinf(loss):\n"
+        "            optimizer.zero_grad()\n"
+        "        else:\n"
+        "            loss.backward()\n"
+        "            optimizer.step()\n",
+    )
+    assert ids(code) == ["nan-skip-on-one-rank"]
+
+
 def test_on_one_gpu_nobody_waits_for_a_rank_that_skips() -> None:
     code = in_turn("if torch.isnan(loss):\n    continue")
     alone = code.replace("DDP(model.cuda(), gradient_as_bucket_view=True)", "model.cuda()")

@@ -1,7 +1,7 @@
 """What the doctor says nothing about: tests, other people's trainers, what it cannot know."""
 
 import pytest
-from code_audits import findings, ids, in_turn
+from code_audits import findings, ids, in_turn, mended
 
 from ldlm_monitor.doctor.project import Kind, Project, SourceFile
 from ldlm_monitor.doctor.python_code import audit
@@ -263,3 +263,57 @@ class Trainer:
             self.optimizer.step()
 """
     assert ids(code) == ["loader-persistent-workers", "loader-prefetch-factor"]
+
+
+SPLIT = """
+import random
+import numpy as np
+import torch
+from torch.utils.data import Subset, random_split
+
+def make(data, seed, rank, count):
+    {seeds}
+    {split}
+
+""" + in_turn("pass")
+
+
+@pytest.mark.parametrize(
+    ("seeds", "split", "expected"),
+    [
+        ("torch.manual_seed(seed + rank)", "return random_split(data, [9, 1])", True),
+        (
+            "own = seed + rank\n    random.seed(own)",
+            "random.shuffle(order)\n    return Subset(data, order[:9])",
+            True,
+        ),
+        ("torch.manual_seed(seed)", "return random_split(data, [9, 1])", False),
+        (
+            "torch.manual_seed(seed + rank)",
+            "return random_split(data, [9, 1], generator=torch.Generator().manual_seed(seed))",
+            False,
+        ),
+        ("random.seed(seed + rank)", "random.shuffle(order)\n    return order", False),
+        ("torch.Generator().manual_seed(seed + rank)", "return random_split(data, [9, 1])", False),
+    ],
+)
+def test_a_split_by_numbers_that_each_rank_draws_for_itself_leaks(
+    seeds: str, split: str, expected: bool
+) -> None:
+    code = SPLIT.replace("{seeds}", seeds).replace("{split}", split)
+    assert ids(code) == (["split-differs-between-ranks"] if expected else [])
+
+
+@pytest.mark.parametrize(
+    "workers",
+    ["config.data.num_workers", 'config["num_workers"]', 'min(8, config.get("num_workers"))'],
+)
+def test_the_settings_of_the_project_say_how_many_workers_there_are(workers: str) -> None:
+    code = LOADER.replace("{options}", f"num_workers={workers}, pin_memory=True")
+    settings = "data:\n  num_workers: {}  # a rank\n"
+
+    several = {"train.py": code, "config.yaml": settings.format(4)}
+    assert ids(several) == ["loader-persistent-workers", "loader-prefetch-factor"]
+    assert f"persistent_workers={workers} > 0" in mended(several)["train.py"]
+    assert ids({"train.py": code, "config.yaml": settings.format(0)}) == []
+    assert ids({"train.py": code}) == []

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ldlm_monitor.doctor.finding import Check, Finding
 from ldlm_monitor.doctor.project import Kind, SourceFile
 from ldlm_monitor.doctor.python_code.module import Module, last_name
-from ldlm_monitor.doctor.python_code.program import DDP, Program
+from ldlm_monitor.doctor.python_code.program import DDP, YAML_NUMBER, Program
 from ldlm_monitor.doctor.python_code.training import TrainingLoop, names_in
 from ldlm_monitor.doctor.python_code.values import likely, option_names
 
@@ -41,7 +41,6 @@ _NAME = re.compile(
     r"|^grad(ient)?_acc(_steps)?$",
     re.I,
 )
-_YAML_LINE = re.compile(rb"^[ \t]*([A-Za-z_]\w*)[ \t]*:[ \t]*(\d+)[ \t]*(?:#.*)?$", re.M)
 
 
 def inspect(module: Module, program: Program) -> Iterator[Finding]:
@@ -70,7 +69,7 @@ def inspect_settings(program: Program) -> Iterator[Finding]:
 
 
 def _unread_keys(file: SourceFile, words: frozenset[str]) -> Iterator[Finding]:
-    for found in _YAML_LINE.finditer(file.content):
+    for found in YAML_NUMBER.finditer(file.content):
         name = found[1].decode()
         if _NAME.match(name) and int(found[2]) > 1 and name not in words:
             line = file.content.count(b"\n", 0, found.start(1)) + 1

@@ -20,6 +20,7 @@ from ldlm_monitor.doctor.python_code import (
     optimizers,
     process_groups,
     rotation,
+    splits,
     steps,
 )
 from ldlm_monitor.doctor.python_code.module import Module, UnreadableError, read
@@ -36,7 +37,7 @@ UNREADABLE = Check(
 )
 _ROOMS = (
     loaders, ddp, process_groups, environment, collectives, steps, numerics, accumulation,
-    optimizers, models, checkpoints, rotation, logs,
+    optimizers, models, checkpoints, rotation, logs, splits,
 )  # fmt: skip
 CHECKS: tuple[Check, ...] = (UNREADABLE, *(check for room in _ROOMS for check in room.CHECKS))
 _TEST_FILE = re.compile(r"^(test_.*|.*_test|conftest)$")

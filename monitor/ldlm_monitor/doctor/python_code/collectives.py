@@ -126,8 +126,12 @@ def _leaves(module: Module, branch: ast.If, loop: TrainingLoop) -> bool:
                 return False
             case ast.Call() if ends_process(node):
                 return False
-    # `if isfinite(loss): loss.backward()` leaves it out where it is not
-    return any(call in loop.backwards for call in inside(branch.body)) and not branch.orelse
+    # `if isfinite(loss): loss.backward()`, or `else: loss.backward()` the other way round
+    in_body, otherwise = (
+        any(node in loop.backwards for node in inside(block))
+        for block in (branch.body, branch.orelse)
+    )
+    return in_body != otherwise
 
 
 def _agreed(module: Module, loop: TrainingLoop, branch: ast.If, names: set[str]) -> bool:

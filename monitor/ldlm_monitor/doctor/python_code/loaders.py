@@ -190,6 +190,8 @@ def _advice(
 ) -> Iterator[Finding]:
     workers = given["num_workers"]
     count = likely(module, workers)
+    if count is None and workers is not None:
+        count = _configured(module, program, workers)
     exact = number(module, workers)
     yield from _too_many(module, program, call, workers, count)
     persistent = given["persistent_workers"]
@@ -207,6 +209,28 @@ def _advice(
         yield module.finding(PIN, call, edits=keyword_added(module, call, "pin_memory=True"))
     elif isinstance(pin, ast.Constant) and pin.value is False:
         yield module.finding(PIN, call, edits=(replaced(module, pin, "True"),))
+
+
+def _configured(module: Module, program: Program, node: ast.expr) -> float | None:
+    """What the settings of the project say of `config.num_workers` or `args["workers"]`."""
+    match node:
+        case ast.Name():
+            bound = module.bound(node)
+            return None if bound is None else _configured(module, program, bound)
+        case ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(value=str() as name)):
+            return program.defaults.get(name)
+        case ast.Call(args=[ast.Constant(value=str() as name), *_]) if (
+            last_name(node.func) == "get"
+        ):
+            return program.defaults.get(name)
+        case ast.Call(args=[_, _, *_]) if last_name(node.func) == "min":
+            found = [_configured(module, program, each) for each in node.args]
+            found += [number(module, each) for each in node.args]
+            known = [each for each in found if each is not None]
+            return min(known) if len(known) == len(node.args) else None
+        case ast.Call(args=[only]) if last_name(node.func) == "int":
+            return _configured(module, program, only)
+    return None
 
 
 def _is_made_in_loop(module: Module, call: ast.Call) -> bool:

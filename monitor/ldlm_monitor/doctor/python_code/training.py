@@ -181,7 +181,7 @@ def ranks_of(test: ast.expr) -> Ranks | None:
 
 
 def _compared(left: ast.expr, sign: ast.cmpop, right: ast.expr) -> Ranks | None:
-    if not _is_rank(left):
+    if not is_rank(left):
         return None
     zero = isinstance(right, ast.Constant) and right.value == 0
     listed = isinstance(right, ast.List | ast.Tuple | ast.Set) and any(
@@ -199,10 +199,11 @@ def _compared(left: ast.expr, sign: ast.cmpop, right: ast.expr) -> Ranks | None:
     return None
 
 
-def _is_rank(node: ast.expr) -> bool:
+def is_rank(node: ast.expr) -> bool:
+    """The number of a rank: a variable, a call, or what torchrun puts into the environment."""
     match node:
         case ast.Call(func=ast.Name(id="int"), args=[inner]):
-            return _is_rank(inner)
+            return is_rank(inner)
         case ast.Subscript(slice=ast.Constant(value=str() as key)):
             return key in ("RANK", "LOCAL_RANK")
         case ast.Call(args=[ast.Constant(value=str() as key), *_]) if last_name(node.func) in (
