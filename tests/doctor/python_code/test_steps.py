@@ -61,6 +61,18 @@ def test_backward_in_the_other_branch_is_left_out_as_well() -> None:
     assert ids(code) == ["nan-skip-on-one-rank"]
 
 
+def test_an_evaluation_within_the_loop_may_leave_out_batches() -> None:
+    code = in_turn(
+        "if step % 100 == 0:\n"
+        "    with torch.no_grad():\n"
+        "        for held_out in loader:\n"
+        "            val_loss = model(held_out)\n"
+        "            if torch.isnan(val_loss):\n"
+        "                continue"
+    )
+    assert ids(code) == []
+
+
 def test_on_one_gpu_nobody_waits_for_a_rank_that_skips() -> None:
     code = in_turn("if torch.isnan(loss):\n    continue")
     alone = code.replace("DDP(model.cuda(), gradient_as_bucket_view=True)", "model.cuda()")

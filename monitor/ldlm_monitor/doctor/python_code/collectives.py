@@ -14,6 +14,7 @@ from ldlm_monitor.doctor.python_code.training import (
     ends_process,
     names_in,
     ranks_of,
+    without_gradient,
 )
 
 NAN_SKIP = Check(
@@ -75,7 +76,7 @@ def _nan_skips(module: Module, loop: TrainingLoop) -> Iterator[Finding]:
             continue
         seen.add(id(node))
         looked_at = _looks_at_loss(module, node.test)
-        if not looked_at or not _leaves(module, node, loop):
+        if not looked_at or not _leaves(module, node, loop) or without_gradient(module, node):
             continue
         if _agreed(module, loop, node, looked_at):
             continue

@@ -146,7 +146,8 @@ class Module:
     ) -> Finding:
         """A finding at a node, or at a line. Edits that do not give Python are left out."""
         line = node if isinstance(node, int) else node.lineno
-        evidence = b"".join(self.line_bytes(line, line + 1)).decode("utf-8", "replace").strip()
+        text = b"".join(self.line_bytes(line, line + 1)).decode("utf-8", "replace")
+        evidence = text.lstrip("\ufeff").strip()
         if edits and not self._still_python(edits):
             edits = ()
         return Finding(check, self.file.path, line, evidence[:_LONGEST_EVIDENCE], detail, edits)

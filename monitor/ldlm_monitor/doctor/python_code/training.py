@@ -258,3 +258,20 @@ def words_in(node: ast.AST) -> set[str]:
 def ends_process(call: ast.Call) -> bool:
     """`sys.exit()` and the like."""
     return last_name(call.func) in _PROCESS_ENDS
+
+
+def without_gradient(module: Module, node: ast.AST) -> bool:
+    """The node is part of an evaluation."""
+    for outer in module.above(node):
+        if isinstance(outer, ast.With) and any(
+            last_name(getattr(item.context_expr, "func", item.context_expr))
+            in ("no_grad", "inference_mode")
+            for item in outer.items
+        ):
+            return True
+        if isinstance(outer, ast.FunctionDef):
+            return any(
+                last_name(getattr(d, "func", d)) in ("no_grad", "inference_mode")
+                for d in outer.decorator_list
+            ) or bool(re.search(r"eval|valid|metric|^test|infer", outer.name))
+    return False
