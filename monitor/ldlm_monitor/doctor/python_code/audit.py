@@ -20,6 +20,7 @@ from ldlm_monitor.doctor.python_code import (
     optimizers,
     process_groups,
     rotation,
+    samplers,
     splits,
     steps,
 )
@@ -36,7 +37,7 @@ UNREADABLE = Check(
     fix="Mend the syntax, or audit it with the version of Python that it is written for.",
 )
 _ROOMS = (
-    loaders, ddp, process_groups, environment, collectives, steps, numerics, accumulation,
+    loaders, samplers, ddp, process_groups, environment, collectives, steps, numerics, accumulation,
     optimizers, models, checkpoints, rotation, logs, splits,
 )  # fmt: skip
 CHECKS: tuple[Check, ...] = (UNREADABLE, *(check for room in _ROOMS for check in room.CHECKS))

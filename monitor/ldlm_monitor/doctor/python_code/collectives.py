@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from ldlm_monitor.doctor.finding import Check, Finding
-from ldlm_monitor.doctor.python_code.module import Function, Module, inside, last_name
+from ldlm_monitor.doctor.python_code.bindings import Function, inside
+from ldlm_monitor.doctor.python_code.module import Module, last_name
 from ldlm_monitor.doctor.python_code.program import Program
 from ldlm_monitor.doctor.python_code.training import (
     Ranks,

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from ldlm_monitor.doctor.finding import Check, Finding
-from ldlm_monitor.doctor.python_code.module import Module, inside
+from ldlm_monitor.doctor.python_code.bindings import inside
+from ldlm_monitor.doctor.python_code.module import Module
 from ldlm_monitor.doctor.python_code.program import Program
 from ldlm_monitor.doctor.python_code.training import is_rank, names_in
 from ldlm_monitor.doctor.python_code.values import arguments

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from ldlm_monitor.doctor.python_code.module import Function, Loop, Module, inside, last_name
+from ldlm_monitor.doctor.python_code.bindings import Function, inside
+from ldlm_monitor.doctor.python_code.module import Loop, Module, last_name
 
 _OPTIMIZER = re.compile(r"(^|_)(opt|optim|optimizer|optimizers|scaler|grad_scaler)(_|\d|$)", re.I)
 _OPTIMIZER_PART = re.compile(r"optim|scaler", re.I)
