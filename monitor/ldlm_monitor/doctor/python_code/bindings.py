@@ -12,19 +12,14 @@ Bindings: TypeAlias = dict[str, list[ast.expr | None]]
 """Each name with what is assigned to it; None: it is bound in some other way."""
 
 
-def inside(nodes: list[ast.stmt] | ast.AST, *, nested: bool = False) -> Iterator[ast.AST]:
-    """All nodes of some statements in order; without `nested`, not those of inner functions."""
-    waiting: list[ast.AST] = [*reversed(nodes)] if isinstance(nodes, list) else [nodes]
-    first = waiting[0] if len(waiting) == 1 and not isinstance(nodes, list) else None
+def inside(nodes: list[ast.stmt]) -> Iterator[ast.AST]:
+    """All nodes of some statements in order, but not those of functions and classes in them."""
+    waiting: list[ast.AST] = [*reversed(nodes)]
     while waiting:
         node = waiting.pop()
         yield node
-        if not nested and node is not first and isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
-            continue
-        waiting.extend(reversed(list(ast.iter_child_nodes(node))))
-
-
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+        if not isinstance(node, Function | ast.Lambda | ast.ClassDef):
+            waiting.extend(reversed(list(ast.iter_child_nodes(node))))
 
 
 def bound_in(scope: Scope) -> Bindings:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
+from typing import TypeGuard
 
 from ldlm_monitor.doctor.python_code.bindings import Function, inside
 from ldlm_monitor.doctor.python_code.module import Module, last_name
 from ldlm_monitor.doctor.python_code.program import Program, forwards
-from ldlm_monitor.doctor.python_code.training import TrainingLoop
+from ldlm_monitor.doctor.python_code.training import TrainingLoop, names_in
 
 _DEEPEST = 5
 
@@ -23,11 +25,11 @@ def freezing(module: Module, program: Program) -> str:
 
 def _freezes_in_training(module: Module, loops: list[TrainingLoop]) -> ast.stmt | None:
     """The statement that freezes, where `forward` or a training loop comes to it."""
-    freezing = {f.name: s for f in module.functions if (s := _freezes(f)) is not None}
+    freezing = {f.name: s for f in module.functions if (s := _freezes(module, f)) is not None}
     for loop in loops:
         for body in loop.bodies:
             for node in inside(body):
-                if isinstance(node, ast.stmt) and _is_freeze(node) and not _is_once(module, node):
+                if _is_freeze(node, module):
                     return node
     if not freezing:
         return None
@@ -69,35 +71,39 @@ def _is_own(call: ast.AST) -> bool:
     return False
 
 
-def _freezes(function: Function) -> ast.stmt | None:
+def _freezes(module: Module, function: Function) -> ast.stmt | None:
     if function.name == "__init__":
         return None
     for node in inside(function.body):
-        if isinstance(node, ast.stmt) and _is_freeze(node):
+        if _is_freeze(node, module):
             return node
     return None
 
 
-def _is_freeze(statement: ast.stmt) -> bool:
-    """`p.requires_grad = False`, or `.requires_grad_(False)`, of a parameter."""
-    match statement:
+def _is_freeze(node: ast.AST, module: Module) -> TypeGuard[ast.stmt]:
+    """`p.requires_grad = False`, or `.requires_grad_(False)`, of parameters."""
+    match node:
         case ast.Assign(
-            targets=[ast.Attribute(value=ast.Name(), attr="requires_grad")],
-            value=ast.Constant(value=False),
+            targets=[ast.Attribute(attr="requires_grad")], value=ast.Constant(value=False)
         ):
-            return True
+            return _is_of_model(module, node)
         case ast.Expr(
             value=ast.Call(
                 func=ast.Attribute(attr="requires_grad_"), args=[ast.Constant(value=False)]
             )
         ):
-            return True
+            return _is_of_model(module, node)
     return False
 
 
-def _is_once(module: Module, statement: ast.stmt) -> bool:
-    """Tensors that are made in the loop, and no parameters: not in a loop over parameters."""
+def _is_of_model(module: Module, statement: ast.stmt) -> bool:
+    """Parameters or a part of the model, and not a tensor of this step."""
     for outer in module.above(statement):
         if isinstance(outer, ast.For):
-            return "parameters" not in ast.dump(outer.iter) and "params" not in ast.dump(outer.iter)
-    return True
+            return any(re.search("param|module|children", name) for name in names_in(outer.iter))
+    return any(
+        isinstance(part, ast.Attribute)
+        and isinstance(part.value, ast.Name)
+        and part.value.id == "self"
+        for part in ast.walk(statement)
+    )
