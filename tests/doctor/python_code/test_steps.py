@@ -196,6 +196,35 @@ def test_gradients_are_unscaled_before_they_are_clipped() -> None:
     assert ids(after) == []
 
 
+MICRO_BATCHES = """
+import torch
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+def train(model, batches, optimizer, scaler, accumulation_steps):
+    model = DDP(model.cuda(), gradient_as_bucket_view=True)
+    while True:
+        for micro in range(accumulation_steps):
+            model.require_backward_grad_sync = micro == accumulation_steps - 1
+            loss = model(next(batches)) / accumulation_steps
+            scaler.scale(loss).backward()
+        {before}torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+        {after}
+"""
+
+
+def test_a_step_of_micro_batches_is_the_loop_around_them() -> None:
+    code = MICRO_BATCHES.replace("{after}", "total = loss.item()").replace("{before}", "")
+    assert ids(code) == ["clip-before-unscale", "sync-every-step"]
+    after = mended({"t.py": code})["t.py"]
+    assert "        scaler.unscale_(optimizer)\n        torch.nn.utils.clip" in after
+    assert ids(after) == ["sync-every-step"]
+    unsynced = after.replace("model.require_backward_grad_sync", "is_last")
+    assert ids(unsynced) == ["accumulation-without-no-sync", "sync-every-step"]
+
+
 def test_a_scaler_that_is_off_for_bfloat16_is_fine() -> None:
     code = SCALED.replace("float16)", "bfloat16)").replace(
         "        torch.nn.utils.clip",

@@ -8,9 +8,14 @@ from collections.abc import Iterator
 
 from ldlm_monitor.doctor.finding import Check, Finding
 from ldlm_monitor.doctor.project import Kind, SourceFile
+from ldlm_monitor.doctor.python_code.bindings import inside
 from ldlm_monitor.doctor.python_code.module import Module, last_name
 from ldlm_monitor.doctor.python_code.program import DDP, YAML_NUMBER, Program
-from ldlm_monitor.doctor.python_code.training import TrainingLoop, names_in
+from ldlm_monitor.doctor.python_code.training import (
+    TrainingLoop,
+    is_optimizer_step,
+    names_in,
+)
 from ldlm_monitor.doctor.python_code.values import likely, option_names
 
 UNREAD = Check(
@@ -89,9 +94,9 @@ def _holds_back(module: Module) -> bool:
 def _accumulates(loop: TrainingLoop) -> bool:
     """The optimizer steps more rarely than backward runs, by a counter."""
     steps = loop.optimizer_steps()
-    if not steps:
-        outer = loop.outer()
-        return outer is not None and _counts_micro_batches(loop)
+    if _counts_micro_batches(loop):
+        own = inside(loop.loop.body)
+        return not any(isinstance(node, ast.Call) and is_optimizer_step(node) for node in own)
     return any(_is_modulo(loop, step) or _is_left_before(loop, step) for step in steps)
 
 

@@ -39,8 +39,9 @@ class Ranks(Enum):
 class TrainingLoop:
     """The innermost loop in which gradients are computed.
 
-    `bodies` are the statements of one turn: those of the loop, and of the functions of this
-    file that a turn calls on its way to `backward`.
+    `bodies` are the statements of one step: those of a turn, and of the functions of this
+    file that it calls on its way to `backward`. Where a turn is a micro-batch only, and the
+    optimizer steps in the loop around, they are those of a turn of that one.
     """
 
     module: Module
@@ -103,14 +104,23 @@ def training_loops(module: Module) -> list[TrainingLoop]:
             known = found.setdefault(loop, TrainingLoop(module, loop, [], []))
             known.backwards.append(call)
             known.bodies.extend(b for b in bodies if all(b is not other for other in known.bodies))
-    return [
-        loop
-        for loop in sorted(found.values(), key=lambda each: each.loop.lineno)
-        if _has_optimizer(module, loop)
-    ]
+    if not _has_optimizer(module):
+        return []
+    for known in found.values():
+        _widen(known)
+    return sorted(found.values(), key=lambda each: each.loop.lineno)
 
 
-def _has_optimizer(module: Module, loop: TrainingLoop) -> bool:
+def _widen(loop: TrainingLoop) -> None:
+    """Take the loop around micro-batches for the step."""
+    outer = loop.outer()
+    if outer is None or loop.optimizer_steps():
+        return
+    if any(isinstance(node, ast.Call) and is_optimizer_step(node) for node in inside(outer.body)):
+        loop.bodies = [outer.body, *(body for body in loop.bodies if body is not loop.loop.body)]
+
+
+def _has_optimizer(module: Module) -> bool:
     """Gradients are for an optimizer, and not a picture's or a test's own."""
     return any(is_optimizer_step(call) for call in module.methods_called.get("step", ())) or any(
         _OPTIMIZER_PART.search(word) for word in module.words
