@@ -197,6 +197,44 @@ def test_a_file_that_is_no_python_is_one_finding() -> None:
         assert found.line >= 1
 
 
+def test_names_that_stand_for_themselves_or_for_one_another_are_unknown() -> None:
+    code = """
+import torch
+from torch.utils.data import DataLoader
+
+out = str(out)
+several = dict(several)
+workers, others = others, workers
+n = min(n, m)
+m = min(m, n)
+first = second
+second = first
+
+for batch in DataLoader(train_set, num_workers=n, timeout=1, **several):
+    model(batch.cuda()).backward()
+    optimizer.step()
+    torch.save(optimizer.state_dict(), out)
+    torch.save(optimizer.state_dict(), first)
+    for old in found[first:]:
+        checkpoint.unlink(old)
+
+class Keeper:
+    def run(self):
+        path = self.path
+        self.path = path
+        for batch in loader:
+            model(batch).backward()
+            optimizer.step()
+            torch.save(optimizer.state_dict(), self.path)
+"""
+    assert "python-not-parsed" not in ids(code)
+
+
+def test_code_that_is_nested_too_deeply_to_follow_is_said_to_be_unread() -> None:
+    deep = "x = " + "a." * 900 + "b()\n" + HANGS
+    assert ids({"deep.py": deep, "train.py": HANGS})[-1] == "nan-skip-on-one-rank"
+
+
 def test_an_unreadable_file_hides_none_of_the_others() -> None:
     files = {"a.py": "def (", "b.py": HANGS}
     assert ids(files) == ["python-not-parsed", "nan-skip-on-one-rank"]
@@ -263,6 +301,33 @@ class Trainer:
             self.optimizer.step()
 """
     assert ids(code) == ["loader-persistent-workers", "loader-prefetch-factor"]
+
+
+EPOCHS = """
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+
+def main(dataset, model, optimizer):
+    sampler = DistributedSampler(dataset{shuffle})
+    loader = DataLoader(dataset, sampler=sampler)
+    for epoch in range(10):
+        model.train()  # each time
+        for batch in loader:
+            model(batch).backward()
+            optimizer.step()
+"""
+
+
+def test_the_sampler_is_told_of_each_epoch() -> None:
+    code = EPOCHS.replace("{shuffle}", "")
+    assert ids(code) == ["sampler-set-epoch"]
+    after = mended({"train.py": code})["train.py"]
+    assert after == code.replace(
+        "        model.train()", "        sampler.set_epoch(epoch)\n        model.train()"
+    )
+    assert ids(after) == []
+    assert ids(EPOCHS.replace("{shuffle}", ", shuffle=False")) == []
 
 
 SPLIT = """

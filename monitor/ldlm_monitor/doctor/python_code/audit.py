@@ -61,8 +61,10 @@ def audit(project: Project) -> Iterator[Finding]:
     program = Program(modules, project.files)
     found = unreadable
     for module in modules:
-        for room in _ROOMS:
-            found.extend(room.inspect(module, program))
+        try:
+            found.extend([each for room in _ROOMS for each in room.inspect(module, program)])
+        except RecursionError:
+            found.append(_unreadable(module.file, UnreadableError("nested too deeply", 1)))
     found.extend(accumulation.inspect_settings(program))
     order = {file.path: at for at, file in enumerate(project.files)}
     told: set[tuple[str, str, int]] = set()

@@ -28,7 +28,9 @@ def bound_in(scope: Scope) -> Bindings:
 
     def note(target: ast.AST, value: ast.expr | None) -> None:
         if isinstance(target, ast.Name):
-            found.setdefault(target.id, []).append(value)
+            # What is made of itself, as in `path = Path(path)`, was something else before.
+            known = value if value is not None and not _names(value, target.id) else None
+            found.setdefault(target.id, []).append(known)
         elif isinstance(target, ast.Tuple | ast.List):
             values: list[ast.expr | None] = [None] * len(target.elts)
             if isinstance(value, ast.Tuple) and len(value.elts) == len(target.elts):
@@ -67,6 +69,10 @@ def bound_in(scope: Scope) -> Bindings:
             case ast.ExceptHandler() if node.name:
                 found.setdefault(node.name, []).append(None)
     return found
+
+
+def _names(node: ast.expr, name: str) -> bool:
+    return any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(node))
 
 
 def attributes_of(cls: ast.ClassDef) -> Bindings:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ldlm_monitor.doctor.finding import Check, Edit, Finding
 from ldlm_monitor.doctor.python_code.edits import replaced
-from ldlm_monitor.doctor.python_code.module import Module, last_name
+from ldlm_monitor.doctor.python_code.module import Module
 from ldlm_monitor.doctor.python_code.program import INIT_PROCESS_GROUP, Program
 from ldlm_monitor.doctor.python_code.values import UNKNOWN, constant
 
@@ -207,7 +207,6 @@ def _comes_after(module: Module, late: ast.AST, early: ast.AST) -> bool:
     parent = module.parents[statement]
     return (
         id(parent) in around
-        and last_name(getattr(early, "func", early)) != ""
         and module.statement(late).lineno > (statement.end_lineno or statement.lineno)
         and not (isinstance(parent, ast.If) and _in_other_branch(parent, statement, around, late))
     )

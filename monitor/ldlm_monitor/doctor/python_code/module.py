@@ -278,15 +278,22 @@ class Module:
         return self._bindings[scope]
 
     def bound(self, name: ast.Name) -> ast.expr | None:
-        """What a name is, where it is assigned exactly once in its scope and no parameter."""
+        """What a name is, where it is assigned exactly once in its scope and no parameter.
+
+        Within one scope the assignment stands before the name, so that names that stand for
+        one another are followed to an end.
+        """
         scope: Scope = self.scope(name)
+        own = True
         while True:
             found = self.bindings(scope).get(name.id)
             if found is not None:
-                return found[0] if len(found) == 1 else None
+                value = found[0] if len(found) == 1 else None
+                is_later = value is not None and _place(value) >= _place(name)
+                return None if own and is_later else value
             if isinstance(scope, ast.Module):
                 return None
-            scope = self.scope(scope)
+            scope, own = self.scope(scope), False
 
     def bound_attribute(self, node: ast.Attribute) -> ast.expr | None:
         """What `self.name` is, where its class assigns it exactly once."""

@@ -80,7 +80,7 @@ def _epoch_set(module: Module, program: Program, call: ast.Call) -> tuple[Edit, 
             case ast.For(target=ast.Name() as epoch, body=[first, *_]) if (
                 "epoch" in epoch.id
                 and module.function(outer) is function
-                and module.bound(sampler) is call
+                and module.bindings(function)[sampler.id] == [call]
                 and not isinstance(first, Function)
             ):
                 start = module.start(first)
