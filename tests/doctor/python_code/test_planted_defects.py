@@ -129,7 +129,8 @@ DEFECTS = [
     Planted(
         "python-env-blocking-wait", "train.py",
         'os.environ.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "1")',
-        'os.environ["TORCH_NCCL_BLOCKING_WAIT"] = str(1)', "BLOCKING",
+        'os.environ["TORCH_NCCL_BLOCKING_WAIT"] = str(1)',
+        "BLOCKING", 'os.environ["TORCH_NCCL_BLOCKING_WAIT"] = str(0)',
     ),
     Planted(
         "python-env-error-handling-off", "train.py",

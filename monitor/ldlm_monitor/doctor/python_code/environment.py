@@ -188,8 +188,11 @@ def _is_written(module: Module, setting: Setting) -> bool:
 
 
 def _value(module: Module, setting: Setting, text: str) -> tuple[Edit, ...]:
-    """The value as another string of the same quotes."""
+    """The value as another string of the same quotes, or `str()` of another number."""
     node = setting.node
+    match node:
+        case ast.Call(func=ast.Name(id="str"), args=[ast.Constant(value=int()) as only]):
+            return (replaced(module, only, text),)
     if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
         return ()
     written = module.text(node)
