@@ -97,6 +97,20 @@ def test_a_method_that_training_never_comes_to_does_not_count() -> None:
     assert ids(project("", unused)) == []
 
 
+def test_a_tensor_of_the_step_that_needs_no_gradient_is_no_parameter() -> None:
+    tensors = FROZEN_BEFORE.replace(
+        "        return self.backbone(batch)",
+        "        batch.requires_grad_(False)\n"
+        "        batch.mask.requires_grad = False\n"
+        "        return self.backbone(batch)",
+    )
+    part = FROZEN_BEFORE.replace(
+        "        return self", "        self.encoder.requires_grad_(False)\n        return self"
+    )
+    assert ids(project("", tensors)) == []
+    assert ids(project("", part)) == ["ddp-modes-freeze-parameters"]
+
+
 def test_a_mode_that_the_loop_sets_counts_too() -> None:
     trainer = TRAINER.replace("{options}", "").replace(
         "        loss = model(",

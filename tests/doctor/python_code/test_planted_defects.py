@@ -129,7 +129,8 @@ DEFECTS = [
     Planted(
         "python-env-blocking-wait", "train.py",
         'os.environ.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "1")',
-        'os.environ["TORCH_NCCL_BLOCKING_WAIT"] = str(1)', "BLOCKING",
+        'os.environ["TORCH_NCCL_BLOCKING_WAIT"] = str(1)',
+        "BLOCKING", 'os.environ["TORCH_NCCL_BLOCKING_WAIT"] = str(0)',
     ),
     Planted(
         "python-env-error-handling-off", "train.py",
@@ -337,7 +338,7 @@ NEEDS_ITS_OWN_TEST = {
     "python-not-parsed", "ddp-modes-freeze-parameters", "ddp-static-graph-with-modes",
     "ddp-broadcast-buffers", "clip-before-unscale", "loss-weight-changed-by-cosine",
     "accumulation-unread", "checkpoint-keyword-only-call", "checkpoint-whole-backbone",
-    "checkpoint-no-rotation", "loader-prefetch-factor",
+    "checkpoint-no-rotation", "loader-prefetch-factor", "split-differs-between-ranks",
 }  # fmt: skip
 
 

@@ -49,6 +49,30 @@ def test_backward_only_where_the_loss_is_finite_is_a_skip_too() -> None:
     assert "nan-skip-on-one-rank" in ids(code)
 
 
+def test_backward_in_the_other_branch_is_left_out_as_well() -> None:
+    code = in_turn("pass").replace(
+        "        loss.backward()\n        optimizer.step()\n",
+        "        if torch.isnan(loss) or torch.isinf(loss):\n"
+        "            optimizer.zero_grad()\n"
+        "        else:\n"
+        "            loss.backward()\n"
+        "            optimizer.step()\n",
+    )
+    assert ids(code) == ["nan-skip-on-one-rank"]
+
+
+def test_an_evaluation_within_the_loop_may_leave_out_batches() -> None:
+    code = in_turn(
+        "if step % 100 == 0:\n"
+        "    with torch.no_grad():\n"
+        "        for held_out in loader:\n"
+        "            val_loss = model(held_out)\n"
+        "            if torch.isnan(val_loss):\n"
+        "                continue"
+    )
+    assert ids(code) == []
+
+
 def test_on_one_gpu_nobody_waits_for_a_rank_that_skips() -> None:
     code = in_turn("if torch.isnan(loss):\n    continue")
     alone = code.replace("DDP(model.cuda(), gradient_as_bucket_view=True)", "model.cuda()")
@@ -170,6 +194,35 @@ def test_gradients_are_unscaled_before_they_are_clipped() -> None:
         "        scaler.unscale_(optimizer)\n        torch.nn.utils.clip",
     )
     assert ids(after) == []
+
+
+MICRO_BATCHES = """
+import torch
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+def train(model, batches, optimizer, scaler, accumulation_steps):
+    model = DDP(model.cuda(), gradient_as_bucket_view=True)
+    while True:
+        for micro in range(accumulation_steps):
+            model.require_backward_grad_sync = micro == accumulation_steps - 1
+            loss = model(next(batches)) / accumulation_steps
+            scaler.scale(loss).backward()
+        {before}torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+        {after}
+"""
+
+
+def test_a_step_of_micro_batches_is_the_loop_around_them() -> None:
+    code = MICRO_BATCHES.replace("{after}", "total = loss.item()").replace("{before}", "")
+    assert ids(code) == ["clip-before-unscale", "sync-every-step"]
+    after = mended({"t.py": code})["t.py"]
+    assert "        scaler.unscale_(optimizer)\n        torch.nn.utils.clip" in after
+    assert ids(after) == ["sync-every-step"]
+    unsynced = after.replace("model.require_backward_grad_sync", "is_last")
+    assert ids(unsynced) == ["accumulation-without-no-sync", "sync-every-step"]
 
 
 def test_a_scaler_that_is_off_for_bfloat16_is_fine() -> None:

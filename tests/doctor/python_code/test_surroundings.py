@@ -1,7 +1,7 @@
 """What the doctor says nothing about: tests, other people's trainers, what it cannot know."""
 
 import pytest
-from code_audits import findings, ids, in_turn
+from code_audits import findings, ids, in_turn, mended
 
 from ldlm_monitor.doctor.project import Kind, Project, SourceFile
 from ldlm_monitor.doctor.python_code import audit
@@ -18,7 +18,7 @@ def test_tests_are_left_out(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["train.py", "/tmp/tests/project/train.py", "tests/one/train.py", "latest/train.py"]
+    "path", ["train.py", "/home/me/tests/project/train.py", "tests/one/train.py", "latest/train.py"]
 )
 def test_where_the_whole_project_lies_makes_no_test_of_it(path: str) -> None:
     assert ids({path: HANGS}) == ["nan-skip-on-one-rank"]
@@ -197,6 +197,44 @@ def test_a_file_that_is_no_python_is_one_finding() -> None:
         assert found.line >= 1
 
 
+def test_names_that_stand_for_themselves_or_for_one_another_are_unknown() -> None:
+    code = """
+import torch
+from torch.utils.data import DataLoader
+
+out = str(out)
+several = dict(several)
+workers, others = others, workers
+n = min(n, m)
+m = min(m, n)
+first = second
+second = first
+
+for batch in DataLoader(train_set, num_workers=n, timeout=1, **several):
+    model(batch.cuda()).backward()
+    optimizer.step()
+    torch.save(optimizer.state_dict(), out)
+    torch.save(optimizer.state_dict(), first)
+    for old in found[first:]:
+        checkpoint.unlink(old)
+
+class Keeper:
+    def run(self):
+        path = self.path
+        self.path = path
+        for batch in loader:
+            model(batch).backward()
+            optimizer.step()
+            torch.save(optimizer.state_dict(), self.path)
+"""
+    assert "python-not-parsed" not in ids(code)
+
+
+def test_code_that_is_nested_too_deeply_to_follow_is_said_to_be_unread() -> None:
+    deep = "x = " + "a." * 900 + "b()\n" + HANGS
+    assert ids({"deep.py": deep, "train.py": HANGS})[-1] == "nan-skip-on-one-rank"
+
+
 def test_an_unreadable_file_hides_none_of_the_others() -> None:
     files = {"a.py": "def (", "b.py": HANGS}
     assert ids(files) == ["python-not-parsed", "nan-skip-on-one-rank"]
@@ -263,3 +301,84 @@ class Trainer:
             self.optimizer.step()
 """
     assert ids(code) == ["loader-persistent-workers", "loader-prefetch-factor"]
+
+
+EPOCHS = """
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+
+def main(dataset, model, optimizer):
+    sampler = DistributedSampler(dataset{shuffle})
+    loader = DataLoader(dataset, sampler=sampler)
+    for epoch in range(10):
+        model.train()  # each time
+        for batch in loader:
+            model(batch).backward()
+            optimizer.step()
+"""
+
+
+def test_the_sampler_is_told_of_each_epoch() -> None:
+    code = EPOCHS.replace("{shuffle}", "")
+    assert ids(code) == ["sampler-set-epoch"]
+    after = mended({"train.py": code})["train.py"]
+    assert after == code.replace(
+        "        model.train()", "        sampler.set_epoch(epoch)\n        model.train()"
+    )
+    assert ids(after) == []
+    assert ids(EPOCHS.replace("{shuffle}", ", shuffle=False")) == []
+
+
+SPLIT = """
+import random
+import numpy as np
+import torch
+from torch.utils.data import Subset, random_split
+
+def make(data, seed, rank, count):
+    {seeds}
+    {split}
+
+""" + in_turn("pass")
+
+
+@pytest.mark.parametrize(
+    ("seeds", "split", "expected"),
+    [
+        ("torch.manual_seed(seed + rank)", "return random_split(data, [9, 1])", True),
+        (
+            "own = seed + rank\n    random.seed(own)",
+            "random.shuffle(order)\n    return Subset(data, order[:9])",
+            True,
+        ),
+        ("torch.manual_seed(seed)", "return random_split(data, [9, 1])", False),
+        (
+            "torch.manual_seed(seed + rank)",
+            "return random_split(data, [9, 1], generator=torch.Generator().manual_seed(seed))",
+            False,
+        ),
+        ("random.seed(seed + rank)", "random.shuffle(order)\n    return order", False),
+        ("torch.Generator().manual_seed(seed + rank)", "return random_split(data, [9, 1])", False),
+    ],
+)
+def test_a_split_by_numbers_that_each_rank_draws_for_itself_leaks(
+    seeds: str, split: str, expected: bool
+) -> None:
+    code = SPLIT.replace("{seeds}", seeds).replace("{split}", split)
+    assert ids(code) == (["split-differs-between-ranks"] if expected else [])
+
+
+@pytest.mark.parametrize(
+    "workers",
+    ["config.data.num_workers", 'config["num_workers"]', 'min(8, config.get("num_workers"))'],
+)
+def test_the_settings_of_the_project_say_how_many_workers_there_are(workers: str) -> None:
+    code = LOADER.replace("{options}", f"num_workers={workers}, pin_memory=True")
+    settings = "data:\n  num_workers: {}  # a rank\n"
+
+    several = {"train.py": code, "config.yaml": settings.format(4)}
+    assert ids(several) == ["loader-persistent-workers", "loader-prefetch-factor"]
+    assert f"persistent_workers={workers} > 0" in mended(several)["train.py"]
+    assert ids({"train.py": code, "config.yaml": settings.format(0)}) == []
+    assert ids({"train.py": code}) == []

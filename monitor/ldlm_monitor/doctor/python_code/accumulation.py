@@ -8,9 +8,14 @@ from collections.abc import Iterator
 
 from ldlm_monitor.doctor.finding import Check, Finding
 from ldlm_monitor.doctor.project import Kind, SourceFile
+from ldlm_monitor.doctor.python_code.bindings import inside
 from ldlm_monitor.doctor.python_code.module import Module, last_name
-from ldlm_monitor.doctor.python_code.program import DDP, Program
-from ldlm_monitor.doctor.python_code.training import TrainingLoop, names_in
+from ldlm_monitor.doctor.python_code.program import DDP, YAML_NUMBER, Program
+from ldlm_monitor.doctor.python_code.training import (
+    TrainingLoop,
+    is_optimizer_step,
+    names_in,
+)
 from ldlm_monitor.doctor.python_code.values import likely, option_names
 
 UNREAD = Check(
@@ -41,7 +46,6 @@ _NAME = re.compile(
     r"|^grad(ient)?_acc(_steps)?$",
     re.I,
 )
-_YAML_LINE = re.compile(rb"^[ \t]*([A-Za-z_]\w*)[ \t]*:[ \t]*(\d+)[ \t]*(?:#.*)?$", re.M)
 
 
 def inspect(module: Module, program: Program) -> Iterator[Finding]:
@@ -70,7 +74,7 @@ def inspect_settings(program: Program) -> Iterator[Finding]:
 
 
 def _unread_keys(file: SourceFile, words: frozenset[str]) -> Iterator[Finding]:
-    for found in _YAML_LINE.finditer(file.content):
+    for found in YAML_NUMBER.finditer(file.content):
         name = found[1].decode()
         if _NAME.match(name) and int(found[2]) > 1 and name not in words:
             line = file.content.count(b"\n", 0, found.start(1)) + 1
@@ -90,9 +94,9 @@ def _holds_back(module: Module) -> bool:
 def _accumulates(loop: TrainingLoop) -> bool:
     """The optimizer steps more rarely than backward runs, by a counter."""
     steps = loop.optimizer_steps()
-    if not steps:
-        outer = loop.outer()
-        return outer is not None and _counts_micro_batches(loop)
+    if _counts_micro_batches(loop):
+        own = inside(loop.loop.body)
+        return not any(isinstance(node, ast.Call) and is_optimizer_step(node) for node in own)
     return any(_is_modulo(loop, step) or _is_left_before(loop, step) for step in steps)
 
 

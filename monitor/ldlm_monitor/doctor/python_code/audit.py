@@ -20,6 +20,8 @@ from ldlm_monitor.doctor.python_code import (
     optimizers,
     process_groups,
     rotation,
+    samplers,
+    splits,
     steps,
 )
 from ldlm_monitor.doctor.python_code.module import Module, UnreadableError, read
@@ -35,8 +37,8 @@ UNREADABLE = Check(
     fix="Mend the syntax, or audit it with the version of Python that it is written for.",
 )
 _ROOMS = (
-    loaders, ddp, process_groups, environment, collectives, steps, numerics, accumulation,
-    optimizers, models, checkpoints, rotation, logs,
+    loaders, samplers, ddp, process_groups, environment, collectives, steps, numerics, accumulation,
+    optimizers, models, checkpoints, rotation, logs, splits,
 )  # fmt: skip
 CHECKS: tuple[Check, ...] = (UNREADABLE, *(check for room in _ROOMS for check in room.CHECKS))
 _TEST_FILE = re.compile(r"^(test_.*|.*_test|conftest)$")
@@ -59,8 +61,10 @@ def audit(project: Project) -> Iterator[Finding]:
     program = Program(modules, project.files)
     found = unreadable
     for module in modules:
-        for room in _ROOMS:
-            found.extend(room.inspect(module, program))
+        try:
+            found.extend([each for room in _ROOMS for each in room.inspect(module, program)])
+        except RecursionError:
+            found.append(_unreadable(module.file, UnreadableError("nested too deeply", 1)))
     found.extend(accumulation.inspect_settings(program))
     order = {file.path: at for at, file in enumerate(project.files)}
     told: set[tuple[str, str, int]] = set()

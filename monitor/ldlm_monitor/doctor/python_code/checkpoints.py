@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator
 
 from ldlm_monitor.doctor.finding import Check, Edit, Finding
+from ldlm_monitor.doctor.python_code.bindings import Function, inside
 from ldlm_monitor.doctor.python_code.edits import line_after, replaced
-from ldlm_monitor.doctor.python_code.module import Function, Module, inside, last_name
+from ldlm_monitor.doctor.python_code.module import Module, last_name
 from ldlm_monitor.doctor.python_code.program import Program
 from ldlm_monitor.doctor.python_code.training import words_in
 from ldlm_monitor.doctor.python_code.values import arguments
@@ -55,6 +56,7 @@ LOAD = Check(
     "checkpoint.",
 )
 CHECKS = (NOT_ATOMIC, NO_ROTATION, DELETED_FIRST, LOAD)
+_DEEPEST = 8
 _SAVE, _LOAD = frozenset({"torch.save"}), frozenset({"torch.load"})
 _STEP = re.compile(r"(^|_)(step|steps|epoch|epochs|iter|iters|iteration|it|tokens)(_|\d|$)", re.I)
 _CHECKPOINT = re.compile(r"ckpt|checkpoint|latest|(^|_)last|snapshot|resume", re.I)
@@ -93,17 +95,19 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
             yield module.finding(LOAD, call)
 
 
-def _full(module: Module, path: ast.expr) -> ast.expr:
+def _full(module: Module, path: ast.expr, depth: int = 0) -> ast.expr:
     """The path with a name that stands for it replaced by what it is."""
     bound = None
+    if depth > _DEEPEST:
+        return path
     if isinstance(path, ast.Name):
         bound = module.bound(path)
     elif isinstance(path, ast.Attribute):
         bound = module.bound_attribute(path)
     if bound is not None:
-        return _full(module, bound)
+        return _full(module, bound, depth + 1)
     if isinstance(path, ast.Call) and last_name(path.func) in ("str", "Path") and path.args:
-        return _full(module, path.args[-1])
+        return _full(module, path.args[-1], depth + 1)
     return path
 
 
@@ -113,8 +117,6 @@ def _is_checkpoint(module: Module, call: ast.Call, held: ast.expr | None, path: 
         held = module.bound(held) or held
     if held is not None and any(_OPTIMIZER.search(name) for name in words_in(held)):
         return True
-    if held is not None and isinstance(held, ast.Dict):
-        return False
     return any(_CHECKPOINT.search(word) for word in words_in(_full(module, path)))
 
 
@@ -214,8 +216,6 @@ def _atomic(module: Module, call: ast.Call, path: ast.expr) -> tuple[Edit, ...]:
     statement = module.statement(call)
     is_plain = isinstance(statement, ast.Expr) and statement.value is call
     if not is_plain or module.imports.get("os") != "os" or not _is_pure(path):
-        return ()
-    if not any(isinstance(s, ast.Import) for s in module.tree.body):
         return ()
     if not any(
         isinstance(s, ast.Import) and any(a.name == "os" and not a.asname for a in s.names)

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from ldlm_monitor.doctor.finding import Check, Finding
-from ldlm_monitor.doctor.python_code.module import Function, Module, inside, last_name
+from ldlm_monitor.doctor.python_code.bindings import Function, inside
+from ldlm_monitor.doctor.python_code.module import Module, last_name
 from ldlm_monitor.doctor.python_code.program import Program
 from ldlm_monitor.doctor.python_code.training import (
     Ranks,
@@ -14,6 +15,7 @@ from ldlm_monitor.doctor.python_code.training import (
     ends_process,
     names_in,
     ranks_of,
+    without_gradient,
 )
 
 NAN_SKIP = Check(
@@ -75,7 +77,7 @@ def _nan_skips(module: Module, loop: TrainingLoop) -> Iterator[Finding]:
             continue
         seen.add(id(node))
         looked_at = _looks_at_loss(module, node.test)
-        if not looked_at or not _leaves(module, node, loop):
+        if not looked_at or not _leaves(module, node, loop) or without_gradient(module, node):
             continue
         if _agreed(module, loop, node, looked_at):
             continue
@@ -126,8 +128,12 @@ def _leaves(module: Module, branch: ast.If, loop: TrainingLoop) -> bool:
                 return False
             case ast.Call() if ends_process(node):
                 return False
-    # `if isfinite(loss): loss.backward()` leaves it out where it is not
-    return any(call in loop.backwards for call in inside(branch.body)) and not branch.orelse
+    # `if isfinite(loss): loss.backward()`, or `else: loss.backward()` the other way round
+    in_body, otherwise = (
+        any(node in loop.backwards for node in inside(block))
+        for block in (branch.body, branch.orelse)
+    )
+    return in_body != otherwise
 
 
 def _agreed(module: Module, loop: TrainingLoop, branch: ast.If, names: set[str]) -> bool:

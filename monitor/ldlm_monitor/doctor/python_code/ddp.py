@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from ldlm_monitor.doctor.finding import Check, Edit, Finding
 from ldlm_monitor.doctor.python_code.edits import keyword_added, replaced
-from ldlm_monitor.doctor.python_code.module import Function, Module, inside, last_name
-from ldlm_monitor.doctor.python_code.program import DDP, Program, forwards
-from ldlm_monitor.doctor.python_code.training import TrainingLoop
+from ldlm_monitor.doctor.python_code.freezing import freezing
+from ldlm_monitor.doctor.python_code.module import Module
+from ldlm_monitor.doctor.python_code.program import DDP, Program
 from ldlm_monitor.doctor.python_code.values import Arguments, arguments, constant
 
 _DOCS = (
@@ -96,14 +96,13 @@ _POSITIONAL = (
     "bucket_cap_mb", "find_unused_parameters", "check_reduction", "gradient_as_bucket_view",
     "static_graph",
 )  # fmt: skip
-_DEEPEST = 5
 
 
 def inspect(module: Module, program: Program) -> Iterator[Finding]:
     """Each place where DDP is applied."""
     for call in module.calls_to(DDP):
         given = arguments(module, call, _POSITIONAL)
-        place = _freezing(module, program)
+        place = freezing(module, program)
         yield from _unused(module, program, call, given, place)
         yield from _static(module, program, call, given, place)
         if program.trains(module):
@@ -219,97 +218,3 @@ def _uses_batch_norm(module: Module) -> bool:
 
 def _has_buffers(module: Module) -> bool:
     return "register_buffer" in module.methods_called
-
-
-# Which functions freeze, and whether training comes to them
-
-
-def _freezing(module: Module, program: Program) -> str:
-    """Where parameters are frozen while the model trains; "" where they are not."""
-    for other in program.imports_of(module):
-        found = freezes_in_training(other, program.loops(other))
-        if found is not None:
-            return f"{other.file.path}:{found.lineno} freezes parameters in every step"
-    return ""
-
-
-def freezes_in_training(module: Module, loops: list[TrainingLoop]) -> ast.stmt | None:
-    """The statement that freezes, where `forward` or a training loop comes to it."""
-    freezing = {f.name: s for f in module.functions if (s := _freezes(f)) is not None}
-    for loop in loops:
-        for body in loop.bodies:
-            for node in inside(body):
-                if isinstance(node, ast.stmt) and _is_freeze(node) and not _is_once(module, node):
-                    return node
-    if not freezing:
-        return None
-    starts: list[Function | TrainingLoop] = [*forwards(module), *loops]
-    for start in starts:
-        found = _come_to(module, start, freezing)
-        if found is not None:
-            return found
-    return None
-
-
-def _come_to(
-    module: Module, start: Function | TrainingLoop, freezing: dict[str, ast.stmt]
-) -> ast.stmt | None:
-    own = {function.name: function for function in module.functions}
-    waiting, seen = [(start, 0)], set()
-    while waiting:
-        where, depth = waiting.pop()
-        nodes = where.nodes() if isinstance(where, TrainingLoop) else inside(where.body)
-        if isinstance(where, Function) and where.name in freezing:
-            return freezing[where.name]
-        for node in nodes:
-            name = last_name(node.func) if isinstance(node, ast.Call) else ""
-            if name in own and name not in seen and depth < _DEEPEST and _is_own(node):
-                seen.add(name)
-                waiting.append((own[name], depth + 1))
-    return None
-
-
-def _is_own(call: ast.AST) -> bool:
-    """A function of the file or a method of `self`, and not some other object's."""
-    match call:
-        case ast.Call(func=ast.Name()):
-            return True
-        case ast.Call(func=ast.Attribute(value=ast.Name())):
-            return True
-        case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="module"))):
-            return True
-    return False
-
-
-def _freezes(function: Function) -> ast.stmt | None:
-    if function.name == "__init__":
-        return None
-    for node in inside(function.body):
-        if isinstance(node, ast.stmt) and _is_freeze(node):
-            return node
-    return None
-
-
-def _is_freeze(statement: ast.stmt) -> bool:
-    """`p.requires_grad = False`, or `.requires_grad_(False)`, of a parameter."""
-    match statement:
-        case ast.Assign(
-            targets=[ast.Attribute(value=ast.Name(), attr="requires_grad")],
-            value=ast.Constant(value=False),
-        ):
-            return True
-        case ast.Expr(
-            value=ast.Call(
-                func=ast.Attribute(attr="requires_grad_"), args=[ast.Constant(value=False)]
-            )
-        ):
-            return True
-    return False
-
-
-def _is_once(module: Module, statement: ast.stmt) -> bool:
-    """Tensors that are made in the loop, and no parameters: not in a loop over parameters."""
-    for outer in module.above(statement):
-        if isinstance(outer, ast.For):
-            return "parameters" not in ast.dump(outer.iter) and "params" not in ast.dump(outer.iter)
-    return True

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ldlm_monitor.doctor.finding import Check, Edit, Finding
 from ldlm_monitor.doctor.python_code.edits import replaced
-from ldlm_monitor.doctor.python_code.module import Module, last_name
+from ldlm_monitor.doctor.python_code.module import Module
 from ldlm_monitor.doctor.python_code.program import INIT_PROCESS_GROUP, Program
 from ldlm_monitor.doctor.python_code.values import UNKNOWN, constant
 
@@ -188,8 +188,11 @@ def _is_written(module: Module, setting: Setting) -> bool:
 
 
 def _value(module: Module, setting: Setting, text: str) -> tuple[Edit, ...]:
-    """The value as another string of the same quotes."""
+    """The value as another string of the same quotes, or `str()` of another number."""
     node = setting.node
+    match node:
+        case ast.Call(func=ast.Name(id="str"), args=[ast.Constant(value=int()) as only]):
+            return (replaced(module, only, text),)
     if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
         return ()
     written = module.text(node)
@@ -207,7 +210,6 @@ def _comes_after(module: Module, late: ast.AST, early: ast.AST) -> bool:
     parent = module.parents[statement]
     return (
         id(parent) in around
-        and last_name(getattr(early, "func", early)) != ""
         and module.statement(late).lineno > (statement.end_lineno or statement.lineno)
         and not (isinstance(parent, ast.If) and _in_other_branch(parent, statement, around, late))
     )

@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator
 
 from ldlm_monitor.doctor.finding import Check, Edit, Finding
-from ldlm_monitor.doctor.python_code.edits import inserted, keyword_added, replaced
-from ldlm_monitor.doctor.python_code.module import Function, Loop, Module, inside, last_name
+from ldlm_monitor.doctor.python_code.bindings import Function, inside
+from ldlm_monitor.doctor.python_code.edits import keyword_added, replaced
+from ldlm_monitor.doctor.python_code.module import Loop, Module, last_name
 from ldlm_monitor.doctor.python_code.program import Program
 from ldlm_monitor.doctor.python_code.training import words_in
 from ldlm_monitor.doctor.python_code.values import (
@@ -82,33 +83,16 @@ TOO_MANY = Check(
     since="1.7",
     fix="At most len(os.sched_getaffinity(0)) // LOCAL_WORLD_SIZE for each rank.",
 )
-SET_EPOCH = Check(
-    id="sampler-set-epoch",
-    severity="warning",
-    title="Every epoch has the same order",
-    why="DistributedSampler shuffles by seed + epoch, and the epoch stays 0 unless set_epoch is "
-    "called before each one.",
-    source="https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed."
-    "DistributedSampler",
-    since="",
-    fix="sampler.set_epoch(epoch) at the top of every epoch.",
-)
 CHECKS = (
-    NO_WORKERS, MAYBE_NO_WORKERS, PERSISTENT, PREFETCH, PIN, TOO_MANY, SET_EPOCH,
+    NO_WORKERS, MAYBE_NO_WORKERS, PERSISTENT, PREFETCH, PIN, TOO_MANY,
 )  # fmt: skip
 
 LOADER = frozenset({"torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"})
-SAMPLER = frozenset(
-    {
-        "torch.utils.data.DistributedSampler",
-        "torch.utils.data.distributed.DistributedSampler",
-    }
-)
 _POSITIONAL = (
     "dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn",
     "pin_memory", "drop_last", "timeout",
 )  # fmt: skip
-_FOR_EVALUATION = re.compile(
+FOR_EVALUATION = re.compile(
     r"(^|_)(val|valid|validation|eval|test|dev|infer|predict|holdout)", re.I
 )
 _FOR_TRAINING = re.compile(r"(^|_)train", re.I)
@@ -124,17 +108,16 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
         yield from _without_workers(module, call, given)
         if _trains_on(module, program, call):
             yield from _advice(module, program, call, given)
-    yield from _same_order(module, program)
 
 
 def _trains_on(module: Module, program: Program, call: ast.Call) -> bool:
-    names = " ".join(_called(module, call))
-    if _FOR_EVALUATION.search(names.replace(" ", "_")):
+    names = " ".join(called(module, call))
+    if FOR_EVALUATION.search(names.replace(" ", "_")):
         return False
     return bool(_FOR_TRAINING.search(names.replace(" ", "_"))) or program.trains(module)
 
 
-def _called(module: Module, call: ast.Call) -> Iterator[str]:
+def called(module: Module, call: ast.Call) -> Iterator[str]:
     """The names by which a loader and its data set go."""
     statement = module.statement(call)
     if isinstance(statement, ast.Assign):
@@ -190,6 +173,8 @@ def _advice(
 ) -> Iterator[Finding]:
     workers = given["num_workers"]
     count = likely(module, workers)
+    if count is None and workers is not None:
+        count = _configured(module, program, workers)
     exact = number(module, workers)
     yield from _too_many(module, program, call, workers, count)
     persistent = given["persistent_workers"]
@@ -207,6 +192,28 @@ def _advice(
         yield module.finding(PIN, call, edits=keyword_added(module, call, "pin_memory=True"))
     elif isinstance(pin, ast.Constant) and pin.value is False:
         yield module.finding(PIN, call, edits=(replaced(module, pin, "True"),))
+
+
+def _configured(module: Module, program: Program, node: ast.expr) -> float | None:
+    """What the settings of the project say of `config.num_workers` or `args["workers"]`."""
+    match node:
+        case ast.Name():
+            bound = module.bound(node)
+            return None if bound is None else _configured(module, program, bound)
+        case ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(value=str() as name)):
+            return program.defaults.get(name)
+        case ast.Call(args=[ast.Constant(value=str() as name), *_]) if (
+            last_name(node.func) == "get"
+        ):
+            return program.defaults.get(name)
+        case ast.Call(args=[_, _, *_]) if last_name(node.func) == "min":
+            found = [_configured(module, program, each) for each in node.args]
+            found += [number(module, each) for each in node.args]
+            known = [each for each in found if each is not None]
+            return min(known) if len(known) == len(node.args) else None
+        case ast.Call(args=[only]) if last_name(node.func) == "int":
+            return _configured(module, program, only)
+    return None
 
 
 def _is_made_in_loop(module: Module, call: ast.Call) -> bool:
@@ -306,63 +313,3 @@ def _is_all_cpus(module: Module, node: ast.expr) -> bool:
         bound = module.bound(node)
         return bound is not None and _is_all_cpus(module, bound)
     return isinstance(node, ast.Call) and last_name(node.func) == "cpu_count"
-
-
-def _same_order(module: Module, program: Program) -> Iterator[Finding]:
-    if program.framework_does_it(module) or not program.trains(module):
-        return
-    if program.any_relative(_sets_epoch, module):
-        return
-    for call in module.calls_to(SAMPLER):
-        given = arguments(module, call, ("dataset", "num_replicas", "rank", "shuffle"))
-        shuffle = given["shuffle"]
-        if not given.complete or (shuffle is not None and constant(module, shuffle) is not True):
-            continue
-        if _FOR_EVALUATION.search("_".join(_called(module, call))):
-            continue
-        if not _has_epochs(module, program):
-            continue
-        yield module.finding(SET_EPOCH, call, edits=_epoch_set(module, program, call))
-
-
-def _sets_epoch(module: Module) -> bool:
-    return "set_epoch" in module.words
-
-
-def _has_epochs(module: Module, program: Program) -> bool:
-    return program.any_relative(_counts_epochs, module)
-
-
-def _counts_epochs(module: Module) -> bool:
-    return any("epoch" in word for word in module.words)
-
-
-def _epoch_set(module: Module, program: Program, call: ast.Call) -> tuple[Edit, ...]:
-    """The call, where the sampler and the loop over epochs are plain to see in one function."""
-    statement = module.statement(call)
-    function = module.function(call)
-    match statement:
-        case ast.Assign(targets=[ast.Name() as sampler], value=value) if value is call:
-            pass
-        case _:
-            return ()
-    if function is None or statement not in function.body:
-        return ()
-    for loop in program.loops(module):
-        outer: Loop | None = loop.outer()
-        match outer:
-            case ast.For(target=ast.Name() as epoch, body=[first, *_]) if (
-                "epoch" in epoch.id
-                and module.function(outer) is function
-                and module.bound(sampler) is call
-                and not isinstance(first, Function)
-            ):
-                start = module.start(first)
-                indent = module.file.content[module.starts[first.lineno - 1] : start]
-                if indent.strip():
-                    return ()
-                line = f"{sampler.id}.set_epoch({epoch.id})"
-                return (
-                    inserted(module, start, f"{line}{module.newline.decode()}{indent.decode()}"),
-                )
-    return ()

@@ -13,9 +13,14 @@ from typing import TypeAlias
 
 from ldlm_monitor.doctor.finding import Check, Edit, Finding
 from ldlm_monitor.doctor.project import SourceFile
+from ldlm_monitor.doctor.python_code.bindings import (
+    Bindings,
+    Function,
+    Scope,
+    attributes_of,
+    bound_in,
+)
 
-Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
-Scope: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module
 Loop: TypeAlias = ast.For | ast.AsyncFor | ast.While
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
@@ -46,8 +51,8 @@ class Module:
     stars: list[str] = field(default_factory=list)
     parents: dict[ast.AST, ast.AST] = field(default_factory=dict)
     nodes: dict[type[ast.AST], list[ast.AST]] = field(default_factory=dict)
-    _attributes: dict[ast.AST, dict[str, list[ast.expr | None]]] = field(default_factory=dict)
-    _bindings: dict[ast.AST, dict[str, list[ast.expr | None]]] = field(default_factory=dict)
+    _attributes: dict[ast.AST, Bindings] = field(default_factory=dict)
+    _bindings: dict[ast.AST, Bindings] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Look at every node once."""
@@ -146,7 +151,8 @@ class Module:
     ) -> Finding:
         """A finding at a node, or at a line. Edits that do not give Python are left out."""
         line = node if isinstance(node, int) else node.lineno
-        evidence = b"".join(self.line_bytes(line, line + 1)).decode("utf-8", "replace").strip()
+        text = b"".join(self.line_bytes(line, line + 1)).decode("utf-8", "replace")
+        evidence = text.lstrip("\ufeff").strip()
         if edits and not self._still_python(edits):
             edits = ()
         return Finding(check, self.file.path, line, evidence[:_LONGEST_EVIDENCE], detail, edits)
@@ -265,22 +271,29 @@ class Module:
                 return value
         return [statement]
 
-    def bindings(self, scope: Scope) -> dict[str, list[ast.expr | None]]:
+    def bindings(self, scope: Scope) -> Bindings:
         """Each name that a scope binds, with what is assigned; None: in some other way."""
         if scope not in self._bindings:
-            self._bindings[scope] = _bound_in(scope)
+            self._bindings[scope] = bound_in(scope)
         return self._bindings[scope]
 
     def bound(self, name: ast.Name) -> ast.expr | None:
-        """What a name is, where it is assigned exactly once in its scope and no parameter."""
+        """What a name is, where it is assigned exactly once in its scope and no parameter.
+
+        Within one scope the assignment stands before the name, so that names that stand for
+        one another are followed to an end.
+        """
         scope: Scope = self.scope(name)
+        own = True
         while True:
             found = self.bindings(scope).get(name.id)
             if found is not None:
-                return found[0] if len(found) == 1 else None
+                value = found[0] if len(found) == 1 else None
+                is_later = value is not None and _place(value) >= _place(name)
+                return None if own and is_later else value
             if isinstance(scope, ast.Module):
                 return None
-            scope = self.scope(scope)
+            scope, own = self.scope(scope), False
 
     def bound_attribute(self, node: ast.Attribute) -> ast.expr | None:
         """What `self.name` is, where its class assigns it exactly once."""
@@ -288,7 +301,7 @@ class Module:
         if cls is None or not (isinstance(node.value, ast.Name) and node.value.id == "self"):
             return None
         if cls not in self._attributes:
-            self._attributes[cls] = _attributes_of(cls)
+            self._attributes[cls] = attributes_of(cls)
         found = self._attributes[cls].get(node.attr, [])
         return found[0] if len(found) == 1 else None
 
@@ -320,83 +333,5 @@ def last_name(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def inside(nodes: list[ast.stmt] | ast.AST, *, nested: bool = False) -> Iterator[ast.AST]:
-    """All nodes of some statements in order; without `nested`, not those of inner functions."""
-    waiting: list[ast.AST] = [*reversed(nodes)] if isinstance(nodes, list) else [nodes]
-    first = waiting[0] if len(waiting) == 1 and not isinstance(nodes, list) else None
-    while waiting:
-        node = waiting.pop()
-        yield node
-        if not nested and node is not first and isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
-            continue
-        waiting.extend(reversed(list(ast.iter_child_nodes(node))))
-
-
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-
-
 def _place(node: ast.AST) -> tuple[int, int]:
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
-
-
-def _bound_in(scope: Scope) -> dict[str, list[ast.expr | None]]:
-    found: dict[str, list[ast.expr | None]] = {}
-
-    def note(target: ast.AST, value: ast.expr | None) -> None:
-        if isinstance(target, ast.Name):
-            found.setdefault(target.id, []).append(value)
-        elif isinstance(target, ast.Tuple | ast.List):
-            values: list[ast.expr | None] = [None] * len(target.elts)
-            if isinstance(value, ast.Tuple) and len(value.elts) == len(target.elts):
-                values = list(value.elts)
-            for part, its in zip(target.elts, values, strict=True):
-                note(part, its)
-        elif isinstance(target, ast.Starred):
-            note(target.value, None)
-
-    if not isinstance(scope, ast.Module):
-        arguments = scope.args
-        for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
-            found.setdefault(argument.arg, []).append(None)
-        for extra in (arguments.vararg, arguments.kwarg):
-            if extra is not None:
-                found.setdefault(extra.arg, []).append(None)
-    body: list[ast.stmt] = [] if isinstance(scope, ast.Lambda) else scope.body
-    for node in inside(body):
-        match node:
-            case ast.Assign():
-                for target in node.targets:
-                    note(target, node.value)
-            case ast.AnnAssign() if node.value is not None:
-                note(node.target, node.value)
-            case ast.NamedExpr():
-                note(node.target, node.value)
-            case ast.AugAssign() | ast.For() | ast.AsyncFor() | ast.comprehension():
-                note(node.target, None)
-            case ast.withitem() if node.optional_vars is not None:
-                note(node.optional_vars, None)
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                found.setdefault(node.name, []).append(None)
-            case ast.Global() | ast.Nonlocal():
-                for name in node.names:
-                    found.setdefault(name, []).extend((None, None))
-            case ast.ExceptHandler() if node.name:
-                found.setdefault(node.name, []).append(None)
-    return found
-
-
-def _attributes_of(cls: ast.ClassDef) -> dict[str, list[ast.expr | None]]:
-    found: dict[str, list[ast.expr | None]] = {}
-    for node in ast.walk(cls):
-        targets: list[ast.expr] = []
-        match node:
-            case ast.Assign():
-                targets = node.targets
-            case ast.AnnAssign() | ast.AugAssign() | ast.For():
-                targets = [node.target]
-        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
-        for target in targets:
-            match target:
-                case ast.Attribute(value=ast.Name(id="self"), attr=name):
-                    found.setdefault(name, []).append(value)
-    return found

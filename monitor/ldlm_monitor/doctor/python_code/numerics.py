@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from ldlm_monitor.doctor.finding import Check, Finding
 from ldlm_monitor.doctor.python_code.module import Module, last_name
 from ldlm_monitor.doctor.python_code.program import Program
+from ldlm_monitor.doctor.python_code.training import without_gradient
 from ldlm_monitor.doctor.python_code.values import arguments, number
 
 CLAMPED = Check(
@@ -129,7 +130,7 @@ def _greatest(module: Module, call: ast.Call) -> str | None:
 def _is_trained_with(module: Module, call: ast.Call) -> bool:
     """The result is a loss again, and no number that is only shown."""
     if last_name(call.func).endswith("_") and isinstance(module.parents[call], ast.Expr):
-        return not _without_gradient(module, call)
+        return not without_gradient(module, call)
     child: ast.AST = call
     for outer in module.above(call):
         match outer:
@@ -138,32 +139,16 @@ def _is_trained_with(module: Module, call: ast.Call) -> bool:
             case ast.Call() if last_name(outer.func) in ("exp", "float", "print", "append"):
                 return False
             case ast.Return():
-                return not _without_gradient(module, call)
+                return not without_gradient(module, call)
             case ast.Assign():
                 ours = any(_is_loss(target) for target in outer.targets)
-                return ours and not _without_gradient(module, call)
+                return ours and not without_gradient(module, call)
             case ast.AugAssign():
-                return _is_loss(outer.target) and not _without_gradient(module, call)
+                return _is_loss(outer.target) and not without_gradient(module, call)
             case ast.stmt():
                 return False
         child = outer
     return child is call
-
-
-def _without_gradient(module: Module, node: ast.AST) -> bool:
-    for outer in module.above(node):
-        if isinstance(outer, ast.With) and any(
-            last_name(getattr(item.context_expr, "func", item.context_expr))
-            in ("no_grad", "inference_mode")
-            for item in outer.items
-        ):
-            return True
-        if isinstance(outer, ast.FunctionDef):
-            return any(
-                last_name(getattr(d, "func", d)) in ("no_grad", "inference_mode")
-                for d in outer.decorator_list
-            ) or bool(re.search(r"eval|valid|metric|^test|infer", outer.name))
-    return False
 
 
 def _constants(module: Module) -> Iterator[Finding]:
@@ -177,7 +162,7 @@ def _constants(module: Module) -> Iterator[Finding]:
             for part in ast.walk(call)
             if isinstance(part, ast.Name | ast.Attribute)
         }
-        if not asked or _without_gradient(module, branch):
+        if not asked or without_gradient(module, branch):
             continue
         for statement in branch.body:
             match statement:
@@ -207,7 +192,7 @@ def _as_loss(module: Module, node: ast.expr) -> Iterator[Finding]:
         isinstance(statement, ast.Assign)
         and statement.value is node
         and any(_is_loss(target) for target in statement.targets)
-        and not _without_gradient(module, node)
+        and not without_gradient(module, node)
     ):
         yield module.finding(CONSTANT, node)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
-from ldlm_monitor.doctor.project import SourceFile
+from ldlm_monitor.doctor.project import Kind, SourceFile
 from ldlm_monitor.doctor.python_code.module import Module, last_name
 from ldlm_monitor.doctor.python_code.training import TrainingLoop, training_loops
+from ldlm_monitor.doctor.python_code.values import module_defaults
 
 DDP = frozenset(
     {
@@ -30,6 +32,8 @@ INIT_PROCESS_GROUP = frozenset(
         "torch.distributed.distributed_c10d.init_process_group",
     }
 )
+YAML_NUMBER = re.compile(rb"^[ \t]*([A-Za-z_]\w*)[ \t]*:[ \t]*(\d+)[ \t]*(?:#.*)?$", re.M)
+"""A line of a YAML file that gives a key a whole number."""
 _FRAMEWORKS = frozenset(
     {
         "lightning", "pytorch_lightning", "lightning_fabric", "accelerate", "deepspeed",
@@ -141,6 +145,18 @@ class Program:
                 (*_reached(having, self._imports), *_reached(having, self._importers))
             )
         return module in self._connected[fact]
+
+    @cached_property
+    def defaults(self) -> dict[str, float]:
+        """The numbers of the settings by name: in YAML files, of argparse, of classes."""
+        found: dict[str, float] = {}
+        for module in self.modules:
+            found.update(module_defaults(module))
+        for file in self.files:
+            if file.kind is Kind.YAML:
+                for line in YAML_NUMBER.finditer(file.content):
+                    found[line[1].decode()] = float(line[2])
+        return found
 
     # What it does
 

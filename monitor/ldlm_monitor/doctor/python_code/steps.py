@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator
 
 from ldlm_monitor.doctor.finding import Check, Edit, Finding
+from ldlm_monitor.doctor.python_code.bindings import inside
 from ldlm_monitor.doctor.python_code.edits import line_before
-from ldlm_monitor.doctor.python_code.module import Module, inside, last_name
+from ldlm_monitor.doctor.python_code.module import Module, last_name
 from ldlm_monitor.doctor.python_code.program import Program, forwards
 from ldlm_monitor.doctor.python_code.training import TrainingLoop, is_optimizer_step
 from ldlm_monitor.doctor.python_code.values import constant

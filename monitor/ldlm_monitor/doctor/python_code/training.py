@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from ldlm_monitor.doctor.python_code.module import Function, Loop, Module, inside, last_name
+from ldlm_monitor.doctor.python_code.bindings import Function, inside
+from ldlm_monitor.doctor.python_code.module import Loop, Module, last_name
 
 _OPTIMIZER = re.compile(r"(^|_)(opt|optim|optimizer|optimizers|scaler|grad_scaler)(_|\d|$)", re.I)
 _OPTIMIZER_PART = re.compile(r"optim|scaler", re.I)
@@ -38,8 +39,9 @@ class Ranks(Enum):
 class TrainingLoop:
     """The innermost loop in which gradients are computed.
 
-    `bodies` are the statements of one turn: those of the loop, and of the functions of this
-    file that a turn calls on its way to `backward`.
+    `bodies` are the statements of one step: those of a turn, and of the functions of this
+    file that it calls on its way to `backward`. Where a turn is a micro-batch only, and the
+    optimizer steps in the loop around, they are those of a turn of that one.
     """
 
     module: Module
@@ -102,14 +104,23 @@ def training_loops(module: Module) -> list[TrainingLoop]:
             known = found.setdefault(loop, TrainingLoop(module, loop, [], []))
             known.backwards.append(call)
             known.bodies.extend(b for b in bodies if all(b is not other for other in known.bodies))
-    return [
-        loop
-        for loop in sorted(found.values(), key=lambda each: each.loop.lineno)
-        if _has_optimizer(module, loop)
-    ]
+    if not _has_optimizer(module):
+        return []
+    for known in found.values():
+        _widen(known)
+    return sorted(found.values(), key=lambda each: each.loop.lineno)
 
 
-def _has_optimizer(module: Module, loop: TrainingLoop) -> bool:
+def _widen(loop: TrainingLoop) -> None:
+    """Take the loop around micro-batches for the step."""
+    outer = loop.outer()
+    if outer is None or loop.optimizer_steps():
+        return
+    if any(isinstance(node, ast.Call) and is_optimizer_step(node) for node in inside(outer.body)):
+        loop.bodies = [outer.body, *(body for body in loop.bodies if body is not loop.loop.body)]
+
+
+def _has_optimizer(module: Module) -> bool:
     """Gradients are for an optimizer, and not a picture's or a test's own."""
     return any(is_optimizer_step(call) for call in module.methods_called.get("step", ())) or any(
         _OPTIMIZER_PART.search(word) for word in module.words
@@ -181,7 +192,7 @@ def ranks_of(test: ast.expr) -> Ranks | None:
 
 
 def _compared(left: ast.expr, sign: ast.cmpop, right: ast.expr) -> Ranks | None:
-    if not _is_rank(left):
+    if not is_rank(left):
         return None
     zero = isinstance(right, ast.Constant) and right.value == 0
     listed = isinstance(right, ast.List | ast.Tuple | ast.Set) and any(
@@ -199,10 +210,11 @@ def _compared(left: ast.expr, sign: ast.cmpop, right: ast.expr) -> Ranks | None:
     return None
 
 
-def _is_rank(node: ast.expr) -> bool:
+def is_rank(node: ast.expr) -> bool:
+    """The number of a rank: a variable, a call, or what torchrun puts into the environment."""
     match node:
         case ast.Call(func=ast.Name(id="int"), args=[inner]):
-            return _is_rank(inner)
+            return is_rank(inner)
         case ast.Subscript(slice=ast.Constant(value=str() as key)):
             return key in ("RANK", "LOCAL_RANK")
         case ast.Call(args=[ast.Constant(value=str() as key), *_]) if last_name(node.func) in (
@@ -257,3 +269,20 @@ def words_in(node: ast.AST) -> set[str]:
 def ends_process(call: ast.Call) -> bool:
     """`sys.exit()` and the like."""
     return last_name(call.func) in _PROCESS_ENDS
+
+
+def without_gradient(module: Module, node: ast.AST) -> bool:
+    """The node is part of an evaluation."""
+    for outer in module.above(node):
+        if isinstance(outer, ast.With) and any(
+            last_name(getattr(item.context_expr, "func", item.context_expr))
+            in ("no_grad", "inference_mode")
+            for item in outer.items
+        ):
+            return True
+        if isinstance(outer, ast.FunctionDef):
+            return any(
+                last_name(getattr(d, "func", d)) in ("no_grad", "inference_mode")
+                for d in outer.decorator_list
+            ) or bool(re.search(r"eval|valid|metric|^test|infer", outer.name))
+    return False

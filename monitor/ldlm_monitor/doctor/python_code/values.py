@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from ldlm_monitor.doctor.python_code.module import Function, Module, last_name
+from ldlm_monitor.doctor.python_code.bindings import Function
+from ldlm_monitor.doctor.python_code.module import Module, last_name
 
 TIMEDELTA = frozenset({"datetime.timedelta", "timedelta"})
 _SECONDS = {
