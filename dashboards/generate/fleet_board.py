@@ -32,15 +32,15 @@ def fleet() -> models.Dashboard:
                     "Runs that go on",
                     "Runs that are neither finished, crashed nor killed.",
                     "short",
-                    f"count(ldlm_run_state{{{SCRAPED},"
-                    'state!~"finished|crashed|killed"} == 1) or vector(0)',
+                    f"count(max by (cluster, run) (ldlm_run_state{{{SCRAPED},"
+                    'state!~"finished|crashed|killed"}) == 1) or vector(0)',
                     legend="runs",
                 ),
                 number(
                     "Stalled runs",
                     "Runs whose step has not advanced for longer than is normal for them.",
                     "short",
-                    f'count(ldlm_run_state{{{SCRAPED},state="stalled"}} == 1) or vector(0)',
+                    f"count({_STALLED} == 1) or vector(0)",
                     ("green", None),
                     ("red", 1.0),
                     legend="stalled",
@@ -49,7 +49,8 @@ def fleet() -> models.Dashboard:
                     "Critical runs",
                     "Runs with a critical alert that fires.",
                     "short",
-                    f"count(ldlm_run_health{{{SCRAPED}}} == 3) or vector(0)",
+                    f"count(max by (cluster, run) (ldlm_run_health{{{SCRAPED}}}) == 3) "
+                    "or vector(0)",
                     ("green", None),
                     ("red", 1.0),
                     legend="critical",

@@ -143,6 +143,7 @@ def prometheus(start: Any, append: Any, slack: Any, tmp_path: Path) -> Iterator[
     append("crashed/health_rank1.jsonl", rows(9, 1, time.time()) + FAILED)
     daemons = [
         start("*.jsonl", "train.log", "--run", RUN, slack=slack).ready(),
+        start("*.jsonl", "--run", RUN, "--state-dir", str(tmp_path / "node1")).ready(),
         start("crashed/*.jsonl", "--run", "crashed").ready(),
     ]
     server = Prometheus(tmp_path, *(each.url().removeprefix("http://") for each in daemons))
@@ -182,6 +183,9 @@ def test_every_panel_annotation_and_variable_finds_its_data(prometheus: Promethe
     found = prometheus.get("query", query=what_failed)["result"]
     once = {"run": "crashed", "rank": "1", "kind": "python_exception", "severity": "error"}
     assert [each["value"][1] for each in found if each["metric"] == once] == ["1"], found
+    # Two monitors tell of the same run, as those of two nodes do: it is one.
+    going = prometheus.get("query", query=dict(queries())["ldlm-fleet: Runs that go on A"])
+    assert going["result"][0]["value"][1] == "1"
     groups = prometheus.get("rules")["groups"]
     sick = [rule["name"] for group in groups for rule in group["rules"] if rule["health"] != "ok"]
     assert not sick
