@@ -14,6 +14,11 @@ AGREED = [
     "bad = (~torch.isfinite(loss)).float()\ndist.all_reduce(bad)\nif bad > 0:\n    continue",
     "bad = torch.isnan(loss)\ndist.all_reduce(bad)\nif bad:\n    continue",
     "mean = reduce_mean(loss)\nif torch.isnan(mean):\n    continue",
+    "good = bool(loss.isfinite())\nif not all_ranks_agree(good):\n    continue",
+    (
+        "def common(flag):\n    dist.all_reduce(flag)\n    return flag\n"
+        "bad = torch.isnan(loss)\nif common(bad):\n    continue"
+    ),
     "if torch.isnan(loss):\n    raise RuntimeError('the loss is NaN')",
     "import sys\nif torch.isnan(loss):\n    sys.exit(1)",
     "if torch.isnan(loss):\n    print('NaN at', step)",

@@ -54,6 +54,8 @@ _AGREES = _COLLECTIVES | {
     "reduce_mean",
     "gather_for_metrics",
 }
+_AGREEING = ("all_reduce", "allreduce", "reduce_", "sync_", "gather", "agree", "all_ranks")
+"""What names a function in which ranks decide together."""
 _FULL = frozenset(
     f"torch.distributed.{where}{name}"
     for where in ("", "distributed_c10d.")
@@ -138,18 +140,23 @@ def _leaves(module: Module, branch: ast.If, loop: TrainingLoop) -> bool:
 
 def _agreed(module: Module, loop: TrainingLoop, branch: ast.If, names: set[str]) -> bool:
     """What the branch looks at was made common to all ranks before."""
+    agreeing = _AGREES | _wrappers(module)
     tested = names | names_in(branch.test)
     for node in loop.nodes():
         if isinstance(node, ast.Call) and node.lineno <= branch.lineno:
             name = last_name(node.func).lower()
-            agrees = name in _AGREES or any(
-                part in name for part in ("all_reduce", "allreduce", "reduce_", "sync_", "gather")
-            )
+            agrees = name in agreeing or any(part in name for part in _AGREEING)
             if agrees and (names_in(node) - {last_name(node.func)}) & tested:
                 return True
             if agrees and _assigned(module, node) & tested:
                 return True
     return False
+
+
+def _wrappers(module: Module) -> set[str]:
+    """Functions of this file that call a collective themselves."""
+    around = (module.function(call) for call in module.calls if last_name(call.func) in _AGREES)
+    return {function.name.lower() for function in around if function is not None}
 
 
 def _assigned(module: Module, node: ast.expr) -> set[str]:
