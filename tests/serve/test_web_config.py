@@ -179,6 +179,24 @@ def test_plain_http_and_silence_on_an_https_port_do_no_harm(serve, tls: str, cer
         assert site.ask().status == 200
 
 
+def test_clients_that_never_shake_hands_make_room_for_one_that_asks(
+    serve, tls: str, certificates
+) -> None:
+    site = serve(tls)
+    site.client.load_verify_locations(certificates.ca)
+    with contextlib.ExitStack() as stack:
+        silent = [
+            stack.enter_context(
+                socket.create_connection(("127.0.0.1", site.server.port), timeout=10)
+            )
+            for _ in range(connections.MAX_CONNECTIONS)
+        ]
+        assert site.ask().status == 200
+        silent[0].settimeout(5)
+        with contextlib.suppress(ConnectionResetError):
+            assert silent[0].recv(1) == b"", "the first had to go, long before its time was over"
+
+
 def test_old_versions_of_tls_are_refused(serve, tls: str, certificates) -> None:
     site = serve(tls + "  min_version: TLS13\n")
     site.client.load_verify_locations(certificates.ca)

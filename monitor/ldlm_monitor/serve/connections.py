@@ -133,8 +133,11 @@ class ThreadingServer(ThreadingMixIn, WSGIServer):
             _RequestHandler(request, client_address, self, connection)
             return
         request.settimeout(HEAD_SECONDS)
-        with context.wrap_socket(request, server_side=True) as encrypted:
-            connection.socket = encrypted
+        with context.wrap_socket(
+            request, server_side=True, do_handshake_on_connect=False
+        ) as encrypted:
+            connection.socket = encrypted  # first, so that it can be cut amid the handshake
+            encrypted.do_handshake()
             _RequestHandler(encrypted, client_address, self, connection)
             encrypted.settimeout(0)
             with contextlib.suppress(OSError):
