@@ -271,30 +271,26 @@ class Readings:
         self._names = names
         self._live = live
 
-    def feed(self, chunk: Chunk, now: float, *, timed: bool = True) -> int | None:
-        """Bytes of one file, written at `now` (Unix seconds); the last step that they told.
+    def feed(self, chunk: Chunk, now: float, *, timed: bool = True) -> None:
+        """Bytes of one file, written at `now` (Unix seconds).
 
         `timed`: `now` is more than an order.
         """
         origin: Origin = self._names.origin(chunk.path)
         at = now - chunk.age if timed and chunk.timed else math.nan
-        return self._take(self._parser.feed_blocks(chunk, origin, now), at)
+        self._take(self._parser.feed_blocks(chunk, origin, now), at)
 
     def finish(self, paths: Iterable[str]) -> None:
         """The files have ended."""
         for path in paths:
             self._take(self._parser.finish(path), math.nan)
 
-    def _take(self, found: Iterable[Record | SampleBlock], at: float) -> int | None:
-        last = None
+    def _take(self, found: Iterable[Record | SampleBlock], at: float) -> None:
         for item in found:
             run = self.runs.setdefault(item.run, RunReadings(item.run))
             if isinstance(item, SampleBlock):
                 run.take_block(item, at)
-                last = item.steps[-1]
             elif isinstance(item, Sample):
                 run.take(item, at, exact=self._live)
-                last = item.step if item.step is not None else last
             elif isinstance(item, Event):
                 run.take_event(item, at)
-        return last

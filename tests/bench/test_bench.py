@@ -133,6 +133,18 @@ def test_an_interrupt_ends_the_command_and_keeps_the_record(
     assert record(folder, "cut")["stopped_by"] == "interrupt"
 
 
+def test_a_reader_that_goes_away_does_not_end_the_command(folder: Path) -> None:
+    command = [PYTHON, "-m", "ldlm_monitor", "bench", "--name", "piped", "--"]
+    with subprocess.Popen(
+        [*command, PYTHON, "train.py", "300", "0.001"], stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(60) == 0
+    assert record(folder, "piped")["steps"] == 299
+
+
 def test_numbers_that_it_writes_into_a_file_are_read_and_old_ones_are_not(
     ask: Ask, folder: Path
 ) -> None:
