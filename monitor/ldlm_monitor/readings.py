@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -99,6 +100,10 @@ class Column:
         """The part from a step on."""
         first = next((i for i, known in enumerate(self.steps) if known >= step), len(self))
         return self.part(first, len(self))
+
+    def between(self, start: float, end: float) -> Column:
+        """The part from one time to another (Unix seconds)."""
+        return self.part(bisect_left(self.times, start), bisect_right(self.times, end))
 
     def part(self, start: int, stop: int) -> Column:
         """Values `start` up to, not including, `stop`."""

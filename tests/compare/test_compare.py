@@ -225,7 +225,9 @@ def test_a_pace_that_never_settles_is_said_so(ask: Ask, folder: Path) -> None:
         ),
         encoding="utf-8",
     )
-    assert "drift.jsonl: its pace kept changing" in ask("drift.jsonl", "drift.jsonl").out
+    answer = ask("drift.jsonl", "drift.jsonl")
+    assert "drift.jsonl: its pace kept changing up to half of the run" in answer.out
+    assert "cannot be told: the pace of drift.jsonl and drift.jsonl (2) kept changing" in answer.out
 
 
 @pytest.mark.parametrize(("name", "start"), [("a.svg", b"<svg "), ("a.png", b"\x89PNG")])
