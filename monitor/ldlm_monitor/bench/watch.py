@@ -24,7 +24,7 @@ StoppedBy: TypeAlias = Literal["command", "steps", "seconds", "interrupt"]
 
 POLL_SECONDS = 0.1
 """How often memory and files are looked at; less often where that takes long."""
-POLL_SHARE = 0.1
+POLL_SHARE = 0.05
 """So much of the time it may take at most."""
 DRAIN_SECONDS = 2.0
 """How long the output of a command that has ended is waited for."""

@@ -14,7 +14,7 @@ from ldlm_monitor.compare.difference import Difference, Seen, of_logarithms
 from ldlm_monitor.compare.learned import Point, look, places
 from ldlm_monitor.compare.quantities import ALWAYS, MEMORY, PACE, Kind, Quantity, learned
 from ldlm_monitor.compare.sides import Side
-from ldlm_monitor.compare.verdict import Reached, Target, Word, verdict
+from ldlm_monitor.compare.verdict import Reached, Target, Word, signed, verdict
 from ldlm_monitor.view import View
 
 SCHEMA: Final = "ldlm.compare/1"
@@ -102,7 +102,14 @@ def compare(
         runs=tuple(_summary(side) for side in sides),
         rows=tuple(_row(quantity, place, seen, sides, goals) for quantity, place, seen in table),
         missing=tuple(each.title for each in ALWAYS if each.name not in known),
-        notes=tuple(note for side in sides for note in side.notes()),
+        notes=(
+            *(note for side in sides for note in side.notes()),
+            *(
+                f"target {target.quantity} {signed(target.change)} %: not told by all runs"
+                for name, target in goals.items()
+                if name not in told
+            ),
+        ),
     )
 
 

@@ -53,10 +53,8 @@ class Side:
             column = self.readings.column(quantity)
             if column is not None and column.nonfinite:
                 steps = column.nonfinite
-                yield (
-                    f"{self.name}: {quantity} was not finite {len(steps)} times, "
-                    f"first at step {steps[0]}"
-                )
+                more = f" and {len(steps) - 1} later ones" if len(steps) > 1 else ""
+                yield f"{self.name}: {quantity} was not finite at step {steps[0]}{more}"
         if self._paces and not self.is_settled:
             yield f"{self.name}: its pace kept changing up to half of the run"
 
