@@ -18,6 +18,8 @@ from ldlm_monitor.view import View
 SCHEMA: Final = "ldlm.bench/1"
 FILE = "record.json"
 LOG = "output.log"
+WATCHED = ("host_memory_bytes", "gpu_memory_bytes")
+"""What is not told by the command, but looked at."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 
 
@@ -59,10 +61,14 @@ class BenchRecord(View):
     series: dict[str, Series]
 
     def readings(self) -> RunReadings:
-        """As a log's."""
+        """As a log's; what was watched counts while steps were taken."""
         readings = RunReadings(self.name, files={self.name: None}, settings=dict(self.settings))
+        steps = self.series.get(STEPS)
         for quantity, series in self.series.items():
-            readings.put(quantity, series.column(), exact=self.exact and quantity == STEPS)
+            column = series.column()
+            if steps is not None and quantity in WATCHED:
+                column = column.between(steps.times[0], steps.times[-1])
+            readings.put(quantity, column, exact=self.exact and quantity == STEPS)
         return readings
 
 

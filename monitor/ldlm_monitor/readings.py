@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -99,6 +100,10 @@ class Column:
         """The part from a step on."""
         first = next((i for i, known in enumerate(self.steps) if known >= step), len(self))
         return self.part(first, len(self))
+
+    def between(self, start: float, end: float) -> Column:
+        """The part from one time to another (Unix seconds)."""
+        return self.part(bisect_left(self.times, start), bisect_right(self.times, end))
 
     def part(self, start: int, stop: int) -> Column:
         """Values `start` up to, not including, `stop`."""
@@ -271,30 +276,26 @@ class Readings:
         self._names = names
         self._live = live
 
-    def feed(self, chunk: Chunk, now: float, *, timed: bool = True) -> int | None:
-        """Bytes of one file, written at `now` (Unix seconds); the last step that they told.
+    def feed(self, chunk: Chunk, now: float, *, timed: bool = True) -> None:
+        """Bytes of one file, written at `now` (Unix seconds).
 
         `timed`: `now` is more than an order.
         """
         origin: Origin = self._names.origin(chunk.path)
         at = now - chunk.age if timed and chunk.timed else math.nan
-        return self._take(self._parser.feed_blocks(chunk, origin, now), at)
+        self._take(self._parser.feed_blocks(chunk, origin, now), at)
 
     def finish(self, paths: Iterable[str]) -> None:
         """The files have ended."""
         for path in paths:
             self._take(self._parser.finish(path), math.nan)
 
-    def _take(self, found: Iterable[Record | SampleBlock], at: float) -> int | None:
-        last = None
+    def _take(self, found: Iterable[Record | SampleBlock], at: float) -> None:
         for item in found:
             run = self.runs.setdefault(item.run, RunReadings(item.run))
             if isinstance(item, SampleBlock):
                 run.take_block(item, at)
-                last = item.steps[-1]
             elif isinstance(item, Sample):
                 run.take(item, at, exact=self._live)
-                last = item.step if item.step is not None else last
             elif isinstance(item, Event):
                 run.take_event(item, at)
-        return last

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.live
 
 TRAINING = """\
 import sys, time
-held = bytearray(int(float(sys.argv[3]) * 2**20)) if len(sys.argv) > 3 else None
+held = b"x" * int(float(sys.argv[3]) * 2**20) if len(sys.argv) > 3 else None
 for step in range(int(sys.argv[1])):
     time.sleep(float(sys.argv[2]))
     print(f"step {step} | loss {2 + 1 / (step + 1):.4f} | lr 1e-4")
@@ -61,7 +61,7 @@ def record(folder: Path, name: str) -> dict[str, object]:
 
 
 def test_a_command_is_run_shown_and_recorded(ask: Ask, folder: Path) -> None:
-    answer = ask("bench", "--name", "base", "--", PYTHON, "train.py", "30", "0.01", "64")
+    answer = ask("bench", "--name", "base", "--", PYTHON, "train.py", "30", "0.1", "64")
     assert answer.code == 0
     assert "step 29 | loss 2.0333" in answer.out
     assert answer.err.startswith("bench base: 29 steps in ")
@@ -133,6 +133,18 @@ def test_an_interrupt_ends_the_command_and_keeps_the_record(
     assert record(folder, "cut")["stopped_by"] == "interrupt"
 
 
+def test_a_reader_that_goes_away_does_not_end_the_command(folder: Path) -> None:
+    command = [PYTHON, "-m", "ldlm_monitor", "bench", "--name", "piped", "--"]
+    with subprocess.Popen(
+        [*command, PYTHON, "train.py", "300", "0.001"], stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(60) == 0
+    assert record(folder, "piped")["steps"] == 299
+
+
 def test_numbers_that_it_writes_into_a_file_are_read_and_old_ones_are_not(
     ask: Ask, folder: Path
 ) -> None:
@@ -162,6 +174,25 @@ def test_records_are_listed_and_compared_by_name(ask: Ask, folder: Path) -> None
     assert row["cells"][1]["verdict"] == "better"
     (loss,) = [row for row in found["rows"] if row["at"].startswith("at equal step")]
     assert loss["cells"][1]["change"] == 0
+
+
+def test_memory_counts_while_steps_are_taken(ask: Ask, folder: Path) -> None:
+    """Not before, while a command loads, and not after it."""
+    (folder / "late.py").write_text(
+        "import time\n"
+        "held = b'x' * (200 * 2**20)\n"
+        "time.sleep(2)\n"
+        "del held\n"
+        "for n in range(40):\n"
+        "    time.sleep(0.05)\n"
+        "    print(f'step {n} | loss 2.0 | lr 1e-4')\n",
+        encoding="utf-8",
+    )
+    ask("bench", "--name", "late", "--", PYTHON, "late.py")
+    assert record(folder, "late")["peaks"]["host_memory_bytes"] > 200 * 2**20  # type: ignore[index]
+    found = json.loads(ask("compare", "late", "late", "--json").out)
+    (row,) = [row for row in found["rows"] if row["quantity"] == "host_memory_bytes"]
+    assert row["cells"][0]["value"] < 100 * 2**20
 
 
 def test_a_record_is_not_overwritten_by_accident(ask: Ask, folder: Path) -> None:

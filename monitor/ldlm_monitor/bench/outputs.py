@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -10,6 +11,9 @@ from ldlm_monitor.history import launch_facts
 from ldlm_monitor.readings import Readings, RunReadings
 from ldlm_monitor.source import Surroundings, companions, resolve
 from ldlm_monitor.source.split import Splitter
+
+LOOK_SECONDS = 2.0
+"""How often files that the command writes are looked for."""
 
 
 class Outputs:
@@ -39,6 +43,8 @@ class Outputs:
         self._splitter = Splitter(str(log), (0, 0, 0))
         self._before = {path: _size(path) for path in (*self._patterns.files(), *self._near())}
         self._others: dict[Path, Splitter] = {}
+        self._present: list[Path] = []
+        self._due = -math.inf
 
     def __enter__(self) -> Outputs:
         return self
@@ -60,7 +66,7 @@ class Outputs:
     def poll(self, now: float) -> None:
         """Look for files that it writes, and read what is new in them."""
         self._file.flush()
-        for path in self._present():
+        for path in self._files(now):
             splitter = self._others.get(path)
             if splitter is None:
                 start = self._before.get(path, 0)
@@ -71,13 +77,21 @@ class Outputs:
 
     def finish(self, now: float) -> None:
         """The command has ended: complete what is open."""
+        self._due = -math.inf
         self.poll(now)
         self._readings.feed(self._splitter.finish(), now)
         for splitter in self._others.values():
             self._readings.feed(splitter.finish(), now)
         self._readings.finish([str(self._log), *map(str, self._others)])
 
-    def _present(self) -> Iterator[Path]:
+    def _files(self, now: float) -> list[Path]:
+        """What is read beside the output; looked for now and then, to disturb nobody."""
+        if now >= self._due:
+            self._due = now + LOOK_SECONDS
+            self._present = list(self._found())
+        return self._present
+
+    def _found(self) -> Iterator[Path]:
         """The files that were named, and companions that have grown since the start."""
         yield from self._patterns.files()
         told = launch_facts(self._log)

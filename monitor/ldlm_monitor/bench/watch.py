@@ -24,10 +24,8 @@ StoppedBy: TypeAlias = Literal["command", "steps", "seconds", "interrupt"]
 
 POLL_SECONDS = 0.1
 """How often memory and files are looked at; less often where that takes long."""
-POLL_SHARE = 0.1
+POLL_SHARE = 0.05
 """So much of the time it may take at most."""
-GRACE_SECONDS = 10.0
-"""From SIGTERM to SIGKILL."""
 DRAIN_SECONDS = 2.0
 """How long the output of a command that has ended is waited for."""
 _READ = 64 * 1024
@@ -35,11 +33,14 @@ _READ = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When it is stopped: so many steps after the first that it tells, seconds after its start."""
+    """When it is stopped: so many steps after the first that it tells, seconds after its start.
 
-    steps: int | None = None
-    seconds: float | None = None
-    grace: float = GRACE_SECONDS
+    `grace`: seconds from SIGTERM to SIGKILL.
+    """
+
+    steps: int | None
+    seconds: float | None
+    grace: float
 
 
 @dataclass(slots=True)
@@ -73,8 +74,9 @@ def watch(
             result.stopped_by = running.follow(limits, gpu)
         except KeyboardInterrupt:
             result.stopped_by = "interrupt"
-        result.seconds = time.time() - result.started_at
-        running.end(limits.grace)
+        finally:
+            result.seconds = time.time() - result.started_at
+            running.end(limits.grace)
     result.gpus = gpu.names if "gpu_memory_bytes" in result.memory else ()
     outputs.finish(time.time())
     return result
@@ -164,7 +166,10 @@ class _Running:
         data = os.read(self._output.fileno(), _READ)
         if data:
             self._outputs.take(data, time.time())
-            self._echo(data)
+            try:
+                self._echo(data)
+            except BrokenPipeError:  # nobody looks any more, as with `| head`
+                self._echo = lambda data: None
         return bool(data)
 
     def _drain(self, seconds: float, go_on: Callable[[], bool]) -> None:

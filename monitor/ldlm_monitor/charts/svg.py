@@ -74,7 +74,7 @@ def _parts(chart: Chart, y: int) -> Iterator[str]:
         yield _stroke("grid", f"M0 {level}H{_SIZE}")
     for index, line in enumerate(chart.lines):
         yield from _line(line, index % 5 + 1, xs, ys)
-    for mark in chart.marks:
+    for mark in filter(lambda mark: xs.holds(mark.x), chart.marks):
         at = _round(_SIZE * xs.share(mark.x))
         name = "bad" if mark.kind == "incident" else "resume"
         yield _stroke(name, f"M{at} 0V{_SIZE}", plain(mark.text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,7 +23,9 @@ def compare(
     at: Annotated[tuple[str, ...], _Repeated] = (),
     warm_up: str | None = None,
     confidence: float = 0.95,
-    companions: bool = True,
+    companions: Annotated[
+        bool | None, Parameter(name="--companions", negative="--no-companions")
+    ] = None,
     state_dir: Path | None = None,
     flags: InputFlags | None = None,
 ) -> int:
@@ -47,7 +50,7 @@ def compare(
     confidence
         How often the intervals should hold the truth.
     companions
-        Read also what belongs to a log, such as its training_log.jsonl.
+        Read also what belongs to a log, such as its training_log.jsonl (default: yes).
     state_dir
         Where bench records are kept (default: under $XDG_STATE_HOME/ldlm-monitor/).
     """
@@ -69,9 +72,8 @@ def compare(
         from ldlm_monitor.charts.files import check
 
         check(plot, "--plot")
-    more: dict[str, Any] = {"companions": companions}
-    if state_dir is not None:
-        more["state_dir"] = state_dir
+    given: dict[str, Any] = {"companions": companions, "state_dir": state_dir}
+    more = {name: value for name, value in given.items() if value is not None}
     targets, points = targets_of(target), [point_of(text) for text in at]
     sides = sides_of(
         [settings(flags, [run], **more) for run in runs],
@@ -97,7 +99,8 @@ def _warm_up(text: str | None) -> float | None:
         value = float(text.strip().removesuffix("%")) / (100 if share else 1)
     except ValueError:
         value = -1.0
-    if value < 0 or (share and value >= 1) or (not share and value != int(value)):
+    whole = math.isfinite(value) and (share or value == int(value))
+    if not whole or value < 0 or (share and value >= 1):
         raise UsageError(
             f'cannot read "{text}"', where="--warm-up", remedy="write a share (10%) or steps (50)"
         )

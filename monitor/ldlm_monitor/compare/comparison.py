@@ -14,7 +14,7 @@ from ldlm_monitor.compare.difference import Difference, Seen, of_logarithms
 from ldlm_monitor.compare.learned import Point, look, places
 from ldlm_monitor.compare.quantities import ALWAYS, MEMORY, PACE, Kind, Quantity, learned
 from ldlm_monitor.compare.sides import Side
-from ldlm_monitor.compare.verdict import Reached, Target, Word, verdict
+from ldlm_monitor.compare.verdict import Reached, Target, Word, signed, verdict
 from ldlm_monitor.view import View
 
 SCHEMA: Final = "ldlm.compare/1"
@@ -102,7 +102,14 @@ def compare(
         runs=tuple(_summary(side) for side in sides),
         rows=tuple(_row(quantity, place, seen, sides, goals) for quantity, place, seen in table),
         missing=tuple(each.title for each in ALWAYS if each.name not in known),
-        notes=tuple(note for side in sides for note in side.notes()),
+        notes=(
+            *(note for side in sides for note in side.notes()),
+            *(
+                f"target {target.quantity} {signed(target.change)} %: not told by all runs"
+                for name, target in goals.items()
+                if name not in told
+            ),
+        ),
     )
 
 
@@ -114,12 +121,19 @@ def _steady(sides: Sequence[Side], confidence: float) -> Iterator[tuple[Quantity
             continue
         spread = [median_of([math.log(value) for value in column]) for column in columns]
         seen = []
-        for column, location in zip(columns, spread, strict=True):
+        for side, column, location in zip(sides, columns, spread, strict=True):
+            why = _unsettled(sides[0], side) if quantity.kind == "pace" else ""
             difference = None
-            if spread[0] is not None and location is not None:
+            if spread[0] is not None and location is not None and not why:
                 difference = of_logarithms(spread[0], location, confidence)
-            seen.append(Seen(median(column) if column else None, len(column), difference))
+            seen.append(Seen(median(column) if column else None, len(column), difference, why))
         yield quantity, "", seen
+
+
+def _unsettled(*sides: Side) -> str:
+    """Why the pace of these runs is not to be compared; empty where it is."""
+    names = [side.name for side in dict.fromkeys(sides) if not side.is_settled]
+    return f"the pace of {' and '.join(names)} kept changing" if names else ""
 
 
 def _learned(
@@ -167,7 +181,9 @@ def _cell(quantity: Quantity, run: str, seen: Seen, target: Target | None) -> Ce
     found = seen.difference
     if found is None:
         said = f"cannot be told: too few steps ({seen.count} values)"
-        if seen.count >= LEAST_VALUES:
+        if seen.why:
+            said = f"cannot be told: {seen.why}"
+        elif seen.count >= LEAST_VALUES:
             said = (
                 f"cannot be told: these {seen.count} values tell too little, more steps are needed"
             )

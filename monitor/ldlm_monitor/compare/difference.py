@@ -40,9 +40,9 @@ def of_logarithms(a: Location, b: Location, confidence: float) -> Difference | N
 
 def of_means(a: Location, b: Location, confidence: float) -> Difference | None:
     """Between two means, relative to the first, by the delta method."""
-    if min(a.freedom, b.freedom) < LEAST_FREEDOM or a.value == 0:
+    if min(a.freedom, b.freedom) < LEAST_FREEDOM:
         return None
-    share = b.value / a.value
+    share = b.value / a.value if a.value else 1.0
     scaled = Location(a.value, abs(share) * a.error, a.freedom, a.count)
     error, freedom = _together(scaled, b)
     return _relative(b.value - a.value, error, freedom, abs(a.value), confidence)
@@ -50,14 +50,19 @@ def of_means(a: Location, b: Location, confidence: float) -> Difference | None:
 
 def of_pairs(moved: Location, baseline: float, confidence: float) -> Difference | None:
     """From differences step by step, relative to the mean of the baseline there."""
-    if moved.freedom < LEAST_FREEDOM or baseline == 0:
+    if moved.freedom < LEAST_FREEDOM:
         return None
     return _relative(moved.value, moved.error, moved.freedom, abs(baseline), confidence)
 
 
 def _relative(
     moved: float, error: float, freedom: int, scale: float, confidence: float
-) -> Difference:
+) -> Difference | None:
+    """None where there is nothing to relate it to."""
+    if moved == error == 0:
+        return Difference(0.0, 0.0, 0.0, 1.0)
+    if scale == 0:
+        return None
     reach = quantile(confidence, freedom) * error
     p = _p(moved, error, freedom)
     return Difference(moved / scale, (moved - reach) / scale, (moved + reach) / scale, p)
@@ -80,8 +85,12 @@ def _p(moved: float, error: float, freedom: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One run's value of a row, of `count` values; `difference` is None where nothing is told."""
+    """One run's value of a row, of `count` values; `difference` is None where nothing is told.
+
+    `why` says then why not, where it is not for want of values.
+    """
 
     value: float | None
     count: int
     difference: Difference | None = None
+    why: str = ""

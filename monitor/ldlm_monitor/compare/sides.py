@@ -27,6 +27,7 @@ class Side:
         self.name = name
         self.readings = readings
         self._paces = dict(self._pace_columns())
+        self._is_told = warm_up is not None
         self._from = self._warm_until(warm_up)
 
     def has(self, quantity: str) -> bool:
@@ -52,11 +53,9 @@ class Side:
             column = self.readings.column(quantity)
             if column is not None and column.nonfinite:
                 steps = column.nonfinite
-                yield (
-                    f"{self.name}: {quantity} was not finite {len(steps)} times, "
-                    f"first at step {steps[0]}"
-                )
-        if self._paces and not self._is_settled():
+                more = f" and {len(steps) - 1} later ones" if len(steps) > 1 else ""
+                yield f"{self.name}: {quantity} was not finite at step {steps[0]}{more}"
+        if self._paces and not self.is_settled:
             yield f"{self.name}: its pace kept changing up to half of the run"
 
     def column(self, quantity: str) -> Column | None:
@@ -102,9 +101,11 @@ class Side:
                 kept.add(step, at, value)
         return kept if len(kept) >= LEAST_VALUES else None
 
-    def _is_settled(self) -> bool:
+    @property
+    def is_settled(self) -> bool:
+        """Whether its pace became steady before the half of the run."""
         column = self._pace()
-        if column is None:
+        if column is None or self._is_told:
             return True
         return bisect_left(column.steps, self._from) < 0.45 * len(column)
 

@@ -142,6 +142,7 @@ def _said(run: RunView, incidents: Sequence[IncidentView], alerts: Sequence[Aler
     if incidents:
         last = incidents[-1]
         sure = "" if last.confidence == "none" else f" ({last.confidence})"
+        sure += ", recovered" if last.state == "recovered" else ""
         more = f"; {len(incidents) - 1} earlier" if len(incidents) > 1 else ""
         return f"{plain(last.title)}{sure}{more}"
     if alerts:

@@ -152,8 +152,9 @@ def _incidents(incidents: Sequence[IncidentView]) -> Iterator[str]:
                 for line in incident.excerpt
             )
             yield f"<pre>{lines}</pre>"
-        symptoms = ", ".join(f"{each.kind} ×{each.count}" for each in incident.symptoms)
-        yield f'<div class="soft">{incident.events} events: {escape(symptoms)}</div>'
+        if incident.symptoms:
+            symptoms = ", ".join(f"{each.kind} ×{each.count}" for each in incident.symptoms)
+            yield f'<div class="soft">{incident.events} events: {escape(symptoms)}</div>'
         if incident.action:
             yield f"<p>→ {escape(incident.action)}</p>"
         yield "</article>"

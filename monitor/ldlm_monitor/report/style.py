@@ -24,7 +24,7 @@ padding:16px;margin:0 0 12px}
 .badge{display:inline-block;color:var(--tone);border:1.5px solid var(--tone);border-radius:6px;\
 padding:0 8px;font-size:.8rem;font-weight:700;letter-spacing:.03em;white-space:nowrap}
 .said{font-size:1.05rem;margin:8px 0}
-dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(160px,1fr));gap:8px 16px;\
+dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(210px,1fr));gap:8px 16px;\
 margin:12px 0 0}
 dl div{min-width:0}dt{color:var(--soft);font-size:.8rem}dd{margin:0}
 .bar{display:flex;height:14px;border-radius:7px;overflow:hidden;\
@@ -55,5 +55,6 @@ details summary{cursor:pointer;font-weight:600}details dl{margin-top:12px}
 footer{color:var(--soft);font-size:.8rem;padding:4px 2px 24px}
 .overview li{margin:4px 0}.overview ul{list-style:none;padding:0;margin:8px 0 0}
 a{color:inherit}
+@media(max-width:600px){dl{grid-template-columns:1fr 1fr}}
 @media print{body{background:#fff}section{break-inside:avoid}}
 """
