@@ -56,12 +56,12 @@ def write_log(path: Path, size: int) -> None:
 
 
 def write_rows(path: Path, steps: int) -> None:
-    """A row a step, with a spike and a NaN that must be seen."""
+    """A row a step, a hundred a second, with one NaN that must be seen."""
     with path.open("w") as file:
         for step in range(steps):
             loss = "NaN" if step == steps // 2 else f"{2 + 3 / (1 + step / 1000):.5f}"
             file.write(
-                f'{{"step": {step}, "time": {1.7e9 + step}, "loss": {loss}, "lr": 0.0003}}\n'
+                f'{{"step": {step}, "time": {1.7e9 + step / 100}, "loss": {loss}, "lr": 0.0003}}\n'
             )
 
 
