@@ -30,7 +30,9 @@ LOG_BYTES = 1_000_000_000
 STEPS = 1_000_000
 PATIENCE = 300.0
 WINDOW = (36, 120)
-FIRST, READ = b"Overview", b"step "
+FIRST, READ = b"Overview", b"grad norm"
+CHART = ("✕", "grad norm")
+"""The mark of the NaN, and that it stands on the page of the run."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -54,12 +56,12 @@ def write_log(path: Path, size: int) -> None:
 
 
 def write_rows(path: Path, steps: int) -> None:
-    """A row a step, with a spike and a NaN that must be seen."""
+    """A row a step, a hundred a second, with one NaN that must be seen."""
     with path.open("w") as file:
         for step in range(steps):
             loss = "NaN" if step == steps // 2 else f"{2 + 3 / (1 + step / 1000):.5f}"
             file.write(
-                f'{{"step": {step}, "time": {1.7e9 + step}, "loss": {loss}, "lr": 0.0003}}\n'
+                f'{{"step": {step}, "time": {1.7e9 + step / 100}, "loss": {loss}, "lr": 0.0003}}\n'
             )
 
 
@@ -94,8 +96,8 @@ def _until(terminal: int, word: bytes, started: float) -> float:
     return time.perf_counter() - started
 
 
-def opened_page(folder: Path, rows: str, repeats: int) -> list[float]:
-    """Seconds from the key to the chart, each time of a new screen."""
+def opened_page(folder: Path, rows: str, repeats: int) -> list[tuple[float, float]]:
+    """Seconds and CPU seconds from the key to the chart, each time of a new screen."""
     from ldlm_monitor.config import Settings
     from ldlm_monitor.local_source import LocalSource
     from ldlm_monitor.notify import Silences
@@ -107,7 +109,7 @@ def opened_page(folder: Path, rows: str, repeats: int) -> list[float]:
         pass
     snapshot = replay.snapshot()
     twice = snapshot.model_copy(
-        update={"runs": (*snapshot.runs, snapshot.runs[0].model_copy(update={"name": "other"}))}
+        update={"runs": (*snapshot.runs, snapshot.runs[0].model_copy(update={"name": "~other"}))}
     )
     silences = Silences(folder / "silences.sqlite")
     source = LocalSource(lambda: twice, silences, rows)
@@ -118,18 +120,22 @@ def opened_page(folder: Path, rows: str, repeats: int) -> list[float]:
         async with app.run_test(size=WINDOW[::-1]) as pilot:
             await app.workers.wait_for_complete()
             await pilot.pause()
-            started = time.perf_counter()
+            started, before = time.perf_counter(), time.process_time()
             await pilot.press("2")
-            while "✕" not in _text(app):
+            while not _holds(_text(app), *CHART):
                 if time.perf_counter() - started > PATIENCE:
                     raise bench.MeasurementError("the chart was never drawn")
                 await asyncio.sleep(0.002)
-            taken.append(time.perf_counter() - started)
+            taken.append((time.perf_counter() - started, time.process_time() - before))
 
     for _ in range(repeats):
         asyncio.run(drive())
     silences.close()
     return taken
+
+
+def _holds(text: str, *words: str) -> bool:
+    return all(word in text for word in words)
 
 
 def _text(app: object) -> str:
@@ -151,7 +157,8 @@ def rows(args: Namespace) -> list[bench.Row]:
         first, spent, read = (statistics.median(column) for column in zip(*found, strict=True))
         (folder / "big.log").unlink()
         write_rows(folder / "rows.jsonl", STEPS // part)
-        page = statistics.median(opened_page(folder, "rows.jsonl", args.repeats))
+        opened = opened_page(folder, "rows.jsonl", args.repeats)
+        page, page_cpu = (statistics.median(column) for column in zip(*opened, strict=True))
     return [
         bench.Row(
             f"first picture on a log of {LOG_BYTES // part // 1_000_000} MB",
@@ -163,7 +170,7 @@ def rows(args: Namespace) -> list[bench.Row]:
         bench.Row(
             f"page of a run of {STEPS // part:,} steps",
             f"< {TARGET_PAGE:g} s",
-            f"{page * 1000:.0f} ms",
+            f"{page * 1000:.0f} ms, {page_cpu * 1000:.0f} ms of CPU time",
             met=page < TARGET_PAGE,
         ),
     ]

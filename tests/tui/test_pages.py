@@ -235,6 +235,63 @@ def test_files_of_a_run_are_merged_by_time(tmp_path: Path) -> None:
     silences.close()
 
 
+def test_a_log_is_filtered_by_rank_and_severity_and_shows_bars_on_wish(shown: Shown) -> None:
+    async def steps(screen: Screen) -> None:
+        await screen.press("down", "enter", "4")
+        await screen.until("following", "file 1 of 2")
+        await screen.press("v", "v")
+        await screen.until("error and worse", "failed (exitcode: 1)")
+        assert "World size" not in screen.text
+        await screen.press("v", "r")
+        await screen.until("rank 0")
+        await screen.press("r")
+        await screen.until("rank 1")
+        assert "* World size" not in screen.text
+        await screen.press("r", "b")
+        await screen.until("  bars")
+        page = screen.app.query_one(LogPage)
+        first = page.path
+        await screen.press("right_square_bracket")
+        await screen.until("file 2 of 2")
+        await screen.press("left_square_bracket")
+        await screen.until("file 1 of 2")
+        assert page.path == first
+
+    on_screen(shown.source, steps)
+
+
+def test_another_run_is_one_key_away(shown: Shown) -> None:
+    async def steps(screen: Screen) -> None:
+        await screen.press("2")
+        await screen.until("step 299/300")
+        await screen.press("right_square_bracket")
+        await screen.until("step 119/600")
+        await screen.press("left_square_bracket")
+        await screen.until("step 299/300")
+
+    on_screen(shown.source, steps)
+
+
+def test_events_of_the_chosen_run_only(shown: Shown) -> None:
+    async def steps(screen: Screen) -> None:
+        await screen.press("5")
+        before = (await screen.until("events", "of all runs")).splitlines()[1]
+        await screen.press("o")
+        await screen.until("events", NAN)
+        assert screen.lines[1] != before
+
+    on_screen(shown.source, steps)
+
+
+def test_the_palette_knows_the_pages(shown: Shown) -> None:
+    async def steps(screen: Screen) -> None:
+        await screen.press("ctrl+p")
+        await screen.press(*"alerts", "enter")
+        await screen.until("2 firing", "to do")
+
+    on_screen(shown.source, steps)
+
+
 def test_a_line_is_copied_as_it_is(shown: Shown) -> None:
     async def steps(screen: Screen) -> None:
         await screen.press("3", "enter")

@@ -259,8 +259,8 @@ class MonitorApp(App[int]):
         played = self._player.played()
         if (played.alert, played.at) == self._stopped_at or not played.alert:
             return
-        self._stopped_at = played.alert, played.at
         if any(run.name == played.run for run in self.desk.snapshot.runs):
+            self._stopped_at = played.alert, played.at
             self.desk.run = played.run
             if self.query_one(ContentSwitcher).current in ("overview", "run"):
                 self.action_page("run")

@@ -59,6 +59,7 @@ class LogPage(Vertical):
         self.path = ""
         self.lines: list[Placed] = []
         self.follows = True
+        self._ranks: set[int] = set()
         self.merges = False
         self._bytes = self._start = self._end = 0
         self._level = 0
@@ -144,10 +145,12 @@ class LogPage(Vertical):
 
     def action_rank(self) -> None:
         """One rank only: each that is seen in turn, then all."""
-        seen = sorted({placed.line.rank for placed in self.lines if placed.line.rank is not None})
+        seen = {placed.line.rank for placed in self.lines if placed.line.rank is not None}
         run = self._desk.chosen()
-        known = sorted({*seen, *((rank.rank for rank in run.ranks) if run else ())})
-        later = [rank for rank in known if self._rank is None or rank > self._rank]
+        known = {*seen, *((rank.rank for rank in run.ranks) if run else ())}
+        # Where one rank is shown, only what was seen before tells of the others.
+        self._ranks = known if self._rank is None else self._ranks | known
+        later = [rank for rank in sorted(self._ranks) if self._rank is None or rank > self._rank]
         self._rank = later[0] if later else None
         self._reload()
 

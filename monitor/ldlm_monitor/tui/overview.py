@@ -85,7 +85,8 @@ def _alerts(row: _Row) -> Line:
     found = alerts_of(row.run.name, row.snapshot.alerts)
     line: Line = []
     for alert in found:
-        line.append(Span(f"{safe(alert.name, row.glyphs)} ", alert.labels.get("severity", "")))
+        name = safe(alert.name, row.glyphs)
+        line.append(Span(f" {name}" if line else name, alert.labels.get("severity", "")))
     return line
 
 
