@@ -346,3 +346,20 @@ def test_secrets_do_not_reach_slack_by_a_story(make_message, make_notification, 
     message = make_message(told, told, story=story)
     for text, blocks in (standing_message(message), news_message(message)):
         assert not any("hf_AbC" in each for each in [text, *texts(blocks)])
+
+
+def test_the_longest_texts_make_no_message_that_is_too_long(make_message, make_notification):
+    long = "x" * 5000
+    told = make_notification(
+        alert=long, run=long, rank=long, path=long, line=long, summary=long, description=long,
+        action=long, cause=long, reason=long,
+    )  # fmt: skip
+    story = Story(
+        id="r/1", title=long, cause=long, confidence=long, why=(long,) * 4,
+        excerpt=((long, long),) * 6, action=long, events=1, opened_at=0.0, ended_at=None,
+    )  # fmt: skip
+    message = make_message(*[told] * 30, story=story, flaps=9)
+    single = make_message(told)
+    for make in (standing_message, news_message):
+        assert local.faults(make(message)[1]) == []
+        assert local.faults(make(single)[1]) == []

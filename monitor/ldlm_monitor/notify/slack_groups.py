@@ -15,9 +15,10 @@ from ldlm_monitor.notify.slack import (
     HEADER_LIMIT,
     IN_CODE,
     IN_HEADER,
-    SECTION_LIMIT,
+    LINE_LIMIT,
     SEVERITY_MARKS,
     STATE_MARKS,
+    TEXT_LIMIT,
     Block,
     clean,
     cut,
@@ -32,9 +33,9 @@ from ldlm_monitor.notify.slack import (
     when,
 )
 
+LIST_LIMIT = 2400
 ALERTS_SHOWN = 25
 """Kinds of alerts that are listed by name; what is beyond is counted."""
-EXCERPT_LIMIT = 2500
 
 
 def standing_message(message: Message) -> tuple[str, list[Block]]:
@@ -48,7 +49,7 @@ def standing_message(message: Message) -> tuple[str, list[Block]]:
     story = message.story
     titled = clean(story.title) if story is not None else ""
     if summary := titled or clean(lead.summary) or clean(lead.description):
-        blocks.append(section(cut(summary, SECTION_LIMIT)))
+        blocks.append(section(cut(summary, TEXT_LIMIT)))
     blocks += _cause(story, lead)
     if fields := [mrkdwn(text) for text in facts(lead)]:
         blocks.append({"type": "section", "fields": fields[:10]})
@@ -122,7 +123,7 @@ def _cause(story: Story | None, lead: Notification) -> list[Block]:
         text = f"{cause} ({one_line(story.confidence)}){why}"
     else:
         text = clean(lead.cause or "")
-    return [section(f"*First cause*\n{cut(text, SECTION_LIMIT - 20)}")] if text else []
+    return [section(f"*First cause*\n{cut(text, TEXT_LIMIT)}")] if text else []
 
 
 def _excerpt(story: Story | None, lead: Notification) -> list[Block]:
@@ -130,12 +131,12 @@ def _excerpt(story: Story | None, lead: Notification) -> list[Block]:
         [f"{one_line(place)}\n  {one_line(text)}" for place, text in story.excerpt] if story else []
     )
     text = "\n".join(lines) or clean(lead.line or "")
-    return [section(f"```\n{cut(text, EXCERPT_LIMIT, IN_CODE)}\n```")] if text else []
+    return [section(f"```\n{cut(text, LINE_LIMIT, IN_CODE)}\n```")] if text else []
 
 
 def _action(story: Story | None, lead: Notification) -> list[Block]:
     text = clean(story.action if story is not None and story.action else lead.action)
-    return [section(f"*What to do*\n{cut(text, SECTION_LIMIT - 20)}")] if text else []
+    return [section(f"*What to do*\n{cut(text, TEXT_LIMIT)}")] if text else []
 
 
 def _flapping(message: Message) -> list[Block]:
@@ -173,7 +174,7 @@ def _listed(title: str, told: Iterable[Notification]) -> str:
     for number, (kind, members) in enumerate(ordered):
         line = cut(_kind(kind, members), 300)
         used += len(line.encode("utf-16-le")) // 2 + 1
-        if number >= ALERTS_SHOWN or used > SECTION_LIMIT - 100:
+        if number >= ALERTS_SHOWN or used > LIST_LIMIT:
             rest = sum(len(each) for _, each in ordered[number:])
             shown.append(f"… and {rest} more")
             break
