@@ -200,7 +200,23 @@ def test_blocks_that_slack_refuses_are_left_out_rather_than_the_message(api, bot
     bot.tell(make_message())
     (posted,) = api.posted
     assert "blocks" not in posted
-    assert "NonFiniteLoss" in posted["text"]
+    assert posted["text"].startswith("`🔴 NonFiniteLoss firing")
+
+
+def test_what_slack_refuses_as_a_plain_line_too_is_given_up(api, bot, make_message):
+    place = bot.tell(make_message()).place
+    for message in (make_message(), make_message(step="update", place=place)):
+        api.answers += ["msg_blocks_too_long", "msg_too_long"]
+        assert refused(bot, message).permanent
+
+
+def test_the_plain_line_makes_no_link(api, bot, make_message, make_notification):
+    api.answers.append("invalid_blocks")
+    bot.tell(make_message(make_notification(run="https://evil.example/`<!channel>")))
+    (posted,) = api.posted
+    assert posted["text"].startswith("`")
+    assert posted["text"].count("`") == 2
+    assert "<" not in posted["text"]
 
 
 def refused(bot: SlackBot, message: Message) -> DeliveryError:

@@ -37,7 +37,7 @@ def test_blocks_that_slack_refuses_are_left_out_rather_than_the_message(slack, m
     slack.answers.append((400, {}, b"msg_blocks_too_long"))
     SlackWebhook(slack.url).send(make_notification())
     first, second = slack.received
-    assert second["text"] == first["text"]
+    assert second["text"] == f"`{first['text']}`"
     assert "blocks" not in second
 
 
