@@ -141,6 +141,15 @@ def test_a_thousand_alerts_are_counted_in_one_message(make_message, make_notific
     assert "NcclTimeout firing ×999: r1 ranks 0-998" in "\n".join(texts(blocks))
 
 
+def test_the_lines_behind_several_alerts_are_shown(make_message, make_notification):
+    stall = make_notification("TrainingStalled", line="step 40 loss 2.5", line_number=12)
+    _, blocks = news_message(make_message(stall, make_notification(), step="follow-up"))
+    assert (
+        "```\ntrain_logs/a.log:12\n  step 40 loss 2.5\n"
+        "train_logs/a.log:17\n  WARNING: Invalid text_loss detected: nan\n```"
+    ) in texts(blocks)
+
+
 def test_what_has_no_room_is_counted(make_message, make_notification):
     many = tuple(make_notification(f"Alert{number}", run="r" * 200) for number in range(100))
     _, blocks = news_message(make_message(*many, step="follow-up"))

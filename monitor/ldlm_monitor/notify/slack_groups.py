@@ -34,6 +34,7 @@ from ldlm_monitor.notify.slack import (
 )
 
 LIST_LIMIT = 2400
+LINES_SHOWN = 4
 ALERTS_SHOWN = 25
 """Kinds of alerts that are listed by name; what is beyond is counted."""
 
@@ -72,7 +73,7 @@ def news_message(message: Message) -> tuple[str, list[Block]]:
     lead = min(told, key=lambda each: (each.state != "firing", rank(each.severity)))
     blocks = [_header(title), section(_listed("", told))]
     if message.news:
-        blocks += _excerpt(None, lead)
+        blocks += _lines(told)
         blocks += _action(None, lead) if lead.state == "firing" else []
     blocks += _flapping(message)
     blocks.append({"type": "context", "elements": [mrkdwn(_times(message))]})
@@ -132,6 +133,19 @@ def _excerpt(story: Story | None, lead: Notification) -> list[Block]:
     )
     text = "\n".join(lines) or clean(lead.line or "")
     return [section(f"```\n{cut(text, LINE_LIMIT, IN_CODE)}\n```")] if text else []
+
+
+def _lines(told: Sequence[Notification]) -> list[Block]:
+    """The lines of the log behind several alerts, the worst first."""
+    ordered = sorted(told, key=lambda each: (each.state != "firing", rank(each.severity)))
+    lines = {
+        f"{one_line(each.path or '')}:{each.line_number}": one_line(each.line)
+        for each in ordered
+        if each.line
+    }
+    shown = [f"{place}\n  {cut(line, 350, {})}" for place, line in [*lines.items()][:LINES_SHOWN]]
+    text = cut("\n".join(shown), LINE_LIMIT, IN_CODE)
+    return [section(f"```\n{text}\n```")] if text else []
 
 
 def _action(story: Story | None, lead: Notification) -> list[Block]:
