@@ -24,9 +24,8 @@ from pathlib import Path
 STEPS = 600
 BARS = 20
 NAN_LINE = "WARNING: Invalid text_loss detected: nan"
-NAN_FIRES = "NonFiniteLoss firing "
-"""In a message's headline: other alerts of the run name the same line as their cause."""
-"""In the headline of a message that reports; the one that resolves quotes the line as well."""
+NAN_FIRES = "NonFiniteLoss firing"
+"""In a message that reports it; others of the same run may quote the line as well."""
 SLOW_SECONDS = 20.0
 """A program that takes longer is not run again for a better figure."""
 CATCH_UP_SECONDS = 600.0

@@ -29,6 +29,9 @@ def utf16(text: str) -> int:
 
 def faults(blocks: list[dict[str, Any]]) -> list[str]:
     """Why Slack would refuse these blocks."""
+    whole = json.dumps(blocks, ensure_ascii=False)
+    if utf16(whole) > 13_000:
+        return [f"msg_blocks_too_long: {utf16(whole)}"]
     found = ["more than 50 blocks"] if len(blocks) > 50 else []
     for block in blocks:
         texts = [block["text"]] if "text" in block else []

@@ -516,3 +516,16 @@ def test_a_change_that_is_refused_for_good_costs_no_alert(tmp_path, make_notific
     assert box.counts()["pager", "failed"] == 0
     assert names(box.due("pager", NOON + 3600).message) == ["NonFiniteLoss firing"]
     box.close()
+
+
+def test_what_was_queued_before_there_were_groups_is_told_too(channel, make_notification):
+    slack = channel()
+    slack.outbox.close()
+    before = Outbox(slack.path)
+    before.add(make_notification(), ["slack"], NOON)
+    before.close()
+    slack.outbox = Outbox(slack.path, slack.routing, ["slack"])
+    slack.add("TrainingCrashed", run="r2")
+    alone, group = slack.told()
+    assert alone.alert == "NonFiniteLoss"
+    assert names(group) == ["TrainingCrashed firing"]

@@ -141,6 +141,15 @@ def test_a_thousand_alerts_are_counted_in_one_message(make_message, make_notific
     assert "NcclTimeout firing ×999: r1 ranks 0-998" in "\n".join(texts(blocks))
 
 
+def test_the_lines_behind_several_alerts_are_shown(make_message, make_notification):
+    stall = make_notification("TrainingStalled", line="step 40 loss 2.5", line_number=12)
+    _, blocks = news_message(make_message(stall, make_notification(), step="follow-up"))
+    assert (
+        "```\ntrain_logs/a.log:12\n  step 40 loss 2.5\n"
+        "train_logs/a.log:17\n  WARNING: Invalid text_loss detected: nan\n```"
+    ) in texts(blocks)
+
+
 def test_what_has_no_room_is_counted(make_message, make_notification):
     many = tuple(make_notification(f"Alert{number}", run="r" * 200) for number in range(100))
     _, blocks = news_message(make_message(*many, step="follow-up"))
@@ -200,7 +209,23 @@ def test_blocks_that_slack_refuses_are_left_out_rather_than_the_message(api, bot
     bot.tell(make_message())
     (posted,) = api.posted
     assert "blocks" not in posted
-    assert "NonFiniteLoss" in posted["text"]
+    assert posted["text"].startswith("`🔴 NonFiniteLoss firing")
+
+
+def test_what_slack_refuses_as_a_plain_line_too_is_given_up(api, bot, make_message):
+    place = bot.tell(make_message()).place
+    for message in (make_message(), make_message(step="update", place=place)):
+        api.answers += ["msg_blocks_too_long", "msg_too_long"]
+        assert refused(bot, message).permanent
+
+
+def test_the_plain_line_makes_no_link(api, bot, make_message, make_notification):
+    api.answers.append("invalid_blocks")
+    bot.tell(make_message(make_notification(run="https://evil.example/`<!channel>")))
+    (posted,) = api.posted
+    assert posted["text"].startswith("`")
+    assert posted["text"].count("`") == 2
+    assert "<" not in posted["text"]
 
 
 def refused(bot: SlackBot, message: Message) -> DeliveryError:
@@ -346,3 +371,20 @@ def test_secrets_do_not_reach_slack_by_a_story(make_message, make_notification, 
     message = make_message(told, told, story=story)
     for text, blocks in (standing_message(message), news_message(message)):
         assert not any("hf_AbC" in each for each in [text, *texts(blocks)])
+
+
+def test_the_longest_texts_make_no_message_that_is_too_long(make_message, make_notification):
+    long = "x" * 5000
+    told = make_notification(
+        alert=long, run=long, rank=long, path=long, line=long, summary=long, description=long,
+        action=long, cause=long, reason=long,
+    )  # fmt: skip
+    story = Story(
+        id="r/1", title=long, cause=long, confidence=long, why=(long,) * 4,
+        excerpt=((long, long),) * 6, action=long, events=1, opened_at=0.0, ended_at=None,
+    )  # fmt: skip
+    message = make_message(*[told] * 30, story=story, flaps=9)
+    single = make_message(told)
+    for make in (standing_message, news_message):
+        assert local.faults(make(message)[1]) == []
+        assert local.faults(make(single)[1]) == []

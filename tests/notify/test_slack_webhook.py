@@ -33,6 +33,19 @@ def test_some_refusals_are_for_good(slack, make_notification, status):
     assert str(error) == f"slack answered {status}: no_service"
 
 
+def test_blocks_that_slack_refuses_are_left_out_rather_than_the_message(slack, make_notification):
+    slack.answers.append((400, {}, b"msg_blocks_too_long"))
+    SlackWebhook(slack.url).send(make_notification())
+    first, second = slack.received
+    assert second["text"] == f"`{first['text']}`"
+    assert "blocks" not in second
+
+
+def test_a_page_of_something_between_is_no_acceptance(slack, make_notification):
+    slack.answers.append((200, {}, b"<html>please log in"))
+    assert not refused(slack, make_notification()).permanent
+
+
 @pytest.mark.parametrize("status", [408, 500, 502, 503])
 def test_a_server_in_trouble_is_asked_again(slack, make_notification, status):
     slack.answers.append((status, {}, b""))

@@ -44,6 +44,7 @@ class Outbox:
         self._looked_at: dict[str, float] = {}
         self._forgot_at = -math.inf
         self._active: set[str] = set()
+        self._adopted: set[str] = set()
         self._database.run(deliveries.recount_in_flight)
 
     def take_notices(self) -> list[str]:
@@ -158,6 +159,12 @@ class Outbox:
         if now < retry_at <= now + deliveries.LONGEST_PAUSE:
             return None
         if self._routing is not None and receiver in self._grouped:
+            if receiver not in self._adopted:
+                # What an earlier version queued for it is in no group.
+                alone = selection.next_single(db, None, receiver, attempts, now)
+                if alone is not None:
+                    return alone
+                self._adopted.add(receiver)
             return selection.next_message(
                 db,
                 self._routing,

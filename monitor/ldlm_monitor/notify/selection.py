@@ -13,13 +13,14 @@ from ldlm_monitor.notify.routing import Routing
 def next_single(
     db: sqlite3.Connection, routing: Routing | None, receiver: str, attempts: int, now: float
 ) -> Pending | None:
-    """What a receiver of single notifications is told next: the oldest."""
+    """What a receiver is told next of what is in no group: the oldest."""
     while True:
         head = db.execute(
             "SELECT notification, in_flight, body, route FROM delivery"
             " JOIN notification ON id = notification LEFT JOIN member"
             " USING (notification, receiver)"
-            " WHERE receiver = ? AND outcome = 'pending' ORDER BY notification LIMIT 1",
+            " WHERE receiver = ? AND outcome = 'pending' AND alert_group IS NULL"
+            " ORDER BY notification LIMIT 1",
             (receiver,),
         ).fetchone()
         if head is None:

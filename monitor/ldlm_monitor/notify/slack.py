@@ -30,14 +30,20 @@ HEADER_LIMIT = 150
 SECTION_LIMIT = 3000
 FIELD_LIMIT = 2000
 FALLBACK_LIMIT = 1000
-LINE_LIMIT = 2500
+TEXT_LIMIT = 1700
+"""What is shown of each text: all blocks of a message together may have some 13,000 characters,
+which is not documented (https://github.com/slackapi/bolt-js/issues/2509)."""
+FACT_LIMIT = 300
+LINE_LIMIT = 1700
 """What is shown of the log line; the file has the rest."""
 
+REFUSED_FORMS = frozenset({"invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long"})
 SEVERITY_MARKS = {"critical": "🔴", "error": "🟠", "warning": "🟡", "info": "🔵"}
 STATE_MARKS = {"resolved": "✅", "ended": "⏹️", "unknown": "❔", "pending": "⏳"}
 ESCAPED = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 IN_CODE = {**ESCAPED, "`": "ˋ"}
 """A backtick would end the code; its look-alike (U+02CB) does not."""
+_NO_BACKTICK = str.maketrans("`", IN_CODE["`"])
 IN_HEADER = {"<": "‹", ">": "›"}
 """Plain text is not escaped; without these two it reads as no mention anywhere."""
 
@@ -51,16 +57,16 @@ def slack_message(notification: Notification) -> tuple[str, list[Block]]:
     summary = clean(notification.summary).removeprefix(notification.run or "").lstrip(": ")
     for text in (summary, clean(notification.description)):
         if text:
-            blocks.append(section(cut(text, SECTION_LIMIT)))
+            blocks.append(section(cut(text, TEXT_LIMIT)))
     if cause := clean(notification.cause or ""):
-        blocks.append(section(f"*First cause*\n{cut(cause, SECTION_LIMIT - 20)}"))
+        blocks.append(section(f"*First cause*\n{cut(cause, TEXT_LIMIT)}"))
     if fields := [mrkdwn(text) for text in facts(notification)]:
         blocks.append({"type": "section", "fields": fields})
     if line := clean(notification.line or ""):
         blocks.append(section(f"```\n{cut(line, LINE_LIMIT, IN_CODE)}\n```"))
     action = clean(notification.action)
     if action and notification.state in ("firing", "pending"):
-        blocks.append(section(f"*What to do*\n{cut(action, SECTION_LIMIT - 20)}"))
+        blocks.append(section(f"*What to do*\n{cut(action, TEXT_LIMIT)}"))
     blocks.append({"type": "context", "elements": [mrkdwn(when(notification))]})
     return cut(f"{title}: {summary}" if summary else title, FALLBACK_LIMIT), blocks
 
@@ -87,7 +93,7 @@ def facts(notification: Notification) -> Iterator[str]:
     )
     for name, value in facts:
         if shown := one_line(value or ""):
-            yield f"*{name}*\n`{cut(shown, FIELD_LIMIT - 20, IN_CODE)}`"
+            yield f"*{name}*\n`{cut(shown, FACT_LIMIT, IN_CODE)}`"
 
 
 def when(notification: Notification) -> str:
@@ -148,6 +154,11 @@ def cut(text: str, limit: int, escapes: dict[str, str] = ESCAPED) -> str:
     return "".join(pieces) + "…"
 
 
+def as_code(text: str) -> str:
+    """An escaped line of which Slack makes no links where no block holds it."""
+    return f"`{text.translate(_NO_BACKTICK)}`"
+
+
 def mrkdwn(text: str) -> Block:
     """`verbatim`: Slack makes no links or mentions of its own out of the text."""
     return {"type": "mrkdwn", "text": text, "verbatim": True}
@@ -190,23 +201,33 @@ class SlackWebhook:
         return Receipt()
 
     def _post(self, text: str, blocks: list[Block]) -> None:
+        response = self._send(text, blocks)
+        if response.status_code == 400 and response.body.strip() in REFUSED_FORMS:
+            response = self._send(as_code(text), [])  # better a plain line than nothing
+        _check(response)
+
+    def _send(self, text: str, blocks: list[Block]) -> WebhookResponse:
         try:
-            response = self._client.send(
-                text=text, blocks=blocks, unfurl_links=False, unfurl_media=False
+            return self._client.send(
+                text=text, blocks=blocks or None, unfurl_links=False, unfurl_media=False
             )
         except (OSError, HTTPException) as error:
             reason = getattr(error, "reason", None) or error
             raise DeliveryError(
                 f"slack could not be reached: {short(str(reason))}", unsure=True
             ) from None
-        if response.status_code == 200 and response.body.lstrip().startswith("<"):
-            raise DeliveryError("slack did not answer: a page of something between came instead")
-        if not 200 <= response.status_code < 300:
-            raise DeliveryError(
-                f"slack answered {response.status_code}: {short(response.body)}",
-                retry_after=retry_after(response.headers.get("Retry-After")),
-                permanent=response.status_code in PERMANENT,
-            )
+
+
+def _check(response: WebhookResponse) -> None:
+    """Raises DeliveryError unless Slack accepted it."""
+    if response.status_code == 200 and response.body.lstrip().startswith("<"):
+        raise DeliveryError("slack did not answer: a page of something between came instead")
+    if not 200 <= response.status_code < 300:
+        raise DeliveryError(
+            f"slack answered {response.status_code}: {short(response.body)}",
+            retry_after=retry_after(response.headers.get("Retry-After")),
+            permanent=response.status_code in PERMANENT,
+        )
 
 
 class _Client(WebhookClient):

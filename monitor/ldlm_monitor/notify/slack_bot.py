@@ -24,14 +24,15 @@ from ldlm_monitor.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.notify.notification import Notification
 from ldlm_monitor.notify.post import is_loopback, post, retry_after
-from ldlm_monitor.notify.slack import Block, short, slack_message
+from ldlm_monitor.notify.slack import Block, as_code, short, slack_message
 from ldlm_monitor.notify.slack_groups import news_message, standing_message
 
 API_URL = "https://slack.com/api/"
 EVENT = "ldlm_monitor_alert"
 """The type of the metadata by which a message is known again."""
-SEARCHED = 200
-"""Messages of a channel or thread that are looked through for one that may have arrived."""
+SEARCHED, SEARCHED_REPLIES = 200, 999
+"""Messages of a channel (the newest) and of a thread (the oldest) that are looked through for one
+that may have arrived."""
 _ANSWER_LIMIT = 4 << 20
 _BEFORE_SECONDS = 600.0
 
@@ -163,7 +164,7 @@ class SlackBot:
         except _GoneError:
             pass  # somebody deleted it: the next news begin another
         except _RefusedError:
-            self._call(self._client.chat_update, channel=channel, ts=ts, text=text, blocks=[])
+            self._plainly(self._client.chat_update, text, channel=channel, ts=ts, blocks=[])
         return Receipt()
 
     def _post(self, text: str, blocks: list[Block], **more: Any) -> SlackResponse:
@@ -171,23 +172,38 @@ class SlackBot:
         try:
             return self._call(self._client.chat_postMessage, text=text, blocks=blocks, **told)
         except _RefusedError:
-            # Better a plain line than nothing.
             told.pop("metadata", None)
-            return self._call(self._client.chat_postMessage, text=text, **told)
+            return self._plainly(self._client.chat_postMessage, text, **told)
+
+    def _plainly(
+        self, method: Callable[..., SlackResponse], text: str, **told: Any
+    ) -> SlackResponse:
+        """Better a plain line than nothing. Raises DeliveryError, and `_GoneError`."""
+        try:
+            return self._call(method, text=as_code(text), **told)
+        except _RefusedError as error:
+            raise DeliveryError(str(error), permanent=True) from None
 
     def _find(self, message: Message) -> str | None:
         """Where a message is that may have arrived; None: it did not, or that cannot be known."""
-        wanted: dict[str, Any] = {"limit": SEARCHED, "include_all_metadata": True}
-        wanted["oldest"] = f"{message.opened_at - _BEFORE_SECONDS:.6f}"
+        oldest = f"{message.opened_at - _BEFORE_SECONDS:.6f}"
+        wanted: dict[str, Any] = {"oldest": oldest, "include_all_metadata": True}
         try:
             if message.place is None:
                 answer = self._call(
-                    self._client.conversations_history, channel=self._channel, **wanted
+                    self._client.conversations_history,
+                    channel=self._channel,
+                    limit=SEARCHED,
+                    **wanted,
                 )
             else:
                 channel, ts = message.place.split(" ")
                 answer = self._call(
-                    self._client.conversations_replies, channel=channel, ts=ts, **wanted
+                    self._client.conversations_replies,
+                    channel=channel,
+                    ts=ts,
+                    limit=SEARCHED_REPLIES,
+                    **wanted,
                 )
         except (_GoneError, _RefusedError, _MendableError):
             return None

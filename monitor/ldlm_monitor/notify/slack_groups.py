@@ -15,9 +15,10 @@ from ldlm_monitor.notify.slack import (
     HEADER_LIMIT,
     IN_CODE,
     IN_HEADER,
-    SECTION_LIMIT,
+    LINE_LIMIT,
     SEVERITY_MARKS,
     STATE_MARKS,
+    TEXT_LIMIT,
     Block,
     clean,
     cut,
@@ -32,9 +33,10 @@ from ldlm_monitor.notify.slack import (
     when,
 )
 
+LIST_LIMIT = 2400
+LINES_SHOWN = 4
 ALERTS_SHOWN = 25
 """Kinds of alerts that are listed by name; what is beyond is counted."""
-EXCERPT_LIMIT = 2500
 
 
 def standing_message(message: Message) -> tuple[str, list[Block]]:
@@ -48,7 +50,7 @@ def standing_message(message: Message) -> tuple[str, list[Block]]:
     story = message.story
     titled = clean(story.title) if story is not None else ""
     if summary := titled or clean(lead.summary) or clean(lead.description):
-        blocks.append(section(cut(summary, SECTION_LIMIT)))
+        blocks.append(section(cut(summary, TEXT_LIMIT)))
     blocks += _cause(story, lead)
     if fields := [mrkdwn(text) for text in facts(lead)]:
         blocks.append({"type": "section", "fields": fields[:10]})
@@ -71,7 +73,7 @@ def news_message(message: Message) -> tuple[str, list[Block]]:
     lead = min(told, key=lambda each: (each.state != "firing", rank(each.severity)))
     blocks = [_header(title), section(_listed("", told))]
     if message.news:
-        blocks += _excerpt(None, lead)
+        blocks += _lines(told)
         blocks += _action(None, lead) if lead.state == "firing" else []
     blocks += _flapping(message)
     blocks.append({"type": "context", "elements": [mrkdwn(_times(message))]})
@@ -122,7 +124,7 @@ def _cause(story: Story | None, lead: Notification) -> list[Block]:
         text = f"{cause} ({one_line(story.confidence)}){why}"
     else:
         text = clean(lead.cause or "")
-    return [section(f"*First cause*\n{cut(text, SECTION_LIMIT - 20)}")] if text else []
+    return [section(f"*First cause*\n{cut(text, TEXT_LIMIT)}")] if text else []
 
 
 def _excerpt(story: Story | None, lead: Notification) -> list[Block]:
@@ -130,12 +132,25 @@ def _excerpt(story: Story | None, lead: Notification) -> list[Block]:
         [f"{one_line(place)}\n  {one_line(text)}" for place, text in story.excerpt] if story else []
     )
     text = "\n".join(lines) or clean(lead.line or "")
-    return [section(f"```\n{cut(text, EXCERPT_LIMIT, IN_CODE)}\n```")] if text else []
+    return [section(f"```\n{cut(text, LINE_LIMIT, IN_CODE)}\n```")] if text else []
+
+
+def _lines(told: Sequence[Notification]) -> list[Block]:
+    """The lines of the log behind several alerts, the worst first."""
+    ordered = sorted(told, key=lambda each: (each.state != "firing", rank(each.severity)))
+    lines = {
+        f"{one_line(each.path or '')}:{each.line_number}": one_line(each.line)
+        for each in ordered
+        if each.line
+    }
+    shown = [f"{place}\n  {cut(line, 350, {})}" for place, line in [*lines.items()][:LINES_SHOWN]]
+    text = cut("\n".join(shown), LINE_LIMIT, IN_CODE)
+    return [section(f"```\n{text}\n```")] if text else []
 
 
 def _action(story: Story | None, lead: Notification) -> list[Block]:
     text = clean(story.action if story is not None and story.action else lead.action)
-    return [section(f"*What to do*\n{cut(text, SECTION_LIMIT - 20)}")] if text else []
+    return [section(f"*What to do*\n{cut(text, TEXT_LIMIT)}")] if text else []
 
 
 def _flapping(message: Message) -> list[Block]:
@@ -173,7 +188,7 @@ def _listed(title: str, told: Iterable[Notification]) -> str:
     for number, (kind, members) in enumerate(ordered):
         line = cut(_kind(kind, members), 300)
         used += len(line.encode("utf-16-le")) // 2 + 1
-        if number >= ALERTS_SHOWN or used > SECTION_LIMIT - 100:
+        if number >= ALERTS_SHOWN or used > LIST_LIMIT:
             rest = sum(len(each) for _, each in ordered[number:])
             shown.append(f"… and {rest} more")
             break

@@ -1,0 +1,43 @@
+"""A group of alerts through Apprise: counted by kind, on a real connection."""
+
+import pytest
+
+from ldlm_monitor.notify.message import Message, Receipt
+from ldlm_monitor.notify.services import apprise_services, group_text
+
+pytest.importorskip("apprise")
+
+
+def message(*news, standing=()) -> Message:
+    told = news or standing
+    return Message(step="follow-up", group=1, identity="1", news=news, standing=told, opened_at=0.0)
+
+
+def test_alerts_of_one_kind_and_run_are_counted_in_one_line(make_notification):
+    many = [make_notification("NcclTimeout", rank=str(rank)) for rank in range(999)]
+    heading, lines = group_text([*many, make_notification(state="resolved")])
+    assert heading == "1000 alerts (999 firing, 1 resolved)"
+    assert lines.splitlines() == [
+        "NcclTimeout firing (critical) x999: r1",
+        "NonFiniteLoss resolved (critical) x1: r1",
+    ]
+
+
+def test_what_has_no_room_is_counted(make_notification):
+    kinds = [make_notification(f"Alert{number}") for number in range(40)]
+    _, lines = group_text(kinds)
+    *named, rest = lines.splitlines()
+    assert rest == f"and {40 - len(named)} more"
+
+
+def test_a_service_gets_one_message_for_a_group_and_the_whole_of_a_single_alert(
+    slack, make_notification
+):
+    (service,) = apprise_services([slack.url.replace("http", "json")])
+    assert service.tell(message(make_notification(), make_notification("OutOfMemory"))) == Receipt()
+    service.tell(message(make_notification()))
+    service.tell(message(standing=(make_notification(),)))
+    group, single, repeat = slack.received
+    assert group["title"] == "2 alerts (2 firing)"
+    assert "Invalid text_loss detected: nan" in single["message"]
+    assert repeat["title"] == "NonFiniteLoss firing (critical): r1 rank 3"
