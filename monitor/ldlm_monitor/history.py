@@ -27,7 +27,10 @@ from ldlm_monitor.source.split import Splitter
 ROWS_BUDGET = 8
 HEAD_BYTES = 256 * 1024
 """Where a log says which launch it is."""
-_DIRECTORY = re.compile(rb"^Working directory: (\S[^\r\n]*)", re.MULTILINE)
+_DIRECTORY = re.compile(
+    rb"^(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d )?Working directory: (\S[^\r\n]*)", re.MULTILINE
+)
+"""As MM-LDLM's trainer prints it; `ldlm_trainer` puts the time before it."""
 _NCCL_FILE = re.compile(rb"\bNCCL_DEBUG_FILE=([^\s'\"]+)")
 _RUN_NAME = re.compile(rb"\blogging\.run_name=([^\s'\",\]]+)")
 _CALLBACK_SCHEMA = "ldlm.health/"

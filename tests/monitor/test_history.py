@@ -115,6 +115,10 @@ def test_a_log_says_which_launch_it_is(tmp_path: Path) -> None:
     assert facts.working_directory == "/opt/saved/qwen"
     assert facts.run_names == ("qwen",)
     assert facts.nccl_debug_file == "/tmp/nccl_debug_0.log"
+    timed = written(tmp_path / "timed.log", "2026-01-29 10:15:00 Working directory: /opt/saved/a\n")
+    assert launch_facts(timed).working_directory == "/opt/saved/a"
+    quoted = written(tmp_path / "quoted.log", "echo Working directory: /opt/saved/a\n")
+    assert launch_facts(quoted).working_directory is None
     assert not has_bars(log)
     assert has_bars(written(tmp_path / "b.log", "x" * 3_000_000 + bar(1, 1)))
 

@@ -16,9 +16,11 @@ from ldlm_monitor.alert import Transition
 from ldlm_monitor.lines import transition_json, transition_line
 from ldlm_monitor.notify import from_transition, redact
 from ldlm_monitor.notify.alertmanager import Told, body
+from ldlm_monitor.notify.message import Message
 from ldlm_monitor.notify.notification import from_json, to_json
-from ldlm_monitor.notify.services import text, title
+from ldlm_monitor.notify.services import group_text, text, title
 from ldlm_monitor.notify.slack import slack_message
+from ldlm_monitor.notify.slack_groups import news_message, standing_message
 from ldlm_monitor.notify.webhook import WebhookBody, webhook_body
 from ldlm_monitor.points import Point, make_labels
 from ldlm_monitor.records import Event, Position
@@ -94,6 +96,27 @@ def test_slack_gets_blocks_in_which_nothing_acts(transition: Transition) -> None
     for shown in strings(json.loads(json.dumps([fallback, blocks]))):
         check(shown)
         assert not set("<>") & set(shown)
+
+
+@settings(max_examples=50)
+@given(st.lists(transitions(), min_size=1, max_size=3))
+def test_a_group_in_slack_and_in_services_shows_nothing_that_acts(told: list[Transition]) -> None:
+    notifications = tuple(from_transition(each) for each in told)
+    message = Message(
+        step="first",
+        group=1,
+        identity="1",
+        news=notifications,
+        standing=notifications,
+        opened_at=NOW,
+    )
+    for made in (standing_message(message), news_message(message)):
+        for shown in strings(json.loads(json.dumps(made))):
+            check(shown)
+            assert not set("<>") & set(shown)
+    for shown in group_text(notifications):
+        check(shown)
+        assert not re.search(r"(?<![\w.+-])@|<[@!#&/A-Za-z]|\]\(", shown, re.ASCII)
 
 
 @given(transitions())
