@@ -1,14 +1,9 @@
-"""The engine room: threads and signals. Only this file knows them."""
+"""The engine room: which threads there are, and what each is given."""
 
 from __future__ import annotations
 
-import errno
-import ipaddress
 import logging
-import os
-import queue
 import signal
-import socket
 import sys
 import threading
 import time
@@ -16,13 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import TypeAlias
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.errors import UsageError
 from ldlm_monitor.ledger import Ledger
 from ldlm_monitor.lines import status_lines
+from ldlm_monitor.listening import is_loopback, let_prometheus_find, listen, url_of
 from ldlm_monitor.local_source import LocalSource
 from ldlm_monitor.notify import (
     Alertmanager,
@@ -44,13 +39,11 @@ from ldlm_monitor.pump import Pump
 from ldlm_monitor.queries import Source
 from ldlm_monitor.recording import Recorder
 from ldlm_monitor.serve import Gate, Server
-from ldlm_monitor.serve.file_sd import FileSd, target
+from ldlm_monitor.signals import Handler, Signals
 from ldlm_monitor.source import Journal, Waker, WatchdogWaker
 from ldlm_monitor.state_dir import Room, StateDir, default_state_dir
 from ldlm_monitor.view import Snapshot
 
-PORTS_TRIED = 20
-RELOAD_SECONDS = 10.0
 SWITCH_SECONDS = 0.001
 """How long the pump may keep a key waiting each time (Python's own: 5 ms)."""
 COURIER_SECONDS = 1.0
@@ -60,62 +53,7 @@ Show: TypeAlias = Callable[[Source, str, Callable[[], bool]], int]
 """Opens a screen on a source, whose daemon serves at a URL; it closes when the third argument
 says so. Its exit code."""
 
-Handler: TypeAlias = Callable[[int, FrameType | None], None]
-
 log = logging.getLogger(__name__)
-
-
-class _Signals:
-    """What signals ask of the pump's thread: to end, or to reload.
-
-    A reload may also be asked for over HTTP, by a thread that waits for its outcome.
-    """
-
-    def __init__(self, pump: Pump, waker: Waker) -> None:
-        self._pump = pump
-        self._waker = waker
-        self._outcomes: list[queue.SimpleQueue[str]] = []
-        self.stop = False
-        self.closed = False
-        self.has_screen = False
-        self.reload = False
-        self.exit_code = 0
-
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGHUP and not self._terminal_is_gone():
-            self.reload = True
-        else:
-            self.stop = self._pump.stopping = True
-            self.exit_code = 130 if number == signal.SIGINT else 0
-        self._waker.ring(Path())
-
-    def _terminal_is_gone(self) -> bool:
-        """A screen whose terminal was closed ends; a daemon never had one."""
-        if not self.has_screen or os.isatty(2):
-            return False
-        # What the screen still draws would fail, and its writer hold up the end.
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for descriptor in (0, 1, 2):
-            os.dup2(nowhere, descriptor)
-        os.close(nowhere)
-        return True
-
-    def ask_reload(self) -> str:
-        """Reload, from another thread; what went wrong, or an empty text."""
-        outcome: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._outcomes.append(outcome)
-        self.reload = True
-        self._waker.ring(Path())
-        try:
-            return outcome.get(timeout=RELOAD_SECONDS)
-        except queue.Empty:
-            return "the monitor is busy; it will reload as soon as it can"
-
-    def reloaded(self, problem: str) -> None:
-        """Tell all who asked how it went."""
-        self.reload = False
-        while self._outcomes:
-            self._outcomes.pop().put(problem)
 
 
 def run(
@@ -169,7 +107,7 @@ def run(
         )
         draw_from(lambda: pump.snapshot.curves, receivers)
         stack.callback(pump.close)
-        signals = _Signals(pump, waker)
+        signals = Signals(pump, waker)
         _heed(signals, heed, stack)
         source = LocalSource(
             lambda: pump.snapshot,
@@ -181,11 +119,11 @@ def run(
             settings, pump, outbox, silences, signals, source=source, room=room, gate=gate
         )
         stack.callback(server.stop)
-        url = _url(settings.listen_address[0], server.port, gate)
+        url = url_of(settings.listen_address[0], server.port, gate)
         for teller in _tellers(settings, pump, outbox, receivers, url):
             teller.start()
             stack.callback(teller.stop, COURIER_SECONDS)
-        stack.callback(_let_prometheus_find(settings, server, gate))
+        stack.callback(let_prometheus_find(settings, server, gate))
         _greet(settings, pump, state, url, receivers)
         waker.watch(pump.inputs.folders())
         load = load or (lambda: settings)
@@ -211,7 +149,7 @@ def _follow_behind(
     follow_files: Callable[[], None],
     pump: Pump,
     waker: Waker,
-    signals: _Signals,
+    signals: Signals,
 ) -> None:
     """The pump in a thread, the screen in this one; each ends with the other."""
     failures: list[BaseException] = []
@@ -249,7 +187,7 @@ def _follow(
     pump: Pump,
     waker: Waker,
     journal: Journal,
-    signals: _Signals,
+    signals: Signals,
     *,
     load: Callable[[], Settings],
     status: bool,
@@ -316,7 +254,7 @@ def _probing(settings: Settings, waker: Waker) -> Probing | None:
     return Probing(HostProbe(), this_host(), lambda: waker.ring(Path()))
 
 
-def _heed(signals: _Signals, heed: Callable[[Handler], None] | None, stack: ExitStack) -> None:
+def _heed(signals: Signals, heed: Callable[[Handler], None] | None, stack: ExitStack) -> None:
     if heed is not None:
         heed(signals)
         return
@@ -337,63 +275,30 @@ def _serve(
     pump: Pump,
     outbox: Outbox,
     silences: Silences,
-    signals: _Signals,
+    signals: Signals,
     *,
     source: Source,
     room: Room,
     gate: Gate,
 ) -> Server:
-    """A server on the address that was asked for, or on the first free port after the default."""
-    host, first = settings.listen_address
-    tries = 1 if settings.listen_is_explicit else PORTS_TRIED
-    for port in range(first, first + tries):
-        try:
-            server = Server(
-                host,
-                port,
-                snapshot=lambda: pump.snapshot,
-                notifications=outbox.counts,
-                behind=pump.follower.behind,
-                ready=lambda: pump.caught_up,
-                redact=redact,
-                reload=signals.ask_reload,
-                silencing=silences,
-                takes_commands=_is_loopback(host),
-                source=source,
-                free=lambda: room.free,
-                gate=gate,
-            )
-        except OSError as error:
-            taken = error
-            if error.errno != errno.EADDRINUSE:
-                break
-            continue
-        if port != first:
-            log.warning("port %d is taken: listening on %s:%d", first, host, port)
-        server.start()
-        if not _is_loopback(host) and not gate.access().asks:
-            log.warning(
-                "whoever reaches %s:%d may read what is told of the logs: see --web-config",
-                host,
-                port,
-            )
-        return server
-    raise UsageError(
-        f"cannot listen on {host}:{first} ({taken.strerror})",
-        where="listen",
-        remedy="choose another address with --listen HOST:PORT",
-    ) from taken
+    def opened(host: str, port: int) -> Server:
+        return Server(
+            host,
+            port,
+            snapshot=lambda: pump.snapshot,
+            notifications=outbox.counts,
+            behind=pump.follower.behind,
+            ready=lambda: pump.caught_up,
+            redact=redact,
+            reload=signals.ask_reload,
+            silencing=silences,
+            takes_commands=is_loopback(host),
+            source=source,
+            free=lambda: room.free,
+            gate=gate,
+        )
 
-
-def _let_prometheus_find(settings: Settings, server: Server, gate: Gate) -> Callable[[], None]:
-    """Write the file of its service discovery, where one is wanted; returns how to take it away."""
-    if settings.file_sd is None:
-        return lambda: None
-    address = target(settings.listen_address[0], server.port, socket.gethostname())
-    scheme = {"__scheme__": "https"} if gate.encrypts else {}
-    file = FileSd(settings.file_sd, address, settings.external_labels | scheme)
-    log.info("Prometheus finds %s by %s", address, settings.file_sd)
-    return file.remove
+    return listen(settings, gate, opened)
 
 
 def _greet(
@@ -412,16 +317,3 @@ def _greet(
     if not receivers and not settings.alertmanager.urls:
         log.info("%s", how_to_configure())
     sys.stdout.flush()
-
-
-def _url(host: str, port: int, gate: Gate) -> str:
-    shown = f"[{host}]" if ":" in host else host
-    return f"{'https' if gate.encrypts else 'http'}://{shown}:{port}"
-
-
-def _is_loopback(host: str) -> bool:
-    """Commands over HTTP are taken from this machine alone."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

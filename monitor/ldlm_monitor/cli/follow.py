@@ -13,7 +13,8 @@ from ldlm_monitor.cli.flags import FollowFlags, settings_for_inputs
 
 if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
-    from ldlm_monitor.daemon import Handler, Show
+    from ldlm_monitor.daemon import Show
+    from ldlm_monitor.signals import Handler
     from ldlm_monitor.view import Snapshot
 
 INTERRUPTED = 130

@@ -16,8 +16,8 @@ from ldlm_monitor.errors import UsageError
 from ldlm_monitor.view import AlertView, CurveView, MonitorView, Snapshot
 
 if TYPE_CHECKING:
-    from ldlm_monitor.daemon import Handler
     from ldlm_monitor.queries import LogQuery, LogSlice, Source
+    from ldlm_monitor.signals import Handler
 
 NOTHING = Snapshot(
     version=-2,
