@@ -121,9 +121,13 @@ def test_the_exit_code_of_a_command_is_passed_on(ask: Ask, folder: Path) -> None
 def test_an_interrupt_ends_the_command_and_keeps_the_record(
     folder: Path, number: signal.Signals
 ) -> None:
-    command = [PYTHON, "-m", "ldlm_monitor", "bench", "--name", "cut", "--"]
+    # What a shell starts in the background ignores SIGINT, and passes that on.
+    command = ["env", "--default-signal=INT"]
+    command += [PYTHON, "-m", "ldlm_monitor", "bench", "--name", "cut", "--"]
     with subprocess.Popen(
-        [*command, PYTHON, "train.py", "100000", "0.01"], stdout=subprocess.PIPE, text=True
+        [*command, PYTHON, "train.py", "100000", "0.01"],
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stdout is not None
         process.stdout.readline()
