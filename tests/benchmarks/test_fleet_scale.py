@@ -45,7 +45,6 @@ def test_what_is_drawn_on_lies_on_the_line_through_what_was_measured() -> None:
 @pytest.mark.live
 def test_a_monitor_serves_the_series_of_the_ranks_of_its_node() -> None:
     one = measure_monitors("ldlm-monitor", 1, 1.0)
-    assert one.cores > 0
     assert one.resident > 10
     ranks = {int(rank) for rank in re.findall(rb'[{,]rank="(\d+)"', one.body)}
     assert ranks == set(range(8))
