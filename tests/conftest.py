@@ -1,6 +1,7 @@
 """What every test gets: Hypothesis profiles, and a check that no thread outlives its test.
 
-And what some ask for: a file server that stops answering, and certificates.
+And what some ask for: command lines run in this process, a file server that stops answering, and
+certificates.
 """
 
 import errno
@@ -8,7 +9,7 @@ import os
 import shutil
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +38,27 @@ def no_thread_outlives_the_test() -> Iterator[None]:
         thread.join(JOIN_SECONDS)
     alive = [thread.name for thread in left if thread.is_alive()]
     assert not alive, f"threads that the test left running: {alive}"
+
+
+@dataclass(frozen=True)
+class Answer:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def ask(capfd: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
+    """Runs `ldlm-monitor` with the words given."""
+    from ldlm_monitor.cli import main
+
+    def run(*words: str) -> Answer:
+        capfd.readouterr()
+        code = main(words)
+        out, err = capfd.readouterr()
+        return Answer(code, out, err)
+
+    return run
 
 
 class Server:

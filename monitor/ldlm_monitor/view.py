@@ -216,13 +216,13 @@ class IncidentView(View):
 class MonitorView(View):
     """What the monitor tells about itself; counts since its start."""
 
-    lines: int
-    bytes: int
-    parse_errors: int
-    evaluations: int
-    evaluation_seconds: float
-    records: dict[str, int]
-    dropped: dict[str, int]
+    lines: int = 0
+    bytes: int = 0
+    parse_errors: int = 0
+    evaluations: int = 0
+    evaluation_seconds: float = 0.0
+    records: dict[str, int] = {}
+    dropped: dict[str, int] = {}
 
 
 class Snapshot(View):

@@ -6,12 +6,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
-
-from ldlm_monitor.cli import main
 
 pytestmark = pytest.mark.live
 
@@ -25,14 +23,7 @@ for step in range(int(sys.argv[1])):
 PYTHON = sys.executable
 
 
-@dataclass(frozen=True)
-class Answer:
-    code: int
-    out: str
-    err: str
-
-
-Ask = Callable[..., Answer]
+Ask = Callable[..., Any]
 
 
 @pytest.fixture(autouse=True)
@@ -41,17 +32,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     (tmp_path / "train.py").write_text(TRAINING, encoding="utf-8")
     return tmp_path
-
-
-@pytest.fixture
-def ask(capfd: pytest.CaptureFixture[str]) -> Ask:
-    def run(*words: str) -> Answer:
-        capfd.readouterr()
-        code = main(words)
-        out, err = capfd.readouterr()
-        return Answer(code, out, err)
-
-    return run
 
 
 def record(folder: Path, name: str) -> dict[str, object]:

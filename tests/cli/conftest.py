@@ -1,20 +1,9 @@
-"""Command lines run in this process, in an empty folder, without settings of ours."""
+"""Commands run in an empty folder, without settings of ours."""
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
-from ldlm_monitor.cli import main
-
-
-@dataclass(frozen=True)
-class Answer:
-    code: int
-    out: str
-    err: str
 
 
 @pytest.fixture(autouse=True)
@@ -23,19 +12,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def ask(capfd: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
-    """Runs `ldlm-monitor` with the words given."""
-
-    def run(*words: str) -> Answer:
-        capfd.readouterr()
-        code = main(words)
-        out, err = capfd.readouterr()
-        return Answer(code, out, err)
-
-    return run
 
 
 @pytest.fixture(scope="session")

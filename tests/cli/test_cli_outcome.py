@@ -33,15 +33,7 @@ def snapshot(*healths: Health) -> Snapshot:
         )
         for number, health in enumerate(healths)
     )
-    monitor = MonitorView(
-        lines=0,
-        bytes=0,
-        parse_errors=0,
-        evaluations=0,
-        evaluation_seconds=0,
-        records={},
-        dropped={},
-    )
+    monitor = MonitorView()
     return Snapshot(version=1, at=0, runs=runs, alerts=(), events=(), monitor=monitor, points=())
 
 

@@ -2,27 +2,19 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from made import write_run
 
-from ldlm_monitor.cli import main
 from ldlm_monitor.compare.steady import steady_from
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
-@dataclass(frozen=True)
-class Answer:
-    code: int
-    out: str
-    err: str
-
-
-Ask = Callable[..., Answer]
+Ask = Callable[..., Any]
 
 
 @pytest.fixture(autouse=True)
@@ -33,17 +25,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def ask(capfd: pytest.CaptureFixture[str]) -> Ask:
-    def run(*words: str) -> Answer:
-        capfd.readouterr()
-        code = main(["compare", *words])
-        out, err = capfd.readouterr()
-        return Answer(code, out, err)
-
-    return run
+def ask(ask: Ask) -> Ask:
+    return partial(ask, "compare")
 
 
-def rows(answer: Answer) -> dict[str, list[dict[str, Any]]]:
+def rows(answer: Any) -> dict[str, list[dict[str, Any]]]:
     """The cells of each row, by quantity and place."""
     assert answer.code == 0, answer.err
     told = json.loads(answer.out)["rows"]

@@ -113,15 +113,7 @@ def test_the_body_is_that_of_api_v2_and_holds_no_secret() -> None:
 def sender(
     url: str, outbox: Outbox, *alerts: AlertView, pump: Turning | None = None
 ) -> Alertmanager:
-    monitor = MonitorView(
-        lines=0,
-        bytes=0,
-        parse_errors=0,
-        evaluations=0,
-        evaluation_seconds=0.0,
-        records={},
-        dropped={},
-    )
+    monitor = MonitorView()
     snapshot = Snapshot(
         version=1, at=NOW, runs=(), alerts=alerts, events=(), monitor=monitor, points=()
     )

@@ -87,15 +87,7 @@ def test_nan_and_infinities_are_exported_as_such(make_snapshot):
 
 
 def test_the_monitor_counts_itself_from_zero(make_snapshot):
-    fresh = MonitorView(
-        lines=0,
-        bytes=0,
-        parse_errors=0,
-        evaluations=0,
-        evaluation_seconds=0.0,
-        records={},
-        dropped={},
-    )
+    fresh = MonitorView()
     series = parsed(scrape(make_snapshot(points=(), monitor=fresh), "")[1], parse_text)
     assert series == {
         ("ldlm_monitor_lines_total", ()): "0.0",
@@ -168,15 +160,7 @@ def test_a_label_value_cannot_forge_a_line(make_snapshot, content_type, accept, 
 @pytest.mark.parametrize(("content_type", "accept", "parse"), FORMATS)
 def test_any_label_value_leaves_one_series(content_type, accept, parse, value):
     """Also with NUL, which ends a scrape in Prometheus' lexer, and lone surrogates."""
-    monitor = MonitorView(
-        lines=0,
-        bytes=0,
-        parse_errors=0,
-        evaluations=0,
-        evaluation_seconds=0.0,
-        records={},
-        dropped={},
-    )
+    monitor = MonitorView()
     points = (Point("ldlm_train_loss", (("run", value),), 1.0),)
     snapshot = Snapshot(
         version=1, at=0.0, runs=(), alerts=(), events=(), monitor=monitor, points=points

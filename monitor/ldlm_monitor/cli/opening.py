@@ -25,15 +25,7 @@ NOTHING = Snapshot(
     runs=(),
     alerts=(),
     events=(),
-    monitor=MonitorView(
-        lines=0,
-        bytes=0,
-        parse_errors=0,
-        evaluations=0,
-        evaluation_seconds=0.0,
-        records={},
-        dropped={},
-    ),
+    monitor=MonitorView(),
     points=(),
 )
 
