@@ -97,9 +97,8 @@ def measure(args: Namespace, incidents: int) -> Outcome:
             _wait_while_it_goes_on(slack, incidents, args.patience)
         seconds = time.monotonic() - started
     delivered = len(slack.accepted)
-    return Outcome(
-        delivered, sum(slack.accepted.values()) - delivered, kills, moody.answers, seconds
-    )
+    doubles = sum(max(count - 1, 0) for count in slack.accepted.values())
+    return Outcome(delivered, doubles, kills, moody.answers, seconds)
 
 
 def _kill_again_and_again(

@@ -24,7 +24,8 @@ from pathlib import Path
 STEPS = 600
 BARS = 20
 NAN_LINE = "WARNING: Invalid text_loss detected: nan"
-NAN_FIRES = "NonFiniteLoss firing"
+NAN_ALERT = "NonFiniteLoss "
+NAN_FIRES = f"{NAN_ALERT}firing"
 """In a message that reports it; others of the same run may quote the line as well."""
 SLOW_SECONDS = 20.0
 """A program that takes longer is not run again for a better figure."""
@@ -212,6 +213,7 @@ def free_port() -> int:
 class Slack(ThreadingHTTPServer):
     """An incoming webhook that notes when each run's NaN was first reported, and how often.
 
+    The first report may say that the alert is resolved, where it comes as late as that.
     `answer` is what it does with the request it is given; it accepts by default.
     """
 
@@ -237,13 +239,14 @@ class Slack(ThreadingHTTPServer):
         """Count a message that was answered with 200."""
         with self.changed:
             self.messages += 1
-        if NAN_LINE not in message or NAN_FIRES not in message:
+        if NAN_ALERT not in message:
             return
+        fires = NAN_FIRES in message and NAN_LINE in message
         with self.changed:
             for run in self.runs:
                 if run in message:
                     self.arrivals.setdefault(run, arrived)
-                    self.accepted[run] = self.accepted.get(run, 0) + 1
+                    self.accepted[run] = self.accepted.get(run, 0) + fires
             self.changed.notify_all()
 
     def wait_for(self, count: int, timeout: float) -> bool:
