@@ -69,6 +69,7 @@ def transitions(draw: st.DrawFn) -> Transition:
         step=draw(st.one_of(st.none(), st.integers(0, 10**9))),
         line=draw(TEXTS),
         cause=draw(TEXTS),
+        incident=draw(TEXTS),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 
 from pydantic import TypeAdapter
 
-from ldlm_monitor.notify.notification import Notification, fit
+from ldlm_monitor.notify.notification import MAX_ID, Notification, fit
 from ldlm_monitor.view import IncidentView
 
 Step: TypeAlias = Literal["first", "follow-up", "repeat", "update", "picture"]
@@ -109,7 +109,7 @@ def story_of(view: IncidentView) -> Story:
     root = view.root
     known = view.confidence != "none"
     return Story(
-        id=fit(view.id, 256),
+        id=fit(view.id, MAX_ID),
         title=fit(view.title, 500),
         cause=fit(root.message, 500) if known else "",
         confidence=view.confidence,

@@ -12,6 +12,7 @@ from ldlm_monitor.notify.redact import plain, redact
 MAX_TEXT = 4000
 """Characters kept of the log line and of each annotation; a receiver may show fewer."""
 MAX_LABEL = 256
+MAX_ID = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +84,7 @@ def from_transition(transition: Transition) -> Notification:
         started_at=transition.active_at,
         at=transition.time,
         cause=None if transition.cause is None else fit(transition.cause),
-        incident=transition.incident,
+        incident=None if transition.incident is None else fit(transition.incident, MAX_ID),
     )
 
 
