@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
-from textual.scrollbar import ScrollBar
+from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.widgets import ContentSwitcher, Footer
 
 from ldlm_monitor.errors import LdlmError
@@ -109,8 +109,9 @@ class MonitorApp(App[int]):
 
     def on_mount(self) -> None:
         """Begin to look."""
+        # It is of all applications in this process, also of one that is opened after this.
+        ScrollBar.renderer = PlainScrollBar if self.desk.glyphs is ASCII else ScrollBarRender
         if self.desk.glyphs is ASCII:
-            ScrollBar.renderer = PlainScrollBar
             self.screen.add_class("ascii")
         self.set_interval(LOOK_SECONDS, self.look)
         self.look()
