@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf
 
@@ -216,13 +216,26 @@ class IncidentView(View):
 class MonitorView(View):
     """What the monitor tells about itself; counts since its start."""
 
-    lines: int = 0
-    bytes: int = 0
-    parse_errors: int = 0
-    evaluations: int = 0
-    evaluation_seconds: float = 0.0
-    records: dict[str, int] = {}
-    dropped: dict[str, int] = {}
+    lines: int
+    bytes: int
+    parse_errors: int
+    evaluations: int
+    evaluation_seconds: float
+    records: dict[str, int]
+    dropped: dict[str, int]
+
+    @classmethod
+    def fresh(cls) -> Self:
+        """Before anything was counted."""
+        return cls(
+            lines=0,
+            bytes=0,
+            parse_errors=0,
+            evaluations=0,
+            evaluation_seconds=0.0,
+            records={},
+            dropped={},
+        )
 
 
 class Snapshot(View):

@@ -33,7 +33,7 @@ def snapshot(*healths: Health) -> Snapshot:
         )
         for number, health in enumerate(healths)
     )
-    monitor = MonitorView()
+    monitor = MonitorView.fresh()
     return Snapshot(version=1, at=0, runs=runs, alerts=(), events=(), monitor=monitor, points=())
 
 

@@ -113,7 +113,7 @@ def test_the_body_is_that_of_api_v2_and_holds_no_secret() -> None:
 def sender(
     url: str, outbox: Outbox, *alerts: AlertView, pump: Turning | None = None
 ) -> Alertmanager:
-    monitor = MonitorView()
+    monitor = MonitorView.fresh()
     snapshot = Snapshot(
         version=1, at=NOW, runs=(), alerts=alerts, events=(), monitor=monitor, points=()
     )

@@ -205,7 +205,7 @@ def test_report_pages_and_api_show_harmless_text(transition: Transition, message
         runs=(),
         alerts=(alert,),
         events=(Event(kind="error", severity="error", run=run, message=message, position=where),),
-        monitor=MonitorView(),
+        monitor=MonitorView.fresh(),
         points=(
             Point("ldlm_train_loss", make_labels(run=run), 1.0),
             Point("ldlm_train_metric", make_labels(run=run, name=message), 1.0),

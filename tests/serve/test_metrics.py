@@ -87,7 +87,7 @@ def test_nan_and_infinities_are_exported_as_such(make_snapshot):
 
 
 def test_the_monitor_counts_itself_from_zero(make_snapshot):
-    fresh = MonitorView()
+    fresh = MonitorView.fresh()
     series = parsed(scrape(make_snapshot(points=(), monitor=fresh), "")[1], parse_text)
     assert series == {
         ("ldlm_monitor_lines_total", ()): "0.0",
@@ -160,7 +160,7 @@ def test_a_label_value_cannot_forge_a_line(make_snapshot, content_type, accept, 
 @pytest.mark.parametrize(("content_type", "accept", "parse"), FORMATS)
 def test_any_label_value_leaves_one_series(content_type, accept, parse, value):
     """Also with NUL, which ends a scrape in Prometheus' lexer, and lone surrogates."""
-    monitor = MonitorView()
+    monitor = MonitorView.fresh()
     points = (Point("ldlm_train_loss", (("run", value),), 1.0),)
     snapshot = Snapshot(
         version=1, at=0.0, runs=(), alerts=(), events=(), monitor=monitor, points=points

@@ -25,7 +25,7 @@ NOTHING = Snapshot(
     runs=(),
     alerts=(),
     events=(),
-    monitor=MonitorView(),
+    monitor=MonitorView.fresh(),
     points=(),
 )
 
