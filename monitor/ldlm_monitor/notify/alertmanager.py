@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import logging
 import random
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from ldlm_monitor.notify.heartbeat import Pulse
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.post import PERMANENT, post
 from ldlm_monitor.notify.redact import plain, redact
+from ldlm_monitor.notify.stoppable import Stoppable
 from ldlm_monitor.view import AlertView, Snapshot
 
 RESEND_SECONDS = 60.0
@@ -160,7 +160,7 @@ class AlertmanagerClient:
             )
 
 
-class Alertmanager(threading.Thread):
+class Alertmanager(Stoppable):
     """Keeps one Alertmanager told of the snapshot's alerts, in a thread of its own.
 
     `pulse` tells whether that snapshot still follows the logs.
@@ -178,7 +178,7 @@ class Alertmanager(threading.Thread):
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.receiver = client.name
-        super().__init__(name=self.receiver, daemon=True)
+        super().__init__(self.receiver)
         self._client = client
         self._snapshot = snapshot
         self._outbox = outbox
@@ -187,16 +187,9 @@ class Alertmanager(threading.Thread):
         self._external = dict(external_labels or {})
         self._clock = clock
         self._standing = Standing()
-        self._stopping = threading.Event()
         self._failures = 0
         self._seen: Snapshot | None = None
         outbox.register(self.receiver)
-
-    def stop(self, timeout: float) -> bool:
-        """End, within `timeout` seconds; False if the server did not answer in time."""
-        self._stopping.set()
-        self.join(timeout)
-        return not self.is_alive()
 
     def run(self) -> None:
         """Tell until stopped."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from http.client import HTTPException
@@ -13,6 +12,7 @@ from ldlm_monitor.errors import DeliveryError
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.post import post
 from ldlm_monitor.notify.redact import plain, redact
+from ldlm_monitor.notify.stoppable import Stoppable
 
 STILL_SECONDS = 60.0
 """A pump that has ended no turn for so long is taken for stuck; one takes a second or two."""
@@ -39,7 +39,7 @@ class Pulse:
         return now - self._seen_at <= STILL_SECONDS
 
 
-class Heartbeat(threading.Thread):
+class Heartbeat(Stoppable):
     """Asks for one URL every `interval` seconds while the pulse beats.
 
     The URL is a secret: it is never logged or shown. `timeout` (seconds) bounds each wait for
@@ -51,21 +51,14 @@ class Heartbeat(threading.Thread):
     def __init__(
         self, url: str, interval: float, pulse: Pulse, outbox: Outbox, *, timeout: float = 10.0
     ) -> None:
-        super().__init__(name=self.receiver, daemon=True)
+        super().__init__(self.receiver)
         self._url = url
         self._interval = interval
         self._pulse = pulse
         self._outbox = outbox
         self._timeout = timeout
-        self._stopping = threading.Event()
         self._failing = False
         outbox.register(self.receiver)
-
-    def stop(self, timeout: float) -> bool:
-        """End, within `timeout` seconds; False if the server did not answer in time."""
-        self._stopping.set()
-        self.join(timeout)
-        return not self.is_alive()
 
     def run(self) -> None:
         """Ask until stopped."""
