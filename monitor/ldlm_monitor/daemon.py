@@ -123,7 +123,7 @@ def run(
         for teller in _tellers(settings, pump, outbox, receivers, url):
             teller.start()
             stack.callback(teller.stop, COURIER_SECONDS)
-        stack.callback(let_prometheus_find(settings, server, gate))
+        stack.callback(let_prometheus_find(settings, server.port, gate))
         _greet(settings, pump, state, url, receivers)
         waker.watch(pump.inputs.folders())
         load = load or (lambda: settings)

@@ -50,11 +50,11 @@ def listen(settings: Settings, gate: Gate, opened: Callable[[str, int], Server])
     ) from taken
 
 
-def let_prometheus_find(settings: Settings, server: Server, gate: Gate) -> Callable[[], None]:
+def let_prometheus_find(settings: Settings, port: int, gate: Gate) -> Callable[[], None]:
     """Write the file of its service discovery, where one is wanted; returns how to take it away."""
     if settings.file_sd is None:
         return lambda: None
-    address = target(settings.listen_address[0], server.port, socket.gethostname())
+    address = target(settings.listen_address[0], port, socket.gethostname())
     scheme = {"__scheme__": "https"} if gate.encrypts else {}
     file = FileSd(settings.file_sd, address, settings.external_labels | scheme)
     log.info("Prometheus finds %s by %s", address, settings.file_sd)

@@ -3,10 +3,14 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ldlm_monitor.config import Settings
 from ldlm_monitor.errors import UsageError
+from ldlm_monitor.listening import let_prometheus_find
+from ldlm_monitor.serve import Gate
 from ldlm_monitor.serve.file_sd import FileSd, target
 
 
@@ -62,3 +66,20 @@ def test_a_place_that_cannot_be_written_is_named_with_a_remedy(tmp_path: Path) -
     with pytest.raises(UsageError, match="make its folder") as raised:
         FileSd(tmp_path / "none/node17.json", "node17:9847", {})
     assert "none/node17.json: cannot be written (No such file or directory)" in str(raised.value)
+
+
+@pytest.mark.parametrize("encrypts", [False, True])
+def test_prometheus_is_told_to_come_by_https_where_the_monitor_speaks_that(
+    tmp_path: Path, certificates: Any, encrypts: bool
+) -> None:
+    certificate, key = certificates.of("localhost")
+    web = tmp_path / "web.yml"
+    web.write_text(f"tls_server_config: {{cert_file: {certificate}, key_file: {key}}}\n")
+    path = tmp_path / "node17.json"
+    settings = Settings(files=("a.log",), listen="10.0.0.17:9847", file_sd=path)
+    remove = let_prometheus_find(settings, 9847, Gate(web if encrypts else None))
+    (group,) = json.loads(path.read_text())
+    assert group["targets"] == ["10.0.0.17:9847"]
+    assert group["labels"].get("__scheme__") == ("https" if encrypts else None)
+    remove()
+    assert not path.exists()
