@@ -73,6 +73,19 @@ def transitions(draw: st.DrawFn) -> Transition:
     )
 
 
+def alert_of(transition: Transition) -> AlertView:
+    return AlertView(
+        name=transition.alert,
+        state="firing",
+        labels=transition.labels,
+        annotations=transition.annotations,
+        value=transition.value,
+        active_at=NOW,
+        fired_at=NOW,
+        position=transition.position,
+    )
+
+
 def check(shown: str) -> None:
     assert not UNSEEN.search(shown), ascii(UNSEEN.findall(shown))
     assert found_in(shown) == []
@@ -140,16 +153,7 @@ def test_services_get_lines_in_which_nothing_acts(transition: Transition) -> Non
 
 @given(transitions())
 def test_an_alertmanager_gets_labels_and_annotations(transition: Transition) -> None:
-    view = AlertView(
-        name=transition.alert,
-        state="firing",
-        labels=transition.labels,
-        annotations=transition.annotations,
-        value=transition.value,
-        active_at=NOW,
-        fired_at=NOW,
-        position=transition.position,
-    )
+    view = alert_of(transition)
     (posted,) = json.loads(json.dumps(body([Told(view)], NOW, "http://127.0.0.1:9847")))
     for shown in strings(posted):
         check(shown)
@@ -189,16 +193,7 @@ class Tags(HTMLParser):
 def test_report_pages_and_api_show_harmless_text(transition: Transition, message: str) -> None:
     run, where = transition.labels["run"], transition.position
     assert where is not None
-    alert = AlertView(
-        name=transition.alert,
-        state="firing",
-        labels=transition.labels,
-        annotations=transition.annotations,
-        value=transition.value,
-        active_at=NOW,
-        fired_at=NOW,
-        position=where,
-    )
+    alert = alert_of(transition)
     snapshot = Snapshot(
         version=1,
         at=NOW,

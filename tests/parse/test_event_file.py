@@ -4,39 +4,26 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
-from pathlib import Path
 
+import framed
 import pytest
+from framed import FILES
 from hypothesis import given
 from hypothesis import strategies as st
 from tfevents import VERSION, frame, scalar
 
-from ldlm_monitor.chunk import Chunk, Origin
-from ldlm_monitor.parse import Parser
 from ldlm_monitor.records import Record, Sample
-from ldlm_monitor.source.split import RECORD_BYTES, Splitter
+from ldlm_monitor.source.split import RECORD_BYTES
 from ldlm_monitor.tfrecord import frames
 
-FILES = Path(__file__).resolve().parents[1] / "event_files"
 TORCH = (FILES / "torch.tfevents.1").read_bytes()
 NAME = "runs/exp/events.out.tfevents.1.host.1.0"
 
 
-def chunks_of(pieces: list[bytes], path: str = NAME) -> Iterator[Chunk]:
-    splitter = Splitter(path, (1, 1, 0))
-    for piece in pieces:
-        yield from splitter.feed(piece, 0.0)
-    yield splitter.finish()
-
-
-def read(*pieces: bytes, path: str = NAME) -> tuple[list[Record], int]:
-    """The records, and how many frames were damaged."""
-    parser = Parser()
-    chunks = chunks_of(list(pieces), path)
-    found = [r for chunk in chunks for r in parser.feed(chunk, Origin("exp"), 0.0)]
-    return found, parser.counters.parse_errors
+read = partial(framed.read, path=NAME)
+chunks_of = partial(framed.chunks_of, path=NAME)
 
 
 def told(records: list[Record], name: str) -> list[tuple[int | None, float]]:

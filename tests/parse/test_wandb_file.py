@@ -3,40 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
-from pathlib import Path
 
+import framed
 import pytest
+from framed import FILES
 from hypothesis import given
 from hypothesis import strategies as st
 from wandblog import BLOCK_BYTES, HEADER, ended, field, log_of, row
 
-from ldlm_monitor.chunk import Chunk, Origin
 from ldlm_monitor.frames import frames
-from ldlm_monitor.parse import Parser
-from ldlm_monitor.records import Event, Record, Sample
-from ldlm_monitor.source.split import RECORD_BYTES, Splitter
+from ldlm_monitor.records import Event, Sample
+from ldlm_monitor.source.split import RECORD_BYTES
 
-FILES = Path(__file__).resolve().parents[1] / "event_files"
 FAILED = (FILES / "failed.wandb").read_bytes()
 FINISHED = (FILES / "finished.wandb").read_bytes()
 NAME = "wandb/offline-run-20261121_211546-failed0001/run-failed0001.wandb"
 
 
-def chunks_of(pieces: list[bytes], path: str = NAME) -> Iterator[Chunk]:
-    splitter = Splitter(path, (1, 1, 0))
-    for piece in pieces:
-        yield from splitter.feed(piece, 0.0)
-    yield splitter.finish()
-
-
-def read(*pieces: bytes, path: str = NAME) -> tuple[list[Record], int]:
-    """The records, and how many of the file's were damaged."""
-    parser = Parser()
-    chunks = chunks_of(list(pieces), path)
-    found = [r for chunk in chunks for r in parser.feed(chunk, Origin("run"), 0.0)]
-    return found, parser.counters.parse_errors
+read = partial(framed.read, path=NAME)
+chunks_of = partial(framed.chunks_of, path=NAME)
 
 
 SOUND = read(FAILED)[0]
