@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from screens import Screen, Shown, on_screen, read
+from textual.scrollbar import ScrollBar, ScrollBarRender
 
 from ldlm_monitor.local_source import LocalSource
 from ldlm_monitor.notify import Silences
@@ -357,6 +358,15 @@ def test_a_window_that_grows_and_shrinks_shows_the_same(shown: Shown) -> None:
         assert screen.text == before
 
     on_screen(shown.source, steps)
+
+
+def test_a_screen_in_ascii_leaves_no_scrollbar_to_the_next(shown: Shown) -> None:
+    async def steps(screen: Screen) -> None:
+        await screen.settle()
+
+    on_screen(shown.source, steps, ascii_only=True)
+    on_screen(shown.source, steps)
+    assert ScrollBar.renderer is ScrollBarRender
 
 
 def test_ascii_draws_nothing_else(shown: Shown) -> None:
