@@ -36,7 +36,14 @@ check ruff format --check .
 check ruff check .
 check mypy
 check lint-imports
-check pytest "$@"
+if [ $# -eq 0 ]; then
+    # Tests that start a daemon, a Prometheus or a training have the machine to themselves.
+    check pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder \
+        -m "not live and not long"
+    check pytest -m "live and not long"
+else
+    check pytest "$@"
+fi
 [ -z "$failed" ] || {
     echo "tests/run.sh: failed:$failed" >&2
     exit 1
