@@ -44,7 +44,7 @@ def on_playback(
 
 def test_the_keys_steer_it(trainings: Path, tmp_path: Path) -> None:
     async def steps(screen: Screen, showing: Showing) -> None:
-        await screen.until("playing", "1x")
+        await screen.until("playing")
         await screen.press("p")
         await screen.until("paused")
         await screen.press(">", ">")
@@ -62,7 +62,8 @@ def test_the_keys_steer_it(trainings: Path, tmp_path: Path) -> None:
         await screen.until("playing")
         assert showing.clock() < before
 
-    on_playback(f"{trainings}/train_logs/*083451*.log", tmp_path, steps, 1.0)
+    # So slow that it is paused before the NaN, however busy the machine is.
+    on_playback(f"{trainings}/train_logs/*083451*.log", tmp_path, steps, 0.001)
 
 
 def test_several_runs_begin_with_the_overview(trainings: Path, tmp_path: Path) -> None:
