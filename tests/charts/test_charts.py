@@ -5,7 +5,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ldlm_monitor.charts import Chart, Mark, bucketed, svg, write
@@ -13,7 +13,7 @@ from ldlm_monitor.charts.axis import axis_of
 from ldlm_monitor.charts.chart import BUCKETS
 from ldlm_monitor.errors import UsageError
 
-FINITE = st.floats(-1e12, 1e12)
+FINITE = st.floats(-1e12, 1e12) | st.floats(allow_nan=False, allow_infinity=False)
 
 
 def parsed(chart: Chart) -> ElementTree.Element:
@@ -44,6 +44,7 @@ def test_a_value_beyond_the_axis_has_a_mark_with_its_value() -> None:
     assert "-1000000 at 100" in titles(root)
 
 
+@example([95811496.0, 5.9e-301])
 @given(st.lists(FINITE, min_size=1, max_size=60))
 def test_any_values_make_a_drawing_within_its_frame(values: list[float]) -> None:
     root = parsed(Chart(title="x", lines=[bucketed("x", range(len(values)), values)]))

@@ -11,6 +11,9 @@ LOG_FROM = 30.0
 CLIPPED = 4.0
 """Values that lie so many times the usual range away are drawn at the edge."""
 
+GREATEST = 1e300
+"""No axis goes beyond, so that sums and differences of its ends stay finite."""
+
 
 @dataclass(frozen=True, slots=True)
 class Axis:
@@ -24,8 +27,9 @@ class Axis:
     def share(self, value: float) -> float:
         """0 at `low`, 1 at `high`; what lies beyond stands at the edge."""
         if self.logarithmic:
-            span = math.log(self.high / self.low)
-            share = math.log(max(value, self.low) / self.low) / span
+            # A quotient of the two may be beyond what a float holds.
+            least = math.log(self.low)
+            share = (math.log(max(value, self.low)) - least) / (math.log(self.high) - least)
         else:
             share = (value - self.low) / (self.high - self.low)
         return min(max(share, 0.0), 1.0)
@@ -37,7 +41,7 @@ class Axis:
 
 def axis_of(values: Iterable[float], ticks: int = 5, *, straight: bool = False) -> Axis:
     """An axis for finite values. `straight`: never logarithmic, and nothing is clipped."""
-    known = sorted(value for value in values if math.isfinite(value))
+    known = sorted(max(-GREATEST, min(value, GREATEST)) for value in values if math.isfinite(value))
     low, high = (known[0], known[-1]) if known else (0.0, 1.0)
     if straight:
         low, high = (low, high) if high > low else (low - 1, high + 1)
