@@ -245,7 +245,10 @@ def test_of_steps_that_get_no_row_nothing_is_copied_from_a_device() -> None:
 
 def test_the_last_values_before_a_hang_are_told_by_the_writers_thread(monkeypatch) -> None:
     entries: list = []
-    steps = Steps(entries.append, {"rank": 0, "host": "h", "pid": 1})
+    hurried: list = []
+    steps = Steps(
+        entries.append, {"rank": 0, "host": "h", "pid": 1}, hurry=lambda: hurried.append(1)
+    )
     queue = steps._copies[torch.device("cpu")] = DeviceQueue()
     loss = torch.tensor(math.nan).as_subclass(Far)
     steps.step(1, {"loss": loss}, samples=None, tokens=None, batch=None)
@@ -257,6 +260,7 @@ def test_the_last_values_before_a_hang_are_told_by_the_writers_thread(monkeypatc
     monkeypatch.setattr("time.monotonic", lambda: now + 5.0)
     steps.settle_idle()
     (entry,) = entries
+    assert hurried == [1], "no step comes that would be written with it"
     assert [row["type"] for row in Rows(0, 1, lambda: None).make(entry)] == ["event", "step"]
 
 

@@ -94,7 +94,7 @@ class HealthCallback:
         try:
             given = {"epoch": epoch, "loss": loss, "grad_norm": grad_norm, "learning_rate": lr}
             given |= values
-            steps.step(step, given, samples=samples, tokens=tokens, batch=batch)
+            steps.step(step, given, samples, tokens, batch)
         except Exception as error:  # noqa: BLE001 whatever is wrong with us, training goes on
             self._hurt(error)
 
