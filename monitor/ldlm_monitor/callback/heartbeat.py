@@ -24,7 +24,8 @@ import math
 import mmap
 import os
 import struct
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, fields
+from operator import attrgetter
 from pathlib import Path
 
 SIZE = 4096
@@ -124,6 +125,10 @@ class Identity:
     recorder_socket: bytes
 
 
+_of_standing = attrgetter(*(field.name for field in fields(Standing)))
+_of_device = attrgetter(*(field.name for field in fields(DeviceBeat)))
+
+
 class Heartbeat:
     """The page of one rank. Raises `OSError` where the file cannot be made."""
 
@@ -172,12 +177,12 @@ class Heartbeat:
     def tell_standing(self, standing: Standing) -> None:
         """Tell how it does. Of the rows' thread alone."""
         self._standings = number = self._standings + 1
-        STANDING.pack_into(self._page, STANDING_AT, number, *astuple(standing), number)
+        STANDING.pack_into(self._page, STANDING_AT, number, *_of_standing(standing), number)
 
     def tell_device(self, device: DeviceBeat) -> None:
         """Tell how its accelerator does. Of the sampler's thread alone."""
         self._devices = number = self._devices + 1
-        DEVICE.pack_into(self._page, DEVICE_AT, number, *astuple(device), number)
+        DEVICE.pack_into(self._page, DEVICE_AT, number, *_of_device(device), number)
 
     def sync(self) -> None:
         """Write the page where it is not mapped; no thread that trains should wait for this."""
