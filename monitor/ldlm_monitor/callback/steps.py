@@ -162,8 +162,11 @@ class Steps:
         self._groups_every = max(int(every), 1)
 
     def settle(self, *, wait: float = 0.0) -> None:
-        """Pass on the steps whose values came by now, or within `wait` seconds."""
-        if not self._waiting or not self._settling.acquire(blocking=False):
+        """Pass on the steps whose values came by now, or within `wait` seconds.
+
+        Not while a CUDA graph is captured: to ask for an event would spoil it.
+        """
+        if not self._waiting or is_capturing() or not self._settling.acquire(blocking=False):
             return
         try:
             until = time.monotonic() + wait
