@@ -182,6 +182,19 @@ def test_values_on_a_device_are_read_when_they_came_and_never_waited_for() -> No
     assert second.read() == [3.0]
 
 
+def test_a_slot_keeps_its_event_and_has_it_recorded_anew() -> None:
+    """PyTorch's CPU has events and streams as its GPUs do; they are always done."""
+    copies = DeviceCopies(torch.device("cpu"))
+    seen = set()
+    for number in range(100):
+        copy = copies.start([torch.tensor(float(number))])
+        assert copy is not None
+        seen.add(copy._event)
+        assert copy.read() == [float(number)]
+    assert len(seen) == 1
+    assert type(seen.pop()) is torch.cpu.Event
+
+
 def test_another_thread_sees_by_the_memory_alone_that_values_came() -> None:
     queue = DeviceQueue()
     copy = queue.start([torch.tensor(math.nan), torch.tensor(2.0)])

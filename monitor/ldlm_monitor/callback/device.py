@@ -35,7 +35,7 @@ class Copy:
 
     def read(self) -> list[float] | None:
         """The values, None while they are under way. For the thread that trains."""
-        return self._take() if self._event is None or self._event.query() else None
+        return self._take() if self._event.query() else None
 
     def peek(self) -> list[float] | None:
         """The same for another thread: it asks the memory alone.
@@ -92,13 +92,11 @@ class DeviceCopies:
         return view
 
     def _mark(self, slot: int) -> Any:
-        """An event behind the copy; None where the copy is done when it returns.
+        """An event behind the copy.
 
         Each slot keeps its event: to destroy one is a call to the driver, which the other
         thread must not make.
         """
-        if self._device.type == "cpu":
-            return None
         if self._events[slot] is None:
             self._events[slot] = self._module.Event()
         if hasattr(self._module, "current_stream"):
