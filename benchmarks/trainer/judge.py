@@ -32,9 +32,9 @@ def said(
 ) -> dict[str, str]:
     """Verdicts on `step_seconds` and `loss`, in compare's words, for some trainings of each.
 
-    Speed is judged by the value `seconds` of all trainings' steps after `warm_up`, one
-    training behind the other. The loss is that of the first training, from its first step
-    on: the others drew the same numbers.
+    All trainings of one stand one behind the other. Speed is judged by the value `seconds`
+    of their steps after `warm_up`, the loss by all their steps, of which compare takes the
+    last half.
     """
     sides = [
         _side(name, trainings, seconds, warm_up)
@@ -47,10 +47,10 @@ def _side(
     name: str, trainings: Sequence[Sequence[dict[str, Any]]], seconds: str, warm_up: int
 ) -> Side:
     readings = RunReadings(name)
-    pace = [step[seconds] for training in trainings for step in training[warm_up:]]
+    pace = [step[seconds] for steps in trainings for step in steps[warm_up:]]
     readings.put(STEPS, _column([0.0] * len(pace)))
     readings.put("step_seconds", _column(pace))
-    readings.put("loss", _column([step["loss"] for step in trainings[0]]))
+    readings.put("loss", _column([step["loss"] for steps in trainings for step in steps]))
     return Side(name, readings, warm_up=0)
 
 
