@@ -1,7 +1,7 @@
 """The heartbeat: one page per rank that tells where it stands, also after `kill -9`.
 
 A file of 4 KiB that is mapped into memory, so that a beat is a store and no system
-call. All numbers are little-endian. The page holds four blocks:
+call. All numbers are little-endian, as the processors are that train. The page holds four blocks:
 
 | offset | block | written by |
 | --- | --- | --- |
@@ -156,8 +156,8 @@ class Heartbeat:
     def beat(self, beat: Beat) -> None:
         """Tell where the rank is. Of the loop's thread alone.
 
-        Whole cells are stored one by one: after 50 ms of other work that takes a third of
-        the time of `struct.pack_into`, whose code would have to be fetched again.
+        Cells are stored one by one, in the machine's byte order: the code of
+        `struct.pack_into` would have to be fetched anew after each step's work.
         """
         whole, real = self._whole, self._real
         self._beats = number = self._beats + 1

@@ -260,6 +260,3 @@ class Steps:
         if phase not in STEP_PHASES:
             told = {"time": beat.time, "step": max(beat.step, 0), "phase": phase}
             self._put({"type": "heartbeat", **told, **self._identity})
-
-
-_STEP_PHASES = frozenset(phase.encode() for phase in STEP_PHASES)

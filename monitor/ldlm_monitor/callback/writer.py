@@ -22,7 +22,7 @@ MAX_ROWS = 10_000
 MAX_TEXT = 16 * 1024
 POLL_SECONDS = 0.5
 """How often waiting rows are written: a row is that old at most when it reaches the disk.
-To wake costs more than to write ten rows."""
+To wake costs more than to write a row, so not at each."""
 RETRY_SECONDS = 1.0
 _BATCH = 256
 _STAYS_OPEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EAGAIN})
