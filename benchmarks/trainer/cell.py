@@ -7,12 +7,14 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from ldlm_trainer.config import load
 from ldlm_trainer.data import MicroBatches
 from ldlm_trainer.evaluate import evaluate
+from ldlm_trainer.health import Health
 from ldlm_trainer.process import joined
 from ldlm_trainer.train import Trainer
 
@@ -61,10 +63,27 @@ def _status(field: str) -> int:
     return int(line.split()[1]) * 1024
 
 
+class TellsCpuTime:
+    """The callback of a training, which tells the processor time of each step, too."""
+
+    def __init__(self, health: Health) -> None:
+        self._health = health
+        self._before = time.process_time()
+
+    def on_step(self, step: int, **values: Any) -> None:
+        now = time.process_time()
+        self._health.on_step(step, cpu_seconds=now - self._before, **values)
+        self._before = now
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._health, name)
+
+
 def main(out: Path, given: list[str]) -> None:
     settings = load(None, given)
     with joined(settings.run) as process, Trainer(settings, process) as trainer:
         peak = Peak()
+        trainer.health = TellsCpuTime(trainer.health)
         began = time.process_time()
         trainer.train()
         cpu = time.process_time() - began

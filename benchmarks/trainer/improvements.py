@@ -1,8 +1,9 @@
 """What the optimizations proposed for MM-LDLM are worth: python benchmarks/trainer/improvements.py
 
 Each alone and all together against a baseline that does as upstream does, at the same
-effective batch, on the same data, with the same seed. A Markdown table; `--out` keeps what
-was measured as JSON after every training, so that a run that is cut short has a result.
+effective batch, on the same data, with the same seed. `ldlm-monitor compare` judges speed and
+loss by the rows that the callback wrote. A Markdown table; `--out` keeps what was measured as
+JSON after every training, so that a run that is cut short has a result.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import judge
 import numpy as np
 
 from ldlm_trainer.prepare import prepare
@@ -104,7 +106,7 @@ PROFILES = {
         ONE + TWO,
         {"model.width": "128", "model.depth": "4", "schedule.effective_batch": "16",
          "run.device": "cpu"},
-        length=128, steps=12, warm_up=3, repeats=3, deadline=270.0, by_cpu=True,
+        length=96, steps=20, warm_up=3, repeats=2, deadline=275.0, by_cpu=True,
     ),
     "gpu": Profile(
         ONE + ON_GPU,
@@ -134,10 +136,12 @@ def train(cell: Cell, profile: Profile, folder: Path) -> dict[str, Any]:
     """One training; raises `CalledProcessError` with what it said."""
     given = {**BASELINE, **profile.settings, **cell.change}
     given |= {"data.folder": str(folder / given["data.format"]), "run.save_dir": str(folder / "s")}
-    given |= {"run.resume": "never", "run.health": "false", "run.name": "cell"}
+    given |= {"run.resume": "never", "run.name": "cell"}
     given |= {"run.eval_every": "0", "run.save_every": "0", "schedule.warmup": "2"}
     given |= {"schedule.steps": str(profile.steps), "run.eval_batches": "10"}
-    (folder / "s/cell/training_log.jsonl").unlink(missing_ok=True)
+    health = folder / "s/cell/health_rank0.jsonl"
+    for written in (folder / "s/cell/training_log.jsonl", health):
+        written.unlink(missing_ok=True)
     launcher = [sys.executable]
     if cell.processes > 1:
         launcher += ["-m", "torch.distributed.run", "--standalone"]
@@ -147,14 +151,14 @@ def train(cell: Cell, profile: Profile, folder: Path) -> dict[str, Any]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     subprocess.run(command, check=True, env=environment, capture_output=True, text=True)
     measured: dict[str, Any] = json.loads(out.read_text())
-    return measured
+    return measured | {"steps": judge.steps_of(health)}
 
 
 def table(profile: Profile, results: dict[str, list[dict[str, Any]]]) -> str:
-    """Medians over all timed steps; the spread is that of the repeats' medians."""
+    """Medians over all timed steps, and what compare says of the change."""
     columns = (
-        "change", "claimed", "step, ms", "spread", "CPU, ms", "samples/s", "speed",
-        "peak, MB", "memory", "kept for backward, MB", "loss",
+        "change", "claimed", "step, ms", "CPU, ms", "samples/s", "speed, by compare",
+        "peak, MB", "memory", "kept for backward, MB", "loss", "loss at equal step, by compare",
     )  # fmt: skip
     lines = [_line(*columns), _line(*("---" for _ in columns))]
     for cell in profile.cells:
@@ -163,21 +167,32 @@ def table(profile: Profile, results: dict[str, list[dict[str, Any]]]) -> str:
             continue
         own, base = (_summary(results[n], profile) for n in (cell.name, cell.against))
         same = abs(own["loss"] - base["loss"]) <= SAME * abs(base["loss"])
+        told = {} if cell.name == cell.against else _judged(cell, profile, results)
         cells = (
             cell.name,
             cell.claim,
             f"{own['ms']:.0f}",
-            f"{own['low']:.0f}-{own['high']:.0f}",
             f"{own['cpu']:.0f}",
             f"{own['rate']:.0f}",
-            f"{own['rate'] / base['rate'] - 1:+.0%}",
+            told.get("step_seconds", ""),
             f"{own['peak']:.0f}",
             f"{own['peak'] / base['peak'] - 1:+.0%}",
             f"{own['kept']:.0f}",
             f"{own['loss']:.4f}{' (same)' if same else ''}",
+            told.get("loss", ""),
         )
         lines.append(_line(*cells))
     return "\n".join(lines)
+
+
+def _judged(
+    cell: Cell, profile: Profile, results: dict[str, list[dict[str, Any]]]
+) -> dict[str, str]:
+    base, own = (
+        [training["steps"] for training in results[name]] for name in (cell.against, cell.name)
+    )
+    seconds = "cpu_seconds" if profile.by_cpu else "step_seconds"
+    return judge.said(base, own, seconds=seconds, warm_up=profile.warm_up)
 
 
 def scaling(profile: Profile, results: dict[str, list[dict[str, Any]]]) -> str:
@@ -196,14 +211,11 @@ def _line(*cells: str) -> str:
 
 def _summary(trainings: list[dict[str, Any]], profile: Profile) -> dict[str, float]:
     timed = [training["seconds"][profile.warm_up :] for training in trainings]
-    medians = [1000 * statistics.median(seconds) for seconds in timed]
     middle = statistics.median(second for seconds in timed for second in seconds)
     cpu = statistics.median(float(t["cpu_seconds"]) for t in trainings)
     first = trainings[0]
     return {
         "ms": 1000 * middle,
-        "low": min(medians),
-        "high": max(medians),
         "cpu": 1000 * cpu,
         "rate": float(first["samples"]) / (cpu if profile.by_cpu else middle),
         "peak": statistics.median(float(t["peak_bytes"]) for t in trainings) / 1e6,

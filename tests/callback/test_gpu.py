@@ -1,55 +1,89 @@
-"""How a rank's GPU does. No machine with one was at hand: the driver's answers are written here."""
+"""How a rank's GPU does, by nvidia-ml-py from a driver that a C compiler makes here.
 
-import importlib.util
+No machine with a GPU was at hand; the library is as NVIDIA's documentation has it.
+"""
+
+import json
 import math
+import os
+import shutil
+import subprocess
+import sys
 import time
 import urllib.request
-from types import SimpleNamespace
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.callback.gpu import GpuSampler, find, sample, values
-from ldlm_monitor.callback.heartbeat import DEVICE
+from ldlm_monitor.callback.gpu import GpuSampler
+from ldlm_monitor.callback.heartbeat import DEVICE, DEVICE_AT, DeviceBeat
 from ldlm_monitor.names import METRICS
 from ldlm_monitor.parse.vocabulary import canonical
 
-
-class Driver:
-    """Answers as NVML's do (nvidia-ml-py 13); what a GPU does not support raises."""
-
-    NVML_TEMPERATURE_GPU = 0
-    NVML_CLOCK_SM = 1
-    NVML_CLOCK_MEM = 2
-
-    def nvmlDeviceGetHandleByIndex(self, index):  # noqa: N802
-        if index > 7:
-            raise ValueError("Invalid Argument")
-        return f"index {index}"
-
-    def nvmlDeviceGetHandleByUUID(self, uuid):  # noqa: N802
-        return f"uuid {uuid}"
-
-    def nvmlDeviceGetUtilizationRates(self, handle):  # noqa: N802
-        return SimpleNamespace(gpu=87, memory=40)
-
-    def nvmlDeviceGetMemoryInfo(self, handle):  # noqa: N802
-        return SimpleNamespace(used=60 * 2**30, total=80 * 2**30)
-
-    def nvmlDeviceGetName(self, handle):  # noqa: N802
-        return "NVIDIA H100"
-
-    def nvmlDeviceGetTemperature(self, handle, sensor):  # noqa: N802
-        return 71
-
-    def nvmlDeviceGetClockInfo(self, handle, clock):  # noqa: N802
-        return {1: 1980, 2: 2619}[clock]
+SOURCE = Path(__file__).resolve().parents[1] / "nvml/sensors.c"
+COMPILER = shutil.which("cc")
+with_driver = pytest.mark.skipif(COMPILER is None, reason="no C compiler is installed")
 
 
-def test_what_the_driver_says_is_told_in_base_units_and_what_it_does_not_is_left_out() -> None:
-    beat = sample(Driver(), "index 0", now=5.0)
-    assert (beat.time, beat.name) == (5.0, b"NVIDIA H100")
-    assert math.isnan(beat.power), "this GPU does not tell"
-    assert values(beat) == {
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the driver's library."""
+    pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
+    assert COMPILER is not None
+    folder = tmp_path_factory.mktemp("driver")
+    built = folder / "libnvidia-ml.so.1"
+    subprocess.run(
+        [COMPILER, "-Wall", "-Werror", "-shared", "-fPIC", SOURCE, "-o", built], check=True
+    )
+    return folder
+
+
+@pytest.fixture
+def sensors(library: Path, tmp_path: Path, monkeypatch) -> Callable[[str], None]:
+    """Processes that are started now have a driver; how it does may be changed."""
+    path = tmp_path / "sensors"
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(library))
+    monkeypatch.setenv("SENSORS", str(path))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    def become(condition: str) -> None:
+        path.with_suffix(".new").write_text(condition)
+        path.with_suffix(".new").replace(path)
+
+    become("well")
+    return become
+
+
+def device(folder: Path) -> DeviceBeat:
+    """What the rank's page says of its GPU."""
+    page = (folder / "heartbeat_rank0").read_bytes()
+    return DeviceBeat(*DEVICE.unpack_from(page, DEVICE_AT)[1:-1])
+
+
+BEGIN = """
+import ldlm_monitor.callback.gpu as gpu
+gpu.SAMPLE_SECONDS = 0.05
+callback = HealthCallback(out=sys.argv[1])
+"""
+
+
+@with_driver
+def test_what_the_driver_says_is_told_in_base_units_and_what_it_does_not_is_left_out(
+    train, sensors
+) -> None:
+    training = train(
+        f"""{BEGIN}
+while not callback._session._rows.extra:
+    time.sleep(0.01)
+callback.on_step(1, loss=1.0)
+callback.close()
+"""
+    )
+    assert training.end() == (0, "")
+    (row,) = [row for row in training.rows() if row["type"] == "step"]
+    told = {name: value for name, value in row.items() if name.startswith(("gpu", "memory"))}
+    assert told == {
         "gpu_utilization_ratio": 0.87,
         "gpu_memory_used_bytes": 60 * 2**30,
         "gpu_memory_total_bytes": 80 * 2**30,
@@ -57,35 +91,85 @@ def test_what_the_driver_says_is_told_in_base_units_and_what_it_does_not_is_left
         "gpu_sm_clock_hertz": 1.98e9,
         "gpu_memory_clock_hertz": 2.619e9,
     }
-    assert all(canonical(name) == name for name in values(beat))
-    told = [getattr(beat, name) for name in beat.__dataclass_fields__]
-    assert DEVICE.unpack(DEVICE.pack(1, *told, 1))[1:3] == (5.0, 0.87)
+    assert all(canonical(name) == name for name in told)
+    page = device(training.out)
+    assert page.name.rstrip(b"\0") == b"NVIDIA H100 0"
+    assert (page.utilization, page.temperature) == (0.87, 71.0)
+    assert math.isnan(page.power), "this GPU does not tell"
 
 
-@pytest.mark.parametrize(
-    ("visible", "local_rank", "handle"),
-    [
-        (None, 3, "index 3"),
-        ("4,5", 1, "index 5"),
-        ("GPU-8f2b,GPU-77aa", 1, "uuid GPU-77aa"),
-        ("5", 3, "index 5"),
-        ("", 0, None),
-        ("9", 0, None),
-    ],
-)
-def test_a_rank_finds_its_gpu_by_what_is_visible(monkeypatch, visible, local_rank, handle) -> None:
-    if visible is None:
-        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    else:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert find(Driver(), local_rank) == handle
+@with_driver
+def test_of_a_gpu_that_falls_off_the_bus_nothing_is_known_any_more(train, sensors, until) -> None:
+    training = train(
+        f"""{BEGIN}
+while not callback._session._rows.extra:
+    time.sleep(0.01)
+callback.on_step(1, loss=1.0)
+print("seen", flush=True)
+time.sleep(60)
+"""
+    )
+    training.said("seen")
+    assert device(training.out).utilization == 0.87
+    sensors("lost")
+    until(lambda: math.isnan(device(training.out).utilization))
+    training.process.terminate()
+    code, errors = training.end()
+    assert (code, errors) == (-15, "")
+    assert device(training.out).time > 1e9
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("pynvml") is None, reason="nvidia-ml-py is not installed"
-)
+@with_driver
+def test_a_driver_that_does_not_return_holds_up_neither_steps_nor_the_end(train, sensors) -> None:
+    sensors("stuck")
+    training = train(
+        f"""{BEGIN}
+while "pynvml" not in sys.modules:
+    time.sleep(0.01)
+for step in range(1000):
+    callback.on_step(step, loss=1.0)
+callback.close()
+"""
+    )
+    assert training.end() == (0, "")
+    assert len([row for row in training.rows() if row["type"] == "step"]) == 1000
+
+
+@with_driver
+def test_a_rank_finds_its_gpu_by_what_is_visible(sensors) -> None:
+    program = """
+import json, os, sys, pynvml
+from ldlm_monitor.callback.gpu import find, sample
+pynvml.nvmlInit()
+found = []
+for visible, rank in json.loads(sys.argv[1]):
+    os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+    if visible is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible
+    handle = find(pynvml, rank)
+    found.append(handle and sample(pynvml, handle, 0.0).name.decode())
+print(json.dumps(found))
+"""
+    wanted: dict[tuple[str | None, int], int | None] = {
+        (None, 3): 3,
+        ("4,5", 1): 5,
+        ("GPU-77aa,GPU-8f2b", 1): 6,
+        ("GPU-77aa", 0): None,
+        ("5", 3): 5,
+        ("", 0): None,
+        ("9", 0): None,
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", program, json.dumps([*wanted])],
+        check=True, capture_output=True, text=True, env=os.environ,
+    )  # fmt: skip
+    told = [None if number is None else f"NVIDIA H100 {number}" for number in wanted.values()]
+    assert json.loads(done.stdout) == told
+
+
 def test_without_a_driver_the_sampler_ends_by_itself() -> None:
-    took: list[object] = []
+    pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
+    took: list[DeviceBeat] = []
     sampler = GpuSampler(0, took.append, seconds=0.01)
     sampler.start()
     time.sleep(0.2)

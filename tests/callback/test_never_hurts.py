@@ -35,7 +35,8 @@ def test_a_full_disk_costs_rows_and_not_the_training(train) -> None:
         callback = HealthCallback(out=sys.argv[1])
         for step in range(1000):
             callback.on_step(step, loss=1.0)
-        time.sleep(0.5)
+        while callback._session._writer.problem is None:
+            time.sleep(0.01)
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, ) * 2)
         """
     )
@@ -132,6 +133,21 @@ def test_of_rows_that_wait_too_long_the_oldest_go_and_are_counted(tmp_path) -> N
         f'{{"number":{number}}}' for number in range(150, 250)
     ]
     assert "the callback dropped 150 rows that could not be written in time" in lines[1]
+
+
+def test_rows_that_come_fast_are_written_before_they_are_too_many(
+    tmp_path, monkeypatch, until
+) -> None:
+    monkeypatch.setattr("ldlm_monitor.callback.writer.POLL_SECONDS", 3600.0)
+    path = tmp_path / "rows.jsonl"
+    writer = RowWriter(path, lambda: {"type": "run"}, limit=100)
+    writer.start()
+    until(lambda: path.exists() and path.read_text() != "")
+    for number in range(51):
+        writer.put({"number": number})
+    until(lambda: path.read_text().count("number") >= 50)
+    assert writer.close(10.0)
+    assert writer.dropped == 0
 
 
 def test_errors_of_its_own_are_said_once_and_after_ten_it_is_silent(train) -> None:

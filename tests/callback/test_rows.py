@@ -77,6 +77,18 @@ def test_a_nan_is_told_though_its_step_is_not_due(health, told) -> None:
     assert [(row["step"], row["loss"]) for row in told("step")] == [(7, "NaN")]
 
 
+def test_the_first_loss_that_is_not_finite_is_written_at_once(
+    health, told, monkeypatch, until, tmp_path
+) -> None:
+    monkeypatch.setattr("ldlm_monitor.callback.writer.POLL_SECONDS", 3600.0)
+    callback = health()
+    callback.on_step(1, loss=1.0)
+    callback.on_step(2, loss=math.nan)
+    path = tmp_path / "health_rank0.jsonl"
+    until(lambda: path.exists() and '"NaN"' in path.read_text())
+    assert [row["step"] for row in told("step")] == [1, 2]
+
+
 def test_a_nonfinite_component_is_told_with_its_batch_once_until_it_is_finite(health, told) -> None:
     callback = health(rank=5)
     for step, value in enumerate([1.0, math.inf, math.nan, 1.0, math.nan]):

@@ -166,7 +166,7 @@ class DeviceQueue(DeviceCopies):
 
         return Cells()
 
-    def _mark(self):
+    def _mark(self, slot):
         return Later(self)
 
 
@@ -180,6 +180,19 @@ def test_values_on_a_device_are_read_when_they_came_and_never_waited_for() -> No
     queue.is_open = True
     assert first.read() == [1.0, 2.0]
     assert second.read() == [3.0]
+
+
+def test_a_slot_keeps_its_event_and_has_it_recorded_anew() -> None:
+    """PyTorch's CPU has events and streams as its GPUs do; they are always done."""
+    copies = DeviceCopies(torch.device("cpu"))
+    seen = set()
+    for number in range(100):
+        copy = copies.start([torch.tensor(float(number))])
+        assert copy is not None
+        seen.add(copy._event)
+        assert copy.read() == [float(number)]
+    assert len(seen) == 1
+    assert type(seen.pop()) is torch.cpu.Event
 
 
 def test_another_thread_sees_by_the_memory_alone_that_values_came() -> None:
@@ -234,6 +247,45 @@ def test_rows_keep_their_order_and_wait_for_their_values() -> None:
     assert [row["step"] for row in rows if row["type"] == "event"] == [3]
 
 
+def test_while_a_graph_is_captured_no_event_is_asked_for(monkeypatch) -> None:
+    entries: list = []
+    steps = Steps(entries.append, {"rank": 0, "host": "h", "pid": 1})
+    queue = steps._copies[torch.device("cpu")] = DeviceQueue()
+    loss = torch.tensor(1.0).as_subclass(Far)
+    steps.step(1, {"loss": loss}, samples=None, tokens=None, batch=None)
+    queue.is_open = True
+    with monkeypatch.context() as capturing:
+        capturing.setattr("torch.cuda.is_initialized", lambda: True)
+        capturing.setattr("torch.cuda.is_current_stream_capturing", lambda: True)
+        steps.step(2, {"loss": loss}, samples=None, tokens=None, batch=None)
+        steps.enter("eval")
+        assert len(queue.pending) == 1, "neither asked, nor sent"
+    steps.settle()
+    assert [entry[0] for entry in entries if type(entry) is tuple] == [1, 2]
+    assert steps.unread == 1
+
+
+def test_a_compiled_step_calls_the_callback_as_it_is(health, told) -> None:
+    callback = health()
+    weights = torch.ones(3, requires_grad=True)
+
+    def step(number, batch):
+        loss = (weights * batch).sum()
+        with callback.phase("backward"):
+            loss.backward()
+        callback.on_step(number, loss=loss, grad_norm=weights.grad.norm())
+        return loss * 2
+
+    compiled = torch.compile(step, backend="eager")
+    results = [compiled(number, torch.full((3,), float(number))).item() for number in range(1, 5)]
+    callback.close()
+    assert results == [6.0, 12.0, 18.0, 24.0]
+    assert [row["loss"] for row in told("step")] == [3.0, 6.0, 9.0, 12.0]
+    times = [row["time"] for row in told("step")]
+    assert len({*times}) == 4
+    assert "values_not_read" not in told("end")[0]
+
+
 def test_of_steps_that_get_no_row_nothing_is_copied_from_a_device() -> None:
     steps = Steps(lambda entry: None, {"rank": 0, "host": "h", "pid": 1}, every=10)
     queue = steps._copies[torch.device("cpu")] = DeviceQueue()
@@ -245,7 +297,10 @@ def test_of_steps_that_get_no_row_nothing_is_copied_from_a_device() -> None:
 
 def test_the_last_values_before_a_hang_are_told_by_the_writers_thread(monkeypatch) -> None:
     entries: list = []
-    steps = Steps(entries.append, {"rank": 0, "host": "h", "pid": 1})
+    hurried: list = []
+    steps = Steps(
+        entries.append, {"rank": 0, "host": "h", "pid": 1}, hurry=lambda: hurried.append(1)
+    )
     queue = steps._copies[torch.device("cpu")] = DeviceQueue()
     loss = torch.tensor(math.nan).as_subclass(Far)
     steps.step(1, {"loss": loss}, samples=None, tokens=None, batch=None)
@@ -257,6 +312,7 @@ def test_the_last_values_before_a_hang_are_told_by_the_writers_thread(monkeypatc
     monkeypatch.setattr("time.monotonic", lambda: now + 5.0)
     steps.settle_idle()
     (entry,) = entries
+    assert hurried == [1], "no step comes that would be written with it"
     assert [row["type"] for row in Rows(0, 1, lambda: None).make(entry)] == ["event", "step"]
 
 
@@ -272,7 +328,7 @@ def test_on_the_way_from_a_device_no_operator_is_called_that_waits_for_it() -> N
 
     steps = Steps(lambda entry: None, {"rank": 0, "host": "h", "pid": 1})
     copies = steps._copies[torch.device("cpu")] = DeviceCopies(torch.device("cpu"))
-    copies._mark = lambda: Later(copies)
+    copies._mark = lambda slot: Later(copies)
     copies.is_open, copies.pending = False, []
     values = {
         "loss": torch.tensor(1.0, requires_grad=True).as_subclass(Far),

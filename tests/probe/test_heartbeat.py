@@ -3,6 +3,7 @@
 import math
 import os
 import socket
+import struct
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,28 @@ def test_a_reader_sees_a_whole_beat_or_knows_that_it_does_not(tmp_path_factory, 
     seen = page_of(new[:cut] + old[cut:], path)
     whole = [page_of(each, path) for each in (old, new)]
     assert seen is None or repr(seen) in [repr(each) for each in whole]
+
+
+def test_of_a_process_killed_amid_a_beat_the_last_numbers_count(page) -> None:
+    path, writer = page(start_ticks=1)
+    writer.beat(written.Beat(step=40, steps=41, time=5.0))
+    writer.sync()
+    begun = bytearray(path.read_bytes())
+    struct.pack_into("<Qq", begun, written.BEAT_AT, 2, 41)
+    path.write_bytes(begun)
+    told = read(path)
+    assert told is not None
+    assert (told.step, told.steps, told.time) == (41, 41, 5.0)
+
+
+def test_a_beat_that_a_living_process_has_begun_is_read_later(page) -> None:
+    path, writer = page()
+    writer.beat(written.Beat(step=40))
+    writer.sync()
+    begun = bytearray(path.read_bytes())
+    struct.pack_into("<Q", begun, written.BEAT_AT, 2)
+    path.write_bytes(begun)
+    assert read(path) is None
 
 
 def test_a_reader_beside_a_writer_never_sees_a_mixture(tmp_path: Path) -> None:

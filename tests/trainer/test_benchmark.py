@@ -1,6 +1,7 @@
 """The benchmark of the improvements: every training of it can start, and its table is right."""
 
 import importlib.util
+import random
 import sys
 from pathlib import Path
 
@@ -8,9 +9,11 @@ import pytest
 
 pytest.importorskip("torch", reason="torch is not installed: pip install '.[trainer]'")
 
+from ldlm_monitor.callback import HealthCallback
 from ldlm_trainer.config import load
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks/trainer/improvements.py"
+sys.path.insert(0, str(SCRIPT.parent))  # as it is where the script is run
 _spec = importlib.util.spec_from_file_location("improvements", SCRIPT)
 assert _spec is not None
 assert _spec.loader is not None
@@ -30,11 +33,26 @@ def test_the_settings_of_every_training_are_valid(name: str) -> None:
         assert effective == int(profile.settings["schedule.effective_batch"])
 
 
-def training(seconds: float, peak: float, loss: float = 5.0) -> dict[str, object]:
+def training(
+    seconds: float, peak: float, loss: float = 5.0, *, seed: int = 0, count: int = 40
+) -> dict[str, object]:
+    noise = random.Random(seed)
+    steps = [
+        {"cpu_seconds": seconds * noise.uniform(0.95, 1.05), "loss": loss + 0.01 * number}
+        for number in range(count)
+    ]
     return {
         "seconds": [9.0, *[seconds] * 3], "samples": 8, "peak_bytes": peak * 1e6,
-        "saved_bytes": 1e6, "eval_loss": loss, "cpu_seconds": seconds,
+        "saved_bytes": 1e6, "eval_loss": loss, "cpu_seconds": seconds, "steps": steps,
     }  # fmt: skip
+
+
+def cells_of(line: str) -> dict[str, str]:
+    names = [
+        "change", "claimed", "ms", "cpu", "rate", "speed", "peak", "memory", "kept", "loss",
+        "equal step",
+    ]  # fmt: skip
+    return dict(zip(names, line.strip("| ").split(" | "), strict=True))
 
 
 def test_the_table_compares_with_the_baseline_and_says_what_was_not_measured() -> None:
@@ -43,13 +61,35 @@ def test_the_table_compares_with_the_baseline_and_says_what_was_not_measured() -
         improvements.Cell("better", {}, "+25 %"),
         improvements.Cell("none", {}, "+99 %"),
     )
-    profile = improvements.Profile(cells, {}, 1, 4, 1, 1, 1.0)
+    profile = improvements.Profile(cells, {}, 1, 4, 1, 1, 1.0, by_cpu=True)
     results = {
-        "baseline": [training(0.2, 100)],
-        "better": [training(0.1, 60, 5.0001), training(0.1, 60)],
+        "baseline": [training(0.2, 100, seed=seed) for seed in (1, 2)],
+        "better": [training(0.1, 60, seed=seed) for seed in (3, 4)],
     }
     rows = improvements.table(profile, results).splitlines()
-    assert rows[3] == (
-        "| better | +25 % | 100 | 100-100 | 100 | 80 | +100% | 60 | -40% | 1 | 5.0001 (same) |"
-    )
+    told = cells_of(rows[3])
+    assert (told["ms"], told["cpu"], told["rate"]) == ("100", "100", "80")
+    assert (told["peak"], told["memory"], told["loss"]) == ("60", "-40%", "5.0000 (same)")
+    assert "% faster [" in told["speed"]
+    assert told["equal step"] == "no difference to be seen [0.0, 0.0] %"
     assert "not measured" in rows[4]
+
+
+def test_compare_does_not_call_noise_a_speed_up_and_says_where_steps_are_too_few() -> None:
+    many, few = ([training(0.2, 1, seed=s, count=n)["steps"] for s in (1, 2)] for n in (60, 8))
+    others, fewer = ([training(0.2, 1, seed=s, count=n)["steps"] for s in (3, 4)] for n in (60, 8))
+    told = improvements.judge.said(many, others, seconds="cpu_seconds", warm_up=3)
+    assert told["step_seconds"].startswith("no difference to be seen")
+    told = improvements.judge.said(few, fewer, seconds="cpu_seconds", warm_up=3)
+    assert told["step_seconds"].startswith("cannot be told")
+
+
+def test_steps_are_read_from_what_the_callback_wrote(tmp_path) -> None:
+    path = tmp_path / "health_rank0.jsonl"
+    callback = HealthCallback(out=tmp_path, rank=0, gpu=False, sigterm=False, stack_signal=None)
+    for step in (1, 2):
+        callback.on_step(step, loss=2.5, cpu_seconds=0.25, accuracy=0.5)
+    callback.close()
+    first, second = improvements.judge.steps_of(path)
+    assert first == {"loss": 2.5, "cpu_seconds": 0.25}
+    assert second.keys() == {"loss", "cpu_seconds", "step_seconds"}

@@ -98,7 +98,8 @@ class Stepper:
         norm = nn.utils.clip_grad_norm_(parameters, limit).float()
         self._update(norm)
         own = sums[:2].clone()
-        common = torch.cat((torch.tensor([float(stop)], device=sums.device), sums))
+        # Filled there: to copy a number from the host would wait for the GPU.
+        common = torch.cat((sums.new_full((1,), float(stop)), sums))
         common = self.process.total(common)
         tokens, latents = batch.tokens_asked, batch.latents_asked
         facts = {"step": step, "tokens": tokens, "latents": latents, "data": data_seconds}

@@ -8,8 +8,9 @@ PyTorch is never imported: it is the one that made the tensors.
 from __future__ import annotations
 
 import ctypes
+import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 SLOTS = 32
@@ -34,7 +35,7 @@ class Copy:
 
     def read(self) -> list[float] | None:
         """The values, None while they are under way. For the thread that trains."""
-        return self._take() if self._event is None or self._event.query() else None
+        return self._take() if self._event.query() else None
 
     def peek(self) -> list[float] | None:
         """The same for another thread: it asks the memory alone.
@@ -62,6 +63,7 @@ class DeviceCopies:
         pin = device.type != "cpu"
         self._ring = torch.empty(SLOTS, WIDTH, dtype=torch.float32, pin_memory=pin)
         self._free = list(range(SLOTS))
+        self._events: list[Any] = [None] * SLOTS
         self._views: dict[tuple[int, int], Any] = {}
 
     def start(self, tensors: Sequence[Any]) -> Copy | None:
@@ -78,7 +80,7 @@ class DeviceCopies:
             ctypes.memmove(cells.data_ptr(), _BLANK, 4 * count)
             stacked = self._torch.stack(flat) if count > 1 else flat[0].reshape(1)
             cells.copy_(stacked, non_blocking=True)
-            return Copy(cells, count, self._mark(), slot, self._free)
+            return Copy(cells, count, self._mark(slot), slot, self._free)
         except BaseException:
             self._free.append(slot)
             raise
@@ -89,13 +91,19 @@ class DeviceCopies:
             view = self._views[slot, count] = self._ring[slot, :count]
         return view
 
-    def _mark(self) -> Any:
-        """An event behind the copy; None where the copy is done when it returns."""
-        if self._device.type == "cpu":
-            return None
-        event = self._module.Event()
-        event.record(self._module.current_stream(self._device))
-        return event
+    def _mark(self, slot: int) -> Any:
+        """An event behind the copy.
+
+        Each slot keeps its event: to destroy one is a call to the driver, which the other
+        thread must not make.
+        """
+        if self._events[slot] is None:
+            self._events[slot] = self._module.Event()
+        if hasattr(self._module, "current_stream"):
+            self._events[slot].record(self._module.current_stream(self._device))
+        else:  # MPS has one stream
+            self._events[slot].record()
+        return self._events[slot]
 
 
 _BLANK = _UNWRITTEN.to_bytes(4, sys.byteorder) * WIDTH
@@ -136,3 +144,21 @@ def is_capturing() -> bool:
     """Whether a CUDA graph is being captured: what is sent now would be part of it."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     return bool(cuda is not None and cuda.is_initialized() and cuda.is_current_stream_capturing())
+
+
+def leave_uncompiled(hooks: Iterable[Any]) -> None:
+    """Have `torch.compile` leave the frames of these functions alone, and those they call.
+
+    It compiles every frame below a compiled one, also that of a function which it was
+    told not to look into. What tells it otherwise is private (torch 2.13), so without it
+    all goes on, slower where somebody compiles his whole loop.
+    """
+    if "torch" not in sys.modules:
+        return
+    try:
+        frames = importlib.import_module("torch._C._dynamo.eval_frame")
+        skip = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.SKIP)
+        for hook in hooks:
+            frames.set_code_exec_strategy(hook.__code__, skip)
+    except (ImportError, AttributeError, TypeError):
+        return

@@ -9,11 +9,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from ldlm_monitor.callback.heartbeat import DeviceBeat
 
 SAMPLE_SECONDS = 5.0
+"""Between two questions; the first one comes after that time, too."""
 _NAN = math.nan
 
 
@@ -25,11 +27,11 @@ class GpuSampler:
     """
 
     def __init__(
-        self, local_rank: int, take: Callable[[DeviceBeat], None], seconds: float = SAMPLE_SECONDS
+        self, local_rank: int, take: Callable[[DeviceBeat], None], seconds: float | None = None
     ) -> None:
         self._local_rank = local_rank
         self._take = take
-        self._seconds = seconds
+        self._seconds = SAMPLE_SECONDS if seconds is None else seconds
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ldlm-health-gpu", daemon=True)
 
@@ -49,23 +51,31 @@ class GpuSampler:
         except Exception:  # noqa: BLE001 no package, no driver: nothing to tell
             return
         try:
-            while not self._stop.wait(self._seconds):
-                handle = find(nvml, self._local_rank)
-                if handle is None:
-                    return
-                self._take(sample(nvml, handle, time.time(), self._local_rank))
-        except Exception:  # noqa: BLE001 a GPU that fell off the bus is the kernel log's to tell
+            self._sample(nvml)
+        except Exception:  # noqa: BLE001 training goes on without these values
             return
         finally:
-            nvml.nvmlShutdown()
+            with suppress(Exception):
+                nvml.nvmlShutdown()
+
+    def _sample(self, nvml: Any) -> None:
+        """Until it is stopped, or there is no GPU from the start."""
+        was_there = False
+        while not self._stop.wait(self._seconds):
+            handle = find(nvml, self._local_rank)
+            if handle is None and not was_there:
+                return
+            was_there = True
+            # Of a GPU that fell off the bus it is told that nothing is known any more.
+            self._take(sample(nvml, handle, time.time(), self._local_rank))
 
 
 def sample(nvml: Any, handle: Any, now: float, local_rank: int = 0) -> DeviceBeat:
-    """What the driver says of one GPU at `now`; NaN for what it does not support."""
+    """What the driver says of one GPU at `now`; NaN for what it does not support, or is lost."""
 
     def ask(name: str, *arguments: Any) -> Any:
         try:
-            return getattr(nvml, name)(handle, *arguments)
+            return None if handle is None else getattr(nvml, name)(handle, *arguments)
         except Exception:  # noqa: BLE001 not supported on this GPU
             return None
 

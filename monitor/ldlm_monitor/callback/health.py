@@ -7,14 +7,30 @@ import signal
 from collections.abc import Callable, Mapping
 from functools import wraps
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
+from ldlm_monitor.callback.device import leave_uncompiled
 from ldlm_monitor.callback.launch import Launch
 from ldlm_monitor.callback.session import Session, Wishes
 from ldlm_monitor.callback.steps import Entered, Steps
 
 MAX_ERRORS = 10
 """After so many errors of its own the callback does no more."""
+
+
+Hook = TypeVar("Hook", bound=Callable[..., Any])
+_hooks: list[Callable[..., Any]] = []
+
+
+def _not_compiled(hook: Hook) -> Hook:
+    """What `torch.compile` calls as it is, without looking into it.
+
+    In a graph our clocks would stand, and our copies be part of it. The mark is that of
+    `torch.compiler.disable`, which would have to be imported (torch/_dynamo, 2.13).
+    """
+    hook._torchdynamo_disable = True  # type: ignore[attr-defined]
+    _hooks.append(hook)
+    return hook
 
 
 class HealthCallback:
@@ -64,12 +80,14 @@ class HealthCallback:
                 flight_recorder=flight_recorder,
                 gpu=gpu,
             )
+            leave_uncompiled(_hooks)
             launch = Launch.detect(run, out, rank, world_size)
             self._session = Session(launch, wishes, max(int(every), 1), _say)
             self._steps = self._session.steps
         except Exception as error:  # noqa: BLE001 whatever is wrong with us, training begins
             self._hurt(error)
 
+    @_not_compiled
     def on_step(
         self,
         step: Any = None,
@@ -94,10 +112,11 @@ class HealthCallback:
         try:
             given = {"epoch": epoch, "loss": loss, "grad_norm": grad_norm, "learning_rate": lr}
             given |= values
-            steps.step(step, given, samples=samples, tokens=tokens, batch=batch)
+            steps.step(step, given, samples, tokens, batch)
         except Exception as error:  # noqa: BLE001 whatever is wrong with us, training goes on
             self._hurt(error)
 
+    @_not_compiled
     def log(self, **values: Any) -> None:
         """More values of the last step, such as `eval_loss`; as for `on_step`."""
         session = self._session
@@ -108,6 +127,7 @@ class HealthCallback:
         except Exception as error:  # noqa: BLE001
             self._hurt(error)
 
+    @_not_compiled
     def phase(self, name: str) -> Phase:
         """A context manager: within it the rank is in this phase.
 
@@ -116,6 +136,7 @@ class HealthCallback:
         """
         return Phase(self, str(name)[:32])
 
+    @_not_compiled
     def event(self, kind: str, message: str = "", severity: str = "info", **fields: Any) -> None:
         """Something happened that the monitor should know of (severity: info to critical)."""
         session = self._session
@@ -126,6 +147,7 @@ class HealthCallback:
         except Exception as error:  # noqa: BLE001
             self._hurt(error)
 
+    @_not_compiled
     def watch(self, parameters: Any, every: int = 100) -> None:
         """Also tell the gradient norm of each group of parameters, every so many steps.
 
@@ -141,6 +163,7 @@ class HealthCallback:
         except Exception as error:  # noqa: BLE001
             self._hurt(error)
 
+    @_not_compiled
     def close(self, error: BaseException | str | None = None) -> None:
         """Tell how it ended, well or with an error, and write what waits: seconds at most."""
         session = self._session
@@ -193,6 +216,7 @@ class Phase:
         self._name = name
         self._before: Entered | None = None
 
+    @_not_compiled
     def __enter__(self) -> None:
         session = self._callback._session
         if session is None or not session.is_mine:
@@ -202,6 +226,7 @@ class Phase:
         except Exception as error:  # noqa: BLE001
             self._callback._hurt(error)
 
+    @_not_compiled
     def __exit__(
         self,
         kind: type[BaseException] | None,

@@ -1,7 +1,7 @@
 """The heartbeat: one page per rank that tells where it stands, also after `kill -9`.
 
 A file of 4 KiB that is mapped into memory, so that a beat is a store and no system
-call. All numbers are little-endian. The page holds four blocks:
+call. All numbers are little-endian, as the processors are that train. The page holds four blocks:
 
 | offset | block | written by |
 | --- | --- | --- |
@@ -24,7 +24,8 @@ import math
 import mmap
 import os
 import struct
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, fields
+from operator import attrgetter
 from pathlib import Path
 
 SIZE = 4096
@@ -41,6 +42,9 @@ STANDING = struct.Struct("<Qdddddddqqqq48sQ")
 """Sequence, `Standing`, sequence."""
 DEVICE = struct.Struct("<Qdddddddddd64sQ")
 """Sequence, `DeviceBeat`, sequence."""
+_WORDS = struct.Struct("<32s16s")
+_WORDS_AT = 64
+_LAST = BEAT.size // 8 - 1
 _SAFE_TO_MAP = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs", "ramfs", "overlay", "f2fs"})
 """File systems where a page that is allocated stays so: a store can't fail (as SIGBUS would)."""
 
@@ -121,6 +125,10 @@ class Identity:
     recorder_socket: bytes
 
 
+_of_standing = attrgetter(*(field.name for field in fields(Standing)))
+_of_device = attrgetter(*(field.name for field in fields(DeviceBeat)))
+
+
 class Heartbeat:
     """The page of one rank. Raises `OSError` where the file cannot be made."""
 
@@ -135,6 +143,9 @@ class Heartbeat:
                 mmap.mmap(self._fd, SIZE) if self.is_mapped else bytearray(page)
             )
             self._beats = self._standings = self._devices = 0
+            self._phase = self._status = b""
+            block = memoryview(self._page)[BEAT_AT : BEAT_AT + BEAT.size]
+            self._whole, self._real = block.cast("q"), block.cast("d")
             # Whoever has the old page open keeps it: nobody's mapping is ever cut short.
             os.replace(temporary, path)
         except OSError:
@@ -143,33 +154,35 @@ class Heartbeat:
             raise
 
     def beat(self, beat: Beat) -> None:
-        """Tell where the rank is. Of the loop's thread alone."""
+        """Tell where the rank is. Of the loop's thread alone.
+
+        Cells are stored one by one, in the machine's byte order: the code of
+        `struct.pack_into` would have to be fetched anew after each step's work.
+        """
+        whole, real = self._whole, self._real
         self._beats = number = self._beats + 1
-        BEAT.pack_into(
-            self._page,
-            BEAT_AT,
-            number,
-            beat.step,
-            beat.batch,
-            beat.steps,
-            beat.time,
-            beat.monotonic,
-            beat.phase_since,
-            beat.loss,
-            beat.phase,
-            beat.status,
-            number,
-        )
+        whole[0] = number
+        whole[1] = beat.step
+        whole[2] = beat.batch
+        whole[3] = beat.steps
+        real[4] = beat.time
+        real[5] = beat.monotonic
+        real[6] = beat.phase_since
+        real[7] = beat.loss
+        if beat.phase is not self._phase or beat.status is not self._status:
+            self._phase, self._status = beat.phase, beat.status
+            _WORDS.pack_into(self._page, BEAT_AT + _WORDS_AT, beat.phase, beat.status)
+        whole[_LAST] = number
 
     def tell_standing(self, standing: Standing) -> None:
         """Tell how it does. Of the rows' thread alone."""
         self._standings = number = self._standings + 1
-        STANDING.pack_into(self._page, STANDING_AT, number, *astuple(standing), number)
+        STANDING.pack_into(self._page, STANDING_AT, number, *_of_standing(standing), number)
 
     def tell_device(self, device: DeviceBeat) -> None:
         """Tell how its accelerator does. Of the sampler's thread alone."""
         self._devices = number = self._devices + 1
-        DEVICE.pack_into(self._page, DEVICE_AT, number, *astuple(device), number)
+        DEVICE.pack_into(self._page, DEVICE_AT, number, *_of_device(device), number)
 
     def sync(self) -> None:
         """Write the page where it is not mapped; no thread that trains should wait for this."""

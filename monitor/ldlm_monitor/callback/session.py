@@ -83,7 +83,7 @@ class Session:
             say=say,
         )
         identity = {"rank": launch.rank, "host": launch.host, "pid": os.getpid()}
-        self.steps = Steps(self._writer.put, identity, every)
+        self.steps = Steps(self._writer.put, identity, every, self._writer.hurry)
         self._process_end = ProcessEnd(self._exited, self.failed)
         if wishes.sigterm and threading.current_thread() is threading.main_thread():
             self._termination = Termination(self._terminated)

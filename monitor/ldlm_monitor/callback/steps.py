@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ldlm_monitor.callback.device import Copy, DeviceCopies, is_capturing
 from ldlm_monitor.callback.heartbeat import Beat
 from ldlm_monitor.callback.rows import Entry, Row
-from ldlm_monitor.callback.values import PLAIN, gradient_norms, parameter_groups, snapshot, whole
+from ldlm_monitor.callback.values import gradient_norms, parameter_groups, snapshot, whole
 
 STEP_PHASES = frozenset({"train", "data", "forward", "backward", "optimizer"})
 """Parts of a step; time in any other phase is no part of `step_seconds`."""
@@ -23,7 +23,7 @@ _ANNOUNCED = {
 }
 """Events at the begin of a phase, at its end, and where it ended with an exception."""
 _ALIASES = {"evaluation": "eval", "validation": "eval", "evaluate": "eval", "save": "checkpoint"}
-_IDLE_SECONDS = 2.0
+_IDLE_SECONDS = 0.3
 
 
 class Entered(NamedTuple):
@@ -41,7 +41,8 @@ class Steps:
     What costs time is left to the thread that writes, and values on a device are taken only
     of steps that `every` divides. `is_live` is False where nothing may
     be done any more. `suspicious`: somebody saw a value that was not finite. `tell` takes
-    a beat, once there is a heartbeat.
+    a beat, once there is a heartbeat. `hurry` is called where what was put should be
+    written now: the first loss that is not finite, and steps that no other step follows.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Steps:
         put: Callable[[Entry | Row], None],
         identity: Mapping[str, Any],
         every: int = 1,
+        hurry: Callable[[], None] = lambda: None,
     ) -> None:
         self.is_live = True
         self.tell: Callable[[Beat], None] = lambda beat: None
@@ -58,48 +60,54 @@ class Steps:
         self._put = put
         self._identity = identity
         self._every = every
+        self._hurry = hurry
         self._groups: dict[str, list[Any]] = {}
         self._groups_every = 1
+        self._is_outside = True
         self._paused = 0.0
         self._data: float | None = None
         self._copies: dict[Any, DeviceCopies | None] = {}
         self._waiting: deque[tuple[Entry, list[tuple[list[str], Copy]]]] = deque()
         self._settling = threading.Lock()
 
-    def step(
-        self, step: Any, given: dict[str, Any], *, samples: Any, tokens: Any, batch: Any
-    ) -> None:
+    def step(self, step: Any, given: dict[str, Any], samples: Any, tokens: Any, batch: Any) -> None:
         """A step is done, now. `given` becomes ours."""
         beat = self.beat
         number = step if type(step) is int else whole(step, beat.step + 1)
-        now, at = time.time(), time.monotonic()
         if self._groups and (self.suspicious or number % self._groups_every == 0):
             self.suspicious = False
             given |= gradient_norms(sys.modules["torch"], self._groups)
         on_device = None
         for value in given.values():
-            if type(value) not in PLAIN:
+            kind = type(value)
+            if kind is not float and value is not None and kind is not int:
                 on_device = snapshot(given)
                 break
-        if number % self._every:
-            on_device = None
         if batch is not None:
             beat.batch = batch if type(batch) is int else whole(batch, -1)
-        beat.step, beat.time, beat.monotonic = number, now, at
+        beat.step, beat.time, beat.monotonic = number, time.time(), time.monotonic()
         beat.steps += 1
         loss = given.get("loss")
         if type(loss) is float:
-            beat.loss = loss
-            if not math.isfinite(loss):
+            if loss - loss != 0.0:  # NaN or infinite, told without a call
                 self.suspicious = True
+                if beat.loss - beat.loss == 0.0:
+                    self._hurry()
+            beat.loss = loss
         else:
             beat.loss = math.nan
-        if beat.phase not in _STEP_PHASES:
-            beat.phase, beat.phase_since = b"train", now
+        if self._is_outside:
+            self._is_outside = False
+            beat.phase, beat.phase_since = b"train", beat.time
         self.tell(beat)
-        self._file(
-            (number, now, at, self._paused, self._data, given, samples, tokens, batch), on_device
-        )
+        entry = (
+            number, beat.time, beat.monotonic, self._paused, self._data,
+            given, samples, tokens, batch,
+        )  # fmt: skip
+        if on_device or self._waiting:
+            self._file(entry, None if number % self._every else on_device)
+        else:
+            self._put(entry)
 
     def tell_values(self, given: dict[str, Any]) -> None:
         """More is known of the last step."""
@@ -154,8 +162,11 @@ class Steps:
         self._groups_every = max(int(every), 1)
 
     def settle(self, *, wait: float = 0.0) -> None:
-        """Pass on the steps whose values came by now, or within `wait` seconds."""
-        if not self._waiting or not self._settling.acquire(blocking=False):
+        """Pass on the steps whose values came by now, or within `wait` seconds.
+
+        Not while a CUDA graph is captured: to ask for an event would spoil it.
+        """
+        if not self._waiting or is_capturing() or not self._settling.acquire(blocking=False):
             return
         try:
             until = time.monotonic() + wait
@@ -175,7 +186,7 @@ class Steps:
             return
         try:
             while self._waiting and self._arrived(Copy.peek):
-                pass
+                self._hurry()
         finally:
             self._settling.release()
 
@@ -207,8 +218,9 @@ class Steps:
                 return False
             entry[5].update(zip(names, values, strict=True))
             copies.pop()
-        self._waiting.popleft()
         self._put(entry)
+        # In this order: whoever sees nothing wait may put the next step's entry at once.
+        self._waiting.popleft()
         return True
 
     def _send(self, on_device: dict[str, Any]) -> list[tuple[list[str], Copy]]:
@@ -242,11 +254,9 @@ class Steps:
     def _be_in(self, phase: str, since: float) -> None:
         beat = self.beat
         beat.phase, beat.phase_since = phase.encode()[:32], since
+        self._is_outside = phase not in STEP_PHASES
         beat.time, beat.monotonic = time.time(), time.monotonic()
         self.tell(beat)
         if phase not in STEP_PHASES:
             told = {"time": beat.time, "step": max(beat.step, 0), "phase": phase}
             self._put({"type": "heartbeat", **told, **self._identity})
-
-
-_STEP_PHASES = frozenset(phase.encode() for phase in STEP_PHASES)

@@ -20,8 +20,9 @@ from ldlm_monitor.callback.rows import Entry, Row, spelled
 MAX_ROWS = 10_000
 """Rows that wait for the disk; beyond, the oldest are dropped and counted."""
 MAX_TEXT = 16 * 1024
-POLL_SECONDS = 0.2
-"""How often waiting rows are written: a row is that old at most when it reaches the disk."""
+POLL_SECONDS = 0.5
+"""How often waiting rows are written: a row is that old at most when it reaches the disk.
+To wake costs more than to write a row, so not at each."""
 RETRY_SECONDS = 1.0
 _BATCH = 256
 _STAYS_OPEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EAGAIN})
@@ -58,6 +59,7 @@ class RowWriter:
         self._idle = idle
         self._say = say
         self._limit = limit
+        self._half = limit // 2
         self._rows: deque[Row | Entry] = deque(maxlen=limit)
         self._tail = b""
         self._fd: int | None = None
@@ -75,16 +77,23 @@ class RowWriter:
 
     def put(self, row: Row | Entry) -> None:
         """Take a row; the oldest that waits goes if there are too many."""
-        if len(self._rows) >= self._limit:
+        waiting = len(self._rows)
+        if waiting >= self._limit:
             self.dropped += 1
+        elif waiting == self._half:
+            self.hurry()
         self._rows.append(row)
+
+    def hurry(self) -> None:
+        """Write what waits now. Waits for nothing."""
+        self._bell.put(None)
 
     def flush(self, seconds: float) -> bool:
         """Wait until what was put is written, that long at most; whether it is.
 
         Takes no lock: a signal handler may call it.
         """
-        self._bell.put(None)
+        self.hurry()
         until = time.monotonic() + seconds
         while (self._rows or self._tail) and self._thread.is_alive():
             if time.monotonic() >= until:
@@ -95,7 +104,7 @@ class RowWriter:
     def close(self, seconds: float) -> bool:
         """Write what waits and end the thread, within that time; whether all is written."""
         self._closing = True
-        self._bell.put(None)
+        self.hurry()
         self._thread.join(seconds)
         return not (self._rows or self._tail)
 

@@ -119,17 +119,24 @@ def read(path: Path) -> Page | None:
         return None
     finally:
         os.close(fd)
-    return None if data is None else page_of(data, path, status.st_uid)
+    if data is None:
+        return None
+    page = page_of(data, path, status.st_uid)
+    return _left_amid_a_store(data, path, status.st_uid) if page is None else page
 
 
-def page_of(data: bytes, path: Path, owner: int = -1) -> Page | None:
-    """What the bytes of a page say; None: they are none, or were read amid a store."""
+def page_of(data: bytes, path: Path, owner: int = -1, *, is_final: bool = False) -> Page | None:
+    """What the bytes of a page say; None: they are none, or were read amid a store.
+
+    `is_final`: nobody writes any more, so a beat that was begun counts. Its cells are of
+    two beats in a row, each of them whole.
+    """
     if len(data) != SIZE or not data.startswith(MAGIC):
         return None
     _, pid, number, started, space, _, rank, world, host, run, stacks, recorder = (
         _IDENTITY.unpack_from(data)
     )
-    blocks = [_block(layout, data, at) for layout, at in _BLOCKS]
+    blocks = [_block(layout, data, at, is_final=is_final) for layout, at in _BLOCKS]
     if None in blocks:
         return None
     beat, standing, device = blocks
@@ -195,10 +202,19 @@ def _stable(fd: int) -> bytes | None:
     return None
 
 
-def _block(layout: struct.Struct, data: bytes, at: int) -> tuple[Any, ...] | None:
+def _left_amid_a_store(data: bytes, path: Path, owner: int) -> Page | None:
+    """The page of a process that was killed while it told a beat, None of one that lives."""
+    page = page_of(data, path, owner, is_final=True)
+    here = page is not None and page.host == socket.gethostname()
+    return page if page is not None and here and not is_process(page) else None
+
+
+def _block(
+    layout: struct.Struct, data: bytes, at: int, *, is_final: bool
+) -> tuple[Any, ...] | None:
     """Fields of a block, none where it was never told; None: it was read amid a store."""
     first, *fields, last = layout.unpack_from(data, at)
-    if first != last:
+    if first != last and not is_final:
         return None
     return tuple(fields) if first else ()
 
