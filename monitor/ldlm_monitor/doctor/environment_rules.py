@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ldlm_monitor.doctor import environment_checks as checks
+from ldlm_monitor.doctor import nccl_checks
 from ldlm_monitor.doctor.finding import Check, Finding
 from ldlm_monitor.doctor.setting import Environment, Setting, Surroundings
 
@@ -152,7 +153,7 @@ def debugging(environment: Environment, _: Surroundings) -> Iterator[Finding]:
     for setting in environment.of("NCCL_DEBUG"):
         level = (setting.value or "").upper()
         if not setting.conditional and (level == "TRACE" or (level == "INFO" and not chosen)):
-            yield setting.finding(checks.DEBUG_NOISE, "", setting.with_value("WARN"))
+            yield setting.finding(nccl_checks.DEBUG_NOISE, "", setting.with_value("WARN"))
 
 
 def debug_file(environment: Environment, _: Surroundings) -> Iterator[Finding]:
@@ -161,7 +162,7 @@ def debug_file(environment: Environment, _: Surroundings) -> Iterator[Finding]:
         written = f"{setting.value or ''} {setting.evidence}"
         nowhere = setting.value == "" or written.startswith("/dev/std")
         if not nowhere and not any(rank in written for rank in _PER_RANK):
-            yield setting.finding(checks.DEBUG_FILE)
+            yield setting.finding(nccl_checks.DEBUG_FILE)
 
 
 def fabric(environment: Environment, around: Surroundings) -> Iterator[Finding]:
@@ -169,21 +170,21 @@ def fabric(environment: Environment, around: Surroundings) -> Iterator[Finding]:
     for setting in environment.of("NCCL_IB_TIMEOUT"):
         value = _number(setting)
         if value is not None and not 18 <= value <= 22:
-            yield setting.finding(checks.IB_TIMEOUT)
+            yield setting.finding(nccl_checks.IB_TIMEOUT)
     for setting in environment.of("NCCL_IB_GID_INDEX"):
         if around.torch is not None and around.torch >= (2, 5) and setting.value != "-1":
-            yield setting.finding(checks.IB_GID)
+            yield setting.finding(nccl_checks.IB_GID)
     threads = [*environment.of("NCCL_SOCKET_NTHREADS"), *environment.of("NCCL_NSOCKS_PERTHREAD")]
     over_ib = any(setting.value == "0" for setting in environment.of("NCCL_IB_DISABLE"))
     if environment.sets("NCCL_IB_HCA") or over_ib or _product(threads) > 64:
         for setting in threads:
-            yield setting.finding(checks.SOCKET_THREADS)
+            yield setting.finding(nccl_checks.SOCKET_THREADS)
 
 
 def old_settings(environment: Environment, around: Surroundings) -> Iterator[Finding]:
     """What has no effect any more, or two names for one thing."""
     for setting in environment.of("NCCL_LAUNCH_MODE", "NCCL_CHECKS_DISABLE", "NCCL_CHECK_POINTERS"):
-        yield setting.finding(checks.NCCL_OLD_SETTING)
+        yield setting.finding(nccl_checks.NCCL_OLD_SETTING)
     if around.torch is not None and around.torch >= (2, 8):
         for setting in environment.of("TORCH_NCCL_AVOID_RECORD_STREAMS"):
             yield setting.finding(checks.RECORD_STREAMS, "", setting.removed())
@@ -229,13 +230,13 @@ def _days(seconds: float) -> str:
 _LEFT_OVER: tuple[tuple[str, tuple[str, ...], Check], ...] = (
     ("TORCH_DISTRIBUTED_DEBUG", ("DETAIL",), checks.DEBUG_DETAIL),
     ("CUDA_LAUNCH_BLOCKING", ("1",), checks.LAUNCH_BLOCKING),
-    ("NCCL_P2P_DISABLE", ("1",), checks.TRANSPORT_OFF),
-    ("NCCL_SHM_DISABLE", ("1",), checks.TRANSPORT_OFF),
-    ("NCCL_IB_DISABLE", ("1",), checks.TRANSPORT_OFF),
-    ("NCCL_NET_GDR_LEVEL", ("0", "LOC"), checks.TRANSPORT_OFF),
-    ("NCCL_RAS_ENABLE", ("0",), checks.RAS_OFF),
-    ("NCCL_IB_RETURN_ASYNC_EVENTS", ("0",), checks.ASYNC_EVENTS_OFF),
-    ("NCCL_IB_RESILIENCY_PORT_FAILOVER", ("1",), checks.PORT_FAILOVER),
+    ("NCCL_P2P_DISABLE", ("1",), nccl_checks.TRANSPORT_OFF),
+    ("NCCL_SHM_DISABLE", ("1",), nccl_checks.TRANSPORT_OFF),
+    ("NCCL_IB_DISABLE", ("1",), nccl_checks.TRANSPORT_OFF),
+    ("NCCL_NET_GDR_LEVEL", ("0", "LOC"), nccl_checks.TRANSPORT_OFF),
+    ("NCCL_RAS_ENABLE", ("0",), nccl_checks.RAS_OFF),
+    ("NCCL_IB_RETURN_ASYNC_EVENTS", ("0",), nccl_checks.ASYNC_EVENTS_OFF),
+    ("NCCL_IB_RESILIENCY_PORT_FAILOVER", ("1",), nccl_checks.PORT_FAILOVER),
     ("TORCH_NCCL_NAN_CHECK", ("1", "TRUE", "Y", "YES", "T", "ON"), checks.NAN_CHECK),
 )
 _RULES: tuple[Callable[[Environment, Surroundings], Iterator[Finding]], ...] = (

@@ -17,7 +17,8 @@ from ldlm_monitor.doctor import (
     shell_values,
     wrong_fixes,
 )
-from ldlm_monitor.doctor.bash_script import Script, read_script
+from ldlm_monitor.doctor.bash_reading import read_script
+from ldlm_monitor.doctor.bash_script import Script
 from ldlm_monitor.doctor.environment_checks import NOT_EXPORTED
 from ldlm_monitor.doctor.finding import Finding
 from ldlm_monitor.doctor.launch import distributes, launches

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 import re2
 from tree_sitter import Node
 
-from ldlm_monitor.doctor.bash_script import Command, Pipeline, Scope, Script, read_script
+from ldlm_monitor.doctor.bash_reading import read_script
+from ldlm_monitor.doctor.bash_script import Command, Pipeline, Scope, Script
 from ldlm_monitor.doctor.bash_syntax import UNKNOWN, Value, text_of, within
 from ldlm_monitor.doctor.finding import Check, Edit, Finding
 from ldlm_monitor.doctor.launch import launches
