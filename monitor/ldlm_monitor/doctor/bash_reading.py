@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tree_sitter import Node
 
+from ldlm_monitor.doctor.bash_inner import READERS, Inner, scripts_in, unescaped
 from ldlm_monitor.doctor.bash_script import (
     Assignment,
     Command,
@@ -15,21 +16,15 @@ from ldlm_monitor.doctor.bash_script import (
     Removal,
     Scope,
     Script,
+    Sourced,
+    options_after,
 )
-from ldlm_monitor.doctor.bash_syntax import (
-    UNKNOWN,
-    Value,
-    parse,
-    text_of,
-    unended_documents,
-    value_of,
-    within,
-)
+from ldlm_monitor.doctor.bash_syntax import parse, text_of, unended_documents, within
+from ldlm_monitor.doctor.bash_values import UNKNOWN, Value
+from ldlm_monitor.doctor.bash_variables import Variables
 
-_SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ksh"})
-_READERS = _SHELLS | {"sbatch", "qsub", "bsub", "ssh"}
+_SOURCES = frozenset({"source", "."})
 _EXPORTING = ("export", "declare -x", "typeset -x")
-_LETTERS = {"e": "errexit", "a": "allexport", "x": "xtrace", "u": "nounset"}
 _BRANCHES = frozenset({"else_clause", "elif_clause", "case_item"})
 _ASSIGNED = frozenset({"variable_assignment", "variable_name"})
 _SCOPES = frozenset({"do_group", "subshell"})
@@ -44,7 +39,7 @@ def read_script(content: bytes) -> Script:
     root = parse(meant)
     script = Script(content, root, sound=meant == content and not root.has_error)
     first = content.split(b"\n", 1)[0].decode(errors="replace")
-    options = _options(first.split()[1:]) if first.startswith("#!") else frozenset()
+    options = options_after(first.split()[1:]) if first.startswith("#!") else frozenset()
     walk = _Walk(script, options)
     try:
         walk.visit(script.root, ())
@@ -63,23 +58,13 @@ def _as_meant(content: bytes) -> bytes:
     return bytes(meant)
 
 
-def _options(words: list[str], before: frozenset[str] = frozenset()) -> frozenset[str]:
-    """The shell's options after `set WORDS`."""
-    options = set(before)
-    named = ""
-    for word in words:
-        if named:
-            (options.add if named == "-" else options.discard)(word)
-            named = ""
-            continue
-        if word == "--" or word[:1] not in ("-", "+"):
-            break
-        for letter in word[1:]:
-            if letter == "o":
-                named = word[0]
-            elif letter in _LETTERS:
-                (options.add if word[0] == "-" else options.discard)(_LETTERS[letter])
-    return frozenset(options)
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """A here-document that is written to a file: the byte where it starts, and its text."""
+
+    start: int
+    text: bytes
+    exact: bool
 
 
 class _Walk:
@@ -88,7 +73,8 @@ class _Walk:
     def __init__(self, script: Script, options: frozenset[str]) -> None:
         self._script = script
         self.options = options
-        self._known: dict[str, list[tuple[Scope, str]]] = {}
+        self._variables = Variables()
+        self._written: dict[str, _Document] = {}
         self._special: dict[str, Callable[[Node, Scope], None]] = {
             "if_statement": self._branches,
             "function_definition": self._function,
@@ -141,7 +127,7 @@ class _Walk:
     def _loop(self, node: Node, scope: Scope) -> None:
         name = node.child_by_field_name("variable")
         if name is not None:
-            self._forget(text_of(name), scope)
+            self._variables.forget(text_of(name), scope)
         self._children(node, scope)
 
     def _list(self, node: Node, scope: Scope) -> None:
@@ -166,11 +152,22 @@ class _Walk:
         for child in node.named_children:
             if child.type == "variable_assignment":
                 self._assign(child, scope, exported=exported, local=words.startswith("local"))
+            elif child.type == "command_substitution":
+                self._children(child, (*scope, child.start_byte))
+                if exported:
+                    self._exports_of(child, node, scope)
             elif child.type == "variable_name":
                 if exported:
                     self._script.exported.add(text_of(child))
                 elif "export -n" in words:
                     self._script.removals.append(Removal(text_of(child), node, scope))
+
+    def _exports_of(self, substitution: Node, node: Node, scope: Scope) -> None:
+        """`export $(grep -v '^#' .env | xargs)`: the file that is read."""
+        for command in within(substitution, "command"):
+            for word in command.children_by_field_name("argument"):
+                name = self._variables.value(word, scope).text
+                self._script.sources.append(Sourced(name, node.start_byte, scope))
 
     def _assign(
         self,
@@ -183,38 +180,44 @@ class _Walk:
     ) -> None:
         name_node, value_node = node.child_by_field_name("name"), node.child_by_field_name("value")
         if name_node is None or name_node.type != "variable_name":
+            for changed in within(name_node or node, "variable_name"):
+                self._variables.forget(text_of(changed), scope)
             return
         name = text_of(name_node)
         if value_node is None:
             value = Value("", node.end_byte, node.end_byte)
         else:
-            value = value_of(value_node, lambda other: self._lookup(other, scope))
+            value = self._variables.value(value_node, scope)
             self._children(value_node, (*scope, value_node.start_byte))
-        if any(child.type == "+=" for child in node.children):
+        appended = any(child.type == "+=" for child in node.children)
+        words = None
+        if value_node is not None and value_node.type == "array":
+            words = self._array(value_node, scope)
+        if command is None:
+            self._variables.assign(name, scope, value, words, appended=appended)
+        if appended:
             value = replace(value, text=UNKNOWN)
         exported = exported or (command is None and "allexport" in self.options)
         self._script.assignments.append(
             Assignment(name, value, node, scope, exported, local, command)
         )
-        if value_node is not None and value_node.type == "array":
-            self._array(value_node, scope)
-        if command is None:
-            self._known.setdefault(name, []).append((scope, value.text))
 
-    def _array(self, node: Node, scope: Scope) -> None:
+    def _array(self, node: Node, scope: Scope) -> tuple[Value, ...]:
         """The words of an array, which a command is given later."""
-        words = [
-            value_of(child, lambda other: self._lookup(other, scope))
+        words = tuple(
+            word
             for child in node.named_children
             if child.type != "comment"
-        ]
-        self._script.arrays.append(Command(tuple(words), node, scope, self.options))
+            for word in self._variables.words(child, scope)
+        )
+        self._script.arrays.append(Command(words, node, scope, self.options))
+        return words
 
     def _unset(self, node: Node, scope: Scope) -> None:
         for child in node.named_children:
             if child.type in ("variable_name", "word") and not text_of(child).startswith("-"):
                 self._script.removals.append(Removal(text_of(child), node, scope))
-                self._forget(text_of(child), scope)
+                self._variables.forget(text_of(child), scope)
 
     def _redirected(self, node: Node, scope: Scope) -> None:
         body = node.child_by_field_name("body")
@@ -224,19 +227,49 @@ class _Walk:
                 self._command(child, scope, redirects)
             elif child.type == "heredoc_redirect":
                 self._children(child, scope)
-                self._fed(child, body, scope)
+                inside = tuple(self._redirects(child, scope))
+                self._document(child, body, (*redirects, *inside), scope)
             else:
                 self.visit(child, scope)
 
-    def _fed(self, document: Node, command: Node | None, scope: Scope) -> None:
-        """A here-document that a shell or a scheduler gets is a script, read in its place."""
+    def _document(
+        self, document: Node, command: Node | None, redirects: tuple[Redirect, ...], scope: Scope
+    ) -> None:
+        """A here-document that a shell or a scheduler gets is a script, read in its place.
+
+        One that is written to a file is kept, for when that is run.
+        """
         body = next(within(document, "heredoc_body"), None)
+        if body is None:
+            return
+        start = next(within(document, "heredoc_start"), None)
+        quoted = start is not None and text_of(start)[:1] in ("'", '"', "\\")
+        source = body.text or b""
+        text = source if quoted else unescaped(source, b"$`\\")
+        found = _Document(body.start_byte, text, text == source)
         readers = [command, *within(document, "command")] if command else []
         names = {text_of(reader).split()[0].rsplit("/", 1)[-1] for reader in readers if reader}
-        if body is not None and names & _READERS:
-            inner = b" " * body.start_byte + (body.text or b"")
-            before, self.options = self.options, frozenset()
-            self._children(parse(inner), (*scope, body.start_byte))
+        if names & READERS:
+            self._run(Inner(found.start, found.text, exact=found.exact), scope)
+        elif names == {"cat"} or "tee" in names:
+            files = [redirect.target for redirect in redirects]
+            if names != {"cat"} and self._script.commands:
+                files += self._script.commands[-1].words[1:]
+            for file in files:
+                if file.known and file.text:
+                    self._written[file.text.removeprefix("./")] = found
+            self._script.documents.append((found.start, found.text))
+
+    def _run(self, inner: Inner, scope: Scope) -> None:
+        """A script within this one, at its place."""
+        before = self.options
+        if not inner.same_shell:
+            self.options = options_after([*inner.flags, "--"])
+        if not inner.exact:
+            self._script.inexact.append((inner.start, inner.start + len(inner.text)))
+        root = parse(b" " * inner.start + inner.text)
+        self._children(root, scope if inner.same_shell else (*scope, inner.start))
+        if not inner.same_shell:
             self.options = before
 
     def _redirects(self, node: Node, scope: Scope) -> Iterator[Redirect]:
@@ -246,37 +279,50 @@ class _Walk:
             target = child.child_by_field_name("destination")
             sign = next((part for part in child.children if ">" in part.type), None)
             if target is not None and sign is not None:
-                value = value_of(target, lambda other: self._lookup(other, scope))
+                value = self._variables.value(target, scope)
                 yield Redirect(sign.type, (sign.start_byte, sign.end_byte), value)
 
     def _command(self, node: Node, scope: Scope, redirects: tuple[Redirect, ...] = ()) -> None:
-        words = []
+        words: list[Value] = []
+        given: list[Node] = []
         for child in node.children:
             if child.type == "variable_assignment":
                 self._assign(child, scope, command=node)
             elif child.type == "file_redirect":
                 continue
             elif child.is_named and child.type not in ("herestring_redirect", "comment"):
-                words.append(value_of(child, lambda other: self._lookup(other, scope)))
+                given.append(child)
+                words.extend(self._variables.words(child, scope))
                 for inner in within(child, "command_substitution", "process_substitution"):
                     self._children(inner, (*scope, inner.start_byte))
         own = (*redirects, *self._redirects(node, scope))
         command = Command(tuple(words), node, scope, self.options, own)
         self._script.commands.append(command)
         self._effects(command, node, scope)
+        inner_script = scripts_in(given, [self._variables.value(child, scope) for child in given])
+        if inner_script is not None:
+            self._run(inner_script, scope)
 
     def _effects(self, command: Command, node: Node, scope: Scope) -> None:
         """What a command does to the shell itself, or runs in one of its own."""
         texts = command.texts
         name = texts[0].rsplit("/", 1)[-1] if texts else ""
         if name == "set":
-            self.options = _options(list(texts[1:]), self.options)
+            self.options = options_after(list(texts[1:]), self.options)
         elif name in ("read", "mapfile", "readarray", "getopts", "printf"):
             for word in texts[1:]:
-                self._forget(word, scope)
+                self._variables.forget(word, scope)
         elif name == ":":
             self._assigned_defaults(node, scope)
-        self._inner_scripts(command, scope)
+        elif name in _SOURCES and len(texts) > 1:
+            self._script.sources.append(Sourced(texts[1], node.start_byte, scope))
+        written = [text for text in texts[: 1 + (name in READERS)] if text]
+        if name in READERS or name in _SOURCES:
+            written = [text for text in texts[1:] if not text.startswith("-")][:1]
+        for text in written:
+            document = self._written.pop(text.removeprefix("./"), None)
+            if document is not None:
+                self._run(Inner(document.start, document.text, exact=document.exact), scope)
 
     def _assigned_defaults(self, node: Node, scope: Scope) -> None:
         """`: "${NAME:=value}"` gives NAME a value where it has none."""
@@ -284,32 +330,7 @@ class _Walk:
             parts = expansion.named_children
             signs = {child.type for child in expansion.children}
             if len(parts) == 2 and signs & {":=", "="}:
-                value = value_of(expansion, lambda other: self._lookup(other, scope))
+                value = self._variables.value(expansion, scope)
                 name = text_of(parts[0])
                 self._script.assignments.append(Assignment(name, value, expansion, scope))
-                self._known.setdefault(name, []).append((scope, value.text))
-
-    def _inner_scripts(self, command: Command, scope: Scope) -> None:
-        """`bash -c '...'`, also behind srun or ssh: its text is a script, read in its place."""
-        names = [word.text.rsplit("/", 1)[-1] for word in command.words]
-        for at, name in enumerate(names):
-            if name not in _SHELLS:
-                continue
-            flags = names[at + 1 : -1]
-            if flags and all(flag.startswith("-") for flag in flags) and flags[-1].endswith("c"):
-                last = command.node.named_children[-1]
-                if last.type in ("raw_string", "string"):
-                    start, end = last.start_byte + 1, last.end_byte - 1
-                    inner = b" " * start + self._script.content[start:end]
-                    before, self.options = self.options, _options([*flags, "--"])
-                    self._children(parse(inner), (*scope, start))
-                    self.options = before
-            return
-
-    def _lookup(self, name: str, scope: Scope) -> str:
-        """The latest value, if its assignment came by wherever the scope is entered."""
-        where, text = self._known.get(name, [((), UNKNOWN)])[-1]
-        return text if where == scope[: len(where)] else UNKNOWN
-
-    def _forget(self, name: str, scope: Scope) -> None:
-        self._known.setdefault(name, []).append((scope, UNKNOWN))
+                self._variables.assign(name, scope, value)

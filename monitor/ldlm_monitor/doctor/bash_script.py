@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
-from ldlm_monitor.doctor.bash_syntax import Value
+from ldlm_monitor.doctor.bash_values import Value
 
 Scope = tuple[int, ...]
 """The conditional parts, loops, functions and subshells around a statement, from outside in."""
+
+
+_LETTERS = {"e": "errexit", "a": "allexport", "x": "xtrace", "u": "nounset"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +64,22 @@ class Command:
     @property
     def start(self) -> int:
         """The byte where its name starts, after variables that are set for it alone."""
-        return self.words[0].start if self.words else self.node.start_byte
+        name = self.node.child_by_field_name("name")
+        return name.start_byte if name is not None else self.node.start_byte
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What the words come to; a first word of several, as in $LAUNCH, is taken apart."""
-        texts = [word.text for word in self.words]
-        return (*texts[0].split(), *texts[1:]) if texts and " " in texts[0] else tuple(texts)
+        """What the words come to."""
+        return tuple(word.text for word in self.words)
+
+
+@dataclass(frozen=True, slots=True)
+class Sourced:
+    """A file whose variables the script takes over, by `source` or `export $(cat FILE)`."""
+
+    name: str
+    at: int
+    scope: Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +108,11 @@ class Script:
     pipelines: list[Pipeline] = field(default_factory=list)
     exported: set[str] = field(default_factory=set)
     functions: dict[str, Scope] = field(default_factory=dict)
+    sources: list[Sourced] = field(default_factory=list)
+    documents: list[tuple[int, bytes]] = field(default_factory=list)
+    """Here-documents that are written to files: the byte where each starts, and its text."""
+    inexact: list[tuple[int, int]] = field(default_factory=list)
+    """The bytes of those whose lines are right and whose columns are not."""
     options_at_end: frozenset[str] = frozenset()
     """Those that a function has which is called there, wherever it stands."""
     conditions: set[int] = field(default_factory=set)
@@ -132,3 +149,22 @@ class Script:
                 and command.node.end_byte <= node.end_byte
             ):
                 yield command
+
+
+def options_after(words: list[str], before: frozenset[str] = frozenset()) -> frozenset[str]:
+    """The shell's options after `set WORDS`."""
+    options = set(before)
+    named = ""
+    for word in words:
+        if named:
+            (options.add if named == "-" else options.discard)(word)
+            named = ""
+            continue
+        if word == "--" or word[:1] not in ("-", "+"):
+            break
+        for letter in word[1:]:
+            if letter == "o":
+                named = word[0]
+            elif letter in _LETTERS:
+                (options.add if word[0] == "-" else options.discard)(_LETTERS[letter])
+    return frozenset(options)

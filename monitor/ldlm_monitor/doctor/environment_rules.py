@@ -80,8 +80,9 @@ def names(environment: Environment, around: Surroundings) -> Iterator[Finding]:
     for old, new in _ALIASES.items():
         for setting in () if old_torch else environment.of(old):
             if environment.sets(new):
-                winner = next(environment.of(new))
-                detail = f"{new}={winner.value or '...'} of line {winner.line} wins"
+                winner = next(environment.of(new), None)
+                place = f"={winner.value or '...'} of line {winner.line}" if winner else ""
+                detail = f"{new}{place} wins"
                 yield setting.finding(checks.DEPRECATED_NAME, detail, setting.removed())
             else:
                 edits = (setting.with_name(new),) if around.since_2_2 else ()

@@ -10,8 +10,9 @@ _WRAPPERS = frozenset({
     "apptainer", "chrt", "command", "conda", "docker", "enroot", "env", "eval", "exec", "ionice",
     "micromamba", "nice", "nohup", "numactl", "pipenv", "podman", "poetry", "pixi", "setsid",
     "singularity", "srun", "ssh", "stdbuf", "sudo", "taskset", "time", "timeout", "unbuffer",
-    "uv", "xargs", "mpirun", "mpiexec", "orterun", "pdsh", "sh", "bash", "zsh",
+    "uv", "xargs", "mpirun", "mpiexec", "orterun", "pdsh", "clush", "sh", "bash", "zsh",
 })  # fmt: skip
+_SUBMITTERS = frozenset({"sbatch", "qsub", "kubectl"})
 _DISTRIBUTED = frozenset({
     "torchrun", "torchrun_hf", "deepspeed", "horovodrun", "composer", "colossalai",
     "fairseq-hydra-train", "torchpippy", "torchx", "msrun", "ds",
@@ -43,6 +44,17 @@ _NO_TRAINING = re2.compile(
     r"(?:[^a-z]|$)"
 )
 _SCRIPT = re2.compile(r"\.(?:py|sh|bash|sbatch|slurm)$")
+
+
+def wraps(text: str) -> bool:
+    """Whether a command is there to start another one."""
+    return text.rsplit("/", 1)[-1] in _WRAPPERS | _SUBMITTERS
+
+
+def starts(text: str) -> bool:
+    """Whether a word is the program that a wrapper starts."""
+    name = text.rsplit("/", 1)[-1]
+    return bool(name in _DISTRIBUTED or _PYTHON.match(name) or _SCRIPT.search(name))
 
 
 def launches(texts: Sequence[str]) -> bool:

@@ -92,7 +92,9 @@ def of_command(command: Command, script: Script, path: str) -> Group:
                 given = "true"
             else:
                 given = following.text
-                value_at = (following.start, following.end)
+                value_at = (
+                    (following.start, following.end) if following.end > following.start else None
+                )
         else:
             value_at = _after_equals(script.content, word.start, word.end, str(given))
         value = str(given) if "\0" not in str(given) else None

@@ -89,6 +89,8 @@ class Environment:
 
     settings: tuple[Setting, ...]
     launch: Setting | None = None
+    elsewhere: frozenset[str] = frozenset()
+    """Names that files set which it takes over, or which call it."""
     for_debugging: bool = False
     """Its name says that it is there to debug or to test."""
     _by_name: dict[str, list[Setting]] = field(default_factory=dict)
@@ -103,8 +105,8 @@ class Environment:
             yield from self._by_name.get(name, ())
 
     def sets(self, *names: str) -> bool:
-        """Whether one of these names is set."""
-        return any(name in self._by_name for name in names)
+        """Whether one of these names is set, here or elsewhere."""
+        return any(name in self._by_name or name in self.elsewhere for name in names)
 
     def tunes_watchdog(self) -> bool:
         """Whether it sets how PyTorch watches over NCCL, under new names or old ones."""

@@ -22,6 +22,7 @@ from ldlm_monitor.doctor.bash_script import Script
 from ldlm_monitor.doctor.environment_checks import NOT_EXPORTED
 from ldlm_monitor.doctor.finding import Finding
 from ldlm_monitor.doctor.launch import distributes, launches
+from ldlm_monitor.doctor.neighbours import NO_NEIGHBOURS, Neighbours, neighbours
 from ldlm_monitor.doctor.project import Kind, Project
 from ldlm_monitor.doctor.setting import Environment, Setting, Surroundings
 from ldlm_monitor.doctor.shell_settings import settings_of, unexported
@@ -36,27 +37,41 @@ _DEBUGGING = re2.compile(
 def audit(project: Project) -> Iterator[Finding]:
     """All findings in the project's shell scripts."""
     around = surroundings(project)
+    others = neighbours(project)
     for file in project.of(Kind.SHELL):
-        yield from audit_script(file.content, file.path, around)
+        yield from audit_script(file.content, file.path, around, others)
 
 
 def advise(project: Project) -> Iterator[Finding]:
     """What the project's launch scripts leave unset that would help after a failure."""
     around = surroundings(project)
+    others = neighbours(project)
     for file in project.of(Kind.SHELL):
-        environment = environment_of(read_script(file.content), file.path)
+        environment = environment_of(read_script(file.content), file.path, others)
         yield from advice.judge(environment, around)
 
 
-def audit_script(content: bytes, path: str, around: Surroundings) -> Iterator[Finding]:
+def audit_script(
+    content: bytes, path: str, around: Surroundings, others: Neighbours = NO_NEIGHBOURS
+) -> Iterator[Finding]:
     """All findings in one script; without edits where it was not wholly understood."""
     script = read_script(content)
-    for finding in _findings(script, path, around):
-        yield finding if script.sound else replace(finding, edits=())
+    for finding in _findings(script, path, around, others):
+        yield finding if _editable(finding, script) else replace(finding, edits=())
 
 
-def _findings(script: Script, path: str, around: Surroundings) -> Iterator[Finding]:
-    environment = environment_of(script, path)
+def _editable(finding: Finding, script: Script) -> bool:
+    return script.sound and not any(
+        start < edit.end and edit.start < end
+        for edit in finding.edits
+        for start, end in script.inexact
+    )
+
+
+def _findings(
+    script: Script, path: str, around: Surroundings, others: Neighbours
+) -> Iterator[Finding]:
+    environment = environment_of(script, path, others)
     yield from environment_rules.judge(environment, around)
     if environment.launch is not None:
         for setting in unexported(script, path):
@@ -64,12 +79,14 @@ def _findings(script: Script, path: str, around: Surroundings) -> Iterator[Findi
                 yield setting.finding(NOT_EXPORTED)
     for rule in _RULES:
         yield from rule(script, path)
-    for command in (*script.commands, *script.arrays):
-        if launches(command.texts) or command in script.arrays:
-            yield from option_rules.judge(options.of_command(command, script, path))
+    launched = [command for command in script.commands if launches(command.texts)]
+    given = {word.start for command in launched for word in command.words}
+    alone = [array for array in script.arrays if not any(w.start in given for w in array.words)]
+    for command in (*launched, *alone):
+        yield from option_rules.judge(options.of_command(command, script, path))
 
 
-def environment_of(script: Script, path: str) -> Environment:
+def environment_of(script: Script, path: str, others: Neighbours) -> Environment:
     """What the script sets, and where it starts processes that talk to each other."""
     launch = next((c for c in script.commands if distributes(c.texts)), None)
     started = None
@@ -77,7 +94,9 @@ def environment_of(script: Script, path: str) -> Environment:
         at = launch.start
         started = Setting("", None, path, script.line_at(at), script.line_text(at))
     debugging = bool(_DEBUGGING.search(PurePath(path).stem))
-    return Environment(settings_of(script, path), started, for_debugging=debugging)
+    taken = (name for _, names in others.sourced(script, path) for name in names)
+    elsewhere = others.of_callers(path).union(taken) if started is not None else frozenset()
+    return Environment(settings_of(script, path, others), started, elsewhere, debugging)
 
 
 _RULES = (

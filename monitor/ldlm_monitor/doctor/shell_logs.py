@@ -9,7 +9,8 @@ from tree_sitter import Node
 
 from ldlm_monitor.doctor.bash_reading import read_script
 from ldlm_monitor.doctor.bash_script import Command, Pipeline, Scope, Script
-from ldlm_monitor.doctor.bash_syntax import UNKNOWN, Value, text_of, within
+from ldlm_monitor.doctor.bash_syntax import text_of, within
+from ldlm_monitor.doctor.bash_values import UNKNOWN, Value
 from ldlm_monitor.doctor.finding import Check, Edit, Finding
 from ldlm_monitor.doctor.launch import launches
 
@@ -64,7 +65,7 @@ def exit_codes(script: Script, path: str) -> Iterator[Finding]:
         options = place.options
         if script.in_function(place.scope):
             options |= script.options_at_end
-        if "pipefail" in options or _status_read(script, place.node):
+        if "pipefail" in options or _status_read(place.node):
             continue
         edit = next((e for scope, e in mended if scope == place.scope[: len(scope)]), None)
         if edit is None:
@@ -99,11 +100,14 @@ def _hides(script: Script, pipeline: Pipeline) -> bool:
     return False
 
 
-def _status_read(script: Script, node: Node) -> bool:
-    """Whether ${PIPESTATUS[0]} is read after it."""
+def _status_read(node: Node) -> bool:
+    """Whether ${PIPESTATUS[0]} is read after it, by the same shell."""
+    root = node
+    while root.parent is not None:
+        root = root.parent
     return any(
         name.start_byte > node.end_byte and text_of(name) == "PIPESTATUS"
-        for name in within(script.root, "variable_name")
+        for name in within(root, "variable_name")
     )
 
 
@@ -130,7 +134,7 @@ def _with_pipefail(script: Script, path: str, place: Pipeline | Command) -> Edit
 def truncations(script: Script, path: str) -> Iterator[Finding]:
     """A launch that resumes, with a log of a fixed name that is opened anew."""
     for command in script.commands:
-        if not launches(command.texts) or not resumes(command.texts):
+        if not launches(command.texts) or not _may_resume(script, command):
             continue
         for redirect in command.redirects:
             if redirect.operator in (">", "&>", ">|") and _fixed(redirect.target):
@@ -145,6 +149,18 @@ def truncations(script: Script, path: str) -> Iterator[Finding]:
                 edit = Edit(path, at, at, b" -a")
                 name = tee.texts[-1]
                 yield _finding(script, path, tee.node.start_byte, LOG_TRUNCATED, name, edit=edit)
+
+
+def _may_resume(script: Script, command: Command) -> bool:
+    """Whether its words, or what a variable of theirs may be given, ask to go on."""
+    names = {text_of(name) for name in within(command.node, "variable_name")}
+    given = [
+        text_of(value).strip("()\"'").split()
+        for assignment in script.assignments
+        if assignment.name in names
+        and (value := assignment.node.child_by_field_name("value")) is not None
+    ]
+    return any(resumes(texts) for texts in (command.texts, *given))
 
 
 def resumes(texts: Sequence[str]) -> bool:

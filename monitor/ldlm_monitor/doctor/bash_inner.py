@@ -1,0 +1,136 @@
+"""Scripts inside a script: the text that a command hands to a shell of this host or another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tree_sitter import Node
+
+from ldlm_monitor.doctor.bash_syntax import text_of
+from ldlm_monitor.doctor.bash_values import Value
+
+SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ksh"})
+READERS = SHELLS | {"sbatch", "qsub", "bsub", "ssh"}
+"""What takes a script from a here-document."""
+
+_REMOTE = frozenset({"ssh", "pdsh", "clush"})
+_REMOTE_VALUES = frozenset("bcDEeFIiJLlmOopQRSWwgxtfu")
+"""Flags of ssh, pdsh and clush after which a value stands."""
+_NO_VALUE = {"ssh": frozenset("tfgxu"), "pdsh": frozenset("beSLQ"), "clush": frozenset("bLSQ")}
+_COMMAND_FLAG = frozenset({"su", "runuser", "script", "flock"})
+_QUOTED = frozenset({"string", "raw_string"})
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """A script at a byte of the file that holds it.
+
+    `flags` are those of its shell. `same_shell`: what it sets stays. `exact`: its bytes are those
+    of the file; else only its lines are.
+    """
+
+    start: int
+    text: bytes
+    flags: tuple[str, ...] = ()
+    same_shell: bool = False
+    exact: bool = True
+
+
+def scripts_in(nodes: Sequence[Node], values: Sequence[Value]) -> Inner | None:
+    """What a command of these words runs in a shell, if it is known."""
+    names = [value.text.rsplit("/", 1)[-1] for value in values]
+    for at, name in enumerate(names):
+        if name in SHELLS or (name in _COMMAND_FLAG and at == 0):
+            return _after_flag(at + 1, name, names, nodes, values)
+        if name in _REMOTE:
+            return _remote(at, name, names, nodes, values)
+        if name == "eval" and at == 0 and len(nodes) == 2:
+            return _text(nodes[1], values[1], same_shell=True)
+        if name == "sbatch":
+            wrapped = next((a for a in range(at + 1, len(names)) if names[a] == "--wrap"), None)
+            if wrapped is not None and wrapped + 1 < len(nodes):
+                return _text(nodes[wrapped + 1], values[wrapped + 1])
+            given = next((n for n in nodes[at + 1 :] if text_of(n).startswith("--wrap=")), None)
+            inner = given.named_children[-1] if given and given.named_child_count else None
+            return _text(inner, None) if inner is not None else None
+    return None
+
+
+def _after_flag(
+    first: int, name: str, names: Sequence[str], nodes: Sequence[Node], values: Sequence[Value]
+) -> Inner | None:
+    """`bash -lc TEXT`: the first word after the flags, where one of them is -c."""
+    flags: list[str] = []
+    for at in range(first, len(nodes)):
+        word = names[at]
+        if flags and flags[-1].endswith("c") and not flags[-1].startswith("--"):
+            return _text(nodes[at], values[at], flags=flags)
+        if word.startswith("-") and len(word) > 1:
+            flags.append(word)
+        elif name in SHELLS and not (flags and flags[-1].endswith("o")):
+            return None
+    return None
+
+
+def _remote(
+    at: int, name: str, names: Sequence[str], nodes: Sequence[Node], values: Sequence[Value]
+) -> Inner | None:
+    """`ssh [-p 22] host COMMAND...`; pdsh and clush name their hosts by a flag."""
+    rest = at + 1
+    while rest < len(names) and names[rest].startswith("-") and len(names[rest]) > 1:
+        letter = names[rest][-1]
+        takes = letter in _REMOTE_VALUES and letter not in _NO_VALUE[name]
+        rest += 2 if takes and len(names[rest]) == 2 else 1
+    rest += name == "ssh"
+    given = nodes[rest:]
+    if len(given) == 1:
+        return _text(given[0], values[rest])
+    if not given or any(node.type in _QUOTED for node in given):
+        return None
+    start = given[0].start_byte
+    whole = given[0].parent
+    source = whole.text or b"" if whole is not None else b""
+    offset = whole.start_byte if whole is not None else 0
+    return Inner(start, source[start - offset : given[-1].end_byte - offset])
+
+
+def _text(
+    node: Node, value: Value | None, *, flags: Sequence[str] = (), same_shell: bool = False
+) -> Inner | None:
+    """The text of a quoted word, or of the variable in which it stands."""
+    if node.type in _QUOTED and not _only_expansion(node):
+        source = (node.text or b"")[1:-1]
+        plain = unescaped(source) if node.type == "string" else source
+        return Inner(node.start_byte + 1, plain, tuple(flags), same_shell, plain == source)
+    if value is not None and len(value.pieces) == 1 and value.pieces[0].exact:
+        piece = value.pieces[0]
+        return Inner(piece.at, piece.text.encode(), tuple(flags), same_shell)
+    return None
+
+
+def _only_expansion(node: Node) -> bool:
+    children = node.named_children
+    return len(children) == 1 and children[0].type in ("simple_expansion", "expansion")
+
+
+def unescaped(source: bytes, escapes: bytes = b'"$`\\') -> bytes:
+    r"""The text that \", \$, \` and \\ stand for; its lines are as long as before.
+
+    In a here-document a quote is none of the `escapes`.
+    """
+    if b"\\" not in source:
+        return source
+    lines = []
+    for line in source.split(b"\n"):
+        text, escaped = bytearray(), False
+        for byte in line:
+            if escaped:
+                text += bytes([byte]) if byte in escapes else b"\\" + bytes([byte])
+            elif byte != 0x5C:
+                text.append(byte)
+            escaped = byte == 0x5C and not escaped
+        text += b"\\" * escaped
+        padding = b" " * (len(line) - len(text))
+        lines.append(padding + bytes(text))
+    return b"\n".join(lines)
