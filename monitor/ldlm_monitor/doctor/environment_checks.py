@@ -218,6 +218,16 @@ ALLOCATOR_TWICE = Check(
     "PyTorch 2.9",
     "Set both to the same, or one.",
 )
+DEEPSPEED_TIMEOUT = Check(
+    "deepspeed-timeout-minutes",
+    "warning",
+    "DEEPSPEED_TIMEOUT counts minutes",
+    "It is the process group's timeout: all GPUs wait this long for one that hangs. 1800 is no "
+    "half hour, but 30 hours.",
+    "deepspeed/constants.py (default 10)",
+    "DeepSpeed 0.9",
+    "DEEPSPEED_TIMEOUT=30",
+)
 NOT_EXPORTED = Check(
     "setting-not-exported",
     "warning",
@@ -232,5 +242,5 @@ CHECKS = (
     HEARTBEAT_DAYS, HEARTBEAT_LONG, HEARTBEAT_SHORT, MONITORING_OFF, NCCL_TIMEOUT, DEPRECATED_NAME,
     NAME_IGNORED, BLOCKING_WAIT, ASYNC_OFF, NEVER_DUMPS, RECORDER_OFF, DUMP_LOCAL, DUMP_WAIT_SHORT,
     PIPE_IGNORED, DEBUG_DETAIL, DESYNC_DEBUG, LAUNCH_BLOCKING, RECORD_STREAMS,
-    NAN_CHECK, ALLOCATOR_TWICE, NOT_EXPORTED,
+    NAN_CHECK, ALLOCATOR_TWICE, DEEPSPEED_TIMEOUT, NOT_EXPORTED,
 )  # fmt: skip

@@ -10,7 +10,7 @@ from ldlm_monitor.doctor.finding import Check, Finding
 from ldlm_monitor.doctor.setting import Environment, Setting, Surroundings
 
 _DAY = 86_400
-_NCCL_GROUP_TIMEOUT = 600.0
+_MINUTES_TAKEN_FOR_SECONDS = 300
 _HEARTBEAT_DEFAULT = 480
 _HEARTBEAT_WITH_LONG_GROUPS = 1800
 _ALIASES = {
@@ -25,7 +25,7 @@ _PER_RANK = ("%p", "$SLURM_PROCID", "${SLURM_PROCID", "$SLURM_LOCALID", "${SLURM
 _KNOWN = (
     "NCCL_", "TORCH_NCCL_", "TORCH_FR_", "TORCH_DISTRIBUTED_", "PYTORCH_CUDA_ALLOC_CONF",
     "PYTORCH_ALLOC_CONF", "CUDA_LAUNCH_BLOCKING", "CUDA_VISIBLE_DEVICES", "GLOO_SOCKET_IFNAME",
-    "OMP_NUM_THREADS", "PYTHONFAULTHANDLER", "PYTHONUNBUFFERED",
+    "OMP_NUM_THREADS", "DEEPSPEED_TIMEOUT", "PYTHONFAULTHANDLER", "PYTHONUNBUFFERED",
 )  # fmt: skip
 
 
@@ -53,7 +53,7 @@ def heartbeat(environment: Environment, around: Surroundings) -> Iterator[Findin
             off = any(_off(other) for other in environment.of("TORCH_NCCL_ENABLE_MONITORING"))
             detail = f"{_days(seconds)}{'; the monitor is off besides' if off else ''}"
             yield setting.finding(checks.HEARTBEAT_DAYS, detail, edit)
-        elif seconds > max(known, 3600.0):
+        elif seconds > (known or 3600.0):
             than = f", the process group's {known:.0f} s" if known else ""
             yield setting.finding(checks.HEARTBEAT_LONG, f"{seconds:.0f} s{than}")
         elif 0 < seconds < 120:
@@ -72,6 +72,14 @@ def nccl_timeout(environment: Environment, around: Surroundings) -> Iterator[Fin
     if "NCCL_TIMEOUT" not in around.readers:
         for setting in environment.of("NCCL_TIMEOUT"):
             yield setting.finding(checks.NCCL_TIMEOUT, "", setting.removed())
+
+
+def deepspeed_timeout(environment: Environment, _: Surroundings) -> Iterator[Finding]:
+    """Minutes that were meant as seconds."""
+    for setting in environment.of("DEEPSPEED_TIMEOUT"):
+        minutes = _number(setting) or 0.0
+        if minutes >= _MINUTES_TAKEN_FOR_SECONDS:
+            yield setting.finding(checks.DEEPSPEED_TIMEOUT, f"{minutes / 60:.0f} hours")
 
 
 def names(environment: Environment, around: Surroundings) -> Iterator[Finding]:
@@ -241,6 +249,6 @@ _LEFT_OVER: tuple[tuple[str, tuple[str, ...], Check], ...] = (
     ("TORCH_NCCL_NAN_CHECK", ("1", "TRUE", "Y", "YES", "T", "ON"), checks.NAN_CHECK),
 )
 _RULES: tuple[Callable[[Environment, Surroundings], Iterator[Finding]], ...] = (
-    heartbeat, monitoring, nccl_timeout, names, blocking_wait, async_handling, recorder_unset,
-    recorder, debugging, debug_file, fabric, old_settings,
+    heartbeat, monitoring, nccl_timeout, deepspeed_timeout, names, blocking_wait, async_handling,
+    recorder_unset, recorder, debugging, debug_file, fabric, old_settings,
 )  # fmt: skip

@@ -53,21 +53,37 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupTimeout:
+    """How long a collective may take, in seconds, and the 1-based line that says so."""
+
+    seconds: float
+    path: str
+    line: int
+    of_one_launch: bool = False
+    """It is an option in a script, and holds for what that starts."""
+
+
+@dataclass(frozen=True, slots=True)
 class Surroundings:
     """What is known beside the settings of one place.
 
     `torch` is the version that the project pins, or the process has (None: not known);
-    `group_timeout` the longest process-group timeout that the project sets, in seconds (None:
-    none seen); `readers` are names that the project's own code reads.
+    `group_timeouts` are the process-group timeouts that the project sets; `readers` are
+    names that the project's own code reads.
     """
 
     torch: Release | None = None
-    group_timeout: float | None = None
+    group_timeouts: tuple[GroupTimeout, ...] = ()
     readers: frozenset[str] = frozenset()
     modern: bool = False
     """The project uses names that PyTorch has only since 2.2."""
     records_errors: bool = False
     """Its code tells torchrun of exceptions, with @record."""
+
+    @property
+    def group_timeout(self) -> float | None:
+        """The longest process-group timeout of the project, in seconds (None: none seen)."""
+        return max((timeout.seconds for timeout in self.group_timeouts), default=None)
 
     def torch_within(self, first: Release, last: Release) -> bool:
         """Whether the version is known, and one of these."""

@@ -11,10 +11,12 @@ import re2
 from ldlm_monitor.doctor import (
     advice,
     environment_rules,
+    launcher_rules,
     option_rules,
     options,
     shell_logs,
     shell_values,
+    walltime,
     wrong_fixes,
 )
 from ldlm_monitor.doctor.bash_reading import read_script
@@ -28,7 +30,13 @@ from ldlm_monitor.doctor.setting import Environment, Setting, Surroundings
 from ldlm_monitor.doctor.shell_settings import settings_of, unexported
 from ldlm_monitor.doctor.surroundings import surroundings
 
-CHECKS = (*shell_logs.CHECKS, *shell_values.CHECKS, *wrong_fixes.CHECKS)
+CHECKS = (
+    *shell_logs.CHECKS,
+    *shell_values.CHECKS,
+    *wrong_fixes.CHECKS,
+    *launcher_rules.CHECKS,
+    *walltime.CHECKS,
+)
 _DEBUGGING = re2.compile(
     r"(?i)(?:^|[^a-z])(?:debug|diagnos[a-z]*|test|benchmark|bench)(?:[^a-z]|$)"
 )
@@ -82,8 +90,11 @@ def _findings(
     launched = [command for command in script.commands if launches(command.texts)]
     given = {word.start for command in launched for word in command.words}
     alone = [array for array in script.arrays if not any(w.start in given for w in array.words)]
-    for command in (*launched, *alone):
-        yield from option_rules.judge(options.of_command(command, script, path))
+    groups = [options.of_command(command, script, path) for command in (*launched, *alone)]
+    yield from walltime.beyond(script, path, environment, groups, around)
+    for group in groups:
+        yield from option_rules.judge(group)
+        yield from launcher_rules.judge(group)
 
 
 def environment_of(script: Script, path: str, others: Neighbours) -> Environment:
