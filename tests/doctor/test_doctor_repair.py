@@ -92,6 +92,21 @@ def test_two_launches_of_a_script_need_pipefail_once() -> None:
     assert fixed(shell(before)) == [f"  set -o pipefail\n{before}"]
 
 
+def test_each_branch_of_a_script_needs_pipefail_of_its_own() -> None:
+    before = (
+        'if [ "$GPUS" -gt 1 ]; then\n'
+        '    torchrun train.py 2>&1 | tee -a "$LOG"\n'
+        "else\n"
+        '    python train.py 2>&1 | tee -a "$LOG"\n'
+        "fi\n"
+    )
+    piped = "    set -o pipefail\n    "
+    after = before.replace("    torchrun", f"{piped}torchrun").replace(
+        "    python", f"{piped}python"
+    )
+    assert fixed(shell(before)) == [after]
+
+
 @pytest.mark.parametrize(
     "script",
     [

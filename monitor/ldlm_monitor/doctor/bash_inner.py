@@ -20,6 +20,7 @@ _REMOTE_VALUES = frozenset("bcDEeFIiJLlmOopQRSWwgxtfu")
 _NO_VALUE = {"ssh": frozenset("tfgxu"), "pdsh": frozenset("beSLQ"), "clush": frozenset("bLSQ")}
 _COMMAND_FLAG = frozenset({"su", "runuser", "script", "flock"})
 _QUOTED = frozenset({"string", "raw_string"})
+_EXPANSIONS = frozenset({"simple_expansion", "expansion"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +38,20 @@ class Inner:
     exact: bool = True
 
 
-def scripts_in(nodes: Sequence[Node], values: Sequence[Value]) -> Inner | None:
-    """What a command of these words runs in a shell, if it is known."""
+def handed_on(nodes: Sequence[Node]) -> Node | None:
+    """The variable that holds the text in `eval "$TEXT"`, `bash -c "$TEXT"`, `ssh HOST "$TEXT"`."""
+    if len(nodes) < 2 or not _only_expansions(nodes[-1]):
+        return None
+    names = [text_of(node).rsplit("/", 1)[-1] for node in nodes[:-1]]
+    if names == ["eval"] or "ssh" in names:
+        return nodes[-1]
+    flag = names[-1]
+    runs = flag.startswith("-") and not flag.startswith("--") and flag.endswith("c")
+    return nodes[-1] if runs and SHELLS.intersection(names) else None
+
+
+def script_in(nodes: Sequence[Node], values: Sequence[Value]) -> Inner | None:
+    """What a command of these words runs in a shell, if its text stands in one place."""
     names = [value.text.rsplit("/", 1)[-1] for value in values]
     for at, name in enumerate(names):
         if name in SHELLS or (name in _COMMAND_FLAG and at == 0):
@@ -99,7 +112,7 @@ def _text(
     node: Node, value: Value | None, *, flags: Sequence[str] = (), same_shell: bool = False
 ) -> Inner | None:
     """The text of a quoted word, or of the variable in which it stands."""
-    if node.type in _QUOTED and not _only_expansion(node):
+    if node.type in _QUOTED and not _only_expansions(node):
         source = (node.text or b"")[1:-1]
         plain = unescaped(source) if node.type == "string" else source
         return Inner(node.start_byte + 1, plain, tuple(flags), same_shell, plain == source)
@@ -109,9 +122,11 @@ def _text(
     return None
 
 
-def _only_expansion(node: Node) -> bool:
-    children = node.named_children
-    return len(children) == 1 and children[0].type in ("simple_expansion", "expansion")
+def _only_expansions(node: Node) -> bool:
+    """Whether a word is made of variables alone, quoted or not."""
+    parts = node.named_children if node.type == "string" else [node]
+    literal = b"".join(part.text or b"" for part in parts if part.type == "string_content")
+    return not literal.strip() and any(part.type in _EXPANSIONS for part in parts)
 
 
 def unescaped(source: bytes, escapes: bytes = b'"$`\\') -> bytes:

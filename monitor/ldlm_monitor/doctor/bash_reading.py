@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tree_sitter import Node
 
-from ldlm_monitor.doctor.bash_inner import READERS, Inner, scripts_in, unescaped
+from ldlm_monitor.doctor.bash_inner import READERS, Inner, handed_on, script_in, unescaped
 from ldlm_monitor.doctor.bash_script import (
     Assignment,
     Command,
@@ -113,7 +113,7 @@ class _Walk:
         """The condition always runs, what stands after `then` may not."""
         inside = scope
         for child in node.children:
-            self.visit(child, inside)
+            self.visit(child, scope if child.type in _BRANCHES else inside)
             if child.type == "then":
                 inside = (*scope, child.start_byte)
                 self._script.conditions.add(child.start_byte)
@@ -194,7 +194,9 @@ class _Walk:
         if value_node is not None and value_node.type == "array":
             words = self._array(value_node, scope)
         if command is None:
-            self._variables.assign(name, scope, value, words, appended=appended)
+            given = () if value_node is None else within(value_node, "variable_name")
+            extends = any(text_of(other) == name for other in given)
+            self._variables.assign(name, scope, value, words, appended=appended, extends=extends)
         if appended:
             value = replace(value, text=UNKNOWN)
         exported = exported or (command is None and "allexport" in self.options)
@@ -295,11 +297,15 @@ class _Walk:
                 words.extend(self._variables.words(child, scope))
                 for inner in within(child, "command_substitution", "process_substitution"):
                     self._children(inner, (*scope, inner.start_byte))
+        text = handed_on(given)
+        if text is not None:
+            plain = self._variables.words(text, scope)
+            words[len(words) - len(plain) :] = self._variables.value(text, scope).split
         own = (*redirects, *self._redirects(node, scope))
         command = Command(tuple(words), node, scope, self.options, own)
         self._script.commands.append(command)
         self._effects(command, node, scope)
-        inner_script = scripts_in(given, [self._variables.value(child, scope) for child in given])
+        inner_script = script_in(given, [self._variables.value(child, scope) for child in given])
         if inner_script is not None:
             self._run(inner_script, scope)
 

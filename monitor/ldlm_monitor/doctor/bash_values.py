@@ -142,15 +142,18 @@ def _source(node: Node) -> Pieces:
 
 
 def _plain(node: Node, _: Lookup) -> Pieces:
-    """Without its backslashes, and without the ends of lines behind one."""
-    pieces, at = [], node.start_byte
-    for text in _ESCAPED.split(text_of(node)):
+    return tuple(_unescaped(text_of(node), node.start_byte))
+
+
+def _unescaped(source: str, at: int) -> Iterator[Piece]:
+    """Text without its backslashes, and without the ends of lines behind one."""
+    for text in _ESCAPED.split(source):
         if not text.startswith("\\"):
-            pieces.append(_written(text, at))
-        elif text[1] != "\n":
-            pieces.append(_written(text[1], at + 1))
+            if text:
+                yield _written(text, at)
+        elif len(text) > 1 and text[1] != "\n":
+            yield _written(text[1], at + 1)
         at += len(text.encode())
-    return tuple(piece for piece in pieces if piece.text)
 
 
 def _raw(node: Node, _: Lookup) -> Pieces:
@@ -167,7 +170,7 @@ def _joined(node: Node, lookup: Lookup) -> Pieces:
     def between(first: int) -> None:
         if first > begin:
             text = source[begin:first].decode(errors="replace")
-            pieces.append(_written(text, node.start_byte + begin))
+            pieces.extend(_unescaped(text, node.start_byte + begin))
 
     for child in node.named_children:
         between(child.start_byte - node.start_byte)

@@ -14,6 +14,7 @@ from ldlm_monitor.doctor.bash_values import (
     Piece,
     Pieces,
     Value,
+    joined,
     value_of,
     whole_array,
 )
@@ -25,7 +26,7 @@ _UNQUOTED = frozenset({"simple_expansion", "expansion"})
 class _Known:
     """What a variable was given: its text, the words where it is an array.
 
-    `appended`: by `+=`, so that what it was before is there too if this was left out.
+    `appended`: to what it was before, which is there if this was left out.
     """
 
     scope: Scope
@@ -48,15 +49,16 @@ class Variables:
         words: tuple[Value, ...] | None = None,
         *,
         appended: bool = False,
+        extends: bool = False,
     ) -> None:
-        """It is given a value, or the elements of an array."""
+        """It is given a value, or the elements of an array; by `+=`, or with what it was in it."""
         pieces = value.pieces
         if appended:
             between = (Piece(" ", -1),) if words is not None else ()
             before = self._elements(name, scope)
             words = (*before, *words) if words is not None and before is not None else None
             pieces = (*self._pieces(name, scope), *between, *pieces)
-        self._known.setdefault(name, []).append(_Known(scope, pieces, words, appended))
+        self._known.setdefault(name, []).append(_Known(scope, pieces, words, appended or extends))
 
     def value(self, node: Node, scope: Scope) -> Value:
         """What a word comes to in a scope."""
@@ -79,13 +81,17 @@ class Variables:
         Where only something was appended in a part that may be left out, what it was before is
         there, and then perhaps more.
         """
-        more: Pieces = ()
+        longer = ""
         for known in reversed(self._known.get(name, ())):
+            text = joined(known.pieces)
             if known.scope == scope[: len(known.scope)]:
-                return (*known.pieces, *more)
+                if not longer:
+                    return known.pieces
+                apart = longer.removeprefix(text)[:1].isspace()
+                return (*known.pieces, *((Piece(" ", -1),) if apart else ()), *NOTHING_KNOWN)
             if not known.appended:
                 break
-            more = (Piece(" ", -1), *NOTHING_KNOWN)
+            longer = text
         return NOTHING_KNOWN
 
     def _elements(self, name: str, scope: Scope) -> tuple[Value, ...] | None:

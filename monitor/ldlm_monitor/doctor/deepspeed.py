@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import yaml
 
@@ -156,7 +157,7 @@ class Section:
                 yield from Section(self.document, value).values()
 
 
-def is_configuration(node: yaml.Node) -> bool:
+def is_configuration(node: yaml.Node) -> TypeGuard[yaml.MappingNode]:
     """Whether a mapping is a configuration of DeepSpeed, by the keys that only that has."""
     return isinstance(node, yaml.MappingNode) and any(
         key.value in _TYPICAL for key, _ in node.value

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import re2
+
+from ldlm_monitor.doctor.bash_values import UNKNOWN
 
 _WRAPPERS = frozenset({
     "apptainer", "chrt", "command", "conda", "docker", "enroot", "env", "eval", "exec", "ionice",
@@ -29,6 +31,9 @@ _SUBCOMMANDS = {
     "xtuner": {"train"},
     "nemo": {"llm"},
 }
+_SHELLS = frozenset({"sh", "bash", "zsh"})
+_SEPARATORS = frozenset({";", "&&", "||", "|", "&", "|&"})
+_COMMAND_FLAG = re2.compile(r"^-[a-z]*c$")
 _PYTHON = re2.compile(r"^(?:python|pypy)[0-9.]*$")
 _MODULES = re2.compile(
     r"^(?:torch\.distributed\.(?:run|launch)|accelerate\.commands\.launch|deepspeed\.launcher.*)$"
@@ -59,6 +64,26 @@ def starts(text: str) -> bool:
 
 def launches(texts: Sequence[str]) -> bool:
     """Whether a command starts a training: a launcher, or a script whose name says so."""
+    return any(_launches(part) for part in _simple_commands(texts))
+
+
+def _simple_commands(texts: Sequence[str]) -> Iterator[list[str]]:
+    """The commands in the text that eval, or a shell by -c, is given; mostly there is one."""
+    command: list[str] = []
+    for text in texts:
+        shell = any(word.rsplit("/", 1)[-1] in _SHELLS for word in command[:-1])
+        if command == ["eval"] or (shell and _COMMAND_FLAG.match(command[-1])):
+            yield command
+            command = []
+        if text in _SEPARATORS or text.endswith(";"):
+            yield [*command, text.rstrip(";")] if text.strip(";&|") else command
+            command = []
+        else:
+            command.append(text)
+    yield command
+
+
+def _launches(texts: Sequence[str]) -> bool:
     for at, text in enumerate(texts):
         name = text.rsplit("/", 1)[-1]
         rest = texts[at + 1 :]
@@ -68,7 +93,7 @@ def launches(texts: Sequence[str]) -> bool:
             return _trains(rest)
         if _SCRIPT.search(name):
             return _is_training(name.rsplit(".", 1)[0])
-        if at == 0 and name not in _WRAPPERS:
+        if at == 0 and name not in _WRAPPERS and text != UNKNOWN:
             return False
     return False
 

@@ -11,6 +11,13 @@ Release = tuple[int, int]
 """Major and minor of a version of PyTorch."""
 
 
+_OF_THE_WATCHDOG = frozenset({
+    "NCCL_ASYNC_ERROR_HANDLING", "NCCL_BLOCKING_WAIT", "NCCL_DESYNC_DEBUG",
+    "NCCL_ENABLE_MONITORING", "NCCL_ENABLE_TIMING", "NCCL_HEARTBEAT_TIMEOUT_SEC",
+})  # fmt: skip
+"""Without the TORCH_ that they begin with since 2.2."""
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """One assignment that a training gets to see.
@@ -126,5 +133,6 @@ class Environment:
 
     def tunes_watchdog(self) -> bool:
         """Whether it sets how PyTorch watches over NCCL, under new names or old ones."""
-        old = ("NCCL_ASYNC_ERROR_HANDLING", "NCCL_BLOCKING_WAIT")
-        return any(name.startswith("TORCH_NCCL_") or name in old for name in self._by_name)
+        return not _OF_THE_WATCHDOG.isdisjoint(
+            name.removeprefix("TORCH_") for name in self._by_name
+        )

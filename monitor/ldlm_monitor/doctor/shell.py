@@ -10,6 +10,7 @@ import re2
 
 from ldlm_monitor.doctor import (
     advice,
+    deepspeed,
     environment_rules,
     launcher_rules,
     option_rules,
@@ -25,10 +26,11 @@ from ldlm_monitor.doctor.environment_checks import NOT_EXPORTED
 from ldlm_monitor.doctor.finding import Finding
 from ldlm_monitor.doctor.launch import distributes, launches
 from ldlm_monitor.doctor.neighbours import NO_NEIGHBOURS, Neighbours, neighbours
-from ldlm_monitor.doctor.project import Kind, Project
+from ldlm_monitor.doctor.project import Kind, Project, SourceFile
 from ldlm_monitor.doctor.setting import Environment, Setting, Surroundings
 from ldlm_monitor.doctor.shell_settings import settings_of, unexported
 from ldlm_monitor.doctor.surroundings import surroundings
+from ldlm_monitor.doctor.yaml_nodes import read
 
 CHECKS = (
     *shell_logs.CHECKS,
@@ -90,11 +92,23 @@ def _findings(
     launched = [command for command in script.commands if launches(command.texts)]
     given = {word.start for command in launched for word in command.words}
     alone = [array for array in script.arrays if not any(w.start in given for w in array.words)]
+    yield from _written_configurations(script, path)
     groups = [options.of_command(command, script, path) for command in (*launched, *alone)]
     yield from walltime.beyond(script, path, environment, groups, around)
     for group in groups:
         yield from option_rules.judge(group)
         yield from launcher_rules.judge(group)
+
+
+def _written_configurations(script: Script, path: str) -> Iterator[Finding]:
+    """DeepSpeed's configuration in a here-document; what the shell puts in is not known."""
+    for start, text in script.documents:
+        above = b"\n" * (script.line_at(start) - 1)
+        document = read(SourceFile(path, Kind.JSON, above + text)) if b"{" in text else None
+        for root in document.roots if document is not None else ():
+            if document is not None and deepspeed.is_configuration(root):
+                for finding in deepspeed.judge(document, root):
+                    yield replace(finding, edits=())
 
 
 def environment_of(script: Script, path: str, others: Neighbours) -> Environment:

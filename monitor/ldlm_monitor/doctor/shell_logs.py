@@ -194,10 +194,11 @@ def _tees_of(script: Script, command: Command) -> Iterator[Command]:
 
 
 def requeues(script: Script, path: str) -> Iterator[Finding]:
-    """`#SBATCH --requeue` without `--open-mode=append`."""
+    """`#SBATCH --requeue` of a training without `--open-mode=append`."""
     text = script.content.decode("latin-1")
     directives = [(found.start(), str(found.group(1))) for found in _DIRECTIVE.finditer(text)]
-    if any("--open-mode" in words for _, words in directives):
+    trains = any(launches(command.texts) for command in script.commands)
+    if not trains or any("--open-mode" in words for _, words in directives):
         return
     for start, words in directives:
         if words.split()[:1] == ["--requeue"]:

@@ -9,6 +9,7 @@ import re2
 
 from ldlm_monitor.doctor.bash_script import Script
 from ldlm_monitor.doctor.finding import Check, Finding
+from ldlm_monitor.doctor.option_rules import TIMEOUTS
 from ldlm_monitor.doctor.options import Group, count, slurm_options
 from ldlm_monitor.doctor.setting import Environment, Surroundings
 
@@ -74,10 +75,11 @@ def beyond(
     if limit is None or environment.launch is None:
         return
     told = False
-    for option in (option for group in groups for option in group.of("ddp_timeout")):
+    for option in (option for group in groups for option in group.of(*TIMEOUTS)):
         told = True
-        if option.number is not None and option.number >= limit.seconds:
-            yield option.finding(BEYOND_WALLTIME, _cost(option.number, limit, script))
+        seconds = (option.number or 0) * TIMEOUTS[option.name]
+        if seconds >= limit.seconds:
+            yield option.finding(BEYOND_WALLTIME, _cost(seconds, limit, script))
     for setting in environment.of("DEEPSPEED_TIMEOUT"):
         minutes = (setting.value or "").strip()
         told = True

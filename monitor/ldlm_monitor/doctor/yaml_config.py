@@ -69,7 +69,7 @@ def _audit_document(
     for key, node in nodes(document.roots):
         pairs = scalars(node)
         settings.extend(_settings(document, pairs))
-        if isinstance(node, yaml.MappingNode) and deepspeed.is_configuration(node):
+        if deepspeed.is_configuration(node):
             yield from deepspeed.judge(document, node)
         if isinstance(node, yaml.SequenceNode) and _ENVIRONMENT.search(key):
             settings.extend(_listed(document, node))
