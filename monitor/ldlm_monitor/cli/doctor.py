@@ -278,12 +278,14 @@ def _roots(paths: Sequence[str]) -> list[Path]:
 def _roll_back(paths: Sequence[str]) -> int:
     from ldlm_monitor.doctor.journal import rollback
 
-    for root in _roots(paths):
-        restored = rollback(root)
+    real = list(dict.fromkeys(Path(os.path.realpath(path)) for path in paths))
+    for named in real:
+        root, of = (named, None) if named.is_dir() else (named.parent, named)
+        restored = rollback(root, of)
         for path in restored:
             print(f"put back: {printable(os.path.relpath(path))}")
         if not restored:
-            print(f"{printable(str(root))}: every file is as it was")
+            print(f"{printable(str(named))}: as it was")
     return 0
 
 

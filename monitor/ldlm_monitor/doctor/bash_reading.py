@@ -37,7 +37,9 @@ def read_script(content: bytes) -> Script:
     """
     meant = _as_meant(content)
     root = parse(meant)
-    script = Script(content, root, sound=meant == content and not root.has_error)
+    script = Script(
+        content, root, sound=meant == content and not root.has_error and not _marked(content)
+    )
     first = content.split(b"\n", 1)[0].decode(errors="replace")
     options = options_after(first.split()[1:]) if first.startswith("#!") else frozenset()
     walk = _Walk(script, options)
@@ -47,6 +49,11 @@ def read_script(content: bytes) -> Script:
         return Script(content, parse(b""))
     script.options_at_end = walk.options
     return script
+
+
+def _marked(content: bytes) -> bool:
+    """Whether it begins with a byte order mark, which bash takes for a part of the first word."""
+    return content.startswith(b"\xef\xbb\xbf")
 
 
 def _as_meant(content: bytes) -> bytes:

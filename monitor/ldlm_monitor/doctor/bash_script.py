@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -118,6 +118,7 @@ class Script:
     conditions: set[int] = field(default_factory=set)
     """The parts of scopes that may be left out, as a branch; a function or subshell is none."""
     _ends: list[int] = field(default_factory=list)
+    _by_start: list[Command] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._ends = [at for at, byte in enumerate(self.content) if byte == 0x0A]
@@ -142,13 +143,20 @@ class Script:
         return self.content[start:end].decode(errors="replace").strip()
 
     def commands_within(self, node: Node) -> Iterator[Command]:
-        """The commands in a part of the script."""
-        for command in self.commands:
-            if (
-                node.start_byte <= command.node.start_byte
-                and command.node.end_byte <= node.end_byte
-            ):
+        """The commands in a part of the script, in the order in which they are written."""
+        if len(self._by_start) != len(self.commands):
+            self._by_start = sorted(self.commands, key=_start_byte)
+        first = bisect_left(self._by_start, node.start_byte, key=_start_byte)
+        for at in range(first, len(self._by_start)):
+            command = self._by_start[at]
+            if command.node.start_byte > node.end_byte:
+                return
+            if command.node.end_byte <= node.end_byte:
                 yield command
+
+
+def _start_byte(command: Command) -> int:
+    return command.node.start_byte
 
 
 def options_after(words: list[str], before: frozenset[str] = frozenset()) -> frozenset[str]:

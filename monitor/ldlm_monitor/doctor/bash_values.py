@@ -17,6 +17,7 @@ UNKNOWN = "\0"
 
 _BLANKS = re.compile(r"[ \t\n]+")
 _ESCAPED = re.compile(r"(\\.)", re.DOTALL)
+_EXPANDED = frozenset({"simple_expansion", "expansion"})
 _DEFAULTING = frozenset({":-", "-", ":=", "="})
 _NUMBER = frozenset("0123456789+-*/%() \t")
 _OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
@@ -173,7 +174,9 @@ def _joined(node: Node, lookup: Lookup) -> Pieces:
             pieces.extend(_unescaped(text, node.start_byte + begin))
 
     for child in node.named_children:
-        between(child.start_byte - node.start_byte)
+        # the parser counts blanks before a `$` as a part of it
+        blanks = len(text_of(child)) - len(text_of(child).lstrip())
+        between(child.start_byte - node.start_byte + blanks * (child.type in _EXPANDED))
         pieces.extend(_expand(child, lookup))
         begin = child.end_byte - node.start_byte
     between(end)
@@ -262,7 +265,7 @@ _EXPANSIONS: dict[str, Callable[[Node, Lookup], Pieces]] = {
     "concatenation": _joined,
     "array": _elements,
     "command_name": _joined,
-    "simple_expansion": lambda node, lookup: lookup(text_of(node)[1:]),
+    "simple_expansion": lambda node, lookup: lookup(text_of(node).strip()[1:]),
     "expansion": _parameter,
     "arithmetic_expansion": _arithmetic,
 }

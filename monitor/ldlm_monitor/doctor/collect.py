@@ -11,6 +11,7 @@ from stat import S_ISDIR, S_ISREG
 import re2
 
 from ldlm_monitor.doctor.project import Kind, Project, SourceFile
+from ldlm_monitor.doctor.yaml_nodes import compose
 from ldlm_monitor.errors import InputError
 
 MAX_BYTES = 1 << 20
@@ -38,7 +39,7 @@ _DOTENV = re2.compile(
 )
 _DOCKERFILE = re2.compile(r"(?i)^(?:dockerfile|containerfile)(?:[.-].+)?$")
 _CONFIGURES = re2.compile(
-    rb'"(?:zero_optimization|train_micro_batch_size_per_gpu|per_device_train_batch_size)"'
+    rb'"(?:zero_optimization|train_micro_batch_size_per_gpu|per_device_train_batch_size)"\s*:'
 )
 _REQUIREMENTS = re2.compile(
     r"(?i)^(?:.*requirements.*\.(?:txt|in)|pyproject\.toml|setup\.cfg|pipfile)$"
@@ -157,15 +158,22 @@ def _read(path: Path, notices: list[str], *, asked: bool) -> SourceFile | None:
         return None
     if kind is Kind.JSON and not asked and not _CONFIGURES.search(content):
         return None
-    return _as_text(SourceFile(str(path), kind, content), notices)
+    return _readable(SourceFile(str(path), kind, content), notices, asked=asked)
 
 
 def _is_data(kind: Kind, size: int) -> bool:
     return kind is Kind.JSON and size > MAX_JSON_BYTES
 
 
-def _as_text(file: SourceFile, notices: list[str]) -> SourceFile | None:
+def _readable(file: SourceFile, notices: list[str], *, asked: bool) -> SourceFile | None:
+    """The file, if it is what its name says; YAML templates are many, and left out in silence."""
     if b"\0" in file.content:
         notices.append(f"{file.path}: not text, left out")
         return None
+    if file.kind is Kind.JSON or (file.kind is Kind.YAML and asked):
+        try:
+            compose(file.content)
+        except ValueError:
+            notices.append(f"{file.path}: not valid {file.kind.upper()}, left out")
+            return None
     return file

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import re2
 
@@ -122,9 +123,13 @@ def _after_equals(content: bytes, start: int, end: int, value: str) -> tuple[int
 
 def slurm_options(script: Script) -> dict[str, str]:
     """The `#SBATCH` directives of a script."""
-    text = script.content.decode("latin-1")
-    found = ((_SHORT.get(name, name), value) for name, value in _DIRECTIVE.findall(text))
-    return {normalised(name): str(value or "") for name, value in found}
+    return _directives(script.content)
+
+
+@lru_cache(maxsize=2)
+def _directives(content: bytes) -> dict[str, str]:
+    found = _DIRECTIVE.findall(content.decode("latin-1"))
+    return {normalised(_SHORT.get(name, name)): str(value or "") for name, value in found}
 
 
 def count(slurm: dict[str, str], *names: str) -> int | None:

@@ -65,7 +65,7 @@ def exit_codes(script: Script, path: str) -> Iterator[Finding]:
         options = place.options
         if script.in_function(place.scope):
             options |= script.options_at_end
-        if "pipefail" in options or _status_read(place.node):
+        if "pipefail" in options or (b"PIPESTATUS" in script.content and _status_read(place.node)):
             continue
         edit = next((e for scope, e in mended if scope == place.scope[: len(scope)]), None)
         if edit is None:
@@ -153,14 +153,15 @@ def truncations(script: Script, path: str) -> Iterator[Finding]:
 
 def _may_resume(script: Script, command: Command) -> bool:
     """Whether its words, or what a variable of theirs may be given, ask to go on."""
+    if resumes(command.texts):
+        return True
     names = {text_of(name) for name in within(command.node, "variable_name")}
-    given = [
-        text_of(value).strip("()\"'").split()
-        for assignment in script.assignments
+    return any(
+        resumes(text_of(value).strip("()\"'").split())
+        for assignment in (script.assignments if names else ())
         if assignment.name in names
         and (value := assignment.node.child_by_field_name("value")) is not None
-    ]
-    return any(resumes(texts) for texts in (command.texts, *given))
+    )
 
 
 def resumes(texts: Sequence[str]) -> bool:

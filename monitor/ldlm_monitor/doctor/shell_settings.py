@@ -70,6 +70,7 @@ def unexported(script: Script, path: str) -> Iterator[Setting]:
         for node in command.node.children
         for node in _names_in(node)
     }
+    exported = {assignment.name for assignment in script.assignments if assignment.exported}
     for assignment in script.assignments:
         hidden = not (
             assignment.exported
@@ -78,8 +79,7 @@ def unexported(script: Script, path: str) -> Iterator[Setting]:
             or assignment.name in script.exported
             or assignment.name in used
         )
-        others = [other for other in script.assignments if other.name == assignment.name]
-        if hidden and not any(other.exported for other in others):
+        if hidden and assignment.name not in exported:
             yield _setting(assignment, script, path)
 
 
