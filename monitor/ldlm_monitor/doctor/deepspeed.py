@@ -80,15 +80,15 @@ PROFILING = Check(
 )
 CHECKPOINTING_IGNORED = Check(
     "deepspeed-checkpointing-ignored",
-    "warning",
+    "info",
     "Activation checkpointing that no model asks for",
-    "This section only configures deepspeed.checkpointing, which the model has to call. Models of "
-    "transformers do not: with `auto` values, which its Trainer fills in, the section saves no "
-    "memory.",
-    "DeepSpeed page of the transformers documentation; "
-    "https://deepspeed.readthedocs.io/en/latest/activation-checkpointing.html",
-    "",
-    "gradient_checkpointing: true in the arguments of the training, and no such section.",
+    "This section configures deepspeed.checkpointing, which the model has to call. Models of "
+    "transformers do not: with `auto` values, which its Trainer fills in, activations are neither "
+    "partitioned nor laid out in one buffer.",
+    "https://deepspeed.readthedocs.io/en/latest/activation-checkpointing.html; "
+    "torch.utils.checkpoint in transformers",
+    "since DeepSpeed 0.19 cpu_checkpointing reaches transformers too",
+    "gradient_checkpointing: true in the arguments of the training, and no such option.",
 )
 WEIGHTS_LEFT_SHARDED = Check(
     "deepspeed-weights-not-gathered",
@@ -121,7 +121,7 @@ _RENAMED = {
     "cpu_offload_param": "offload_param: {device: cpu}",
     "stage3_gather_fp16_weights_on_model_save": "stage3_gather_16bit_weights_on_model_save",
 }
-_SAVING = ("partition_activations", "cpu_checkpointing", "contiguous_memory_optimization")
+_SAVING = ("partition_activations", "contiguous_memory_optimization")
 _PROFILERS = ("flops_profiler", "comms_logger")
 
 
