@@ -123,11 +123,12 @@ def _process(pid: int | None) -> Process | None:
 def _findings(collected: Collected, process: Process | None, *, advice: bool) -> list[Finding]:
     from ldlm_monitor.doctor import live, shell
     from ldlm_monitor.doctor.audit import audit, in_order
+    from ldlm_monitor.doctor.surroundings import surroundings
 
     def all_() -> Iterator[Finding]:
         yield from audit(collected.project)
         if process is not None:
-            yield from live.audit(process)
+            yield from live.audit(process, surroundings(collected.project))
         if advice:
             yield from shell.advise(collected.project)
 

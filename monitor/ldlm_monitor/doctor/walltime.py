@@ -10,8 +10,8 @@ import re2
 from ldlm_monitor.doctor.bash_script import Script
 from ldlm_monitor.doctor.finding import Check, Finding
 from ldlm_monitor.doctor.option_rules import TIMEOUTS
-from ldlm_monitor.doctor.options import Group, count, slurm_options
-from ldlm_monitor.doctor.setting import Environment, Surroundings
+from ldlm_monitor.doctor.options import Group, Option, count, slurm_options
+from ldlm_monitor.doctor.setting import Environment, GroupTimeout, Setting, Surroundings
 
 BEYOND_WALLTIME = Check(
     "timeout-beyond-walltime",
@@ -34,6 +34,7 @@ _LIMITS = (
     re2.compile(r"(?m)^#BSUB[ \t]+-W[ \t]*([0-9:]+)"),
 )
 _LSF = 2
+_TIMES = ("SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,28 +75,62 @@ def beyond(
     limit = limit_of(script)
     if limit is None or environment.launch is None:
         return
-    told = False
-    for option in (option for group in groups for option in group.of(*TIMEOUTS)):
-        told = True
-        seconds = (option.number or 0) * TIMEOUTS[option.name]
+    told = list(_given(environment, groups))
+    for seconds, place in told:
         if seconds >= limit.seconds:
-            yield option.finding(BEYOND_WALLTIME, _cost(seconds, limit, script))
-    for setting in environment.of("DEEPSPEED_TIMEOUT"):
-        minutes = (setting.value or "").strip()
-        told = True
-        if minutes.isdigit() and int(minutes) * 60 >= limit.seconds:
-            yield setting.finding(BEYOND_WALLTIME, _cost(int(minutes) * 60, limit, script))
-    elsewhere = [timeout for timeout in around.group_timeouts if not timeout.of_one_launch]
-    least = min(elsewhere, key=lambda timeout: timeout.seconds, default=None)
-    if least is not None and not told and least.seconds >= limit.seconds:
-        place = f"{least.path}:{least.line} gives {_cost(least.seconds, limit, script)}"
+            yield place.finding(BEYOND_WALLTIME, _cost(seconds, limit, script))
+    least = None if told else _least(around)
+    if least is not None and least.seconds >= limit.seconds:
+        said = f"{least.path}:{least.line} gives {_cost(least.seconds, limit, script)}"
         line, evidence = script.line_at(limit.at), script.line_text(limit.at)
-        yield Finding(BEYOND_WALLTIME, path, line, evidence, place)
+        yield Finding(BEYOND_WALLTIME, path, line, evidence, said)
+
+
+def of_job(environment: Environment, group: Group, around: Surroundings) -> Iterator[Finding]:
+    """The same for a process in a job of Slurm, by the times that Slurm gives it."""
+    start, end = (next(environment.of(name), None) for name in _TIMES)
+    allowed = _number(end) - _number(start) if start and end else 0.0
+    if end is None or not 0 < allowed < _number(end):
+        return
+    told = list(_given(environment, [group]))
+    for seconds, place in told:
+        if seconds >= allowed:
+            yield place.finding(BEYOND_WALLTIME, _compared(seconds, allowed))
+    least = None if told else _least(around)
+    if least is not None and least.seconds >= allowed:
+        said = f"{least.path}:{least.line} gives {_compared(least.seconds, allowed)}"
+        yield end.finding(BEYOND_WALLTIME, said)
+
+
+def _given(
+    environment: Environment, groups: list[Group]
+) -> Iterator[tuple[float, Option | Setting]]:
+    """The timeouts of a launch, in seconds, and where they stand."""
+    for group in groups:
+        for option in group.of(*TIMEOUTS):
+            yield float((option.number or 0) * TIMEOUTS[option.name]), option
+    for setting in environment.of("DEEPSPEED_TIMEOUT"):
+        yield _number(setting) * 60, setting
+
+
+def _least(around: Surroundings) -> GroupTimeout | None:
+    """The shortest timeout that code or configuration gives: no launch has less."""
+    elsewhere = [timeout for timeout in around.group_timeouts if not timeout.of_one_launch]
+    return min(elsewhere, key=lambda timeout: timeout.seconds, default=None)
+
+
+def _number(setting: Setting) -> float:
+    text = (setting.value or "").strip()
+    return float(text) if text.isdigit() else 0.0
+
+
+def _compared(seconds: float, allowed: float) -> str:
+    return f"{_hours(seconds)}, the job has {_hours(allowed)}"
 
 
 def _cost(seconds: float, limit: Limit, script: Script) -> str:
     """What a hang may take: at most the job's whole time, on all its GPUs."""
-    said = f"{_hours(seconds)}, the job has {_hours(limit.seconds)}"
+    said = _compared(seconds, limit.seconds)
     slurm = slurm_options(script)
     nodes = count(slurm, "nodes") or 1
     each = count(slurm, "gpus_per_node", "gres", "gpus_per_task")
