@@ -19,6 +19,7 @@ _REMOTE_VALUES = frozenset("bcDEeFIiJLlmOopQRSWwgxtfu")
 """Flags of ssh, pdsh and clush after which a value stands."""
 _NO_VALUE = {"ssh": frozenset("tfgxu"), "pdsh": frozenset("beSLQ"), "clush": frozenset("bLSQ")}
 _COMMAND_FLAG = frozenset({"su", "runuser", "script", "flock"})
+_TMUX = frozenset({"new", "new-session", "new-window", "neww", "split-window", "splitw"})
 _QUOTED = frozenset({"string", "raw_string"})
 _EXPANSIONS = frozenset({"simple_expansion", "expansion"})
 
@@ -58,15 +59,24 @@ def script_in(nodes: Sequence[Node], values: Sequence[Value]) -> Inner | None:
             return _after_flag(at + 1, name, names, nodes, values)
         if name in _REMOTE:
             return _remote(at, name, names, nodes, values)
+        if name == "tmux" and _TMUX.intersection(names):
+            return _text(nodes[-1], values[-1]) if nodes[-1].type in _QUOTED else None
         if name == "eval" and at == 0 and len(nodes) == 2:
             return _text(nodes[1], values[1], same_shell=True)
         if name == "sbatch":
-            wrapped = next((a for a in range(at + 1, len(names)) if names[a] == "--wrap"), None)
-            if wrapped is not None and wrapped + 1 < len(nodes):
-                return _text(nodes[wrapped + 1], values[wrapped + 1])
-            given = next((n for n in nodes[at + 1 :] if text_of(n).startswith("--wrap=")), None)
-            inner = given.named_children[-1] if given and given.named_child_count else None
-            return _text(inner, None) if inner is not None else None
+            return _wrapped(at + 1, names, nodes, values)
+    return None
+
+
+def _wrapped(
+    first: int, names: Sequence[str], nodes: Sequence[Node], values: Sequence[Value]
+) -> Inner | None:
+    """`sbatch --wrap TEXT`, `sbatch --wrap=TEXT`."""
+    for at in range(first, len(nodes)):
+        if names[at] == "--wrap" and at + 1 < len(nodes):
+            return _text(nodes[at + 1], values[at + 1])
+        if text_of(nodes[at]).startswith("--wrap=") and nodes[at].named_children:
+            return _text(nodes[at].named_children[-1], None)
     return None
 
 

@@ -159,9 +159,10 @@ class Section:
 
 def is_configuration(node: yaml.Node) -> TypeGuard[yaml.MappingNode]:
     """Whether a mapping is a configuration of DeepSpeed, by the keys that only that has."""
-    return isinstance(node, yaml.MappingNode) and any(
-        key.value in _TYPICAL for key, _ in node.value
-    )
+    if not isinstance(node, yaml.MappingNode):
+        return False
+    keys = (key for key, _ in node.value if isinstance(key, yaml.ScalarNode))
+    return any(key.value in _TYPICAL for key in keys)
 
 
 def judge(document: Document, node: yaml.MappingNode) -> Iterator[Finding]:

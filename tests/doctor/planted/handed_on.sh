@@ -13,6 +13,7 @@
 # !! nccl-transport-off: NCCL_IB_DISABLE=1
 # !! exit-code-hidden: tee $LOG.txt
 # !! cuda-launch-blocking: CUDA_LAUNCH_BLOCKING=1
+# !! exit-code-hidden: tmux new-session
 # !! nccl-monitoring-off: sudo env
 # !! flight-recorder-off: --export ALL,TORCH_NCCL_DUMP_ON_TIMEOUT=0
 set -o pipefail
@@ -47,3 +48,4 @@ JOB
 sbatch job.sh
 sudo env TORCH_NCCL_ENABLE_MONITORING=0 torchrun train.py
 srun --export ALL,TORCH_NCCL_DUMP_ON_TIMEOUT=0 python train.py
+tmux new-session -d -s train "cd $PWD && env A=1 torchrun train.py 2>&1 | tee -a $LOG"
