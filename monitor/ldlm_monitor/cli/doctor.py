@@ -286,7 +286,7 @@ def _roll_back(paths: Sequence[str]) -> int:
         for path in restored:
             print(f"put back: {printable(os.path.relpath(path))}")
         if not restored:
-            print(f"{printable(str(named))}: as it was")
+            print(f"{printable(str(named))}: every file is as it was")
     return 0
 
 

@@ -14,10 +14,12 @@ SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ksh"})
 READERS = SHELLS | {"sbatch", "qsub", "bsub", "ssh"}
 """What takes a script from a here-document."""
 
-_REMOTE = frozenset({"ssh", "pdsh", "clush"})
-_REMOTE_VALUES = frozenset("bcDEeFIiJLlmOopQRSWwgxtfu")
-"""Flags of ssh, pdsh and clush after which a value stands."""
-_NO_VALUE = {"ssh": frozenset("tfgxu"), "pdsh": frozenset("beSLQ"), "clush": frozenset("bLSQ")}
+_REMOTE = {
+    "ssh": frozenset("bcDEeFIiJLlmOopQRSWw"),
+    "pdsh": frozenset("wxgltufRMP"),
+    "clush": frozenset("wxgXltufoO"),
+}
+"""What runs a command on other hosts, and its flags after which a value stands."""
 _COMMAND_FLAG = frozenset({"su", "runuser", "script", "flock"})
 _TMUX = frozenset({"new", "new-session", "new-window", "neww", "split-window", "splitw"})
 _QUOTED = frozenset({"string", "raw_string"})
@@ -102,9 +104,8 @@ def _remote(
     """`ssh [-p 22] host COMMAND...`; pdsh and clush name their hosts by a flag."""
     rest = at + 1
     while rest < len(names) and names[rest].startswith("-") and len(names[rest]) > 1:
-        letter = names[rest][-1]
-        takes = letter in _REMOTE_VALUES and letter not in _NO_VALUE[name]
-        rest += 2 if takes and len(names[rest]) == 2 else 1
+        takes = names[rest][1] in _REMOTE[name] and len(names[rest]) == 2
+        rest += 2 if takes else 1
     rest += name == "ssh"
     given = nodes[rest:]
     if len(given) == 1:
