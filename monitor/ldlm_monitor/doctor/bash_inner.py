@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tree_sitter import Node
@@ -24,6 +24,10 @@ _COMMAND_FLAG = frozenset({"su", "runuser", "script", "flock"})
 _TMUX = frozenset({"new", "new-session", "new-window", "neww", "split-window", "splitw"})
 _QUOTED = frozenset({"string", "raw_string"})
 _EXPANSIONS = frozenset({"simple_expansion", "expansion"})
+
+
+Values = Callable[[Node], Value]
+"""What a word comes to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,44 +57,44 @@ def handed_on(nodes: Sequence[Node]) -> Node | None:
     return nodes[-1] if runs and SHELLS.intersection(names) else None
 
 
-def script_in(nodes: Sequence[Node], values: Sequence[Value]) -> Inner | None:
+def script_in(nodes: Sequence[Node], value: Values) -> Inner | None:
     """What a command of these words runs in a shell, if its text stands in one place."""
-    names = [value.text.rsplit("/", 1)[-1] for value in values]
+    names = [text_of(node).rsplit("/", 1)[-1] for node in nodes]
     for at, name in enumerate(names):
         if name in SHELLS or (name in _COMMAND_FLAG and at == 0):
-            return _after_flag(at + 1, name, names, nodes, values)
+            return _after_flag(at + 1, name, names, nodes, value)
         if name in _REMOTE:
-            return _remote(at, name, names, nodes, values)
+            return _remote(at, name, names, nodes, value)
         if name == "tmux" and _TMUX.intersection(names):
-            return _text(nodes[-1], values[-1]) if nodes[-1].type in _QUOTED else None
+            return _text(nodes[-1], value) if nodes[-1].type in _QUOTED else None
         if name == "eval" and at == 0 and len(nodes) == 2:
-            return _text(nodes[1], values[1], same_shell=True)
+            return _text(nodes[1], value, same_shell=True)
         if name == "sbatch":
-            return _wrapped(at + 1, names, nodes, values)
+            return _wrapped(at + 1, names, nodes, value)
     return None
 
 
 def _wrapped(
-    first: int, names: Sequence[str], nodes: Sequence[Node], values: Sequence[Value]
+    first: int, names: Sequence[str], nodes: Sequence[Node], value: Values
 ) -> Inner | None:
     """`sbatch --wrap TEXT`, `sbatch --wrap=TEXT`."""
     for at in range(first, len(nodes)):
         if names[at] == "--wrap" and at + 1 < len(nodes):
-            return _text(nodes[at + 1], values[at + 1])
+            return _text(nodes[at + 1], value)
         if text_of(nodes[at]).startswith("--wrap=") and nodes[at].named_children:
-            return _text(nodes[at].named_children[-1], None)
+            return _text(nodes[at].named_children[-1], value)
     return None
 
 
 def _after_flag(
-    first: int, name: str, names: Sequence[str], nodes: Sequence[Node], values: Sequence[Value]
+    first: int, name: str, names: Sequence[str], nodes: Sequence[Node], value: Values
 ) -> Inner | None:
     """`bash -lc TEXT`: the first word after the flags, where one of them is -c."""
     flags: list[str] = []
     for at in range(first, len(nodes)):
         word = names[at]
         if flags and flags[-1].endswith("c") and not flags[-1].startswith("--"):
-            return _text(nodes[at], values[at], flags=flags)
+            return _text(nodes[at], value, flags=flags)
         if word.startswith("-") and len(word) > 1:
             flags.append(word)
         elif name in SHELLS and not (flags and flags[-1].endswith("o")):
@@ -99,7 +103,7 @@ def _after_flag(
 
 
 def _remote(
-    at: int, name: str, names: Sequence[str], nodes: Sequence[Node], values: Sequence[Value]
+    at: int, name: str, names: Sequence[str], nodes: Sequence[Node], value: Values
 ) -> Inner | None:
     """`ssh [-p 22] host COMMAND...`; pdsh and clush name their hosts by a flag."""
     rest = at + 1
@@ -109,7 +113,7 @@ def _remote(
     rest += name == "ssh"
     given = nodes[rest:]
     if len(given) == 1:
-        return _text(given[0], values[rest])
+        return _text(given[0], value)
     if not given or any(node.type in _QUOTED for node in given):
         return None
     start = given[0].start_byte
@@ -120,15 +124,16 @@ def _remote(
 
 
 def _text(
-    node: Node, value: Value | None, *, flags: Sequence[str] = (), same_shell: bool = False
+    node: Node, value: Values, *, flags: Sequence[str] = (), same_shell: bool = False
 ) -> Inner | None:
     """The text of a quoted word, or of the variable in which it stands."""
     if node.type in _QUOTED and not _only_expansions(node):
         source = (node.text or b"")[1:-1]
         plain = unescaped(source) if node.type == "string" else source
         return Inner(node.start_byte + 1, plain, tuple(flags), same_shell, plain == source)
-    if value is not None and len(value.pieces) == 1 and value.pieces[0].exact:
-        piece = value.pieces[0]
+    pieces = value(node).pieces
+    if len(pieces) == 1 and pieces[0].exact:
+        piece = pieces[0]
         return Inner(piece.at, piece.text.encode(), tuple(flags), same_shell)
     return None
 

@@ -26,7 +26,7 @@ _UNQUOTED = frozenset({"simple_expansion", "expansion"})
 class _Known:
     """What a variable was given: its text, the words where it is an array.
 
-    `appended`: to what it was before, which is there if this was left out.
+    `appended`: what it was before is in it, so that this is there also if it was left out.
     """
 
     scope: Scope
@@ -49,16 +49,18 @@ class Variables:
         words: tuple[Value, ...] | None = None,
         *,
         appended: bool = False,
-        extends: bool = False,
     ) -> None:
-        """It is given a value, or the elements of an array; by `+=`, or with what it was in it."""
-        pieces = value.pieces
+        """It is given a value, or the elements of an array; `appended` by `+=`."""
+        pieces, before = value.pieces, self._pieces(name, scope)
+        elements = self._elements(name, scope)
         if appended:
             between = (Piece(" ", -1),) if words is not None else ()
-            before = self._elements(name, scope)
-            words = (*before, *words) if words is not None and before is not None else None
-            pieces = (*self._pieces(name, scope), *between, *pieces)
-        self._known.setdefault(name, []).append(_Known(scope, pieces, words, appended or extends))
+            words = (*elements, *words) if words is not None and elements is not None else None
+            pieces = (*before, *between, *pieces)
+        contained = joined(before) in joined(pieces)
+        if words is not None:
+            contained = elements is not None and words[: len(elements)] == elements
+        self._known.setdefault(name, []).append(_Known(scope, pieces, words, contained))
 
     def value(self, node: Node, scope: Scope) -> Value:
         """What a word comes to in a scope."""

@@ -25,6 +25,7 @@ from ldlm_monitor.doctor.bash_values import UNKNOWN, Value
 from ldlm_monitor.doctor.bash_variables import Variables
 
 _SOURCES = frozenset({"source", "."})
+_STARTERS = frozenset({"srun", "mpirun", "nohup", "exec", "time", "timeout"})
 _EXPORTING = ("export", "declare -x", "typeset -x")
 _BRANCHES = frozenset({"else_clause", "elif_clause", "case_item"})
 _ASSIGNED = frozenset({"variable_assignment", "variable_name"})
@@ -158,9 +159,7 @@ class Walk:
         if value_node is not None and value_node.type == "array":
             words = self._array(value_node, scope)
         if command is None:
-            given = () if value_node is None else within(value_node, "variable_name")
-            extends = any(text_of(other) == name for other in given)
-            self._variables.assign(name, scope, value, words, appended=appended, extends=extends)
+            self._variables.assign(name, scope, value, words, appended=appended)
         if appended:
             value = replace(value, text=UNKNOWN)
         exported = exported or (command is None and "allexport" in self.options)
@@ -263,7 +262,7 @@ class Walk:
         command = Command(tuple(words), node, scope, self.options, own)
         self._script.commands.append(command)
         self._effects(command, node, scope)
-        inner_script = script_in(given, [self._variables.value(child, scope) for child in given])
+        inner_script = script_in(given, lambda word: self._variables.value(word, scope))
         if inner_script is not None:
             self._run(inner_script, scope)
 
@@ -280,10 +279,8 @@ class Walk:
             self._assigned_defaults(node, scope)
         elif name in _SOURCES and len(texts) > 1:
             self._script.sources.append(Sourced(texts[1], node.start_byte, scope))
-        written = [text for text in texts[: 1 + (name in READERS)] if text]
-        if name in READERS or name in _SOURCES:
-            written = [text for text in texts[1:] if not text.startswith("-")][:1]
-        for text in written:
+        runs = name in READERS or name in _SOURCES or name in _STARTERS
+        for text in texts if runs and self._written else texts[:1]:
             document = self._written.pop(text.removeprefix("./"), None)
             if document is not None:
                 self._run(document, scope)

@@ -20,3 +20,8 @@ docker run -v /data:/data -w /work image true
 LINE="a   b"
 ARGS=(--name "NCCL_DEBUG=INFO --num_workers 64")
 torchrun train.py "${ARGS[@]}" "$LINE"
+MANY="--num_workers 64"
+if [ -n "$FEW" ]; then
+  MANY=$(echo "$MANY" | sed s/64/2/)
+fi
+torchrun train.py $MANY
