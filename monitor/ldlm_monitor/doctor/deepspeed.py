@@ -87,7 +87,7 @@ CHECKPOINTING_IGNORED = Check(
     "partitioned nor laid out in one buffer.",
     "https://deepspeed.readthedocs.io/en/latest/activation-checkpointing.html; "
     "torch.utils.checkpoint in transformers",
-    "since DeepSpeed 0.19 cpu_checkpointing reaches transformers too",
+    "cpu_checkpointing reaches transformers since DeepSpeed 0.19",
     "gradient_checkpointing: true in the arguments of the training, and no such option.",
 )
 WEIGHTS_LEFT_SHARDED = Check(
@@ -219,7 +219,7 @@ def clipping(whole: Section) -> Iterator[Finding]:
 
 def profiling(whole: Section) -> Iterator[Finding]:
     """What is there for a diagnosis."""
-    options = [whole.option("wall_clock_breakdown"), whole.option("dump_state")]
+    options = [whole.option("wall_clock_breakdown")]
     for name in _PROFILERS:
         section = whole.section(name)
         options.append(section.option("enabled") if section else None)

@@ -225,7 +225,7 @@ DEEPSPEED_TIMEOUT = Check(
     "It is the process group's timeout: all GPUs wait this long for one that hangs. 1800 is no "
     "half hour, but 30 hours.",
     "deepspeed/constants.py (default 10)",
-    "DeepSpeed 0.9",
+    "",
     "DEEPSPEED_TIMEOUT=30",
 )
 NOT_EXPORTED = Check(

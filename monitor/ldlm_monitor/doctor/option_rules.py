@@ -139,7 +139,7 @@ NAN_UNCHECKED = Check(
     "Megatron-LM stops at a loss that is NaN, unless it is told not to look: with bf16 the weights "
     "are then NaN after the step, and the training goes on with them.",
     "megatron/training/arguments.py (--no-check-for-nan-in-loss-and-grad)",
-    "Megatron-LM Core 0.5",
+    "",
     "Leave the option out; it is for measuring speed.",
 )
 NAN_FILTERED = Check(

@@ -105,8 +105,8 @@ def _written_configurations(script: Script, path: str) -> Iterator[Finding]:
     for start, text in script.documents:
         above = b"\n" * (script.line_at(start) - 1)
         document = read(SourceFile(path, Kind.JSON, above + text)) if b"{" in text else None
-        for root in document.roots if document is not None else ():
-            if document is not None and deepspeed.is_configuration(root):
+        if document is not None:
+            for root in filter(deepspeed.is_configuration, document.roots):
                 for finding in deepspeed.judge(document, root):
                     yield replace(finding, edits=())
 

@@ -16,6 +16,7 @@ from ldlm_monitor.doctor.neighbours import NO_NEIGHBOURS, Neighbours
 from ldlm_monitor.doctor.setting import Setting
 
 _PAIR = re2.compile(r"^([A-Za-z_][A-Za-z0-9_]*)=(.*)$")
+_SEVERAL = re2.compile(r"^--env=[A-Za-z_][A-Za-z0-9_]*=.*,[A-Za-z_][A-Za-z0-9_]*=")
 _DIRECTIVE = re2.compile(r"(?m)^#SBATCH[ \t]+--export[= ]([^\n]*)$")
 _PASSING = frozenset({
     "env", "mpirun", "mpiexec", "orterun", "docker", "podman", "srun", "sbatch", "apptainer",
@@ -223,7 +224,8 @@ def _passed(command: Command, script: Script, path: str) -> Iterator[Setting]:
         name = text.rsplit("/", 1)[-1]
         if text.startswith(("--export=", "--env=")):
             start = text.index("=") + 1
-            yield from _listed(text[start:], word.start + start, script, path)
+            many = text.startswith("--export=") or _SEVERAL.match(text)
+            yield from (_listed if many else _pair)(text[start:], word.start + start, script, path)
         elif passer == "env" or (passer and before in _PASSING_FLAGS):
             many = before in _LIST_FLAGS
             yield from (_listed if many else _pair)(text, word.start, script, path)

@@ -14,6 +14,8 @@
 # !! exit-code-hidden: tee $LOG.txt
 # !! cuda-launch-blocking: CUDA_LAUNCH_BLOCKING=1
 # !! exit-code-hidden: tmux new-session
+# !! launch-truncates-log: --auto-resume > late.log
+# !! nccl-ib-timeout: --env=NCCL_IB_HCA=mlx5_0,mlx5_1,NCCL_IB_TIMEOUT=12
 # !! nccl-monitoring-off: sudo env
 # !! flight-recorder-off: --export ALL,TORCH_NCCL_DUMP_ON_TIMEOUT=0
 set -o pipefail
@@ -49,3 +51,8 @@ sbatch job.sh
 sudo env TORCH_NCCL_ENABLE_MONITORING=0 torchrun train.py
 srun --export ALL,TORCH_NCCL_DUMP_ON_TIMEOUT=0 python train.py
 tmux new-session -d -s train "cd $PWD && env A=1 torchrun train.py 2>&1 | tee -a $LOG"
+cat > late.sh <<'LATE'
+torchrun train.py --auto-resume > late.log
+LATE
+nohup bash late.sh &
+apptainer exec --env=NCCL_IB_HCA=mlx5_0,mlx5_1,NCCL_IB_TIMEOUT=12 image.sif python train.py
