@@ -34,6 +34,9 @@ PIECES = st.sampled_from(
 @example(Kind.SHELL, "$(" * 3000 + "export NCCL_TIMEOUT=1")
 @example(Kind.YAML, "[" * 5000)
 @example(Kind.YAML, "a: &a [*a]")
+@example(Kind.YAML, "? [a, b]\n: {zero_optimization: {? {a: b} : c}}\n? {c: d}\n")
+@example(Kind.JSON, '{"zero_optimization": [], "fp16": {"enabled": [1]}, "bf16": null}')
+@example(Kind.JSON, '{"zero_optimization": {"stage": {}}, "train_batch_size": 1e400}')
 @example(Kind.ENVIRONMENT, "=\n\x00=1\nA=")
 def test_no_file_is_too_strange_to_be_read(kind: Kind, text: str) -> None:
     project = Project((SourceFile("file", kind, text.encode()),))

@@ -5,7 +5,14 @@ from pathlib import Path
 import pytest
 from doctor_cases import cases, expected, found
 
-from ldlm_monitor.doctor import environment_checks, option_rules, secrets, shell, yaml_config
+from ldlm_monitor.doctor import (
+    environment_checks,
+    nccl_checks,
+    option_rules,
+    secrets,
+    shell,
+    yaml_config,
+)
 from ldlm_monitor.doctor.audit import CHECKS
 
 
@@ -44,7 +51,7 @@ def test_the_evidence_is_the_text_of_the_line(case: Path) -> None:
 
 def test_every_check_has_an_example() -> None:
     shown = {check for case in cases("planted") for check, _ in expected(case)}
-    rooms = (environment_checks, option_rules, secrets, shell, yaml_config)
+    rooms = (environment_checks, nccl_checks, option_rules, secrets, shell, yaml_config)
     assert shown == {check.id for room in rooms for check in room.CHECKS}
 
 

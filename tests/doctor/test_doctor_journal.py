@@ -219,3 +219,16 @@ def test_after_an_interrupted_fix_the_next_one_waits_for_the_rollback(tmp_path: 
     now = [Change(c.path, c.path.read_bytes(), b"x") for c in changes]
     with pytest.raises(UsageError, match="an earlier fix was interrupted"):
         apply(tmp_path, now)
+
+
+def test_a_file_that_is_named_has_its_own_last_fix_taken_back(tmp_path: Path) -> None:
+    first, second = tree(tmp_path, b"one\n", b"two\n")
+    before = picture(tmp_path)
+    apply(tmp_path, [first])
+    apply(tmp_path, [second])
+    assert rollback(tmp_path, first.path) == [first.path]
+    assert second.path.read_bytes() == second.after
+    with pytest.raises(UsageError, match="there is no fix to take back"):
+        rollback(tmp_path, first.path)
+    assert rollback(tmp_path, second.path) == [second.path]
+    assert picture(tmp_path) == before

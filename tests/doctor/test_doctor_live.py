@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from ldlm_monitor.doctor.live import Process, defaults, look_at
-from ldlm_monitor.doctor.setting import Setting
+from ldlm_monitor.doctor.live import Process, audit, defaults, look_at
+from ldlm_monitor.doctor.setting import GroupTimeout, Setting, Surroundings
 
 
 def process(torch: tuple[int, int] | None, *names: str) -> Process:
     settings = tuple(Setting(name, "1", "environ", 1, f"{name}=1") for name in names)
-    return Process(1, "python train.py", settings, torch, 8)
+    return Process(1, ("python", "train.py"), settings, torch, 8)
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,35 @@ def test_what_is_set_under_either_name_has_no_default() -> None:
 
 def test_of_an_unknown_version_nothing_is_said() -> None:
     assert defaults(process(None)) == {}
+
+
+def found(process: Process, project: Surroundings) -> dict[str, str]:
+    return {finding.check.id: finding.detail for finding in audit(process, project)}
+
+
+def test_the_options_of_the_command_line_count_with_the_cores_that_it_has() -> None:
+    words = ("python", "-u", "train.py", "--num_workers", "12", "--ddp_timeout", "180000000")
+    findings = found(Process(1, (*words, "--notes", "a\nb"), (), None, 8), Surroundings())
+    assert findings["too-many-workers"].startswith("12 workers")
+    assert "ddp-timeout-days" in findings
+    assert found(Process(1, ("", "'"), (), None, 8), Surroundings()) == {}
+
+
+def test_the_time_that_slurm_gives_a_job_is_held_against_its_timeouts() -> None:
+    times = {"SLURM_JOB_START_TIME": "1700000000", "SLURM_JOB_END_TIME": "1700007200"}
+    settings = tuple(Setting(n, v, "environ", 1, f"{n}={v}") for n, v in times.items())
+    long = (*settings, Setting("DEEPSPEED_TIMEOUT", "120", "environ", 1, "DEEPSPEED_TIMEOUT=120"))
+    words = ("python", "train.py")
+    project = Surroundings(group_timeouts=(GroupTimeout(10_800.0, "train.py", 7),))
+    check = "timeout-beyond-walltime"
+    assert found(Process(1, words, long, None, 8), Surroundings())[check] == (
+        "2 h, the job has 2 h"
+    )
+    assert found(Process(1, words, settings, None, 8), project)[check] == (
+        "train.py:7 gives 3 h, the job has 2 h"
+    )
+    short = (*words, "--ddp_timeout", "1800")
+    assert check not in found(Process(1, short, settings, None, 8), Surroundings())
 
 
 @pytest.fixture

@@ -92,6 +92,21 @@ def test_two_launches_of_a_script_need_pipefail_once() -> None:
     assert fixed(shell(before)) == [f"  set -o pipefail\n{before}"]
 
 
+def test_each_branch_of_a_script_needs_pipefail_of_its_own() -> None:
+    before = (
+        'if [ "$GPUS" -gt 1 ]; then\n'
+        '    torchrun train.py 2>&1 | tee -a "$LOG"\n'
+        "else\n"
+        '    python train.py 2>&1 | tee -a "$LOG"\n'
+        "fi\n"
+    )
+    piped = "    set -o pipefail\n    "
+    after = before.replace("    torchrun", f"{piped}torchrun").replace(
+        "    python", f"{piped}python"
+    )
+    assert fixed(shell(before)) == [after]
+
+
 @pytest.mark.parametrize(
     "script",
     [
@@ -155,6 +170,40 @@ def test_a_script_that_is_broken_already_is_left_alone() -> None:
     assert plan(project, audit).repairs == ()
 
 
+@pytest.mark.parametrize(
+    "before",
+    [
+        "\ufeffexport NCCL_TIMEOUT=1\ntorchrun train.py\n",
+        'ssh node "cd \\"$PWD\\"; export NCCL_TIMEOUT=1; torchrun train.py"\n',
+        "cat > job.sh <<JOB\nexport A=\\$B NCCL_TIMEOUT=1\ntorchrun train.py\nJOB\nsh job.sh\n",
+    ],
+    ids=["byte order mark", "escaped quotes", "escaped dollar"],
+)
+def test_a_text_that_is_not_what_a_shell_gets_is_left_alone(before: str) -> None:
+    project = Project((shell(before),))
+    assert [finding.check.id for finding in audit(project)] == ["nccl-timeout-unread"]
+    assert plan(project, audit).repairs == ()
+
+
+def test_an_option_is_mended_where_it_is_written() -> None:
+    before = (
+        "ARGS='--num_workers 0 \\\n  --persistent_workers true'\ntorchrun train.py $ARGS\n"
+        "export NCCL_DEBUG=INFO\nX=(--logging_nan_inf_filter True)\n"
+        'CMD="deepspeed train.py"\neval "$CMD ${X[@]}"\n'
+    )
+    after = before.replace("workers true", "workers false").replace("=INFO", "=WARN")
+    assert fixed(shell(before)) == [after.replace("filter True", "filter false")]
+
+
+def test_json_keeps_its_form() -> None:
+    before = (
+        '{\n\t"zero_optimization": {"stage":2},\n'
+        '\t"fp16" : { "enabled":true,"loss_scale" : 128.0 }\n}'
+    )
+    file = SourceFile("ds.json", Kind.JSON, before.encode())
+    assert fixed(file) == [before.replace("128.0", "0")]
+
+
 def finding(text: bytes, *edits: Edit, worst: bool = False) -> Finding:
     return Finding(HEARTBEAT_DAYS if worst else MONITORING_OFF, "a.py", 1, text.decode(), "", edits)
 
@@ -200,6 +249,8 @@ def test_a_finding_is_mended_in_all_its_files_or_in_none() -> None:
         (Kind.SHELL, b"echo a\n", b"echo 'a\n"),
         (Kind.SHELL, b"if a; then b; fi\n", b"if a; then fi\n"),
         (Kind.PYTHON, b"x = 1\n", b"x = \n"),
+        (Kind.JSON, b'{"a": 1}', b'{"a": }'),
+        (Kind.JSON, b'{"a": 1}', b'{"a": 1, "b": 2}'),
         (Kind.YAML, b"a: 1\n", b"a: [1\n"),
         (Kind.YAML, b"a: 1\nb: 2\n", b"a: 1\n"),
         (Kind.YAML, b"a: {b: 1}\n", b"a: b\n"),

@@ -123,11 +123,12 @@ def _process(pid: int | None) -> Process | None:
 def _findings(collected: Collected, process: Process | None, *, advice: bool) -> list[Finding]:
     from ldlm_monitor.doctor import live, shell
     from ldlm_monitor.doctor.audit import audit, in_order
+    from ldlm_monitor.doctor.surroundings import surroundings
 
     def all_() -> Iterator[Finding]:
         yield from audit(collected.project)
         if process is not None:
-            yield from live.audit(process)
+            yield from live.audit(process, surroundings(collected.project))
         if advice:
             yield from shell.advise(collected.project)
 
@@ -278,12 +279,14 @@ def _roots(paths: Sequence[str]) -> list[Path]:
 def _roll_back(paths: Sequence[str]) -> int:
     from ldlm_monitor.doctor.journal import rollback
 
-    for root in _roots(paths):
-        restored = rollback(root)
+    real = list(dict.fromkeys(Path(os.path.realpath(path)) for path in paths))
+    for named in real:
+        root, of = (named, None) if named.is_dir() else (named.parent, named)
+        restored = rollback(root, of)
         for path in restored:
             print(f"put back: {printable(os.path.relpath(path))}")
         if not restored:
-            print(f"{printable(str(root))}: every file is as it was")
+            print(f"{printable(str(named))}: every file is as it was")
     return 0
 
 

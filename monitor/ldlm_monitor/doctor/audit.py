@@ -8,6 +8,7 @@ from ldlm_monitor.doctor import (
     advice,
     environment_checks,
     files,
+    nccl_checks,
     option_rules,
     python_code,
     secrets,
@@ -22,8 +23,8 @@ AUDITS: tuple[Callable[[Project], Iterator[Finding]], ...] = (
     shell.audit, yaml_config.audit, python_code.audit, files.audit, secrets.audit,
 )  # fmt: skip
 CHECKS: tuple[Check, ...] = (
-    *environment_checks.CHECKS, *option_rules.CHECKS, *shell.CHECKS, *yaml_config.CHECKS,
-    *python_code.CHECKS, *secrets.CHECKS, *advice.CHECKS,
+    *environment_checks.CHECKS, *nccl_checks.CHECKS, *option_rules.CHECKS, *shell.CHECKS,
+    *yaml_config.CHECKS, *python_code.CHECKS, *secrets.CHECKS, *advice.CHECKS,
 )  # fmt: skip
 
 

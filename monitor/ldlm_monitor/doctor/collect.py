@@ -11,11 +11,14 @@ from stat import S_ISDIR, S_ISREG
 import re2
 
 from ldlm_monitor.doctor.project import Kind, Project, SourceFile
+from ldlm_monitor.doctor.yaml_nodes import compose
 from ldlm_monitor.errors import InputError
 
 MAX_BYTES = 1 << 20
 """Of a file; a script or a configuration has less, a data set more."""
 MAX_FILES = 20_000
+MAX_JSON_BYTES = 1 << 16
+"""Of a configuration; more is data."""
 STATE_FOLDER = ".ldlm-doctor"
 
 _SKIPPED_FOLDERS = frozenset({
@@ -28,11 +31,16 @@ _OUTPUT_FOLDERS = frozenset({"outputs", "multirun"})
 _SUFFIXES = {
     ".sh": Kind.SHELL, ".bash": Kind.SHELL, ".zsh": Kind.SHELL, ".sbatch": Kind.SHELL,
     ".slurm": Kind.SHELL, ".pbs": Kind.SHELL, ".lsf": Kind.SHELL, ".ksh": Kind.SHELL,
-    ".py": Kind.PYTHON, ".yaml": Kind.YAML, ".yml": Kind.YAML, ".env": Kind.ENVIRONMENT,
-    ".dockerfile": Kind.CONTAINER,
+    ".py": Kind.PYTHON, ".yaml": Kind.YAML, ".yml": Kind.YAML, ".json": Kind.JSON,
+    ".env": Kind.ENVIRONMENT, ".dockerfile": Kind.CONTAINER,
 }  # fmt: skip
-_DOTENV = re2.compile(r"^\.env(?:\.[A-Za-z0-9_.-]+)?$|^[A-Za-z0-9_-]+\.env$|^\.envrc$")
+_DOTENV = re2.compile(
+    r"^\.(?:deepspeed_)?env(?:\.[A-Za-z0-9_.-]+)?$|^[A-Za-z0-9_-]+\.env$|^\.envrc$"
+)
 _DOCKERFILE = re2.compile(r"(?i)^(?:dockerfile|containerfile)(?:[.-].+)?$")
+_CONFIGURES = re2.compile(
+    rb'"(?:zero_optimization|train_micro_batch_size_per_gpu|per_device_train_batch_size)"\s*:'
+)
 _REQUIREMENTS = re2.compile(
     r"(?i)^(?:.*requirements.*\.(?:txt|in)|pyproject\.toml|setup\.cfg|pipfile)$"
 )
@@ -137,9 +145,9 @@ def _read(path: Path, notices: list[str], *, asked: bool) -> SourceFile | None:
                 raise InputError(
                     "is nothing that the doctor knows",
                     where=str(path),
-                    remedy="name a shell script, a YAML, Python or .env file, or a folder",
+                    remedy="name a shell script, a YAML, JSON, Python or .env file, or a folder",
                 )
-            if kind is None:
+            if kind is None or (_is_data(kind, status.st_size) and not asked):
                 return None
             if status.st_size > MAX_BYTES:
                 notices.append(f"{path}: {status.st_size} bytes, left out ({MAX_BYTES} at most)")
@@ -148,7 +156,24 @@ def _read(path: Path, notices: list[str], *, asked: bool) -> SourceFile | None:
     except OSError as error:
         notices.append(f"{path}: {error.strerror}, left out")
         return None
-    if b"\0" in content:
-        notices.append(f"{path}: not text, left out")
+    if kind is Kind.JSON and not asked and not _CONFIGURES.search(content):
         return None
-    return SourceFile(str(path), kind, content)
+    return _readable(SourceFile(str(path), kind, content), notices, asked=asked)
+
+
+def _is_data(kind: Kind, size: int) -> bool:
+    return kind is Kind.JSON and size > MAX_JSON_BYTES
+
+
+def _readable(file: SourceFile, notices: list[str], *, asked: bool) -> SourceFile | None:
+    """The file, if it is what its name says; YAML templates are many, and left out in silence."""
+    if b"\0" in file.content:
+        notices.append(f"{file.path}: not text, left out")
+        return None
+    if file.kind is Kind.JSON or (file.kind is Kind.YAML and asked):
+        try:
+            compose(file.content)
+        except ValueError:
+            notices.append(f"{file.path}: not valid {file.kind.upper()}, left out")
+            return None
+    return file

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ldlm_monitor.doctor import environment_checks as checks
+from ldlm_monitor.doctor import nccl_checks
 from ldlm_monitor.doctor.finding import Check, Finding
 from ldlm_monitor.doctor.setting import Environment, Setting, Surroundings
 
 _DAY = 86_400
-_NCCL_GROUP_TIMEOUT = 600.0
+_MINUTES_TAKEN_FOR_SECONDS = 300
 _HEARTBEAT_DEFAULT = 480
 _HEARTBEAT_WITH_LONG_GROUPS = 1800
 _ALIASES = {
@@ -24,7 +25,7 @@ _PER_RANK = ("%p", "$SLURM_PROCID", "${SLURM_PROCID", "$SLURM_LOCALID", "${SLURM
 _KNOWN = (
     "NCCL_", "TORCH_NCCL_", "TORCH_FR_", "TORCH_DISTRIBUTED_", "PYTORCH_CUDA_ALLOC_CONF",
     "PYTORCH_ALLOC_CONF", "CUDA_LAUNCH_BLOCKING", "CUDA_VISIBLE_DEVICES", "GLOO_SOCKET_IFNAME",
-    "OMP_NUM_THREADS", "PYTHONFAULTHANDLER", "PYTHONUNBUFFERED",
+    "OMP_NUM_THREADS", "DEEPSPEED_TIMEOUT", "PYTHONFAULTHANDLER", "PYTHONUNBUFFERED",
 )  # fmt: skip
 
 
@@ -52,7 +53,7 @@ def heartbeat(environment: Environment, around: Surroundings) -> Iterator[Findin
             off = any(_off(other) for other in environment.of("TORCH_NCCL_ENABLE_MONITORING"))
             detail = f"{_days(seconds)}{'; the monitor is off besides' if off else ''}"
             yield setting.finding(checks.HEARTBEAT_DAYS, detail, edit)
-        elif seconds > max(known, 3600.0):
+        elif seconds > (known or 3600.0):
             than = f", the process group's {known:.0f} s" if known else ""
             yield setting.finding(checks.HEARTBEAT_LONG, f"{seconds:.0f} s{than}")
         elif 0 < seconds < 120:
@@ -73,14 +74,23 @@ def nccl_timeout(environment: Environment, around: Surroundings) -> Iterator[Fin
             yield setting.finding(checks.NCCL_TIMEOUT, "", setting.removed())
 
 
+def deepspeed_timeout(environment: Environment, _: Surroundings) -> Iterator[Finding]:
+    """Minutes that were meant as seconds."""
+    for setting in environment.of("DEEPSPEED_TIMEOUT"):
+        minutes = _number(setting) or 0.0
+        if minutes >= _MINUTES_TAKEN_FOR_SECONDS:
+            yield setting.finding(checks.DEEPSPEED_TIMEOUT, f"{minutes / 60:.0f} hours")
+
+
 def names(environment: Environment, around: Surroundings) -> Iterator[Finding]:
     """Old names with a new PyTorch, and new names with an old one."""
     old_torch = around.torch is not None and around.torch < (2, 2)
     for old, new in _ALIASES.items():
         for setting in () if old_torch else environment.of(old):
             if environment.sets(new):
-                winner = next(environment.of(new))
-                detail = f"{new}={winner.value or '...'} of line {winner.line} wins"
+                winner = next(environment.of(new), None)
+                place = f"={winner.value or '...'} of line {winner.line}" if winner else ""
+                detail = f"{new}{place} wins"
                 yield setting.finding(checks.DEPRECATED_NAME, detail, setting.removed())
             else:
                 edits = (setting.with_name(new),) if around.since_2_2 else ()
@@ -152,7 +162,7 @@ def debugging(environment: Environment, _: Surroundings) -> Iterator[Finding]:
     for setting in environment.of("NCCL_DEBUG"):
         level = (setting.value or "").upper()
         if not setting.conditional and (level == "TRACE" or (level == "INFO" and not chosen)):
-            yield setting.finding(checks.DEBUG_NOISE, "", setting.with_value("WARN"))
+            yield setting.finding(nccl_checks.DEBUG_NOISE, "", setting.with_value("WARN"))
 
 
 def debug_file(environment: Environment, _: Surroundings) -> Iterator[Finding]:
@@ -161,7 +171,7 @@ def debug_file(environment: Environment, _: Surroundings) -> Iterator[Finding]:
         written = f"{setting.value or ''} {setting.evidence}"
         nowhere = setting.value == "" or written.startswith("/dev/std")
         if not nowhere and not any(rank in written for rank in _PER_RANK):
-            yield setting.finding(checks.DEBUG_FILE)
+            yield setting.finding(nccl_checks.DEBUG_FILE)
 
 
 def fabric(environment: Environment, around: Surroundings) -> Iterator[Finding]:
@@ -169,21 +179,21 @@ def fabric(environment: Environment, around: Surroundings) -> Iterator[Finding]:
     for setting in environment.of("NCCL_IB_TIMEOUT"):
         value = _number(setting)
         if value is not None and not 18 <= value <= 22:
-            yield setting.finding(checks.IB_TIMEOUT)
+            yield setting.finding(nccl_checks.IB_TIMEOUT)
     for setting in environment.of("NCCL_IB_GID_INDEX"):
         if around.torch is not None and around.torch >= (2, 5) and setting.value != "-1":
-            yield setting.finding(checks.IB_GID)
+            yield setting.finding(nccl_checks.IB_GID)
     threads = [*environment.of("NCCL_SOCKET_NTHREADS"), *environment.of("NCCL_NSOCKS_PERTHREAD")]
     over_ib = any(setting.value == "0" for setting in environment.of("NCCL_IB_DISABLE"))
     if environment.sets("NCCL_IB_HCA") or over_ib or _product(threads) > 64:
         for setting in threads:
-            yield setting.finding(checks.SOCKET_THREADS)
+            yield setting.finding(nccl_checks.SOCKET_THREADS)
 
 
 def old_settings(environment: Environment, around: Surroundings) -> Iterator[Finding]:
     """What has no effect any more, or two names for one thing."""
     for setting in environment.of("NCCL_LAUNCH_MODE", "NCCL_CHECKS_DISABLE", "NCCL_CHECK_POINTERS"):
-        yield setting.finding(checks.NCCL_OLD_SETTING)
+        yield setting.finding(nccl_checks.NCCL_OLD_SETTING)
     if around.torch is not None and around.torch >= (2, 8):
         for setting in environment.of("TORCH_NCCL_AVOID_RECORD_STREAMS"):
             yield setting.finding(checks.RECORD_STREAMS, "", setting.removed())
@@ -229,16 +239,16 @@ def _days(seconds: float) -> str:
 _LEFT_OVER: tuple[tuple[str, tuple[str, ...], Check], ...] = (
     ("TORCH_DISTRIBUTED_DEBUG", ("DETAIL",), checks.DEBUG_DETAIL),
     ("CUDA_LAUNCH_BLOCKING", ("1",), checks.LAUNCH_BLOCKING),
-    ("NCCL_P2P_DISABLE", ("1",), checks.TRANSPORT_OFF),
-    ("NCCL_SHM_DISABLE", ("1",), checks.TRANSPORT_OFF),
-    ("NCCL_IB_DISABLE", ("1",), checks.TRANSPORT_OFF),
-    ("NCCL_NET_GDR_LEVEL", ("0", "LOC"), checks.TRANSPORT_OFF),
-    ("NCCL_RAS_ENABLE", ("0",), checks.RAS_OFF),
-    ("NCCL_IB_RETURN_ASYNC_EVENTS", ("0",), checks.ASYNC_EVENTS_OFF),
-    ("NCCL_IB_RESILIENCY_PORT_FAILOVER", ("1",), checks.PORT_FAILOVER),
+    ("NCCL_P2P_DISABLE", ("1",), nccl_checks.TRANSPORT_OFF),
+    ("NCCL_SHM_DISABLE", ("1",), nccl_checks.TRANSPORT_OFF),
+    ("NCCL_IB_DISABLE", ("1",), nccl_checks.TRANSPORT_OFF),
+    ("NCCL_NET_GDR_LEVEL", ("0", "LOC"), nccl_checks.TRANSPORT_OFF),
+    ("NCCL_RAS_ENABLE", ("0",), nccl_checks.RAS_OFF),
+    ("NCCL_IB_RETURN_ASYNC_EVENTS", ("0",), nccl_checks.ASYNC_EVENTS_OFF),
+    ("NCCL_IB_RESILIENCY_PORT_FAILOVER", ("1",), nccl_checks.PORT_FAILOVER),
     ("TORCH_NCCL_NAN_CHECK", ("1", "TRUE", "Y", "YES", "T", "ON"), checks.NAN_CHECK),
 )
 _RULES: tuple[Callable[[Environment, Surroundings], Iterator[Finding]], ...] = (
-    heartbeat, monitoring, nccl_timeout, names, blocking_wait, async_handling, recorder_unset,
-    recorder, debugging, debug_file, fabric, old_settings,
+    heartbeat, monitoring, nccl_timeout, deepspeed_timeout, names, blocking_wait, async_handling,
+    recorder_unset, recorder, debugging, debug_file, fabric, old_settings,
 )  # fmt: skip

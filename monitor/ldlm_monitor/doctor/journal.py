@@ -84,17 +84,21 @@ def apply(root: Path, changes: Sequence[Change]) -> None:
             ) from error
 
 
-def rollback(root: Path) -> list[Path]:
+def rollback(root: Path, of: Path | None = None) -> list[Path]:
     """Takes the last fix back, also one that was interrupted; returns the files put back.
 
-    Raises `UsageError` where there is none, or where a file was changed since.
+    With `of`, the last one that changed this file. Raises `UsageError` where there is none, or
+    where a file was changed since.
     """
+    none = UsageError(
+        "there is no fix to take back", where=str(of or root), remedy="name what was given to --fix"
+    )
     if not (root / STATE_FOLDER).is_dir():
-        raise UsageError(
-            "there is no fix to take back", where=str(root), remedy="name what was given to --fix"
-        )
+        raise none
     with _locked(root, create=False) as state:
-        fixes = _fixes(state)
+        fixes = [fix for fix in _fixes(state) if of is None or _changed(fix, root, of)]
+        if of is not None and not fixes:
+            raise none
         restored = _restore(root, fixes[-1]) if fixes else []
         _remove_if_empty(state)
     return restored
@@ -198,6 +202,10 @@ def _forget(temporary: Path) -> None:
 def _fixes(state: Path) -> list[Path]:
     """The folders of fixes, the oldest first; what has no manifest never touched a file."""
     return sorted(path.parent for path in state.glob(f"[0-9]*/{_MANIFEST}"))
+
+
+def _changed(fix: Path, root: Path, path: Path) -> bool:
+    return any(root / entry.path == path for entry in _load(fix).files)
 
 
 def _load(folder: Path) -> _Manifest:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import re2
+
+from ldlm_monitor.doctor.bash_values import UNKNOWN
 
 _WRAPPERS = frozenset({
     "apptainer", "chrt", "command", "conda", "docker", "enroot", "env", "eval", "exec", "ionice",
     "micromamba", "nice", "nohup", "numactl", "pipenv", "podman", "poetry", "pixi", "setsid",
     "singularity", "srun", "ssh", "stdbuf", "sudo", "taskset", "time", "timeout", "unbuffer",
-    "uv", "xargs", "mpirun", "mpiexec", "orterun", "pdsh", "sh", "bash", "zsh",
+    "uv", "xargs", "mpirun", "mpiexec", "orterun", "pdsh", "clush", "sh", "bash", "zsh",
 })  # fmt: skip
+_SUBMITTERS = frozenset({"sbatch", "qsub", "kubectl"})
 _DISTRIBUTED = frozenset({
     "torchrun", "torchrun_hf", "deepspeed", "horovodrun", "composer", "colossalai",
     "fairseq-hydra-train", "torchpippy", "torchx", "msrun", "ds",
@@ -28,6 +31,9 @@ _SUBCOMMANDS = {
     "xtuner": {"train"},
     "nemo": {"llm"},
 }
+_SHELLS = frozenset({"sh", "bash", "zsh"})
+_SEPARATORS = frozenset({";", "&&", "||", "|", "&", "|&"})
+_COMMAND_FLAG = re2.compile(r"^-[a-z]*c$")
 _PYTHON = re2.compile(r"^(?:python|pypy)[0-9.]*$")
 _MODULES = re2.compile(
     r"^(?:torch\.distributed\.(?:run|launch)|accelerate\.commands\.launch|deepspeed\.launcher.*)$"
@@ -45,8 +51,39 @@ _NO_TRAINING = re2.compile(
 _SCRIPT = re2.compile(r"\.(?:py|sh|bash|sbatch|slurm)$")
 
 
+def wraps(text: str) -> bool:
+    """Whether a command is there to start another one."""
+    return text.rsplit("/", 1)[-1] in _WRAPPERS | _SUBMITTERS
+
+
+def starts(text: str) -> bool:
+    """Whether a word is the program that a wrapper starts."""
+    name = text.rsplit("/", 1)[-1]
+    return bool(name in _DISTRIBUTED or _PYTHON.match(name) or _SCRIPT.search(name))
+
+
 def launches(texts: Sequence[str]) -> bool:
     """Whether a command starts a training: a launcher, or a script whose name says so."""
+    return any(_launches(part) for part in _simple_commands(texts))
+
+
+def _simple_commands(texts: Sequence[str]) -> Iterator[list[str]]:
+    """The commands in the text that eval, or a shell by -c, is given; mostly there is one."""
+    command: list[str] = []
+    for text in texts:
+        shell = any(word.rsplit("/", 1)[-1] in _SHELLS for word in command[:-1])
+        if command == ["eval"] or (shell and _COMMAND_FLAG.match(command[-1])):
+            yield command
+            command = []
+        if text in _SEPARATORS or text.endswith(";"):
+            yield [*command, text.rstrip(";")] if text.strip(";&|") else command
+            command = []
+        else:
+            command.append(text)
+    yield command
+
+
+def _launches(texts: Sequence[str]) -> bool:
     for at, text in enumerate(texts):
         name = text.rsplit("/", 1)[-1]
         rest = texts[at + 1 :]
@@ -56,7 +93,7 @@ def launches(texts: Sequence[str]) -> bool:
             return _trains(rest)
         if _SCRIPT.search(name):
             return _is_training(name.rsplit(".", 1)[0])
-        if at == 0 and name not in _WRAPPERS:
+        if at == 0 and name not in _WRAPPERS and text != UNKNOWN:
             return False
     return False
 

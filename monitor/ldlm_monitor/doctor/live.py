@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import re2
 
-from ldlm_monitor.doctor import advice, environment_rules
+from ldlm_monitor.doctor import (
+    advice,
+    environment_rules,
+    launcher_rules,
+    option_rules,
+    walltime,
+)
+from ldlm_monitor.doctor.bash_reading import read_script
 from ldlm_monitor.doctor.finding import Finding
+from ldlm_monitor.doctor.options import Group, of_command
 from ldlm_monitor.doctor.setting import Environment, Release, Setting, Surroundings
 from ldlm_monitor.errors import InputError
 
@@ -25,6 +34,7 @@ _DEFAULTS: dict[str, tuple[tuple[Release, str], ...]] = {
 }
 """What holds where nothing is set, from which version on: see environment_checks.py."""
 _TORCH_LIBRARY = re2.compile(r"(?m)\s(/\S.*)/torch/lib/libtorch_(?:cpu|python)\.so")
+_NO_FILES = Surroundings()
 _VERSION = re2.compile(r"(?m)^__version__\s*=\s*['\"]([0-9]+)\.([0-9]+)")
 
 
@@ -33,10 +43,15 @@ class Process:
     """A process: its command line, its known settings, and the PyTorch that it has loaded."""
 
     pid: int
-    command: str
+    arguments: tuple[str, ...]
     settings: tuple[Setting, ...]
     torch: Release | None
     cores: int
+
+    @property
+    def command(self) -> str:
+        """The command line, in one line."""
+        return " ".join(self.arguments)
 
 
 def look_at(pid: int) -> Process:
@@ -49,7 +64,7 @@ def look_at(pid: int) -> Process:
     folder = Path("/proc", str(pid))
     try:
         environ = (folder / "environ").read_bytes()
-        command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        command = (folder / "cmdline").read_bytes().decode(errors="replace")
         cores = len(os.sched_getaffinity(pid))
     except OSError as error:
         raise InputError(
@@ -58,7 +73,8 @@ def look_at(pid: int) -> Process:
             remedy="give the id of a running process of yours, as ps shows it",
         ) from error
     settings = tuple(_settings(environ, f"/proc/{pid}/environ"))
-    return Process(pid, command.strip(), settings, _torch(folder), cores)
+    arguments = tuple(command.rstrip("\0").split("\0"))
+    return Process(pid, arguments, settings, _torch(folder), cores)
 
 
 def _settings(environ: bytes, path: str) -> Iterator[Setting]:
@@ -99,10 +115,26 @@ def defaults(process: Process) -> dict[str, str]:
     return found
 
 
-def audit(process: Process) -> Iterator[Finding]:
-    """What is wrong in its environment; of one with PyTorch, also what would help later."""
+def audit(process: Process, project: Surroundings = _NO_FILES) -> Iterator[Finding]:
+    """What is wrong in its environment and its options; with PyTorch, also what would help later.
+
+    `project` is what the files tell that were named too.
+    """
     itself = Setting("", None, f"/proc/{process.pid}/environ", 1, process.command)
     environment = Environment(process.settings, itself if process.torch is not None else None)
-    around = Surroundings(torch=process.torch, records_errors=True)
+    around = replace(project, torch=process.torch, records_errors=True)
     yield from environment_rules.judge(environment, around)
+    group = _options(process)
+    yield from option_rules.judge(group)
+    yield from launcher_rules.judge(group)
+    yield from walltime.of_job(environment, group, around)
     yield from advice.judge(environment, around)
+
+
+def _options(process: Process) -> Group:
+    """Those of its command line; its workers have its cores."""
+    path = f"/proc/{process.pid}/cmdline"
+    script = read_script(shlex.join(process.arguments).replace("\n", " ").encode())
+    words = script.commands[0] if script.commands else None
+    group = of_command(words, script, path) if words else Group(())
+    return replace(group, cores=process.cores)

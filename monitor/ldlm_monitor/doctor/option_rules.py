@@ -94,7 +94,8 @@ GROUP_TIMEOUT = Check(
     "warning",
     "The process group's timeout is longer than a day",
     "A hang is never ended: all GPUs wait for as long as this.",
-    "TrainingArguments of transformers (ddp_timeout, in seconds; default 1800)",
+    "ddp_timeout of transformers (1800 s), nccl_timeout of verl (600 s), "
+    "--distributed-timeout-minutes of Megatron-LM (10)",
     "",
     "Half an hour; let one process prepare the data beforehand instead of all waiting for it.",
 )
@@ -103,7 +104,8 @@ GROUP_TIMEOUT_HOURS = Check(
     "info",
     "The process group's timeout is longer than an hour",
     "All GPUs wait this long for one that hangs.",
-    "TrainingArguments of transformers (ddp_timeout, in seconds; default 1800)",
+    "ddp_timeout of transformers (1800 s), nccl_timeout of verl (600 s), "
+    "--distributed-timeout-minutes of Megatron-LM (10)",
     "",
     "Half an hour, unless a known pause is longer.",
 )
@@ -130,11 +132,34 @@ STATIC_GRAPH = Check(
     "PyTorch 1.11",
     "static_graph: false, and freeze what the mode does not train before DDP wraps the model.",
 )
+NAN_UNCHECKED = Check(
+    "nan-check-off",
+    "warning",
+    "Nobody looks for NaN in loss and gradients",
+    "Megatron-LM stops at a loss that is NaN, unless it is told not to look: with bf16 the weights "
+    "are then NaN after the step, and the training goes on with them.",
+    "megatron/training/arguments.py (--no-check-for-nan-in-loss-and-grad)",
+    "",
+    "Leave the option out; it is for measuring speed.",
+)
+NAN_FILTERED = Check(
+    "nan-filtered-from-log",
+    "warning",
+    "A loss that is NaN does not come into the log",
+    "transformers puts the mean of the losses before in its place: the log looks healthy while "
+    "the training has diverged.",
+    "TrainingArguments of transformers (logging_nan_inf_filter, true by default)",
+    "",
+    "logging_nan_inf_filter: false",
+)
 CHECKS = (
     WITHOUT_WORKERS, TOO_MANY_WORKERS, MANY_WORKERS, LOADER_RESTARTS, NOT_PINNED, KEEP_ZERO,
     NOTHING_SAVED, NO_ROTATION, GROUP_TIMEOUT, GROUP_TIMEOUT_HOURS, FIND_UNUSED, STATIC_GRAPH,
+    NAN_UNCHECKED, NAN_FILTERED,
 )  # fmt: skip
 
+TIMEOUTS = {"ddp_timeout": 1, "nccl_timeout": 1, "distributed_timeout_minutes": 60}
+"""Options for the process group's timeout (of transformers, verl and Megatron-LM), in seconds."""
 _KEPT = ("keep_last_n", "keep_last", "keep_last_k", "keep_n", "keep_last_n_checkpoints",
          "keep_n_checkpoints", "max_checkpoints", "max_ckpts", "max_to_keep", "max_keep",
          "num_checkpoints_to_keep", "num_keep", "keep_checkpoints", "checkpoints_total_limit",
@@ -207,12 +232,22 @@ def rotation(group: Group) -> Iterator[Finding]:
 
 def timeouts(group: Group) -> Iterator[Finding]:
     """How long a collective may take, in seconds."""
-    for option in group.of("ddp_timeout"):
-        seconds = option.number or 0
+    for option in group.of(*TIMEOUTS):
+        seconds = (option.number or 0) * TIMEOUTS[option.name]
         if seconds > 86_400:
             yield option.finding(GROUP_TIMEOUT, f"{seconds} s are {seconds / 86_400:.0f} days")
         elif seconds > 3600:
             yield option.finding(GROUP_TIMEOUT_HOURS, f"{seconds / 3600:.1f} hours")
+
+
+def divergence(group: Group) -> Iterator[Finding]:
+    """What keeps a NaN from being seen."""
+    for option in group.of("no_check_for_nan_in_loss_and_grad"):
+        if option.truth is not False:
+            yield option.finding(NAN_UNCHECKED)
+    for option in group.of("logging_nan_inf_filter"):
+        if option.truth:
+            yield option.finding(NAN_FILTERED, "", option.with_value("false"))
 
 
 def distributed(group: Group) -> Iterator[Finding]:
@@ -254,5 +289,5 @@ def _switched_off(option: Option) -> Edit | None:
 
 
 _RULES: tuple[Callable[[Group], Iterator[Finding]], ...] = (
-    loader, workers, rotation, timeouts, distributed,
+    loader, workers, rotation, timeouts, divergence, distributed,
 )  # fmt: skip

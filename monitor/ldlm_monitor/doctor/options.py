@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import re2
 
@@ -12,7 +13,8 @@ from ldlm_monitor.doctor.finding import Check, Edit, Finding
 
 _FLAG = re2.compile(r"^(?:--?|\+{0,2})([A-Za-z][A-Za-z0-9_.-]*?)(?:=(.*))?$")
 _OVERRIDE = re2.compile(r"^\+{0,2}[A-Za-z][A-Za-z0-9_.]*=")
-_DIRECTIVE = re2.compile(r"(?m)^#SBATCH[ \t]+-{1,2}([a-z-]+)(?:[= \t]+([^\s#]+))?")
+_DIRECTIVE = re2.compile(r"(?m)^#SBATCH[ \t]+-{1,2}([a-zA-Z-]+)(?:[= \t]+([^\s#]+))?")
+_SHORT = {"N": "nodes", "n": "ntasks", "G": "gpus", "t": "time"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,9 @@ def of_command(command: Command, script: Script, path: str) -> Group:
                 given = "true"
             else:
                 given = following.text
-                value_at = (following.start, following.end)
+                value_at = (
+                    (following.start, following.end) if following.end > following.start else None
+                )
         else:
             value_at = _after_equals(script.content, word.start, word.end, str(given))
         value = str(given) if "\0" not in str(given) else None
@@ -100,8 +104,8 @@ def of_command(command: Command, script: Script, path: str) -> Group:
         evidence = script.line_text(word.start)
         options.append(Option(normalised(key), value, path, line, evidence, value_at))
     slurm = slurm_options(script)
-    tasks = _count(slurm, "ntasks_per_node", "gpus_per_node")
-    each = _count(slurm, "cpus_per_task", "cpus_per_gpu", "c")
+    tasks = count(slurm, "ntasks_per_node", "gpus_per_node")
+    each = count(slurm, "cpus_per_task", "cpus_per_gpu", "c")
     cores = each * (tasks or 1) if each and "exclusive" not in slurm else None
     processes = _processes(options) or tasks
     names = frozenset(option.name for option in options)
@@ -119,11 +123,17 @@ def _after_equals(content: bytes, start: int, end: int, value: str) -> tuple[int
 
 def slurm_options(script: Script) -> dict[str, str]:
     """The `#SBATCH` directives of a script."""
-    text = script.content.decode("latin-1")
-    return {normalised(name): str(value or "") for name, value in _DIRECTIVE.findall(text)}
+    return _directives(script.content)
 
 
-def _count(slurm: dict[str, str], *names: str) -> int | None:
+@lru_cache(maxsize=2)
+def _directives(content: bytes) -> dict[str, str]:
+    found = _DIRECTIVE.findall(content.decode("latin-1"))
+    return {normalised(_SHORT.get(name, name)): str(value or "") for name, value in found}
+
+
+def count(slurm: dict[str, str], *names: str) -> int | None:
+    """The number that the first of these directives ends in, as in `gpu:a100:8`."""
     for name in names:
         last = slurm.get(name, "").rsplit(":", 1)[-1]
         if last.isdigit():

@@ -10,6 +10,8 @@ class Kind(StrEnum):
     SHELL = "shell"
     PYTHON = "python"
     YAML = "yaml"
+    JSON = "json"
+    """A configuration of DeepSpeed or of a trainer."""
     ENVIRONMENT = "environment"
     CONTAINER = "container"
     """A Dockerfile."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import shutil
 import subprocess
 import warnings
@@ -137,6 +138,8 @@ def verified(file: SourceFile, after: bytes) -> bool:
             return _is_bash(file.content) and _is_bash(after)
         case Kind.PYTHON:
             return _is_python(after)
+        case Kind.JSON:
+            return _is_json(after) and _same_but_values(file.content, after)
         case Kind.YAML:
             return _same_but_values(file.content, after)
         case _:
@@ -166,6 +169,14 @@ def _is_python(content: bytes) -> bool:
             compile(ast.parse(content), "<fixed>", "exec", dont_inherit=True)
         except (SyntaxError, ValueError, RecursionError):
             return False
+    return True
+
+
+def _is_json(content: bytes) -> bool:
+    try:
+        json.loads(content)
+    except ValueError:
+        return False
     return True
 
 

@@ -11,6 +11,13 @@ Release = tuple[int, int]
 """Major and minor of a version of PyTorch."""
 
 
+_OF_THE_WATCHDOG = frozenset({
+    "NCCL_ASYNC_ERROR_HANDLING", "NCCL_BLOCKING_WAIT", "NCCL_DESYNC_DEBUG",
+    "NCCL_ENABLE_MONITORING", "NCCL_ENABLE_TIMING", "NCCL_HEARTBEAT_TIMEOUT_SEC",
+})  # fmt: skip
+"""Without the TORCH_ that they begin with since 2.2."""
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """One assignment that a training gets to see.
@@ -53,21 +60,37 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupTimeout:
+    """How long a collective may take, in seconds, and the 1-based line that says so."""
+
+    seconds: float
+    path: str
+    line: int
+    of_one_launch: bool = False
+    """It is an option in a script, and holds for what that starts."""
+
+
+@dataclass(frozen=True, slots=True)
 class Surroundings:
     """What is known beside the settings of one place.
 
     `torch` is the version that the project pins, or the process has (None: not known);
-    `group_timeout` the longest process-group timeout that the project sets, in seconds (None:
-    none seen); `readers` are names that the project's own code reads.
+    `group_timeouts` are the process-group timeouts that the project sets; `readers` are
+    names that the project's own code reads.
     """
 
     torch: Release | None = None
-    group_timeout: float | None = None
+    group_timeouts: tuple[GroupTimeout, ...] = ()
     readers: frozenset[str] = frozenset()
     modern: bool = False
     """The project uses names that PyTorch has only since 2.2."""
     records_errors: bool = False
     """Its code tells torchrun of exceptions, with @record."""
+
+    @property
+    def group_timeout(self) -> float | None:
+        """The longest process-group timeout of the project, in seconds (None: none seen)."""
+        return max((timeout.seconds for timeout in self.group_timeouts), default=None)
 
     def torch_within(self, first: Release, last: Release) -> bool:
         """Whether the version is known, and one of these."""
@@ -89,6 +112,8 @@ class Environment:
 
     settings: tuple[Setting, ...]
     launch: Setting | None = None
+    elsewhere: frozenset[str] = frozenset()
+    """Names that files set which it takes over, or which call it."""
     for_debugging: bool = False
     """Its name says that it is there to debug or to test."""
     _by_name: dict[str, list[Setting]] = field(default_factory=dict)
@@ -103,10 +128,11 @@ class Environment:
             yield from self._by_name.get(name, ())
 
     def sets(self, *names: str) -> bool:
-        """Whether one of these names is set."""
-        return any(name in self._by_name for name in names)
+        """Whether one of these names is set, here or elsewhere."""
+        return any(name in self._by_name or name in self.elsewhere for name in names)
 
     def tunes_watchdog(self) -> bool:
         """Whether it sets how PyTorch watches over NCCL, under new names or old ones."""
-        old = ("NCCL_ASYNC_ERROR_HANDLING", "NCCL_BLOCKING_WAIT")
-        return any(name.startswith("TORCH_NCCL_") or name in old for name in self._by_name)
+        return not _OF_THE_WATCHDOG.isdisjoint(
+            name.removeprefix("TORCH_") for name in self._by_name
+        )

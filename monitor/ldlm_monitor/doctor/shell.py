@@ -10,23 +10,35 @@ import re2
 
 from ldlm_monitor.doctor import (
     advice,
+    deepspeed,
     environment_rules,
+    launcher_rules,
     option_rules,
     options,
     shell_logs,
     shell_values,
+    walltime,
     wrong_fixes,
 )
-from ldlm_monitor.doctor.bash_script import Script, read_script
+from ldlm_monitor.doctor.bash_reading import read_script
+from ldlm_monitor.doctor.bash_script import Script
 from ldlm_monitor.doctor.environment_checks import NOT_EXPORTED
 from ldlm_monitor.doctor.finding import Finding
 from ldlm_monitor.doctor.launch import distributes, launches
-from ldlm_monitor.doctor.project import Kind, Project
+from ldlm_monitor.doctor.neighbours import NO_NEIGHBOURS, Neighbours, neighbours
+from ldlm_monitor.doctor.project import Kind, Project, SourceFile
 from ldlm_monitor.doctor.setting import Environment, Setting, Surroundings
 from ldlm_monitor.doctor.shell_settings import settings_of, unexported
 from ldlm_monitor.doctor.surroundings import surroundings
+from ldlm_monitor.doctor.yaml_nodes import read
 
-CHECKS = (*shell_logs.CHECKS, *shell_values.CHECKS, *wrong_fixes.CHECKS)
+CHECKS = (
+    *shell_logs.CHECKS,
+    *shell_values.CHECKS,
+    *wrong_fixes.CHECKS,
+    *launcher_rules.CHECKS,
+    *walltime.CHECKS,
+)
 _DEBUGGING = re2.compile(
     r"(?i)(?:^|[^a-z])(?:debug|diagnos[a-z]*|test|benchmark|bench)(?:[^a-z]|$)"
 )
@@ -35,27 +47,41 @@ _DEBUGGING = re2.compile(
 def audit(project: Project) -> Iterator[Finding]:
     """All findings in the project's shell scripts."""
     around = surroundings(project)
+    others = neighbours(project)
     for file in project.of(Kind.SHELL):
-        yield from audit_script(file.content, file.path, around)
+        yield from audit_script(file.content, file.path, around, others)
 
 
 def advise(project: Project) -> Iterator[Finding]:
     """What the project's launch scripts leave unset that would help after a failure."""
     around = surroundings(project)
+    others = neighbours(project)
     for file in project.of(Kind.SHELL):
-        environment = environment_of(read_script(file.content), file.path)
+        environment = environment_of(read_script(file.content), file.path, others)
         yield from advice.judge(environment, around)
 
 
-def audit_script(content: bytes, path: str, around: Surroundings) -> Iterator[Finding]:
+def audit_script(
+    content: bytes, path: str, around: Surroundings, others: Neighbours = NO_NEIGHBOURS
+) -> Iterator[Finding]:
     """All findings in one script; without edits where it was not wholly understood."""
     script = read_script(content)
-    for finding in _findings(script, path, around):
-        yield finding if script.sound else replace(finding, edits=())
+    for finding in _findings(script, path, around, others):
+        yield finding if _editable(finding, script) else replace(finding, edits=())
 
 
-def _findings(script: Script, path: str, around: Surroundings) -> Iterator[Finding]:
-    environment = environment_of(script, path)
+def _editable(finding: Finding, script: Script) -> bool:
+    return script.sound and not any(
+        start < edit.end and edit.start < end
+        for edit in finding.edits
+        for start, end in script.inexact
+    )
+
+
+def _findings(
+    script: Script, path: str, around: Surroundings, others: Neighbours
+) -> Iterator[Finding]:
+    environment = environment_of(script, path, others)
     yield from environment_rules.judge(environment, around)
     if environment.launch is not None:
         for setting in unexported(script, path):
@@ -63,12 +89,29 @@ def _findings(script: Script, path: str, around: Surroundings) -> Iterator[Findi
                 yield setting.finding(NOT_EXPORTED)
     for rule in _RULES:
         yield from rule(script, path)
-    for command in (*script.commands, *script.arrays):
-        if launches(command.texts) or command in script.arrays:
-            yield from option_rules.judge(options.of_command(command, script, path))
+    launched = [command for command in script.commands if launches(command.texts)]
+    given = {word.start for command in launched for word in command.words}
+    alone = [array for array in script.arrays if not any(w.start in given for w in array.words)]
+    yield from _written_configurations(script, path)
+    groups = [options.of_command(command, script, path) for command in (*launched, *alone)]
+    yield from walltime.beyond(script, path, environment, groups, around)
+    for group in groups:
+        yield from option_rules.judge(group)
+        yield from launcher_rules.judge(group)
 
 
-def environment_of(script: Script, path: str) -> Environment:
+def _written_configurations(script: Script, path: str) -> Iterator[Finding]:
+    """DeepSpeed's configuration in a here-document; what the shell puts in is not known."""
+    for start, text in script.documents:
+        above = b"\n" * (script.line_at(start) - 1)
+        document = read(SourceFile(path, Kind.JSON, above + text)) if b"{" in text else None
+        if document is not None:
+            for root in filter(deepspeed.is_configuration, document.roots):
+                for finding in deepspeed.judge(document, root):
+                    yield replace(finding, edits=())
+
+
+def environment_of(script: Script, path: str, others: Neighbours) -> Environment:
     """What the script sets, and where it starts processes that talk to each other."""
     launch = next((c for c in script.commands if distributes(c.texts)), None)
     started = None
@@ -76,7 +119,9 @@ def environment_of(script: Script, path: str) -> Environment:
         at = launch.start
         started = Setting("", None, path, script.line_at(at), script.line_text(at))
     debugging = bool(_DEBUGGING.search(PurePath(path).stem))
-    return Environment(settings_of(script, path), started, for_debugging=debugging)
+    taken = (name for _, names in others.sourced(script, path) for name in names)
+    elsewhere = others.of_callers(path).union(taken) if started is not None else frozenset()
+    return Environment(settings_of(script, path, others), started, elsewhere, debugging)
 
 
 _RULES = (

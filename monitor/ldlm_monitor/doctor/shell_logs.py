@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 import re2
 from tree_sitter import Node
 
-from ldlm_monitor.doctor.bash_script import Command, Pipeline, Scope, Script, read_script
-from ldlm_monitor.doctor.bash_syntax import UNKNOWN, Value, text_of, within
+from ldlm_monitor.doctor.bash_reading import read_script
+from ldlm_monitor.doctor.bash_script import Command, Pipeline, Scope, Script
+from ldlm_monitor.doctor.bash_syntax import text_of, within
+from ldlm_monitor.doctor.bash_values import UNKNOWN, Value
 from ldlm_monitor.doctor.finding import Check, Edit, Finding
 from ldlm_monitor.doctor.launch import launches
 
@@ -63,7 +65,7 @@ def exit_codes(script: Script, path: str) -> Iterator[Finding]:
         options = place.options
         if script.in_function(place.scope):
             options |= script.options_at_end
-        if "pipefail" in options or _status_read(script, place.node):
+        if "pipefail" in options or (b"PIPESTATUS" in script.content and _status_read(place.node)):
             continue
         edit = next((e for scope, e in mended if scope == place.scope[: len(scope)]), None)
         if edit is None:
@@ -98,11 +100,14 @@ def _hides(script: Script, pipeline: Pipeline) -> bool:
     return False
 
 
-def _status_read(script: Script, node: Node) -> bool:
-    """Whether ${PIPESTATUS[0]} is read after it."""
+def _status_read(node: Node) -> bool:
+    """Whether ${PIPESTATUS[0]} is read after it, by the same shell."""
+    root = node
+    while root.parent is not None:
+        root = root.parent
     return any(
         name.start_byte > node.end_byte and text_of(name) == "PIPESTATUS"
-        for name in within(script.root, "variable_name")
+        for name in within(root, "variable_name")
     )
 
 
@@ -129,7 +134,7 @@ def _with_pipefail(script: Script, path: str, place: Pipeline | Command) -> Edit
 def truncations(script: Script, path: str) -> Iterator[Finding]:
     """A launch that resumes, with a log of a fixed name that is opened anew."""
     for command in script.commands:
-        if not launches(command.texts) or not resumes(command.texts):
+        if not launches(command.texts) or not _may_resume(script, command):
             continue
         for redirect in command.redirects:
             if redirect.operator in (">", "&>", ">|") and _fixed(redirect.target):
@@ -144,6 +149,19 @@ def truncations(script: Script, path: str) -> Iterator[Finding]:
                 edit = Edit(path, at, at, b" -a")
                 name = tee.texts[-1]
                 yield _finding(script, path, tee.node.start_byte, LOG_TRUNCATED, name, edit=edit)
+
+
+def _may_resume(script: Script, command: Command) -> bool:
+    """Whether its words, or what a variable of theirs may be given, ask to go on."""
+    if resumes(command.texts):
+        return True
+    names = {text_of(name) for name in within(command.node, "variable_name")}
+    return any(
+        resumes(text_of(value).strip("()\"'").split())
+        for assignment in (script.assignments if names else ())
+        if assignment.name in names
+        and (value := assignment.node.child_by_field_name("value")) is not None
+    )
 
 
 def resumes(texts: Sequence[str]) -> bool:
@@ -177,10 +195,11 @@ def _tees_of(script: Script, command: Command) -> Iterator[Command]:
 
 
 def requeues(script: Script, path: str) -> Iterator[Finding]:
-    """`#SBATCH --requeue` without `--open-mode=append`."""
+    """`#SBATCH --requeue` of a training without `--open-mode=append`."""
     text = script.content.decode("latin-1")
     directives = [(found.start(), str(found.group(1))) for found in _DIRECTIVE.finditer(text)]
-    if any("--open-mode" in words for _, words in directives):
+    trains = any(launches(command.texts) for command in script.commands)
+    if not trains or any("--open-mode" in words for _, words in directives):
         return
     for start, words in directives:
         if words.split()[:1] == ["--requeue"]:

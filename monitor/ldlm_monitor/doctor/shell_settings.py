@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import re2
 from tree_sitter import Node
 
 from ldlm_monitor.doctor.bash_script import Assignment, Command, Scope, Script
 from ldlm_monitor.doctor.bash_syntax import text_of
-from ldlm_monitor.doctor.launch import launches
+from ldlm_monitor.doctor.launch import launches, starts, wraps
+from ldlm_monitor.doctor.neighbours import NO_NEIGHBOURS, Neighbours
 from ldlm_monitor.doctor.setting import Setting
 
 _PAIR = re2.compile(r"^([A-Za-z_][A-Za-z0-9_]*)=(.*)$")
+_SEVERAL = re2.compile(r"^--env=[A-Za-z_][A-Za-z0-9_]*=.*,[A-Za-z_][A-Za-z0-9_]*=")
 _DIRECTIVE = re2.compile(r"(?m)^#SBATCH[ \t]+--export[= ]([^\n]*)$")
-_PASSING = frozenset({"env", "mpirun", "mpiexec", "orterun", "docker", "podman", "srun", "sbatch"})
+_PASSING = frozenset({
+    "env", "mpirun", "mpiexec", "orterun", "docker", "podman", "srun", "sbatch", "apptainer",
+    "singularity", "enroot", "qsub", "kubectl",
+})  # fmt: skip
 _NAMED = frozenset({"variable_assignment", "variable_name"})
 _BETWEEN = frozenset({"comment", ";", "\n", "&"})
 _CLAUSES = frozenset({"elif_clause", "else_clause"})
-_PASSING_FLAGS = frozenset({"-x", "-e", "--env"})
+_LIST_FLAGS = frozenset({"--export", "-v"})
+_PASSING_FLAGS = frozenset({"-x", "-e", "--env"}) | _LIST_FLAGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +37,24 @@ class _Event:
     scope: Scope
     name: str
     setting: Setting | None = None
+    without: frozenset[str] = frozenset()
+    """Names that what is started does not get (`env -u`)."""
 
 
-def settings_of(script: Script, path: str) -> tuple[Setting, ...]:
+def settings_of(
+    script: Script, path: str, around: Neighbours = NO_NEIGHBOURS
+) -> tuple[Setting, ...]:
     """The settings that are in effect where something is started, the first to last.
 
-    One that a later assignment or `unset` replaces before anything was started is left out.
+    One that a later assignment, a sourced file or `unset` replaces before anything was started is
+    left out.
     """
-    events = sorted(_events(script, path), key=lambda event: event.at)
+    taken = (
+        _Event(source.at, source.scope, name)
+        for source, names in around.sourced(script, path)
+        for name in names
+    )
+    events = sorted((*_events(script, path), *taken), key=lambda event: event.at)
     kept = []
     for index, event in enumerate(events):
         if event.setting is not None and not _replaced(event, events[index + 1 :]):
@@ -54,6 +71,7 @@ def unexported(script: Script, path: str) -> Iterator[Setting]:
         for node in command.node.children
         for node in _names_in(node)
     }
+    exported = {assignment.name for assignment in script.assignments if assignment.exported}
     for assignment in script.assignments:
         hidden = not (
             assignment.exported
@@ -62,8 +80,7 @@ def unexported(script: Script, path: str) -> Iterator[Setting]:
             or assignment.name in script.exported
             or assignment.name in used
         )
-        others = [other for other in script.assignments if other.name == assignment.name]
-        if hidden and not any(other.exported for other in others):
+        if hidden and assignment.name not in exported:
             yield _setting(assignment, script, path)
 
 
@@ -92,7 +109,19 @@ def _events(script: Script, path: str) -> Iterator[_Event]:
         yield _Event(removal.node.start_byte, removal.scope, removal.name)
     for command in script.commands:
         if launches(command.texts) or (command.texts and command.texts[0] in launching):
-            yield _Event(command.node.start_byte, command.scope, "")
+            kept_out = frozenset(_kept_out(command))
+            yield _Event(command.node.start_byte, command.scope, "", without=kept_out)
+
+
+def _kept_out(command: Command) -> Iterator[str]:
+    """`env -u NAME --unset=NAME`."""
+    texts = command.texts
+    if "env" in texts:
+        for flag, name in pairwise(texts):
+            if flag in ("-u", "--unset"):
+                yield name
+            elif flag.startswith("--unset="):
+                yield flag.partition("=")[2]
 
 
 def _is_for_itself(assignment: Assignment) -> bool:
@@ -102,12 +131,15 @@ def _is_for_itself(assignment: Assignment) -> bool:
 
 
 def _replaced(event: _Event, later: list[_Event]) -> bool:
+    spared = False
     for other in later:
-        if not other.name:
+        if not other.name and event.name in other.without:
+            spared = True
+        elif not other.name:
             return False
-        if other.name == event.name and other.scope == event.scope[: len(other.scope)]:
+        elif other.name == event.name and other.scope == event.scope[: len(other.scope)]:
             return True
-    return False
+    return spared
 
 
 def _setting(assignment: Assignment, script: Script, path: str) -> Setting:
@@ -184,32 +216,33 @@ def _whole_lines(content: bytes, start: int, end: int) -> tuple[int, int]:
 
 def _passed(command: Command, script: Script, path: str) -> Iterator[Setting]:
     """`env NAME=value`, `mpirun -x NAME=value`, `docker run -e NAME=value`, `srun --export=`."""
-    if not command.words or command.texts[0].rsplit("/", 1)[-1] not in _PASSING:
+    if not command.words or not wraps(command.texts[0]):
         return
-    nodes = [child for child in command.node.children if child.is_named]
-    nodes = [child for child in nodes if child.type not in ("variable_assignment", "file_redirect")]
-    is_env = command.texts[0].rsplit("/", 1)[-1] == "env"
-    before = ""
-    for node, value in zip(nodes, command.words, strict=False):
-        text = value.text
-        plain = node.type == "word"
-        if text.startswith("--export="):
-            yield from _listed(text, node.start_byte, script, path)
-        elif text.startswith("--env="):
-            yield from _pair(text[6:], node.start_byte + 6, plain, script, path)
-        elif is_env or before in _PASSING_FLAGS:
-            yield from _pair(text, node.start_byte, plain, script, path)
+    passer = before = ""
+    for word in command.words:
+        text = word.text
+        name = text.rsplit("/", 1)[-1]
+        if text.startswith(("--export=", "--env=")):
+            start = text.index("=") + 1
+            many = text.startswith("--export=") or _SEVERAL.match(text)
+            yield from (_listed if many else _pair)(text[start:], word.start + start, script, path)
+        elif passer == "env" or (passer and before in _PASSING_FLAGS):
+            many = before in _LIST_FLAGS
+            yield from (_listed if many else _pair)(text, word.start, script, path)
+        if starts(text):
+            return
+        passer = name if name in _PASSING else passer
         before = text
 
 
-def _pair(text: str, at: int, editable: bool, script: Script, path: str) -> Iterator[Setting]:
+def _pair(text: str, at: int, script: Script, path: str) -> Iterator[Setting]:
     found = _PAIR.match(text)
     if not found:
         return
     name, value = found.group(1), found.group(2)
     middle = at + len(name)
     raw = script.content[middle + 1 : middle + 1 + len(value)].decode(errors="replace")
-    exact = editable and raw == value
+    exact = raw == value
     yield Setting(
         name,
         value if "\0" not in value else None,
@@ -221,16 +254,14 @@ def _pair(text: str, at: int, editable: bool, script: Script, path: str) -> Iter
     )
 
 
-def _listed(text: str, at: int, script: Script, path: str) -> Iterator[Setting]:
-    """`--export=ALL,A=1,B=2`."""
-    start = at + text.index("=") + 1
-    for part in text.partition("=")[2].split(","):
-        yield from _pair(part, start, True, script, path)
+def _listed(text: str, start: int, script: Script, path: str) -> Iterator[Setting]:
+    """`ALL,A=1,B=2`."""
+    for part in text.split(","):
+        yield from _pair(part, start, script, path)
         start += len(part.encode()) + 1
 
 
 def _directives(script: Script, path: str) -> Iterator[Setting]:
     text = script.content.decode("latin-1")
     for found in _DIRECTIVE.finditer(text):
-        start = found.start(1)
-        yield from _listed("=" + found.group(1).strip(), start - 1, script, path)
+        yield from _listed(found.group(1).strip(), found.start(1), script, path)

@@ -8,7 +8,8 @@ import re2
 from tree_sitter import Node
 
 from ldlm_monitor.doctor.bash_script import Command, Script
-from ldlm_monitor.doctor.bash_syntax import UNKNOWN, text_of, unended_documents, within
+from ldlm_monitor.doctor.bash_syntax import text_of, unended_documents, within
+from ldlm_monitor.doctor.bash_values import UNKNOWN
 from ldlm_monitor.doctor.finding import Check, Finding
 
 BC_EXPONENT = Check(

@@ -8,7 +8,7 @@ from functools import lru_cache
 import re2
 
 from ldlm_monitor.doctor.project import Kind, Project, SourceFile
-from ldlm_monitor.doctor.setting import Release, Surroundings
+from ldlm_monitor.doctor.setting import GroupTimeout, Release, Surroundings
 
 _TORCH_PINNED = re2.compile(
     r"(?im)^(?:[^#\n]*[^a-z0-9_.#\n-])?(?:py)?torch(?:\[[a-z,]+\])?"
@@ -39,7 +39,7 @@ def surroundings(project: Project) -> Surroundings:
     texts = [_text(file) for file in project.files]
     return Surroundings(
         torch=_torch(project),
-        group_timeout=max(_group_timeouts(project), default=0.0) or None,
+        group_timeouts=tuple(_group_timeouts(project)),
         readers=frozenset(_readers(project)),
         records_errors=any("import record" in text for text in texts),
         modern=any(_MODERN.search(_ALIKE.sub("", text)) for text in texts),
@@ -61,14 +61,20 @@ def _torch(project: Project) -> Release | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _group_timeouts(project: Project) -> Iterator[float]:
+def _group_timeouts(project: Project) -> Iterator[GroupTimeout]:
     for file in project.of(Kind.PYTHON):
-        for call in _GROUP_CALL.findall(_text(file)):
-            for unit, amount in _TIMEDELTA.findall(call)[:1]:
-                yield float(amount.replace("_", "")) * _SECONDS[unit]
-    for file in (*project.of(Kind.YAML), *project.of(Kind.SHELL)):
-        for seconds in _HF_TIMEOUT.findall(_text(file)):
-            yield float(seconds)
+        text = _text(file)
+        for call in _GROUP_CALL.finditer(text):
+            for given in list(_TIMEDELTA.finditer(call.group(0)))[:1]:
+                amount = float(str(given.group(2)).replace("_", ""))
+                line = text.count("\n", 0, call.start() + given.start()) + 1
+                yield GroupTimeout(amount * _SECONDS[str(given.group(1))], file.path, line)
+    for file in (*project.of(Kind.YAML), *project.of(Kind.JSON), *project.of(Kind.SHELL)):
+        text = _text(file)
+        for given in _HF_TIMEOUT.finditer(text):
+            line = text.count("\n", 0, given.start()) + 1
+            script = file.kind is Kind.SHELL
+            yield GroupTimeout(float(given.group(1)), file.path, line, of_one_launch=script)
 
 
 def _readers(project: Project) -> Iterator[str]:

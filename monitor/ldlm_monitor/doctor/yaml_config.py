@@ -1,22 +1,21 @@
-"""Audits YAML: configurations of trainers, and environments of containers and jobs."""
+"""Audits YAML and JSON: configurations of trainers, environments of containers and jobs."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import re2
 import yaml
 
-from ldlm_monitor.doctor import environment_rules, option_rules, shell
+from ldlm_monitor.doctor import deepspeed, environment_rules, launcher_rules, option_rules, shell
 from ldlm_monitor.doctor.finding import Check, Finding
-from ldlm_monitor.doctor.options import Group, Option, normalised
-from ldlm_monitor.doctor.project import Kind, Project, SourceFile
+from ldlm_monitor.doctor.options import Group, Option
+from ldlm_monitor.doctor.project import Kind, Project
 from ldlm_monitor.doctor.setting import Environment, Setting, Surroundings
 from ldlm_monitor.doctor.surroundings import surroundings
-from ldlm_monitor.doctor.yaml_nodes import compose
+from ldlm_monitor.doctor.yaml_nodes import Document, nodes, read, scalars
 
 UNREAD_KEY = Check(
     "option-unread",
@@ -30,7 +29,7 @@ UNREAD_KEY = Check(
     "unknown "
     "keys tells of it at the start.",
 )
-CHECKS = (UNREAD_KEY,)
+CHECKS = (UNREAD_KEY, *deepspeed.CHECKS)
 
 _MATTERS = frozenset({
     "use_fused", "fused", "grad_clip_norm", "max_grad_norm", "gradient_clip_val",
@@ -49,64 +48,32 @@ _ENVIRONMENT = re2.compile(r"(?i)env|variables")
 _SCRIPT_KEYS = frozenset(
     {"run", "setup", "script", "command", "args", "entrypoint", "before_script"}
 )
-_MAX_NODES = 50_000
-
-
-@dataclass(frozen=True, slots=True)
-class _Document:
-    """A YAML file with its nodes; marks count characters, edits count bytes."""
-
-    file: SourceFile
-    text: str
-    roots: tuple[yaml.Node, ...]
-
-    def span(self, node: yaml.Node) -> tuple[int, int]:
-        """The bytes of a scalar, without its quotes."""
-        start, end = node.start_mark.index, node.end_mark.index
-        if isinstance(node, yaml.ScalarNode) and node.style in ("'", '"'):
-            start, end = start + 1, end - 1
-        if self.text.isascii():
-            return start, end
-        first = len(self.text[:start].encode())
-        return first, first + len(self.text[start:end].encode())
-
-    def line(self, node: yaml.Node) -> tuple[int, str]:
-        """The 1-based line where a node starts, and its text."""
-        number = node.start_mark.line
-        start = node.start_mark.index - node.start_mark.column
-        end = self.text.find("\n", start)
-        return number + 1, self.text[start : end if end >= 0 else None].strip()
-
-
-def read(file: SourceFile) -> _Document | None:
-    """The nodes of a YAML file; None where it is none, as with a template."""
-    try:
-        return _Document(file, file.content.decode(), compose(file.content))
-    except ValueError:
-        return None
 
 
 def audit(project: Project) -> Iterator[Finding]:
-    """All findings in the project's YAML files."""
+    """All findings in the project's YAML and JSON files."""
     around = surroundings(project)
     unread = _unread(project)
-    for file in project.of(Kind.YAML):
+    for file in (*project.of(Kind.YAML), *project.of(Kind.JSON)):
         document = read(file)
         if document is not None:
-            yield from _audit_document(document, around, unread)
+            own = unread if file.kind is Kind.YAML else frozenset[str]()
+            yield from _audit_document(document, around, own)
 
 
 def _audit_document(
-    document: _Document, around: Surroundings, unread: frozenset[str]
+    document: Document, around: Surroundings, unread: frozenset[str]
 ) -> Iterator[Finding]:
     settings: list[Setting] = []
     groups: list[tuple[Option, ...]] = []
-    for key, node in _nodes(document.roots):
-        pairs = _scalars(node)
+    for key, node in nodes(document.roots):
+        pairs = scalars(node)
         settings.extend(_settings(document, pairs))
+        if deepspeed.is_configuration(node):
+            yield from deepspeed.judge(document, node)
         if isinstance(node, yaml.SequenceNode) and _ENVIRONMENT.search(key):
             settings.extend(_listed(document, node))
-        groups.append(tuple(_option(document, name, value) for name, value in pairs))
+        groups.append(tuple(document.option(name, value) for name, value in pairs))
         for name, value in pairs:
             if name.value in _SCRIPT_KEYS and "\n" in value.value:
                 yield from _script(document, value, around)
@@ -115,47 +82,16 @@ def _audit_document(
     yield from environment_rules.judge(Environment(tuple(settings)), around)
     names = frozenset(option.name for options in groups for option in options)
     for options in groups:
-        yield from option_rules.judge(Group(options, all_names=names))
+        group = Group(options, all_names=names)
+        yield from option_rules.judge(group)
+        yield from launcher_rules.judge(group)
         for option in options:
             if option.name in unread and option.value not in (None, "", "null", "~"):
                 yield option.finding(UNREAD_KEY, option.name)
 
 
-def _nodes(roots: tuple[yaml.Node, ...]) -> Iterator[tuple[str, yaml.Node]]:
-    """Every mapping and sequence once, though anchors may repeat it, with the key above it."""
-    pending = deque(("", root) for root in roots)
-    seen: set[int] = set()
-    while pending and len(seen) < _MAX_NODES:
-        key, node = pending.popleft()
-        if id(node) in seen or isinstance(node, yaml.ScalarNode):
-            continue
-        seen.add(id(node))
-        yield key, node
-        if isinstance(node, yaml.MappingNode):
-            pending.extend((str(name.value), value) for name, value in node.value)
-        elif isinstance(node, yaml.SequenceNode):
-            pending.extend((key, item) for item in node.value)
-
-
-def _scalars(node: yaml.Node) -> list[tuple[yaml.ScalarNode, yaml.ScalarNode]]:
-    if not isinstance(node, yaml.MappingNode):
-        return []
-    return [
-        (name, value)
-        for name, value in node.value
-        if isinstance(name, yaml.ScalarNode) and isinstance(value, yaml.ScalarNode)
-    ]
-
-
-def _option(document: _Document, name: yaml.ScalarNode, value: yaml.ScalarNode) -> Option:
-    line, evidence = document.line(name)
-    known = None if "${" in value.value else str(value.value)
-    at = document.span(value) if value.style not in ("|", ">") else None
-    return Option(normalised(str(name.value)), known, document.file.path, line, evidence, at)
-
-
 def _settings(
-    document: _Document, pairs: list[tuple[yaml.ScalarNode, yaml.ScalarNode]]
+    document: Document, pairs: list[tuple[yaml.ScalarNode, yaml.ScalarNode]]
 ) -> Iterator[Setting]:
     """`NAME: value`, and `name: NAME` with `value: value`."""
     by_name = {str(name.value): value for name, value in pairs}
@@ -170,7 +106,7 @@ def _settings(
             )  # fmt: skip
 
 
-def _listed(document: _Document, node: yaml.SequenceNode) -> Iterator[Setting]:
+def _listed(document: Document, node: yaml.SequenceNode) -> Iterator[Setting]:
     """`- NAME=value`."""
     for item in node.value:
         found = _PAIR.match(item.value) if isinstance(item, yaml.ScalarNode) else None
@@ -200,7 +136,7 @@ def _given_to_shell(node: yaml.Node) -> Iterator[yaml.ScalarNode]:
             yield item
 
 
-def _script(document: _Document, value: yaml.ScalarNode, around: Surroundings) -> Iterator[Finding]:
+def _script(document: Document, value: yaml.ScalarNode, around: Surroundings) -> Iterator[Finding]:
     """A script in a block of a job or a pod; its lines are those of the file, without edits."""
     first = value.start_mark.line + (value.style in ("|", ">"))
     for finding in shell.audit_script(value.value.encode(), document.file.path, around):

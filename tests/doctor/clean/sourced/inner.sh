@@ -1,0 +1,3 @@
+export TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=600
+source ./common.sh
+torchrun train.py
