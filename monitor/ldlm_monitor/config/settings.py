@@ -70,6 +70,12 @@ def _checked_discovery(value: Path) -> Path:
     return value
 
 
+def _checked_host(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?", name):
+        raise ValueError("should be a host's name, without scheme and port")
+    return name
+
+
 def _checked_listen(value: str) -> str:
     host, _, port = value.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
@@ -90,6 +96,9 @@ SecondsFromZero: TypeAlias = Annotated[
 ]
 Name: TypeAlias = Annotated[str, AfterValidator(_checked_name)]
 Paths: TypeAlias = Annotated[tuple[UserPath, ...], BeforeValidator(_split_list)]
+Hosts: TypeAlias = Annotated[
+    tuple[Annotated[str, AfterValidator(_checked_host)], ...], BeforeValidator(_split_list)
+]
 Patterns: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_split_list)]
 PhaseLimits: TypeAlias = Annotated[dict[Phase, Seconds], BeforeValidator(_split_pairs)]
 Listen: TypeAlias = Annotated[str, AfterValidator(_checked_listen)]
@@ -180,6 +189,13 @@ class Settings(BaseSettings):
         "puts them on its series where it finds it by `file_sd`, and Alertmanagers get them with "
         "every alert.",
         examples=[{"cluster": "a", "job_id": "4711"}],
+    )
+    allowed_hosts: Hosts = Field(
+        default=(),
+        description="Names by which requests over plain HTTP may ask this monitor, beside "
+        "`localhost` and addresses. On loopback no other name is answered; elsewhere any is, "
+        "unless some are named here.",
+        examples=[["monitor.internal"]],
     )
     web_config: UserPath | None = Field(
         default=None,

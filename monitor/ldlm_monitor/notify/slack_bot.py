@@ -19,9 +19,10 @@ from urllib.request import Request
 from slack_sdk.web import SlackResponse
 
 from ldlm_monitor.errors import ConfigError, DeliveryError
+from ldlm_monitor.loopback import is_loopback
 from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.notify.notification import Notification
-from ldlm_monitor.notify.post import is_loopback, post
+from ldlm_monitor.notify.post import post
 from ldlm_monitor.notify.slack import Block, as_code, short, slack_message
 from ldlm_monitor.notify.slack_groups import news_message, standing_message
 from ldlm_monitor.notify.slack_web_api import Client, GoneError, MendableError, RefusedError, call
