@@ -57,7 +57,7 @@ def names_for(settings: Settings, host: str) -> HostNames | None:
     Beyond loopback its names are known to those alone who gave them to it.
     """
     if is_loopback(host) or settings.allowed_hosts:
-        return HostNames(settings.allowed_hosts)
+        return HostNames((socket.gethostname(), *settings.allowed_hosts))
     return None
 
 

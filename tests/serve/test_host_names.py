@@ -98,7 +98,14 @@ def test_beyond_loopback_any_name_is_its_own_unless_some_are_given():
     assert given is not None
     assert given.know("gpu-07:9847")
     assert not given.know("evil.example")
-    assert names_for(Settings(), "127.0.0.1") is not None
+
+
+def test_on_loopback_this_machines_own_name_is_one_of_its_names():
+    """/etc/hosts often lets it lead to 127.0.0.1."""
+    names = names_for(Settings(), "127.0.0.1")
+    assert names is not None
+    assert names.know(f"{socket.gethostname()}:9847")
+    assert not names.know(f"{socket.gethostname()}.evil.example")
 
 
 def test_where_a_token_is_asked_for_any_name_will_do(make_snapshot, tmp_path):

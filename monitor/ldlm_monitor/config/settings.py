@@ -193,8 +193,8 @@ class Settings(BaseSettings):
     allowed_hosts: Hosts = Field(
         default=(),
         description="Names by which requests over plain HTTP may ask this monitor, beside "
-        "`localhost` and addresses. On loopback no other name is answered; elsewhere any is, "
-        "unless some are named here.",
+        "`localhost`, this machine's name and addresses. On loopback no other name is answered; "
+        "elsewhere any is, unless some are named here.",
         examples=[["monitor.internal"]],
     )
     web_config: UserPath | None = Field(
