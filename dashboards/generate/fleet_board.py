@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.models import dashboard as models
 
-from .parts import SCRAPED, board, graph, listing, number, query, stripes
+from .parts import SCRAPED, Column, board, graph, listing, number, query, stripes
 
 _INFO = f'ldlm_run_info{{{SCRAPED},world_size=~"[1-9][0-9]*"}}'
 # World size stands in a label, which PromQL reads as a number where it is a bucket's bound.
@@ -92,26 +92,30 @@ def fleet() -> models.Dashboard:
                 ),
                 listing(
                     "Runs",
-                    "How each run stands: health, step, seconds since the step last advanced, "
+                    "How each run stands: health, step, time since the step last advanced, "
                     "loss and time left.",
-                    "short",
-                    query(f"max by (cluster, run) (ldlm_run_health{{{SCRAPED}}})", instant=True),
-                    query(f"max by (cluster, run) (ldlm_train_step{{{SCRAPED}}})", instant=True),
-                    query(age, instant=True),
-                    query(f"avg by (cluster, run) (ldlm_train_loss{{{SCRAPED}}})", instant=True),
-                    query(
-                        f"max by (cluster, run) (ldlm_train_eta_seconds{{{SCRAPED}}})", instant=True
+                    Column(
+                        "Health",
+                        f"max by (cluster, run) (ldlm_run_health{{{SCRAPED}}})",
+                        words=True,
+                    ),
+                    Column("Step", f"max by (cluster, run) (ldlm_train_step{{{SCRAPED}}})", "none"),
+                    Column("Since progress", age, "s"),
+                    Column("Loss", f"avg by (cluster, run) (ldlm_train_loss{{{SCRAPED}}})"),
+                    Column(
+                        "Time left",
+                        f"max by (cluster, run) (ldlm_train_eta_seconds{{{SCRAPED}}})",
+                        "s",
                     ),
                     width=14,
                 ),
                 listing(
                     "Firing alerts",
                     "What fires now, by run and rank.",
-                    "short",
-                    query(
+                    Column(
+                        "",
                         "max by (severity, alertname, run, rank) (ldlm_alerts"
                         f'{{{SCRAPED},alertstate="firing",severity!="none"}})',
-                        instant=True,
                     ),
                     width=10,
                 ),

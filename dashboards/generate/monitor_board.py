@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.models import dashboard as models
 
-from .parts import SCRAPED, board, graph, listing, query, risen
+from .parts import SCRAPED, Column, board, graph, listing, query, risen
 
 
 def monitor() -> models.Dashboard:
@@ -86,12 +86,12 @@ def monitor() -> models.Dashboard:
                 listing(
                     "Its own alerts",
                     "What it says of itself; Watchdog always fires.",
-                    "short",
-                    query(
+                    Column(
+                        "",
                         "max by (alertname, alertstate, severity) (ldlm_alerts"
                         f'{{{SCRAPED},alertname=~"Monitor.*|Watchdog"}})',
-                        instant=True,
                     ),
+                    width=16,
                 ),
             ],
         },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from grafana_foundation_sdk.builders import (
@@ -147,9 +148,13 @@ def graph(
     *queries: Any,
     log: bool = False,
     limit: float | None = None,
+    right: str = "",
     width: int = 8,
 ) -> Panel:
-    """Lines over time; `log`: on a logarithmic axis; `limit`: a line from which it is bad."""
+    """Lines over time; `log`: on a logarithmic axis; `limit`: a line from which it is bad.
+
+    `right` is the letter of a query of another order, which has the axis on the right.
+    """
     panel = _common(timeseries.Panel(), title, meaning, unit, *queries, size=(width, 8))
     panel.fill_opacity(0).line_width(1.5).show_points(common_models.VisibilityMode.NEVER)
     panel.tooltip(common.VizTooltipOptions().mode(common_models.TooltipDisplayMode.MULTI))
@@ -162,6 +167,11 @@ def graph(
     if log:
         scale = common.ScaleDistributionConfig()
         panel.scale_distribution(scale.type(common_models.ScaleDistribution.LOG).log(10))
+    if right:
+        placed = models.DynamicConfigValue(
+            id_val="custom.axisPlacement", value=common_models.AxisPlacement.RIGHT
+        )
+        panel.override_by_query(right, [placed])
     if limit is not None:
         panel.thresholds(_thresholds(("green", None), ("red", limit)))
         style = common.GraphThresholdsStyleConfig()
@@ -178,14 +188,20 @@ def number(
     legend: str = "{{run}}",
     width: int = 4,
     words: bool = False,
+    names: bool = False,
 ) -> Panel:
-    """The last value, coloured from each of `steps` on; `words`: it is a health."""
+    """The last value, coloured from each of `steps` on; `words`: it is a health.
+
+    `names`: what there is, by its legend, instead of the value.
+    """
     panel = _common(stat.Panel(), title, meaning, unit, query(expr, legend), size=(width, 4))
     panel.reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
     panel.thresholds(_thresholds(*(steps or (("text", None),))))
     panel.graph_mode(common_models.BigValueGraphMode.AREA)
     if words:
         panel.mappings(_healths())
+    if names:
+        panel.text_mode(common_models.BigValueTextMode.NAME)
     return panel
 
 
@@ -213,13 +229,44 @@ def bands(
     return panel.color_scheme(scheme).merge_values(True).row_height(1.0)
 
 
-def listing(title: str, meaning: str, unit: str, *queries: Any, width: int = 24) -> Panel:
-    """A table of what is now; several queries are joined by their labels."""
-    panel = _common(table.Panel(), title, meaning, unit, *queries, size=(width, 9))
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What a table shows of each of its rows; without a title the row itself says it all.
+
+    `words`: it is a health.
+    """
+
+    title: str
+    expr: str
+    unit: str = "short"
+    words: bool = False
+
+
+def listing(title: str, meaning: str, *columns: Column, width: int = 24) -> Panel:
+    """A table of what is now; several columns are joined by their labels."""
+    queries = (query(each.expr, instant=True) for each in columns)
+    panel = _common(table.Panel(), title, meaning, "short", *queries, size=(width, 9))
     hidden = {"Time": True, "__name__": True, "job": True, "instance": True}
-    if len(queries) > 1:
+    titles: dict[str, str] = {}
+    for letter, column in zip("ABCDEFGH", columns, strict=False):
+        # As Grafana calls it: with the query's letter where there are several.
+        name = f"Value #{letter}" if len(columns) > 1 else "Value"
+        if not column.title:
+            hidden[name] = True
+            continue
+        titles[name] = column.title
+        properties = [models.DynamicConfigValue(id_val="unit", value=column.unit)]
+        if column.words:
+            properties += [
+                models.DynamicConfigValue(id_val="mappings", value=_healths()),
+                models.DynamicConfigValue(
+                    id_val="custom.cellOptions", value={"type": "color-text"}
+                ),
+            ]
+        panel.override_by_name(column.title, properties)
+    if len(columns) > 1:
         panel.with_transformation(models.DataTransformerConfig(id_val="merge", options={}))
-    options: dict[str, Any] = {"excludeByName": hidden, "indexByName": {}, "renameByName": {}}
+    options: dict[str, Any] = {"excludeByName": hidden, "indexByName": {}, "renameByName": titles}
     panel.with_transformation(models.DataTransformerConfig(id_val="organize", options=options))
     return panel
 

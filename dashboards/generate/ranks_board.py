@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.models import dashboard as models
 
-from .parts import RANK, bands, board, graph, listing, query, risen
+from .parts import RANK, Column, bands, board, graph, listing, query, risen
 
 _ERRORS = f'ldlm_events_total{{{RANK},severity=~"error|critical"}}'
 
@@ -49,9 +49,12 @@ def ranks() -> models.Dashboard:
                 listing(
                     "Furthest behind",
                     "The ten ranks that are furthest behind, or slowest.",
-                    "short",
-                    query(f"topk(10, ldlm_detect_rank_lag_steps{{{RANK}}})", instant=True),
-                    query(f"topk(10, ldlm_detect_rank_slowdown_ratio{{{RANK}}})", instant=True),
+                    Column("Steps behind", f"topk(10, ldlm_detect_rank_lag_steps{{{RANK}}})"),
+                    Column(
+                        "Step time against the median",
+                        f"topk(10, ldlm_detect_rank_slowdown_ratio{{{RANK}}})",
+                        "percentunit",
+                    ),
                     width=12,
                 ),
             ],
@@ -79,21 +82,19 @@ def ranks() -> models.Dashboard:
                 listing(
                     "Failed first",
                     "Of each run that crashed, the rank that failed first, as the incident has it.",
-                    "short",
-                    query(
+                    Column(
+                        "",
                         "max by (cluster, run, rank, state) (ldlm_run_state"
                         f'{{{RANK},rank!="",state=~"crashed|killed"}}) == 1',
-                        instant=True,
                     ),
                     width=8,
                 ),
                 listing(
                     "What failed",
                     "Errors of each rank in the time shown, by kind.",
-                    "short",
-                    query(
+                    Column(
+                        "Events",
                         f"sum by (run, rank, kind, severity) {risen(_ERRORS, '$__range')} > 0",
-                        instant=True,
                     ),
                     width=16,
                 ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.models import dashboard as models
 
-from .parts import RUN, board, graph, listing, number, query, risen
+from .parts import RUN, Column, board, graph, listing, number, query, risen
 
 _HEALTH_STEPS = (("green", None), ("yellow", 1.0), ("orange", 2.0), ("red", 3.0))
 
@@ -32,11 +32,12 @@ def run_health() -> models.Dashboard:
                     "short",
                     f"max by (run, state) (ldlm_run_state{{{RUN}}} == 1)",
                     legend="{{state}}",
+                    names=True,
                 ),
                 number(
                     "Step",
                     "The last step that was told.",
-                    "short",
+                    "none",
                     f"max by (run) (ldlm_train_step{{{RUN}}})",
                 ),
                 number(
@@ -90,7 +91,7 @@ def run_health() -> models.Dashboard:
                     "Learning rate",
                     "As the trainer tells it.",
                     "sci",
-                    query(f"ldlm_train_learning_rate{{{RUN}}}", "{{run}}"),
+                    query(f"max by (cluster, run) (ldlm_train_learning_rate{{{RUN}}})", "{{run}}"),
                 ),
                 graph(
                     "NaN, Inf and skipped steps",
@@ -110,10 +111,11 @@ def run_health() -> models.Dashboard:
             "Speed and memory": [
                 graph(
                     "Throughput",
-                    "Samples and tokens a second, as told.",
+                    "Samples and tokens (axis on the right) a second, as told.",
                     "short",
                     query(f"ldlm_train_samples_per_second{{{RUN}}}", "samples {{rank}}"),
                     query(f"ldlm_train_tokens_per_second{{{RUN}}}", "tokens {{rank}}"),
+                    right="B",
                 ),
                 graph(
                     "Against its own baseline",
@@ -158,11 +160,10 @@ def run_health() -> models.Dashboard:
                 listing(
                     "Alerts",
                     "What is pending and what fires.",
-                    "short",
-                    query(
+                    Column(
+                        "",
                         "max by (alertstate, severity, alertname, run, rank) "
                         f'(ldlm_alerts{{{RUN},severity!="none"}})',
-                        instant=True,
                     ),
                     width=12,
                 ),

@@ -6,7 +6,7 @@ settings=${LDLM_SLURM_SETTINGS:-/etc/ldlm-monitor/slurm.env}
 RUN_DIR=/run/ldlm-monitor
 # shellcheck source=/dev/null
 [ ! -r "$settings" ] || . "$settings"
-pid_file=$RUN_DIR/job-$SLURM_JOB_ID.pid
+pid_file=$RUN_DIR/job-$SLURM_JOB_ID-$SLURMD_NODENAME.pid
 [ -r "$pid_file" ] || exit 0
 pid=$(cat "$pid_file")
 
@@ -28,6 +28,6 @@ while is_ours && [ "$waited" -lt 10 ]; do
     waited=$((waited + 1))
 done
 is_ours && kill -9 "$pid"
-rm -rf "$pid_file" "$RUN_DIR/state-$SLURM_JOB_ID"
+rm -rf "$pid_file" "$RUN_DIR/state-$SLURM_JOB_ID-$SLURMD_NODENAME"
 [ -z "${FILE_SD_DIR:-}" ] || rm -f "$FILE_SD_DIR/$SLURM_JOB_ID-$SLURMD_NODENAME.json"
 exit 0

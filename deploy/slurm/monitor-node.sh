@@ -20,6 +20,6 @@ done
 export LDLM_FILES LDLM_COMPANIONS=false LDLM_RUN="job-$SLURM_JOB_ID"
 export LDLM_EXTERNAL_LABELS="cluster=${SLURM_CLUSTER_NAME:-slurm},job_id=$SLURM_JOB_ID,node=$node"
 [ -z "${FILE_SD_DIR:-}" ] || export LDLM_FILE_SD="$FILE_SD_DIR/$SLURM_JOB_ID-$node.json"
-export LDLM_STATE_DIR="${STATE_DIR:-${TMPDIR:-/tmp}}/ldlm-monitor-$SLURM_JOB_ID"
+export LDLM_STATE_DIR="${STATE_DIR:-${TMPDIR:-/tmp}}/ldlm-monitor-$SLURM_JOB_ID-$node"
 exec nice "${MONITOR:-/opt/ldlm-monitor/bin/ldlm-monitor}" --headless --log-format json \
     --listen "${LISTEN:-0.0.0.0:0}"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import socket
 import subprocess
 import sys
@@ -27,6 +28,7 @@ import matplotlib as mpl
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
+from webhook import webhook
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
@@ -36,11 +38,11 @@ VARIABLES = (
     ("$__rate_interval", "15s"), ("$__range", "3m"), ("$cluster", ".*"), ("$rank", ".*"),
     ("$job", ".+"), ("$instance", ".+"),
 )  # fmt: skip
-CHOSEN = {"ldlm-run-health": "slow rank, NaN", "ldlm-ranks": "slow rank, NaN|crashes"}
+CHOSEN = {"ldlm-run-health": "slow, NaN", "ldlm-ranks": "slow, NaN|crashes"}
 """The runs that are chosen on a board; all on the others."""
 HEALTH = ("HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL")
 COLOURS = ("#2e9e5b", "#e0b400", "#f07c1f", "#d3333f")
-RUNS = {"well": 4, "slow rank, NaN": 4, "stalls": 2, "crashes": 2}
+RUNS = {"well": 4, "slow, NaN": 4, "stalls": 2, "crashes": 2}
 FAILED = '{"type":"end","status":"failed","error":"ValueError: shard 17 is damaged"}\n'
 TIMEOUT = (
     "[rank0]:[E129 10:15:00.000000000 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught "
@@ -51,9 +53,9 @@ TIMEOUT = (
 
 def row(run: str, rank: int, step: int, at: float) -> str:
     """A step of a rank, with what is wrong in that run."""
-    slow = 1.6 if run == "slow rank, NaN" and rank == 3 else 1.0
+    slow = 1.6 if run == "slow, NaN" and rank == 3 else 1.0
     loss: float | str = 1.8 + 2.5 * math.exp(-step / 200) + 0.03 * math.sin(7 * step + rank)
-    if run == "slow rank, NaN" and step > PAST + 90 and step % 7 == 0:
+    if run == "slow, NaN" and step > PAST + 90 and step % 7 == 0:
         loss = "NaN"
     told = {
         "type": "step", "step": step, "time": at, "loss": loss, "loss_text": 1.1, "eval_loss": 2.1,
@@ -68,7 +70,7 @@ def row(run: str, rank: int, step: int, at: float) -> str:
 class Training:
     """Files of one run, and the monitor that follows them."""
 
-    def __init__(self, folder: Path, run: str, ranks: int) -> None:
+    def __init__(self, folder: Path, run: str, ranks: int, webhook: str) -> None:
         self.run, self.ranks, self.step = run, ranks, 0
         self.folder = folder / run.replace(" ", "_").replace(",", "")
         self.folder.mkdir()
@@ -86,6 +88,7 @@ class Training:
              "--run", run, "--listen", "127.0.0.1:0", "--file-sd", str(self.target),
              "--state-dir", str(self.folder / "state")],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            env={**os.environ, "LDLM_SLACK_WEBHOOK_URL": webhook},
         )  # fmt: skip
 
     def _append(self, rank: int, text: str) -> None:
@@ -172,27 +175,50 @@ def named(series: dict[str, Any], legend: str) -> str:
 
 
 def short(value: float, unit: str) -> str:
-    """A number in the panel's unit."""
+    """A number in the panel's unit, as Grafana shortens it."""
     if unit == "percentunit":
         return f"{100 * value:.0f} %"
-    if unit == "bytes":
-        return f"{value / 2**30:.1f} GiB"
-    return f"{value:.4g}" + (f" {unit}" if unit in ("s", "h") else "")
+    if unit in ("bytes", "Bps"):
+        power = min(int(math.log2(abs(value)) // 10), 4) if abs(value) >= 1 else 0
+        size = f"{value / 1024**power:.3g} {('', 'Ki', 'Mi', 'Gi', 'Ti')[power]}B"
+        return f"{size}/s" if unit == "Bps" else size
+    if unit == "s" and value >= 60:
+        return f"{value / 60:.1f} min" if value < 3600 else f"{value / 3600:.1f} h"
+    if unit == "short" and value >= 1000:
+        return f"{value / 1000:.3g} K"
+    return f"{value:.4g}" + {"s": " s", "h": " h", "cps": "/s"}.get(unit, "")
+
+
+def healths(text: str) -> str:
+    """The word of a health."""
+    return HEALTH[int(float(text))]
 
 
 def lines(axes: Any, panel: dict[str, Any], prometheus: Prometheus) -> None:
-    """A curve a series."""
+    """A curve a series; a query that has the axis on the right is dashed."""
+    field = panel["fieldConfig"]
+    on_right = {each["matcher"]["options"] for each in field["overrides"]}
+    right = axes.twinx() if on_right else axes
     for target in panel["targets"]:
+        place, style = (right, "--") if target["refId"] in on_right else (axes, "-")
         for series in prometheus.over_time(target["expr"]):
             times = [at for at, _ in series["values"]]
             values = [float(value) for _, value in series["values"]]
             first = times[0] if times else 0
             label = named(series, target.get("legendFormat", ""))
-            axes.plot([at - first for at in times], values, lw=1, label=label[:28])
-    if (axes.get_legend_handles_labels())[1]:
-        axes.legend(fontsize=5, loc="upper left", ncols=2, framealpha=0.6)
-    if panel["fieldConfig"]["defaults"]["unit"] == "bytes":
-        axes.yaxis.set_major_formatter(lambda value, _: short(value, "bytes"))
+            place.plot([at - first for at in times], values, style, lw=1, label=label[:32])
+    if "scaleDistribution" in field["defaults"]["custom"]:
+        axes.set_yscale("log")
+    for each in {axes, right}:
+        each.yaxis.set_major_formatter(lambda value, _: short(value, field["defaults"]["unit"]))
+        if each.get_yscale() == "log":
+            each.yaxis.set_minor_formatter(each.yaxis.get_major_formatter())
+        each.tick_params(which="both", labelsize=6)
+    found = [each.get_legend_handles_labels() for each in dict.fromkeys((axes, right))]
+    handles, labels = ([item for pair in found for item in pair[part]] for part in (0, 1))
+    if labels:
+        axes.legend(handles, labels, fontsize=5, loc="upper center", bbox_to_anchor=(0.5, -0.1),
+                    ncols=4, frameon=False)  # fmt: skip
     axes.grid(alpha=0.25)
 
 
@@ -218,37 +244,49 @@ def stripes(axes: Any, panel: dict[str, Any], prometheus: Prometheus) -> None:
 
 
 def words(axes: Any, panel: dict[str, Any], prometheus: Prometheus) -> None:
-    """The last value of each series in big letters."""
+    """The last value of each series in big letters, or its name where the panel says so."""
     (target,) = panel["targets"]
     unit = panel["fieldConfig"]["defaults"]["unit"]
     health = bool(panel["fieldConfig"]["defaults"].get("mappings"))
+    named_only = panel["options"]["textMode"] == "name"
     found = prometheus.now(target["expr"])
     for number, series in enumerate(found[:5]):
-        value = float(series["value"][1])
-        text = HEALTH[int(value)] if health else short(value, unit)
+        told = series["value"][1]
         label = named(series, target.get("legendFormat", ""))
+        text = healths(told) if health else label if named_only else short(float(told), unit)
         place = 0.5 if len(found) == 1 else 0.85 - 0.8 * number / len(found)
         size = 15 if len(found) == 1 else 8
-        axes.text(0.5, place, f"{text}  {label}" if len(found) > 1 else text, ha="center",
-                  va="center", fontsize=size, transform=axes.transAxes,
-                  color=COLOURS[int(value)] if health else "black")  # fmt: skip
+        axes.text(0.5, place, text if len(found) == 1 or named_only else f"{text}  {label}",
+                  ha="center", va="center", fontsize=size, transform=axes.transAxes,
+                  color=COLOURS[int(float(told))] if health else "black")  # fmt: skip
     axes.axis("off")
 
 
 def table(axes: Any, panel: dict[str, Any], prometheus: Prometheus) -> None:
-    """Rows by labels, a column a query."""
-    rows: dict[str, list[str]] = {}
-    unit = panel["fieldConfig"]["defaults"]["unit"]
-    for column, target in enumerate(panel["targets"]):
+    """Rows by labels, a column a label and a query, named and shown as the panel says."""
+    options = panel["transformations"][-1]["options"]
+    overrides = {each["matcher"]["options"]: each["properties"]
+                 for each in panel["fieldConfig"]["overrides"]}  # fmt: skip
+    rows: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
+    for target in panel["targets"]:
+        name = f"Value #{target['refId']}" if len(panel["targets"]) > 1 else "Value"
         for series in prometheus.now(target["expr"]):
-            cells = rows.setdefault(named(series, ""), [""] * len(panel["targets"]))
-            cells[column] = short(float(series["value"][1]), unit)
-    shown = [[name, *cells] for name, cells in sorted(rows.items())][:14]
+            labels = {key: text for key, text in series["metric"].items()
+                      if key not in options["excludeByName"]}  # fmt: skip
+            row = rows.setdefault(tuple(sorted(labels.items())), dict(labels))
+            if not options["excludeByName"].get(name):
+                title = options["renameByName"][name]
+                (unit, *more) = (each["value"] for each in overrides[title])
+                told = series["value"][1]
+                row[title] = healths(told) if more else short(float(told), unit)
+    titles = list(dict.fromkeys(title for row in rows.values() for title in row))
+    shown = [[row.get(title, "") for title in titles] for _, row in sorted(rows.items())][:14]
     if shown:
-        drawn = axes.table(shown, loc="upper center", cellLoc="left", edges="horizontal")
+        drawn = axes.table(shown, colLabels=titles, loc="upper center", cellLoc="left",
+                           colLoc="left", edges="horizontal")  # fmt: skip
         drawn.auto_set_font_size(False)
-        drawn.set_fontsize(6)
-        drawn.auto_set_column_width(range(len(shown[0])))
+        drawn.set_fontsize(7)
+        drawn.auto_set_column_width(range(len(titles)))
     axes.axis("off")
 
 
@@ -266,8 +304,8 @@ def draw(board: dict[str, Any], prometheus: Prometheus, path: Path) -> None:
     for panel in panels:
         where = panel["gridPos"]
         axes = figure.add_axes((
-            (where["x"] + 0.9) / 24.5, 1 - (where["y"] + where["h"] - 0.7) / (height + 1.5),
-            (where["w"] - 1.2) / 24.5, (where["h"] - 1.7) / (height + 1.5),
+            (where["x"] + 1.2) / 24.5, 1 - (where["y"] + where["h"] - 1.3) / (height + 1.5),
+            (where["w"] - 1.6) / 24.5, (where["h"] - 2.3) / (height + 1.5),
         ))  # fmt: skip
         PAINTERS[panel["type"]](axes, panel, prometheus)
         axes.set_title(panel["title"], fontsize=8, loc="left")
@@ -282,7 +320,8 @@ def draw(board: dict[str, Any], prometheus: Prometheus, path: Path) -> None:
 def main() -> int:
     """Train, watch, and draw the boards beside this file."""
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-        trainings = [Training(Path(name), run, ranks) for run, ranks in RUNS.items()]
+        url, _ = stack.enter_context(webhook())
+        trainings = [Training(Path(name), run, ranks, url) for run, ranks in RUNS.items()]
         for training in trainings:
             stack.callback(training.stop)
         prometheus = Prometheus(Path(name))

@@ -17,8 +17,9 @@ from ldlm_monitor.config import Settings
 from ldlm_monitor.errors import UsageError
 from ldlm_monitor.ledger import Ledger
 from ldlm_monitor.lines import status_lines
-from ldlm_monitor.listening import is_loopback, let_prometheus_find, listen, url_of
+from ldlm_monitor.listening import let_prometheus_find, listen, names_for, url_of
 from ldlm_monitor.local_source import LocalSource
+from ldlm_monitor.loopback import is_loopback
 from ldlm_monitor.notify import (
     Alertmanager,
     AlertmanagerClient,
@@ -296,6 +297,7 @@ def _serve(
             source=source,
             free=lambda: room.free,
             gate=gate,
+            names=names_for(settings, host),
         )
 
     return listen(settings, gate, opened)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import errno
-import ipaddress
 import logging
 import socket
 from collections.abc import Callable
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.errors import UsageError
+from ldlm_monitor.loopback import is_loopback
 from ldlm_monitor.serve import Gate, Server
 from ldlm_monitor.serve.file_sd import FileSd, target
+from ldlm_monitor.serve.host_names import HostNames
 
 PORTS_TRIED = 20
 
@@ -50,6 +51,16 @@ def listen(settings: Settings, gate: Gate, opened: Callable[[str, int], Server])
     ) from taken
 
 
+def names_for(settings: Settings, host: str) -> HostNames | None:
+    """By which names it may be asked where it listens on `host`; None: any.
+
+    Beyond loopback its names are known to those alone who gave them to it.
+    """
+    if is_loopback(host) or settings.allowed_hosts:
+        return HostNames((socket.gethostname(), *settings.allowed_hosts))
+    return None
+
+
 def let_prometheus_find(settings: Settings, port: int, gate: Gate) -> Callable[[], None]:
     """Write the file of its service discovery, where one is wanted; returns how to take it away."""
     if settings.file_sd is None:
@@ -65,11 +76,3 @@ def url_of(host: str, port: int, gate: Gate) -> str:
     """Where a browser on this machine finds it."""
     shown = f"[{host}]" if ":" in host else host
     return f"{'https' if gate.encrypts else 'http'}://{shown}:{port}"
-
-
-def is_loopback(host: str) -> bool:
-    """Commands over HTTP are taken from this machine alone."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -51,9 +51,11 @@ def test_a_variable_lists_paths_as_PATH_does_and_limits_as_pairs(  # noqa: N802
     monkeypatch.setenv("LDLM_FILES", "a.log:logs/*.log")
     monkeypatch.setenv("LDLM_RULES", "mine.yml")
     monkeypatch.setenv("LDLM_STALL_LIMIT_SECONDS", "evaluating=900,checkpointing=1800")
+    monkeypatch.setenv("LDLM_ALLOWED_HOSTS", "monitor.lan:gpu-07")
     monkeypatch.setenv("LDLM_EXTERNAL_LABELS", "cluster=a,job_id=4711")
     settings = load({})
     assert settings.external_labels == {"cluster": "a", "job_id": "4711"}
+    assert settings.allowed_hosts == ("monitor.lan", "gpu-07")
     assert settings.files == ("a.log", "logs/*.log")
     assert settings.rules == (Path("mine.yml"),)
     assert settings.stall.limit_seconds == {"evaluating": 900, "checkpointing": 1800}
@@ -120,3 +122,9 @@ def test_settings_made_directly_read_nothing_else_and_stay_as_they_are(
 def test_a_label_that_is_none_or_is_taken_already_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="should"):
         load({"external_labels": {name: "a"}})
+
+
+@pytest.mark.parametrize("name", ["http://monitor.lan", "monitor.lan:9847", "*", "", "a b"])
+def test_an_allowed_host_is_a_name_without_scheme_and_port(name: str) -> None:
+    with pytest.raises(ConfigError, match="should be a host's name"):
+        load({"allowed_hosts": (name,)})

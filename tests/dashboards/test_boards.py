@@ -109,6 +109,33 @@ def test_each_panel_says_what_it_shows_in_which_unit(board: dict[str, Any]) -> N
         assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"])
 
 
+def test_no_panel_lies_over_another_or_beyond_the_grid(board: dict[str, Any]) -> None:
+    """Grafana's grid has 24 columns."""
+    taken: set[tuple[int, int]] = set()
+    for panel in board["panels"]:
+        where = panel["gridPos"]
+        assert where["x"] + where["w"] <= 24, panel["title"]
+        cells = {
+            (where["x"] + right, where["y"] + down)
+            for right in range(where["w"])
+            for down in range(where["h"])
+        }
+        assert not taken & cells, panel["title"]
+        taken |= cells
+
+
+def test_a_table_names_its_columns(board: dict[str, Any]) -> None:
+    """`Value #A`, as Grafana calls them otherwise, tells nobody anything."""
+    for panel in panels(board):
+        if panel["type"] == "table":
+            options = panel["transformations"][-1]["options"]
+            letters = [f"Value #{target['refId']}" for target in panel["targets"]]
+            for name in letters if len(letters) > 1 else ["Value"]:
+                assert options["renameByName"].get(name) or options["excludeByName"].get(name)
+            units = {each["matcher"]["options"] for each in panel["fieldConfig"]["overrides"]}
+            assert units == set(options["renameByName"].values())
+
+
 def test_queries_are_promql_over_metrics_that_exist(board: dict[str, Any]) -> None:
     for query in queries(board):
         parse(plain(query))

@@ -56,6 +56,19 @@ def test_without_slack_alerts_go_to_the_terminal_and_it_says_once_how_to_configu
     assert daemon.log.read_text().count("LDLM_SLACK_WEBHOOK_URL") == 1
 
 
+def test_a_name_that_was_made_to_lead_here_is_answered_nothing(start, append, bars, tmp_path):
+    append(LOG, bars(0, 5))
+    (tmp_path / "ldlm-monitor.toml").write_text('allowed_hosts = ["monitor.lan"]\n')
+    daemon = start("train_logs/*.log").ready()
+    own = urllib.request.Request(daemon.url() + "/metrics", headers={"Host": "monitor.lan:80"})
+    with urllib.request.urlopen(own) as response:
+        assert response.status == 200
+    other = urllib.request.Request(daemon.url() + "/metrics", headers={"Host": "evil.example"})
+    with pytest.raises(urllib.error.HTTPError, match="421") as refused:
+        urllib.request.urlopen(other)
+    refused.value.close()
+
+
 def test_metrics_and_health_pages_answer(start, append, bars):
     append(LOG, bars(0, 5) + NAN)
     daemon = start("train_logs/*.log").ready()

@@ -2,7 +2,7 @@
 
 The scripts and configurations are those of deploy/; what differs here is where files lie and how
 often Prometheus looks. Slurm itself is not there: its variables are, as slurmd and srun set them
-(src/common/env.c and src/slurmd/slurmd/req.c of Slurm).
+(src/common/env.c and src/slurmd/slurmd/req.c of Slurm); test_slurm.py has the real one.
 """
 
 import json
@@ -34,7 +34,6 @@ pytestmark = [
 ]
 PATIENCE = 60.0
 JOB = "4711"
-NOBODY = 65534
 
 
 class Prometheus:
@@ -83,23 +82,12 @@ def deployed(path: str) -> dict[str, Any]:
     return dict(yaml.safe_load((ROOT / "deploy/fleet" / path).read_text("utf-8")))
 
 
-def job_user() -> tuple[int, int]:
-    """Whom the job belongs to: nobody, where this is root and nobody may read the monitor."""
-    if os.getuid() == 0:
-        drop = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
-        # In a shell of its own: what is executed first still has root's capabilities.
-        load = ["sh", "-c", f"{sys.executable} -c 'import ldlm_monitor.daemon'; exit $?"]
-        if subprocess.run([*drop, *load], capture_output=True, check=False).returncode == 0:
-            return NOBODY, NOBODY
-    return os.getuid(), os.getgid()
-
-
 class Cluster:
     """Folders that two nodes share, and the variables that Slurm sets on each."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, job_user: tuple[int, int]) -> None:
         self.folder = folder
-        self.uid, self.gid = job_user()
+        self.uid, self.gid = job_user
         self.targets = folder / "file_sd"
         self.targets.mkdir()
         self.targets.chmod(0o1777)
@@ -122,7 +110,7 @@ class Cluster:
             "SLURM_JOB_UID": str(self.uid),
             "SLURM_JOB_GID": str(self.gid),
             "SLURM_JOB_WORK_DIR": str(self.folder / "work"),
-            "SLURM_JOB_NODELIST": "node[0-1]",
+            "SLURM_NODELIST": "node[0-1]",
             "SLURMD_NODENAME": node,
         }
 
@@ -146,11 +134,11 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster() -> Iterator[Cluster]:
+def cluster(job_user: tuple[int, int]) -> Iterator[Cluster]:
     """Below a folder that the job's user may enter, unlike pytest's own."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
-        yield Cluster(Path(name))
+        yield Cluster(Path(name), job_user)
 
 
 @pytest.fixture
@@ -227,7 +215,7 @@ def test_nodes_of_a_job_are_found_judged_together_and_forgotten_with_it(
             rule["name"] for each in groups for rule in each["rules"] if rule["health"] == "err"
         ]
         assert not sick
-        pid = int((cluster.folder / f"run/job-{JOB}.pid").read_text())
+        pid = int((cluster.folder / f"run/job-{JOB}-node0.pid").read_text())
         assert os.stat(f"/proc/{pid}").st_uid == cluster.uid
     finally:
         cluster.slurmd("epilog.sh", "node0")
@@ -246,4 +234,4 @@ def test_a_prolog_that_cannot_start_a_monitor_does_not_drain_the_node(cluster: C
         settings.write("MONITOR=/nowhere/ldlm-monitor\n")
     cluster.slurmd("prolog.sh", "node0")
     cluster.slurmd("epilog.sh", "node0")
-    assert "/nowhere/ldlm-monitor" in (cluster.folder / f"log/job-{JOB}.log").read_text()
+    assert "/nowhere/ldlm-monitor" in (cluster.folder / f"log/job-{JOB}-node0.log").read_text()

@@ -2,6 +2,7 @@
 
 import os
 import queue
+import re
 import subprocess
 import sys
 import threading
@@ -49,6 +50,48 @@ def test_a_log_that_cannot_be_read_is_told_to_slack(
     start("train_logs/*.log", slack=slack).ready()
     (tmp_path / "train_logs/locked.log").symlink_to("/proc/self/mem")
     assert "cannot read some" in until(slack, "MonitorCannotRead firing")
+
+
+FLOOD = """
+import sys
+line = "step {step} loss {loss:.4f} grad_norm 0.9 lr 1e-4 tokens/s 65536\\n"
+text = "".join(line.format(step=step, loss=2 + step % 97 / 100) for step in range(500_000))
+with open(sys.argv[1], "a") as log:
+    for more in sys.stdin:
+        log.write(text)
+"""
+
+
+def test_a_flood_that_outruns_the_monitor_is_told_to_slack(
+    start, slack, append, bars, tmp_path: Path
+) -> None:
+    """Its writer is the faster one, but keeps a few hundred MiB ahead at most, for the disk."""
+    append(LOG, bars(0, 40))
+    daemon = start("train_logs/*.log", slack=slack).ready()
+    path = tmp_path / "train_logs/flood.log"
+    told = threading.Event()
+
+    def pour() -> None:
+        with subprocess.Popen(
+            [sys.executable, "-c", FLOOD, str(path)], stdin=subprocess.PIPE, text=True
+        ) as flood:
+            assert flood.stdin is not None
+            while not told.wait(0.5):
+                behind = re.search(
+                    r"^ldlm_monitor_behind_bytes (\S+)", daemon.get("/metrics"), re.M
+                )
+                if behind is not None and float(behind[1]) < 256 << 20:
+                    flood.stdin.write("more\n")
+                    flood.stdin.flush()
+
+    writer = threading.Thread(target=pour)
+    writer.start()
+    try:
+        assert "behind the logs" in until(slack, "MonitorBehind firing")
+    finally:
+        told.set()
+        writer.join()
+        path.unlink()
 
 
 def test_a_disk_that_is_nearly_full_is_told_to_slack(

@@ -46,14 +46,25 @@ def test_the_incident_and_what_was_not_finite_are_marked():
     assert reds(broken) > reds(healthy)
 
 
+def test_the_incident_stands_at_its_step_whenever_that_was_read():
+    """A log of a hundred steps may be read in one go, long after the incident began."""
+    means = [3.0 - 0.01 * step for step in range(100)]
+    early = loss_picture(curve(means), 1099.0, "r1", step=30)
+    assert early == loss_picture(curve(means), 1020.0, "r1")
+    assert early != loss_picture(curve(means), 1099.0, "r1")
+    beyond = loss_picture(curve(means), 1099.0, "r1", step=5000)
+    assert beyond == loss_picture(curve(means), 1099.0, "r1"), "no step of this curve"
+
+
 @settings(max_examples=10)
 @given(
     means=st.lists(st.floats(), min_size=3, max_size=40),
     at=st.floats(allow_nan=False, allow_infinity=False),
     run=st.text(max_size=200) | st.just("$\\frac{<!channel> 日本 $"),
+    step=st.none() | st.integers(),
 )
-def test_any_curve_and_any_name_give_a_picture(means, at, run):
-    assert loss_picture(curve(means), at, run).startswith(b"\x89PNG")
+def test_any_curve_and_any_name_give_a_picture(means, at, run, step):
+    assert loss_picture(curve(means), at, run, step=step).startswith(b"\x89PNG")
 
 
 def test_a_run_without_a_curve_has_no_picture(make_notification):

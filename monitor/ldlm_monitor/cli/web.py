@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import ipaddress
 import logging
 import shlex
 import sys
@@ -13,6 +12,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ldlm_monitor.errors import UsageError
+from ldlm_monitor.listening import names_for
+from ldlm_monitor.loopback import is_loopback
+from ldlm_monitor.serve.host_names import NOT_OURS, HostNames
 
 try:
     from aiohttp import web
@@ -54,9 +56,9 @@ class _Screens(Server):
     may be made to lead here: what `Origin` and `Host` say is checked.
     """
 
-    def __init__(self, command: str, title: str, *, is_loopback: bool) -> None:
+    def __init__(self, command: str, title: str, names: HostNames | None) -> None:
         super().__init__(command, title=title)
-        self._is_loopback = is_loopback
+        self._names = names
 
     async def _make_app(self) -> web.Application:
         app = await super()._make_app()
@@ -72,8 +74,8 @@ class _Screens(Server):
         request: web.Request,
         handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
     ) -> web.StreamResponse:
-        if self._is_loopback and not is_loopback(urlsplit(f"//{request.host}").hostname or ""):
-            raise web.HTTPForbidden(text="This address is for this machine alone.")
+        if self._names is not None and not self._names.know(request.host):
+            raise web.HTTPForbidden(text=NOT_OURS)
         origin = request.headers.get("Origin")
         if origin is not None and urlsplit(origin).netloc != request.host:
             raise web.HTTPForbidden(text="Another page may not open this one.")
@@ -85,18 +87,10 @@ class _Screens(Server):
         return response
 
 
-def is_loopback(host: str) -> bool:
-    """Whether a name or an address is this machine's own."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 async def _serve(found: Settings, name: str, url: str, ended: Callable[[], bool]) -> int:
     host, port = found.web_address
     command = shlex.join([sys.executable, "-m", "ldlm_monitor", "attach", url])
-    server = _Screens(command, f"ldlm-monitor {name}", is_loopback=is_loopback(host))
+    server = _Screens(command, f"ldlm-monitor {name}", names_for(found, host))
     runner = web.AppRunner(await server._make_app(), access_log=None)
     await runner.setup()
     try:

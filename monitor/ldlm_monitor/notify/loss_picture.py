@@ -34,17 +34,23 @@ def picture_of(curves: Curves) -> Callable[[Message], bytes | None]:
             import matplotlib as _  # noqa: F401
         except ImportError:
             return None
-        return loss_picture(curve, message.lead.started_at, message.lead.run)
+        lead = message.lead
+        return loss_picture(curve, lead.started_at, lead.run, step=lead.step)
 
     return draw
 
 
-def loss_picture(curve: CurveView, at: float, run: str) -> bytes:
-    """The curve around `at` (Unix seconds), with what was not finite and the incident marked."""
+def loss_picture(curve: CurveView, at: float, run: str, *, step: int | None = None) -> bytes:
+    """The curve around an incident, with that and what was not finite marked.
+
+    It stands at its `step`, and where none is known at the first that came `at` (Unix seconds) or
+    later: many steps may have been read at once.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    window = _window(curve, at)
+    center = _center(curve, at, step)
+    window = range(max(0, center - BEFORE), min(len(curve.steps), center + AFTER))
     steps = [curve.steps[i] for i in window]
     figure = Figure(figsize=_SIZE, dpi=_DPI, layout="tight")
     axes = figure.add_subplot()
@@ -55,7 +61,7 @@ def loss_picture(curve: CurveView, at: float, run: str) -> bytes:
     if broken:
         bottom = axes.get_xaxis_transform()
         axes.plot(broken, [0.02] * len(broken), "rx", transform=bottom, label="NaN or infinite")
-    axes.axvline(_step_at(curve, at), color="red", linestyle="--", linewidth=1, label="incident")
+    axes.axvline(curve.steps[center], color="red", linestyle="--", linewidth=1, label="incident")
     axes.set_xlabel("step")
     axes.set_ylabel(QUANTITY)
     axes.set_title(_title(run), parse_math=False)
@@ -67,15 +73,11 @@ def loss_picture(curve: CurveView, at: float, run: str) -> bytes:
     return png.getvalue()
 
 
-def _window(curve: CurveView, at: float) -> range:
-    count = len(curve.steps)
-    center = next((i for i in range(count) if curve.times[i] >= at), count - 1)
-    return range(max(0, center - BEFORE), min(count, center + AFTER))
-
-
-def _step_at(curve: CurveView, at: float) -> int:
-    count = len(curve.steps)
-    return curve.steps[next((i for i in range(count) if curve.times[i] >= at), count - 1)]
+def _center(curve: CurveView, at: float, step: int | None) -> int:
+    last = len(curve.steps) - 1
+    if step is not None and curve.steps[0] <= step <= curve.steps[last]:
+        return next(i for i, begins in enumerate(curve.steps) if begins >= step)
+    return next((i for i, came in enumerate(curve.times) if came >= at), last)
 
 
 def _or_nan(value: float) -> float:

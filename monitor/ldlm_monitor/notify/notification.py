@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ldlm_monitor.alert import State, Transition
 from ldlm_monitor.notify.redact import plain, redact
@@ -107,3 +107,11 @@ def to_json(notification: Notification) -> str:
 def from_json(text: str) -> Notification:
     """The notification that `to_json` wrote. Raises `pydantic.ValidationError`."""
     return _adapter().validate_json(text)
+
+
+def readable(body: str) -> Notification | None:
+    """None: another version wrote it."""
+    try:
+        return from_json(body)
+    except ValidationError:
+        return None

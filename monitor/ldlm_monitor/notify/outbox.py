@@ -13,7 +13,7 @@ from pathlib import Path
 from ldlm_monitor.alert import State, Transition
 from ldlm_monitor.database import Database
 from ldlm_monitor.errors import DeliveryError
-from ldlm_monitor.notify import deliveries, episodes, groups, selection
+from ldlm_monitor.notify import deliveries, episodes, group_messages, groups, selection, turns
 from ldlm_monitor.notify.deliveries import Pending
 from ldlm_monitor.notify.message import Message, Receipt, story_of
 from ldlm_monitor.notify.notification import Notification, fit
@@ -136,7 +136,7 @@ class Outbox:
 
         def work(db: sqlite3.Connection) -> None:
             for story in news:
-                groups.keep_story(db, story, now)
+                group_messages.keep_story(db, story, now)
 
         if news and self._grouped:
             self._database.run(work)
@@ -185,7 +185,7 @@ class Outbox:
         """When something may be due for `receiver`; None where nothing waits."""
 
         def work(db: sqlite3.Connection) -> float | None:
-            moments = [groups.next_moment(db, receiver)]
+            moments = [turns.next_moment(db, receiver)]
             outcomes = {
                 str(row[0])
                 for row in db.execute(
@@ -229,23 +229,23 @@ class Outbox:
                 deliveries.tally(db, pending.receiver, "repeated")
             deliveries.settle(db, (number, pending.receiver), "sent", now=now)
         if message.step == "update" and pending.row is not None:
-            groups.updated(db, pending.row, now)
+            group_messages.updated(db, pending.row, now)
         elif pending.row is not None and self._routing is not None:
             node = self._routing.node(pending.row.route)
-            groups.settle(db, message, node, receipt.place, now)
+            group_messages.settle(db, message, node, receipt.place, now)
 
     def failed(self, pending: Pending, error: DeliveryError, now: float) -> None:
         """The receiver did not take it: try again later, or never if the error is permanent."""
 
         def work(db: sqlite3.Connection) -> None:
             if pending.message is not None and pending.message.step == "picture":
-                groups.stumbled(db, pending.message.group, for_good=error.permanent)
+                group_messages.stumbled(db, pending.message.group, for_good=error.permanent)
             if error.permanent:
                 for number in (pending.id,) if pending.message is None else pending.ids:
                     delivery = (number, pending.receiver)
                     deliveries.settle(db, delivery, "failed", now=now, error=str(error))
                 if pending.message is not None:
-                    groups.given_up(db, pending.message)
+                    group_messages.given_up(db, pending.message)
             else:
                 deliveries.postpone(
                     db, pending, now + deliveries.pause(pending, error.retry_after), error

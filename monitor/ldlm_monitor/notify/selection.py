@@ -2,12 +2,15 @@
 
 import sqlite3
 from collections.abc import Container
+from typing import Final
 
-from ldlm_monitor.notify import deliveries, groups
+from ldlm_monitor.notify import deliveries, group_messages, groups, turns
 from ldlm_monitor.notify.deliveries import Pending
 from ldlm_monitor.notify.groups import Row
-from ldlm_monitor.notify.notification import Notification
+from ldlm_monitor.notify.notification import Notification, readable
 from ldlm_monitor.notify.routing import Routing
+
+BATCH: Final = 5000
 
 
 def next_single(
@@ -26,7 +29,7 @@ def next_single(
         if head is None:
             return None
         number, in_flight, body, route = head
-        notification = groups.readable(body)
+        notification = readable(body)
         if notification is None:
             deliveries.settle(
                 db, (number, receiver), "failed", now=now, error=deliveries.UNREADABLE
@@ -54,7 +57,7 @@ def release(db: sqlite3.Connection, routing: Routing, receiver: str, now: float)
         (receiver,),
     ).fetchall()
     for number, body, route in rows:
-        notification = groups.readable(body)
+        notification = readable(body)
         if notification is not None and _is_over(db, receiver, notification):
             deliveries.withhold(db, receiver, notification, now)
         elif notification is None or not _is_kept_back(
@@ -117,14 +120,14 @@ def next_message(
     active: Container[str],
 ) -> Pending | None:
     """What a receiver of groups is told next; `active` are the keys of what fires now."""
-    for row in groups.with_news(db, receiver, now, last=last):
+    for row in turns.with_news(db, receiver, now, last=last):
         batch, unsure = _batch(db, routing, row, receiver, now)
         if not batch:
             continue
         for number, _ in batch:
             deliveries.mark_in_flight(db, number, receiver)
         ids = tuple(number for number, _ in batch)
-        message = groups.message_of(
+        message = group_messages.message_of(
             db,
             row,
             "first" if row.told_at is None else "follow-up",
@@ -134,11 +137,11 @@ def next_message(
             unsure=unsure,
         )
         return Pending(ids[0], receiver, attempts, batch[0][1], message, ids, row)
-    found = groups.next_step(db, routing, receiver, now, active=active)
+    found = turns.next_step(db, routing, receiver, now, active=active)
     if found is None:
         return None
     row, step = found
-    message = groups.message_of(db, row, step, now)
+    message = group_messages.message_of(db, row, step, now)
     return Pending(row.id, receiver, attempts, message.lead, message, (), row)
 
 
@@ -150,13 +153,13 @@ def _batch(
         "SELECT notification, body, in_flight, outcome = 'held' FROM member"
         " JOIN delivery USING (notification, receiver) JOIN notification ON id = notification"
         " WHERE alert_group = ? AND outcome IN ('pending', 'held') ORDER BY notification LIMIT ?",
-        (row.id, groups.BATCH),
+        (row.id, BATCH),
     ).fetchall()
     read: list[tuple[int, Notification]] = []
     again: list[tuple[int, Notification]] = []
     held: set[tuple[str, float]] = set()
     for number, body, in_flight, was_held in rows:
-        notification = groups.readable(body)
+        notification = readable(body)
         if notification is None:
             error = deliveries.UNREADABLE
             deliveries.settle(db, (number, receiver), "failed", now=now, error=error)

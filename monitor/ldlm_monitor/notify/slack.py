@@ -19,9 +19,10 @@ from urllib.request import Request
 from slack_sdk.webhook import WebhookClient, WebhookResponse
 
 from ldlm_monitor.errors import ConfigError, DeliveryError
+from ldlm_monitor.loopback import is_loopback
 from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.notify.notification import Notification
-from ldlm_monitor.notify.post import PERMANENT, is_loopback, post, retry_after
+from ldlm_monitor.notify.post import PERMANENT, post, retry_after
 from ldlm_monitor.notify.redact import plain, redact
 
 Block: TypeAlias = dict[str, Any]

@@ -16,16 +16,16 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import Request
 
-from slack_sdk import WebClient
-from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web import SlackResponse
 
 from ldlm_monitor.errors import ConfigError, DeliveryError
+from ldlm_monitor.loopback import is_loopback
 from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.notify.notification import Notification
-from ldlm_monitor.notify.post import is_loopback, post, retry_after
+from ldlm_monitor.notify.post import post
 from ldlm_monitor.notify.slack import Block, as_code, short, slack_message
 from ldlm_monitor.notify.slack_groups import news_message, standing_message
+from ldlm_monitor.notify.slack_web_api import Client, GoneError, MendableError, RefusedError, call
 
 API_URL = "https://slack.com/api/"
 EVENT = "ldlm_monitor_alert"
@@ -33,26 +33,7 @@ EVENT = "ldlm_monitor_alert"
 SEARCHED, SEARCHED_REPLIES = 200, 999
 """Messages of a channel (the newest) and of a thread (the oldest) that are looked through for one
 that may have arrived."""
-_ANSWER_LIMIT = 4 << 20
 _BEFORE_SECONDS = 600.0
-
-_LIMITED = frozenset({"ratelimited", "rate_limited"})
-_GONE = frozenset({"message_not_found", "thread_not_found", "cant_update_message"})
-_OF_THE_MESSAGE = frozenset(
-    {
-        "invalid_blocks",
-        "invalid_blocks_format",
-        "invalid_arguments",
-        "invalid_metadata_format",
-        "metadata_too_large",
-        "msg_blocks_too_long",
-        "msg_too_long",
-        "no_text",
-    }
-)
-_OF_THE_SERVER = frozenset(
-    {"fatal_error", "internal_error", "request_timeout", "service_unavailable"}
-)
 
 _LOSSES = {
     ("files:write",): "it adds no pictures",
@@ -86,7 +67,7 @@ class SlackBot:
         self.draw: Draw | None = None
         self._timeout = timeout
         self._api = urlsplit(_checked_api(api_url))
-        self._client = _Client(
+        self._client = Client(
             token=_checked_token(token),
             base_url=api_url.rstrip("/") + "/",
             timeout=timeout,
@@ -108,8 +89,8 @@ class SlackBot:
         posted = self._post(text, blocks)
         place = {"channel": posted["channel"], "ts": posted["ts"]}
         try:
-            self._call(self._client.chat_update, text=text, blocks=blocks, **place)
-        except (_GoneError, _RefusedError) as error:
+            call(self._client.chat_update, text=text, blocks=blocks, **place)
+        except (GoneError, RefusedError) as error:
             raise DeliveryError(str(error)) from None
         granted = {
             scope.strip()
@@ -136,7 +117,7 @@ class SlackBot:
             return self._begin(message)
         try:
             return self._reply(message, message.place)
-        except _GoneError:
+        except GoneError:
             return self._begin(message)
 
     def _begin(self, message: Message) -> Receipt:
@@ -160,28 +141,28 @@ class SlackBot:
         channel, ts = message.place.split(" ")
         text, blocks = standing_message(message)
         try:
-            self._call(self._client.chat_update, channel=channel, ts=ts, text=text, blocks=blocks)
-        except _GoneError:
+            call(self._client.chat_update, channel=channel, ts=ts, text=text, blocks=blocks)
+        except GoneError:
             pass  # somebody deleted it: the next news begin another
-        except _RefusedError:
+        except RefusedError:
             self._plainly(self._client.chat_update, text, channel=channel, ts=ts, blocks=[])
         return Receipt()
 
     def _post(self, text: str, blocks: list[Block], **more: Any) -> SlackResponse:
         told = {"channel": self._channel, "unfurl_links": False, "unfurl_media": False, **more}
         try:
-            return self._call(self._client.chat_postMessage, text=text, blocks=blocks, **told)
-        except _RefusedError:
+            return call(self._client.chat_postMessage, text=text, blocks=blocks, **told)
+        except RefusedError:
             told.pop("metadata", None)
             return self._plainly(self._client.chat_postMessage, text, **told)
 
     def _plainly(
         self, method: Callable[..., SlackResponse], text: str, **told: Any
     ) -> SlackResponse:
-        """Better a plain line than nothing. Raises DeliveryError, and `_GoneError`."""
+        """Better a plain line than nothing. Raises DeliveryError, and `GoneError`."""
         try:
-            return self._call(method, text=as_code(text), **told)
-        except _RefusedError as error:
+            return call(method, text=as_code(text), **told)
+        except RefusedError as error:
             raise DeliveryError(str(error), permanent=True) from None
 
     def _find(self, message: Message) -> str | None:
@@ -190,7 +171,7 @@ class SlackBot:
         wanted: dict[str, Any] = {"oldest": oldest, "include_all_metadata": True}
         try:
             if message.place is None:
-                answer = self._call(
+                answer = call(
                     self._client.conversations_history,
                     channel=self._channel,
                     limit=SEARCHED,
@@ -198,14 +179,14 @@ class SlackBot:
                 )
             else:
                 channel, ts = message.place.split(" ")
-                answer = self._call(
+                answer = call(
                     self._client.conversations_replies,
                     channel=channel,
                     ts=ts,
                     limit=SEARCHED_REPLIES,
                     **wanted,
                 )
-        except (_GoneError, _RefusedError, _MendableError):
+        except (GoneError, RefusedError, MendableError):
             return None
         for known in answer.get("messages") or ():
             if (known.get("metadata") or {}).get("event_payload", {}).get("id") == message.identity:
@@ -219,17 +200,17 @@ class SlackBot:
             return
         channel, ts = message.place.split(" ")
         try:
-            asked = self._call(
+            asked = call(
                 self._client.files_getUploadURLExternal, filename="loss.png", length=len(drawn)
             )
             self._upload(str(asked["upload_url"]), drawn)
-            self._call(
+            call(
                 self._client.files_completeUploadExternal,
                 files=[{"id": asked["file_id"], "title": "Loss around the incident"}],
                 channel_id=channel,
                 thread_ts=ts,
             )
-        except (_GoneError, _RefusedError, _MendableError) as error:
+        except (GoneError, RefusedError, MendableError) as error:
             # The alert is there; it does not wait for somebody who allows pictures.
             raise DeliveryError(str(error), permanent=True) from None
 
@@ -250,67 +231,6 @@ class SlackBot:
             raise DeliveryError(f"slack could not be reached: {short(str(error))}") from None
         if answer.status != 200:
             raise DeliveryError(f"slack answered {answer.status} to a picture")
-
-    def _call(self, method: Callable[..., SlackResponse], **arguments: Any) -> SlackResponse:
-        """Raises DeliveryError, `_GoneError` and `_RefusedError`."""
-        try:
-            return method(**arguments)
-        except SlackApiError as error:
-            raise _meaning(error) from None
-        except (OSError, HTTPException, SlackClientError, ValueError) as error:
-            reason = getattr(error, "reason", None) or error
-            raise DeliveryError(
-                f"slack could not be reached: {short(str(reason))}", unsure=True
-            ) from None
-
-
-class _GoneError(Exception):
-    """The message, or its thread, is not there any more."""
-
-
-class _RefusedError(Exception):
-    """Slack does not take a message of this form."""
-
-
-class _MendableError(DeliveryError):
-    """A token, a scope or a channel: people mend it, and lose nothing meanwhile."""
-
-
-class _Client(WebClient):
-    """Follows no redirect, and bounds what it reads."""
-
-    def _perform_urllib_http_request_internal(self, url: str, req: Request) -> dict[str, Any]:
-        answer = post(req, self.timeout, limit=_ANSWER_LIMIT)
-        return {
-            "status": answer.status,
-            "headers": dict(answer.headers.items()),
-            "body": answer.body,
-        }
-
-
-def _meaning(error: SlackApiError) -> Exception:
-    """What an answer means for the message."""
-    response = error.response
-    if isinstance(response, SlackResponse):
-        status, headers = response.status_code, response.headers
-        code = str(response.get("error") or "")
-    else:
-        status, headers, code = response.get("status", 0), response.get("headers", {}), ""
-    wish = next((value for key, value in headers.items() if key.lower() == "retry-after"), None)
-    if status == 429 or code in _LIMITED:
-        return DeliveryError("slack asks for patience", retry_after=retry_after(str(wish or "")))
-    if not code.replace("_", "").isalnum():
-        code = ""  # the SDK's words about an answer that is none of the API's
-    if code in _GONE:
-        return _GoneError(code)
-    if code in _OF_THE_MESSAGE:
-        return _RefusedError(f"slack refused it: {short(code)}")
-    if not code or code in _OF_THE_SERVER or status >= 500:
-        what = f": {short(code)}" if code else ""
-        return DeliveryError(
-            f"slack answered {status}{what}", retry_after=retry_after(str(wish or "")), unsure=True
-        )
-    return _MendableError(f"slack refused it: {short(code)}; check the bot's token and channel")
 
 
 def _metadata(message: Message) -> dict[str, Any]:

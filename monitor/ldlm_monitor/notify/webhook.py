@@ -21,8 +21,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ldlm_monitor.alert import State
 from ldlm_monitor.errors import ConfigError, DeliveryError
+from ldlm_monitor.loopback import is_loopback
 from ldlm_monitor.notify.notification import Notification
-from ldlm_monitor.notify.post import PERMANENT, is_loopback, post
+from ldlm_monitor.notify.post import PERMANENT, post
 from ldlm_monitor.notify.redact import plain, redact
 from ldlm_monitor.records import Position
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from ldlm_monitor.queries import Source
 from ldlm_monitor.serve import api, commands, questions
-from ldlm_monitor.serve.access import Grant
+from ldlm_monitor.serve.access import Access, Grant
 from ldlm_monitor.serve.connections import ThreadingServer
+from ldlm_monitor.serve.host_names import NOT_OURS, HostNames
 from ldlm_monitor.serve.metrics import exposition
 from ldlm_monitor.serve.web_config import Gate
 from ldlm_monitor.view import Snapshot
@@ -55,6 +56,8 @@ class Site:
     every text that may come from a log. `reload` loads the settings anew and returns what went
     wrong. `silencing` keeps silences. `source` answers what a screen asks beyond the snapshot.
     `gate` says who may ask; commands take a bearer token, or `takes_commands` (as on loopback).
+    `names` are those that it may be asked by, where neither credentials nor a certificate tell
+    whom a client means; None: any.
     """
 
     snapshot: Callable[[], Snapshot]
@@ -68,6 +71,7 @@ class Site:
     source: Source | None = None
     free: Callable[[], int | None] = lambda: None
     gate: Gate = field(default_factory=Gate)
+    names: HostNames | None = None
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """The WSGI application."""
@@ -76,7 +80,9 @@ class Site:
         grant = access.judge(environ.get("HTTP_AUTHORIZATION", ""))
         allowed = commands.methods(path) if self.silencing is not None else ()
         more: list[tuple[str, str]] = []
-        if grant is None:
+        if not self._is_meant(environ, access):
+            answer = _line("421 Misdirected Request", NOT_OURS)
+        elif grant is None:
             answer = _line("401 Unauthorized", "credentials are needed")
             more = [("WWW-Authenticate", access.challenge)]
         elif len(path) > MAX_PATH:
@@ -100,6 +106,11 @@ class Site:
         ]
         start_response(answer.status, [*about, *more, *_HEADERS])
         return [] if method == "HEAD" else [answer.body]
+
+    def _is_meant(self, environ: WSGIEnvironment, access: Access) -> bool:
+        if self.names is None or self.gate.encrypts or access.asks:
+            return True
+        return self.names.know(environ.get("HTTP_HOST"))
 
     def _safely(self, path: str, answer: Callable[[], Answer]) -> Answer:
         try:
@@ -209,6 +220,7 @@ class Server:
         source: Source | None = None,
         free: Callable[[], int | None] = lambda: None,
         gate: Gate | None = None,
+        names: HostNames | None = None,
     ) -> None:
         family, *_, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -228,6 +240,7 @@ class Server:
                 source=source,
                 free=free,
                 gate=gate,
+                names=names,
             )
         )
         self._thread = threading.Thread(

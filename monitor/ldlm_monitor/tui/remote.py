@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import ipaddress
 import json
 import ssl
 import threading
@@ -19,6 +18,7 @@ from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_ope
 from pydantic import TypeAdapter, ValidationError
 
 from ldlm_monitor.errors import InputError, RemoteError, UsageError
+from ldlm_monitor.loopback import is_loopback
 from ldlm_monitor.queries import LogQuery, LogSlice, silence_of
 from ldlm_monitor.view import AlertView, CurveView, Snapshot
 
@@ -59,7 +59,7 @@ class RemoteSource:
             )
         if parts.scheme not in ("http", "https") or not parts.netloc:
             raise UsageError("is no URL", where=url, remedy="write it as http://127.0.0.1:9847")
-        if authorization and parts.scheme == "http" and not _is_loopback(parts.hostname):
+        if authorization and parts.scheme == "http" and not is_loopback(parts.hostname):
             raise UsageError(
                 "would send your credentials in the clear",
                 where=url,
@@ -224,13 +224,6 @@ class RemoteSource:
 
 
 _CHECK = "see that ldlm-monitor runs there, and that this is the address it named at its start"
-
-
-def _is_loopback(host: str | None) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
-    except ValueError:
-        return False
 
 
 def _read(adapter: TypeAdapter[_T], found: dict[str, Any]) -> _T:
