@@ -6,12 +6,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from made import write_run
 
 from ldlm_monitor.compare.steady import steady_from
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
 
 
 Ask = Callable[..., Any]
@@ -48,6 +50,34 @@ def test_a_run_that_is_faster_and_smaller_is_told_so(ask: Ask, folder: Path) -> 
     assert found["step_seconds"][1]["change"] == pytest.approx(1 / 1.4 - 1, abs=0.03)
     assert found["loss at equal step"][1]["verdict"] == "same"
     assert found["loss at equal time"][1]["verdict"] in ("same", "better")
+
+
+def valid(answer: Any) -> Any:
+    """What was written, which must be what docs/compare.schema.json says, and nothing else."""
+    schema = json.loads((ROOT / "docs/compare.schema.json").read_text("utf-8"))
+    for part in (schema, *schema["$defs"].values()):
+        part.setdefault("additionalProperties", part.get("type") != "object")
+    told = json.loads(answer.out, parse_constant=lambda word: pytest.fail(f"a bare {word}"))
+    jsonschema.validate(told, schema)
+    return told
+
+
+def test_the_json_is_what_its_schema_says(ask: Ask, folder: Path) -> None:
+    """Of runs that tell much, little, and nothing in common."""
+    write_run(folder / "base.jsonl", memory=40, seed=1)
+    write_run(folder / "tuned.jsonl", step=0.1, memory=30, seed=2)
+    write_run(folder / "short.jsonl", steps=3, timed=False)
+    told = valid(ask("base.jsonl", "tuned.jsonl", "short.jsonl", "--json", "--at", "100"))
+    assert [run["name"] for run in told["runs"]] == ["base", "tuned", "short"]
+    verdicts = {cell["verdict"] for row in told["rows"] for cell in row["cells"]}
+    assert verdicts >= {"baseline", "better", "unclear", "missing"}
+    spans = [row["span"] for row in told["rows"] if row["quantity"] == "loss"]
+    assert spans[0] == {"unit": "step", "start": 1, "end": 2}
+
+
+def test_the_json_of_a_run_with_nan_is_json_all_the_same(ask: Ask) -> None:
+    logs = sorted(str(path) for path in (EXAMPLES / "train_logs").glob("*.log"))
+    assert any("not finite" in note for note in valid(ask(*logs, "--json"))["notes"])
 
 
 def test_the_table_says_it_in_words(ask: Ask, folder: Path) -> None:

@@ -12,7 +12,6 @@ import jsonschema
 import pytest
 
 from ldlm_monitor.cli import main
-from ldlm_monitor.report.document import json_schema
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples/train_logs"
@@ -76,11 +75,6 @@ def test_the_json_is_what_its_schema_says(write: Write) -> None:
     (run,) = told["runs"]
     assert run["statistics"]["loss"]["nonfinite"] == 3
     assert sum(run["curves"]["loss"]["nonfinite"]) == 1
-
-
-def test_the_schema_in_the_docs_is_the_one_of_this_version() -> None:
-    """Made again with `json.dumps(json_schema(), indent=2)`."""
-    assert json.loads((ROOT / "docs/report.schema.json").read_text("utf-8")) == json_schema()
 
 
 def test_a_page_begins_with_the_verdict_and_names_the_first_cause(write: Write) -> None:

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from pydantic import ConfigDict, Field
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core.core_schema import FloatSchema
 
 from ldlm_monitor import __version__
 from ldlm_monitor.names import SEVERITIES
@@ -201,16 +199,3 @@ def _cleaned(value: Any) -> Any:
             return [_cleaned(item) for item in value]
         case _:
             return value
-
-
-class _Spelled(GenerateJsonSchema):
-    """Non-finite numbers are spelled: JSON has none."""
-
-    def float_schema(self, schema: FloatSchema) -> JsonSchemaValue:
-        return {"anyOf": [super().float_schema(schema), {"enum": ["NaN", "Infinity", "-Infinity"]}]}
-
-
-def json_schema() -> dict[str, Any]:
-    """What `report -o health.json` writes, as JSON Schema."""
-    schema = Report.model_json_schema(mode="serialization", schema_generator=_Spelled)
-    return {"$schema": GenerateJsonSchema.schema_dialect, **schema}
