@@ -96,7 +96,7 @@ class Comparison(View):
     model_config = ConfigDict(frozen=True, ser_json_inf_nan="strings", serialize_by_alias=True)
 
     schema_: Literal["ldlm.compare/1"] = Field(default=SCHEMA, alias="schema")
-    version: str = Field(default=__version__, description="of the monitor")
+    version: str = Field(description="of the monitor")
     confidence: float = Field(description="how often the intervals should hold the truth, 0..1")
     runs: tuple[RunSummary, ...]
     rows: tuple[Row, ...] = Field(description="those that at least one run tells")
@@ -117,6 +117,7 @@ def compare(
     goals = {target.stands_for(told): target for target in targets}
     known = {quantity.name for quantity, _, _ in table}
     return Comparison(
+        version=__version__,
         confidence=confidence,
         runs=tuple(_summary(side) for side in sides),
         rows=tuple(_row(quantity, place, seen, sides, goals) for quantity, place, seen in table),
