@@ -158,7 +158,7 @@ def test_losses_are_compared_at_points_of_ones_own(ask: Ask, folder: Path) -> No
     write_run(folder / "better.jsonl", loss=1.8, seed=2)
     told = json.loads(ask("base.jsonl", "better.jsonl", "--json", "--at", "100", "--at", "30s").out)
     places = [row["at"] for row in told["rows"] if row["quantity"] == "loss"]
-    assert places[1] == "at equal step, 81 to 100"
+    assert places[1] == "at equal step, 61 to 100"
     assert [place.partition(",")[0] for place in places] == [
         *("at equal step", "at equal step", "at equal time", "at equal time"),
     ]

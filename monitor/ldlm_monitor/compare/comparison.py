@@ -10,8 +10,8 @@ from typing import Final, Literal, TypeAlias
 from pydantic import ConfigDict, Field
 
 from ldlm_monitor import __version__
-from ldlm_monitor.compare.bootstrap import LEAST_VALUES, median_of
-from ldlm_monitor.compare.difference import Difference, Seen, of_logarithms
+from ldlm_monitor.compare.bootstrap import median_of
+from ldlm_monitor.compare.difference import Difference, Seen, of_logarithms, unknown
 from ldlm_monitor.compare.learned import Place, Point, look, places
 from ldlm_monitor.compare.quantities import ALWAYS, MEMORY, PACE, Kind, Quantity, learned
 from ldlm_monitor.compare.sides import Side
@@ -147,6 +147,8 @@ def _steady(sides: Sequence[Side], confidence: float) -> Iterator[_Told]:
         seen = []
         for side, column, location in zip(sides, columns, spread, strict=True):
             why = _unsettled(sides[0], side) if quantity.kind == "pace" else ""
+            why = why or unknown(location, len(column))
+            why = why or unknown(spread[0], len(columns[0]), " of the baseline")
             difference = None
             if spread[0] is not None and location is not None and not why:
                 difference = of_logarithms(spread[0], location, confidence)
@@ -207,13 +209,7 @@ def _cell(quantity: Quantity, run: str, seen: Seen, target: Target | None) -> Ce
         return Cell(run=run, value=None, count=0, verdict="missing", said="not told")
     found = seen.difference
     if found is None:
-        said = f"cannot be told: too few steps ({seen.count} values)"
-        if seen.why:
-            said = f"cannot be told: {seen.why}"
-        elif seen.count >= LEAST_VALUES:
-            said = (
-                f"cannot be told: these {seen.count} values tell too little, more steps are needed"
-            )
+        said = f"cannot be told: {seen.why}"
         return Cell(run=run, value=seen.value, count=seen.count, verdict="unclear", said=said)
     word, said = verdict(quantity, found)
     return Cell(

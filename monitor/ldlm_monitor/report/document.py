@@ -150,6 +150,8 @@ def _said(run: RunView, incidents: Sequence[IncidentView], alerts: Sequence[Aler
     if run.step is None:
         return f"{run.state}; no step was told"
     of = f" of {run.total_steps}" if run.total_steps else ""
+    if run.headline != run.health:
+        return f"{run.state} at step {run.step}{of}, and no alert fires any more"
     return f"nothing is wrong: {run.state}, step {run.step}{of}"
 
 

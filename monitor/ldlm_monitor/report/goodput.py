@@ -13,6 +13,7 @@ from statistics import median
 
 from pydantic import Field
 
+from ldlm_monitor.plain import duration
 from ldlm_monitor.readings import RunReadings
 from ldlm_monitor.run.durations import COARSE_SECONDS
 from ldlm_monitor.view import RunView, View
@@ -38,6 +39,14 @@ class Goodput(View):
     share: float
     step_seconds: float = Field(description="the usual time of a step, the median")
     losses: tuple[Spent, ...] = Field(description="the greatest first")
+
+    @property
+    def said(self) -> str:
+        """The share in a sentence."""
+        return (
+            f"{100 * self.share:.1f} % of {duration(self.total_seconds)} brought the training "
+            f"forward, at {duration(self.step_seconds)} a step."
+        )
 
 
 def goodput(readings: RunReadings, run: RunView, now: float) -> Goodput | None:

@@ -2,13 +2,16 @@
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from ldlm_monitor.names import SEVERITIES
 from ldlm_monitor.plain import duration, number, plain, shorten, shorten_path, utc, without_run
 from ldlm_monitor.points import make_labels
+from ldlm_monitor.readings import RunReadings
 from ldlm_monitor.records import Event, Position
 from ldlm_monitor.report.advice import recommendations
+from ldlm_monitor.report.goodput import Goodput, goodput
 from ldlm_monitor.report.incidents import incident_lines
 from ldlm_monitor.view import AlertView, Health, MonitorView, RunView, Snapshot
 
@@ -29,11 +32,16 @@ def worst_health(snapshot: Snapshot) -> Health:
     return max((run.health for run in snapshot.runs), key=HEALTHS.index, default="HEALTHY")
 
 
-def health_report(snapshot: Snapshot) -> str:
-    """The report of every run, ended by a newline. Log text in it is made harmless."""
+def health_report(
+    snapshot: Snapshot, readings: Mapping[str, RunReadings] = MappingProxyType({})
+) -> str:
+    """The report of every run, ended by a newline. Log text in it is made harmless.
+
+    `readings`, by run, tell where time went, where they are known.
+    """
     lines = [*_between("ldlm-monitor health report", utc(snapshot.at)), "=" * WIDTH]
     for run in snapshot.runs:
-        lines += ["", *_run(run, snapshot)]
+        lines += ["", *_run(run, snapshot, readings.get(run.name))]
     if not snapshot.runs:
         lines += ["", "No training run was found in what was read."]
     unowned = [alert for alert in firing(snapshot) if not _owner(alert, snapshot)]
@@ -48,20 +56,22 @@ def _overview(snapshot: Snapshot) -> Iterator[str]:
         return
     for run in snapshot.runs:
         name = plain(run.name, WIDTH - 12 - len(run.state))
-        yield from _between(f"{run.health:<10}{name}", run.state)
+        yield from _between(f"{run.headline:<10}{name}", run.state)
         names = dict.fromkeys(alert.name for alert in firing_of(run, snapshot))
         yield from _wrapped(", ".join(plain(name, 40) for name in names), indent=10)
     yield ""
 
 
-def _run(run: RunView, snapshot: Snapshot) -> Iterator[str]:
+def _run(run: RunView, snapshot: Snapshot, readings: RunReadings | None) -> Iterator[str]:
     known = run.framework not in {"", "unknown"}
     framework = f" ({plain(run.framework, 24)})" if known else ""
     state = f"{run.state}{framework}"
-    yield from _between(f"{run.health}  {plain(run.name, WIDTH - 14 - len(state))}", state)
+    yield from _between(f"{run.headline}  {plain(run.name, WIDTH - 14 - len(state))}", state)
     yield "-" * WIDTH
     yield from _facts(run, snapshot)
     yield from _section("Statistics over the last values", _statistics(run))
+    if readings is not None and (spent := goodput(readings, run, snapshot.at)):
+        yield from _section("Where the time went", _goodput(spent))
     alerts = firing_of(run, snapshot)
     failures = [each for each in snapshot.incidents if each.run == run.name]
     yield from _section("Incidents", incident_lines(failures))
@@ -162,6 +172,14 @@ def _statistics(run: RunView) -> Iterator[str]:
         yield f"  {plain(name, 21):<22}{row}{values.nonfinite:>12}"
     if len(names) > _QUANTITIES:
         yield f"  and {len(names) - _QUANTITIES} more quantities"
+
+
+def _goodput(spent: Goodput) -> Iterator[str]:
+    yield from _wrapped(spent.said, indent=2)
+    for loss in spent.losses:
+        share = f"{100 * loss.seconds / spent.total_seconds:.1f} %"
+        times = f"{loss.times} times" if loss.times > 1 else ""
+        yield f"  {loss.what:<22}{duration(loss.seconds):>14}{share:>10}{times:>16}".rstrip()
 
 
 def quantity_order(name: str) -> tuple[int, str]:

@@ -47,7 +47,7 @@ def _body(report: Report) -> Iterator[str]:
         yield '<nav class="overview"><h3>Runs</h3><ul>'
         for index, run in enumerate(report.runs):
             name = f'<a href="#run{index}">{escape(run.name)}</a>'
-            yield f"<li>{_badge(run.health)} {name} <span class=soft>{run.state}</span></li>"
+            yield f"<li>{_badge(run.headline)} {name} <span class=soft>{run.state}</span></li>"
         yield "</ul></nav>"
     for index, run in enumerate(report.runs):
         yield from _run(run, index)
@@ -65,7 +65,7 @@ def _body(report: Report) -> Iterator[str]:
 def _run(run: ReportRun, index: int) -> Iterator[str]:
     framework = f", {escape(run.framework)}" if run.framework not in {"", "unknown"} else ""
     yield (
-        f'<section class="verdict {run.health}" id="run{index}">{_badge(run.health)}'
+        f'<section class="verdict {run.headline}" id="run{index}">{_badge(run.headline)}'
         f"<h2>{escape(run.name)}</h2>"
         f'<div class="soft">{run.state}{framework}</div><p class="said">{escape(run.said)}</p>'
     )
@@ -110,10 +110,7 @@ def _goodput(found: Goodput) -> Iterator[str]:
     total = found.total_seconds
     parts = [("steps that counted", found.productive_seconds, 0)]
     parts += [(spent.what, spent.seconds, spent.times) for spent in found.losses]
-    yield (
-        f'<p class="said">{100 * found.share:.1f} % of {duration(total)} brought the training '
-        f"forward, at {duration(found.step_seconds)} a step.</p>"
-    )
+    yield (f'<p class="said">{found.said}</p>')
     bars = "".join(
         f'<i class="t{min(index, _TONES)}" style="width:{100 * seconds / total:.3f}%"></i>'
         for index, (_, seconds, _) in enumerate(parts)

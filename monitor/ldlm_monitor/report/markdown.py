@@ -29,7 +29,7 @@ def markdown(report: Report) -> str:
 
 
 def _run(run: ReportRun) -> Iterator[str]:
-    yield f"## {run.health}: {_text(run.name)}"
+    yield f"## {run.headline}: {_text(run.name)}"
     yield ""
     yield f"**{_text(run.said)}**"
     yield ""
@@ -50,10 +50,7 @@ def _run(run: ReportRun) -> Iterator[str]:
 
 def _goodput(found: Goodput) -> Iterator[str]:
     total = found.total_seconds
-    yield (
-        f"{100 * found.share:.1f} % of {duration(total)} brought the training forward, "
-        f"at {duration(found.step_seconds)} a step."
-    )
+    yield found.said
     yield ""
     yield from _table(
         ("lost to", "time", "share", "times"),

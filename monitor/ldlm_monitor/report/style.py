@@ -19,7 +19,7 @@ section,.overview{background:var(--card);border:1px solid var(--line);border-rad
 padding:16px;margin:0 0 12px}
 .verdict{border-left:6px solid var(--tone)}
 .HEALTHY{--tone:var(--ok)}.WARNING,.warning{--tone:var(--warning)}\
-.UNHEALTHY,.error{--tone:var(--error)}.CRITICAL,.critical{--tone:var(--critical)}\
+.UNHEALTHY,.KILLED,.error{--tone:var(--error)}.CRITICAL,.CRASHED,.critical{--tone:var(--critical)}\
 .info{--tone:var(--info)}
 .badge{display:inline-block;color:var(--tone);border:1.5px solid var(--tone);border-radius:6px;\
 padding:0 8px;font-size:.8rem;font-weight:700;letter-spacing:.03em;white-space:nowrap}
