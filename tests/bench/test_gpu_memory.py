@@ -71,7 +71,7 @@ def test_the_fullest_gpu_of_the_command_counts_and_other_processes_do_not(bench:
     """Its child holds 13 GiB on the second GPU; process 1, which is not of it, 60 on the first."""
     script = (
         f'echo "process 0 $$ {10 * GIB}" >> $NVML_STATE; '
-        f'sh -c \'echo "process 1 $$ {13 * GIB}" >> $NVML_STATE; sleep 1; exit\''
+        f"sh -c 'echo \"process 1 $$ {13 * GIB}\" >> $NVML_STATE; sleep 1; exit'"
     )
     found = bench(script, gpu(GIB), gpu(GIB, "NVIDIA-H200"), f"process 0 1 {60 * GIB}")
     assert found["peaks"]["gpu_memory_bytes"] == 13 * GIB
