@@ -83,3 +83,18 @@ def test_matplotlib_that_is_missing_is_named(
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
     with pytest.raises(UsageError, match=r"pip install 'ldlm-monitor\[plots\]'"):
         write([Chart(title="x", lines=[])], tmp_path / "a.png", "--plot")
+
+
+@pytest.mark.parametrize("first", [0, 8659, 1_000_000])
+def test_no_two_ticks_have_the_same_name(first: int) -> None:
+    line = bucketed("loss", range(first, first + 4), [100.0001, 100.0002, 100.0003, 100.0004])
+    names: dict[str | None, list[str | None]] = {"end": [], "middle": []}
+    for text in parsed(Chart(title="x", lines=[line])).iter("text"):
+        if (anchor := text.get("text-anchor")) in names:
+            names[anchor].append(text.text)
+    for found in names.values():
+        assert len(set(found)) == len(found) > 1
+
+
+def test_ticks_of_steps_are_whole_numbers() -> None:
+    assert axis_of([8659, 8661], straight=True).ticks == (8659, 8660, 8661)

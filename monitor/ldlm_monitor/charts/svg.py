@@ -62,9 +62,9 @@ def _parts(chart: Chart, y: int) -> Iterator[str]:
     yield from _legend(chart.lines)
     top = _top(chart)
     tall = HEIGHT - _BOTTOM - top
-    for tick in ys.ticks:
+    for tick, label in zip(ys.ticks, _labels(ys.ticks), strict=True):
         down = round(top + tall * (1 - ys.share(tick)) + 4)
-        yield f'<text x="-6" y="{down}" text-anchor="end">{escape(_tick(tick))}</text>'
+        yield f'<text x="-6" y="{down}" text-anchor="end">{escape(label)}</text>'
     yield (
         f'<svg y="{top}" width="100%" height="{tall}" viewBox="0 0 {_SIZE} {_SIZE}" '
         'preserveAspectRatio="none" overflow="hidden">'
@@ -125,13 +125,12 @@ def _line(line: Line, color: int, xs: Axis, ys: Axis) -> Iterator[str]:
 
 
 def _letters(chart: Chart, xs: Axis, ys: Axis) -> Iterator[str]:
-    for tick in xs.ticks:
+    for tick, label in zip(xs.ticks, _labels(xs.ticks), strict=True):
         share = xs.share(tick)
         anchor = "start" if share < 0.05 else "end" if share > 0.95 else "middle"
         across = _round(100 * share)
         yield (
-            f'<text x="{across}%" y="{HEIGHT - 8}" text-anchor="{anchor}">'
-            f"{escape(_tick(tick))}</text>"
+            f'<text x="{across}%" y="{HEIGHT - 8}" text-anchor="{anchor}">{escape(label)}</text>'
         )
     yield from _edges(chart, xs, ys)
     places = [x for line in chart.lines for x in line.nonfinite]
@@ -187,14 +186,23 @@ def _round(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-def _tick(value: float) -> str:
+def _labels(ticks: Sequence[float]) -> list[str]:
+    """As short as tells them apart."""
+    for digits in range(4, 16):
+        labels = [_tick(tick, digits) for tick in ticks]
+        if len(set(labels)) == len(labels):
+            break
+    return labels
+
+
+def _tick(value: float, digits: int = 4) -> str:
     """A short form: 12000 as 12k, 1e-5 as 1e-05."""
     if value and abs(value) >= 1e15:
         return f"{value:.0e}"
     for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size * 10 or (abs(value) >= size and value % size == 0):
-            return f"{value / size:.4g}{letter}"
+            return f"{value / size:.{digits}g}{letter}"
     if 0 < abs(value) < 0.01:
-        digits, _, power = f"{value:.2e}".partition("e")
-        return f"{float(digits):g}e{int(power)}"
-    return f"{value:.4g}"
+        shown, _, power = f"{value:.{digits - 2}e}".partition("e")
+        return f"{float(shown):g}e{int(power)}"
+    return f"{value:.{digits}g}"

@@ -82,6 +82,11 @@ class Report(View):
     alerts: tuple[AlertView, ...]
     monitor: MonitorView
 
+    @property
+    def headline(self) -> str:
+        """The health in a word for people."""
+        return self.runs[0].headline if len(self.runs) == 1 else self.health
+
 
 def report(snapshot: Snapshot, readings: Mapping[str, RunReadings]) -> Report:
     """The report of a snapshot; `readings`, by run, tell where time went.
@@ -122,9 +127,7 @@ def _run(run: RunView, snapshot: Snapshot, readings: RunReadings | None) -> dict
         "alerts": [alert.model_dump() for alert in alerts],
         "goodput": readings and goodput(readings, run, snapshot.at),
         "resumed_at": [resume.step for resume in resumes],
-        "timeline": sorted(
-            _timeline(run, snapshot, incidents), key=lambda entry: entry.time or -math.inf
-        )[-TIMELINE:],
+        "timeline": _timeline(run, snapshot, incidents),
         "recommendations": recommendations((alert.name for alert in alerts), run.settings),
         "curves": {name: _curve(curve) for name, curve in curves.items()},
     }
@@ -155,9 +158,17 @@ def _said(run: RunView, incidents: Sequence[IncidentView], alerts: Sequence[Aler
     return f"nothing is wrong: {run.state}, step {run.step}{of}"
 
 
-def _timeline(
-    run: RunView, snapshot: Snapshot, incidents: Sequence[IncidentView]
-) -> Iterator[Entry]:
+def _timeline(run: RunView, snapshot: Snapshot, incidents: Sequence[IncidentView]) -> list[Entry]:
+    """In order of time; what has none stands behind the event that was read before it."""
+    found = [(entry.time or -math.inf, entry) for entry in _news(run, snapshot, incidents)]
+    last = -math.inf
+    for entry in _turns(run, snapshot):
+        last = last if entry.time is None else entry.time
+        found.append((last, entry))
+    return [entry for _, entry in sorted(found, key=lambda pair: pair[0])][-TIMELINE:]
+
+
+def _news(run: RunView, snapshot: Snapshot, incidents: Sequence[IncidentView]) -> Iterator[Entry]:
     for incident in incidents:
         at = incident.root.at if incident.root.at is not None else incident.opened_at
         yield Entry(time=at, kind="incident", severity="critical", text=incident.title)
@@ -169,10 +180,16 @@ def _timeline(
         text = f"{told.alert} {told.state}" + (f": {summary}" if told.state == "firing" else "")
         kept = severity if severity in SEVERITIES and told.state == "firing" else "info"
         yield Entry(time=told.time, kind="alert", severity=kept, text=text)
+
+
+def _turns(run: RunView, snapshot: Snapshot) -> Iterator[Entry]:
+    """Events, as they were read."""
+    bounds = {"run_started": run.started_at, "run_finished": run.ended_at}
     for event in snapshot.events:
         if event.run == run.name and event.kind in _LIFECYCLE:
             text = f"{event.kind.replace('_', ' ')}: {event.message}"
-            yield Entry(time=event.time, kind="event", severity=event.severity, text=text)
+            when = event.time if event.time is not None else bounds.get(event.kind)
+            yield Entry(time=when, kind="event", severity=event.severity, text=text)
 
 
 def _curve(curve: CurveView) -> Curve:

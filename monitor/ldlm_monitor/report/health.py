@@ -203,6 +203,11 @@ def firing_of(run: RunView, snapshot: Snapshot) -> list[AlertView]:
     return [alert for alert in firing(snapshot) if alert.labels.get("run") == run.name]
 
 
+def summary_of(alert: AlertView) -> str:
+    """Its summary, without the run's name, for a place that names that already."""
+    return without_run(plain(alert.annotations.get("summary", "")), alert.labels.get("run", ""))
+
+
 def _owner(alert: AlertView, snapshot: Snapshot) -> bool:
     return any(run.name == alert.labels.get("run") for run in snapshot.runs)
 
@@ -212,9 +217,7 @@ def _alerts(alerts: Iterable[AlertView]) -> Iterator[str]:
         rank = f"  rank {plain(alert.labels['rank'], 12)}" if "rank" in alert.labels else ""
         name = f"  {alert.labels['severity']:<9}{plain(alert.name, 40)}{rank}"
         yield from _between(name, utc(alert.fired_at))
-        if summary := alert.annotations.get("summary"):
-            told = without_run(plain(summary), alert.labels.get("run", ""))
-            yield from _wrapped(told, indent=11)
+        yield from _wrapped(summary_of(alert), indent=11)
         if alert.position:
             yield f"{'':<11}{_place(alert.position, WIDTH - 11)}"
         if action := alert.annotations.get("action"):

@@ -13,7 +13,8 @@ from ldlm_monitor.records import Position
 from ldlm_monitor.report.document import Report, ReportRun
 from ldlm_monitor.report.goodput import Goodput
 from ldlm_monitor.report.graphs import graphs
-from ldlm_monitor.report.health import quantity_order
+from ldlm_monitor.report.health import quantity_order, summary_of
+from ldlm_monitor.report.incidents import event_counts
 from ldlm_monitor.report.style import PAGE_STYLE
 from ldlm_monitor.view import AlertView, IncidentView, Statistics
 
@@ -33,7 +34,7 @@ def page(report: Report) -> str:
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
             _POLICY,
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{report.health}: {escape(names[:120])}</title>",
+            f"<title>{report.headline}: {escape(names[:120])}</title>",
             f"<style>{PAGE_STYLE}{STYLE}</style></head><body><main>",
             *_body(report),
             "</main></body></html>\n",
@@ -71,12 +72,12 @@ def _run(run: ReportRun, index: int) -> Iterator[str]:
     )
     yield from _progress(run)
     yield f"<dl>{''.join(_pairs(run.facts))}</dl></section>"
-    yield _section("What to try", _list(run.recommendations))
     yield _section("Incidents", _incidents(run.incidents))
     yield _section("Firing alerts", _alerts(run.alerts))
+    yield _section("What to try", _list(run.recommendations))
     charts = "".join(f"<div>{svg(chart)}</div>" for chart in graphs(run))
     yield _section(
-        "Charts",
+        "Charts over steps",
         [f'<div class="charts" style="--gutter:{GUTTER}px">{charts}</div>'] if charts else [],
     )
     if run.goodput is not None:
@@ -150,8 +151,7 @@ def _incidents(incidents: Sequence[IncidentView]) -> Iterator[str]:
             )
             yield f"<pre>{lines}</pre>"
         if incident.symptoms:
-            symptoms = ", ".join(f"{each.kind} ×{each.count}" for each in incident.symptoms)
-            yield f'<div class="soft">{incident.events} events: {escape(symptoms)}</div>'
+            yield f'<div class="soft">{escape(event_counts(incident))}</div>'
         if incident.action:
             yield f"<p>→ {escape(incident.action)}</p>"
         yield "</article>"
@@ -172,7 +172,7 @@ def _alerts(alerts: Iterable[AlertView]) -> Iterator[str]:
             f'<article><span class="badge {escape(severity)}">{escape(severity)}</span> '
             f"<strong>{escape(alert.name)}{rank}</strong> "
             f'<span class="soft">{utc(alert.fired_at)}</span>'
-            f"<div>{escape(alert.annotations.get('summary', ''))}</div>"
+            f"<div>{escape(summary_of(alert))}</div>"
         )
         if alert.position:
             yield f'<div class="soft">{escape(_place(alert.position))}</div>'
