@@ -106,6 +106,20 @@ def test_of_a_few_steps_nothing_is_told(ask: Ask, folder: Path) -> None:
     assert cell["said"] == "cannot be told: too few steps (11 values)"
 
 
+def test_runs_without_steps_in_common_are_compared_at_equal_time_alone(
+    ask: Ask, folder: Path
+) -> None:
+    write_run(folder / "base.jsonl")
+    rows_of = (folder / "base.jsonl").read_text("utf-8").splitlines()
+    moved = [json.dumps(json.loads(row) | {"step": 5000 + at}) for at, row in enumerate(rows_of)]
+    (folder / "late.jsonl").write_text("\n".join(moved) + "\n", encoding="utf-8")
+    answer = ask("base.jsonl", "late.jsonl")
+    assert "loss at equal time" in answer.out
+    assert "loss at equal step" not in answer.out
+    assert "loss: the runs have too few steps in common to be compared there\n" in answer.out
+    assert "Told by no run: tokens/s, GPU memory allocated, accuracy.\n" in answer.out
+
+
 def test_what_only_one_run_tells_is_said_to_be_missing(ask: Ask, folder: Path) -> None:
     write_run(folder / "base.jsonl")
     write_run(folder / "more.jsonl", memory=10)
@@ -193,6 +207,15 @@ def test_the_fullest_rank_tells_of_memory(ask: Ask, folder: Path) -> None:
             (folder / f"{run}/health_rank{rank}.jsonl").write_text(text + "\n", encoding="utf-8")
     cell = rows(ask("one", "two", "--json"))["memory_allocated_bytes"][1]
     assert (cell["value"], cell["change"]) == (105, pytest.approx(0.05))
+
+
+def test_names_that_begin_alike_are_told_apart(ask: Ask, folder: Path) -> None:
+    names = [f"mmdit_unconditional_{size}_seed1" for size in ("large", "small")]
+    for name in names:
+        write_run(folder / f"{name}.jsonl")
+    lines = ask(*(f"{name}.jsonl" for name in names)).out.splitlines()
+    shown = {line.split()[0] for line in lines if line.startswith("    mmdit")}
+    assert shown == set(names)
 
 
 def test_an_input_of_several_runs_is_refused_by_name(ask: Ask, folder: Path) -> None:

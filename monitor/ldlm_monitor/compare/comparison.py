@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Final, Literal, TypeAlias
@@ -116,6 +117,7 @@ def compare(
     told = [quantity.name for quantity, _, seen in table if all(each.count for each in seen)]
     goals = {target.stands_for(told): target for target in targets}
     known = {quantity.name for quantity, _, _ in table}
+    known.update(name for side in sides for name in side.readings.quantities())
     return Comparison(
         version=__version__,
         confidence=confidence,
@@ -124,6 +126,7 @@ def compare(
         missing=tuple(each.title for each in ALWAYS if each.name not in known),
         notes=(
             *(note for side in sides for note in side.notes()),
+            *_apart(sides, table),
             *(
                 f"target {target.quantity} {signed(target.change)} %: not told by all runs"
                 for name, target in goals.items()
@@ -169,6 +172,19 @@ def _learned(sides: Sequence[Side], at: Sequence[Point], confidence: float) -> I
         columns = [side.readings.column(quantity.name) for side in sides]
         for place in places(columns, starts, at):
             yield quantity, place, list(look(columns, starts, place, confidence))
+
+
+def _apart(sides: Sequence[Side], table: Sequence[_Told]) -> Iterator[str]:
+    """Which losses and accuracies several runs tell, but not over the same steps."""
+    shared = {
+        quantity.name
+        for quantity, place, _ in table
+        if place is not None and place.point.unit == "step"
+    }
+    told = Counter(name for side in sides for name in side.readings.quantities())
+    for quantity in learned(told):
+        if told[quantity.name] > 1 and quantity.name not in shared:
+            yield f"{quantity.title}: the runs have too few steps in common to be compared there"
 
 
 def _row(
