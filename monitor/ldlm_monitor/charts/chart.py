@@ -46,6 +46,31 @@ class Chart:
     marks: Sequence[Mark] = field(default=())
 
 
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Where values were not finite, so close together that no eye tells them apart."""
+
+    first: float
+    last: float
+    count: int
+
+    def __str__(self) -> str:
+        if self.count == 1:
+            return f"not finite at {self.first:g}"
+        return f"not finite from {self.first:g} to {self.last:g} ({self.count} times)"
+
+
+def stretches(nonfinite: Sequence[float], reach: float) -> list[Stretch]:
+    """What lies no further than `reach` apart belongs together."""
+    found: list[Stretch] = []
+    for x in sorted(nonfinite):
+        if found and x - found[-1].last <= reach:
+            found[-1] = Stretch(found[-1].first, x, found[-1].count + 1)
+        else:
+            found.append(Stretch(x, x, 1))
+    return found
+
+
 def bucketed(
     name: str, steps: Sequence[float], values: Sequence[float], nonfinite: Sequence[float] = ()
 ) -> Line:

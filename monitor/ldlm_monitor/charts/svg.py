@@ -11,14 +11,16 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from ldlm_monitor.charts.axis import Axis, axis_of
-from ldlm_monitor.charts.chart import Chart, Line
-from ldlm_monitor.plain import number, plain
+from ldlm_monitor.charts.chart import Chart, Line, stretches
+from ldlm_monitor.plain import number, plain, shorten_path
 
 HEIGHT = 216
 _TOP = 30
 _BOTTOM = 24
-_LEGEND = 44
+LEGEND = 44
 """Characters of all names together, so that they fit on a phone."""
+APART = 0.005
+"""Of the width: values that are not finite and closer together are one stretch."""
 _SIZE = 1000
 GUTTER = 46
 """Pixels that its place must leave free at the left, for what the y axis says."""
@@ -35,21 +37,22 @@ font:12px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
 .chart text{fill:var(--soft)}.chart .title{fill:var(--text);font-weight:600}
 .chart .grid{stroke:var(--grid)}.chart .mean{fill:none;stroke-width:1.7;stroke-linejoin:round}
 .chart .band{stroke:none;opacity:.22}.chart .bad{stroke:var(--bad)}
+.chart .bad-band{fill:var(--bad);opacity:.16}
 .chart .bad-text{fill:var(--bad);font-weight:600}.chart .halo{paint-order:stroke;\
 stroke:var(--ground);stroke-width:3px;stroke-linejoin:round}
 .chart .resume{stroke:var(--soft);stroke-dasharray:3 3}
 """
 
 
-def svg(chart: Chart, *, y: int = 0) -> str:
+def svg(chart: Chart, *, y: int = 0, legend: int = LEGEND) -> str:
     """The chart as an `<svg>` element of `HEIGHT` pixels, `y` pixels down.
 
-    At its left `GUTTER` pixels must be free.
+    At its left `GUTTER` pixels must be free. `legend`: characters that all names may have.
     """
-    return "".join(_parts(chart, y))
+    return "".join(_parts(chart, y, legend))
 
 
-def _parts(chart: Chart, y: int) -> Iterator[str]:
+def _parts(chart: Chart, y: int, legend: int) -> Iterator[str]:
     xs = axis_of((x for line in chart.lines for x in (*line.xs, *line.nonfinite)), straight=True)
     ys = axis_of(value for line in chart.lines for value in (*line.lows, *line.highs))
     title = plain(chart.title) + (f" [{plain(chart.unit)}]" if chart.unit else "")
@@ -58,8 +61,9 @@ def _parts(chart: Chart, y: int) -> Iterator[str]:
         f'<svg class="chart"{place} width="100%" height="{HEIGHT}" overflow="visible" role="img" '
         f'aria-label="{escape(title)}"><title>{escape(title)}</title>'
         f'<text class="title" x="-{GUTTER}" y="16">{escape(title)}</text>'
+        f'<text x="100%" y="16" text-anchor="end">{escape(chart.x_title)} →</text>'
     )
-    yield from _legend(chart.lines)
+    yield from _legend(chart.lines, legend)
     top = _top(chart)
     tall = HEIGHT - _BOTTOM - top
     for tick, label in zip(ys.ticks, _labels(ys.ticks), strict=True):
@@ -88,14 +92,15 @@ def _top(chart: Chart) -> int:
     return _TOP + 16 if len(chart.lines) > 1 else _TOP
 
 
-def _legend(lines: Sequence[Line]) -> Iterator[str]:
-    """The names of several lines, below the title."""
+def _legend(lines: Sequence[Line], letters: int) -> Iterator[str]:
+    """The names of several lines, below the title; of a long one the end, which tells most."""
     if len(lines) < 2:
         return
-    limit = max(_LEGEND // len(lines), 6)
+    limit = max(letters // len(lines), 6)
+    names = [escape(shorten_path(plain(line.name), limit)) for line in lines]
     spans = "\u2003".join(
-        f'<tspan style="fill:var(--c{index % 5 + 1})">━ {escape(plain(line.name, limit))}</tspan>'
-        for index, line in enumerate(lines)
+        f'<tspan style="fill:var(--c{index % 5 + 1})">━ {name}</tspan>'
+        for index, name in enumerate(names)
     )
     yield f'<text x="-{GUTTER}" y="33">{spans}</text>'
 
@@ -119,9 +124,11 @@ def _line(line: Line, color: int, xs: Axis, ys: Axis) -> Iterator[str]:
             f'<path class="mean" style="stroke:var(--c{color})" stroke-linecap="round" '
             f'vector-effect="non-scaling-stroke" d="{path}"/>'
         )
-    for x in line.nonfinite:
-        at = _round(_SIZE * xs.share(x))
-        yield _stroke("bad", f"M{at} 0V{_SIZE}", f"not finite at {x:g}")
+    for stretch in stretches(line.nonfinite, APART * (xs.high - xs.low)):
+        left, right = (_round(_SIZE * xs.share(x)) for x in (stretch.first, stretch.last))
+        if stretch.count > 1:
+            yield f'<path class="bad-band" d="M{left} 0H{right}V{_SIZE}H{left}Z"/>'
+        yield _stroke("bad", f"M{left} 0V{_SIZE}", str(stretch))
 
 
 def _letters(chart: Chart, xs: Axis, ys: Axis) -> Iterator[str]:
@@ -138,10 +145,13 @@ def _letters(chart: Chart, xs: Axis, ys: Axis) -> Iterator[str]:
         share = xs.share(places[0])
         anchor = "end" if share > 0.6 else "start"
         more = f" ({len(places)} times)" if len(places) > 1 else ""
+        if len(chart.lines) > 1:
+            names = (plain(line.name, LEGEND) for line in chart.lines if line.nonfinite)
+            more += f": {', '.join(names)}"
         yield (
             f'<text class="bad-text halo" x="{_round(100 * share)}%" y="{_top(chart) + 12}" '
             f'text-anchor="{anchor}" dx="{-4 if anchor == "end" else 4}">'
-            f"not finite{more}</text>"
+            f"not finite{escape(more)}</text>"
         )
 
 

@@ -77,7 +77,7 @@ def _run(run: ReportRun, index: int) -> Iterator[str]:
     yield _section("What to try", _list(run.recommendations))
     charts = "".join(f"<div>{svg(chart)}</div>" for chart in graphs(run))
     yield _section(
-        "Charts over steps",
+        "Charts",
         [f'<div class="charts" style="--gutter:{GUTTER}px">{charts}</div>'] if charts else [],
     )
     if run.goodput is not None:
