@@ -1,6 +1,7 @@
 """`compare` as one uses it, on runs whose truth is known."""
 
 import json
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -276,6 +277,18 @@ def test_a_pace_that_never_settles_is_said_so(ask: Ask, folder: Path) -> None:
     answer = ask("drift.jsonl", "drift.jsonl")
     assert "drift.jsonl: its pace kept changing up to half of the run" in answer.out
     assert "cannot be told: the pace of drift.jsonl and drift.jsonl (2) kept changing" in answer.out
+
+
+def test_a_run_has_the_same_colour_in_every_drawing(ask: Ask, folder: Path) -> None:
+    """Also where another run tells nothing: only the last tells of memory."""
+    for run, memory in (("base", {}), ("tuned", {"memory": 10})):
+        write_run(folder / f"{run}.jsonl", **memory)
+    ask("base.jsonl", "tuned.jsonl", "--plot", "a.svg")
+    drawings = (folder / "a.svg").read_text("utf-8").split("<title>")
+    (loss,) = [drawing for drawing in drawings if drawing.startswith("loss<")]
+    (other,) = [drawing for drawing in drawings if drawing.startswith("memory allocated")]
+    assert re.findall(r'class="mean" style="stroke:(.*?)"', loss) == ["var(--c1)", "var(--c2)"]
+    assert re.findall(r'class="mean" style="stroke:(.*?)"', other) == ["var(--c2)"]
 
 
 @pytest.mark.parametrize(("name", "start"), [("a.svg", b"<svg "), ("a.png", b"\x89PNG")])

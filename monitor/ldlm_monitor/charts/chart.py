@@ -15,7 +15,8 @@ BUCKETS = 400
 class Line:
     """One quantity of one run: mean, least and greatest value of each bucket (NaN: none).
 
-    `nonfinite`: at which x a value was NaN or infinite.
+    `nonfinite`: at which x a value was NaN or infinite. `color`: its number, from 0; None: by
+    its place in the chart.
     """
 
     name: str
@@ -24,6 +25,7 @@ class Line:
     lows: Sequence[float]
     highs: Sequence[float]
     nonfinite: Sequence[float] = ()
+    color: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,14 @@ class Chart:
     unit: str = ""
     x_title: str = "step"
     marks: Sequence[Mark] = field(default=())
+
+    @property
+    def colored(self) -> list[tuple[int, Line]]:
+        """The lines, each with the number of its colour."""
+        return [
+            (index if line.color is None else line.color, line)
+            for index, line in enumerate(self.lines)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +82,12 @@ def stretches(nonfinite: Sequence[float], reach: float) -> list[Stretch]:
 
 
 def bucketed(
-    name: str, steps: Sequence[float], values: Sequence[float], nonfinite: Sequence[float] = ()
+    name: str,
+    steps: Sequence[float],
+    values: Sequence[float],
+    nonfinite: Sequence[float] = (),
+    *,
+    color: int | None = None,
 ) -> Line:
     """Finite values in at most `BUCKETS` buckets, of which none loses a spike."""
     width = math.ceil(len(values) / BUCKETS) or 1
@@ -84,4 +99,5 @@ def bucketed(
         lows=[min(part) for part in parts],
         highs=[max(part) for part in parts],
         nonfinite=nonfinite,
+        color=color,
     )

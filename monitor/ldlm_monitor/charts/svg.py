@@ -19,7 +19,7 @@ _TOP = 30
 _BOTTOM = 24
 LEGEND = 44
 """Characters of all names together, so that they fit on a phone."""
-APART = 0.005
+APART = 0.02
 """Of the width: values that are not finite and closer together are one stretch."""
 _SIZE = 1000
 GUTTER = 46
@@ -63,7 +63,7 @@ def _parts(chart: Chart, y: int, legend: int) -> Iterator[str]:
         f'<text class="title" x="-{GUTTER}" y="16">{escape(title)}</text>'
         f'<text x="100%" y="16" text-anchor="end">{escape(chart.x_title)} →</text>'
     )
-    yield from _legend(chart.lines, legend)
+    yield from _legend(chart, legend)
     top = _top(chart)
     tall = HEIGHT - _BOTTOM - top
     for tick, label in zip(ys.ticks, _labels(ys.ticks), strict=True):
@@ -76,8 +76,8 @@ def _parts(chart: Chart, y: int, legend: int) -> Iterator[str]:
     for tick in ys.ticks:
         level = _round(_SIZE * (1 - ys.share(tick)))
         yield _stroke("grid", f"M0 {level}H{_SIZE}")
-    for index, line in enumerate(chart.lines):
-        yield from _line(line, index % 5 + 1, xs, ys)
+    for color, line in chart.colored:
+        yield from _line(line, color % 5 + 1, xs, ys)
     for mark in filter(lambda mark: xs.holds(mark.x), chart.marks):
         at = _round(_SIZE * xs.share(mark.x))
         name = "bad" if mark.kind == "incident" else "resume"
@@ -92,15 +92,15 @@ def _top(chart: Chart) -> int:
     return _TOP + 16 if len(chart.lines) > 1 else _TOP
 
 
-def _legend(lines: Sequence[Line], letters: int) -> Iterator[str]:
+def _legend(chart: Chart, letters: int) -> Iterator[str]:
     """The names of several lines, below the title; of a long one the end, which tells most."""
-    if len(lines) < 2:
+    if len(chart.lines) < 2:
         return
-    limit = max(letters // len(lines), 6)
-    names = [escape(shorten_path(plain(line.name), limit)) for line in lines]
+    limit = max(letters // len(chart.lines), 6)
+    names = [(color, shorten_path(plain(line.name), limit)) for color, line in chart.colored]
     spans = "\u2003".join(
-        f'<tspan style="fill:var(--c{index % 5 + 1})">━ {name}</tspan>'
-        for index, name in enumerate(names)
+        f'<tspan style="fill:var(--c{color % 5 + 1})">━ {escape(name)}</tspan>'
+        for color, name in names
     )
     yield f'<text x="-{GUTTER}" y="33">{spans}</text>'
 
