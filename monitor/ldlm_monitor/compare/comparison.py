@@ -196,7 +196,8 @@ def _row(
 ) -> Row:
     target = goals.get(quantity.name)
     cells = [
-        _cell(quantity, side.name, each, target) for side, each in zip(sides, seen, strict=True)
+        _cell(quantity, place, side.name, each, target)
+        for side, each in zip(sides, seen, strict=True)
     ]
     base = seen[0]
     unread = Cell(
@@ -220,9 +221,12 @@ def _span(place: Place) -> Span:
     return Span(unit=place.point.unit, start=place.start, end=place.point.value)
 
 
-def _cell(quantity: Quantity, run: str, seen: Seen, target: Target | None) -> Cell:
+def _cell(
+    quantity: Quantity, place: Place | None, run: str, seen: Seen, target: Target | None
+) -> Cell:
     if not seen.count:
-        return Cell(run=run, value=None, count=0, verdict="missing", said="not told")
+        said = "not told" if place is None else "not told there"
+        return Cell(run=run, value=None, count=0, verdict="missing", said=said)
     found = seen.difference
     if found is None:
         said = f"cannot be told: {seen.why}"

@@ -45,7 +45,8 @@ def _run(run: RunSummary, role: str) -> str:
     if run.seconds is not None:
         parts.append(duration(run.seconds))
     if run.warm_up_steps:
-        parts.append(f"the first {run.warm_up_steps} steps left out as warm-up")
+        first = "step" if run.warm_up_steps == 1 else f"{run.warm_up_steps} steps"
+        parts.append(f"the first {first} left out as warm-up")
     return ", ".join(parts)
 
 
