@@ -51,7 +51,7 @@ def test_of_too_few_independent_steps_nothing_is_told(count: int, memory: float)
 def test_the_rates_hold_over_many_pairs(case: Case) -> None:
     """Where few pairs get an interval, they are those whose memory does not show."""
     found = rates(case, 300)
-    assert found.covered >= (0.93 if found.told > 0.5 else 0.87) or found.told < 0.1
+    assert found.covered >= (0.93 if found.told > 0.5 else 0.87) or found.told < 0.2
     assert found.false <= 0.08
 
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from ldlm_monitor.points import Point, make_labels
 from ldlm_monitor.records import Event, Position
-from ldlm_monitor.report.health import WIDTH, health_report, worst_health
+from ldlm_monitor.report.alerts import worst_health
+from ldlm_monitor.report.health import WIDTH, health_report
 from ldlm_monitor.view import AlertView, RunView, Snapshot, Statistics
 
 MakeRun = Callable[..., RunView]

@@ -13,8 +13,9 @@ from ldlm_monitor.names import SEVERITIES
 from ldlm_monitor.plain import encodable, plain, without_run
 from ldlm_monitor.readings import RunReadings
 from ldlm_monitor.report.advice import recommendations
+from ldlm_monitor.report.alerts import firing, firing_of, worst_health
 from ldlm_monitor.report.goodput import Goodput, goodput
-from ldlm_monitor.report.health import facts, firing, firing_of, worst_health
+from ldlm_monitor.report.health import facts
 from ldlm_monitor.view import (
     AlertView,
     CurveView,
@@ -32,6 +33,8 @@ TIMELINE = 200
 _LIFECYCLE = frozenset(
     {"run_started", "run_resumed", "run_finished", "checkpoint_failed", "skipped_step"}
 )
+_AT_ONCE = {"run_started": -1, "run_finished": 1}
+"""Before and behind all else that happened at the same time."""
 _TEXT = 2000
 """Characters of a text that are kept."""
 
@@ -160,12 +163,12 @@ def _said(run: RunView, incidents: Sequence[IncidentView], alerts: Sequence[Aler
 
 def _timeline(run: RunView, snapshot: Snapshot, incidents: Sequence[IncidentView]) -> list[Entry]:
     """In order of time; what has none stands behind the event that was read before it."""
-    found = [(entry.time or -math.inf, entry) for entry in _news(run, snapshot, incidents)]
+    found = [(entry.time or -math.inf, 0, entry) for entry in _news(run, snapshot, incidents)]
     last = -math.inf
-    for entry in _turns(run, snapshot):
+    for kind, entry in _turns(run, snapshot):
         last = last if entry.time is None else entry.time
-        found.append((last, entry))
-    return [entry for _, entry in sorted(found, key=lambda pair: pair[0])][-TIMELINE:]
+        found.append((last, _AT_ONCE.get(kind, 0), entry))
+    return [entry for *_, entry in sorted(found, key=lambda each: each[:2])][-TIMELINE:]
 
 
 def _news(run: RunView, snapshot: Snapshot, incidents: Sequence[IncidentView]) -> Iterator[Entry]:
@@ -182,14 +185,14 @@ def _news(run: RunView, snapshot: Snapshot, incidents: Sequence[IncidentView]) -
         yield Entry(time=told.time, kind="alert", severity=kept, text=text)
 
 
-def _turns(run: RunView, snapshot: Snapshot) -> Iterator[Entry]:
-    """Events, as they were read."""
+def _turns(run: RunView, snapshot: Snapshot) -> Iterator[tuple[str, Entry]]:
+    """Events with their kinds, as they were read."""
     bounds = {"run_started": run.started_at, "run_finished": run.ended_at}
     for event in snapshot.events:
         if event.run == run.name and event.kind in _LIFECYCLE:
             text = f"{event.kind.replace('_', ' ')}: {event.message}"
             when = event.time if event.time is not None else bounds.get(event.kind)
-            yield Entry(time=when, kind="event", severity=event.severity, text=text)
+            yield event.kind, Entry(time=when, kind="event", severity=event.severity, text=text)
 
 
 def _curve(curve: CurveView) -> Curve:

@@ -6,18 +6,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from ldlm_monitor.names import SEVERITIES
-from ldlm_monitor.plain import duration, number, plain, shorten, shorten_path, utc, without_run
+from ldlm_monitor.plain import duration, number, plain, shorten, shorten_path, utc
 from ldlm_monitor.points import make_labels
 from ldlm_monitor.readings import RunReadings
 from ldlm_monitor.records import Event, Position
 from ldlm_monitor.report.advice import recommendations
+from ldlm_monitor.report.alerts import firing, firing_of, summary_of
 from ldlm_monitor.report.goodput import Goodput, goodput
 from ldlm_monitor.report.incidents import incident_lines
-from ldlm_monitor.view import AlertView, Health, MonitorView, RunView, Snapshot
+from ldlm_monitor.view import AlertView, MonitorView, RunView, Snapshot
 
 WIDTH = 80
-HEALTHS: tuple[Health, ...] = ("HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL")
-"""In rising order: none or info, warning, error, critical."""
 
 _NO_BREAK = "\u00a0"
 _BAR = 30
@@ -25,11 +24,6 @@ _ISSUES = 8
 _QUANTITIES = 12
 _ISSUE_SEVERITIES = frozenset(SEVERITIES[1:])
 _FIRST_QUANTITIES = ("loss", "eval_loss", "grad_norm", "learning_rate", "step_seconds")
-
-
-def worst_health(snapshot: Snapshot) -> Health:
-    """The health of the run that is worst off; HEALTHY where there is none."""
-    return max((run.health for run in snapshot.runs), key=HEALTHS.index, default="HEALTHY")
 
 
 def health_report(
@@ -186,26 +180,6 @@ def quantity_order(name: str) -> tuple[int, str]:
     """The quantities that one looks for first, then the others by name."""
     known = name in _FIRST_QUANTITIES
     return (_FIRST_QUANTITIES.index(name) if known else len(_FIRST_QUANTITIES), name)
-
-
-def firing(snapshot: Snapshot) -> list[AlertView]:
-    """The firing alerts that ask for attention, the worst first."""
-    found = [
-        alert
-        for alert in snapshot.alerts
-        if alert.state == "firing" and alert.labels.get("severity") in SEVERITIES
-    ]
-    return sorted(found, key=lambda alert: -SEVERITIES.index(alert.labels["severity"]))
-
-
-def firing_of(run: RunView, snapshot: Snapshot) -> list[AlertView]:
-    """Those of one run."""
-    return [alert for alert in firing(snapshot) if alert.labels.get("run") == run.name]
-
-
-def summary_of(alert: AlertView) -> str:
-    """Its summary, without the run's name, for a place that names that already."""
-    return without_run(plain(alert.annotations.get("summary", "")), alert.labels.get("run", ""))
 
 
 def _owner(alert: AlertView, snapshot: Snapshot) -> bool:

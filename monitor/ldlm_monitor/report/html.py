@@ -10,10 +10,11 @@ from html import escape
 from ldlm_monitor.charts import GUTTER, STYLE, svg
 from ldlm_monitor.plain import duration, number, utc
 from ldlm_monitor.records import Position
+from ldlm_monitor.report.alerts import summary_of
 from ldlm_monitor.report.document import Report, ReportRun
 from ldlm_monitor.report.goodput import Goodput
 from ldlm_monitor.report.graphs import graphs
-from ldlm_monitor.report.health import quantity_order, summary_of
+from ldlm_monitor.report.health import quantity_order
 from ldlm_monitor.report.incidents import event_counts
 from ldlm_monitor.report.style import PAGE_STYLE
 from ldlm_monitor.view import AlertView, IncidentView, Statistics

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from ldlm_monitor.plain import duration, number, utc
+from ldlm_monitor.report.alerts import summary_of
 from ldlm_monitor.report.document import Report, ReportRun
 from ldlm_monitor.report.goodput import Goodput
-from ldlm_monitor.report.health import quantity_order, summary_of
+from ldlm_monitor.report.health import quantity_order
 from ldlm_monitor.view import AlertView, IncidentView
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#+|~!&-])")

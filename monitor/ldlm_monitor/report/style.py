@@ -47,6 +47,7 @@ gap:20px 28px}.charts>div{padding-left:var(--gutter)}
 font-variant-numeric:tabular-nums}
 th,td{text-align:right;padding:4px 10px;border-bottom:1px solid var(--line);white-space:nowrap}
 th:first-child,td:first-child{text-align:left;padding-left:0}
+td:first-child{max-width:180px;overflow:hidden;text-overflow:ellipsis}
 th{color:var(--soft);font-weight:500}
 .timeline{list-style:none;padding:0}
 .timeline li{border-left:3px solid var(--tone,var(--line));padding:2px 0 6px 12px}
