@@ -64,8 +64,6 @@ def _run(run: RunView, snapshot: Snapshot, readings: RunReadings | None) -> Iter
     yield "-" * WIDTH
     yield from _facts(run, snapshot)
     yield from _section("Statistics over the last values", _statistics(run))
-    if readings is not None and (spent := goodput(readings, run, snapshot.at)):
-        yield from _section("Where the time went", _goodput(spent))
     alerts = firing_of(run, snapshot)
     failures = [each for each in snapshot.incidents if each.run == run.name]
     yield from _section("Incidents", incident_lines(failures))
@@ -76,6 +74,8 @@ def _run(run: RunView, snapshot: Snapshot, readings: RunReadings | None) -> Iter
         if event.run == run.name and event.severity in _ISSUE_SEVERITIES
     ]
     yield from _section("Recent issues", _issues(issues))
+    if readings is not None and (spent := goodput(readings, run, snapshot.at)):
+        yield from _section("Where the time went", _goodput(spent))
     yield from _section("Events", _counts(run.event_counts))
     advice = recommendations((alert.name for alert in alerts), run.settings)
     yield from _section("Recommendations", _listed(advice))
