@@ -76,10 +76,10 @@ def _written(found: Settings, suffix: str) -> tuple[Snapshot, str]:
     for notice in replay.notices:
         print(notice, file=sys.stderr)
     readings = Readings(parser, replay.names)
+    at = math.nan
     for when, chunk, _ in replay.played():
-        at = math.nan
-        if when is not None and chunk is not None and chunk.timed:
-            at = when - chunk.age
+        if chunk is not None:  # what is complete only at the end came with the last bytes
+            at = when - chunk.age if when is not None and chunk.timed else math.nan
         readings.take(parser.taken(), at)
     snapshot = replay.snapshot()
     return snapshot, _told(snapshot, readings.runs, suffix)
