@@ -60,6 +60,7 @@ def test_statistics_stand_in_a_table_with_the_loss_first(
             "accuracy": make_statistics(0.0001234),
             "loss": make_statistics(math.nan, mean=2.34567, minimum=1.5, maximum=5.25, nonfinite=3),
             "grad_norm": make_statistics(math.inf, mean=None, minimum=None, maximum=None),
+            "memory_reserved_bytes": make_statistics(61.5 * 2**30, minimum=512.0),
         }
     )
     assert section(health_report(make_snapshot(run)), "Statistics over the last values") == [
@@ -67,6 +68,7 @@ def test_statistics_stand_in_a_table_with_the_loss_first(
         "  loss                          NaN     2.3457        1.5       5.25           3",
         "  grad_norm                     Inf          -          -          -           0",
         "  accuracy                0.0001234  0.0001234  0.0001234  0.0001234           0",
+        "  memory_reserved_bytes    61.5 GiB   61.5 GiB      512 B   61.5 GiB           0",
     ]
 
 

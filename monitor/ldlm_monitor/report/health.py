@@ -1,5 +1,6 @@
 """The health report of a snapshot as text, 80 columns wide."""
 
+import math
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -162,7 +163,7 @@ def _statistics(run: RunView) -> Iterator[str]:
     for name in names[:_QUANTITIES]:
         values = run.statistics[name]
         cells = (values.current, values.mean, values.minimum, values.maximum)
-        row = "".join(f"{number(cell):>11}" for cell in cells)
+        row = "".join(f"{amount(name, cell):>11}" for cell in cells)
         yield f"  {plain(name, 21):<22}{row}{values.nonfinite:>12}"
     if len(names) > _QUANTITIES:
         yield f"  and {len(names) - _QUANTITIES} more quantities"
@@ -248,7 +249,14 @@ def _many(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def _bytes(count: int) -> str:
+def amount(quantity: str, value: float | None) -> str:
+    """A value of a quantity: bytes in the greatest unit that they fill."""
+    if value is None or not quantity.endswith("_bytes") or not math.isfinite(value):
+        return number(value)
+    return _bytes(value)
+
+
+def _bytes(count: float) -> str:
     size = float(count)
     for unit in ("B", "KiB", "MiB"):
         if size < 1024:

@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from html import escape
 
 from ldlm_monitor.charts import GUTTER, STYLE, svg
-from ldlm_monitor.plain import duration, number, utc
+from ldlm_monitor.plain import duration, utc
 from ldlm_monitor.records import Position
 from ldlm_monitor.report.alerts import summary_of
 from ldlm_monitor.report.document import Report, ReportRun
 from ldlm_monitor.report.goodput import Goodput
 from ldlm_monitor.report.graphs import graphs
-from ldlm_monitor.report.health import quantity_order
+from ldlm_monitor.report.health import amount, quantity_order
 from ldlm_monitor.report.incidents import event_counts
 from ldlm_monitor.report.style import PAGE_STYLE
 from ldlm_monitor.view import AlertView, IncidentView, Statistics
@@ -191,7 +191,7 @@ def _statistics(statistics: dict[str, Statistics]) -> Iterator[str]:
     for name in sorted(statistics, key=quantity_order):
         seen = statistics[name]
         values = (seen.current, seen.mean, seen.minimum, seen.maximum)
-        cells = "".join(f"<td>{number(value)}</td>" for value in values)
+        cells = "".join(f"<td>{amount(name, value)}</td>" for value in values)
         yield f"<tr><td>{escape(name)}</td>{cells}<td>{seen.nonfinite}</td></tr>"
     yield "</table></div>"
 

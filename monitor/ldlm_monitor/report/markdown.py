@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from ldlm_monitor.plain import duration, number, utc
+from ldlm_monitor.plain import duration, utc
 from ldlm_monitor.report.alerts import summary_of
 from ldlm_monitor.report.document import Report, ReportRun
 from ldlm_monitor.report.goodput import Goodput
-from ldlm_monitor.report.health import quantity_order
+from ldlm_monitor.report.health import amount, quantity_order
 from ldlm_monitor.view import AlertView, IncidentView
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#+|~!&-])")
@@ -72,7 +72,7 @@ def _statistics(run: ReportRun) -> Iterator[str]:
     for name in sorted(run.statistics, key=quantity_order):
         seen = run.statistics[name]
         values = (seen.current, seen.mean, seen.minimum, seen.maximum)
-        rows.append((name, *(number(value) for value in values), str(seen.nonfinite)))
+        rows.append((name, *(amount(name, value) for value in values), str(seen.nonfinite)))
     yield from _table(("quantity", "current", "mean", "min", "max", "not finite"), rows)
 
 
