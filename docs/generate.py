@@ -1,9 +1,10 @@
 """Writes what the pages tell of the code: `python docs/generate.py`.
 
-`metrics.md` whole, and the head of each page in `runbook/`; what stands below a head is written by
-people, and kept.
+`metrics.md` and the schemas whole, and the head of each page in `runbook/`; what stands below a
+head is written by people, and kept.
 """
 
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,10 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "monitor"))
 
-from ldlm_monitor.names import METRICS, Metric  # noqa: E402 # it need not be installed
+from ldlm_monitor.compare.comparison import Comparison  # noqa: E402 # it need not be installed
+from ldlm_monitor.json_schema import schema_of  # noqa: E402
+from ldlm_monitor.names import METRICS, Metric  # noqa: E402
+from ldlm_monitor.report.document import Report  # noqa: E402
 
 PAGES = ROOT / "docs"
 PACKS = ("default.yml", "fleet.yml")
@@ -140,9 +144,18 @@ def metrics() -> str:
     return "\n".join(parts) + "\n"
 
 
+def schemas() -> dict[str, str]:
+    """Of what commands write as JSON."""
+    models = {"report": Report, "compare": Comparison}
+    return {
+        f"{name}.schema.json": json.dumps(schema_of(model), indent=2) + "\n"
+        for name, model in models.items()
+    }
+
+
 def pages() -> dict[str, str]:
     """All that is made, by its path below docs/."""
-    return {**runbook(), "runbook/index.md": contents(), "metrics.md": metrics()}
+    return {**runbook(), "runbook/index.md": contents(), "metrics.md": metrics(), **schemas()}
 
 
 if __name__ == "__main__":

@@ -17,14 +17,19 @@ from ldlm_monitor.run.identity import RunNames
 from ldlm_monitor.run.pace import StallSettings
 
 
-def assemble(settings: Settings, stopwatch: Callable[[], float] | None = None) -> Monitor:
+def assemble(
+    settings: Settings,
+    stopwatch: Callable[[], float] | None = None,
+    parser: Parser | None = None,
+) -> Monitor:
     """A new monitor with the settings' rules, formats and limits.
 
-    `stopwatch` times evaluations. Raises `RuleError` and `FormatError`.
+    `stopwatch` times evaluations; `parser` is one of the settings' formats. Raises `RuleError`
+    and `FormatError`.
     """
     return Monitor(
         rules=rules_of(settings),
-        parser=Parser(settings.formats),
+        parser=parser or Parser(settings.formats),
         names=RunNames(settings.run),
         settings=MonitorSettings(
             evaluation_interval=settings.evaluation_interval,

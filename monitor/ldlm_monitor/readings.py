@@ -283,14 +283,15 @@ class Readings:
         """
         origin: Origin = self._names.origin(chunk.path)
         at = now - chunk.age if timed and chunk.timed else math.nan
-        self._take(self._parser.feed_blocks(chunk, origin, now), at)
+        self.take(self._parser.feed_blocks(chunk, origin, now), at)
 
     def finish(self, paths: Iterable[str]) -> None:
         """The files have ended."""
         for path in paths:
-            self._take(self._parser.finish(path), math.nan)
+            self.take(self._parser.finish(path), math.nan)
 
-    def _take(self, found: Iterable[Record | SampleBlock], at: float) -> None:
+    def take(self, found: Iterable[Record | SampleBlock], at: float) -> None:
+        """Records that were told at `at` (Unix seconds), NaN where only their order is known."""
         for item in found:
             run = self.runs.setdefault(item.run, RunReadings(item.run))
             if isinstance(item, SampleBlock):

@@ -11,6 +11,7 @@ from ldlm_monitor.chunk import Chunk
 from ldlm_monitor.config import Settings
 from ldlm_monitor.finished import gather, refuse_unreadable
 from ldlm_monitor.history import History
+from ldlm_monitor.parse import Parser
 from ldlm_monitor.run.identity import RunNames
 from ldlm_monitor.view import Snapshot
 
@@ -22,11 +23,13 @@ class Replay:
     `notices` say what was added to the files that were named, and why; `history` is what is
     played, `monitor` who judges it. `apart`: seconds
     within which rows that tell their times count as one piece (None: as many as keep the
-    order over all files).
+    order over all files). `parser`: one of the settings' formats, made where none is given.
     """
 
-    def __init__(self, settings: Settings, *, apart: float | None = None) -> None:
-        self.monitor = assemble(settings)
+    def __init__(
+        self, settings: Settings, *, apart: float | None = None, parser: Parser | None = None
+    ) -> None:
+        self.monitor = assemble(settings, parser=parser)
         self.history, self.notices = gather(settings, self.monitor.names, apart=apart)
 
     @property

@@ -61,6 +61,28 @@ def test_a_command_is_run_shown_and_recorded(ask: Ask, folder: Path) -> None:
     assert log.read_text("utf-8") == answer.out
 
 
+def test_memory_is_that_of_all_its_processes(ask: Ask, folder: Path) -> None:
+    """Two children, one of them in a session of its own, and each holds 64 MiB."""
+    held = f"{PYTHON} -c \"import time; held = b'x' * 2**26; time.sleep(2)\""
+    ask("bench", "--name", "two", "--", "sh", "-c", f"{held} & setsid {held} & wait; sleep 0.5")
+    peaks = record(folder, "two")["peaks"]
+    assert isinstance(peaks, dict)
+    assert peaks["host_memory_bytes"] > 2 * 2**26
+
+
+def test_a_command_that_tells_no_step_is_said_to(ask: Ask, folder: Path) -> None:
+    answer = ask("bench", "--name", "mute", "--", "echo", "nothing of use")
+    assert answer.code == 0
+    assert "no step was understood; --also FILE" in answer.err
+    assert ask("compare", "mute", "mute").code == 0
+
+
+def test_where_no_record_is_kept_the_list_says_so(ask: Ask, folder: Path) -> None:
+    answer = ask("bench", "--list")
+    assert (answer.code, answer.out) == (0, "")
+    assert answer.err == f"no record in {folder}/state/ldlm-monitor/bench\n"
+
+
 def test_it_stops_after_so_many_steps(ask: Ask, folder: Path) -> None:
     command = (PYTHON, "train.py", "100000", "0.005")
     answer = ask("bench", "--name", "few", "--steps", "20", "--quiet", "--", *command)
@@ -202,15 +224,20 @@ def test_a_record_can_be_kept_elsewhere(ask: Ask, folder: Path) -> None:
         (("--", "true"), "--name: is missing"),
         (("--name", "../x", "--", "true"), "--name ../x: is no name for a record"),
         (("--name", "x", "--steps", "0", "--", "true"), "--steps 0: should be above 0"),
+        (("--name", "x", "--seconds", "nan", "--", "true"), "--seconds nan: should be above 0"),
+        (("--name", "x", "--grace", "-1", "--", "true"), "--grace -1.0: should be 0 or more"),
+        (("--name", "x", "--", "/tmp"), "/tmp: cannot be started"),
         (("--name", "x", "--", "no-such-command"), "no-such-command: cannot be started"),
     ],
 )
 def test_a_wrong_command_line_is_one_clear_line(
-    ask: Ask, words: tuple[str, ...], line: str
+    ask: Ask, folder: Path, words: tuple[str, ...], line: str
 ) -> None:
+    """And leaves nothing behind."""
     answer = ask("bench", *words)
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith(f"ldlm-monitor: {line}")
+    assert not (folder / "state").exists()
 
 
 def test_a_secret_of_the_command_line_is_not_in_the_record(ask: Ask, folder: Path) -> None:

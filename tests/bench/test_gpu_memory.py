@@ -1,69 +1,104 @@
-"""GPU memory of a command. No machine with a GPU was at hand: the driver's answers stand here."""
+"""GPU memory of a command, by nvidia-ml-py from a driver library that a C compiler makes here.
 
+Its answers (tests/nvml/driver.c) stand in a file, which the commands write themselves.
+"""
+
+import json
+import os
+import shutil
+import subprocess
 import sys
-from types import SimpleNamespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ldlm_monitor.bench.gpu import GpuMemory
+pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
 
+SOURCE = Path(__file__).resolve().parents[1] / "nvml/driver.c"
+COMPILER = shutil.which("cc")
 GIB = 2**30
+TOTAL = 80 * GIB
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.skipif(COMPILER is None, reason="no C compiler is installed"),
+]
+Bench = Callable[..., dict[str, Any]]
 
 
-class Driver:
-    """Two GPUs as NVML tells of them (nvidia-ml-py 13): who uses them, and how much is in use."""
-
-    def __init__(self) -> None:
-        self.used = [GIB, GIB]
-        self.processes: list[list[tuple[int, int | None]]] = [[], []]
-
-    def nvmlInit(self) -> None:  # noqa: N802
-        pass
-
-    def nvmlDeviceGetCount(self) -> int:  # noqa: N802
-        return 2
-
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:  # noqa: N802
-        return index
-
-    def nvmlDeviceGetName(self, handle: int) -> str:  # noqa: N802
-        return "NVIDIA H100"
-
-    def nvmlDeviceGetMemoryInfo(self, handle: int) -> SimpleNamespace:  # noqa: N802
-        return SimpleNamespace(used=self.used[handle], total=80 * GIB)
-
-    def nvmlDeviceGetComputeRunningProcesses(self, handle: int) -> list[SimpleNamespace]:  # noqa: N802
-        return [
-            SimpleNamespace(pid=pid, usedGpuMemory=size) for pid, size in self.processes[handle]
-        ]
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the driver's library."""
+    assert COMPILER is not None
+    folder = tmp_path_factory.mktemp("nvml")
+    made = folder / "libnvidia-ml.so.1"
+    subprocess.run([COMPILER, "-shared", "-fPIC", "-o", made, SOURCE], check=True)
+    return folder
 
 
 @pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
-    found = Driver()
-    monkeypatch.setitem(sys.modules, "pynvml", found)  # type: ignore[arg-type]
-    return found
+def bench(library: Path, tmp_path: Path) -> Bench:
+    """Benches a shell script that may write the driver's answers to `$NVML_STATE`; its record."""
+
+    def run(script: str, *gpus: str, code: int = 0) -> dict[str, Any]:
+        state = tmp_path / "nvml"
+        if gpus:
+            state.write_text("".join(f"{line}\n" for line in gpus), encoding="utf-8")
+        environment = {
+            **os.environ,
+            "LD_LIBRARY_PATH": str(library),
+            "NVML_STATE": str(state),
+            "XDG_STATE_HOME": str(tmp_path / "state"),
+        }
+        command = [sys.executable, "-m", "ldlm_monitor", "bench", "--name", "gpu", "--"]
+        done = subprocess.run(
+            [*command, "sh", "-c", script], env=environment, cwd=tmp_path, check=False
+        )
+        assert done.returncode == code
+        path = tmp_path / "state/ldlm-monitor/bench/gpu/record.json"
+        found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        return found
+
+    return run
 
 
-def test_the_fullest_gpu_of_the_command_counts_and_other_processes_do_not(driver: Driver) -> None:
-    gpu = GpuMemory()
-    driver.processes = [[(7, 10 * GIB), (99, 60 * GIB)], [(8, 12 * GIB), (7, GIB)]]
-    assert gpu.look({7, 8}) == 13 * GIB
-    assert gpu.names == ("NVIDIA H100", "NVIDIA H100")
+def gpu(used: int, name: str = "NVIDIA-H100") -> str:
+    return f"gpu {name} {used} {TOTAL}"
 
 
-def test_where_the_driver_numbers_processes_otherwise_the_increase_counts(driver: Driver) -> None:
-    gpu = GpuMemory()
-    driver.used = [21 * GIB, GIB]
-    driver.processes = [[(12345, None)], []]
-    assert gpu.look({7}) == 20 * GIB
+def test_the_fullest_gpu_of_the_command_counts_and_other_processes_do_not(bench: Bench) -> None:
+    """Its child holds 13 GiB on the second GPU; process 1, which is not of it, 60 on the first."""
+    script = (
+        f'echo "process 0 $$ {10 * GIB}" >> $NVML_STATE; '
+        f"sh -c 'echo \"process 1 $$ {13 * GIB}\" >> $NVML_STATE; sleep 1; exit'"
+    )
+    found = bench(script, gpu(GIB), gpu(GIB, "NVIDIA-H200"), f"process 0 1 {60 * GIB}")
+    assert found["peaks"]["gpu_memory_bytes"] == 13 * GIB
+    assert found["gpus"] == ["NVIDIA-H100", "NVIDIA-H200"]
 
 
-def test_a_command_that_uses_no_gpu_has_none(driver: Driver) -> None:
-    assert GpuMemory().look({7}) is None
+def test_where_the_driver_numbers_processes_otherwise_the_increase_counts(bench: Bench) -> None:
+    """As in a container: the pids are the host's, and what each uses is not said."""
+    script = f'printf "{gpu(21 * GIB)}\\nprocess 0 4123456 -\\n" > $NVML_STATE; sleep 1'
+    assert bench(script, gpu(GIB))["peaks"]["gpu_memory_bytes"] == 20 * GIB
 
 
-def test_without_a_driver_there_is_nothing_to_tell(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    gpu = GpuMemory()
-    assert (gpu.look({7}), gpu.names) == (None, ())
+def test_a_command_that_uses_no_gpu_has_none(bench: Bench) -> None:
+    found = bench("sleep 0.5", gpu(40 * GIB), f"process 0 1 {39 * GIB}")
+    assert "gpu_memory_bytes" not in found["peaks"]
+    assert found["gpus"] == []
+
+
+def test_a_gpu_that_falls_off_the_bus_ends_no_benchmark(bench: Bench) -> None:
+    script = (
+        f'echo "process 0 $$ {5 * GIB}" >> $NVML_STATE; sleep 1; echo lost > $NVML_STATE; '
+        "sleep 0.5; exit 7"
+    )
+    found = bench(script, gpu(GIB), code=7)
+    assert found["peaks"]["gpu_memory_bytes"] == 5 * GIB
+    assert found["exit_code"] == 7
+
+
+def test_a_library_without_a_driver_has_nothing_to_tell(bench: Bench) -> None:
+    assert bench("true")["gpus"] == []

@@ -37,6 +37,24 @@ def test_a_nan_is_a_stroke_with_its_step() -> None:
     assert "not finite at 2" in titles(parsed(Chart(title="loss", lines=[line])))
 
 
+def test_values_that_are_not_finite_side_by_side_are_one_stretch() -> None:
+    """However many: a run may go on with NaN for a million steps."""
+    bad = [*range(100_000, 200_000), 250_000]
+    line = bucketed("r", range(0, 100_000, 100), [2.0] * 1000, nonfinite=bad)
+    drawing = svg(Chart(title="loss", lines=[line, bucketed("s", [0, 250_000], [2.0, 1.0])]))
+    assert len(drawing) < 20_000
+    root = ElementTree.fromstring(drawing)
+    assert "not finite from 100000 to 199999 (100000 times)" in titles(root)
+    assert "not finite at 250000" in titles(root)
+    assert "not finite (100001 times): r" in [text.text for text in root.iter("text")]
+
+
+def test_long_names_that_begin_alike_differ_in_the_legend() -> None:
+    lines = [bucketed(f"train_20261121_0{n}5842", [0, 1], [1.0, 2.0]) for n in (6, 7, 8)]
+    names = [span.text for span in parsed(Chart(title="loss", lines=lines)).iter("tspan")]
+    assert len(set(names)) == 3
+
+
 def test_a_value_beyond_the_axis_has_a_mark_with_its_value() -> None:
     values = [math.sin(n) for n in range(200)]
     values[100] = -1e6
@@ -84,3 +102,18 @@ def test_matplotlib_that_is_missing_is_named(
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
     with pytest.raises(UsageError, match=r"pip install 'ldlm-monitor\[plots\]'"):
         write([Chart(title="x", lines=[])], tmp_path / "a.png", "--plot")
+
+
+@pytest.mark.parametrize("first", [0, 8659, 1_000_000])
+def test_no_two_ticks_have_the_same_name(first: int) -> None:
+    line = bucketed("loss", range(first, first + 4), [100.0001, 100.0002, 100.0003, 100.0004])
+    names: dict[str | None, list[str | None]] = {"end": [], "middle": []}
+    for text in parsed(Chart(title="x", lines=[line])).iter("text"):
+        if (anchor := text.get("text-anchor")) in names:
+            names[anchor].append(text.text)
+    for found in names.values():
+        assert len(set(found)) == len(found) > 1
+
+
+def test_ticks_of_steps_are_whole_numbers() -> None:
+    assert axis_of([8659, 8661], straight=True).ticks == (8659, 8660, 8661)

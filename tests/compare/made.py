@@ -6,16 +6,9 @@ import random
 from pathlib import Path
 from typing import Any
 
+from interval_coverage import remembering
+
 START = 1769681700.0
-
-
-def noise(chance: random.Random, count: int, memory: float) -> list[float]:
-    """Normal values of variance 1 that remember the one before them."""
-    state, found = chance.gauss(0, 1), []
-    for _ in range(count):
-        state = memory * state + math.sqrt(1 - memory**2) * chance.gauss(0, 1)
-        found.append(state)
-    return found
 
 
 def write_run(path: Path, *, steps: int = 300, seed: int = 1, **facts: Any) -> Path:
@@ -24,7 +17,7 @@ def write_run(path: Path, *, steps: int = 300, seed: int = 1, **facts: Any) -> P
     """
     chance = random.Random(seed)
     step_seconds, spread = facts.get("step", 0.2), facts.get("spread", 0.05)
-    moved = noise(chance, steps, 0.4)
+    moved = remembering(chance, steps, 0.4)
     at, rows = START, []
     for step in range(steps):
         seconds = step_seconds * math.exp(spread * moved[step])

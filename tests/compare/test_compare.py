@@ -1,17 +1,20 @@
 """`compare` as one uses it, on runs whose truth is known."""
 
 import json
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from made import write_run
 
 from ldlm_monitor.compare.steady import steady_from
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
 
 
 Ask = Callable[..., Any]
@@ -50,6 +53,34 @@ def test_a_run_that_is_faster_and_smaller_is_told_so(ask: Ask, folder: Path) -> 
     assert found["loss at equal time"][1]["verdict"] in ("same", "better")
 
 
+def valid(answer: Any) -> Any:
+    """What was written, which must be what docs/compare.schema.json says, and nothing else."""
+    schema = json.loads((ROOT / "docs/compare.schema.json").read_text("utf-8"))
+    for part in (schema, *schema["$defs"].values()):
+        part.setdefault("additionalProperties", part.get("type") != "object")
+    told = json.loads(answer.out, parse_constant=lambda word: pytest.fail(f"a bare {word}"))
+    jsonschema.validate(told, schema)
+    return told
+
+
+def test_the_json_is_what_its_schema_says(ask: Ask, folder: Path) -> None:
+    """Of runs that tell much, little, and nothing in common."""
+    write_run(folder / "base.jsonl", memory=40, seed=1)
+    write_run(folder / "tuned.jsonl", step=0.1, memory=30, seed=2)
+    write_run(folder / "short.jsonl", steps=3, timed=False)
+    told = valid(ask("base.jsonl", "tuned.jsonl", "short.jsonl", "--json", "--at", "100"))
+    assert [run["name"] for run in told["runs"]] == ["base", "tuned", "short"]
+    verdicts = {cell["verdict"] for row in told["rows"] for cell in row["cells"]}
+    assert verdicts >= {"baseline", "better", "unclear", "missing"}
+    spans = [row["span"] for row in told["rows"] if row["quantity"] == "loss"]
+    assert spans[0] == {"unit": "step", "start": 1, "end": 2}
+
+
+def test_the_json_of_a_run_with_nan_is_json_all_the_same(ask: Ask) -> None:
+    logs = sorted(str(path) for path in (EXAMPLES / "train_logs").glob("*.log"))
+    assert any("not finite" in note for note in valid(ask(*logs, "--json"))["notes"])
+
+
 def test_the_table_says_it_in_words(ask: Ask, folder: Path) -> None:
     write_run(folder / "base.jsonl", warm_up=10, seed=1)
     write_run(folder / "tuned.jsonl", step=0.1, seed=2)
@@ -74,6 +105,20 @@ def test_of_a_few_steps_nothing_is_told(ask: Ask, folder: Path) -> None:
     cell = rows(ask("base.jsonl", "short.jsonl", "--json"))["step_seconds"][1]
     assert (cell["verdict"], cell["change"]) == ("unclear", None)
     assert cell["said"] == "cannot be told: too few steps (11 values)"
+
+
+def test_runs_without_steps_in_common_are_compared_at_equal_time_alone(
+    ask: Ask, folder: Path
+) -> None:
+    write_run(folder / "base.jsonl")
+    rows_of = (folder / "base.jsonl").read_text("utf-8").splitlines()
+    moved = [json.dumps(json.loads(row) | {"step": 5000 + at}) for at, row in enumerate(rows_of)]
+    (folder / "late.jsonl").write_text("\n".join(moved) + "\n", encoding="utf-8")
+    answer = ask("base.jsonl", "late.jsonl")
+    assert "loss at equal time" in answer.out
+    assert "loss at equal step" not in answer.out
+    assert "loss: the runs have too few steps in common to be compared there\n" in answer.out
+    assert "Told by no run: tokens/s, GPU memory allocated, accuracy.\n" in answer.out
 
 
 def test_what_only_one_run_tells_is_said_to_be_missing(ask: Ask, folder: Path) -> None:
@@ -128,7 +173,7 @@ def test_losses_are_compared_at_points_of_ones_own(ask: Ask, folder: Path) -> No
     write_run(folder / "better.jsonl", loss=1.8, seed=2)
     told = json.loads(ask("base.jsonl", "better.jsonl", "--json", "--at", "100", "--at", "30s").out)
     places = [row["at"] for row in told["rows"] if row["quantity"] == "loss"]
-    assert places[1] == "at equal step, 81 to 100"
+    assert places[1] == "at equal step, 61 to 100"
     assert [place.partition(",")[0] for place in places] == [
         *("at equal step", "at equal step", "at equal time", "at equal time"),
     ]
@@ -163,6 +208,15 @@ def test_the_fullest_rank_tells_of_memory(ask: Ask, folder: Path) -> None:
             (folder / f"{run}/health_rank{rank}.jsonl").write_text(text + "\n", encoding="utf-8")
     cell = rows(ask("one", "two", "--json"))["memory_allocated_bytes"][1]
     assert (cell["value"], cell["change"]) == (105, pytest.approx(0.05))
+
+
+def test_names_that_begin_alike_are_told_apart(ask: Ask, folder: Path) -> None:
+    names = [f"mmdit_unconditional_{size}_seed1" for size in ("large", "small")]
+    for name in names:
+        write_run(folder / f"{name}.jsonl")
+    lines = ask(*(f"{name}.jsonl" for name in names)).out.splitlines()
+    shown = {line.split()[0] for line in lines if line.startswith("    mmdit")}
+    assert shown == set(names)
 
 
 def test_an_input_of_several_runs_is_refused_by_name(ask: Ask, folder: Path) -> None:
@@ -223,6 +277,18 @@ def test_a_pace_that_never_settles_is_said_so(ask: Ask, folder: Path) -> None:
     answer = ask("drift.jsonl", "drift.jsonl")
     assert "drift.jsonl: its pace kept changing up to half of the run" in answer.out
     assert "cannot be told: the pace of drift.jsonl and drift.jsonl (2) kept changing" in answer.out
+
+
+def test_a_run_has_the_same_colour_in_every_drawing(ask: Ask, folder: Path) -> None:
+    """Also where another run tells nothing: only the last tells of memory."""
+    for run, memory in (("base", {}), ("tuned", {"memory": 10})):
+        write_run(folder / f"{run}.jsonl", **memory)
+    ask("base.jsonl", "tuned.jsonl", "--plot", "a.svg")
+    drawings = (folder / "a.svg").read_text("utf-8").split("<title>")
+    (loss,) = [drawing for drawing in drawings if drawing.startswith("loss<")]
+    (other,) = [drawing for drawing in drawings if drawing.startswith("memory allocated")]
+    assert re.findall(r'class="mean" style="stroke:(.*?)"', loss) == ["var(--c1)", "var(--c2)"]
+    assert re.findall(r'class="mean" style="stroke:(.*?)"', other) == ["var(--c2)"]
 
 
 @pytest.mark.parametrize(("name", "start"), [("a.svg", b"<svg "), ("a.png", b"\x89PNG")])

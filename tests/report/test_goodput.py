@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ldlm_monitor.cli import main
 from ldlm_monitor.readings import Column, RunReadings
@@ -13,6 +15,7 @@ from ldlm_monitor.run.pace import StallSettings
 from ldlm_monitor.run.training_run import TrainingRun
 
 START = 1769681700.0
+HANG = Path(__file__).parents[3] / "shared/corpus/upstream/H_hang_sigstop_rank1_90s"
 
 
 def spent(folder: Path, rows: list[tuple[int, float]]) -> dict[str, float]:
@@ -77,3 +80,81 @@ def test_an_evaluation_that_the_log_announces_is_no_unexplained_pause(tmp_path: 
     assert found is not None
     losses = {spent.what: spent.seconds for spent in found.losses}
     assert losses == {"evaluation": pytest.approx(30), "checkpoint": pytest.approx(10)}
+
+
+def test_an_evaluation_that_is_announced_counts_though_it_is_short() -> None:
+    """A second and a half, where a step takes one: without a word it might be a slow step."""
+    readings = RunReadings("r", events=[("eval_started", 50.2)])
+    steps = Column()
+    for step in range(100):
+        steps.add(step, step + (1.5 if step > 50 else 0), 0.0)
+    readings.put("steps", steps, exact=True)
+    run = TrainingRun("r", 0.0, StallSettings(), Position("r.log", 1, 0))
+    found = goodput(readings, run.view("HEALTHY"), now=100.5)
+    assert found is not None
+    assert [(spent.what, spent.seconds) for spent in found.losses] == [("evaluation", 1.5)]
+
+
+def test_a_restart_of_a_restart_is_counted_once(tmp_path: Path) -> None:
+    """0 to 79, then from 60 to 69, then from 40 on, past 60 again; 50 s down each time."""
+    first = [(step, 1.0 * step) for step in range(80)]
+    second = [(60 + n, 129.0 + n) for n in range(10)]
+    third = [(40 + n, 188.0 + n) for n in range(60)]
+    found = spent(tmp_path, first + second + third)
+    assert found["total"] == pytest.approx(247)
+    assert found["restart"] == pytest.approx(49)
+    assert found["productive"] == pytest.approx(99)
+    assert found["steps taken again"] == pytest.approx(247 - 99 - 49)
+
+
+@given(st.lists(st.tuples(st.integers(-30, 5), st.floats(0.01, 50)), min_size=3, max_size=60))
+def test_every_second_is_counted_once(moves: list[tuple[int, float]]) -> None:
+    """Whatever steps come when: productive time and losses are the time from start to end."""
+    steps, step, at = Column(), 100, 0.0
+    steps.add(step, at, 0.0)
+    for move, seconds in moves:
+        step, at = max(step + (move or 1), 0), at + seconds
+        steps.add(step, at, 0.0)
+    readings = RunReadings("r", events=[("checkpoint_saved", at / 2)])
+    readings.put("steps", steps, exact=True)
+    run = TrainingRun("r", 0.0, StallSettings(), Position("r.log", 1, 0))
+    found = goodput(readings, run.view("HEALTHY"), now=steps.times[-1])
+    if found is not None:
+        lost = sum(loss.seconds for loss in found.losses)
+        assert found.total_seconds == pytest.approx(found.productive_seconds + lost)
+        assert found.total_seconds == pytest.approx(steps.times[-1])
+
+
+def test_the_text_tells_it_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "training_log.jsonl"
+    told = [
+        {"step": step, "time": START + 0.5 * step + (60 if step >= 50 else 0), "loss": 2.0}
+        for step in range(100)
+    ]
+    log.write_text("".join(json.dumps(row) + "\n" for row in told), encoding="utf-8")
+    main(["report", str(log)])
+    assert (
+        "Where the time went\n"
+        "  45.2 % of 1 min 50 s brought the training forward, at 0.5 s a step.\n"
+        "  unexplained pause              1 min    54.8 %\n"
+    ) in capsys.readouterr().out
+
+
+def test_a_log_of_whole_seconds_says_what_it_cannot_see(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The bars of an MM-LDLM run: a pause of two seconds may be a slow step."""
+    log = Path(__file__).resolve().parents[2] / "examples/train_logs"
+    main(["report", "--no-companions", str(log / "train_20261121_083409_node0.log")])
+    assert "a step; pauses below\n  5 s are not seen.\n" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(not HANG.is_dir(), reason="the corpus is not beside this repository")
+def test_a_rank_that_was_stopped_for_90_seconds_cost_so_much(tmp_path: Path) -> None:
+    """MM-LDLM's own trainer, whose bars tell whole seconds."""
+    main(["report", "-o", str(tmp_path / "r.json"), str(HANG / "train_logs")])
+    (run,) = json.loads((tmp_path / "r.json").read_text("utf-8"))["runs"]
+    (pause,) = run["goodput"]["losses"]
+    assert (pause["what"], pause["times"]) == ("unexplained pause", 1)
+    assert pause["seconds"] == pytest.approx(90, abs=2)
+    assert run["goodput"]["productive_seconds"] == pytest.approx(133 - 90, abs=3)

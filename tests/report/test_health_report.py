@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from ldlm_monitor.points import Point, make_labels
 from ldlm_monitor.records import Event, Position
-from ldlm_monitor.report.health import WIDTH, health_report, worst_health
+from ldlm_monitor.report.alerts import worst_health
+from ldlm_monitor.report.health import WIDTH, health_report
 from ldlm_monitor.view import AlertView, RunView, Snapshot, Statistics
 
 MakeRun = Callable[..., RunView]
@@ -59,6 +60,7 @@ def test_statistics_stand_in_a_table_with_the_loss_first(
             "accuracy": make_statistics(0.0001234),
             "loss": make_statistics(math.nan, mean=2.34567, minimum=1.5, maximum=5.25, nonfinite=3),
             "grad_norm": make_statistics(math.inf, mean=None, minimum=None, maximum=None),
+            "memory_reserved_bytes": make_statistics(61.5 * 2**30, minimum=512.0),
         }
     )
     assert section(health_report(make_snapshot(run)), "Statistics over the last values") == [
@@ -66,6 +68,7 @@ def test_statistics_stand_in_a_table_with_the_loss_first(
         "  loss                          NaN     2.3457        1.5       5.25           3",
         "  grad_norm                     Inf          -          -          -           0",
         "  accuracy                0.0001234  0.0001234  0.0001234  0.0001234           0",
+        "  memory_reserved_bytes    61.5 GiB   61.5 GiB      512 B   61.5 GiB           0",
     ]
 
 

@@ -12,7 +12,6 @@ import jsonschema
 import pytest
 
 from ldlm_monitor.cli import main
-from ldlm_monitor.report.document import json_schema
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples/train_logs"
@@ -78,11 +77,6 @@ def test_the_json_is_what_its_schema_says(write: Write) -> None:
     assert sum(run["curves"]["loss"]["nonfinite"]) == 1
 
 
-def test_the_schema_in_the_docs_is_the_one_of_this_version() -> None:
-    """Made again with `json.dumps(json_schema(), indent=2)`."""
-    assert json.loads((ROOT / "docs/report.schema.json").read_text("utf-8")) == json_schema()
-
-
 def test_a_page_begins_with_the_verdict_and_names_the_first_cause(write: Write) -> None:
     words = " ".join(Page(write("r.html", BAD_TOKEN)).words)
     order = [words.index(text) for text in ("CRITICAL", "IndexError", "Incidents", "Charts")]
@@ -124,6 +118,35 @@ def test_text_of_a_log_is_no_markup_of_the_markdown(write: Write, tmp_path: Path
     assert "<script>" in text
     assert not re.search(r"(?<!\\)<script", prose)
     assert not re.search(r"(?<!\\)\[link", prose)
+
+
+def test_a_run_of_one_step_has_no_chart(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "one.jsonl").write_text('{"step": 7, "loss": 2.5}\n', encoding="utf-8")
+    page = Page(write("r.html", tmp_path / "one.jsonl"))
+    assert "svg" not in page.tags
+    assert "2.5" in page.words
+
+
+def test_what_begins_and_ends_a_run_frames_its_timeline(write: Write) -> None:
+    """Lines that tell of it have no time of their own there."""
+    (run,) = json.loads(write("r.json", BAD_LATENTS))["runs"]
+    texts = [entry["text"].partition(":")[0] for entry in run["timeline"]]
+    assert (texts[0], texts[-1]) == ("run started", "run finished")
+
+
+@pytest.mark.parametrize("name", ["r.txt", "r.md", "r.html"])
+def test_a_run_that_was_killed_is_headed_so_though_nothing_fires(
+    write: Write, tmp_path: Path, name: str
+) -> None:
+    """A SIGTERM to torchrun is how people and schedulers stop a run in good order."""
+    agent = "W0129 10:15:00 41 torch/distributed/elastic/agent/server/api.py:725]"
+    lines = [f'{{"step": {step}, "loss": 2.5}}' for step in range(40)]
+    lines.append(f"{agent} Received 15 death signal, shutting down workers")
+    log = tmp_path / "train_20260129_101500_node0.log"
+    log.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    text = write(name, log)
+    assert "KILLED" in text
+    assert "HEALTHY" not in re.sub("(?s)<style>.*</style>", "", text)
 
 
 def test_several_runs_share_a_page(write: Write) -> None:

@@ -45,7 +45,9 @@ def axis_of(values: Iterable[float], ticks: int = 5, *, straight: bool = False) 
     low, high = (known[0], known[-1]) if known else (0.0, 1.0)
     if straight:
         low, high = (low, high) if high > low else (low - 1, high + 1)
-        return Axis(low, high, False, _linear(low, high, ticks))
+        places = _linear(low, high, ticks)
+        # Steps are whole numbers.
+        return Axis(low, high, False, tuple(filter(float.is_integer, places)) or places)
     if low > 0 and high / low >= LOG_FROM:
         return Axis(low * 0.9, high * 1.1, True, _decades(low * 0.9, high * 1.1, ticks))
     low, high = _usual(known, low, high)

@@ -15,7 +15,8 @@ BUCKETS = 400
 class Line:
     """One quantity of one run: mean, least and greatest value of each bucket (NaN: none).
 
-    `nonfinite`: at which x a value was NaN or infinite.
+    `nonfinite`: at which x a value was NaN or infinite. `color`: its number, from 0; None: by
+    its place in the chart.
     """
 
     name: str
@@ -24,6 +25,7 @@ class Line:
     lows: Sequence[float]
     highs: Sequence[float]
     nonfinite: Sequence[float] = ()
+    color: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +47,47 @@ class Chart:
     x_title: str = "step"
     marks: Sequence[Mark] = field(default=())
 
+    @property
+    def colored(self) -> list[tuple[int, Line]]:
+        """The lines, each with the number of its colour."""
+        return [
+            (index if line.color is None else line.color, line)
+            for index, line in enumerate(self.lines)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Where values were not finite, so close together that no eye tells them apart."""
+
+    first: float
+    last: float
+    count: int
+
+    def __str__(self) -> str:
+        if self.count == 1:
+            return f"not finite at {self.first:g}"
+        return f"not finite from {self.first:g} to {self.last:g} ({self.count} times)"
+
+
+def stretches(nonfinite: Sequence[float], reach: float) -> list[Stretch]:
+    """What lies no further than `reach` apart belongs together."""
+    found: list[Stretch] = []
+    for x in sorted(nonfinite):
+        if found and x - found[-1].last <= reach:
+            found[-1] = Stretch(found[-1].first, x, found[-1].count + 1)
+        else:
+            found.append(Stretch(x, x, 1))
+    return found
+
 
 def bucketed(
-    name: str, steps: Sequence[float], values: Sequence[float], nonfinite: Sequence[float] = ()
+    name: str,
+    steps: Sequence[float],
+    values: Sequence[float],
+    nonfinite: Sequence[float] = (),
+    *,
+    color: int | None = None,
 ) -> Line:
     """Finite values in at most `BUCKETS` buckets, of which none loses a spike."""
     width = math.ceil(len(values) / BUCKETS) or 1
@@ -59,4 +99,5 @@ def bucketed(
         lows=[min(part) for part in parts],
         highs=[max(part) for part in parts],
         nonfinite=nonfinite,
+        color=color,
     )

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from ldlm_monitor.charts.axis import axis_of
-from ldlm_monitor.charts.chart import Chart
-from ldlm_monitor.charts.svg import GUTTER, HEIGHT, STYLE, svg
+from ldlm_monitor.charts.chart import Chart, stretches
+from ldlm_monitor.charts.svg import APART, GUTTER, HEIGHT, STYLE, svg
 from ldlm_monitor.errors import UsageError
 from ldlm_monitor.plain import plain
 
 WIDTH = 860
 _MARGIN = 16
+_LEGEND = 110
 _COLORS = ("#0072b2", "#b85c00", "#007a5a", "#a0437a", "#7a6200")
 SUFFIXES = (".svg", ".png")
 
@@ -54,7 +55,8 @@ def page(charts: Sequence[Chart]) -> str:
     """One SVG document that any browser shows, light or dark."""
     height = len(charts) * (HEIGHT + _MARGIN) + _MARGIN
     inner = "".join(
-        svg(chart, y=_MARGIN + index * (HEIGHT + _MARGIN)) for index, chart in enumerate(charts)
+        svg(chart, y=_MARGIN + index * (HEIGHT + _MARGIN), legend=_LEGEND)
+        for index, chart in enumerate(charts)
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" width="{WIDTH}" '
@@ -85,12 +87,15 @@ def _draw(axes: Any, chart: Chart) -> None:
     unit = f" [{chart.unit}]" if chart.unit else ""
     axes.set_title(plain(chart.title) + unit, loc="left", fontsize=10, fontweight="bold")
     axes.set_yscale("log" if span.logarithmic else "linear")
-    for index, line in enumerate(chart.lines):
-        color = _COLORS[index % len(_COLORS)]
+    places = [x for line in chart.lines for x in (*line.xs, *line.nonfinite)]
+    reach = APART * (max(places, default=0.0) - min(places, default=0.0))
+    for number, line in chart.colored:
+        color = _COLORS[number % len(_COLORS)]
         axes.fill_between(line.xs, line.lows, line.highs, color=color, alpha=0.2, linewidth=0)
         axes.plot(line.xs, line.means, color=color, linewidth=1.3, label=plain(line.name, 40))
-        for x in line.nonfinite:
-            axes.axvline(x, color="#c03000", linewidth=0.8)
+        for stretch in stretches(line.nonfinite, reach):
+            axes.axvline(stretch.first, color="#c03000", linewidth=0.8)
+            axes.axvspan(stretch.first, stretch.last, color="#c03000", alpha=0.16, linewidth=0)
     axes.set_ylim(span.low, span.high)
     axes.set_xlabel(chart.x_title, fontsize=8)
     axes.tick_params(labelsize=8)

@@ -11,14 +11,16 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from ldlm_monitor.charts.axis import Axis, axis_of
-from ldlm_monitor.charts.chart import Chart, Line
-from ldlm_monitor.plain import number, plain
+from ldlm_monitor.charts.chart import Chart, Line, stretches
+from ldlm_monitor.plain import number, plain, shorten_path
 
 HEIGHT = 216
 _TOP = 30
 _BOTTOM = 24
-_LEGEND = 44
+LEGEND = 44
 """Characters of all names together, so that they fit on a phone."""
+APART = 0.02
+"""Of the width: values that are not finite and closer together are one stretch."""
 _SIZE = 1000
 GUTTER = 46
 """Pixels that its place must leave free at the left, for what the y axis says."""
@@ -35,21 +37,22 @@ font:12px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
 .chart text{fill:var(--soft)}.chart .title{fill:var(--text);font-weight:600}
 .chart .grid{stroke:var(--grid)}.chart .mean{fill:none;stroke-width:1.7;stroke-linejoin:round}
 .chart .band{stroke:none;opacity:.22}.chart .bad{stroke:var(--bad)}
+.chart .bad-band{fill:var(--bad);opacity:.16}
 .chart .bad-text{fill:var(--bad);font-weight:600}.chart .halo{paint-order:stroke;\
 stroke:var(--ground);stroke-width:3px;stroke-linejoin:round}
 .chart .resume{stroke:var(--soft);stroke-dasharray:3 3}
 """
 
 
-def svg(chart: Chart, *, y: int = 0) -> str:
+def svg(chart: Chart, *, y: int = 0, legend: int = LEGEND) -> str:
     """The chart as an `<svg>` element of `HEIGHT` pixels, `y` pixels down.
 
-    At its left `GUTTER` pixels must be free.
+    At its left `GUTTER` pixels must be free. `legend`: characters that all names may have.
     """
-    return "".join(_parts(chart, y))
+    return "".join(_parts(chart, y, legend))
 
 
-def _parts(chart: Chart, y: int) -> Iterator[str]:
+def _parts(chart: Chart, y: int, legend: int) -> Iterator[str]:
     xs = axis_of((x for line in chart.lines for x in (*line.xs, *line.nonfinite)), straight=True)
     ys = axis_of(value for line in chart.lines for value in (*line.lows, *line.highs))
     title = plain(chart.title) + (f" [{plain(chart.unit)}]" if chart.unit else "")
@@ -58,13 +61,14 @@ def _parts(chart: Chart, y: int) -> Iterator[str]:
         f'<svg class="chart"{place} width="100%" height="{HEIGHT}" overflow="visible" role="img" '
         f'aria-label="{escape(title)}"><title>{escape(title)}</title>'
         f'<text class="title" x="-{GUTTER}" y="16">{escape(title)}</text>'
+        f'<text x="100%" y="16" text-anchor="end">{escape(chart.x_title)} →</text>'
     )
-    yield from _legend(chart.lines)
+    yield from _legend(chart, legend)
     top = _top(chart)
     tall = HEIGHT - _BOTTOM - top
-    for tick in ys.ticks:
+    for tick, label in zip(ys.ticks, _labels(ys.ticks), strict=True):
         down = round(top + tall * (1 - ys.share(tick)) + 4)
-        yield f'<text x="-6" y="{down}" text-anchor="end">{escape(_tick(tick))}</text>'
+        yield f'<text x="-6" y="{down}" text-anchor="end">{escape(label)}</text>'
     yield (
         f'<svg y="{top}" width="100%" height="{tall}" viewBox="0 0 {_SIZE} {_SIZE}" '
         'preserveAspectRatio="none" overflow="hidden">'
@@ -72,8 +76,8 @@ def _parts(chart: Chart, y: int) -> Iterator[str]:
     for tick in ys.ticks:
         level = _round(_SIZE * (1 - ys.share(tick)))
         yield _stroke("grid", f"M0 {level}H{_SIZE}")
-    for index, line in enumerate(chart.lines):
-        yield from _line(line, index % 5 + 1, xs, ys)
+    for color, line in chart.colored:
+        yield from _line(line, color % 5 + 1, xs, ys)
     for mark in filter(lambda mark: xs.holds(mark.x), chart.marks):
         at = _round(_SIZE * xs.share(mark.x))
         name = "bad" if mark.kind == "incident" else "resume"
@@ -88,14 +92,15 @@ def _top(chart: Chart) -> int:
     return _TOP + 16 if len(chart.lines) > 1 else _TOP
 
 
-def _legend(lines: Sequence[Line]) -> Iterator[str]:
-    """The names of several lines, below the title."""
-    if len(lines) < 2:
+def _legend(chart: Chart, letters: int) -> Iterator[str]:
+    """The names of several lines, below the title; of a long one the end, which tells most."""
+    if len(chart.lines) < 2:
         return
-    limit = max(_LEGEND // len(lines), 6)
+    limit = max(letters // len(chart.lines), 6)
+    names = [(color, shorten_path(plain(line.name), limit)) for color, line in chart.colored]
     spans = "\u2003".join(
-        f'<tspan style="fill:var(--c{index % 5 + 1})">━ {escape(plain(line.name, limit))}</tspan>'
-        for index, line in enumerate(lines)
+        f'<tspan style="fill:var(--c{color % 5 + 1})">━ {escape(name)}</tspan>'
+        for color, name in names
     )
     yield f'<text x="-{GUTTER}" y="33">{spans}</text>'
 
@@ -119,19 +124,20 @@ def _line(line: Line, color: int, xs: Axis, ys: Axis) -> Iterator[str]:
             f'<path class="mean" style="stroke:var(--c{color})" stroke-linecap="round" '
             f'vector-effect="non-scaling-stroke" d="{path}"/>'
         )
-    for x in line.nonfinite:
-        at = _round(_SIZE * xs.share(x))
-        yield _stroke("bad", f"M{at} 0V{_SIZE}", f"not finite at {x:g}")
+    for stretch in stretches(line.nonfinite, APART * (xs.high - xs.low)):
+        left, right = (_round(_SIZE * xs.share(x)) for x in (stretch.first, stretch.last))
+        if stretch.count > 1:
+            yield f'<path class="bad-band" d="M{left} 0H{right}V{_SIZE}H{left}Z"/>'
+        yield _stroke("bad", f"M{left} 0V{_SIZE}", str(stretch))
 
 
 def _letters(chart: Chart, xs: Axis, ys: Axis) -> Iterator[str]:
-    for tick in xs.ticks:
+    for tick, label in zip(xs.ticks, _labels(xs.ticks), strict=True):
         share = xs.share(tick)
         anchor = "start" if share < 0.05 else "end" if share > 0.95 else "middle"
         across = _round(100 * share)
         yield (
-            f'<text x="{across}%" y="{HEIGHT - 8}" text-anchor="{anchor}">'
-            f"{escape(_tick(tick))}</text>"
+            f'<text x="{across}%" y="{HEIGHT - 8}" text-anchor="{anchor}">{escape(label)}</text>'
         )
     yield from _edges(chart, xs, ys)
     places = [x for line in chart.lines for x in line.nonfinite]
@@ -139,10 +145,13 @@ def _letters(chart: Chart, xs: Axis, ys: Axis) -> Iterator[str]:
         share = xs.share(places[0])
         anchor = "end" if share > 0.6 else "start"
         more = f" ({len(places)} times)" if len(places) > 1 else ""
+        if len(chart.lines) > 1:
+            names = (plain(line.name, LEGEND) for line in chart.lines if line.nonfinite)
+            more += f": {', '.join(names)}"
         yield (
             f'<text class="bad-text halo" x="{_round(100 * share)}%" y="{_top(chart) + 12}" '
             f'text-anchor="{anchor}" dx="{-4 if anchor == "end" else 4}">'
-            f"not finite{more}</text>"
+            f"not finite{escape(more)}</text>"
         )
 
 
@@ -187,14 +196,23 @@ def _round(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-def _tick(value: float) -> str:
+def _labels(ticks: Sequence[float]) -> list[str]:
+    """As short as tells them apart."""
+    for digits in range(4, 16):
+        labels = [_tick(tick, digits) for tick in ticks]
+        if len(set(labels)) == len(labels):
+            break
+    return labels
+
+
+def _tick(value: float, digits: int = 4) -> str:
     """A short form: 12000 as 12k, 1e-5 as 1e-05."""
     if value and abs(value) >= 1e15:
         return f"{value:.0e}"
     for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size * 10 or (abs(value) >= size and value % size == 0):
-            return f"{value / size:.4g}{letter}"
+            return f"{value / size:.{digits}g}{letter}"
     if 0 < abs(value) < 0.01:
-        digits, _, power = f"{value:.2e}".partition("e")
-        return f"{float(digits):g}e{int(power)}"
-    return f"{value:.4g}"
+        shown, _, power = f"{value:.{digits - 2}e}".partition("e")
+        return f"{float(shown):g}e{int(power)}"
+    return f"{value:.{digits}g}"

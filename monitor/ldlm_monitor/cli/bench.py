@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -65,14 +66,17 @@ def bench(
     from ldlm_monitor.bench.bench import bench as run
     from ldlm_monitor.bench.bench import listed, summary
     from ldlm_monitor.bench.watch import Limits
-    from ldlm_monitor.bench_records import all_records, check_name, records_dir
+    from ldlm_monitor.bench_records import FILE, all_records, check_name, records_dir
+    from ldlm_monitor.readings import STEPS
 
     found = settings(flags) if state_dir is None else settings(flags, state_dir=state_dir)
     if list_:
         for line in listed(all_records(found.state_dir)):
             print(line)
+        if not any(records_dir(found.state_dir).glob(f"*/{FILE}")):
+            print(f"no record in {records_dir(found.state_dir)}", file=sys.stderr)
         return 0
-    _check(name, command, steps, seconds)
+    _check(name, command, steps, seconds, grace)
     assert name is not None
     check_name(name)
     record = run(
@@ -86,11 +90,21 @@ def bench(
         notice=lambda text: print(text, file=sys.stderr),
     )
     print(f"bench {name}: {summary(record)}", file=sys.stderr)
+    if not record.series.get(STEPS):
+        print(
+            "no step was understood; --also FILE names a file that it writes numbers into, "
+            "`ldlm-monitor formats test` shows what is made of a log",
+            file=sys.stderr,
+        )
     return _code(record)
 
 
 def _check(
-    name: str | None, command: tuple[str, ...], steps: int | None, seconds: float | None
+    name: str | None,
+    command: tuple[str, ...],
+    steps: int | None,
+    seconds: float | None,
+    grace: float,
 ) -> None:
     if not command:
         raise UsageError(
@@ -101,8 +115,17 @@ def _check(
     if name is None:
         raise UsageError("is missing", where="--name", remedy="give the record a name")
     for flag, limit in (("--steps", steps), ("--seconds", seconds)):
-        if limit is not None and limit <= 0:
+        if limit is not None and not limit > 0:  # nor is NaN
             raise UsageError("should be above 0", where=f"{flag} {limit}", remedy="or leave it out")
+    if not grace >= 0:
+        raise UsageError("should be 0 or more", where=f"--grace {grace}", remedy="or leave it out")
+    program = shown_dash(command)[0]
+    if shutil.which(program) is None:
+        raise UsageError(
+            "cannot be started: there is no such command",
+            where=program,
+            remedy="write the command behind --, as you would type it",
+        )
 
 
 def _folder(folder: Path, *, replace: bool) -> Path:

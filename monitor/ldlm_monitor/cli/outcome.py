@@ -19,7 +19,7 @@ _WORST_ALLOWED: dict[FailOn, Health] = {
 
 def exit_code(snapshot: Snapshot, fail_on: FailOn) -> int:
     """3 where a run's health is at or beyond the severity, else 0."""
-    from ldlm_monitor.report.health import HEALTHS, worst_health
+    from ldlm_monitor.report.alerts import HEALTHS, worst_health
 
     worst = HEALTHS.index(worst_health(snapshot))
     return UNHEALTHY if worst > HEALTHS.index(_WORST_ALLOWED[fail_on]) else 0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +16,7 @@ from ldlm_monitor.errors import UsageError
 
 if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
-    from ldlm_monitor.replay import Replay
+    from ldlm_monitor.readings import RunReadings
     from ldlm_monitor.view import Snapshot
 
 _FORMS = (".html", ".md", ".json", ".txt")
@@ -64,35 +66,35 @@ def print_once(found: Settings) -> int:
 
 
 def _written(found: Settings, suffix: str) -> tuple[Snapshot, str]:
+    """What tells where time went is kept on the way, so that standard input will do."""
+    from ldlm_monitor.overheard import OverheardParser
+    from ldlm_monitor.readings import Readings
     from ldlm_monitor.replay import Replay
 
-    replay = Replay(found)
+    parser = OverheardParser(found.formats)
+    replay = Replay(found, parser=parser)
     for notice in replay.notices:
         print(notice, file=sys.stderr)
+    readings = Readings(parser, replay.names)
+    at = math.nan
+    for when, chunk, _ in replay.played():
+        if chunk is not None:  # what is complete only at the end came with the last bytes
+            at = when - chunk.age if when is not None and chunk.timed else math.nan
+        readings.take(parser.taken(), at)
+    snapshot = replay.snapshot()
+    return snapshot, _told(snapshot, readings.runs, suffix)
+
+
+def _told(snapshot: Snapshot, readings: Mapping[str, RunReadings], suffix: str) -> str:
     if suffix == ".txt":
         from ldlm_monitor.report.health import health_report
 
-        for _ in replay.transitions():
-            pass
-        snapshot = replay.snapshot()
-        return snapshot, health_report(snapshot)
-    return _document(found, replay, suffix)
-
-
-def _document(found: Settings, replay: Replay, suffix: str) -> tuple[Snapshot, str]:
-    """What tells where time went is read on the way, so that standard input will do."""
-    from ldlm_monitor.parse import Parser
-    from ldlm_monitor.readings import Readings
+        return health_report(snapshot, readings)
     from ldlm_monitor.report.document import report as document
     from ldlm_monitor.report.html import page
     from ldlm_monitor.report.markdown import markdown
 
-    readings = Readings(Parser(found.formats), replay.names)
-    for when, chunk, _ in replay.played():
-        if chunk is not None:
-            readings.feed(chunk, when or 0.0, timed=when is not None)
-    snapshot = replay.snapshot()
-    told = document(snapshot, readings.runs)
+    told = document(snapshot, readings)
     if suffix == ".json":
-        return snapshot, told.model_dump_json(indent=2) + "\n"
-    return snapshot, page(told) if suffix == ".html" else markdown(told)
+        return told.model_dump_json(indent=2) + "\n"
+    return page(told) if suffix == ".html" else markdown(told)

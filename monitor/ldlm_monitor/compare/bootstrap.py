@@ -2,18 +2,21 @@
 
 A step that follows a slow one is likely slow too, so values are drawn again in blocks
 (circular block bootstrap: D. N. Politis and J. P. Romano, 1992), as long as the series'
-own memory asks (D. N. Politis and H. White, 2004).
+own memory asks (D. N. Politis and H. White, 2004). What blocks miss, and how little a short
+series knows of its own memory, is made good by `memory.py`.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from bisect import bisect_left
-from collections.abc import Sequence
-from dataclasses import dataclass
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from statistics import fmean, median, pstdev
+
+from ldlm_monitor.compare.memory import Memory, memory_of
 
 REPLICATES = 400
 SERIES = 1000
@@ -21,14 +24,13 @@ SERIES = 1000
 LEAST_VALUES = 20
 """Of fewer values nothing is said."""
 SEED = 20260129
-LONGEST_MEMORY = 0.95
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
     """Where the values lie: `error` is the standard error, `freedom` its degrees of freedom.
 
-    `freedom` counts the blocks that are as good as independent, less one.
+    `freedom` is 0 where the values hang together so much that nothing is known of the error.
     """
 
     value: float
@@ -46,14 +48,14 @@ def median_of(values: Sequence[float], replicates: int = REPLICATES) -> Location
     # A median moves with the side on which values fall, not with how far they lie.
     sides = [float((value > center) - (value < center)) for value in taken]
     length = block_length(sides)
-    # What sides remember, values remember better (the arcsine law, for normal ones).
-    memory = math.sin(math.pi / 2 * _memory(sides))
     ranked = sorted(taken)
     ranks = [bisect_left(ranked, value) for value in taken]
+    # Ranks tell of memory what the values would, but for wild ones among them.
+    levels = [rank + bisect_right(ranked, ranked[rank]) for rank in ranks]
     draws = (sorted(_drawn(ranks, starts, length)) for starts in _starts(taken, length, replicates))
     found = [(ranked[draw[len(draw) // 2]] + ranked[draw[~(len(draw) // 2)]]) / 2 for draw in draws]
     told = Location(median(values), pstdev(found), 1, len(values))
-    return _widened(told, len(taken), length, memory)
+    return _widened(told, len(taken), length, lambda margin: memory_of(levels, margin))
 
 
 def mean_of(values: Sequence[float], replicates: int = REPLICATES) -> Location | None:
@@ -66,7 +68,7 @@ def mean_of(values: Sequence[float], replicates: int = REPLICATES) -> Location |
     blocks = [(sums[at + length] - sums[at]) / length for at in range(len(taken))]
     found = [fmean([blocks[at] for at in starts]) for starts in _starts(taken, length, replicates)]
     told = Location(fmean(values), pstdev(found), 1, len(values))
-    return _widened(told, len(taken), length, _memory(taken))
+    return _widened(told, len(taken), length, lambda margin: memory_of(taken, margin))
 
 
 def block_length(values: Sequence[float]) -> int:
@@ -124,30 +126,14 @@ def _drawn(ranks: Sequence[int], starts: Sequence[int], length: int) -> list[int
     return [rank for at in starts for rank in circle[at : at + length]]
 
 
-def _widened(found: Location, count: int, length: int, memory: float) -> Location:
-    """What blocks miss of the series' memory beyond their ends is made good as in an AR(1).
-
-    `count` values were drawn in blocks of `length`; `memory` is the correlation of neighbours.
-    """
+def _widened(
+    found: Location, count: int, length: int, memory: Callable[[float], Memory]
+) -> Location:
+    """With what blocks of `length` miss of the memory of `count` values beyond their ends."""
     blocks = count / length
-    whole = (1 + memory) / (1 - memory)
-    seen = 1 + 2 * sum((1 - lag / length) * memory**lag for lag in range(1, length))
-    return Location(
-        value=found.value,
-        error=found.error * math.sqrt(max(whole / seen, 1.0) * blocks / (blocks - 1)),
-        freedom=max(1, int(min(blocks, count / whole)) - 1),
-        count=found.count,
-    )
-
-
-def _memory(values: Sequence[float]) -> float:
-    """The correlation of neighbours, without its bias in short series (M. G. Kendall, 1954)."""
-    count, center = len(values), fmean(values)
-    moved = [value - center for value in values]
-    power = sum(value * value for value in moved)
-    if power == 0:
-        return 0.0
-    told = sum(map(float.__mul__, moved[1:], moved)) / power
-    if told > 2 / math.sqrt(count):
-        told = (count * told + 1) / (count - 3)
-    return min(max(told, 0.0), LONGEST_MEMORY)
+    likely, cautious = memory(0.0), memory(1.0)
+    missed = max(likely.whole / likely.within(length), 1.0) * blocks / (blocks - 1)
+    # The variance of an AR(1)'s mean, as it is estimated, has about so many degrees of freedom:
+    # of its logarithm the variance is (2 + 4 whole) / count, by the delta method.
+    freedom = min(blocks - 1, count / (1 + 2 * cautious.whole))
+    return replace(found, error=found.error * math.sqrt(missed), freedom=int(freedom))

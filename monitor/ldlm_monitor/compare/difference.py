@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from ldlm_monitor.compare.bootstrap import Location
 from ldlm_monitor.compare.student import inside, quantile
 
-LEAST_FREEDOM = 4
-"""Of fewer independent parts of a run nothing is said."""
+LEAST_FREEDOM = 3
+"""With fewer degrees of freedom nothing is said: too few steps do not hang together."""
+_GREATEST = 700.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +24,17 @@ class Difference:
 
     def inverted(self) -> Difference:
         """The change of the inverse: of speed, where this is of time."""
-        low, high = 1 / (1 + self.high) - 1, 1 / (1 + self.low) - 1
-        return Difference(1 / (1 + self.change) - 1, low, high, self.p)
+        low, high = _inverse(self.high), _inverse(self.low)
+        return Difference(_inverse(self.change), low, high, self.p)
+
+
+def unknown(told: Location | None, count: int, whose: str = "") -> str:
+    """Why nothing can be told of `count` values; empty where it can. `whose` they are."""
+    if told is None:
+        return f"too few steps{whose} ({count} values)"
+    if told.freedom < LEAST_FREEDOM:
+        return f"too few independent steps among the {count} values{whose}"
+    return ""
 
 
 def of_logarithms(a: Location, b: Location, confidence: float) -> Difference | None:
@@ -35,7 +45,7 @@ def of_logarithms(a: Location, b: Location, confidence: float) -> Difference | N
     reach = quantile(confidence, freedom) * error
     moved = b.value - a.value
     p = _p(moved, error, freedom)
-    return Difference(math.expm1(moved), math.expm1(moved - reach), math.expm1(moved + reach), p)
+    return Difference(_share(moved), _share(moved - reach), _share(moved + reach), p)
 
 
 def of_means(a: Location, b: Location, confidence: float) -> Difference | None:
@@ -53,6 +63,15 @@ def of_pairs(moved: Location, baseline: float, confidence: float) -> Difference 
     if moved.freedom < LEAST_FREEDOM:
         return None
     return _relative(moved.value, moved.error, moved.freedom, abs(baseline), confidence)
+
+
+def _inverse(change: float) -> float:
+    return 1 / (1 + change) - 1 if change > -1 else math.inf
+
+
+def _share(moved: float) -> float:
+    """Of a change of the logarithm."""
+    return math.expm1(moved) if moved < _GREATEST else math.inf
 
 
 def _relative(
@@ -87,7 +106,7 @@ def _p(moved: float, error: float, freedom: int) -> float:
 class Seen:
     """One run's value of a row, of `count` values; `difference` is None where nothing is told.
 
-    `why` says then why not, where it is not for want of values.
+    `why` says then why not.
     """
 
     value: float | None

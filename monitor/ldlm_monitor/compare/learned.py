@@ -11,15 +11,16 @@ from statistics import fmean
 from typing import Literal
 
 from ldlm_monitor.compare.bootstrap import LEAST_VALUES, mean_of
-from ldlm_monitor.compare.difference import Difference, Seen, of_means, of_pairs
+from ldlm_monitor.compare.difference import Difference, Seen, of_means, of_pairs, unknown
 from ldlm_monitor.errors import UsageError
 from ldlm_monitor.plain import duration
 from ldlm_monitor.readings import Column
 
 WINDOW = 0.1
 """A loss is the mean over the last tenth of what lies before the point."""
+ENOUGH = 2 * LEAST_VALUES
 REACH = 0.5
-"""Where a tenth holds too few values, up to half of it is taken."""
+"""Where a tenth holds fewer than `ENOUGH` values, up to half of it is taken."""
 PAIRED = 0.9
 """Runs that share so many of their steps are compared step by step."""
 _POINT = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(s|min|h)?")
@@ -96,20 +97,31 @@ def look(
         if index == 0 or base is None:
             yield Seen(value, len(part))
             continue
-        yield Seen(value, len(part), _difference(base, part, place.point.unit, confidence))
+        found, why = _difference(base, part, place.point.unit, confidence)
+        yield Seen(value, len(part), found, why)
 
 
-def _difference(base: Column, part: Column, unit: str, confidence: float) -> Difference | None:
-    """Step by step where they share their steps, which leaves out what both have in common."""
+def _difference(
+    base: Column, part: Column, unit: str, confidence: float
+) -> tuple[Difference | None, str]:
+    """Step by step where they share their steps, which leaves out what both have in common.
+
+    Where it cannot be told, the words say why.
+    """
+    found = None
     shared = sorted(set(base.steps) & set(part.steps)) if unit == "step" else []
     if len(shared) >= PAIRED * max(len(base), len(part)):
         a, b = (dict(zip(each.steps, each.values, strict=True)) for each in (base, part))
         moved = mean_of([b[step] - a[step] for step in shared])
-        return None if moved is None else of_pairs(moved, fmean(base.values), confidence)
-    first, second = mean_of(base.values), mean_of(part.values)
-    if first is None or second is None:
-        return None
-    return of_means(first, second, confidence)
+        why = unknown(moved, len(shared))
+        if moved is not None:
+            found = of_pairs(moved, fmean(base.values), confidence)
+    else:
+        first, second = mean_of(base.values), mean_of(part.values)
+        why = unknown(second, len(part)) or unknown(first, len(base), " of the baseline")
+        if first is not None and second is not None:
+            found = of_means(first, second, confidence)
+    return found, "" if found else why or "the baseline is 0 there"
 
 
 def _in_range(scales: Sequence[Sequence[float]], points: Sequence[Point]) -> Iterator[Place]:
@@ -122,7 +134,7 @@ def _in_range(scales: Sequence[Sequence[float]], points: Sequence[Point]) -> Ite
         start = point.value - WINDOW * (point.value - first)
         for scale in scales:
             stop = bisect_right(scale, point.value)
-            start = min(start, scale[max(stop - LEAST_VALUES, 0)])
+            start = min(start, scale[max(stop - ENOUGH, 0)])
         yield Place(point, max(start, point.value - REACH * (point.value - first)))
 
 

@@ -43,18 +43,18 @@ def _chart(title: str, quantity: str, sides: Sequence[Side]) -> Chart:
 
 
 def _lines(quantity: str, sides: Sequence[Side], scale: float) -> Iterator[Line]:
-    for side in sides:
+    for index, side in enumerate(sides):
         column = side.column(quantity)
         if column is not None and (len(column) or column.nonfinite):
             values = [value / scale for value in column.values]
-            yield bucketed(side.name, column.steps, values, column.nonfinite)
+            yield bucketed(side.name, column.steps, values, column.nonfinite, color=index)
 
 
 def _over_time(sides: Sequence[Side]) -> Iterator[Line]:
-    for side in sides:
+    for index, side in enumerate(sides):
         column = side.column("loss")
         started = side.readings.started
         if column is not None and len(column) and math.isfinite(started):
             clock = [at - started for at in column.times]
             if math.isfinite(clock[-1]):
-                yield bucketed(side.name, clock, column.values)
+                yield bucketed(side.name, clock, column.values, color=index)

@@ -12,7 +12,7 @@ OUTLIER = 5.0
 """So many MADs from the median a value is taken to lie at most: a pause is no warm-up."""
 NEAR = 1.05
 """Of cuts that are nearly as good the first is taken."""
-WORTH = 0.7
+WORTH = 0.5
 """The mean must become better known by so much, or nothing is left out."""
 
 

@@ -8,7 +8,8 @@ from ldlm_monitor.compare.comparison import Cell, Comparison, Row, RunSummary
 from ldlm_monitor.compare.verdict import percent, signed
 from ldlm_monitor.plain import duration, number, plain
 
-_NAME = 24
+_NAMES = 24, 40
+"""The column of names is as wide as the longest, within this."""
 _VALUE = 12
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -23,11 +24,13 @@ def _lines(comparison: Comparison) -> Iterator[str]:
         yield _run(run, "candidate" if index else "baseline")
     yield ""
     share = percent(comparison.confidence)
-    yield f"{'':<{_NAME + 4}}{'value':>{_VALUE}}{'change':>10}   verdict, [{share} % interval]"
+    least, most = _NAMES
+    wide = min(max(least, *(len(plain(run.name)) for run in comparison.runs)), most)
+    yield f"{'':<{wide + 4}}{'value':>{_VALUE}}{'change':>10}   verdict, [{share} % interval]"
     for row in comparison.rows:
         yield row.title + (f" {row.at}" if row.at else "")
         for cell in row.cells:
-            yield _cell(cell, row)
+            yield _cell(cell, row, wide)
     yield ""
     if comparison.missing:
         yield f"Told by no run: {', '.join(comparison.missing)}."
@@ -42,17 +45,18 @@ def _run(run: RunSummary, role: str) -> str:
     if run.seconds is not None:
         parts.append(duration(run.seconds))
     if run.warm_up_steps:
-        parts.append(f"the first {run.warm_up_steps} steps left out as warm-up")
+        first = "step" if run.warm_up_steps == 1 else f"{run.warm_up_steps} steps"
+        parts.append(f"the first {first} left out as warm-up")
     return ", ".join(parts)
 
 
-def _cell(cell: Cell, row: Row) -> str:
+def _cell(cell: Cell, row: Row, wide: int) -> str:
     change = "" if cell.change is None else f"{signed(cell.change)} %"
     said = "-" if cell.verdict == "baseline" else cell.said
     if cell.target is not None:
         said += f"; target {signed(cell.target.change)} %: {_REACHED[cell.target.result]}"
-    name = plain(cell.run, _NAME)
-    return f"    {name:<{_NAME}}{value(cell.value, row.unit):>{_VALUE}}{change:>10}   {said}"
+    name = plain(cell.run, wide)
+    return f"    {name:<{wide}}{value(cell.value, row.unit):>{_VALUE}}{change:>10}   {said}"
 
 
 _REACHED = {"reached": "reached", "missed": "missed", "open": "cannot be told yet"}

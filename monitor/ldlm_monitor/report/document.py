@@ -7,16 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from pydantic import ConfigDict, Field
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core.core_schema import FloatSchema
 
 from ldlm_monitor import __version__
 from ldlm_monitor.names import SEVERITIES
 from ldlm_monitor.plain import encodable, plain, without_run
 from ldlm_monitor.readings import RunReadings
 from ldlm_monitor.report.advice import recommendations
+from ldlm_monitor.report.alerts import firing, firing_of, worst_health
 from ldlm_monitor.report.goodput import Goodput, goodput
-from ldlm_monitor.report.health import facts, firing, firing_of, worst_health
+from ldlm_monitor.report.health import facts
 from ldlm_monitor.view import (
     AlertView,
     CurveView,
@@ -34,6 +33,8 @@ TIMELINE = 200
 _LIFECYCLE = frozenset(
     {"run_started", "run_resumed", "run_finished", "checkpoint_failed", "skipped_step"}
 )
+_AT_ONCE = {"run_started": -1, "run_finished": 1}
+"""Before and behind all else that happened at the same time."""
 _TEXT = 2000
 """Characters of a text that are kept."""
 
@@ -84,6 +85,11 @@ class Report(View):
     alerts: tuple[AlertView, ...]
     monitor: MonitorView
 
+    @property
+    def headline(self) -> str:
+        """The health in a word for people."""
+        return self.runs[0].headline if len(self.runs) == 1 else self.health
+
 
 def report(snapshot: Snapshot, readings: Mapping[str, RunReadings]) -> Report:
     """The report of a snapshot; `readings`, by run, tell where time went.
@@ -124,9 +130,7 @@ def _run(run: RunView, snapshot: Snapshot, readings: RunReadings | None) -> dict
         "alerts": [alert.model_dump() for alert in alerts],
         "goodput": readings and goodput(readings, run, snapshot.at),
         "resumed_at": [resume.step for resume in resumes],
-        "timeline": sorted(
-            _timeline(run, snapshot, incidents), key=lambda entry: entry.time or -math.inf
-        )[-TIMELINE:],
+        "timeline": _timeline(run, snapshot, incidents),
         "recommendations": recommendations((alert.name for alert in alerts), run.settings),
         "curves": {name: _curve(curve) for name, curve in curves.items()},
     }
@@ -152,12 +156,22 @@ def _said(run: RunView, incidents: Sequence[IncidentView], alerts: Sequence[Aler
     if run.step is None:
         return f"{run.state}; no step was told"
     of = f" of {run.total_steps}" if run.total_steps else ""
+    if run.headline != run.health:
+        return f"{run.state} at step {run.step}{of}, and no alert fires any more"
     return f"nothing is wrong: {run.state}, step {run.step}{of}"
 
 
-def _timeline(
-    run: RunView, snapshot: Snapshot, incidents: Sequence[IncidentView]
-) -> Iterator[Entry]:
+def _timeline(run: RunView, snapshot: Snapshot, incidents: Sequence[IncidentView]) -> list[Entry]:
+    """In order of time; what has none stands behind the event that was read before it."""
+    found = [(entry.time or -math.inf, 0, entry) for entry in _news(run, snapshot, incidents)]
+    last = -math.inf
+    for kind, entry in _turns(run, snapshot):
+        last = last if entry.time is None else entry.time
+        found.append((last, _AT_ONCE.get(kind, 0), entry))
+    return [entry for *_, entry in sorted(found, key=lambda each: each[:2])][-TIMELINE:]
+
+
+def _news(run: RunView, snapshot: Snapshot, incidents: Sequence[IncidentView]) -> Iterator[Entry]:
     for incident in incidents:
         at = incident.root.at if incident.root.at is not None else incident.opened_at
         yield Entry(time=at, kind="incident", severity="critical", text=incident.title)
@@ -169,10 +183,16 @@ def _timeline(
         text = f"{told.alert} {told.state}" + (f": {summary}" if told.state == "firing" else "")
         kept = severity if severity in SEVERITIES and told.state == "firing" else "info"
         yield Entry(time=told.time, kind="alert", severity=kept, text=text)
+
+
+def _turns(run: RunView, snapshot: Snapshot) -> Iterator[tuple[str, Entry]]:
+    """Events with their kinds, as they were read."""
+    bounds = {"run_started": run.started_at, "run_finished": run.ended_at}
     for event in snapshot.events:
         if event.run == run.name and event.kind in _LIFECYCLE:
             text = f"{event.kind.replace('_', ' ')}: {event.message}"
-            yield Entry(time=event.time, kind="event", severity=event.severity, text=text)
+            when = event.time if event.time is not None else bounds.get(event.kind)
+            yield event.kind, Entry(time=when, kind="event", severity=event.severity, text=text)
 
 
 def _curve(curve: CurveView) -> Curve:
@@ -201,16 +221,3 @@ def _cleaned(value: Any) -> Any:
             return [_cleaned(item) for item in value]
         case _:
             return value
-
-
-class _Spelled(GenerateJsonSchema):
-    """Non-finite numbers are spelled: JSON has none."""
-
-    def float_schema(self, schema: FloatSchema) -> JsonSchemaValue:
-        return {"anyOf": [super().float_schema(schema), {"enum": ["NaN", "Infinity", "-Infinity"]}]}
-
-
-def json_schema() -> dict[str, Any]:
-    """What `report -o health.json` writes, as JSON Schema."""
-    schema = Report.model_json_schema(mode="serialization", schema_generator=_Spelled)
-    return {"$schema": GenerateJsonSchema.schema_dialect, **schema}

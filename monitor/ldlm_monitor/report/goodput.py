@@ -13,12 +13,15 @@ from statistics import median
 
 from pydantic import Field
 
+from ldlm_monitor.plain import duration
 from ldlm_monitor.readings import RunReadings
 from ldlm_monitor.run.durations import COARSE_SECONDS
 from ldlm_monitor.view import RunView, View
 
 PAUSE = 3.0
 """A gap between steps that is longer than so many usual ones is a pause."""
+EXPLAINED_PAUSE = 1.5
+"""The same, where the log announces an evaluation or a checkpoint in it."""
 _CAUSES = {"eval": "evaluation", "checkpoint": "checkpoint"}
 
 
@@ -37,7 +40,18 @@ class Goodput(View):
     productive_seconds: float
     share: float
     step_seconds: float = Field(description="the usual time of a step, the median")
+    least_pause_seconds: float = Field(description="shorter pauses cannot be told from steps")
     losses: tuple[Spent, ...] = Field(description="the greatest first")
+
+    @property
+    def said(self) -> str:
+        """The share in a sentence."""
+        least = self.least_pause_seconds
+        blind = f"; pauses below {duration(least)} are not seen" if least else ""
+        return (
+            f"{100 * self.share:.1f} % of {duration(self.total_seconds)} brought the training "
+            f"forward, at {duration(self.step_seconds)} a step{blind}."
+        )
 
 
 def goodput(readings: RunReadings, run: RunView, now: float) -> Goodput | None:
@@ -54,18 +68,22 @@ def goodput(readings: RunReadings, run: RunView, now: float) -> Goodput | None:
     book = _Book(least=0.0 if readings.is_exact else COARSE_SECONDS)
     began = min(run.started_at if run.started_at is not None else times[0], times[0])
     book.lose("start", times[0] - began)
-    starts = [resume.step for resume in readings.steps.resumes]
     lost = {resume.step: resume for resume in readings.steps.resumes}
     explained = _explanations(readings.events)
     for index in range(1, len(steps)):
         gap = times[index] - times[index - 1]
         wanted = usual * (steps[index] - steps[index - 1])
-        if starts and (resume := lost.get(steps[index])) is not None:
-            book.lose("steps taken again", resume.time_before - times[index - 1])
-            book.lose("restart", resume.time - resume.time_before - wanted)
-            book.productive += min(gap, wanted)
-        elif gap > PAUSE * wanted and gap - wanted > book.least:
-            book.lose(_cause(explained, times[index - 1], times[index]), gap - wanted)
+        resume = lost.get(steps[index])
+        if resume is not None and resume.time == times[index]:
+            down = max(resume.time - resume.time_before, 0.0)
+            book.lose("steps taken again", gap - down)
+            book.lose("restart", down - wanted)
+            book.productive += min(down, wanted)
+            continue
+        cause = _cause(explained, times[index - 1], times[index])
+        usually = wanted * (EXPLAINED_PAUSE if cause else PAUSE)
+        if gap > usually and gap - wanted > book.least:
+            book.lose(cause or "unexplained pause", gap - wanted)
             book.productive += wanted
         else:
             book.productive += gap
@@ -101,6 +119,7 @@ class _Book:
             productive_seconds=self.productive,
             share=self.productive / total,
             step_seconds=usual,
+            least_pause_seconds=self.least,
             losses=tuple(sorted(losses, key=lambda spent: -spent.seconds)),
         )
 
@@ -110,10 +129,8 @@ def _explanations(events: Sequence[tuple[str, float]]) -> list[tuple[float, str]
     return sorted((at, cause) for at, cause in told if cause is not None and math.isfinite(at))
 
 
-def _cause(explained: Sequence[tuple[float, str]], after: float, until: float) -> str:
+def _cause(explained: Sequence[tuple[float, str]], after: float, until: float) -> str | None:
+    """What was announced first between two times."""
     first = bisect_left(explained, (after, ""))
-    for at, cause in explained[first:]:
-        if at > until:
-            break
-        return cause
-    return "unexplained pause"
+    told = explained[first] if first < len(explained) else None
+    return told[1] if told is not None and told[0] <= until else None

@@ -31,7 +31,9 @@ _PACE = {
 
 
 def graphs(run: ReportRun) -> Iterator[Chart]:
-    """Losses, accuracies, gradient norm, learning rate, memory, throughput, where they are told."""
+    """Losses, accuracies, gradient norm, learning rate, memory, throughput, where they are told
+    at more than one step.
+    """
     marks = tuple(_marks(run))
     pace = [(*_PACE[name], (name,)) for name in _PACE if name in run.curves]
     for title, unit, wanted in (*_CHARTS, *pace[:1]):
@@ -40,7 +42,7 @@ def graphs(run: ReportRun) -> Iterator[Chart]:
             _line(_short(name, wanted), run.curves[name], scale)
             for name in _named(wanted, run.curves)
         ]
-        if lines:
+        if any(len(line.xs) > 1 for line in lines):
             yield Chart(title=title, unit=unit, lines=lines[:LINES], marks=marks)
 
 

@@ -1,20 +1,23 @@
 """The health report of a snapshot as text, 80 columns wide."""
 
+import math
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from ldlm_monitor.names import SEVERITIES
-from ldlm_monitor.plain import duration, number, plain, shorten, shorten_path, utc, without_run
+from ldlm_monitor.plain import duration, number, plain, shorten, shorten_path, utc
 from ldlm_monitor.points import make_labels
+from ldlm_monitor.readings import RunReadings
 from ldlm_monitor.records import Event, Position
 from ldlm_monitor.report.advice import recommendations
+from ldlm_monitor.report.alerts import firing, firing_of, summary_of
+from ldlm_monitor.report.goodput import Goodput, goodput
 from ldlm_monitor.report.incidents import incident_lines
-from ldlm_monitor.view import AlertView, Health, MonitorView, RunView, Snapshot
+from ldlm_monitor.view import AlertView, MonitorView, RunView, Snapshot
 
 WIDTH = 80
-HEALTHS: tuple[Health, ...] = ("HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL")
-"""In rising order: none or info, warning, error, critical."""
 
 _NO_BREAK = "\u00a0"
 _BAR = 30
@@ -24,16 +27,16 @@ _ISSUE_SEVERITIES = frozenset(SEVERITIES[1:])
 _FIRST_QUANTITIES = ("loss", "eval_loss", "grad_norm", "learning_rate", "step_seconds")
 
 
-def worst_health(snapshot: Snapshot) -> Health:
-    """The health of the run that is worst off; HEALTHY where there is none."""
-    return max((run.health for run in snapshot.runs), key=HEALTHS.index, default="HEALTHY")
+def health_report(
+    snapshot: Snapshot, readings: Mapping[str, RunReadings] = MappingProxyType({})
+) -> str:
+    """The report of every run, ended by a newline. Log text in it is made harmless.
 
-
-def health_report(snapshot: Snapshot) -> str:
-    """The report of every run, ended by a newline. Log text in it is made harmless."""
+    `readings`, by run, tell where time went, where they are known.
+    """
     lines = [*_between("ldlm-monitor health report", utc(snapshot.at)), "=" * WIDTH]
     for run in snapshot.runs:
-        lines += ["", *_run(run, snapshot)]
+        lines += ["", *_run(run, snapshot, readings.get(run.name))]
     if not snapshot.runs:
         lines += ["", "No training run was found in what was read."]
     unowned = [alert for alert in firing(snapshot) if not _owner(alert, snapshot)]
@@ -48,17 +51,17 @@ def _overview(snapshot: Snapshot) -> Iterator[str]:
         return
     for run in snapshot.runs:
         name = plain(run.name, WIDTH - 12 - len(run.state))
-        yield from _between(f"{run.health:<10}{name}", run.state)
+        yield from _between(f"{run.headline:<10}{name}", run.state)
         names = dict.fromkeys(alert.name for alert in firing_of(run, snapshot))
         yield from _wrapped(", ".join(plain(name, 40) for name in names), indent=10)
     yield ""
 
 
-def _run(run: RunView, snapshot: Snapshot) -> Iterator[str]:
+def _run(run: RunView, snapshot: Snapshot, readings: RunReadings | None) -> Iterator[str]:
     known = run.framework not in {"", "unknown"}
     framework = f" ({plain(run.framework, 24)})" if known else ""
     state = f"{run.state}{framework}"
-    yield from _between(f"{run.health}  {plain(run.name, WIDTH - 14 - len(state))}", state)
+    yield from _between(f"{run.headline}  {plain(run.name, WIDTH - 14 - len(state))}", state)
     yield "-" * WIDTH
     yield from _facts(run, snapshot)
     yield from _section("Statistics over the last values", _statistics(run))
@@ -72,6 +75,8 @@ def _run(run: RunView, snapshot: Snapshot) -> Iterator[str]:
         if event.run == run.name and event.severity in _ISSUE_SEVERITIES
     ]
     yield from _section("Recent issues", _issues(issues))
+    if readings is not None and (spent := goodput(readings, run, snapshot.at)):
+        yield from _section("Where the time went", _goodput(spent))
     yield from _section("Events", _counts(run.event_counts))
     advice = recommendations((alert.name for alert in alerts), run.settings)
     yield from _section("Recommendations", _listed(advice))
@@ -158,31 +163,24 @@ def _statistics(run: RunView) -> Iterator[str]:
     for name in names[:_QUANTITIES]:
         values = run.statistics[name]
         cells = (values.current, values.mean, values.minimum, values.maximum)
-        row = "".join(f"{number(cell):>11}" for cell in cells)
+        row = "".join(f"{amount(name, cell):>11}" for cell in cells)
         yield f"  {plain(name, 21):<22}{row}{values.nonfinite:>12}"
     if len(names) > _QUANTITIES:
         yield f"  and {len(names) - _QUANTITIES} more quantities"
+
+
+def _goodput(spent: Goodput) -> Iterator[str]:
+    yield from _wrapped(spent.said, indent=2)
+    for loss in spent.losses:
+        share = f"{100 * loss.seconds / spent.total_seconds:.1f} %"
+        times = f"{loss.times} times" if loss.times > 1 else ""
+        yield f"  {loss.what:<22}{duration(loss.seconds):>14}{share:>10}{times:>16}".rstrip()
 
 
 def quantity_order(name: str) -> tuple[int, str]:
     """The quantities that one looks for first, then the others by name."""
     known = name in _FIRST_QUANTITIES
     return (_FIRST_QUANTITIES.index(name) if known else len(_FIRST_QUANTITIES), name)
-
-
-def firing(snapshot: Snapshot) -> list[AlertView]:
-    """The firing alerts that ask for attention, the worst first."""
-    found = [
-        alert
-        for alert in snapshot.alerts
-        if alert.state == "firing" and alert.labels.get("severity") in SEVERITIES
-    ]
-    return sorted(found, key=lambda alert: -SEVERITIES.index(alert.labels["severity"]))
-
-
-def firing_of(run: RunView, snapshot: Snapshot) -> list[AlertView]:
-    """Those of one run."""
-    return [alert for alert in firing(snapshot) if alert.labels.get("run") == run.name]
 
 
 def _owner(alert: AlertView, snapshot: Snapshot) -> bool:
@@ -194,9 +192,7 @@ def _alerts(alerts: Iterable[AlertView]) -> Iterator[str]:
         rank = f"  rank {plain(alert.labels['rank'], 12)}" if "rank" in alert.labels else ""
         name = f"  {alert.labels['severity']:<9}{plain(alert.name, 40)}{rank}"
         yield from _between(name, utc(alert.fired_at))
-        if summary := alert.annotations.get("summary"):
-            told = without_run(plain(summary), alert.labels.get("run", ""))
-            yield from _wrapped(told, indent=11)
+        yield from _wrapped(summary_of(alert), indent=11)
         if alert.position:
             yield f"{'':<11}{_place(alert.position, WIDTH - 11)}"
         if action := alert.annotations.get("action"):
@@ -253,7 +249,14 @@ def _many(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def _bytes(count: int) -> str:
+def amount(quantity: str, value: float | None) -> str:
+    """A value of a quantity: bytes in the greatest unit that they fill."""
+    if value is None or not quantity.endswith("_bytes") or not math.isfinite(value):
+        return number(value)
+    return _bytes(value)
+
+
+def _bytes(count: float) -> str:
     size = float(count)
     for unit in ("B", "KiB", "MiB"):
         if size < 1024:

@@ -8,12 +8,14 @@ from datetime import UTC, datetime
 from html import escape
 
 from ldlm_monitor.charts import GUTTER, STYLE, svg
-from ldlm_monitor.plain import duration, number, utc
+from ldlm_monitor.plain import duration, utc
 from ldlm_monitor.records import Position
+from ldlm_monitor.report.alerts import summary_of
 from ldlm_monitor.report.document import Report, ReportRun
 from ldlm_monitor.report.goodput import Goodput
 from ldlm_monitor.report.graphs import graphs
-from ldlm_monitor.report.health import quantity_order
+from ldlm_monitor.report.health import amount, quantity_order
+from ldlm_monitor.report.incidents import event_counts
 from ldlm_monitor.report.style import PAGE_STYLE
 from ldlm_monitor.view import AlertView, IncidentView, Statistics
 
@@ -33,7 +35,7 @@ def page(report: Report) -> str:
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
             _POLICY,
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{report.health}: {escape(names[:120])}</title>",
+            f"<title>{report.headline}: {escape(names[:120])}</title>",
             f"<style>{PAGE_STYLE}{STYLE}</style></head><body><main>",
             *_body(report),
             "</main></body></html>\n",
@@ -47,7 +49,7 @@ def _body(report: Report) -> Iterator[str]:
         yield '<nav class="overview"><h3>Runs</h3><ul>'
         for index, run in enumerate(report.runs):
             name = f'<a href="#run{index}">{escape(run.name)}</a>'
-            yield f"<li>{_badge(run.health)} {name} <span class=soft>{run.state}</span></li>"
+            yield f"<li>{_badge(run.headline)} {name} <span class=soft>{run.state}</span></li>"
         yield "</ul></nav>"
     for index, run in enumerate(report.runs):
         yield from _run(run, index)
@@ -65,15 +67,15 @@ def _body(report: Report) -> Iterator[str]:
 def _run(run: ReportRun, index: int) -> Iterator[str]:
     framework = f", {escape(run.framework)}" if run.framework not in {"", "unknown"} else ""
     yield (
-        f'<section class="verdict {run.health}" id="run{index}">{_badge(run.health)}'
+        f'<section class="verdict {run.headline}" id="run{index}">{_badge(run.headline)}'
         f"<h2>{escape(run.name)}</h2>"
         f'<div class="soft">{run.state}{framework}</div><p class="said">{escape(run.said)}</p>'
     )
     yield from _progress(run)
     yield f"<dl>{''.join(_pairs(run.facts))}</dl></section>"
-    yield _section("What to try", _list(run.recommendations))
     yield _section("Incidents", _incidents(run.incidents))
     yield _section("Firing alerts", _alerts(run.alerts))
+    yield _section("What to try", _list(run.recommendations))
     charts = "".join(f"<div>{svg(chart)}</div>" for chart in graphs(run))
     yield _section(
         "Charts",
@@ -110,10 +112,7 @@ def _goodput(found: Goodput) -> Iterator[str]:
     total = found.total_seconds
     parts = [("steps that counted", found.productive_seconds, 0)]
     parts += [(spent.what, spent.seconds, spent.times) for spent in found.losses]
-    yield (
-        f'<p class="said">{100 * found.share:.1f} % of {duration(total)} brought the training '
-        f"forward, at {duration(found.step_seconds)} a step.</p>"
-    )
+    yield (f'<p class="said">{found.said}</p>')
     bars = "".join(
         f'<i class="t{min(index, _TONES)}" style="width:{100 * seconds / total:.3f}%"></i>'
         for index, (_, seconds, _) in enumerate(parts)
@@ -153,8 +152,7 @@ def _incidents(incidents: Sequence[IncidentView]) -> Iterator[str]:
             )
             yield f"<pre>{lines}</pre>"
         if incident.symptoms:
-            symptoms = ", ".join(f"{each.kind} ×{each.count}" for each in incident.symptoms)
-            yield f'<div class="soft">{incident.events} events: {escape(symptoms)}</div>'
+            yield f'<div class="soft">{escape(event_counts(incident))}</div>'
         if incident.action:
             yield f"<p>→ {escape(incident.action)}</p>"
         yield "</article>"
@@ -175,7 +173,7 @@ def _alerts(alerts: Iterable[AlertView]) -> Iterator[str]:
             f'<article><span class="badge {escape(severity)}">{escape(severity)}</span> '
             f"<strong>{escape(alert.name)}{rank}</strong> "
             f'<span class="soft">{utc(alert.fired_at)}</span>'
-            f"<div>{escape(alert.annotations.get('summary', ''))}</div>"
+            f"<div>{escape(summary_of(alert))}</div>"
         )
         if alert.position:
             yield f'<div class="soft">{escape(_place(alert.position))}</div>'
@@ -193,7 +191,7 @@ def _statistics(statistics: dict[str, Statistics]) -> Iterator[str]:
     for name in sorted(statistics, key=quantity_order):
         seen = statistics[name]
         values = (seen.current, seen.mean, seen.minimum, seen.maximum)
-        cells = "".join(f"<td>{number(value)}</td>" for value in values)
+        cells = "".join(f"<td>{amount(name, value)}</td>" for value in values)
         yield f"<tr><td>{escape(name)}</td>{cells}<td>{seen.nonfinite}</td></tr>"
     yield "</table></div>"
 

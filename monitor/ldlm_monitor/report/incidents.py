@@ -36,7 +36,8 @@ def _incident(incident: IncidentView) -> Iterator[str]:
         if claim.agrees is not True:
             said = f"torchelastic blames rank {claim.rank}: {plain(claim.reason)}"
             yield from _wrapped(f"! {said}", hanging=2)
-    yield from _wrapped(f"{incident.events} events: {_counts(incident.symptoms)}")
+    if incident.events:
+        yield from _wrapped(event_counts(incident))
     for line in incident.excerpt:
         yield f"{'':<{_INDENT}}| {plain(line.text, WIDTH - _INDENT - 2)}"
         place = f":{line.position.line}"
@@ -56,8 +57,13 @@ def _when(incident: IncidentView) -> str:
     return f"{told}, {incident.state}"
 
 
+def event_counts(incident: IncidentView) -> str:
+    """How many, then by kind, the most frequent first, with the ranks that told of it."""
+    plural = "" if incident.events == 1 else "s"
+    return f"{incident.events} event{plural}: {_counts(incident.symptoms)}"
+
+
 def _counts(symptoms: Sequence[SymptomView]) -> str:
-    """By kind, the most frequent first, with the ranks that told of it."""
     counts: dict[str, int] = {}
     ranks: dict[str, str] = {}
     for symptom in symptoms:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from ldlm_monitor.plain import duration, number, utc
+from ldlm_monitor.plain import duration, utc
+from ldlm_monitor.report.alerts import summary_of
 from ldlm_monitor.report.document import Report, ReportRun
 from ldlm_monitor.report.goodput import Goodput
-from ldlm_monitor.report.health import quantity_order
+from ldlm_monitor.report.health import amount, quantity_order
 from ldlm_monitor.view import AlertView, IncidentView
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#+|~!&-])")
@@ -17,7 +18,7 @@ _FENCES = re.compile(r"`{3,}")
 
 def markdown(report: Report) -> str:
     """The whole document."""
-    lines = ["# Training health report", "", f"{utc(report.at)}, {report.health}"]
+    lines = ["# Training health report", "", f"{utc(report.at)}, {report.headline}"]
     for run in report.runs:
         lines += ["", *_run(run)]
     if not report.runs:
@@ -29,16 +30,16 @@ def markdown(report: Report) -> str:
 
 
 def _run(run: ReportRun) -> Iterator[str]:
-    yield f"## {run.health}: {_text(run.name)}"
+    yield f"## {run.headline}: {_text(run.name)}"
     yield ""
     yield f"**{_text(run.said)}**"
     yield ""
     step = f"{_text(run.state)}" + (f", step {run.step}" if run.step is not None else "")
     yield step + (f" of {run.total_steps}" if run.total_steps and run.step is not None else "")
     yield from _section("Facts", _table(("fact", "value"), run.facts.items()))
-    yield from _section("What to try", _list(run.recommendations))
     yield from _section("Incidents", _incidents(run.incidents))
     yield from _section("Firing alerts", _alerts(run.alerts))
+    yield from _section("What to try", _list(run.recommendations))
     if run.goodput is not None:
         yield from _section("Where the time went", _goodput(run.goodput))
     yield from _section("Statistics over the last values", _statistics(run))
@@ -50,10 +51,7 @@ def _run(run: ReportRun) -> Iterator[str]:
 
 def _goodput(found: Goodput) -> Iterator[str]:
     total = found.total_seconds
-    yield (
-        f"{100 * found.share:.1f} % of {duration(total)} brought the training forward, "
-        f"at {duration(found.step_seconds)} a step."
-    )
+    yield found.said
     yield ""
     yield from _table(
         ("lost to", "time", "share", "times"),
@@ -74,7 +72,7 @@ def _statistics(run: ReportRun) -> Iterator[str]:
     for name in sorted(run.statistics, key=quantity_order):
         seen = run.statistics[name]
         values = (seen.current, seen.mean, seen.minimum, seen.maximum)
-        rows.append((name, *(number(value) for value in values), str(seen.nonfinite)))
+        rows.append((name, *(amount(name, value) for value in values), str(seen.nonfinite)))
     yield from _table(("quantity", "current", "mean", "min", "max", "not finite"), rows)
 
 
@@ -105,7 +103,7 @@ def _alerts(alerts: Iterable[AlertView]) -> Iterator[str]:
     for alert in alerts:
         labels, place = alert.labels, alert.position
         rank = f", rank {_text(labels['rank'])}" if "rank" in labels else ""
-        summary = _text(alert.annotations.get("summary", ""))
+        summary = _text(summary_of(alert))
         where = f" `{_code(place.path)}:{place.line}`" if place else ""
         told = f"({_text(labels.get('severity', ''))}{rank}): {summary}{where}"
         yield f"- **{_text(alert.name)}** {told}"

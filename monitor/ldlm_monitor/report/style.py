@@ -19,7 +19,7 @@ section,.overview{background:var(--card);border:1px solid var(--line);border-rad
 padding:16px;margin:0 0 12px}
 .verdict{border-left:6px solid var(--tone)}
 .HEALTHY{--tone:var(--ok)}.WARNING,.warning{--tone:var(--warning)}\
-.UNHEALTHY,.error{--tone:var(--error)}.CRITICAL,.critical{--tone:var(--critical)}\
+.UNHEALTHY,.KILLED,.error{--tone:var(--error)}.CRITICAL,.CRASHED,.critical{--tone:var(--critical)}\
 .info{--tone:var(--info)}
 .badge{display:inline-block;color:var(--tone);border:1.5px solid var(--tone);border-radius:6px;\
 padding:0 8px;font-size:.8rem;font-weight:700;letter-spacing:.03em;white-space:nowrap}
@@ -47,6 +47,7 @@ gap:20px 28px}.charts>div{padding-left:var(--gutter)}
 font-variant-numeric:tabular-nums}
 th,td{text-align:right;padding:4px 10px;border-bottom:1px solid var(--line);white-space:nowrap}
 th:first-child,td:first-child{text-align:left;padding-left:0}
+td:first-child{max-width:180px;overflow:hidden;text-overflow:ellipsis}
 th{color:var(--soft);font-weight:500}
 .timeline{list-style:none;padding:0}
 .timeline li{border-left:3px solid var(--tone,var(--line));padding:2px 0 6px 12px}
