@@ -5,7 +5,6 @@ Its answers (tests/nvml/driver.c) stand in a file, which the commands write them
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,28 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from nvml_driver import GIB, build, gpu, with_driver
 
-pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
-
-SOURCE = Path(__file__).resolve().parents[1] / "nvml/driver.c"
-COMPILER = shutil.which("cc")
-GIB = 2**30
-TOTAL = 80 * GIB
-pytestmark = [
-    pytest.mark.live,
-    pytest.mark.skipif(COMPILER is None, reason="no C compiler is installed"),
-]
+pytestmark = [pytest.mark.live, with_driver]
 Bench = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the driver's library."""
-    assert COMPILER is not None
-    folder = tmp_path_factory.mktemp("nvml")
-    made = folder / "libnvidia-ml.so.1"
-    subprocess.run([COMPILER, "-shared", "-fPIC", "-o", made, SOURCE], check=True)
-    return folder
+    return build(tmp_path_factory.mktemp("driver"))
 
 
 @pytest.fixture
@@ -61,10 +48,6 @@ def bench(library: Path, tmp_path: Path) -> Bench:
         return found
 
     return run
-
-
-def gpu(used: int, name: str = "NVIDIA-H100") -> str:
-    return f"gpu {name} {used} {TOTAL}"
 
 
 def test_the_fullest_gpu_of_the_command_counts_and_other_processes_do_not(bench: Bench) -> None:
