@@ -286,7 +286,10 @@ class Monitor:
             version=self._version,
             at=max(self._clock, 0.0),
             runs=tuple(
-                run.view(healths.get(run.name, "HEALTHY"), self._detected(run.name))
+                run.view(
+                    self._runs.health(run, healths.get(run.name, "HEALTHY")),
+                    self._detected(run.name),
+                )
                 for run in self._runs
             ),
             alerts=tuple(self._alert_views()),
@@ -433,6 +436,7 @@ class Monitor:
         groups = [*self._run_points(at), list(core_points(self._own_view())), self._edge]
         found = self._judge.evaluate(groups, at, self._runs.has_ended)
         self._evaluations += 1
+        self._runs.keep_healths(self._judge.healths())
         if found:
             self._changed(at)
         if self._stopwatch:

@@ -11,7 +11,10 @@ from ldlm_monitor.points import Point
 from ldlm_monitor.records import Event, Position
 
 Health = Literal["HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL"]
-"""By the worst firing severity: none or info, warning, error, critical."""
+"""By the worst firing severity: none or info, warning, error, critical.
+
+Of a run that has ended, the worst that fired when it did or since.
+"""
 
 
 Confidence = Literal["confirmed", "probable", "weak", "none"]
@@ -108,6 +111,12 @@ class RunView(View):
     detected: dict[str, float] = Field(
         default={}, description="what detectors compute for the whole run, without their prefix"
     )
+
+    @property
+    def headline(self) -> str:
+        """The health in a word for people: what crashed or was killed is never HEALTHY to them."""
+        unwell = self.state in ("crashed", "killed")
+        return self.state.upper() if unwell and self.health == "HEALTHY" else self.health
 
 
 class AlertView(View):

@@ -35,6 +35,7 @@ class Fleet:
         self._dues: dict[str, float | None] = {}
         self._queue: list[tuple[float, str]] = []
         self._news: dict[str, TrainingRun] = {}
+        self._last_healths: dict[str, Health] = {}
 
     def __iter__(self) -> Iterator[TrainingRun]:
         return iter(self._runs.values())
@@ -66,6 +67,8 @@ class Fleet:
     def touch(self, run: TrainingRun) -> None:
         """A record reached the run: when its state changes by itself may have changed."""
         self._news[run.name] = run
+        if self._last_healths and not run.life.ended:
+            self._last_healths.pop(run.name, None)
         due = run.life.due()
         if due != self._dues.get(run.name):
             self._dues[run.name] = due
@@ -124,6 +127,17 @@ class Fleet:
     def active(self) -> bool:
         """Whether some run has not ended."""
         return any(not run.life.ended for run in self)
+
+    def keep_healths(self, healths: Mapping[str, Health]) -> None:
+        """The alerts of a run that has ended will end, too: keep the worst that they meant."""
+        for name, health in healths.items():
+            if self.has_ended(name):
+                known = self._last_healths.get(name, "HEALTHY")
+                self._last_healths[name] = max(health, known, key=HEALTH.index)
+
+    def health(self, run: TrainingRun, firing: Health) -> Health:
+        """The run's health, where its alerts that fire mean `firing`."""
+        return max(firing, self._last_healths.get(run.name, firing), key=HEALTH.index)
 
     def points(self, at: float, healths: Mapping[str, Health]) -> list[list[Point]]:
         """What is exported of all runs, a list each; `healths` are those that are not HEALTHY.

@@ -328,12 +328,12 @@ class RunPage(Vertical):
         if run is None:
             return [[Span(" no run yet: nothing that was read tells of a training", "dim")]]
         waited, style = age(run, self._desk.clock())
-        style_of_health = HEALTH_STYLE[run.health]
+        style_of_health = HEALTH_STYLE[run.headline]
         world = f" on {run.world_size} ranks" if run.world_size else ""
         framework = safe(run.framework, glyphs) if run.framework != "unknown" else ""
         first: Line = [
             Span(f" {safe(run.name, glyphs)}", "title"),
-            Span(f"  {glyphs.dot} {run.health}", style_of_health),
+            Span(f"  {glyphs.dot} {run.headline}", style_of_health),
             Span(f"  {run.state}", style_of_health if run.state in _BAD else ""),
             Span(f"  {framework}{world}", "dim"),
         ]
