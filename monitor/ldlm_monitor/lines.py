@@ -39,7 +39,8 @@ def status_lines(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _status(run: RunView, now: float) -> Iterator[str]:
-    yield plain(run.name)
+    also = f" ({plain(run.also_called)})" if run.also_called else ""
+    yield plain(run.name) + also
     yield f"{run.health} {run.state}"
     if run.step is not None:
         yield f"step {run.step}" + (f"/{run.total_steps}" if run.total_steps else "")

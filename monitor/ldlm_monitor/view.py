@@ -113,6 +113,12 @@ class RunView(View):
     )
 
     @property
+    def also_called(self) -> str | None:
+        """The name that the run gives itself, where it is known by another."""
+        told = self.settings.get("run")
+        return told if told and told != self.name else None
+
+    @property
     def headline(self) -> str:
         """The health in a word for people: what crashed or was killed is never HEALTHY to them."""
         unwell = self.state in ("crashed", "killed")

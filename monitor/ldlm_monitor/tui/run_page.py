@@ -331,8 +331,10 @@ class RunPage(Vertical):
         style_of_health = HEALTH_STYLE[run.headline]
         world = f" on {run.world_size} ranks" if run.world_size else ""
         framework = safe(run.framework, glyphs) if run.framework != "unknown" else ""
+        also = f" ({safe(run.also_called, glyphs)})" if run.also_called else ""
         first: Line = [
             Span(f" {safe(run.name, glyphs)}", "title"),
+            Span(also, "dim"),
             Span(f"  {glyphs.dot} {run.headline}", style_of_health),
             Span(f"  {run.state}", style_of_health if run.state in _BAD else ""),
             Span(f"  {framework}{world}", "dim"),
