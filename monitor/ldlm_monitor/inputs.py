@@ -11,6 +11,7 @@ from pathlib import Path
 from ldlm_monitor.history import HEAD_BYTES, has_bars, is_rows, launch_facts, told_run
 from ldlm_monitor.monitor import Monitor
 from ldlm_monitor.plain import plain
+from ldlm_monitor.run.fleet import RunStanding
 from ldlm_monitor.run.identity import launch_time
 from ldlm_monitor.source import (
     Companion,
@@ -157,7 +158,7 @@ class Inputs:
             return
         if told is None:
             return
-        if self._monitor.standing_of(str(log_path)) is None:
+        if self._standing(log_path) is None:
             self._monitor.names.call(run, told)
         elif told != run and not self._monitor.names.is_given:
             self._say(
@@ -208,15 +209,19 @@ class Inputs:
         at, pause = self._seek.get(path, (now, COMPANION_SECONDS))
         if now < at or path.suffix == ".jsonl":
             return False
-        standing = self._monitor.standing_of(str(path))
+        standing = self._standing(path)
         if standing is not None and standing.has_ended:
             return False
         starting = standing is None or standing.state == "starting"
         self._seek[path] = (now + pause, pause if starting else min(4 * pause, SELDOM_SECONDS))
         return True
 
+    def _standing(self, path: Path) -> RunStanding | None:
+        """How the run that a file belongs to stands, None before its first record."""
+        return self._monitor.runs.standing(self._monitor.names.origin(str(path)).run)
+
     def _has_trained(self, path: Path) -> bool:
-        standing = self._monitor.standing_of(str(path))
+        standing = self._standing(path)
         return (standing is not None and standing.has_steps) or has_bars(path, self._disk)
 
     def _changed(self, folder: Path) -> int:

@@ -25,9 +25,10 @@ from ldlm_monitor.promql import (
     switches,
     uses_time,
 )
+from ldlm_monitor.records import Position
 from ldlm_monitor.run.fleet import worse
 from ldlm_monitor.series.store import SeriesStore
-from ldlm_monitor.view import Health
+from ldlm_monitor.view import AlertView, Health
 
 _STALL_METRICS = frozenset(
     {"ldlm_train_last_progress_timestamp_seconds", "ldlm_train_stall_limit_seconds"}
@@ -175,6 +176,22 @@ class Judge:
             if alert.state == "firing" and (run := alert.labels.get("run")):
                 found[run] = worse(found.get(run, "HEALTHY"), alert.labels.get("severity", ""))
         return found
+
+    def views(
+        self, position: Callable[[str, Mapping[str, str]], Position | None]
+    ) -> Iterator[AlertView]:
+        """The active alerts for readers; `position` is of an alert's line, by name and labels."""
+        for active in self.active:
+            yield AlertView(
+                name=active.rule.name,
+                state=active.state,
+                labels=dict(active.labels),
+                annotations=dict(active.annotations),
+                value=active.value,
+                active_at=active.active_at,
+                fired_at=active.fired_at,
+                position=position(active.rule.name, active.labels),
+            )
 
     def asks(self, alert: str) -> Callable[[str, Labels], bool]:
         """Tells by name and labels which series the rules of an alert read."""

@@ -161,7 +161,8 @@ class Pump:
         if now >= self._commit_at:
             self._commit(now)
         elif transitions:
-            self._ledger.commit(self._positions(), self.monitor.starts(), self.monitor.progress())
+            known = self.monitor.starts(), self.monitor.runs.progress()
+            self._ledger.commit(self._positions(), *known)
         if self._recorder is not None:
             self._recorder.turn(now)
             for text in self._recorder.take_notices():
@@ -219,13 +220,13 @@ class Pump:
             return transitions
         try:
             for found in self._probing.turn(self.monitor, now):
-                before = self.monitor.verdict(found.run)
+                before = self.monitor.runs.verdict(found.run)
                 at = min(found.at, now)
                 self._turn_noted = self._ledger.arrivals.note_observed(found.events, at)
                 if self._recorder is not None:
                     self._recorder.observed(found.events, at)
                 transitions += self.monitor.observe(found.events, at)
-                told = self.monitor.verdict(found.run)
+                told = self.monitor.runs.verdict(found.run)
                 if told is not None and told != before:  # too late for the alert's own line
                     log.warning("%s: %s", plain(found.run), plain(told))
         except Exception:  # whatever is wrong with us, the logs go on being watched
@@ -298,7 +299,7 @@ class Pump:
             self._ledger.commit(
                 positions,
                 self.monitor.starts(),
-                self.monitor.progress(),
+                self.monitor.runs.progress(),
                 checkpoint=frozen,
                 turn=self._turn_noted,
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 from ldlm_monitor.names import SEVERITIES
 from ldlm_monitor.points import Point
@@ -23,6 +24,14 @@ def worse(health: Health, severity: str) -> Health:
 
 
 DUE_SECONDS = 0.25
+
+
+class RunStanding(NamedTuple):
+    """The little that following a run's files depends on."""
+
+    state: str
+    has_steps: bool
+    has_ended: bool
 
 
 class Fleet:
@@ -56,6 +65,39 @@ class Fleet:
             run = TrainingRun(record.run, at, self._stall, record.position)
             self._runs[record.run] = run
         return run
+
+    def standing(self, name: str) -> RunStanding | None:
+        """How a run stands, None before its first record."""
+        run = self._runs.get(name)
+        if run is None:
+            return None
+        return RunStanding(run.life.state, run.life.progress_step is not None, run.life.ended)
+
+    def going_on(self) -> set[str]:
+        """Names of the runs that take steps."""
+        return {run.name for run in self if run.life.can_stall}
+
+    def verdict(self, name: str) -> str | None:
+        """What became of a run that takes no step, in words; None where nothing was found."""
+        run = self._runs.get(name)
+        found = None if run is None else run.verdict
+        return None if found is None else str(found)
+
+    def progress(self) -> dict[str, tuple[int, float]]:
+        """By run, the step of its last progress and when that was."""
+        return {
+            run.name: (run.life.progress_step, run.life.last_progress_at)
+            for run in self
+            if run.life.progress_step is not None
+        }
+
+    def restore_progress(self, progress: Mapping[str, tuple[int, float]]) -> None:
+        """Believe what was seen live of a run's last step, where that still is its last."""
+        for name, (step, at) in progress.items():
+            run = self._runs.get(name)
+            if run is not None and run.life.progress_step == step:
+                run.life.restore_progress(at)
+                self.touch(run)
 
     def set_stall(self, stall: StallSettings) -> None:
         """Other stall settings, for the runs that are there too."""
