@@ -15,7 +15,9 @@ from ldlm_monitor.run.durations import StepDurations
 from ldlm_monitor.run.endings import is_abort, is_fatal
 from ldlm_monitor.run.lifecycle import Lifecycle
 from ldlm_monitor.run.pace import StallSettings
-from ldlm_monitor.run.values import Evidence, RunValues, Source, source_of
+from ldlm_monitor.run.quantity import Evidence
+from ldlm_monitor.run.sources import Source, source_of
+from ldlm_monitor.run.values import RunValues
 from ldlm_monitor.run.verdict import ENDINGS, KINDS, Verdict, of_ended, verdict
 from ldlm_monitor.view import CurveView, Health, RankView, RunView, Statistics, VerdictView
 
