@@ -58,7 +58,7 @@ class Causes:
             ended_at=run.life.ended_at,
             last_progress_at=-math.inf if progress is None else run.life.last_progress_at,
             step=progress,
-            world_size=run.world_size,
+            world_size=run.told.world_size,
             spoken=run.ranks,
-            rank_steps=run.rank_steps,
+            rank_steps=run.progress.rank_steps,
         )

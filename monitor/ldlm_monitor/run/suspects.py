@@ -48,8 +48,8 @@ def find_suspects(
             stalls_at=None if life.ended else life.last_progress_at + life.stall_limit,
             ended_at=life.ended_at,
             files=tuple(run.files),
-            pids=dict(run.pids),
-            dumps=tuple(run.dumps.values()),
-            world_size=run.world_size,
+            pids=dict(run.findings.pids),
+            dumps=tuple(run.findings.dumps.values()),
+            world_size=run.told.world_size,
             position=life.progress_position,
         )

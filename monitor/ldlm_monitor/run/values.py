@@ -13,7 +13,7 @@ from ldlm_monitor.run.curve import Curve, is_charted
 from ldlm_monitor.run.nonfinite import NonfiniteCounts
 from ldlm_monitor.run.quantity import Evidence, Quantity, exported_name, labels_of
 from ldlm_monitor.run.sources import Source
-from ldlm_monitor.view import CurveView
+from ldlm_monitor.view import CurveView, Statistics
 
 MAX_QUANTITIES = 200
 """Different quantities of one run; what comes later is counted as dropped."""
@@ -129,8 +129,8 @@ class RunValues:
                 return kept.value
         return None
 
-    def windows(self) -> dict[str, tuple[float, list[float], int]]:
-        """Per quantity worth statistics: its last value, recent values, non-finite count."""
+    def statistics(self) -> dict[str, Statistics]:
+        """Of every quantity that they say anything of, over its recent values."""
         result: dict[str, tuple[float, list[float], int]] = {}
         for quantity, kept in self._all():
             if quantity not in _WITHOUT_STATISTICS and quantity not in result:
@@ -139,7 +139,7 @@ class RunValues:
             value, recent, count = result.get(quantity, (math.nan, [], 0))
             if seen > count:
                 result[quantity] = (value, recent, seen)
-        return result
+        return {quantity: _statistics(*known) for quantity, known in result.items()}
 
     def curves(self) -> dict[str, CurveView]:
         """By quantity, what a chart is drawn from, of its best source."""
@@ -219,3 +219,16 @@ class RunValues:
         for rank, quantities in self._by_rank.items():
             if rank != but:
                 quantities.pop(quantity, None)
+
+
+def _statistics(current: float, recent: list[float], nonfinite: int) -> Statistics:
+    # Filtering is what costs; most quantities never are non-finite.
+    finite = [value for value in recent if math.isfinite(value)] if nonfinite else recent
+    return Statistics(
+        current=current,
+        mean=sum(finite) / len(finite) if finite else None,
+        minimum=min(finite, default=None),
+        maximum=max(finite, default=None),
+        count=len(recent),
+        nonfinite=nonfinite,
+    )
