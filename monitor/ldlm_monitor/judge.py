@@ -152,6 +152,7 @@ class Judge:
                 return "ended"
             return "resolved" if self._has_data(rule, labels, at) else "unknown"
 
+        self._healths = None
         return self._alerts.evaluate(self._ask, at, ending=ending, record=self._record)
 
     def _has_data(self, rule: AlertRule[Expression], labels: Mapping[str, str], at: float) -> bool:
@@ -169,13 +170,15 @@ class Judge:
         """The active alerts as they are exported."""
         return [Point("ldlm_alerts", _labels(alert), 1.0) for alert in self.active]
 
-    def healths(self) -> dict[str, Health]:
+    def healths(self) -> Mapping[str, Health]:
         """By run, the health that its firing alerts mean; runs without any are left out."""
-        found: dict[str, Health] = {}
-        for alert in self.active:
-            if alert.state == "firing" and (run := alert.labels.get("run")):
-                found[run] = worse(found.get(run, "HEALTHY"), alert.labels.get("severity", ""))
-        return found
+        if self._healths is None:
+            found: dict[str, Health] = {}
+            for alert in self.active:
+                if alert.state == "firing" and (run := alert.labels.get("run")):
+                    found[run] = worse(found.get(run, "HEALTHY"), alert.labels.get("severity", ""))
+            self._healths = found
+        return self._healths
 
     def views(
         self, position: Callable[[str, Mapping[str, str]], Position | None]
@@ -210,6 +213,7 @@ class Judge:
 
     def _use(self, rules: RuleSet[Expression]) -> None:
         self._rules = rules
+        self._healths: dict[str, Health] | None = None
         self._asked = {rule.expr.text: _Question(rule.expr) for rule in rules.rules}
         self._answers: dict[str, _Answer] = {}
         self.reach = max((asked.reach for asked in self._asked.values()), default=0.0)
