@@ -67,6 +67,8 @@ class Judge:
     what some rule says.
     """
 
+    _healths: dict[str, Health] | None
+
     def __init__(self, rules: RuleSet[Expression], interval: float, retention: float) -> None:
         self._use(rules)
         self._alerts = AlertStates(rules)
@@ -213,7 +215,7 @@ class Judge:
 
     def _use(self, rules: RuleSet[Expression]) -> None:
         self._rules = rules
-        self._healths: dict[str, Health] | None = None
+        self._healths = None
         self._asked = {rule.expr.text: _Question(rule.expr) for rule in rules.rules}
         self._answers: dict[str, _Answer] = {}
         self.reach = max((asked.reach for asked in self._asked.values()), default=0.0)
