@@ -27,17 +27,15 @@ NO_RULES: RuleSet[Expression] = RuleSet(())
 class Log:
     """One file of a monitor, to which text is appended."""
 
-    def __init__(self, monitor: Monitor, name: str = "a.log") -> None:
+    def __init__(self, monitor: Monitor, name: str = "a.log", inode: int = 1) -> None:
         self.monitor = monitor
-        self._name = name
+        self._name, self._id = name, (1, inode, 0)
         self._offset, self._line = 0, 1
 
     def append(self, text: str, second: float) -> None:
         data = text.encode()
-        self.monitor.feed(
-            Chunk(self._name, (1, hash(self._name) % 999, 0), self._offset, self._line, data),
-            START + second,
-        )
+        chunk = Chunk(self._name, self._id, self._offset, self._line, data)
+        self.monitor.feed(chunk, START + second)
         self._offset += len(data)
         self._line += data.count(b"\n")
 
@@ -129,8 +127,8 @@ def test_the_metric_is_the_worst_that_fires_and_ends_with_the_series() -> None:
 def test_what_has_ended_is_counted_by_how_it_ended() -> None:
     monitor = Monitor()
     for number in range(3):
-        Log(monitor, f"run{number}.log").train()
-    Log(monitor, "crash.log").append(BAR.format(percent=1, step=1) + TRACEBACK, 20.0)
+        Log(monitor, f"run{number}.log", number + 1).train()
+    Log(monitor, "crash.log", 4).append(BAR.format(percent=1, step=1) + TRACEBACK, 20.0)
     monitor.tick(START + 40.0)
     monitor.tick(START + 45.0)
     told = "".join(span.text for span in summary(monitor.snapshot(), UNICODE))
