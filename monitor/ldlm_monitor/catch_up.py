@@ -132,7 +132,7 @@ class CatchUp:
         self._follow(reached, kept)
         restarted = restart is not None or any(known is not None for known in judged.values())
         if restart is None:
-            self._monitor.restore_progress(self._progress)
+            self._monitor.runs.restore_progress(self._progress)
         for at in (min(history.end + 2.0, now), now):  # open blocks end in their own time
             passed += [(each, restarted) for each in self._monitor.tick(at)]
         if restart is None:

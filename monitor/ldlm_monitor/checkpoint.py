@@ -36,8 +36,9 @@ _OURS_TO_MAKE = frozenset(
 _ROOMS = tuple(
     f"{_PACKAGE}.{room}"
     for room in (
-        *("alert", "alerts", "checkpoint", "chunk", "errors", "detect", "incidents", "judge"),
-        *("monitor", "parse", "points", "promql", "records", "run", "series"),
+        *("alert", "alerts", "causes", "checkpoint", "chunk", "errors", "detect", "grid"),
+        *("incidents", "judge", "monitor", "own_counts", "parse", "points", "promql", "records"),
+        *("run", "series"),
         *("source.position", "urgency", "view"),
     )
 )

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -22,11 +22,9 @@ from ldlm_monitor.local_source import LocalSource
 from ldlm_monitor.loopback import is_loopback
 from ldlm_monitor.notify import (
     Alertmanager,
-    AlertmanagerClient,
     Courier,
     Heartbeat,
     Outbox,
-    Pulse,
     Receiver,
     Silences,
     how_to_configure,
@@ -43,6 +41,7 @@ from ldlm_monitor.serve import Gate, Server
 from ldlm_monitor.signals import Handler, Signals
 from ldlm_monitor.source import Journal, Waker, WatchdogWaker
 from ldlm_monitor.state_dir import Room, StateDir, default_state_dir
+from ldlm_monitor.tellers import Drawn, couriers, tellers
 from ldlm_monitor.view import Snapshot
 
 SWITCH_SECONDS = 0.001
@@ -83,6 +82,12 @@ def run(
         stack.callback(state.close)
         outbox = _outbox(settings, state, receivers)
         stack.callback(outbox.close)
+        drawn = Drawn()
+        draw_from(drawn, receivers)
+        # Before what was known is read again, which may take long: what waits goes out at once.
+        posting = list(couriers(settings, outbox, receivers))
+        _start(posting, stack)
+        stack.callback(drawn.close)
         ledger = Ledger(state.path / "ledger.sqlite")
         stack.callback(ledger.close)
         silences = Silences(state.path / "silences.sqlite")
@@ -106,7 +111,8 @@ def run(
             room=room,
             recorder=_recorder(settings, stack),
         )
-        draw_from(lambda: pump.snapshot.curves, receivers)
+        pump.telling.couriers += posting
+        drawn.of(pump)
         stack.callback(pump.close)
         signals = Signals(pump, waker)
         _heed(signals, heed, stack)
@@ -121,9 +127,7 @@ def run(
         )
         stack.callback(server.stop)
         url = url_of(settings.listen_address[0], server.port, gate)
-        for teller in _tellers(settings, pump, outbox, receivers, url):
-            teller.start()
-            stack.callback(teller.stop, COURIER_SECONDS)
+        _start(tellers(settings, pump, outbox, url), stack)
         stack.callback(let_prometheus_find(settings, server.port, gate))
         _greet(settings, pump, state, url, receivers)
         waker.watch(pump.inputs.folders())
@@ -221,31 +225,10 @@ def _reload(pump: Pump, load: Callable[[], Settings]) -> str:
     return ""
 
 
-def _tellers(
-    settings: Settings, pump: Pump, outbox: Outbox, receivers: list[Receiver], url: str
-) -> Iterator[Courier | Alertmanager | Heartbeat]:
-    """A thread for each receiver, Alertmanager and dead man's switch."""
-    for receiver in receivers:
-        courier = Courier(receiver, outbox, pace=settings.post_interval_seconds)
-        pump.telling.couriers.append(courier)
-        yield courier
-    authorization = settings.alertmanager.authorization()
-    for server in settings.alertmanager.urls:
-        client = AlertmanagerClient(server, authorization=authorization)
-        pulse = Pulse(lambda: pump.turns)
-        log.info("%s is told what fires", client.name)
-        yield Alertmanager(
-            client,
-            lambda: pump.snapshot,
-            outbox,
-            pulse=pulse,
-            generator=url,
-            external_labels=settings.external_labels,
-        )
-    if switch := settings.heartbeat.target():
-        interval = settings.heartbeat.interval_seconds
-        log.info("a dead man's switch is told every %g s", interval)
-        yield Heartbeat(switch, interval, Pulse(lambda: pump.turns), outbox)
+def _start(threads: Iterable[Courier | Alertmanager | Heartbeat], stack: ExitStack) -> None:
+    for each in threads:
+        each.start()
+        stack.callback(each.stop, COURIER_SECONDS)
 
 
 def _probing(settings: Settings, waker: Waker) -> Probing | None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from ldlm_monitor.history import HEAD_BYTES, has_bars, is_rows, launch_facts, told_run
 from ldlm_monitor.monitor import Monitor
+from ldlm_monitor.plain import plain
+from ldlm_monitor.run.fleet import RunStanding
 from ldlm_monitor.run.identity import launch_time
 from ldlm_monitor.source import (
     Companion,
@@ -145,14 +147,30 @@ class Inputs:
                 yield Joining(companion.path, stale=stale)
 
     def _call(self, run: str, companion: Path, log_path: Path) -> None:
-        """A run of which nothing was told yet bears the name that its callback gives it."""
-        if self._monitor.standing_of(str(log_path)) is None:
-            try:
-                told = told_run(companion, self._disk)
-            except TimeoutError:
-                return
-            if told is not None:
-                self._monitor.names.call(run, told)
+        """A run of which nothing was told yet bears the name that its callback gives it.
+
+        One that was told of keeps its name: alerts, silences and messages that stand somewhere
+        are known by it, and under another they would be told a second time.
+        """
+        try:
+            told = told_run(companion, self._disk)
+        except TimeoutError:
+            return
+        if told is None:
+            return
+        if self._standing(log_path) is None:
+            self._monitor.names.call(run, told)
+        elif told != run and not self._monitor.names.is_given:
+            self._say(
+                f"{plain(run)}: its callback calls it {plain(told)}; "
+                "it was told of before, and keeps its name"
+            )
+
+    def _say(self, notice: str) -> None:
+        """Tell it once."""
+        if notice not in self._said:
+            self._said.add(notice)
+            log.info("%s", notice)
 
     def _claims(self, now: float) -> dict[Path, tuple[Companion, Path]]:
         """By real path, companions and the log of each: of several, the newest launch."""
@@ -168,9 +186,8 @@ class Inputs:
             except TimeoutError:  # what is not seen may be the better match
                 self._seek[path] = (now + COMPANION_SECONDS, COMPANION_SECONDS)
                 continue
-            if reason and reason not in self._said:
-                self._said.add(reason)
-                log.info("%s", reason)
+            if reason:
+                self._say(reason)
         return claims
 
     def _facts_of(self, path: Path) -> LaunchFacts:
@@ -192,15 +209,19 @@ class Inputs:
         at, pause = self._seek.get(path, (now, COMPANION_SECONDS))
         if now < at or path.suffix == ".jsonl":
             return False
-        standing = self._monitor.standing_of(str(path))
+        standing = self._standing(path)
         if standing is not None and standing.has_ended:
             return False
         starting = standing is None or standing.state == "starting"
         self._seek[path] = (now + pause, pause if starting else min(4 * pause, SELDOM_SECONDS))
         return True
 
+    def _standing(self, path: Path) -> RunStanding | None:
+        """How the run that a file belongs to stands, None before its first record."""
+        return self._monitor.runs.standing(self._monitor.names.origin(str(path)).run)
+
     def _has_trained(self, path: Path) -> bool:
-        standing = self._monitor.standing_of(str(path))
+        standing = self._standing(path)
         return (standing is not None and standing.has_steps) or has_bars(path, self._disk)
 
     def _changed(self, folder: Path) -> int:

@@ -25,9 +25,10 @@ from ldlm_monitor.promql import (
     switches,
     uses_time,
 )
+from ldlm_monitor.records import Position
 from ldlm_monitor.run.fleet import worse
 from ldlm_monitor.series.store import SeriesStore
-from ldlm_monitor.view import Health
+from ldlm_monitor.view import AlertView, Health
 
 _STALL_METRICS = frozenset(
     {"ldlm_train_last_progress_timestamp_seconds", "ldlm_train_stall_limit_seconds"}
@@ -65,6 +66,8 @@ class Judge:
     `reach` is how far (seconds) the rules look back. `asks_the_time`: time alone can change
     what some rule says.
     """
+
+    _healths: dict[str, Health] | None
 
     def __init__(self, rules: RuleSet[Expression], interval: float, retention: float) -> None:
         self._use(rules)
@@ -151,6 +154,7 @@ class Judge:
                 return "ended"
             return "resolved" if self._has_data(rule, labels, at) else "unknown"
 
+        self._healths = None
         return self._alerts.evaluate(self._ask, at, ending=ending, record=self._record)
 
     def _has_data(self, rule: AlertRule[Expression], labels: Mapping[str, str], at: float) -> bool:
@@ -168,13 +172,31 @@ class Judge:
         """The active alerts as they are exported."""
         return [Point("ldlm_alerts", _labels(alert), 1.0) for alert in self.active]
 
-    def healths(self) -> dict[str, Health]:
+    def healths(self) -> Mapping[str, Health]:
         """By run, the health that its firing alerts mean; runs without any are left out."""
-        found: dict[str, Health] = {}
-        for alert in self.active:
-            if alert.state == "firing" and (run := alert.labels.get("run")):
-                found[run] = worse(found.get(run, "HEALTHY"), alert.labels.get("severity", ""))
-        return found
+        if self._healths is None:
+            found: dict[str, Health] = {}
+            for alert in self.active:
+                if alert.state == "firing" and (run := alert.labels.get("run")):
+                    found[run] = worse(found.get(run, "HEALTHY"), alert.labels.get("severity", ""))
+            self._healths = found
+        return self._healths
+
+    def views(
+        self, position: Callable[[str, Mapping[str, str]], Position | None]
+    ) -> Iterator[AlertView]:
+        """The active alerts for readers; `position` is of an alert's line, by name and labels."""
+        for active in self.active:
+            yield AlertView(
+                name=active.rule.name,
+                state=active.state,
+                labels=dict(active.labels),
+                annotations=dict(active.annotations),
+                value=active.value,
+                active_at=active.active_at,
+                fired_at=active.fired_at,
+                position=position(active.rule.name, active.labels),
+            )
 
     def asks(self, alert: str) -> Callable[[str, Labels], bool]:
         """Tells by name and labels which series the rules of an alert read."""
@@ -193,6 +215,7 @@ class Judge:
 
     def _use(self, rules: RuleSet[Expression]) -> None:
         self._rules = rules
+        self._healths = None
         self._asked = {rule.expr.text: _Question(rule.expr) for rule in rules.rules}
         self._answers: dict[str, _Answer] = {}
         self.reach = max((asked.reach for asked in self._asked.values()), default=0.0)

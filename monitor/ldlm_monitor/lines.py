@@ -25,9 +25,10 @@ def status_lines(snapshot: Snapshot) -> Iterator[str]:
     shown = [run for run in snapshot.runs if run.ended_at is None]
     head = f"{_iso(snapshot.at)}  {'STATUS':<8}  "
     if not shown:
-        yield head + (
-            f"runs that have ended: {len(snapshot.runs)}" if snapshot.runs else "no run yet"
-        )
+        states = Counter(run.state for run in snapshot.runs)
+        ways = ", ".join(f"{count} {state}" for state, count in states.most_common())
+        ended = f"runs that have ended: {len(snapshot.runs)} ({ways})"
+        yield head + (ended if snapshot.runs else "no run yet")
     elif len(shown) > SHOWN_RUNS:
         counts = Counter(f"{run.health} {run.state}" for run in shown)
         told = (f"{count} {how}" for how, count in counts.most_common())
@@ -38,7 +39,8 @@ def status_lines(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _status(run: RunView, now: float) -> Iterator[str]:
-    yield plain(run.name)
+    also = f" ({plain(run.also_called)})" if run.also_called else ""
+    yield plain(run.name) + also
     yield f"{run.health} {run.state}"
     if run.step is not None:
         yield f"step {run.step}" + (f"/{run.total_steps}" if run.total_steps else "")

@@ -4,34 +4,30 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
-from typing import NamedTuple
 
 from ldlm_monitor.alert import Transition
-from ldlm_monitor.alerts import (
-    RuleSet,
-    load_rules,
-    packaged_rules,
-)
+from ldlm_monitor.alerts import RuleSet, load_rules, packaged_rules
+from ldlm_monitor.causes import Causes
 from ldlm_monitor.chunk import Chunk
-from ldlm_monitor.detect import Detectors
-from ldlm_monitor.incidents import Incidents, Standing
+from ldlm_monitor.detect import DetectorsByRun
+from ldlm_monitor.grid import Grid
 from ldlm_monitor.judge import Judge
-from ldlm_monitor.names import DETECT_PREFIX
+from ldlm_monitor.own_counts import OwnCounts
 from ldlm_monitor.own_metrics import core_points
 from ldlm_monitor.parse import ROW_SUFFIXES, Parser
 from ldlm_monitor.points import Point
 from ldlm_monitor.promql import Expression, parse
-from ldlm_monitor.records import Event, Position, Record, SampleBlock
+from ldlm_monitor.records import Event, Record, SampleBlock
 from ldlm_monitor.run.fleet import Fleet
 from ldlm_monitor.run.identity import RunNames
 from ldlm_monitor.run.pace import StallSettings
 from ldlm_monitor.run.witness import Witness
 from ldlm_monitor.urgency import Urgency
-from ldlm_monitor.view import AlertView, MonitorView, Snapshot
+from ldlm_monitor.view import Snapshot
 
 RECENT_EVENTS = 500
 RECENT_TRANSITIONS = 500
@@ -52,39 +48,12 @@ class MonitorSettings:
     stall: StallSettings = field(default_factory=StallSettings)
 
 
-class RunStanding(NamedTuple):
-    """The little that following a run's files depends on."""
-
-    state: str
-    has_steps: bool
-    has_ended: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Suspect:
-    """A run whose host may be asked why no step comes; times in Unix seconds.
-
-    `stalls_at`: when it will count as stalled, None once it ended. `pids` by rank, with
-    the host that they are on, and `dumps` of flight recorders are what its logs tell.
-    """
-
-    run: str
-    state: str
-    last_progress_at: float
-    stalls_at: float | None
-    ended_at: float | None
-    files: tuple[str, ...]
-    pids: dict[int | None, tuple[str, int]]
-    dumps: tuple[str, ...]
-    world_size: int | None
-    position: Position
-
-
 class Monitor:
     """Turns bytes and time into alert transitions.
 
     Deterministic: the same chunks and times give the same transitions. Starts no
     thread, reads no clock, opens no file but the packaged rules and patterns.
+    `runs` are those of which records came.
     """
 
     def __init__(
@@ -101,27 +70,23 @@ class Monitor:
         self._settings = settings or MonitorSettings()
         self._parser = parser or Parser()
         self._stopwatch = stopwatch
-        self._runs = Fleet(self._settings.stall, self._settings.end_series_after)
+        self.runs = Fleet(self._settings.stall, self._settings.end_series_after)
         self._judge = Judge(
             rules if rules is not None else _packaged(),
             self._settings.evaluation_interval,
             self._settings.retention,
         )
-        self._witness = Witness(self._runs)
-        self._incidents = Incidents()
-        self._detectors: dict[str, Detectors] = {}
+        self._grid = Grid(self._settings.evaluation_interval, self._judge, self.runs)
+        self._witness = Witness(self.runs)
+        self._causes = Causes(self.runs)
+        self._detectors = DetectorsByRun()
         self._timed = True
         self._events: deque[Event] = deque(maxlen=RECENT_EVENTS)
         self._urgency = Urgency()
         self._transitions: deque[Transition] = deque(maxlen=RECENT_TRANSITIONS)
-        self._dropped = Counter({"internal_error": 0, "unreadable": 0})
-        self._edge: list[Point] = []
+        self._own = OwnCounts(self._parser, self.runs)
         self._clock = -math.inf
-        self._next_slot = -math.inf
-        self._busy_until = -math.inf
         self._version = 0
-        self._evaluations = 0
-        self._evaluation_seconds = 0.0
 
     @property
     def clock(self) -> float:
@@ -175,14 +140,13 @@ class Monitor:
         for path in paths:
             transitions += self.observe(self._parser.finish(path), now)
         transitions += self._advance(now)
-        self._runs.finish(now)
+        self.runs.finish(now)
         return transitions + self._evaluate(max(now, self._clock))
 
     def due(self) -> float | None:
         """When `tick` should be called at the latest, None if nothing is to come by itself."""
-        slot = self._next_slot if self._wants_slot(self._next_slot) else None
         judged = (self._judge.due(), self._urgency.due)
-        times = (self._parser.open_until(), *judged, self._runs.due(), slot)
+        times = (self._parser.open_until(), *judged, self.runs.due(), self._grid.due())
         earliest = min(time for time in times if time is not None)
         return None if math.isinf(earliest) else earliest
 
@@ -195,24 +159,25 @@ class Monitor:
     def count_dropped(self, reason: str, count: int = 1) -> None:
         """Count what the edge had to drop, or could not read."""
         if count:
-            self._dropped[reason] += count
+            self._own.dropped(reason, count)
             self._changed(max(self._clock, 0.0))
 
     def note_edge(self, points: list[Point]) -> None:
         """What the edge exports of itself joins the next scrape, so that rules see it."""
-        if points != self._edge:
-            self._edge = points
+        if points != self._own.edge:
+            self._own.edge = points
             self._changed(max(self._clock, 0.0))
 
     def reconfigure(self, rules: RuleSet[Expression], stall: StallSettings) -> None:
         """Judge by other rules and limits from now on; alerts of the same rule go on."""
         self._judge.replace_rules(rules)
-        self._runs.set_stall(stall)
+        self.runs.set_stall(stall)
         self._changed(max(self._clock, 0.0))
 
     def firing(self) -> list[Transition]:
         """The alerts that fire, each as when it began to."""
-        return [self._with_cause(self._testify(each)) for each in self._judge.firing()]
+        firing = (self._testify(each) for each in self._judge.firing())
+        return [self._causes.explained(each, self._clock) for each in firing]
 
     def starts(self) -> dict[str, float]:
         """When each active alert's condition first held, by the alert's key."""
@@ -222,63 +187,6 @@ class Monitor:
         """Give active alerts the earlier start times that were known before a restart."""
         self._judge.restore_starts(starts)
 
-    def progress(self) -> dict[str, tuple[int, float]]:
-        """By run, the step of its last progress and when that was."""
-        return {
-            run.name: (run.life.progress_step, run.life.last_progress_at)
-            for run in self._runs
-            if run.life.progress_step is not None
-        }
-
-    def restore_progress(self, progress: Mapping[str, tuple[int, float]]) -> None:
-        """Believe what was seen live of a run's last step, where that still is its last."""
-        for name, (step, at) in progress.items():
-            run = self._runs.get(name)
-            if run is not None and run.life.progress_step == step:
-                run.life.restore_progress(at)
-                self._runs.touch(run)
-
-    def standing_of(self, path: str) -> RunStanding | None:
-        """How the run that a file belongs to stands, None before its first record."""
-        run = self._runs.get(self.names.origin(path).run)
-        if run is None:
-            return None
-        return RunStanding(run.life.state, run.life.progress_step is not None, run.life.ended)
-
-    def going_on(self) -> set[str]:
-        """Names of the runs that take steps."""
-        return {run.name for run in self._runs if run.life.can_stall}
-
-    def suspects(
-        self, until: float, ended_since: float, since: float = -math.inf
-    ) -> Iterator[Suspect]:
-        """The runs that stall by `until` (Unix seconds), that did, or that ended of late.
-
-        None whose step advanced last before `since`.
-        """
-        for run in self._runs.nearing(until, ended_since):
-            life = run.life
-            if life.last_progress_at < since:
-                continue
-            yield Suspect(
-                run=run.name,
-                state=life.state,
-                last_progress_at=life.last_progress_at,
-                stalls_at=None if life.ended else life.last_progress_at + life.stall_limit,
-                ended_at=life.ended_at,
-                files=tuple(run.files),
-                pids=dict(run.pids),
-                dumps=tuple(run.dumps.values()),
-                world_size=run.world_size,
-                position=life.progress_position,
-            )
-
-    def verdict(self, run: str) -> str | None:
-        """What became of a run that takes no step, in words; None where nothing was found."""
-        known = self._runs.get(run)
-        found = None if known is None else known.verdict
-        return None if found is None else str(found)
-
     def snapshot(self) -> Snapshot:
         """Everything a reader may see, as it stands at the last feed or tick."""
         healths = self._judge.healths()
@@ -286,46 +194,28 @@ class Monitor:
             version=self._version,
             at=max(self._clock, 0.0),
             runs=tuple(
-                run.view(healths.get(run.name, "HEALTHY"), self._detected(run.name))
-                for run in self._runs
+                run.view(
+                    self.runs.health(run, healths.get(run.name, "HEALTHY")),
+                    self._detectors.of_the_run(run.name),
+                )
+                for run in self.runs
             ),
-            alerts=tuple(self._alert_views()),
-            incidents=self._incidents.views(self._clock, self._standing),
+            alerts=tuple(self._judge.views(self._witness.position)),
+            incidents=self._causes.views(self._clock),
             events=tuple(self._events),
             transitions=tuple(self._transitions),
-            monitor=self._own_view(),
+            monitor=self._own.view(),
             points=tuple(point for group in self._run_points(self._clock) for point in group),
-            curves={run.name: run.curves() for run in self._runs},
-        )
-
-    def _detected(self, run: str) -> dict[str, float]:
-        """What detectors say of a run as a whole, not of one of its ranks."""
-        detectors = self._detectors.get(run)
-        return {
-            point.name.removeprefix(DETECT_PREFIX): point.value
-            for point in (detectors.points if detectors else ())
-            if len(point.labels) == 1
-        }
-
-    def _own_view(self) -> MonitorView:
-        counters = self._parser.counters
-        return MonitorView(
-            lines=counters.lines,
-            bytes=counters.bytes,
-            parse_errors=counters.parse_errors,
-            evaluations=self._evaluations,
-            evaluation_seconds=self._evaluation_seconds,
-            records=dict(counters.records),
-            dropped=self._drops(),
+            curves={run.name: run.curves() for run in self.runs},
         )
 
     def _take_block(self, block: SampleBlock, now: float) -> list[Transition]:
         if block.times is not None:
             return self._take_timed(block, [min(time, now) for time in block.times])
         transitions = self._advance(now)
-        run = self._runs.of(block.sample(0), now)
+        run = self.runs.of(block.sample(0), now)
         urgent = run.observe_block(block, now, timed=self._timed)
-        self._runs.touch(run)
+        self.runs.touch(run)
         at = max(now, self._clock)
         self._changed(at)
         if urgent is None or not self._urgency.is_at_once(run.name, urgent, at):
@@ -341,26 +231,26 @@ class Monitor:
             transitions += self._advance(times[start])
             transitions += self._take(sample, times[start])
             start += 1
-            due = min(self._next_slot, self._runs.due(), self._judge.due() or math.inf)
+            due = min(self._grid.next, self.runs.due(), self._judge.due() or math.inf)
             due = min(due, self._urgency.due)
             stop = bisect_left(times, due, start)
-            run = self._runs.of(sample, times[start - 1])
+            run = self.runs.of(sample, times[start - 1])
             if stop > start and run.life.only_advances(block, times[stop - 1]):
                 run.observe_steps(block.part(start, stop), times[start:stop])
                 start = stop
                 self._clock = max(self._clock, times[stop - 1])
-                self._runs.touch(run)
+                self.runs.touch(run)
                 self._changed(self._clock)
         return transitions
 
     def _take(self, record: Record, at: float) -> list[Transition]:
-        run = self._runs.of(record, at)
+        run = self.runs.of(record, at)
         if isinstance(record, Event):
             self._events.append(record)
-            self._incidents.take(record, max(at, self._clock), self._standing)
+            self._causes.take(record, max(at, self._clock))
         rows = record.position.path.endswith(ROW_SUFFIXES)
         urgent = run.observe(record, at, rows=rows, timed=self._timed)
-        self._runs.touch(run)
+        self.runs.touch(run)
         at = max(at, self._clock)
         self._changed(at)
         if urgent is None or not self._urgency.is_at_once(run.name, urgent, at):
@@ -376,21 +266,17 @@ class Monitor:
 
     def _changed(self, at: float) -> None:
         self._version += 1
-        self._busy_until = at + self._judge.reach + self._settings.evaluation_interval
+        self._grid.changed(at)
 
     def _advance(self, to: float) -> list[Transition]:
         """Let what falls due by itself up to `to` happen, each at its own time."""
         if to <= self._clock:
             return []
         transitions: list[Transition] = []
-        interval = self._settings.evaluation_interval
-        if math.isinf(self._next_slot):
-            self._next_slot = math.ceil(to / interval) * interval
+        self._grid.begin(to)
         while True:
-            if not self._wants_slot(self._next_slot):
-                self._next_slot = max(self._next_slot, math.ceil(to / interval) * interval)
-            slot = self._slot_until(to)
-            times = (slot, self._runs.due(), self._judge.due(), self._urgency.due)
+            slot = self._grid.due_until(to)
+            times = (slot, self.runs.due(), self._judge.due(), self._urgency.due)
             due = min(time for time in times if time is not None)
             if due > to:
                 break
@@ -398,111 +284,36 @@ class Monitor:
         self._clock = to
         return transitions
 
-    def _slot_until(self, to: float) -> float:
-        """The next slot up to `to` that can differ from the one before it; inf: none."""
-        slot = self._next_slot
-        if slot <= self._busy_until:
-            return slot
-        if not self._judge.asks_the_time or not self._runs.active:
-            return math.inf
-        interval = self._settings.evaluation_interval
-        found = self._judge.next_switch(slot, to, interval)
-        if math.isinf(found):
-            self._next_slot = max(slot, (math.floor(to / interval) + 1) * interval)
-        return found
-
-    def _wants_slot(self, slot: float) -> bool:
-        if slot <= self._busy_until:
-            return True
-        return self._judge.asks_the_time and self._runs.active
-
     def _evaluate(self, at: float) -> list[Transition]:
         """Scrape our own metrics, then evaluate every rule, at `at`."""
         started = self._stopwatch() if self._stopwatch else 0.0
-        if self._runs.tick(at):
+        if self.runs.tick(at):
             self._changed(at)
-        interval = self._settings.evaluation_interval
-        if at >= self._next_slot:
-            self._next_slot = (math.floor(at / interval) + 1) * interval
+        self._grid.evaluated(at)
         self._clock = max(self._clock, at)
         self._urgency.judged(at)
-        for run in self._runs.take_news():
-            self._incidents.settle(run.name, at, self._standing)
-            detectors = self._detectors.setdefault(run.name, Detectors(run.name))
-            detectors.take(run.measured())
-        groups = [*self._run_points(at), list(core_points(self._own_view())), self._edge]
-        found = self._judge.evaluate(groups, at, self._runs.has_ended)
-        self._evaluations += 1
+        for run in self.runs.take_news():
+            self._causes.settle(run.name, at)
+            self._detectors.take(run.name, run.measured())
+        groups = [*self._run_points(at), list(core_points(self._own.view())), self._own.edge]
+        found = self._judge.evaluate(groups, at, self.runs.has_ended)
+        self.runs.keep_healths(self._judge.healths())
         if found:
             self._changed(at)
-        if self._stopwatch:
-            self._evaluation_seconds = self._stopwatch() - started
+        self._own.evaluated(self._stopwatch() - started if self._stopwatch else 0.0)
         told = [self._testify(each) for each in found]
         for each in told:
-            self._incidents.take_alert(each, at, self._standing)
-        told = [self._with_cause(each) for each in told]
+            self._causes.take_alert(each, at)
+        told = [self._causes.explained(each, self._clock) for each in told]
         self._transitions.extend(each for each in told if not each.is_heartbeat)
         return told
 
     def _testify(self, transition: Transition) -> Transition:
         return self._witness.testify(transition, self._judge.asks(transition.alert))
 
-    def _with_cause(self, transition: Transition) -> Transition:
-        """The transition with its run's incident and the first cause, where they are known."""
-        run = transition.labels.get("run")
-        if run is None or transition.state != "firing":
-            return transition
-        cause = self._incidents.cause(run, self._clock, self._standing)
-        incident = self._incidents.incident_of(run, transition.key)
-        if cause is None and incident is None:
-            return transition
-        return replace(transition, cause=cause, incident=incident)
-
-    def _standing(self, name: str) -> Standing:
-        run = self._runs.get(name)
-        if run is None:
-            return Standing()
-        return Standing(
-            state=run.life.state,
-            ended_at=run.life.ended_at,
-            last_progress_at=run.life.last_progress_at
-            if run.life.progress_step is not None
-            else -math.inf,
-            step=run.life.progress_step,
-            world_size=run.world_size,
-            spoken=run.ranks,
-            rank_steps=run.rank_steps,
-        )
-
     def _run_points(self, at: float) -> list[list[Point]]:
-        detected = [
-            self._detectors[run.name].points
-            for run in self._runs.shown(at)
-            if run.name in self._detectors
-        ]
-        return [*self._runs.points(at, self._judge.healths()), *detected, self._judge.points()]
-
-    def _alert_views(self) -> list[AlertView]:
-        views = []
-        for active in self._judge.active:
-            views.append(
-                AlertView(
-                    name=active.rule.name,
-                    state=active.state,
-                    labels=dict(active.labels),
-                    annotations=dict(active.annotations),
-                    value=active.value,
-                    active_at=active.active_at,
-                    fired_at=active.fired_at,
-                    position=self._witness.position(active.rule.name, active.labels),
-                )
-            )
-        return views
-
-    def _drops(self) -> dict[str, int]:
-        labels = sum(run.values.dropped for run in self._runs)
-        truncated = self._parser.counters.truncated
-        return {"truncated": truncated, "label_limit": labels, **self._dropped}
+        detected = self._detectors.points(run.name for run in self.runs.shown(at))
+        return [*self.runs.points(at, self._judge.healths()), *detected, self._judge.points()]
 
 
 @cache

@@ -14,10 +14,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from ldlm_monitor.monitor import Monitor, Suspect
+from ldlm_monitor.monitor import Monitor
 from ldlm_monitor.plain import plain
 from ldlm_monitor.probe.evidence import Case
 from ldlm_monitor.records import Heartbeat, Record
+from ldlm_monitor.run.suspects import Suspect, find_suspects
 from ldlm_monitor.source.worker import Worker
 
 LOOK_SECONDS = 5.0
@@ -118,7 +119,7 @@ class Probing:
         self._turned_at = now
         is_old_due = self._holds or now - self._old_at >= OLD_PAUSE_SECONDS
         since = -math.inf if is_old_due else now - OLD_SECONDS
-        suspects = list(monitor.suspects(now + LEAD_SECONDS, now - WATCH_SECONDS, since))
+        suspects = list(find_suspects(monitor.runs, now + LEAD_SECONDS, now - WATCH_SECONDS, since))
         for suspect in suspects:
             standing = self._standing(suspect)
             if standing.found is None:
@@ -196,7 +197,7 @@ class Probing:
             cases = self._going_on(monitor)
             if any(path.endswith(".jsonl") for case in cases for path in case.logs):
                 self._listening = self._post(lambda: self._host.beats(cases))
-        runs = monitor.going_on()
+        runs = monitor.runs.going_on()
         if runs - self._watched or (runs and now - self._watched_at >= WATCH_SECONDS):
             self._watched_at, self._watched = now, runs
             noted = self._going_on(monitor)
@@ -204,7 +205,7 @@ class Probing:
                 self._watching = self._post(lambda: self._host.watch(noted))
 
     def _going_on(self, monitor: Monitor) -> list[Case]:
-        alive = monitor.suspects(math.inf, math.inf)
+        alive = find_suspects(monitor.runs, math.inf, math.inf)
         return [self._case(each) for each in alive if each.state != "stalled"]
 
     def _heard(self, now: float) -> Iterator[Found]:

@@ -12,10 +12,10 @@ from pathlib import Path
 from ldlm_monitor.alert import Transition
 from ldlm_monitor.assemble import assemble, fingerprint, rules_of, stall_of
 from ldlm_monitor.catch_up import CatchUp
-from ldlm_monitor.checkpoint import Checkpoint
 from ldlm_monitor.chunk import Chunk
 from ldlm_monitor.config import Settings
 from ldlm_monitor.inputs import Inputs
+from ldlm_monitor.keeping import Keeping
 from ldlm_monitor.ledger import Ledger
 from ldlm_monitor.monitor import Monitor
 from ldlm_monitor.notify import Outbox, Silences
@@ -28,7 +28,6 @@ from ldlm_monitor.source import (
     DIRECT,
     Disk,
     Follower,
-    Position,
     StdinSource,
     TimedDisk,
     Waker,
@@ -45,12 +44,6 @@ RELOADED = ("rules", "files", "companions", "stall")
 """Settings that a reload takes up."""
 EDGE_SECONDS = 5.0
 SNAPSHOT_SECONDS = 0.25
-COMMIT_SECONDS = 10.0
-"""How often the whole state is kept; between, when which bytes came is noted at once."""
-COMMIT_SHARE = 50
-"""Keeping it may take a fiftieth of the time at most,"""
-QUICK_SECONDS = 0.02
-"""unless it is quick and somebody may take away what was read."""
 NEWS_SECONDS = 3600.0
 """An alert found in history is told only if its run was active within this time."""
 
@@ -93,16 +86,13 @@ class Pump:
         self._waker = waker
         self._looked_at = self._picture_at = self._edge_at = -math.inf
         self._unreadable: set[str] = set()
-        self._commit_at = self._earliest_commit = -math.inf
-        self._turn_noted = ledger.arrivals.last()
         self._is_whole = False
-        self._kept: tuple[int, int, list[Position]] | None = None
         self._stdin: StdinSource | None = None
         self._settings = settings
-        self._stamp = fingerprint(settings)
+        stamp = fingerprint(settings)
         fresh = assemble(settings, time.perf_counter)
         known = recorder is None
-        self._restart = recall(ledger, self._stamp, fresh, time.time()) if known else None
+        self._restart = recall(ledger, stamp, fresh, time.time()) if known else None
         self.monitor: Monitor = self._restart.checkpoint.monitor if self._restart else fresh
         self.follower = Follower(disk=disk, mounts=mounts)
         self._calls = TimedDisk(self.follower.journal, disk=disk, mounts=mounts)
@@ -122,11 +112,25 @@ class Pump:
             budget=settings.history_bytes,
             feed=self._feed,
         )
+        self._keeping = Keeping(
+            self.monitor,
+            ledger,
+            stamp,
+            self.follower,
+            self._catch_up,
+            disk=self._calls,
+            withheld=self.telling.withheld,
+        )
         self.snapshot: Snapshot = self.monitor.snapshot()
         self.caught_up = False
         self.stopping = False
         self.ended = False
         self.turns = 0
+
+    @property
+    def stamp(self) -> str:
+        """Under which the state is kept: of use to the same code with the same settings."""
+        return self._keeping.stamp
 
     @property
     def reading(self) -> float | None:
@@ -148,8 +152,8 @@ class Pump:
         transitions += self.monitor.tick(now)
         self.telling.tell(transitions, now)
         self.telling.tell_unsilenced(transitions, self.monitor.starts, now)
-        if self.follower.notices:  # what was read may not be there to be read again
-            self._commit_at = self._earliest_commit
+        if self.follower.notices:
+            self._keeping.hurry()
         for notice in self.follower.journal.drain():
             log.warning("%s", notice)
             if notice.kind == "unreadable":
@@ -158,10 +162,7 @@ class Pump:
                 self._unreadable.discard(notice.path)
         for text in self._ledger.take_notices():
             log.warning("%s", text)
-        if now >= self._commit_at:
-            self._commit(now)
-        elif transitions:
-            self._ledger.commit(self._positions(), self.monitor.starts(), self.monitor.progress())
+        self._keeping.turn(now, judged=bool(transitions))
         if self._recorder is not None:
             self._recorder.turn(now)
             for text in self._recorder.take_notices():
@@ -176,10 +177,11 @@ class Pump:
         patterns = resolve(settings.files, base=Path(), disk=self._disk)
         taken = {name: getattr(settings, name) for name in RELOADED}
         settings = self._settings.model_copy(update=taken)
-        self._stamp, self._settings = fingerprint(settings), settings
+        self._keeping.stamp, self._settings = fingerprint(settings), settings
         self.monitor.reconfigure(rules, stall_of(settings))
         self.inputs.replace(patterns, companions=settings.companions)
-        self._looked_at = self._commit_at = -math.inf
+        self._looked_at = -math.inf
+        self._keeping.force()
 
     def pause(self, now: float) -> float:
         """Seconds that the pump may wait if nothing rings."""
@@ -190,7 +192,7 @@ class Pump:
     def close(self) -> None:
         """Keep how far was read, unless a turn or the first reading was cut short."""
         if self.caught_up and self._is_whole:
-            self._commit(self.monitor.clock)
+            self._keeping.commit(self.monitor.clock)
         self.follower.close()
         self._calls.close()
 
@@ -199,9 +201,9 @@ class Pump:
         transitions: list[Transition] = []
         chunks = list(self.follower.read(dirty, now))
         if chunks:
-            self._turn_noted = self._ledger.arrivals.note(chunks, now)
+            self._keeping.turn_noted = self._ledger.arrivals.note(chunks, now)
             if not self.follower.nameless().isdisjoint(chunk.file for chunk in chunks):
-                self._commit_at = self._earliest_commit
+                self._keeping.hurry()
         for chunk in chunks:
             transitions += self._feed(chunk, now)
         if self._stdin is not None:
@@ -219,13 +221,13 @@ class Pump:
             return transitions
         try:
             for found in self._probing.turn(self.monitor, now):
-                before = self.monitor.verdict(found.run)
+                before = self.monitor.runs.verdict(found.run)
                 at = min(found.at, now)
-                self._turn_noted = self._ledger.arrivals.note_observed(found.events, at)
+                self._keeping.turn_noted = self._ledger.arrivals.note_observed(found.events, at)
                 if self._recorder is not None:
                     self._recorder.observed(found.events, at)
                 transitions += self.monitor.observe(found.events, at)
-                told = self.monitor.verdict(found.run)
+                told = self.monitor.runs.verdict(found.run)
                 if told is not None and told != before:  # too late for the alert's own line
                     log.warning("%s: %s", plain(found.run), plain(told))
         except Exception:  # whatever is wrong with us, the logs go on being watched
@@ -274,6 +276,7 @@ class Pump:
                 self._catch_up.pass_over(file.path)
         if self.inputs.patterns.standard_input and self._stdin is None:
             self._stdin = StdinSource(sys.stdin.buffer, self._waker.ring, self.follower.journal)
+            self._keeping.can_resume = False
         if not joining and restart is None:
             return True
         self._waker.watch(self.inputs.folders())
@@ -281,55 +284,12 @@ class Pump:
         told = self._catch_up.play(fresh, now, restart, cut_short=self._is_cut_short)
         if told is None:
             return False
-        self._commit_at = -math.inf
+        self._keeping.force()
         self.telling.tell_history(told.passed, now, recent=now - told.end <= NEWS_SECONDS)
         return True
 
     def _is_cut_short(self) -> bool:
         return self.stopping and not self.caught_up
-
-    def _commit(self, now: float) -> None:
-        """Keep the whole state, if anything changed since it was kept last."""
-        started = time.perf_counter()
-        positions = self._positions()
-        standing = (self.monitor.version, self._turn_noted, positions)
-        if standing != self._kept:
-            frozen = self._freeze()
-            self._ledger.commit(
-                positions,
-                self.monitor.starts(),
-                self.monitor.progress(),
-                checkpoint=frozen,
-                turn=self._turn_noted,
-            )
-        self._kept = standing
-        taken = time.perf_counter() - started
-        self._commit_at = now + max(COMMIT_SECONDS, COMMIT_SHARE * taken)
-        self._earliest_commit = now + (COMMIT_SHARE * taken if taken > QUICK_SECONDS else 0.0)
-
-    def _freeze(self) -> tuple[str, bytes] | None:
-        """The state, and under which stamp it is of use; standard input cannot be read on."""
-        if self._stdin is not None:
-            self._ledger.drop_checkpoint()
-            return None
-        if self._catch_up.is_amid:
-            return None
-        positions, held = self.follower.positions(), self.telling.withheld.held()
-        try:
-            body = Checkpoint(self.monitor, positions, held, self._turn_noted).freeze()
-        except Exception:  # a fault of ours costs the quick restart, not the night
-            self.monitor.count_dropped("internal_error")
-            log.exception("a bug of ours: the state cannot be kept")
-            self._ledger.drop_checkpoint()
-            return None
-        return self._stamp, body
-
-    def _positions(self) -> list[Position]:
-        """How far was read; of a silent server's files, how far they were before a restart."""
-        return [
-            *self.follower.positions(),
-            *self._catch_up.judged_before(self._calls.silent),
-        ]
 
     def _picture(self, now: float) -> None:
         """A new snapshot if anything changed; taking them costs a twentieth of the time at most."""

@@ -18,7 +18,7 @@ from ldlm_monitor.parse import ROW_SUFFIXES, Parser
 from ldlm_monitor.records import Event, Record, Sample, SampleBlock
 from ldlm_monitor.run.durations import StepDurations
 from ldlm_monitor.run.identity import RunNames
-from ldlm_monitor.run.values import Source, source_of
+from ldlm_monitor.run.sources import Source, source_of
 
 STEPS = "steps"
 """The quantity under which every step that a source told stands, with its time as value."""

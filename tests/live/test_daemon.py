@@ -3,11 +3,13 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
+from types import SimpleNamespace
 
 import pytest
 
@@ -78,6 +80,22 @@ def test_metrics_and_health_pages_answer(start, append, bars):
     assert f'ldlm_train_nonfinite_total{{quantity="loss_text",run="{RUN}"}} 1.0' in metrics
     (run,) = json.loads(daemon.get("/api/v1/runs"))["runs"]
     assert (run["name"], run["health"], run["step"]) == (RUN, "CRITICAL", 4)
+
+
+def test_what_waits_goes_out_after_a_kill_while_the_logs_are_still_read(start, slack, append, bars):
+    append(LOG, bars(0, 40))
+    with socket.create_server(("127.0.0.1", 0)) as deaf:  # takes the request, and never answers
+        url = f"http://127.0.0.1:{deaf.getsockname()[1]}/services/T/B/x"
+        daemon = start("train_logs/*.log", slack=SimpleNamespace(url=url)).ready()
+        append(LOG, NAN)
+        daemon.until("FIRING", "NonFiniteLoss")
+        daemon.stop(signal.SIGKILL)
+    for number in range(200):
+        append(f"train_logs/other{number}.log", bars(0, 400))
+    daemon = start("train_logs/*.log", slack=slack)
+    assert "NonFiniteLoss firing" in slack.next()
+    with pytest.raises(urllib.error.HTTPError, match="503"):
+        daemon.get("/-/ready")
 
 
 def test_what_was_told_before_a_kill_is_not_told_again_and_what_was_not_is(

@@ -8,8 +8,10 @@ from ldlm_monitor.callback import HealthCallback
 from ldlm_monitor.chunk import Chunk
 from ldlm_monitor.config import Settings
 from ldlm_monitor.inputs import COMPANION_SECONDS, Inputs
+from ldlm_monitor.lines import status_lines
 from ldlm_monitor.monitor import Monitor
 from ldlm_monitor.replay import Replay
+from ldlm_monitor.run.identity import RunNames
 from ldlm_monitor.source import DIRECT, resolve
 
 NOW = 1_769_681_700.0
@@ -76,14 +78,45 @@ def test_a_run_of_which_nothing_is_known_yet_is_called_as_its_callback_calls_it(
     assert {monitor.names.origin(str(each.path)).node for each in joining} == {"0", "1", None}
 
 
-def test_a_run_that_was_told_of_keeps_its_name(two_nodes: Path) -> None:
-    monitor = Monitor()
-    log = two_nodes / "train_logs/train_20260129_101500_node0.log"
-    monitor.feed(Chunk(str(log), (1, 1, 0), 0, 1, BAR.encode()), NOW)
-    patterns = resolve([str(log)], base=two_nodes)
+def joined_late(folder: Path, monitor: Monitor) -> list[Path]:
+    """What joins a log that trained, and whose loss was lost, before its callback wrote."""
+    log = folder / "train_logs/train_20260129_101500_node0.log"
+    lost = BAR.replace("2.5", "nan").encode()
+    monitor.feed(Chunk(str(log), (1, 1, 0), 0, 1, lost), NOW)
+    patterns = resolve([str(log)], base=folder)
     inputs = Inputs(patterns, monitor, companions=True, disk=DIRECT)
-    names = {monitor.names.origin(str(each.path)).run for each in inputs.joining(NOW, rung=False)}
-    assert names == {"train_20260129_101500"}
+    return [each.path for each in inputs.joining(NOW, rung=False)]
+
+
+def test_a_run_that_was_told_of_keeps_its_name_and_says_which_its_callback_gives_it(
+    two_nodes: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Alerts, silences and messages know it by that: another name would tell them twice."""
+    caplog.set_level("INFO")
+    monitor = Monitor()
+    joining = joined_late(two_nodes, monitor)
+    assert {monitor.names.origin(str(each)).run for each in joining} == {"train_20260129_101500"}
+    (notice,) = [text for text in caplog.messages if "qwen-7b" in text]
+    assert notice == (
+        "train_20260129_101500: its callback calls it qwen-7b; "
+        "it was told of before, and keeps its name"
+    )
+    before = [each.key for each in monitor.firing()]
+    (rows,) = [each for each in joining if each.name == "health_rank0.jsonl"]
+    first = b"".join(rows.read_bytes().splitlines(keepends=True)[:-1])  # it goes on
+    again = monitor.feed(Chunk(str(rows), (1, 2, 0), 0, 1, first), NOW + 1.0)
+    assert [each.key for each in again if each.state == "firing"] == []
+    assert [each.key for each in monitor.firing()] == before
+    (line,) = status_lines(monitor.snapshot())
+    assert "train_20260129_101500 (qwen-7b)  CRITICAL" in line
+
+
+def test_where_the_user_names_the_run_nobody_asks_what_its_callback_calls_it(
+    two_nodes: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    joined_late(two_nodes, Monitor(names=RunNames("mine")))
+    assert not [text for text in caplog.messages if "qwen-7b" in text]
 
 
 def test_a_replay_calls_a_run_as_its_callback_does_unless_the_user_says_otherwise(

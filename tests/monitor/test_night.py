@@ -33,7 +33,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from ldlm_monitor import pump
+from ldlm_monitor import keeping
 from ldlm_monitor.alert import alert_key
 from ldlm_monitor.assemble import assemble
 from ldlm_monitor.config import Settings
@@ -60,7 +60,7 @@ CRASH_SECONDS = 15
 """A traceback is a crash if no step follows it for so long."""
 IN_DOUBT_SECONDS = 20.0
 """So long before and after an alert changes, what came unseen may mean the other state."""
-ROOMS = ("pump.py", "telling.py", "ledger.py", "arrivals.py", "outbox.py")
+ROOMS = ("pump.py", "keeping.py", "telling.py", "ledger.py", "arrivals.py", "outbox.py")
 """Where a kill amid a turn may fall: wherever something is read, kept or told."""
 
 
@@ -476,7 +476,7 @@ def alerts(monitor: Monitor) -> dict[str, str]:
 @pytest.fixture(autouse=True)
 def _saving_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes long to save is saved less often: how fast this machine is decides nothing."""
-    monkeypatch.setattr(pump, "COMMIT_SHARE", 0.0)
+    monkeypatch.setattr(keeping, "COMMIT_SHARE", 0.0)
 
 
 def test_rotations_change_nothing() -> None:

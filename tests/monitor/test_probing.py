@@ -127,7 +127,7 @@ class Watched:
         return ""
 
     def verdict(self) -> str | None:
-        return self.pump.monitor.verdict(RUN)
+        return self.pump.monitor.runs.verdict(RUN)
 
     def kill(self) -> None:
         self.probing.close(30)

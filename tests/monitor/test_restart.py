@@ -279,7 +279,7 @@ def test_under_other_settings_the_logs_are_read_anew(watched: Watched, setting) 
 def test_a_damaged_state_is_said_and_the_logs_are_read_anew(watched: Watched, caplog) -> None:
     watched.write(bars(0, 40), 40)
     watched.begin(41)
-    stamp = watched.pump._stamp
+    stamp = watched.pump.stamp
     watched.ledger.commit([], {}, {}, checkpoint=(stamp, b"\x80\x05nonsense"))
     watched.kill()
     watched.begin(46)

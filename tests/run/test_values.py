@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from ldlm_monitor.records import Event, Position, Sample, SampleBlock
 from ldlm_monitor.run.pace import StallSettings
+from ldlm_monitor.run.quantity import exported_name
+from ldlm_monitor.run.sources import Source
 from ldlm_monitor.run.training_run import TrainingRun
-from ldlm_monitor.run.values import MAX_QUANTITIES, RunValues, Source, exported_name
+from ldlm_monitor.run.values import MAX_QUANTITIES, RunValues
 
 AT = Position("saved/r/training_log.jsonl", 1, 0)
 
@@ -48,7 +50,8 @@ def test_a_better_source_takes_over_and_a_worse_one_is_ignored_from_then_on() ->
     values.observe(sample(loss=9.5, grad_norm=1.5), Source.BAR)
     assert values.last("loss") == 2.0
     assert values.last("grad_norm") == 1.5
-    assert values.windows()["loss"] == (2.0, [2.0], 0)
+    loss = values.statistics()["loss"]
+    assert (loss.current, loss.mean, loss.count, loss.nonfinite) == (2.0, 2.0, 1, 0)
 
 
 def test_a_better_source_of_some_rank_ends_a_worse_one_that_knows_no_rank() -> None:
@@ -90,7 +93,7 @@ def test_counts_of_what_is_not_finite_begin_at_zero_and_count_a_step_once() -> N
         position=AT,
     )
     assert values.observe_nonfinite(told)
-    assert values.windows()["loss"][2] == 2
+    assert values.statistics()["loss"].nonfinite == 2
 
 
 def test_a_loss_that_the_trainer_hides_behind_a_constant_is_counted() -> None:

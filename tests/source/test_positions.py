@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -245,3 +247,28 @@ def test_a_negative_place_is_no_state(reading, log):
             json.dumps([json.loads(positions_to_json([position]))[0] | {"read": -1}])
         )
     assert positions_from_json(positions_to_json([replace(position)])) == [position]
+
+
+FINDS = """
+import os, sys
+from pathlib import Path
+from ldlm_monitor.source import DIRECT, Continuation, Journal, Position
+
+log = Path(sys.argv[1])
+listed = []
+sys.addaudithook(lambda event, given: event == "os.scandir" and listed.append(given[0]))
+position = Position.reached(str(log), 70, 11, DIRECT)
+found = Continuation.of(position, 0.0, Journal())
+print(found.offset, found.has_name, listed)
+log.rename(log.with_name("a.log.1"))
+found = Continuation.of(position, 0.0, Journal())
+print(found.offset, found.has_name, listed)
+"""
+
+
+def test_a_file_that_is_where_it_was_is_found_without_a_look_at_its_folder(tmp_path: Path) -> None:
+    """For a thousand logs in one folder, a thousand entries would be read a thousand times."""
+    log = tmp_path / "a.log"
+    log.write_text("a line\n" * 10)
+    told = subprocess.check_output([sys.executable, "-c", FINDS, str(log)], text=True)
+    assert told.splitlines() == ["70 True []", f"70 False ['{tmp_path}']"]

@@ -10,7 +10,7 @@ from ldlm_monitor.local_source import LocalSource
 from ldlm_monitor.notify import Silences
 from ldlm_monitor.source import log_slice
 from ldlm_monitor.tui.log_page import LogPage
-from ldlm_monitor.tui.run_page import LossChart
+from ldlm_monitor.tui.loss_chart import LossChart
 
 CRASHED, NAN = "train_20261121_083515", "train_20261121_083451"
 

@@ -4,6 +4,6 @@ A detector is a function of the values of its quantity, one a logged step, in or
 they were cut into batches makes no difference. Its thresholds live in rule files.
 """
 
-from ldlm_monitor.detect.detectors import Detectors
+from ldlm_monitor.detect.detectors import Detectors, DetectorsByRun
 
-__all__ = ["Detectors"]
+__all__ = ["Detectors", "DetectorsByRun"]

@@ -1,8 +1,8 @@
-"""All detectors of one run."""
+"""All detectors of one run, and of all runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from ldlm_monitor.detect.checkpoints import CheckpointDetector
@@ -112,3 +112,30 @@ class Detectors:
         for of_run in (self._throughput, self._skipped, self._checkpoints):
             for name, value in of_run.measures():
                 yield Point(DETECT_PREFIX + name, run, value)
+
+
+class DetectorsByRun:
+    """The detectors of all runs, by the name of each."""
+
+    def __init__(self) -> None:
+        self._detectors: dict[str, Detectors] = {}
+
+    def take(self, run: str, news: Measured) -> None:
+        """Take in what was measured of a run since the last time."""
+        detectors = self._detectors.get(run)
+        if detectors is None:
+            detectors = self._detectors[run] = Detectors(run)
+        detectors.take(news)
+
+    def points(self, runs: Iterable[str]) -> list[list[Point]]:
+        """The gauges of these runs, a list each; the same object until something came of it."""
+        return [self._detectors[run].points for run in runs if run in self._detectors]
+
+    def of_the_run(self, run: str) -> dict[str, float]:
+        """What they say of a run as a whole, not of one of its ranks; names without prefix."""
+        detectors = self._detectors.get(run)
+        return {
+            point.name.removeprefix(DETECT_PREFIX): point.value
+            for point in (detectors.points if detectors else ())
+            if len(point.labels) == 1
+        }

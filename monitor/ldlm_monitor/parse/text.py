@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ldlm_monitor.chunk import Chunk, FileId, Origin
 from ldlm_monitor.parse import jsonl
-from ldlm_monitor.parse.bars import BarRule, Phases, Reading
+from ldlm_monitor.parse.bars import BarRule
 from ldlm_monitor.parse.blocks import Block, Blocks, Rows, SampleRows
-from ldlm_monitor.parse.envelope import Envelope, level_of, peel
+from ldlm_monitor.parse.envelope import level_of, peel
 from ldlm_monitor.parse.events import MAX_MESSAGE_BYTES, EventRule, Place, text_of
-from ldlm_monitor.parse.framing import Clean, Line, Lines, clean
-from ldlm_monitor.parse.other_bars import OtherReading, UnnamedBars, bar_of
-from ldlm_monitor.parse.patterns import Found, certain, compile_pattern
+from ldlm_monitor.parse.framing import Line, Lines
+from ldlm_monitor.parse.opened import Opened
+from ldlm_monitor.parse.other_bars import OtherReading, bar_of
+from ldlm_monitor.parse.patterns import Found, certain
 from ldlm_monitor.parse.scan import Claims, Rules
+from ldlm_monitor.parse.shown_bars import ShownBars
 from ldlm_monitor.parse.stacks import StackDump
 from ldlm_monitor.parse.tables import FailureTable
 from ldlm_monitor.parse.tracebacks import Traceback
 from ldlm_monitor.parse.whole_file import WholeFile
 from ldlm_monitor.records import Record
 
-_HEADER = compile_pattern(r"(?:\[rank\d+\]:)?\[?[EWIF]\d{3,4} \d\d:\d\d:\d\d\.\d+ [^\]]{1,200}\] ")
-_WRITER = compile_pattern(r"(?:\[[A-Za-z_]+\d+\]: ?)+")
 _MAX_EVENTS_A_RECORD = 32
 _MAX_KNOWN = 4096
 _NOTHING = Claims()
@@ -43,29 +43,8 @@ class FileState:
     id: FileId
     whole: WholeFile | None = None
     blocks: Blocks = field(default_factory=Blocks)
-    phases: Phases = field(default_factory=Phases)
-    unnamed: UnnamedBars = field(default_factory=UnnamedBars)
-    peeked: tuple[int, str] = (-1, "")
+    bars: ShownBars = field(default_factory=ShownBars)
     ignored: tuple[bytes, int] = (b"", -1)  # stream, and the line on which it said so
-
-
-@dataclass(slots=True)
-class _Record:
-    """One record on its way through the rules."""
-
-    line: Line
-    cleaned: Clean
-    envelope: Envelope
-    place: Place
-    now: float
-
-    @property
-    def text(self) -> bytes:
-        return self.cleaned.text
-
-    def place_of(self, index: int) -> Place:
-        """The place of text that begins at `index` inside the record."""
-        return self.place.moved(self.cleaned.raw_index(index)) if index else self.place
 
 
 class TextReader:
@@ -109,7 +88,7 @@ class TextReader:
                     continue
             if line.truncated:
                 self.truncated += 1
-            found.extend(self._record(file, self._open(line, chunk, origin, now), claims))
+            found.extend(self._record(file, Opened.of(line, chunk, origin, now), claims))
         return found
 
     def _claims_of(self, named: tuple[int, ...]) -> Claims:
@@ -136,18 +115,9 @@ class TextReader:
         if self.note is not None:
             self.note(line.offset, self.rules.homes[rule])
         place = Place(chunk.path, line.number, line.offset, origin, origin.rank, None)
-        return self._bar(file, rule.spec.phase, reading, place, line.raw[: reading.end])
+        return file.bars.take(rule.spec.phase, reading, place, line.raw[: reading.end])
 
-    def _open(self, line: Line, chunk: Chunk, origin: Origin, now: float) -> _Record:
-        cleaned = clean(line.raw)
-        envelope = peel(cleaned.text)
-        rank = origin.rank if envelope.rank is None else envelope.rank
-        if envelope.node is not None:
-            origin = replace(origin, node=envelope.node)
-        place = Place(chunk.path, line.number, line.offset, origin, rank, envelope.time)
-        return _Record(line, cleaned, envelope, place, now)
-
-    def _record(self, file: FileState, record: _Record, claims: Claims) -> list[Record]:
+    def _record(self, file: FileState, record: Opened, claims: Claims) -> list[Record]:
         envelope = record.envelope
         found: list[Record] = []
         begin = self._offer(file, record, found, envelope.start, len(record.text))
@@ -161,12 +131,12 @@ class TextReader:
             file.ignored = (envelope.stream, record.line.number)
         if not envelope.shell:
             closed = record.line.closed
-            bar = bar_of(claims.bars, record.text, envelope.start, file.unnamed, closed=closed)
+            bar = bar_of(claims.bars, record.text, envelope.start, file.bars.unnamed, closed=closed)
             if bar is not None:
                 self._note_bar(bar, record)
                 glued = bar.reading.end
                 text = record.text[envelope.start : glued]
-                found.extend(self._bar(file, bar.phase, bar.reading, record.place, text))
+                found.extend(file.bars.take(bar.phase, bar.reading, record.place, text))
             if not glued or bar is not None:
                 start = peel(record.text, glued).start if glued else envelope.start
                 numbers = self._numbers(file, claims, record, start)
@@ -179,7 +149,7 @@ class TextReader:
 
     @staticmethod
     def _offer(
-        file: FileState, record: _Record, found: list[Record], start: int, stop: int
+        file: FileState, record: Opened, found: list[Record], start: int, stop: int
     ) -> int | None:
         """Give text to the open blocks; where what none of them took begins, None: nowhere."""
         while file.blocks:
@@ -200,7 +170,7 @@ class TextReader:
         return start
 
     def _numbers(
-        self, file: FileState, claims: Claims, record: _Record, start: int
+        self, file: FileState, claims: Claims, record: Opened, start: int
     ) -> list[Record] | None:
         """The sample of the line that begins at `start`; None where no rule knows the line."""
         place = record.place_of(start) if start > record.envelope.start else record.place
@@ -226,13 +196,11 @@ class TextReader:
                 return [numbers.at(place), *rule.said(place, text)]
         return None
 
-    def _note(self, record: _Record, known_by: str) -> None:
+    def _note(self, record: Opened, known_by: str) -> None:
         if self.note is not None:
             self.note(record.line.offset, known_by)
 
-    # Bars
-
-    def _note_bar(self, bar: OtherReading, record: _Record) -> None:
+    def _note_bar(self, bar: OtherReading, record: Opened) -> None:
         if self.note is not None:
             rule = bar.rule
             if isinstance(rule, BarRule):
@@ -241,55 +209,21 @@ class TextReader:
                 home = rule.format_of(record.text, record.envelope.start)
                 self.note(record.line.offset, home)
 
-    def _bar(
-        self, file: FileState, phase: str, reading: Reading, place: Place, text: bytes
-    ) -> list[Record]:
-        found: list[Record] = []
-        for kind in file.phases.follow(phase, reading):
-            message = text_of(text)
-            total = {"total": reading.total} if reading.total else {}
-            found.append(
-                place.event(
-                    kind, "info", message, family="progress", role="progress", fields={**total}
-                )
-            )
-        sample = self._bar_sample(phase, reading, place)
-        peeked, file.peeked = file.peeked, (-1, "")
-        again = peeked[0] == place.offset and peeked[1] == repr(sample)
-        if sample is not None and not again:
-            found.append(sample)
-        return found
-
-    @staticmethod
-    def _bar_sample(phase: str, reading: Reading, place: Place) -> Record | None:
-        step = reading.step if phase in ("train", "steps") else None
-        if step is None and not reading.values:
-            return None
-        return place.sample(reading.values, step, reading.epoch)
-
     def peek(self, file: FileState, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
         """The progress bar of an unfinished last record, unless it was given before."""
-        found: list[Record] = []
         lines = Lines(chunk)
         for end, expression in self._scanner.scan(chunk.data):
             bars = self._claims_of((expression,)).bars
             if not bars:
                 continue
-            record = self._open(lines.around(end - 1), chunk, origin, now)
+            record = Opened.of(lines.around(end - 1), chunk, origin, now)
             start = record.envelope.start
-            bar = bar_of(bars, record.text, start, file.unnamed, closed=False)
-            sample = self._bar_sample(bar.phase, bar.reading, record.place) if bar else None
-            shown = (record.place.offset, repr(sample))
-            if sample is not None and shown != file.peeked:
-                file.peeked = shown
-                found.append(sample)
-            break
-        return found
-
-    # Events
+            bar = bar_of(bars, record.text, start, file.bars.unnamed, closed=False)
+            return file.bars.peek(bar.phase, bar.reading, record.place) if bar else []
+        return []
 
     def _events(
-        self, file: FileState, record: _Record, rules: Sequence[EventRule], glued: int
+        self, file: FileState, record: Opened, rules: Sequence[EventRule], glued: int
     ) -> list[Record]:
         shell = record.envelope.shell
         candidates = sorted(
@@ -318,13 +252,13 @@ class TextReader:
         return found
 
     def _event(
-        self, file: FileState, record: _Record, rule: EventRule, match: Found, begin: int
+        self, file: FileState, record: Opened, rule: EventRule, match: Found, begin: int
     ) -> list[Record]:
         named = rule.named(match, certain(record.text, closed=record.line.closed))
         place, stream = record.place, record.envelope.stream
         text = record.text[begin or record.envelope.start :]
         if begin:
-            place, text, stream = self._glued(record, begin)
+            place, text, stream = record.glued(begin)
         spec, now = rule.spec, record.now
         block: Block
         known = self.rules.exceptions
@@ -343,22 +277,7 @@ class TextReader:
             return rule.records(place, message, rule.fields(named))
         return file.blocks.open(block)
 
-    @staticmethod
-    def _glued(record: _Record, begin: int) -> tuple[Place, bytes, bytes]:
-        """Place, text and writer of what is glued to something else, by what stands before it."""
-        place, stream = record.place_of(begin), record.envelope.stream
-        for pattern, reach in ((_HEADER, 200), (_WRITER, 0)):
-            for match in pattern.finditer(record.text):
-                start, end = match.span()
-                if end <= begin <= end + reach and start:
-                    peeled = peel(record.text, start)
-                    place = record.place_of(start)
-                    if peeled.rank is not None:
-                        place = replace(place, rank=peeled.rank)
-                    return place, record.text[end:], peeled.stream or stream
-        return place, record.text[begin:], stream
-
-    def _by_level(self, record: _Record, rules: list[EventRule]) -> list[Record]:
+    def _by_level(self, record: Opened, rules: list[EventRule]) -> list[Record]:
         level = level_of(record.text, record.envelope)
         for rule in rules:
             if rule.spec.level is None or rule.spec.level != level:

@@ -16,9 +16,7 @@ from ldlm_monitor.promql.functions import (
     ELEMENTWISE,
     KEEPS_NAME,
     OVER_VECTOR,
-    labels_of_absent,
 )
-from ldlm_monitor.promql.histograms import histogram_quantile
 from ldlm_monitor.promql.labels import Rename, name_later, settled, without_name
 from ldlm_monitor.promql.matching import (
     SET_OPERATORS,
@@ -46,6 +44,7 @@ from ldlm_monitor.promql.nodes import (
 )
 from ldlm_monitor.promql.ranges import OVER_RANGE
 from ldlm_monitor.promql.selection import Selection, exact
+from ldlm_monitor.promql.special import SPECIAL, unique
 
 
 class Evaluator:
@@ -220,7 +219,7 @@ class _Query:
         return aggregate(node, self.vector(node.operand, at), parameter)
 
     def called(self, node: Call, at: float) -> Value:
-        special = _SPECIAL.get(node.function)
+        special = SPECIAL.get(node.function)
         if special is not None:
             return special(self, node, at)
         if node.function in OVER_RANGE:
@@ -262,60 +261,6 @@ def _same(labels: Labels) -> Labels:
     return labels
 
 
-def unique(vector: Vector) -> Vector:
-    """The vector itself. Raises RuleError where two elements have the same labels."""
-    if len(vector) > 1 and len({labels for labels, _ in vector}) != len(vector):
-        raise RuleError(
-            "the result has several series with the same labels once the metric name is dropped",
-            remedy="select one metric, or aggregate",
-        )
-    return vector
-
-
-def _timestamp(query: _Query, node: Call, at: float) -> Vector:
-    operand = node.arguments[0]
-    if isinstance(operand, Selector):
-        found = [
-            (query.unnamed(labels), time) for labels, time, _ in query.selection.latest(operand, at)
-        ]
-        return unique(found)
-    return unique([(query.unnamed(labels), at) for labels, _ in query.vector(operand, at)])
-
-
-def _scalar(query: _Query, node: Call, at: float) -> float:
-    vector = query.vector(node.arguments[0], at)
-    return vector[0][1] if len(vector) == 1 else math.nan
-
-
-def _histogram_quantile(query: _Query, node: Call, at: float) -> Vector:
-    rank, buckets = node.arguments
-    return unique(histogram_quantile(query.scalar(rank, at), query.vector(buckets, at)))
-
-
-def _absent(query: _Query, node: Call, at: float) -> Vector:
-    operand = node.arguments[0]
-    if query.vector(operand, at):
-        return []
-    return [(labels_of_absent(operand), 1.0)]
-
-
-def _absent_over_time(query: _Query, node: Call, at: float) -> Vector:
-    operand = node.arguments[0]
-    if next(query.windows(operand, at), None) is not None:
-        return []
-    return [(labels_of_absent(operand), 1.0)]
-
-
-_SPECIAL: dict[str, Callable[[_Query, Call, float], Value]] = {
-    "time": lambda query, node, at: at + query.ahead,
-    "pi": lambda query, node, at: math.pi,
-    "vector": lambda query, node, at: [((), query.scalar(node.arguments[0], at))],
-    "scalar": _scalar,
-    "timestamp": _timestamp,
-    "histogram_quantile": _histogram_quantile,
-    "absent": _absent,
-    "absent_over_time": _absent_over_time,
-}
 _HANDLERS: dict[type, Callable[[_Query, Any, float], Value]] = {
     Number: lambda query, node, at: node.value,
     Text: lambda query, node, at: node.value,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 from ldlm_monitor.names import SEVERITIES
 from ldlm_monitor.points import Point
@@ -25,6 +26,14 @@ def worse(health: Health, severity: str) -> Health:
 DUE_SECONDS = 0.25
 
 
+class RunStanding(NamedTuple):
+    """The little that following a run's files depends on."""
+
+    state: str
+    has_steps: bool
+    has_ended: bool
+
+
 class Fleet:
     """The runs by name. `end_after`: seconds that an ended run's series stay."""
 
@@ -35,6 +44,7 @@ class Fleet:
         self._dues: dict[str, float | None] = {}
         self._queue: list[tuple[float, str]] = []
         self._news: dict[str, TrainingRun] = {}
+        self._last_healths: dict[str, Health] = {}
 
     def __iter__(self) -> Iterator[TrainingRun]:
         return iter(self._runs.values())
@@ -56,6 +66,39 @@ class Fleet:
             self._runs[record.run] = run
         return run
 
+    def standing(self, name: str) -> RunStanding | None:
+        """How a run stands, None before its first record."""
+        run = self._runs.get(name)
+        if run is None:
+            return None
+        return RunStanding(run.life.state, run.life.progress_step is not None, run.life.ended)
+
+    def going_on(self) -> set[str]:
+        """Names of the runs that take steps."""
+        return {run.name for run in self if run.life.can_stall}
+
+    def verdict(self, name: str) -> str | None:
+        """What became of a run that takes no step, in words; None where nothing was found."""
+        run = self._runs.get(name)
+        found = None if run is None else run.verdict
+        return None if found is None else str(found)
+
+    def progress(self) -> dict[str, tuple[int, float]]:
+        """By run, the step of its last progress and when that was."""
+        return {
+            run.name: (run.life.progress_step, run.life.last_progress_at)
+            for run in self
+            if run.life.progress_step is not None
+        }
+
+    def restore_progress(self, progress: Mapping[str, tuple[int, float]]) -> None:
+        """Believe what was seen live of a run's last step, where that still is its last."""
+        for name, (step, at) in progress.items():
+            run = self._runs.get(name)
+            if run is not None and run.life.progress_step == step:
+                run.life.restore_progress(at)
+                self.touch(run)
+
     def set_stall(self, stall: StallSettings) -> None:
         """Other stall settings, for the runs that are there too."""
         self._stall = stall
@@ -66,6 +109,8 @@ class Fleet:
     def touch(self, run: TrainingRun) -> None:
         """A record reached the run: when its state changes by itself may have changed."""
         self._news[run.name] = run
+        if self._last_healths and not run.life.ended:
+            self._last_healths.pop(run.name, None)
         due = run.life.due()
         if due != self._dues.get(run.name):
             self._dues[run.name] = due
@@ -124,6 +169,17 @@ class Fleet:
     def active(self) -> bool:
         """Whether some run has not ended."""
         return any(not run.life.ended for run in self)
+
+    def keep_healths(self, healths: Mapping[str, Health]) -> None:
+        """The alerts of a run that has ended will end, too: keep the worst that they meant."""
+        for name, health in healths.items():
+            if self.has_ended(name):
+                known = self._last_healths.get(name, "HEALTHY")
+                self._last_healths[name] = max(health, known, key=HEALTH.index)
+
+    def health(self, run: TrainingRun, firing: Health) -> Health:
+        """The run's health, where its alerts that fire mean `firing`."""
+        return max(firing, self._last_healths.get(run.name, firing), key=HEALTH.index)
 
     def points(self, at: float, healths: Mapping[str, Health]) -> list[list[Point]]:
         """What is exported of all runs, a list each; `healths` are those that are not HEALTHY.

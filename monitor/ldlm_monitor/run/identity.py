@@ -141,6 +141,11 @@ class RunNames:
         self._origins[path] = Origin(named, told.node, told.rank)
         self._tied.add(path)
 
+    @property
+    def is_given(self) -> bool:
+        """Whether the user names the run, whatever files say."""
+        return self._run is not None
+
     def is_tied(self, path: str) -> bool:
         """Whether something better than its path names a file's run."""
         return self._run is not None or path in self._tied

@@ -4,33 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from ldlm_monitor.names import ENDED_STATES
 from ldlm_monitor.records import Event, Heartbeat, Position, Sample, SampleBlock
 from ldlm_monitor.run.attendance import Attendance
-from ldlm_monitor.run.endings import (
-    TABLE,
-    Ending,
-    absolves,
-    culprit,
-    explains,
-    is_abort,
-    is_death,
-    is_fatal,
-    is_interrupt,
-    is_kill,
-    strength,
-    suffered,
-)
+from ldlm_monitor.run.endings import Ending
 from ldlm_monitor.run.pace import Pace, StallSettings
-
-TABLE_SECONDS = 3.0
-"""How long torchrun's failure table, which names the rank, is waited for."""
-SILENCE_SECONDS = 10.0
-"""A traceback is a crash only if the run goes on no more: it may have been caught."""
-STRAY_SECONDS = 1.0
-"""Another file of the run may tell its last steps this much after the end."""
+from ldlm_monitor.run.suspicion import STRAY_SECONDS, Suspicion
 
 _PHASES = {
     "eval_started": ("evaluating", "evaluating"),
@@ -59,7 +39,6 @@ class Lifecycle:
         self.progress_step: int | None = None
         self.ended_at: float | None = None
         self.rank: int | None = None
-        self.ending: Ending | None = None
         self.end_evidence: Event | None = None
         self.timed = True
         self._steps: dict[tuple[str, int | None], int] = {}
@@ -70,8 +49,13 @@ class Lifecycle:
         self._highest_step = -1
         self._stride = 0
         self._announces = False
-        self._victims: set[int] = set()
+        self._suspicion = Suspicion()
         self._attendance = Attendance()
+
+    @property
+    def ending(self) -> Ending | None:
+        """How the run may have ended, while that is not certain."""
+        return self._suspicion.ending
 
     @property
     def state(self) -> str:
@@ -106,8 +90,9 @@ class Lifecycle:
     def due(self) -> float | None:
         """When the state will change by itself."""
         times = []
-        if self.ending is not None:
-            times.append(self.ending.confirm_at)
+        ending = self._suspicion.ending
+        if ending is not None:
+            times.append(ending.confirm_at)
         if self.can_stall and not self._stalled:
             times.append(self.last_progress_at + self.stall_limit)
         return min(times, default=None)
@@ -184,8 +169,7 @@ class Lifecycle:
         """Take in an event; True if the state changed, or will soon."""
         before = (self.state, self.ending)
         kind = event.kind
-        if event.rank is not None and suffered(event):
-            self._victims.add(event.rank)
+        self._suspicion.hear(event)
         if kind in ("run_started", "config"):
             self._training = True
         if kind == "run_started" and self.ended:
@@ -200,7 +184,7 @@ class Lifecycle:
             if not self.ended:
                 self._pause(kind, at)
         else:
-            self._suspect(event, at)
+            self._suspicion.take(event, at, phase=self.phase)
         return (self.state, self.ending) != before
 
     def _step(
@@ -237,10 +221,8 @@ class Lifecycle:
             self._enter("running", at)
         self._paused_by = None
         self._stalled = False
-        if self.ending is not None and at - self.ending.since > STRAY_SECONDS:
-            self.ending = None
+        self._suspicion.went_on(at)
         self.rank = None
-        self._victims.clear()
         self.ended_at = None
         self.last_progress_at = self._alive_at = max(at, self.last_progress_at)
         self.progress_position = position
@@ -251,11 +233,11 @@ class Lifecycle:
     def _restart(self, at: float) -> None:
         self._enter("starting", at)
         self._steps.clear()
-        self._victims.clear()
+        self._suspicion.clear()
         self._attendance.clear()
         self._paused_by = None
         self._highest_step = -1
-        self.ending = self.rank = self.ended_at = None
+        self.rank = self.ended_at = None
         self.last_progress_at = at
 
     def _enter(self, phase: str, at: float) -> None:
@@ -269,49 +251,6 @@ class Lifecycle:
             return
         self._enter(phase, at)
 
-    def _suspect(self, event: Event, at: float) -> None:
-        kind = event.kind
-        if is_kill(event):
-            if self.ending is not None and explains(event, self.ending):
-                self.ending = None
-            if self.ending is None:
-                self._end_soon("killed", at, TABLE_SECONDS, event)
-        elif kind == TABLE:
-            # Where a node blames a victim, another node's table may know better.
-            wait = TABLE_SECONDS if culprit(event) is None else 0.0
-            self._end_soon("crashed", at, wait, event)
-        elif is_death(event):
-            self._end_soon("crashed", at, TABLE_SECONDS, event)
-        elif self.ended:
-            return
-        elif is_interrupt(event):
-            if self.ending is None:
-                self._end_soon("killed", at, SILENCE_SECONDS, event)
-        elif is_abort(event) or is_fatal(event):
-            self._end_soon("crashed", at, SILENCE_SECONDS, event)
-
-    def _end_soon(self, state: str, at: float, wait: float, event: Event) -> None:
-        rank, known = culprit(event), self.ending
-        if rank in self._victims and not is_fatal(event):
-            rank = None
-        if known is None:
-            if self.phase not in ("crashed", "killed"):
-                self.ending = Ending(state, at, at + wait, rank, event)
-        elif known.evidence.fields.get("role") == "victim" and state == "crashed":
-            # SIGTERM is what a launcher sends to the others when one died.
-            self.ending = Ending(state, known.since, at + wait, rank, event)
-        elif known.state == "crashed":
-            stronger = strength(event) > strength(known.evidence)
-            named = known.rank
-            if (rank is not None and (named is None or stronger)) or absolves(event, known):
-                named = rank
-            self.ending = replace(
-                known,
-                confirm_at=min(known.confirm_at, at + wait),
-                rank=named,
-                evidence=event if stronger and event.kind != TABLE else known.evidence,
-            )
-
     def _confirm(self, now: float) -> None:
         if self.ending is not None:
             self.rank = self.ending.rank
@@ -324,7 +263,7 @@ class Lifecycle:
         self.ended_at = at
         self._stalled = False
         if self.ending is not None:
-            self.end_evidence, self.ending = self.ending.evidence, None
+            self.end_evidence, self._suspicion.ending = self.ending.evidence, None
 
 
 def _is_sign(values: Mapping[str, object]) -> bool:

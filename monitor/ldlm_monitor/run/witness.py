@@ -11,7 +11,7 @@ from ldlm_monitor.chunk import Chunk
 from ldlm_monitor.points import Labels
 from ldlm_monitor.records import Position
 from ldlm_monitor.run.fleet import Fleet
-from ldlm_monitor.run.values import Evidence
+from ldlm_monitor.run.quantity import Evidence
 
 Asked: TypeAlias = Callable[[str, Labels], bool]
 MAX_LINE = 2000

@@ -8,43 +8,20 @@ slot of the grid is there.
 from __future__ import annotations
 
 import math
-from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any
-
-import re2
+from dataclasses import dataclass
 
 from ldlm_monitor.points import Labels, Matcher, Point, Series
 from ldlm_monitor.series.columns import Columns
-
-
-@dataclass(slots=True)
-class _Segment:
-    """A stretch in which the series was there; values hold until the next change."""
-
-    born: float
-    ended: float | None = None
-    times: array[float] = field(default_factory=lambda: array("d"))
-    values: array[float] = field(default_factory=lambda: array("d"))
-
-    def reaches(self, start: float) -> bool:
-        """Whether any of it lies behind `start`."""
-        return self.ended is None or self.ended > start
-
-    def since(self, start: float) -> _Segment:
-        """What of it lies behind `start`, and the value that still held then."""
-        old = max(bisect_right(self.times, start) - 1, 0)
-        times = self.times[old:]
-        return _Segment(times[0], self.ended, times, self.values[old:])
+from ldlm_monitor.series.matching import is_matched
+from ldlm_monitor.series.segment import Segment
 
 
 @dataclass(slots=True)
 class _Kept:
     labels: Labels
-    segments: list[_Segment]
+    segments: list[Segment]
     seen: int = 0
 
 
@@ -72,7 +49,7 @@ class KeptStore:
                 stop = change + columns.changes[index]
                 ended = None if math.isinf(columns.ended[index]) else columns.ended[index]
                 times, values = columns.times[change:stop], columns.values[change:stop]
-                segments.append(_Segment(times[0], ended, times, values))
+                segments.append(Segment(times[0], ended, times, values))
                 change = stop
             segment += count
             store._series[pairs] = kept = _Kept(pairs, segments, seen)
@@ -208,7 +185,7 @@ class SeriesStore:
             self._by_name.setdefault(point.name, []).append(kept)
             for name in (point.name, None):
                 for matchers, matched in self._matched.get(name, {}).items():
-                    if _is_matched(labels, matchers):
+                    if is_matched(labels, matchers):
                         matched.append(kept)
         return kept
 
@@ -216,16 +193,9 @@ class SeriesStore:
         """Keep the value if it differs from the last one."""
         kept = self._find(point)
         if not kept.segments or kept.segments[-1].ended is not None:
-            kept.segments.append(_Segment(at))
-        segment = kept.segments[-1]
-        if segment.times and _same(segment.values[-1], point.value):
-            return kept
-        self._changed[kept.labels[0][1]] = at
-        if segment.times and segment.times[-1] == at:
-            segment.values[-1] = point.value
-        else:
-            segment.times.append(at)
-            segment.values.append(point.value)
+            kept.segments.append(Segment(at))
+        if kept.segments[-1].put(point.value, at):
+            self._changed[kept.labels[0][1]] = at
         return kept
 
     def _matching(self, matchers: Sequence[Matcher]) -> list[_Kept]:
@@ -236,7 +206,7 @@ class SeriesStore:
         matched = known.get(key)
         if matched is None:
             candidates = self._series.values() if name is None else self._by_name.get(name, ())
-            matched = known[key] = [kept for kept in candidates if _is_matched(kept.labels, key)]
+            matched = known[key] = [kept for kept in candidates if is_matched(kept.labels, key)]
         return matched
 
     def _read(self, kept: _Kept, start: float, end: float) -> Series | None:
@@ -249,7 +219,7 @@ class SeriesStore:
                 grid = grid[:-1]
             if not grid:
                 continue
-            held = _held(segment, grid)
+            held = segment.at(grid)
             times = [*times, *grid] if times else grid
             values = [*values, *held] if values else held
         ended = kept.segments[-1].ended
@@ -281,40 +251,3 @@ class SeriesStore:
                 self._by_name[name].remove(kept)
                 for selectors in (name, None):
                     self._matched.pop(selectors, None)
-
-
-def _held(segment: _Segment, grid: Sequence[float]) -> Sequence[float]:
-    """The value at each time of the grid, which holds every time of a change."""
-    first = bisect_right(segment.times, grid[0]) - 1
-    last = bisect_right(segment.times, grid[-1])
-    if last - first == len(grid):
-        return segment.values[first:last]
-    values: list[float] = []
-    for index in range(first, last):
-        until = bisect_left(grid, segment.times[index + 1]) if index + 1 < last else len(grid)
-        values += [segment.values[index]] * (until - len(values))
-    return values
-
-
-def _same(old: float, new: float) -> bool:
-    return old == new or (math.isnan(old) and math.isnan(new))
-
-
-def _is_matched(labels: Labels, matchers: Sequence[Matcher]) -> bool:
-    return all(satisfies(matcher, labels) for matcher in matchers)
-
-
-def satisfies(matcher: Matcher, labels: Labels) -> bool:
-    """Whether a series of these labels (with `__name__`) is one that the matcher lets through."""
-    value = next((v for name, v in labels if name == matcher.name), "")
-    if matcher.op == "=":
-        return value == matcher.value
-    if matcher.op == "!=":
-        return value != matcher.value
-    found = _compiled(matcher.value).fullmatch(value) is not None
-    return found == (matcher.op == "=~")
-
-
-@lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> Any:
-    return re2.compile(f"(?s:{pattern})")  # `.` matches a line feed, as in Prometheus 3

@@ -73,7 +73,7 @@ def _plain(value: object, redact: Redact) -> object:
 def landing_page(snapshot: Snapshot, redact: Redact) -> bytes:
     """HTML for a person who opened the port in a browser: the runs, and where to go."""
     runs = "".join(
-        f"<li>{_shown(redact(run.name))}: {_shown(run.state)}, {_shown(run.health)}"
+        f"<li>{_shown(redact(run.name))}: {_shown(run.state)}, {_shown(run.headline)}"
         f"{'' if run.step is None else f', step {run.step}'}</li>"
         for run in snapshot.runs
     )

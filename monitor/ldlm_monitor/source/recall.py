@@ -44,7 +44,8 @@ class Recall:
             raise
         except (OSError, InputError) as error:
             trouble = error
-        opened += self._beside(position)
+        if not (opened and self._is_there(position, opened[0])):  # listing folders takes long
+            opened += self._beside(position)
         tail: Tail | None = None
         try:
             tail = self._choose(position, path, opened)
@@ -59,6 +60,13 @@ class Recall:
         elif trouble is not None or tail.descriptor != opened[0].descriptor:
             tail.retired_at = now
         return tail
+
+    def _is_there(self, position: Position, file: _Opened) -> bool:
+        """Whether the file is still what its position tells of, under its own name."""
+        return (
+            file.key[1] == position.inode
+            and position.verify(self.disk, file.descriptor) is not None
+        )
 
     def _beside(self, position: Position) -> list[_Opened]:
         """Where the file was, and what was renamed there and has its inode."""

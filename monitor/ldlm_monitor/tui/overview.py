@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ldlm_monitor.tui.draw import Glyphs, Line, Span, bar, fit, safe, spark, width_of
-from ldlm_monitor.tui.palette import HEALTH_STYLE
+from ldlm_monitor.tui.palette import HEALTH_STYLE, STATE_STYLE
 from ldlm_monitor.tui.words import age, alerts_of, baseline, current, large, number, span, speed
 from ldlm_monitor.view import CurveView, RunView, Snapshot
 
@@ -38,14 +39,13 @@ class _Column:
 
 def _health(row: _Row) -> Line:
     return [
-        Span(f"{row.glyphs.dot} ", HEALTH_STYLE[row.run.health]),
-        Span(row.run.health, HEALTH_STYLE[row.run.health]),
+        Span(f"{row.glyphs.dot} ", HEALTH_STYLE[row.run.headline]),
+        Span(row.run.headline, HEALTH_STYLE[row.run.headline]),
     ]
 
 
 def _state(row: _Row) -> Line:
-    bad = {"stalled": "critical", "crashed": "critical", "killed": "error", "finished": "dim"}
-    return [Span(row.run.state, bad.get(row.run.state, ""))]
+    return [Span(row.run.state, STATE_STYLE.get(row.run.state, ""))]
 
 
 def _step(row: _Row) -> Line:
@@ -157,21 +157,24 @@ def _cell(spans: Sequence[Span], width: int, glyphs: Glyphs) -> Line:
 
 
 def summary(snapshot: Snapshot, glyphs: Glyphs) -> Line:
-    """How many runs stand how."""
-    counts: dict[str, int] = {}
-    for run in snapshot.runs:
-        counts[run.health] = counts.get(run.health, 0) + 1
+    """How many runs stand how, and how many have ended in which way."""
+    counts = Counter[str](run.health for run in snapshot.runs if run.ended_at is None)
+    ended = Counter(run.state for run in snapshot.runs if run.ended_at is not None)
     plural = "" if len(snapshot.runs) == 1 else "s"
     line = [Span(f" {len(snapshot.runs)} run{plural}", "title")]
     for health, style in HEALTH_STYLE.items():
         if count := counts.get(health):
             line.append(Span(f"   {glyphs.dot} {count} {health}", style))
+    for state, count in sorted(ended.items()):
+        line.append(Span(f"   {count} {state}", STATE_STYLE.get(state, "")))
     return line
 
 
 def sorted_runs(snapshot: Snapshot) -> list[RunView]:
-    """What needs a look first: by health, then what goes on before what ended, then by name."""
-    worst: Mapping[str, int] = {"CRITICAL": 0, "UNHEALTHY": 1, "WARNING": 2, "HEALTHY": 3}
+    """What needs a look first: what goes on before what ended, then by health, then by name."""
+    worst: Mapping[str, int] = {
+        "CRITICAL": 0, "CRASHED": 0, "UNHEALTHY": 1, "KILLED": 1, "WARNING": 2, "HEALTHY": 3,
+    }  # fmt: skip
     return sorted(
-        snapshot.runs, key=lambda run: (run.ended_at is not None, worst[run.health], run.name)
+        snapshot.runs, key=lambda run: (run.ended_at is not None, worst[run.headline], run.name)
     )

@@ -56,7 +56,11 @@ HEALTH_STYLE = {
     "WARNING": "warning",
     "UNHEALTHY": "error",
     "CRITICAL": "critical",
+    "KILLED": "error",
+    "CRASHED": "critical",
 }
+"""By `RunView.headline`."""
+STATE_STYLE = {"stalled": "critical", "crashed": "critical", "killed": "error", "finished": "dim"}
 SEVERITY_STYLE = {name: name for name in ("info", "warning", "error", "critical")}
 
 

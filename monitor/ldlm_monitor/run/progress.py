@@ -1,0 +1,118 @@
+"""How far a run is and how fast it goes, as the best source of its steps tells it."""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from ldlm_monitor.records import Heartbeat, Sample, SampleBlock
+from ldlm_monitor.run.durations import StepDurations
+from ldlm_monitor.run.lifecycle import Lifecycle
+from ldlm_monitor.run.sources import Source
+from ldlm_monitor.view import RankView
+
+PACE_STEPS = 50
+"""The pace is that of so many steps."""
+FLUSH_SECONDS = 120.0
+"""TensorBoard's writers collect for so long (`flush_secs` in torch/utils/tensorboard/writer.py)."""
+
+
+class Progress:
+    """Step, epoch, and pace of the run whose life is `life`.
+
+    `rank_steps`: the last step of each rank that tells its own.
+    """
+
+    def __init__(self, life: Lifecycle) -> None:
+        self._life = life
+        self.total_steps: int | None = None
+        self.epoch: float | None = None
+        self.rank_steps: dict[int, int] = {}
+        self._step: tuple[Source, int] | None = None
+        self._leader: int | None = None
+        self._recent: deque[tuple[float, int]] = deque(maxlen=PACE_STEPS)
+        self._durations = StepDurations()
+        self._rank_seen: dict[int, tuple[float, str | None]] = {}
+
+    @property
+    def step(self) -> int | None:
+        """The last step, None before the first."""
+        return None if self._step is None else self._step[1]
+
+    @property
+    def ratio(self) -> float | None:
+        """How much is done, 0 to 1; None where the log does not tell."""
+        if self._step is None or not self.total_steps:
+            return None
+        # A step log counts from 0, a bar counts what is done.
+        done = self._step[1] + (1 if self._step[0] <= Source.JSONL else 0)
+        return min(done / self.total_steps, 1.0)
+
+    @property
+    def step_seconds(self) -> float | None:
+        """Seconds a step, by when the last ones were told."""
+        if len(self._recent) < 2:
+            return None
+        (start, first), (end, last) = self._recent[0], self._recent[-1]
+        return (end - start) / (last - first) if end > start else None
+
+    def eta(self, step_seconds: float | None) -> float | None:
+        """Seconds that are left, at so many seconds a step."""
+        ratio = self.ratio
+        if ratio is None or not self.total_steps or step_seconds is None or self._life.ended:
+            return None
+        return (1 - ratio) * self.total_steps * step_seconds
+
+    def ranks(self) -> Iterator[RankView]:
+        """The ranks that tell their own steps."""
+        for rank, (at, phase) in sorted(self._rank_seen.items()):
+            yield RankView(rank=rank, step=self.rank_steps.get(rank), seen_at=at, phase=phase)
+
+    def take_durations(self) -> tuple[array[float], bool]:
+        """How long steps took since the last call, and whether the run resumed an earlier one."""
+        durations, self._durations.fresh = self._durations.fresh, array("d")
+        resumed, self._durations.resumed = self._durations.resumed, False
+        return durations, resumed
+
+    def observe_beat(self, beat: Heartbeat, at: float) -> None:
+        """Take in a rank's own sign of life."""
+        self.rank_steps[beat.rank] = beat.step
+        self._rank_seen[beat.rank] = (at, beat.phase)
+
+    def observe(self, sample: Sample, at: float, source: Source, *, timed: bool) -> None:
+        """Take in a sample; `timed`: `at` means more than an order."""
+        if "total_steps" in sample.values:
+            self.total_steps = int(sample.values["total_steps"])
+        if sample.rank is not None and sample.step is not None:
+            self.rank_steps[sample.rank] = sample.step
+            self._rank_seen[sample.rank] = (at, None)
+        if sample.step is None or (self._step is not None and source > self._step[0]):
+            return
+        if self._step is None or source < self._step[0]:
+            self._leader = sample.rank
+        if sample.rank == self._leader:
+            self._observe_pace(sample.step, at, exact=sample.time is not None, timed=timed)
+        self._step = (source, sample.step)
+        self._life.pace.told_late = FLUSH_SECONDS if source is Source.TRACKER else 0.0
+        self.epoch = sample.epoch if sample.epoch is not None else self.epoch
+
+    def observe_steps(
+        self, block: SampleBlock, last: Sample, times: Sequence[float], source: Source
+    ) -> None:
+        """Take in rows at `times`, which never fall; `last` is the last of them."""
+        if self._step is None or (source <= self._step[0] and block.rank == self._leader):
+            self._recent.extend(zip(times, block.steps, strict=True))
+            self._durations.advance_all(times, block.steps)
+        self.observe(last, times[-1], source, timed=True)
+
+    def _observe_pace(self, step: int, at: float, *, exact: bool, timed: bool) -> None:
+        """One rank's steps tell the pace: the others take the same, a little before or after."""
+        if self._recent and step < self._recent[-1][1]:
+            self._recent.clear()
+        if not self._recent or step > self._recent[-1][1]:
+            self._recent.append((at, step))
+        if not timed or self._life.is_paused:
+            self._durations.pause()
+        if timed:
+            self._durations.advance(at, step, exact=exact)

@@ -1,0 +1,210 @@
+"""The loss of a run over its steps: a chart with a cursor, a window and marks of what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+
+from ldlm_monitor.tui.chart import AXIS, Chart, Mark, Viewport, draw_chart, nearest, step_of
+from ldlm_monitor.tui.desk import Desk, OpenLog
+from ldlm_monitor.tui.draw import Line, Span, safe, width_of
+from ldlm_monitor.tui.palette import CURVES
+from ldlm_monitor.tui.widgets import Painted
+from ldlm_monitor.tui.words import (
+    clock,
+    number,
+)
+from ldlm_monitor.view import CurveView
+
+_SMOOTHINGS = (0.0, 0.9, 0.98)
+
+
+class LossChart(Painted, can_focus=True):
+    """The loss over the steps, with alerts and events below."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left", "cursor(-1)", "Cursor", show=False),
+        Binding("right", "cursor(1)", "Cursor", show=False),
+        Binding("shift+left", "pan(-0.25)", "Pan", show=False),
+        Binding("shift+right", "pan(0.25)", "Pan", show=False),
+        Binding("plus,equals_sign", "zoom(0.5)", "Zoom", key_display="+"),
+        Binding("minus", "zoom(2)", "Zoom out", show=False),
+        Binding("0", "whole", "Whole", show=False),
+        Binding("l", "log_axis", "Log axis"),
+        Binding("s", "smooth", "Smooth"),
+        Binding("c", "components", "Components"),
+        Binding("enter", "to_line", "Line"),
+    ]
+
+    def __init__(self, desk: Desk, *, id: str) -> None:  # noqa: A002
+        super().__init__(self._lines, id=id)
+        self._desk = desk
+        self.chart = Chart(curves=())
+        self._curves: Mapping[str, CurveView] = {}
+        self._which = 0
+        self._dragged_from: tuple[int, Viewport] | None = None
+
+    def show(self, curves: Mapping[str, CurveView]) -> None:
+        """Draw these curves of losses, by quantity."""
+        self._curves = curves
+        shown = self._shown()
+        main = shown[0][0] if shown else None
+        self.chart = replace(self.chart, curves=shown, marks=self._marks(main))
+        self.refresh()
+
+    def start_anew(self) -> None:
+        """Another run: its own window."""
+        self.chart = Chart(curves=(), log_axis=self.chart.log_axis, smoothing=self.chart.smoothing)
+
+    def action_cursor(self, by: int) -> None:
+        """Move the cursor by a column; it begins at the end."""
+        start, end = self.chart.view.within(*self.chart.span())
+        one = (end - start) / max(self.size.width - AXIS - 1, 1)
+        here = end if self.chart.cursor is None else self.chart.cursor + by * one
+        self._change(cursor=max(min(here, end), start))
+
+    def action_pan(self, share: float) -> None:
+        """Move the window."""
+        self._change(view=self.chart.view.pan(share, *self.chart.span()))
+
+    def action_zoom(self, factor: float, centre: float | None = None) -> None:
+        """Show fewer or more steps, around the cursor where there is one."""
+        span_of = self.chart.span()
+        start, end = self.chart.view.within(*span_of)
+        if centre is None:
+            centre = self.chart.cursor if self.chart.cursor is not None else (start + end) / 2
+        self._change(view=self.chart.view.zoom(factor, centre, *span_of))
+
+    def action_whole(self) -> None:
+        """Show the whole run, no cursor."""
+        self._change(view=Viewport(), cursor=None)
+
+    def action_log_axis(self) -> None:
+        """Linear or logarithmic."""
+        self._change(log_axis=not self.chart.log_axis)
+
+    def action_smooth(self) -> None:
+        """The next strength of smoothing."""
+        index = _SMOOTHINGS.index(self.chart.smoothing)
+        self._change(smoothing=_SMOOTHINGS[(index + 1) % len(_SMOOTHINGS)])
+
+    def action_components(self) -> None:
+        """The total, each component, all together."""
+        self._which = (self._which + 1) % (len(self._curves) + 1 if len(self._curves) > 1 else 1)
+        self.show(self._curves)
+
+    def action_to_line(self) -> None:
+        """The line at the cursor, or the last one."""
+        if not self.chart.curves:
+            return
+        curve = self.chart.curves[0][0]
+        step = self.chart.cursor if self.chart.cursor is not None else self.chart.span()[1]
+        index = nearest(curve, step)
+        if index is not None:
+            self.post_message(OpenLog(curve.position(index)))
+
+    def on_click(self, event: events.Click) -> None:
+        """The cursor goes there; a second click is Enter."""
+        self._change(cursor=self.chart.step_at(event.x, self.size.width))
+        if event.chain > 1:
+            self.action_to_line()
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Zoom in where the pointer is."""
+        self.action_zoom(0.8, self.chart.step_at(event.x, self.size.width))
+        event.stop()
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Zoom out."""
+        self.action_zoom(1.25, self.chart.step_at(event.x, self.size.width))
+        event.stop()
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """Take hold of the window."""
+        self._dragged_from = (event.x, self.chart.view)
+        self.capture_mouse()
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        """Let go."""
+        self._dragged_from = None
+        self.release_mouse()
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """Drag the window."""
+        if self._dragged_from is not None:
+            x, view = self._dragged_from
+            share = (x - event.x) / max(self.size.width - AXIS, 1)
+            self._change(view=view.pan(share, *self.chart.span()))
+
+    def _change(self, **changes: object) -> None:
+        self.chart = replace(self.chart, **changes)  # type: ignore[arg-type]
+        self.refresh()
+
+    def _shown(self) -> list[tuple[CurveView, str]]:
+        names = sorted(self._curves, key=lambda name: (name != "loss", name))
+        if names and self._which == len(names):
+            return [(self._curves[n], CURVES[i % len(CURVES)]) for i, n in enumerate(names)]
+        self._which = min(self._which, max(len(names) - 1, 0))
+        return [(self._curves[names[self._which]], CURVES[0])] if names else []
+
+    def _legend(self) -> Line:
+        names = sorted(self._curves, key=lambda name: (name != "loss", name))
+        if self._which == len(names):
+            pairs = enumerate(names)
+            return [Span(f" {safe(n)}", CURVES[i % len(CURVES)]) for i, n in pairs]
+        return (
+            [Span(f" {safe(names[self._which])}", CURVES[0])] if names else [Span(" no loss yet")]
+        )
+
+    def _marks(self, curve: CurveView | None) -> list[Mark]:
+        """Events and alerts of the run, by the step they tell, or that was done at their time."""
+        if curve is None:
+            return []
+        marks, glyphs = [], self._desk.glyphs
+        for event in self._desk.snapshot.events:
+            if event.run == self._desk.run and event.severity != "info":
+                told = event.fields.get("step")
+                step = float(told) if isinstance(told, int) else None
+                if step is None and event.time is not None:
+                    step = step_of(curve, event.time)
+                if step is not None:
+                    marks.append(Mark(step, glyphs.marks[event.severity], event.severity))
+        for passed in self._desk.snapshot.transitions:
+            if passed.labels.get("run") == self._desk.run and passed.state == "firing":
+                severity = passed.labels.get("severity", "info")
+                step = passed.step if passed.step is not None else step_of(curve, passed.time or 0)
+                if step is not None and severity in glyphs.marks:
+                    marks.append(Mark(float(step), glyphs.marks[severity], severity))
+        return marks
+
+    def _lines(self, width: int, height: int) -> list[Line]:
+        chart = self.chart
+        title = self._legend()
+        if chart.curves:
+            title += self._reading(chart.curves[0][0])
+        how = [word for word, on in (("log", chart.log_axis),) if on]
+        how += [f"smoothed {chart.smoothing}"] if chart.smoothing else []
+        how += ["zoomed"] if chart.view != Viewport() else []
+        note = "  ".join(how)
+        room = width - width_of(title) - len(note) - 1
+        title += [Span(" " * max(room, 1)), Span(note, "dim")]
+        if not chart.curves:
+            return [title]
+        return [title, *draw_chart(chart, width, max(height - 1, 3), self._desk.glyphs)]
+
+    def _reading(self, curve: CurveView) -> Line:
+        step = self.chart.cursor
+        index = nearest(curve, step) if step is not None else len(curve.steps) - 1
+        if index is None or index < 0:
+            return []
+        low, high, mean = curve.lows[index], curve.highs[index], curve.means[index]
+        line = [Span(f"  step {curve.steps[index]}  ", "dim"), Span(number(mean), "title")]
+        if high > low:
+            line.append(Span(f"  {number(low)} to {number(high)}", "dim"))
+        if bad := curve.nonfinite[index]:
+            line.append(Span(f"  {bad} not finite", "critical"))
+        return [*line, Span(f"  {clock(curve.times[index])}", "dim")]
