@@ -82,8 +82,9 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
 
 
 def _checkpoints_activations(module: Module) -> bool:
-    names = (*module.nodes.get(ast.Name, ()), *module.nodes.get(ast.Attribute, ()))
-    if any(module.resolve(name).startswith("torch.utils.checkpoint") for name in names):
+    if any(name.startswith("torch.utils.checkpoint") for name in module.imports.values()):
+        return True
+    if "torch.utils.checkpoint" in map(module.resolve, module.nodes.get(ast.Attribute, ())):
         return True
     return any(_CHECKPOINTING.search(word) for word in module.words)
 

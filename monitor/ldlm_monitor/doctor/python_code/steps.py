@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from ldlm_monitor.doctor.finding import Check, Edit, Finding
-from ldlm_monitor.doctor.python_code.bindings import inside
+from ldlm_monitor.doctor.python_code.bindings import Function, inside
 from ldlm_monitor.doctor.python_code.edits import line_before
 from ldlm_monitor.doctor.python_code.module import Module, last_name
 from ldlm_monitor.doctor.python_code.program import Program, forwards
@@ -187,16 +187,15 @@ def _is_printed(module: Module, node: ast.expr) -> bool:
 
 def _waits_in_forward(module: Module) -> Iterator[Finding]:
     """Losses that a model reads in its own forward pass."""
+    reads = [
+        call
+        for call in module.methods_called.get("item", ())
+        if isinstance(call.func, ast.Attribute) and _names_loss(call.func.value)
+    ]
+    if not reads:
+        return
     for forward in forwards(module):
-        places = [
-            node
-            for node in inside(forward.body)
-            if isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr == "item"
-            and _names_loss(node.func.value)
-            and _is_always(module, node, forward)
-        ]
+        places = [call for call in reads if _is_always(module, call, forward)]
         if places:
             lines = sorted({place.lineno for place in places})
             others = ", ".join(str(line) for line in lines[1:8])
@@ -212,7 +211,7 @@ def _is_always(module: Module, node: ast.AST, forward: ast.AST) -> bool:
     for outer in module.above(node):
         if outer is forward:
             return True
-        if isinstance(outer, ast.If | ast.IfExp | ast.ExceptHandler):
+        if isinstance(outer, ast.If | ast.IfExp | ast.ExceptHandler | ast.Lambda | Function):
             return False
     return False
 
