@@ -58,7 +58,8 @@ DEFECTS = [
     ),
     Planted(
         "loader-too-many-workers", "data.py",
-        WITH_WORKERS, '    num_workers = config["data"].get("num_workers", 16)\n', "DataLoader(",
+        WITH_WORKERS, '    num_workers = config["data"].get("workers_of_a_rank", 16)\n',
+        "DataLoader(",
     ),
     Planted(
         "loader-too-many-workers", "data.py",

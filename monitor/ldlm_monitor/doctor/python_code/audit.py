@@ -15,6 +15,7 @@ from ldlm_monitor.doctor.python_code import (
     collectives,
     ddp,
     environment,
+    loader_workers,
     loaders,
     logs,
     models,
@@ -39,8 +40,8 @@ UNREADABLE = Check(
     fix="Mend the syntax, or audit it with the version of Python that it is written for.",
 )
 _ROOMS = (
-    loaders, samplers, ddp, process_groups, environment, collectives, steps, numerics, accumulation,
-    optimizers, models, checkpoints, rotation, logs, splits,
+    loader_workers, loaders, samplers, ddp, process_groups, environment, collectives, steps,
+    numerics, accumulation, optimizers, models, checkpoints, rotation, logs, splits,
 )  # fmt: skip
 CHECKS: tuple[Check, ...] = (UNREADABLE, *(check for room in _ROOMS for check in room.CHECKS))
 _TEST_FILE = re.compile(r"^(test_.*|.*_test|conftest)$")

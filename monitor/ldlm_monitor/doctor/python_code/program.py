@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
-from ldlm_monitor.doctor.project import Kind, SourceFile
+from ldlm_monitor.doctor.project import SourceFile
 from ldlm_monitor.doctor.python_code.module import Module, last_name
+from ldlm_monitor.doctor.python_code.settings import Settings
 from ldlm_monitor.doctor.python_code.training import TrainingLoop, training_loops
-from ldlm_monitor.doctor.python_code.values import module_defaults
 
 DDP = frozenset(
     {
@@ -147,16 +147,9 @@ class Program:
         return module in self._connected[fact]
 
     @cached_property
-    def defaults(self) -> dict[str, float]:
-        """The numbers of the settings by name: in YAML files, of argparse, of classes."""
-        found: dict[str, float] = {}
-        for module in self.modules:
-            found.update(module_defaults(module))
-        for file in self.files:
-            if file.kind is Kind.YAML:
-                for line in YAML_NUMBER.finditer(file.content):
-                    found[line[1].decode()] = float(line[2])
-        return found
+    def settings(self) -> Settings:
+        """What YAML files, argparse and classes with fields say."""
+        return Settings(self.modules, self.files)
 
     # What it does
 
