@@ -90,8 +90,14 @@ DECLARED = {
         "cfg.num_workers", "DataConfig.num_workers in train.py:9",
     ),
     "nested": (
-        "@dataclass\nclass DataConfig:\n    num_workers: int = 0\n\n"
-        + "@dataclass\nclass Config:\n    data: DataConfig = field(default_factory=DataConfig)",
+        """@dataclass
+class DataConfig:
+    num_workers: int = 0
+
+@dataclass
+class Config:
+    data: DataConfig = field(default_factory=DataConfig)
+""",
         "cfg.data.num_workers", "DataConfig.num_workers in train.py:9",
     ),
     "field": (

@@ -15,6 +15,7 @@ from ldlm_monitor.doctor.python_code import (
     collectives,
     ddp,
     environment,
+    leaving,
     loader_workers,
     loaders,
     logs,
@@ -22,10 +23,14 @@ from ldlm_monitor.doctor.python_code import (
     numerics,
     optimizers,
     process_groups,
+    resuming,
     rotation,
     samplers,
+    savers,
+    schedules,
     splits,
     steps,
+    updates,
 )
 from ldlm_monitor.doctor.python_code.module import Module, UnreadableError, read
 from ldlm_monitor.doctor.python_code.program import Program
@@ -40,8 +45,9 @@ UNREADABLE = Check(
     fix="Mend the syntax, or audit it with the version of Python that it is written for.",
 )
 _ROOMS = (
-    loader_workers, loaders, samplers, ddp, process_groups, environment, collectives, steps,
-    numerics, accumulation, optimizers, models, checkpoints, rotation, logs, splits,
+    loader_workers, loaders, samplers, ddp, process_groups, environment, collectives, leaving,
+    steps, updates, numerics, accumulation, optimizers, schedules, models, checkpoints, savers,
+    resuming, rotation, logs, splits,
 )  # fmt: skip
 CHECKS: tuple[Check, ...] = (UNREADABLE, *(check for room in _ROOMS for check in room.CHECKS))
 _TEST_FILE = re.compile(r"^(test_.*|.*_test|conftest)$")

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
+from typing import TypeVar, cast
 
 from ldlm_monitor.doctor.project import SourceFile
 from ldlm_monitor.doctor.python_code.module import Module, last_name
@@ -44,6 +45,7 @@ _FRAMEWORKS = frozenset(
 _TRAINERS = frozenset(
     {"transformers.Trainer", "transformers.Seq2SeqTrainer", "transformers.TrainingArguments"}
 )
+T = TypeVar("T")
 _MOST_RELATIVES = 400
 """Beyond this many, files that import one another say little about one of them."""
 
@@ -55,6 +57,13 @@ class Program:
         self.modules, self.files = tuple(modules), files
         self._loops: dict[Module, list[TrainingLoop]] = {}
         self._connected: dict[Callable[[Module], bool], frozenset[Module]] = {}
+        self._facts: dict[Callable[[Program], object], object] = {}
+
+    def once(self, fact: Callable[[Program], T]) -> T:
+        """What a function says of the whole program, asked only once."""
+        if fact not in self._facts:
+            self._facts[fact] = fact(self)
+        return cast(T, self._facts[fact])
 
     # What a module is connected with
 

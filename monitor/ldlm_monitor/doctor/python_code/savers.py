@@ -1,0 +1,116 @@
+"""Which ranks write a checkpoint."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from ldlm_monitor.doctor.finding import Check, Finding
+from ldlm_monitor.doctor.python_code.bindings import Function
+from ldlm_monitor.doctor.python_code.checkpoints import SAVE, full_path, is_checkpoint
+from ldlm_monitor.doctor.python_code.module import Loop, Module
+from ldlm_monitor.doctor.python_code.program import DDP, Program
+from ldlm_monitor.doctor.python_code.training import words_in
+from ldlm_monitor.doctor.python_code.values import arguments
+
+ALL = Check(
+    id="checkpoint-saved-by-all-ranks",
+    severity="error",
+    title="Every rank writes the same checkpoint file",
+    why="Under DDP all ranks hold the same weights. Written by all of them at once into one file "
+    "the checkpoint is a mixture, or a file that does not load, and the writes take a multiple "
+    "of the time.",
+    source="https://docs.pytorch.org/tutorials/intermediate/ddp_tutorial.html"
+    "#save-and-load-checkpoints",
+    since="",
+    fix="if rank == 0: save; then a barrier on all ranks where the others read it.",
+)
+CHECKS = (ALL,)
+_GUARD = re.compile(
+    r"rank|main|master|primary|chief|leader|root|coordinator|writer|gpu|device|zero|host|world"
+    r"|proc|node|ddp|distributed|local|is_save|should_save|can_save",
+    re.I,
+)
+_OWN = re.compile(r"rank|gpu|host|pid|device|shard|world|tempfile|mkstemp|uuid", re.I)
+_SHARDED = frozenset(
+    {"FullyShardedDataParallel", "fully_shard", "deepspeed", "FSDP", "set_state_dict_type", "xm"}
+)
+_FARTHEST = 4
+
+
+def inspect(module: Module, program: Program) -> Iterator[Finding]:
+    """Each torch.save of a checkpoint in a training on several ranks."""
+    if not program.any_relative(_wraps, module) or program.framework_does_it(module):
+        return
+    if any(_SHARDED & each.words for each in program.relatives(module)):
+        return
+    for call in module.calls_to(SAVE):
+        given = arguments(module, call, ("obj", "f"))
+        path = given["f"]
+        if path is None or not is_checkpoint(module, given["obj"], path):
+            continue
+        words = words_in(full_path(module, path)) | words_in(path)
+        if any(map(_OWN.search, words)):
+            continue
+        if _is_reached_by_all(module, program, call, 0):
+            yield module.finding(ALL, call)
+
+
+def _wraps(module: Module) -> bool:
+    return any(True for _ in module.calls_to(DDP))
+
+
+def _is_reached_by_all(module: Module, program: Program, node: ast.AST, depth: int) -> bool:
+    """A training loop comes to the node, and nothing on the way looks at the rank."""
+    loops = {id(loop.loop) for loop in program.loops(module)}
+    in_training = False
+    child = node
+    for outer in module.above(node):
+        if isinstance(child, ast.stmt) and _is_left_before(module, child):
+            return False
+        if isinstance(outer, ast.If | ast.IfExp) and any(map(_GUARD.search, words_in(outer.test))):
+            return False
+        if isinstance(outer, ast.With) and any(
+            map(_GUARD.search, (w for i in outer.items for w in words_in(i.context_expr)))
+        ):
+            return False
+        if isinstance(outer, Loop) and any(id(each) in loops for each in ast.walk(outer)):
+            in_training = True
+        if isinstance(outer, Function):
+            if any(map(_GUARD.search, (w for d in outer.decorator_list for w in words_in(d)))):
+                return False
+            return in_training or _is_called_by_all(module, program, outer, depth)
+        child = outer
+    return in_training
+
+
+def _is_left_before(module: Module, child: ast.stmt) -> bool:
+    for statement in module.block(child):
+        if statement is child:
+            return False
+        match statement:
+            case ast.If(test=test, body=[*_, ast.Return() | ast.Continue() | ast.Raise()]):
+                if any(map(_GUARD.search, words_in(test))):
+                    return True
+    return False
+
+
+def _is_called_by_all(module: Module, program: Program, function: Function, depth: int) -> bool:
+    if depth >= _FARTHEST or program.once(_definitions).get(function.name, 0) != 1:
+        return False
+    return any(
+        _is_reached_by_all(other, program, call, depth + 1)
+        for other in program.relatives(module)
+        for call in other.methods_called.get(function.name, ())
+        if other.function(call) is not function
+    )
+
+
+def _definitions(program: Program) -> dict[str, int]:
+    """How many functions of the project have a name."""
+    count: dict[str, int] = {}
+    for module in program.modules:
+        for function in module.functions:
+            count[function.name] = count.get(function.name, 0) + 1
+    return count

@@ -1,0 +1,81 @@
+"""Learning rates that each rank decides for itself."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from ldlm_monitor.doctor.finding import Check, Finding
+from ldlm_monitor.doctor.python_code.agreement import decides_together
+from ldlm_monitor.doctor.python_code.module import Module, last_name
+from ldlm_monitor.doctor.python_code.program import Program
+from ldlm_monitor.doctor.python_code.training import names_in
+
+PLATEAU = Check(
+    id="plateau-by-rank",
+    severity="error",
+    title="Each rank decides on its own when the learning rate falls",
+    why="The loss differs between ranks, and so does the step at which it counts as a plateau. "
+    "From then on the ranks apply other updates to the same gradients: their weights drift "
+    "apart, with gradient norms that stay identical, and the checkpoint is rank 0's.",
+    source="run with 2 ranks of torch 2.13; "
+    "https://docs.pytorch.org/docs/stable/generated/torch.optim.lr_scheduler.ReduceLROnPlateau.html",
+    since="",
+    fix="Average the loss over all ranks (all_reduce) before the scheduler sees it.",
+)
+CHECKS = (PLATEAU,)
+_PLATEAUS = frozenset(
+    {"torch.optim.lr_scheduler.ReduceLROnPlateau", "torch.optim.ReduceLROnPlateau"}
+)
+_OF_EVALUATION = re.compile(r"(^|_)(val|valid|validation|eval|test|dev|metric|acc|score)", re.I)
+_LOSS = re.compile(r"loss", re.I)
+
+
+def inspect(module: Module, program: Program) -> Iterator[Finding]:
+    """Each step of a schedule that looks at a loss."""
+    if not program.is_distributed(module) or program.framework_does_it(module):
+        return
+    if program.any_relative(decides_together, module):
+        return
+    owners = {name for each in program.relatives(module) for name in _made(each)}
+    for call in module.methods_called.get("step", ()):
+        if not (isinstance(call.func, ast.Attribute) and (call.args or call.keywords)):
+            continue
+        if last_name(call.func.value) in owners - {""}:
+            given = [*call.args, *(k.value for k in call.keywords)]
+            names = {name for each in given for name in names_in(each)}
+            if any(map(_LOSS.search, names)) and not any(map(_OF_EVALUATION.search, names)):
+                yield module.finding(PLATEAU, call)
+
+
+def _made(module: Module) -> Iterator[str]:
+    """The names of schedulers that react to a loss: torch's, and classes of the file."""
+    own = {cls.name for cls in module.classes if _reacts(cls)}
+    for statement in module.nodes.get(ast.Assign, ()):
+        match statement:
+            case ast.Assign(targets=[target], value=ast.Call(func=func)):
+                if module.means(func, _PLATEAUS) or last_name(func) in own:
+                    yield last_name(target)
+
+
+def _reacts(cls: ast.ClassDef) -> bool:
+    """Its `step(loss)` compares the loss with an earlier one and changes the learning rate."""
+    stores = any(
+        isinstance(node, ast.Subscript)
+        and isinstance(node.ctx, ast.Store)
+        and isinstance(node.slice, ast.Constant)
+        and node.slice.value == "lr"
+        for node in ast.walk(cls)
+    )
+    if not stores:
+        return False
+    for method in cls.body:
+        if isinstance(method, ast.FunctionDef) and method.name == "step":
+            given = {argument.arg for argument in method.args.args[1:]}
+            if any(
+                isinstance(node, ast.Compare) and names_in(node) & given
+                for node in ast.walk(method)
+            ):
+                return True
+    return False
