@@ -12,7 +12,7 @@ from ldlm_monitor.doctor.python_code.edits import line_after, replaced
 from ldlm_monitor.doctor.python_code.module import Module, last_name
 from ldlm_monitor.doctor.python_code.program import Program
 from ldlm_monitor.doctor.python_code.training import words_in
-from ldlm_monitor.doctor.python_code.values import arguments
+from ldlm_monitor.doctor.python_code.values import arguments, default_of
 
 NOT_ATOMIC = Check(
     id="checkpoint-not-atomic",
@@ -60,6 +60,7 @@ _DEEPEST = 8
 SAVE, _LOAD = frozenset({"torch.save"}), frozenset({"torch.load"})
 _STEP = re.compile(r"(^|_)(step|steps|epoch|epochs|iter|iters|iteration|it|tokens)(_|\d|$)", re.I)
 _CHECKPOINT = re.compile(r"ckpt|checkpoint|latest|(^|_)last|snapshot|resume", re.I)
+_SAVES = re.compile(r"save_?(training_)?(checkpoint|ckpt|snapshot|state$)", re.I)
 _OPTIMIZER = re.compile(r"optim|opt_state|^opt$|scheduler|scaler", re.I)
 _MOVES = {"replace", "rename", "move", "renames"}
 _DELETES = {"rmtree", "unlink", "remove", "rmdir"}
@@ -104,6 +105,10 @@ def full_path(module: Module, path: ast.expr, depth: int = 0) -> ast.expr:
         bound = module.bound(path)
     elif isinstance(path, ast.Attribute):
         bound = module.bound_attribute(path)
+    if bound is None and isinstance(path, ast.Name):
+        scope = module.scope(path)
+        bound = default_of(scope, path.id) if isinstance(scope, Function) else None
+        bound = bound if isinstance(bound, ast.Constant) and bound.value else None
     if bound is not None:
         return full_path(module, bound, depth + 1)
     if isinstance(path, ast.Call) and last_name(path.func) in ("str", "Path") and path.args:
@@ -116,6 +121,9 @@ def is_checkpoint(module: Module, held: ast.expr | None, path: ast.expr) -> bool
     if isinstance(held, ast.Name):
         held = module.bound(held) or held
     if held is not None and any(_OPTIMIZER.search(name) for name in words_in(held)):
+        return True
+    function = module.function(path)
+    if function is not None and _SAVES.search(function.name):
         return True
     return any(_CHECKPOINT.search(word) for word in words_in(full_path(module, path)))
 

@@ -36,20 +36,23 @@ _FULL = frozenset(
     f"horovod.torch.{name}"
     for name in ("allreduce", "allgather", "broadcast", "broadcast_object", "barrier", "alltoall")
 )
-_SHARDED = frozenset(
+_TOGETHER = frozenset(
     f"torch.distributed.checkpoint.{name}"
     for name in (
         "save", "load", "async_save", "save_state_dict", "load_state_dict",
-        "state_dict.get_model_state_dict", "state_dict.get_optimizer_state_dict",
-        "state_dict.get_state_dict", "state_dict.set_model_state_dict",
-        "state_dict.set_optimizer_state_dict", "state_dict.set_state_dict",
         "state_dict_saver.save", "state_dict_loader.load",
     )
+)  # fmt: skip
+_OF_SHARDED = frozenset(
+    f"torch.distributed.checkpoint.state_dict.{verb}_{what}state_dict"
+    for verb in ("get", "set")
+    for what in ("", "model_", "optimizer_")
 ) | frozenset(
     f"{name}.{method}"
     for name in FSDP
     for method in ("optim_state_dict", "full_optim_state_dict", "summon_full_params")
-)  # fmt: skip
+)
+"""Of a model that is sharded; of one that is not yet they are no collectives."""
 _FSDP1 = frozenset(name for name in FSDP if name.endswith("FullyShardedDataParallel"))
 _OF_FRAMEWORKS = (
     (re.compile(r"^_?accelerator$"), {"accelerate"}, {
@@ -83,8 +86,8 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
 
 def _collectives(module: Module, program: Program) -> Iterator[ast.Call]:
     yield from module.calls_to(_FULL)
-    if program.any_relative(_shards, module):
-        yield from module.calls_to(_SHARDED)
+    yield from module.calls_to(_TOGETHER)
+    if any(map(_shards, program.near(module))):
         yield from _of_sharded_models(module)
     packages = {name.partition(".")[0] for level, name in module.imported if level == 0}
     for owner, of, methods in _OF_FRAMEWORKS:
@@ -108,19 +111,27 @@ def _shards(module: Module) -> bool:
 def _of_sharded_models(module: Module) -> Iterator[ast.Call]:
     """`model.state_dict()` of FSDP's first version, `.full_tensor()` of the second."""
     yield from module.methods_called.get("full_tensor", ())
+    places = [
+        (call.lineno, name) for call in module.calls_to(FSDP) for name in _wrapped(module, call)
+    ]
+    for call in module.calls_to(_OF_SHARDED):
+        of = {last_name(each) for each in call.args[:1]} - {""}
+        if any(name in of and line < call.lineno for line, name in places):
+            yield call
     if module.words & {"SHARDED_STATE_DICT", "LOCAL_STATE_DICT"}:
         return
+    first = {name for call in module.calls_to(_FSDP1) for name in _wrapped(module, call)}
     for call in module.methods_called.get("state_dict", ()):
-        if not isinstance(call.func, ast.Attribute):
-            continue
-        wrapped = {
-            last_name(target)
-            for made in module.calls_to(_FSDP1)
-            if isinstance(statement := module.statement(made), ast.Assign)
-            for target in statement.targets
-        }
-        if last_name(call.func.value) in wrapped - {""}:
+        if isinstance(call.func, ast.Attribute) and last_name(call.func.value) in first:
             yield call
+
+
+def _wrapped(module: Module, call: ast.Call) -> set[str]:
+    """The names that a sharded model goes by: what is assigned, or what is sharded in place."""
+    statement = module.statement(call)
+    if isinstance(statement, ast.Assign) and statement.value is call:
+        return {last_name(target) for target in statement.targets} - {""}
+    return {last_name(call.args[0])} - {""} if call.args else set()
 
 
 def _logged_together(module: Module) -> Iterator[ast.Call]:

@@ -39,7 +39,7 @@ _FRAMEWORKS = frozenset(
     {
         "lightning", "pytorch_lightning", "lightning_fabric", "accelerate", "deepspeed",
         "composer", "ignite", "fastai", "colossalai", "megatron", "mmengine", "mmcv", "ray",
-        "horovod", "paddle", "tensorflow", "jax",
+        "horovod", "paddle", "tensorflow", "jax", "chainer",
     }
 )  # fmt: skip
 _TRAINERS = frozenset(
@@ -57,6 +57,7 @@ class Program:
         self.modules, self.files = tuple(modules), files
         self._loops: dict[Module, list[TrainingLoop]] = {}
         self._connected: dict[Callable[[Module], bool], frozenset[Module]] = {}
+        self._near: dict[Module, frozenset[Module]] = {}
         self._facts: dict[Callable[[Program], object], object] = {}
 
     def once(self, fact: Callable[[Program], T]) -> T:
@@ -155,6 +156,19 @@ class Program:
             )
         return module in self._connected[fact]
 
+    def near(self, module: Module) -> frozenset[Module]:
+        """The module, those that import it, and what one of them imports: one program's files.
+
+        Beyond two steps in either direction large libraries connect everything with everything.
+        """
+        if module not in self._near:
+            users = _reached([module], self._importers, steps=2)
+            found = {module, *_reached([module], self._imports, steps=2)}
+            for user in users:
+                found.update((user, *self._imports[user]))
+            self._near[module] = frozenset(found)
+        return self._near[module]
+
     @cached_property
     def settings(self) -> Settings:
         """What YAML files, argparse and classes with fields say."""
@@ -184,7 +198,7 @@ class Program:
 
     def is_distributed(self, module: Module) -> bool:
         """Several ranks run the module, as PyTorch's own means tell."""
-        return self.any_relative(wraps, module) or self.any_relative(starts_group, module)
+        return any(wraps(each) or starts_group(each) for each in self.near(module))
 
     def is_on_cuda(self, module: Module) -> bool:
         """The program uses GPUs where there are any."""
@@ -219,15 +233,18 @@ def uses_framework(module: Module) -> bool:
 
 
 def _reached(
-    starts: list[Module], edges: dict[Module, list[Module]], most: int | None = None
+    starts: list[Module],
+    edges: dict[Module, list[Module]],
+    most: int | None = None,
+    steps: int | None = None,
 ) -> list[Module]:
+    """What can be reached from some modules: not much more than `most`, in so many steps."""
     found = dict.fromkeys(starts)
-    waiting = list(starts)
-    while waiting and (most is None or len(found) < most):
-        for other in edges[waiting.pop()]:
-            if other not in found:
-                found[other] = None
-                waiting.append(other)
+    waiting, done = list(starts), 0
+    while waiting and (most is None or len(found) < most) and (steps is None or done < steps):
+        ahead = dict.fromkeys(other for each in waiting for other in edges[each])
+        waiting, done = [other for other in ahead if other not in found], done + 1
+        found.update(dict.fromkeys(waiting))
     return list(found)
 
 

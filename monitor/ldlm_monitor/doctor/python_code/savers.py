@@ -41,7 +41,7 @@ _FARTHEST = 4
 
 def inspect(module: Module, program: Program) -> Iterator[Finding]:
     """Each torch.save of a checkpoint in a training on several ranks."""
-    if not program.any_relative(_wraps, module) or program.framework_does_it(module):
+    if not any(map(_wraps, program.near(module))) or program.framework_does_it(module):
         return
     if any(_SHARDED & each.words for each in program.relatives(module)):
         return

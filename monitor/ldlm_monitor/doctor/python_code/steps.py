@@ -195,6 +195,8 @@ def _waits_in_forward(module: Module) -> Iterator[Finding]:
     if not reads:
         return
     for forward in forwards(module):
+        if forward.args.args and forward.args.args[0].arg == "ctx":
+            continue  # an autograd function's own
         places = [call for call in reads if _is_always(module, call, forward)]
         if places:
             lines = sorted({place.lineno for place in places})
