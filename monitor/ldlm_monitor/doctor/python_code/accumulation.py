@@ -134,7 +134,11 @@ def _zeroed(loop: TrainingLoop) -> Iterator[Finding]:
     owners = {ast.dump(owner) for step in steps for owner in _stepped(step)}
     for zero in loop.calls("zero_grad"):
         owner = zero.func.value if isinstance(zero.func, ast.Attribute) else zero.func
-        if ast.dump(owner) in owners and loop.is_every_turn(zero) and not _is_modulo(loop, zero):
+        if ast.dump(owner) not in owners or _is_modulo(loop, zero):
+            continue
+        last = max(call.lineno for call in loop.backwards)
+        drops_all = any(last < zero.lineno < step.lineno for step in steps)  # worse: see updates
+        if loop.is_every_turn(zero) and not drops_all:
             yield loop.module.finding(ZEROED, zero)
 
 
@@ -178,9 +182,23 @@ def _summed(loop: TrainingLoop) -> Iterator[Finding]:
                 pass
             case _:
                 continue
-        bound = loop.module.bindings(loop.module.scope(call)).get(name, [])
-        if len(bound) == 1 and isinstance(bound[0], ast.Call):
+        if _is_given_by_model(loop, name):
             yield loop.module.finding(SUMMED, call)
+
+
+def _is_given_by_model(loop: TrainingLoop, name: str) -> bool:
+    """The name is assigned once in a turn, what a call gave."""
+    given = [
+        node.value
+        for node in loop.nodes()
+        if isinstance(node, ast.Assign)
+        and any(
+            isinstance(part, ast.Name) and part.id == name
+            for target in node.targets
+            for part in ast.walk(target)
+        )
+    ]
+    return len(given) == 1 and isinstance(given[0], ast.Call)
 
 
 def _is_modulo(loop: TrainingLoop, step: ast.Call) -> bool:

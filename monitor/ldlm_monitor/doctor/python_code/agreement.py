@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection, Iterable
 
 from ldlm_monitor.doctor.python_code.bindings import Function
 from ldlm_monitor.doctor.python_code.module import Module, last_name
 from ldlm_monitor.doctor.python_code.training import (
     Ranks,
-    TrainingLoop,
     names_in,
     ranks_of,
 )
@@ -31,18 +31,22 @@ _AGREEING = (
 """What names a function in which ranks decide together."""
 
 
-def agreed(module: Module, loop: TrainingLoop, before: ast.stmt, names: set[str]) -> bool:
-    """What these names hold was made common to all ranks before a statement of a turn."""
+def agreed(module: Module, nodes: Iterable[ast.AST], before: ast.stmt, names: set[str]) -> bool:
+    """What these names hold was made common to all ranks before a statement of some nodes."""
     agreeing = _AGREES | _wrappers(module)
-    for node in loop.nodes():
-        if isinstance(node, ast.Call) and node.lineno <= before.lineno:
-            name = last_name(node.func).lower()
-            agrees = name in agreeing or any(part in name for part in _AGREEING)
-            if agrees and (names_in(node) - {last_name(node.func)}) & names:
-                return True
-            if agrees and _assigned(module, node) & names:
-                return True
+    for node in nodes:
+        if not isinstance(node, ast.Call) or node.lineno > before.lineno:
+            continue
+        told = (names_in(node) - {last_name(node.func)}) | _assigned(module, node)
+        if told & names and agrees(node, agreeing):
+            return True
     return False
+
+
+def agrees(call: ast.Call, names: Collection[str] = _AGREES) -> bool:
+    """The call brings together what several ranks have, by its name."""
+    name = last_name(call.func).lower()
+    return name in names or any(part in name for part in _AGREEING)
 
 
 def decides_together(module: Module) -> bool:

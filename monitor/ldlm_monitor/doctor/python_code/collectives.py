@@ -61,6 +61,7 @@ _OF_FRAMEWORKS = (
     (re.compile(r"^_?fabric$"), {"lightning", "lightning_fabric"}, {
         "barrier", "all_gather", "all_reduce", "broadcast", "save",
     }),
+    (re.compile(r"^(self|pl_module)$"), {"lightning", "pytorch_lightning"}, {"all_gather"}),
     (re.compile(r"^trainer$"), {"lightning", "pytorch_lightning"}, {"save_checkpoint"}),
     (re.compile(r"^strategy$"), {"lightning", "pytorch_lightning"}, {
         "barrier", "broadcast", "reduce", "all_gather",

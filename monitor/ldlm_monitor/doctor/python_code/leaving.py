@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ldlm_monitor.doctor.finding import Check, Finding
 from ldlm_monitor.doctor.python_code.agreement import agreed, rank_branch
-from ldlm_monitor.doctor.python_code.bindings import Function, inside
+from ldlm_monitor.doctor.python_code.bindings import inside
 from ldlm_monitor.doctor.python_code.module import Loop, Module, last_name
 from ldlm_monitor.doctor.python_code.program import Program
 from ldlm_monitor.doctor.python_code.training import (
@@ -81,12 +81,12 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
         return
     if not any(is_optimizer_step(call) for call in module.methods_called.get("step", ())):
         return  # gradients are looked at, and nothing is trained
+    yield from _left(module, program)
     for loop in program.loops(module):
         if program.is_distributed(module):
             yield from _nan_skips(module, loop)
             yield from _batch_skips(module, loop)
             yield from _failures(module, loop)
-        yield from _left(module, loop)
 
 
 def _nan_skips(module: Module, loop: TrainingLoop) -> Iterator[Finding]:
@@ -96,7 +96,7 @@ def _nan_skips(module: Module, loop: TrainingLoop) -> Iterator[Finding]:
         looked_at = _looks_at_loss(module, node.test)
         if not looked_at or not _leaves(module, node, loop) or without_gradient(module, node):
             continue
-        if agreed(module, loop, node, looked_at | names_in(node.test)):
+        if agreed(module, loop.nodes(), node, looked_at | names_in(node.test)):
             continue
         late = any(
             call.lineno < node.lineno and module.function(call) is module.function(node)
@@ -170,7 +170,7 @@ def _batch_skips(module: Module, loop: TrainingLoop) -> Iterator[Finding]:
         match statement:
             case ast.If(test=test, body=[*_, ast.Continue()], orelse=[]):
                 if _asks_for_emptiness(test, drawn) and not agreed(
-                    module, loop, statement, names_in(test)
+                    module, loop.nodes(), statement, names_in(test)
                 ):
                     yield module.finding(BATCH_SKIP, test)
 
@@ -196,13 +196,14 @@ def _asks_for_emptiness(test: ast.expr, drawn: set[str]) -> bool:
 
 def _failures(module: Module, loop: TrainingLoop) -> Iterator[Finding]:
     """`except RuntimeError: continue` around forward and backward of one step."""
+    on_the_way = {f.name for f in module.functions if any(f.body is body for body in loop.bodies)}
     for node in loop.nodes():
         if not isinstance(node, ast.Try):
             continue
         body = {id(each) for each in inside(node.body)}
-        if not any(id(call) in body for call in loop.backwards) or not any(
-            outer is loop.loop for outer in module.above(node)
-        ):
+        called = {last_name(c.func) for c in inside(node.body) if isinstance(c, ast.Call)}
+        has_step = called & on_the_way or any(id(call) in body for call in loop.backwards)
+        if not has_step or all(outer is not loop.loop for outer in module.above(node)):
             continue
         for handler in node.handlers:
             kinds = names_in(handler.type) if handler.type is not None else {"BaseException"}
@@ -235,43 +236,37 @@ def _is_of_another_failure(handler: ast.ExceptHandler, leaving: ast.Raise) -> bo
     return False
 
 
-def _left(module: Module, loop: TrainingLoop) -> Iterator[Finding]:
-    chain: list[Loop] = [loop.loop]
-    for outer in module.above(loop.loop):
-        if isinstance(outer, Function):
-            break
-        if isinstance(outer, Loop):
-            chain.append(outer)
-    for node in inside(chain[-1].body):
-        if not isinstance(node, ast.Break) or without_gradient(module, node):
-            continue
-        around = _loop_of(module, node)
-        if around is None or all(around is not each for each in chain):
-            continue
-        branch = rank_branch(module, node, within=around)
-        if branch is not None:
-            whose = "rank 0" if branch[0] is Ranks.MAIN else "the ranks other than 0"
-            yield module.finding(LEFT, node, f"only {whose}, by line {branch[1].lineno}")
-        elif (flag := _own_flag(module, node, loop)) is not None:
-            yield module.finding(LEFT, flag)
+def _left(module: Module, program: Program) -> Iterator[Finding]:
+    own = {id(loop.loop): loop for loop in program.loops(module)}
+    for home, loop in program.loops_around(module):
+        for node in inside(loop.body):
+            if not isinstance(node, ast.Break) or _loop_of(home, node) is not loop:
+                continue
+            if without_gradient(home, node):
+                continue
+            branch = rank_branch(home, node, within=loop)
+            if branch is not None:
+                whose = "rank 0" if branch[0] is Ranks.MAIN else "the ranks other than 0"
+                yield home.finding(LEFT, node, f"only {whose}, by line {branch[1].lineno}")
+            elif (flag := _own_flag(home, node, loop, own.get(id(loop)))) is not None:
+                yield home.finding(LEFT, flag)
 
 
-def _own_flag(module: Module, leaving: ast.Break, loop: TrainingLoop) -> ast.expr | None:
+def _own_flag(
+    module: Module, leaving: ast.Break, loop: Loop, training: TrainingLoop | None
+) -> ast.expr | None:
     """The test of a flag that only one rank sets, or of this rank's own loss."""
     branch = module.parents[leaving]
-    if not isinstance(branch, ast.If) or agreed(module, loop, branch, names_in(branch.test)):
+    if not isinstance(branch, ast.If):
+        return None
+    if agreed(module, inside(loop.body), branch, names_in(branch.test)):
         return None
     match branch.test:
         case ast.Name(id=name):
             return branch.test if _is_set_by_one_rank(module, branch, name) else None
-        case ast.Compare(left=left, ops=[ast.Lt() | ast.LtE()]):
-            own = {n for n in names_in(left) if _LOSS.search(n)}
-            given = {
-                part.id
-                for c in loop.backwards
-                for part in ast.walk(c)
-                if isinstance(part, ast.Name)
-            }
+        case ast.Compare(left=left, ops=[ast.Lt() | ast.LtE()]) if training is not None:
+            own = {name for name in names_in(left) if _LOSS.search(name)}
+            given = {name for call in training.backwards for name in names_in(call)}
             return branch.test if own & given else None
     return None
 

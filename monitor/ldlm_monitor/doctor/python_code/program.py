@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TypeVar, cast
 
 from ldlm_monitor.doctor.project import SourceFile
-from ldlm_monitor.doctor.python_code.module import Module, last_name
+from ldlm_monitor.doctor.python_code.module import Loop, Module, last_name
 from ldlm_monitor.doctor.python_code.settings import Settings
 from ldlm_monitor.doctor.python_code.training import TrainingLoop, training_loops
 
@@ -46,6 +46,8 @@ _TRAINERS = frozenset(
     {"transformers.Trainer", "transformers.Seq2SeqTrainer", "transformers.TrainingArguments"}
 )
 T = TypeVar("T")
+_FARTHEST, _MOST_CALLERS = 3, 8
+_COMMON = frozenset({"forward", "__init__", "__call__", "backward", "step", "main"})
 _MOST_RELATIVES = 400
 """Beyond this many, files that import one another say little about one of them."""
 
@@ -56,7 +58,9 @@ class Program:
     def __init__(self, modules: Iterable[Module], files: tuple[SourceFile, ...] = ()) -> None:
         self.modules, self.files = tuple(modules), files
         self._loops: dict[Module, list[TrainingLoop]] = {}
-        self._connected: dict[Callable[[Module], bool], frozenset[Module]] = {}
+        self._connected: dict[
+            Callable[[Module], bool], tuple[frozenset[Module], frozenset[Module]]
+        ] = {}
         self._near: dict[Module, frozenset[Module]] = {}
         self._facts: dict[Callable[[Program], object], object] = {}
 
@@ -127,9 +131,10 @@ class Program:
         return _reached([module], self._imports, _MOST_RELATIVES)
 
     def relatives(self, module: Module) -> list[Module]:
-        """The module, all that it imports, and all that import it, directly or not."""
+        """The module, all that it imports and that import it, and what is near it."""
         found = dict.fromkeys(self.imports_of(module))
         found.update(dict.fromkeys(_reached([module], self._importers, _MOST_RELATIVES)))
+        found.update(dict.fromkeys(each for each in self.modules if each in self.near(module)))
         return list(found)
 
     def class_of(self, module: Module, node: ast.expr) -> tuple[Module, ast.ClassDef] | None:
@@ -150,11 +155,11 @@ class Program:
     def any_relative(self, fact: Callable[[Module], bool], module: Module) -> bool:
         """Whether something holds for the module or one that is connected with it."""
         if fact not in self._connected:
-            having = [each for each in self.modules if fact(each)]
-            self._connected[fact] = frozenset(
-                (*_reached(having, self._imports), *_reached(having, self._importers))
-            )
-        return module in self._connected[fact]
+            having = frozenset(each for each in self.modules if fact(each))
+            reached = (*_reached([*having], self._imports), *_reached([*having], self._importers))
+            self._connected[fact] = (having, frozenset(reached))
+        having, connected = self._connected[fact]
+        return module in connected or not having.isdisjoint(self.near(module))
 
     def near(self, module: Module) -> frozenset[Module]:
         """The module, those that import it, and what one of them imports: one program's files.
@@ -181,6 +186,33 @@ class Program:
         if module not in self._loops:
             self._loops[module] = training_loops(module)
         return self._loops[module]
+
+    def loops_around(self, module: Module) -> list[tuple[Module, Loop]]:
+        """The loops of the program in which the training loops of a module turn, all of them.
+
+        Those around them in their own functions, and around what calls these.
+        """
+        found: dict[int, tuple[Module, Loop]] = {}
+        for loop in self.loops(module):
+            waiting: list[tuple[Module, ast.AST, int]] = [(module, loop.backwards[0], 0)]
+            found.setdefault(id(loop.loop), (module, loop.loop))
+            waiting.append((module, loop.loop, 0))
+            while waiting:
+                where, node, depth = waiting.pop()
+                for outer in where.above(node):
+                    if isinstance(outer, Loop):
+                        found.setdefault(id(outer), (where, outer))
+                function = where.function(node)
+                if function is None or depth >= _FARTHEST or function.name in _COMMON:
+                    continue
+                callers = [
+                    (each, call)
+                    for each in self.near(where)
+                    for call in each.methods_called.get(function.name, ())
+                ]
+                if len(callers) <= _MOST_CALLERS:
+                    waiting += [(each, call, depth + 1) for each, call in callers]
+        return list(found.values())
 
     def has_loops(self, module: Module) -> bool:
         """A training loop is written in the module, or in one that is connected with it."""

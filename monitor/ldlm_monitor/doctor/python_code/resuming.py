@@ -108,7 +108,7 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
             yield from _without_optimizer(program, saved, read)
     if program.once(_restores_optimizer):
         yield from _anew(module, program)
-    yield from _reset(module)
+    yield from _reset(module, program)
 
 
 def _resumes(module: Module) -> bool:
@@ -224,29 +224,48 @@ def _stores(module: Module) -> set[str]:
     }
 
 
-def _reset(module: Module) -> Iterator[Finding]:
+def _reset(module: Module, program: Program) -> Iterator[Finding]:
     for statement in module.nodes.get(ast.Assign, ()):
         match statement:
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if _is_restored(value):
-                pass
-            case _:
-                continue
-        function = module.function(statement)
-        if function is None:
-            continue
-        loads = [
-            node
-            for node in ast.walk(function)
-            if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
-        ]
-        if not loads and PROGRESS.match(name) and not _is_declared_outside(function, name):
-            yield module.finding(RESET, statement, f"{name} is read nowhere")
-            continue
-        again = _set_again(module, function, statement, name)
-        if again is not None and not any(
-            statement.lineno < load.lineno < again.lineno for load in loads
-        ):
-            yield module.finding(RESET, again, f"line {statement.lineno} had restored it")
+                yield from _name_reset(module, statement, name)
+            case ast.Assign(targets=[ast.Attribute(attr=name)], value=value):
+                if not PROGRESS.match(name) or not _is_restored(value):
+                    continue
+                if not any(_reads(each, name) for each in program.relatives(module)):
+                    yield module.finding(RESET, statement, f"{name} is read nowhere")
+
+
+def _reads(module: Module, attribute: str) -> bool:
+    """The attribute is read, or its name stands in a string."""
+    for node in module.nodes.get(ast.Attribute, ()):
+        match node:
+            case ast.Attribute(attr=name, ctx=ast.Load()) if name == attribute:
+                return True
+    return any(
+        isinstance(call.args[1], ast.Constant) and call.args[1].value == attribute
+        for call in module.methods_called.get("getattr", ())
+        if len(call.args) > 1
+    )
+
+
+def _name_reset(module: Module, statement: ast.Assign, name: str) -> Iterator[Finding]:
+    scope = module.scope(statement)
+    if isinstance(scope, ast.Lambda):
+        return
+    loads = [
+        node
+        for node in ast.walk(scope)
+        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
+    ]
+    if not loads and PROGRESS.match(name) and not _is_declared_outside(scope, name):
+        yield module.finding(RESET, statement, f"{name} is read nowhere")
+        return
+    again = _set_again(module, scope, statement, name)
+    if again is not None and not any(
+        statement.lineno < load.lineno < again.lineno for load in loads
+    ):
+        yield module.finding(RESET, again, f"line {statement.lineno} had restored it")
 
 
 def _is_restored(value: ast.expr) -> bool:
@@ -261,7 +280,7 @@ def _is_restored(value: ast.expr) -> bool:
     return False
 
 
-def _is_declared_outside(function: Function, name: str) -> bool:
+def _is_declared_outside(function: Function | ast.Module, name: str) -> bool:
     return any(
         isinstance(node, ast.Global | ast.Nonlocal) and name in node.names
         for node in ast.walk(function)
@@ -269,7 +288,7 @@ def _is_declared_outside(function: Function, name: str) -> bool:
 
 
 def _set_again(
-    module: Module, function: Function, restored: ast.Assign, name: str
+    module: Module, function: Function | ast.Module, restored: ast.Assign, name: str
 ) -> ast.Assign | None:
     """A later `step = 0` that runs whenever the restore has run."""
     around = {id(restored), *(id(outer) for outer in module.above(restored))}

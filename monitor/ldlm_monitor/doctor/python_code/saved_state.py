@@ -12,7 +12,7 @@ from ldlm_monitor.doctor.python_code.module import Module, last_name
 from ldlm_monitor.doctor.python_code.program import Program
 
 PROGRESS = re.compile(
-    r"^(cur(rent)?_|last_|global_|start_|train_)?(epoch|step|iter|iteration)s?(_num|_idx|_?no)?$"
+    r"^(cur(rent)?_|last_|global_|start_|train_)?(epoch|step|iter|iteration)s?(_num|_idx|_?no|_run|_done)?$"
     r"|^(num|n)_?(epochs?|steps?|iters?|updates?)$",
     re.I,
 )
@@ -119,7 +119,7 @@ def _is_handed_on(module: Module, load: ast.Call) -> bool:
                     pass
                 case ast.Attribute(attr="get" | "pop" | "keys"):
                     pass
-                case ast.Call(func=ast.Attribute(attr="load_state_dict")):
+                case ast.Call(func=ast.Attribute(attr="load_state_dict" | "save")):
                     pass
                 case _:
                     return True

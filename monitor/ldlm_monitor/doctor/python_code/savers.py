@@ -53,7 +53,8 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
         words = words_in(full_path(module, path)) | words_in(path)
         if any(map(_OWN.search, words)):
             continue
-        if _is_reached_by_all(module, program, call, 0):
+        turning = {id(loop) for each in program.near(module) for loop in _turning(program, each)}
+        if turning and _is_reached_by_all(module, program, call, turning):
             yield module.finding(ALL, call)
 
 
@@ -61,9 +62,14 @@ def _wraps(module: Module) -> bool:
     return any(True for _ in module.calls_to(DDP))
 
 
-def _is_reached_by_all(module: Module, program: Program, node: ast.AST, depth: int) -> bool:
+def _turning(program: Program, module: Module) -> list[Loop]:
+    return [loop for _, loop in program.loops_around(module)]
+
+
+def _is_reached_by_all(
+    module: Module, program: Program, node: ast.AST, turning: set[int], depth: int = 0
+) -> bool:
     """A training loop comes to the node, and nothing on the way looks at the rank."""
-    loops = {id(loop.loop) for loop in program.loops(module)}
     in_training = False
     child = node
     for outer in module.above(node):
@@ -75,12 +81,11 @@ def _is_reached_by_all(module: Module, program: Program, node: ast.AST, depth: i
             map(_GUARD.search, (w for i in outer.items for w in words_in(i.context_expr)))
         ):
             return False
-        if isinstance(outer, Loop) and any(id(each) in loops for each in ast.walk(outer)):
-            in_training = True
+        in_training |= id(outer) in turning
         if isinstance(outer, Function):
             if any(map(_GUARD.search, (w for d in outer.decorator_list for w in words_in(d)))):
                 return False
-            return in_training or _is_called_by_all(module, program, outer, depth)
+            return in_training or _is_called_by_all(module, program, outer, turning, depth)
         child = outer
     return in_training
 
@@ -96,11 +101,13 @@ def _is_left_before(module: Module, child: ast.stmt) -> bool:
     return False
 
 
-def _is_called_by_all(module: Module, program: Program, function: Function, depth: int) -> bool:
+def _is_called_by_all(
+    module: Module, program: Program, function: Function, turning: set[int], depth: int
+) -> bool:
     if depth >= _FARTHEST or program.once(_definitions).get(function.name, 0) != 1:
         return False
     return any(
-        _is_reached_by_all(other, program, call, depth + 1)
+        _is_reached_by_all(other, program, call, turning, depth + 1)
         for other in program.relatives(module)
         for call in other.methods_called.get(function.name, ())
         if other.function(call) is not function

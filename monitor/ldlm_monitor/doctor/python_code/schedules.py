@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator
 
 from ldlm_monitor.doctor.finding import Check, Finding
-from ldlm_monitor.doctor.python_code.agreement import decides_together
+from ldlm_monitor.doctor.python_code.agreement import agreed, agrees, decides_together
+from ldlm_monitor.doctor.python_code.bindings import inside
 from ldlm_monitor.doctor.python_code.module import Module, last_name
 from ldlm_monitor.doctor.python_code.program import Program
 from ldlm_monitor.doctor.python_code.training import names_in
@@ -36,8 +37,7 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
     """Each step of a schedule that looks at a loss."""
     if not program.is_distributed(module) or program.framework_does_it(module):
         return
-    if program.any_relative(decides_together, module):
-        return
+    elsewhere = any(map(decides_together, program.near(module)))
     owners = {name for each in program.relatives(module) for name in _made(each)}
     for call in module.methods_called.get("step", ()):
         if not (isinstance(call.func, ast.Attribute) and (call.args or call.keywords)):
@@ -45,8 +45,36 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
         if last_name(call.func.value) in owners - {""}:
             given = [*call.args, *(k.value for k in call.keywords)]
             names = {name for each in given for name in names_in(each)}
-            if any(map(_LOSS.search, names)) and not any(map(_OF_EVALUATION.search, names)):
+            if not any(map(_LOSS.search, names)) or any(map(_OF_EVALUATION.search, names)):
+                continue
+            if not elsewhere or _is_own(module, program, call, names):
                 yield module.finding(PLATEAU, call)
+
+
+def _is_own(module: Module, program: Program, call: ast.Call, names: set[str]) -> bool:
+    """The loss comes from functions in which ranks bring nothing together, and none does since."""
+    scope = module.scope(call)
+    if isinstance(scope, ast.Lambda):
+        return False
+    if agreed(module, inside(scope.body), module.statement(call), names):
+        return False
+    origins = [
+        made
+        for name in names & module.bindings(scope).keys()
+        for made in module.bindings(scope)[name]
+    ]
+    return bool(origins) and all(
+        isinstance(made, ast.Call) and _brings_nothing_together(module, program, made)
+        for made in origins
+    )
+
+
+def _brings_nothing_together(module: Module, program: Program, made: ast.Call) -> bool:
+    name = last_name(made.func)
+    bodies = [f.body for each in program.near(module) for f in each.functions if f.name == name]
+    return len(bodies) == 1 and not any(
+        isinstance(node, ast.Call) and agrees(node) for node in inside(bodies[0])
+    )
 
 
 def _made(module: Module) -> Iterator[str]:

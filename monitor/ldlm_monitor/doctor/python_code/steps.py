@@ -10,7 +10,7 @@ from ldlm_monitor.doctor.finding import Check, Edit, Finding
 from ldlm_monitor.doctor.python_code.bindings import Function, inside
 from ldlm_monitor.doctor.python_code.edits import line_before
 from ldlm_monitor.doctor.python_code.module import Module, last_name
-from ldlm_monitor.doctor.python_code.program import Program, forwards
+from ldlm_monitor.doctor.python_code.program import Program, forwards, uses_framework
 from ldlm_monitor.doctor.python_code.training import TrainingLoop, is_optimizer_step
 from ldlm_monitor.doctor.python_code.values import constant
 
@@ -100,7 +100,7 @@ _SCHEDULER = re.compile(r"(^|_)(lr_)?sched(uler)?s?(_|\d|$)", re.I)
 def inspect(module: Module, program: Program) -> Iterator[Finding]:
     """Each training loop of the file."""
     yield from _scaled_bf16(module)
-    on_cuda = program.is_on_cuda(module)
+    on_cuda = program.is_on_cuda(module) or program.framework_does_it(module)
     for loop in program.loops(module):
         if on_cuda:
             yield from _waits(loop)
@@ -194,7 +194,7 @@ def _waits_in_forward(module: Module) -> Iterator[Finding]:
     ]
     if not reads:
         return
-    for forward in forwards(module):
+    for forward in (*forwards(module), *_steps_of_frameworks(module)):
         if forward.args.args and forward.args.args[0].arg == "ctx":
             continue  # an autograd function's own
         places = [call for call in reads if _is_always(module, call, forward)]
@@ -203,6 +203,12 @@ def _waits_in_forward(module: Module) -> Iterator[Finding]:
             others = ", ".join(str(line) for line in lines[1:8])
             more = f"in every forward pass{'; also in lines ' + others if others else ''}"
             yield module.finding(SYNC, places[0], more)
+
+
+def _steps_of_frameworks(module: Module) -> Iterator[Function]:
+    """`training_step` of Lightning, `compute_loss` of transformers' Trainer."""
+    if uses_framework(module):
+        yield from (f for f in module.functions if f.name in ("training_step", "compute_loss"))
 
 
 def _names_loss(node: ast.expr) -> bool:

@@ -89,7 +89,8 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
         yield from _zeroed_first(loop, steps)
         yield from _clipped_late(loop, steps)
         if not program.any_relative(_drops, module) and not program.framework_does_it(module):
-            yield from _never_zeroed(loop, steps)
+            if any(map(_uses_torchs, program.near(module))):
+                yield from _never_zeroed(loop, steps)
 
 
 def _drops(module: Module) -> bool:
@@ -105,16 +106,16 @@ def _drops(module: Module) -> bool:
     )
 
 
+def _uses_torchs(module: Module) -> bool:
+    """An optimizer of torch is made; one of somebody's own may drop gradients itself."""
+    return any(module.resolve(call.func).startswith("torch.optim.") for call in module.calls)
+
+
 def _never_zeroed(loop: TrainingLoop, steps: list[ast.Call]) -> Iterator[Finding]:
     module = loop.module
     own = [c for c in steps if isinstance(c.func, ast.Attribute) and not c.args]
     if not own or len(own) != len(steps) or any(c.keywords for c in own):
         return  # a closure, or a scaler whose optimizer may be wrapped
-    resolved = any(name.startswith("torch.optim") for name in module.imports.values())
-    if not resolved and not any(
-        module.resolve(call.func).startswith("torch.optim.") for call in module.calls
-    ):
-        return  # an optimizer of somebody's own may drop them itself
     if any(call.args for call in loop.backwards):
         return  # an accelerator's or an engine's
     edits: tuple[Edit, ...] = ()
