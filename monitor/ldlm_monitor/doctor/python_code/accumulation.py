@@ -83,7 +83,7 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
             yield from _summed(loop)
         if (
             _accumulates(loop)
-            and any(map(_wraps_in_ddp, program.near(module)))
+            and program.any_near(_wraps_in_ddp, module)
             and not program.any_relative(_holds_back, module)
         ):
             yield module.finding(EVERY_BACKWARD, loop.backwards[0])

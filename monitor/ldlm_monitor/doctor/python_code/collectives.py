@@ -88,7 +88,7 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
 def _collectives(module: Module, program: Program) -> Iterator[ast.Call]:
     yield from module.calls_to(_FULL)
     yield from module.calls_to(_TOGETHER)
-    if any(map(_shards, program.near(module))):
+    if program.any_near(_shards, module):
         yield from _of_sharded_models(module)
     packages = {name.partition(".")[0] for level, name in module.imported if level == 0}
     for owner, of, methods in _OF_FRAMEWORKS:

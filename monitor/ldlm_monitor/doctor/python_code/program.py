@@ -58,9 +58,9 @@ class Program:
     def __init__(self, modules: Iterable[Module], files: tuple[SourceFile, ...] = ()) -> None:
         self.modules, self.files = tuple(modules), files
         self._loops: dict[Module, list[TrainingLoop]] = {}
-        self._connected: dict[
-            Callable[[Module], bool], tuple[frozenset[Module], frozenset[Module]]
-        ] = {}
+        self._connected: dict[Callable[[Module], bool], frozenset[Module]] = {}
+        self._holders: dict[Callable[[Module], bool], frozenset[Module]] = {}
+        self._relatives: dict[Module, list[Module]] = {}
         self._near: dict[Module, frozenset[Module]] = {}
         self._facts: dict[Callable[[Program], object], object] = {}
 
@@ -132,10 +132,12 @@ class Program:
 
     def relatives(self, module: Module) -> list[Module]:
         """The module, all that it imports and that import it, and what is near it."""
-        found = dict.fromkeys(self.imports_of(module))
-        found.update(dict.fromkeys(_reached([module], self._importers, _MOST_RELATIVES)))
-        found.update(dict.fromkeys(each for each in self.modules if each in self.near(module)))
-        return list(found)
+        if module not in self._relatives:
+            found = dict.fromkeys(self.imports_of(module))
+            found.update(dict.fromkeys(_reached([module], self._importers, _MOST_RELATIVES)))
+            found.update(dict.fromkeys(sorted(self.near(module), key=lambda m: m.file.path)))
+            self._relatives[module] = list(found)
+        return self._relatives[module]
 
     def class_of(self, module: Module, node: ast.expr) -> tuple[Module, ast.ClassDef] | None:
         """The class that a name means, of the module or of one that it has it from."""
@@ -155,11 +157,19 @@ class Program:
     def any_relative(self, fact: Callable[[Module], bool], module: Module) -> bool:
         """Whether something holds for the module or one that is connected with it."""
         if fact not in self._connected:
-            having = frozenset(each for each in self.modules if fact(each))
+            having = self._having(fact)
             reached = (*_reached([*having], self._imports), *_reached([*having], self._importers))
-            self._connected[fact] = (having, frozenset(reached))
-        having, connected = self._connected[fact]
-        return module in connected or not having.isdisjoint(self.near(module))
+            self._connected[fact] = frozenset(reached)
+        return module in self._connected[fact] or self.any_near(fact, module)
+
+    def any_near(self, fact: Callable[[Module], bool], module: Module) -> bool:
+        """Whether something holds for the module or one that is near it."""
+        return not self._having(fact).isdisjoint(self.near(module))
+
+    def _having(self, fact: Callable[[Module], bool]) -> frozenset[Module]:
+        if fact not in self._holders:
+            self._holders[fact] = frozenset(each for each in self.modules if fact(each))
+        return self._holders[fact]
 
     def near(self, module: Module) -> frozenset[Module]:
         """The module, those that import it, and what one of them imports: one program's files.
@@ -230,7 +240,7 @@ class Program:
 
     def is_distributed(self, module: Module) -> bool:
         """Several ranks run the module, as PyTorch's own means tell."""
-        return any(wraps(each) or starts_group(each) for each in self.near(module))
+        return self.any_near(wraps, module) or self.any_near(starts_group, module)
 
     def is_on_cuda(self, module: Module) -> bool:
         """The program uses GPUs where there are any."""

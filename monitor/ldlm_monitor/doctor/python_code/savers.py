@@ -41,11 +41,12 @@ _FARTHEST = 4
 
 def inspect(module: Module, program: Program) -> Iterator[Finding]:
     """Each torch.save of a checkpoint in a training on several ranks."""
-    if not any(map(_wraps, program.near(module))) or program.framework_does_it(module):
+    saves = list(module.calls_to(SAVE))
+    if not saves or not program.any_near(_wraps, module) or program.framework_does_it(module):
         return
     if any(_SHARDED & each.words for each in program.relatives(module)):
         return
-    for call in module.calls_to(SAVE):
+    for call in saves:
         given = arguments(module, call, ("obj", "f"))
         path = given["f"]
         if path is None or not is_checkpoint(module, given["obj"], path):

@@ -37,12 +37,14 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
     """Each step of a schedule that looks at a loss."""
     if not program.is_distributed(module) or program.framework_does_it(module):
         return
-    elsewhere = any(map(decides_together, program.near(module)))
-    owners = {name for each in program.relatives(module) for name in _made(each)}
+    elsewhere = program.any_near(decides_together, module)
+    made = program.once(_plateaus)
+    near = program.near(module)
+    owners = {name for each, names in made.items() if each in near for name in names}
     for call in module.methods_called.get("step", ()):
         if not (isinstance(call.func, ast.Attribute) and (call.args or call.keywords)):
             continue
-        if last_name(call.func.value) in owners - {""}:
+        if last_name(call.func.value) in owners:
             given = [*call.args, *(k.value for k in call.keywords)]
             names = {name for each in given for name in names_in(each)}
             if not any(map(_LOSS.search, names)) or any(map(_OF_EVALUATION.search, names)):
@@ -77,6 +79,12 @@ def _brings_nothing_together(module: Module, program: Program, made: ast.Call) -
     )
 
 
+def _plateaus(program: Program) -> dict[Module, set[str]]:
+    """The files that make such a scheduler, with the names that they give it."""
+    found = {module: set(_made(module)) - {""} for module in program.modules}
+    return {module: names for module, names in found.items() if names}
+
+
 def _made(module: Module) -> Iterator[str]:
     """The names of schedulers that react to a loss: torch's, and classes of the file."""
     own = {cls.name for cls in module.classes if _reacts(cls)}
@@ -89,21 +97,18 @@ def _made(module: Module) -> Iterator[str]:
 
 def _reacts(cls: ast.ClassDef) -> bool:
     """Its `step(loss)` compares the loss with an earlier one and changes the learning rate."""
-    stores = any(
+    steps = [m for m in cls.body if isinstance(m, ast.FunctionDef) and m.name == "step"]
+    if not steps or not any(
         isinstance(node, ast.Subscript)
         and isinstance(node.ctx, ast.Store)
         and isinstance(node.slice, ast.Constant)
         and node.slice.value == "lr"
         for node in ast.walk(cls)
-    )
-    if not stores:
+    ):
         return False
-    for method in cls.body:
-        if isinstance(method, ast.FunctionDef) and method.name == "step":
-            given = {argument.arg for argument in method.args.args[1:]}
-            if any(
-                isinstance(node, ast.Compare) and names_in(node) & given
-                for node in ast.walk(method)
-            ):
-                return True
-    return False
+    given = {argument.arg for step in steps for argument in step.args.args[1:]}
+    return any(
+        isinstance(node, ast.Compare) and names_in(node) & given
+        for step in steps
+        for node in ast.walk(step)
+    )

@@ -88,9 +88,10 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
         yield from _scaled(loop, steps)
         yield from _zeroed_first(loop, steps)
         yield from _clipped_late(loop, steps)
-        if not program.any_relative(_drops, module) and not program.framework_does_it(module):
-            if any(map(_uses_torchs, program.near(module))):
-                yield from _never_zeroed(loop, steps)
+        if program.any_relative(_drops, module) or program.framework_does_it(module):
+            continue
+        if program.any_near(_uses_torchs, module):
+            yield from _never_zeroed(loop, steps)
 
 
 def _drops(module: Module) -> bool:
