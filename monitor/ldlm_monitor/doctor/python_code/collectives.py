@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ldlm_monitor.doctor.finding import Check, Finding
 from ldlm_monitor.doctor.python_code.agreement import COLLECTIVES, rank_branch
-from ldlm_monitor.doctor.python_code.bindings import Function, inside
+from ldlm_monitor.doctor.python_code.bindings import Function
 from ldlm_monitor.doctor.python_code.module import Module, last_name
 from ldlm_monitor.doctor.python_code.program import FSDP, Program
 from ldlm_monitor.doctor.python_code.training import Ranks
@@ -193,11 +193,14 @@ def _inner(module: Module, program: Program, call: ast.Call) -> str:
 def _others_call(module: Module, program: Program, call: ast.Call, which: Ranks) -> bool:
     """The other ranks call a collective too, in another branch of the same function."""
     scope = module.scope(call)
-    body = [] if isinstance(scope, ast.Lambda) else scope.body
-    own = {id(node) for node in inside(body)}
+    own = {id(node) for node in ast.walk(scope)}
     for other in _collectives(module, program):
-        if other is not call and id(other) in own:
-            branch = rank_branch(module, other)
+        if other is call or id(other) not in own:
+            continue
+        node: ast.AST | None = other
+        while node is not None and node is not scope:  # also in functions within the function
+            branch = rank_branch(module, node)
             if branch is not None and branch[0] is not which:
                 return True
+            node = module.function(node)
     return False
