@@ -158,17 +158,14 @@ def _wrapping(program: Program) -> dict[str, tuple[Module, Function, ast.Call]]:
 def _functions_with_collectives(program: Program) -> dict[str, tuple[Module, Function, ast.Call]]:
     """Functions of the project, by a name that only one has, that call a collective for certain."""
     found: dict[str, tuple[Module, Function, ast.Call]] = {}
-    count: dict[str, int] = {}
     for module in program.modules:
-        for function in module.functions:
-            count[function.name] = count.get(function.name, 0) + 1
         for call in module.calls_to(_FULL):
             around = module.function(call)
             if around is None or _is_of_a_group(call):
                 continue
             if any(module.statement(call) is each for each in around.body):
                 found.setdefault(around.name, (module, around, call))
-    return {name: its for name, its in found.items() if count[name] == 1}
+    return {name: its for name, its in found.items() if program.definitions[name] == 1}
 
 
 def _inner(module: Module, program: Program, call: ast.Call) -> str:

@@ -39,7 +39,8 @@ FAILURE_SKIP = Check(
     why="Out of memory or a bad batch is met by one rank. It leaves the step out and asks for the "
     "next batch, while the others wait in backward for its gradients: from then on the ranks are "
     "a step apart, or hang until the process group's timeout.",
-    source="https://docs.pytorch.org/docs/stable/notes/ddp.html",
+    source="run with 2 ranks of torch 2.13 (gloo): one rank ends a step before the other, which "
+    "waits for it",
     since="",
     fix="Let the exception end the process, so that the launcher ends the others and restarts "
     "all; or agree on it by an all_reduce before backward.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import TypeVar, cast
@@ -183,6 +184,11 @@ class Program:
                 found.update((user, *self._imports[user]))
             self._near[module] = frozenset(found)
         return self._near[module]
+
+    @cached_property
+    def definitions(self) -> Counter[str]:
+        """How many functions of the project have a name."""
+        return Counter(function.name for each in self.modules for function in each.functions)
 
     @cached_property
     def settings(self) -> Settings:

@@ -105,7 +105,7 @@ def _is_left_before(module: Module, child: ast.stmt) -> bool:
 def _is_called_by_all(
     module: Module, program: Program, function: Function, turning: set[int], depth: int
 ) -> bool:
-    if depth >= _FARTHEST or program.once(_definitions).get(function.name, 0) != 1:
+    if depth >= _FARTHEST or program.definitions[function.name] != 1:
         return False
     return any(
         _is_reached_by_all(other, program, call, turning, depth + 1)
@@ -113,12 +113,3 @@ def _is_called_by_all(
         for call in other.methods_called.get(function.name, ())
         if other.function(call) is not function
     )
-
-
-def _definitions(program: Program) -> dict[str, int]:
-    """How many functions of the project have a name."""
-    count: dict[str, int] = {}
-    for module in program.modules:
-        for function in module.functions:
-            count[function.name] = count.get(function.name, 0) + 1
-    return count

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ldlm_monitor.doctor.finding import Check, Edit, Finding
 from ldlm_monitor.doctor.python_code.bindings import Function
-from ldlm_monitor.doctor.python_code.edits import line_after
+from ldlm_monitor.doctor.python_code.edits import line_after, line_before
 from ldlm_monitor.doctor.python_code.module import Module, last_name
 from ldlm_monitor.doctor.python_code.program import Program
 from ldlm_monitor.doctor.python_code.training import TrainingLoop
@@ -43,6 +43,16 @@ CLIPPED_LATE = Check(
     since="",
     fix="Clip between backward and step.",
 )
+CLIP = Check(
+    id="clip-before-unscale",
+    severity="error",
+    title="Gradients are clipped while they are still scaled",
+    why="GradScaler multiplies the gradients, by 65536 at first. Clipped without "
+    "scaler.unscale_(optimizer) before, they are cut to a norm that is that much too small.",
+    source=f"{_AMP}#gradient-clipping",
+    since="1.6",
+    fix="scaler.unscale_(optimizer) before clip_grad_norm_.",
+)
 NOT_UPDATED = Check(
     id="scaler-without-update",
     severity="error",
@@ -73,10 +83,9 @@ STEPPED_SCALED = Check(
     since="1.6",
     fix="scaler.step(optimizer), then scaler.update().",
 )
-CHECKS = (NEVER_ZEROED, ZEROED_FIRST, CLIPPED_LATE, NOT_UPDATED, NOT_SCALED, STEPPED_SCALED)
+CHECKS = (NEVER_ZEROED, ZEROED_FIRST, CLIP, CLIPPED_LATE, NOT_UPDATED, NOT_SCALED, STEPPED_SCALED)
 _CLIPS = ("clip_grad_norm_", "clip_grad_value_")
 _DROPS = frozenset({"zero_grad", "zero_grads", "clear_grad", "zero_gradients"})
-_DISTANT = frozenset({"no_sync", "closure", "fused_backward"})
 
 
 def inspect(module: Module, program: Program) -> Iterator[Finding]:
@@ -85,6 +94,7 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
         steps = loop.optimizer_steps()
         if not steps:
             continue
+        yield from _clipped(loop)
         yield from _scaled(loop, steps)
         yield from _zeroed_first(loop, steps)
         yield from _clipped_late(loop, steps)
@@ -159,6 +169,24 @@ def _clipped_late(loop: TrainingLoop, steps: list[ast.Call]) -> Iterator[Finding
             continue
         if all(c.lineno < before[0].lineno for c in computed):
             yield module.finding(CLIPPED_LATE, clip)
+
+
+def _clipped(loop: TrainingLoop) -> Iterator[Finding]:
+    module = loop.module
+    scaled = [c for c in loop.backwards if _is_scaled(c)]
+    steps = [c for c in loop.optimizer_steps() if len(c.args) == 1]
+    if not scaled or not steps or any(True for _ in loop.calls("unscale_", "unscale")):
+        return
+    for call in loop.calls(*_CLIPS):
+        edits: tuple[Edit, ...] = ()
+        statement = module.statement(call)
+        block = module.block(statement)
+        same = [c for c in steps if module.statement(c) in block]
+        if len(same) == 1 and len(steps) == 1 and isinstance(same[0].func, ast.Attribute):
+            scaler, optimizer = module.text(same[0].func.value), module.text(same[0].args[0])
+            edits = line_before(module, statement, f"{scaler}.unscale_({optimizer})")
+        yield module.finding(CLIP, call, edits=edits)
+        return
 
 
 def _scaled(loop: TrainingLoop, steps: list[ast.Call]) -> Iterator[Finding]:
