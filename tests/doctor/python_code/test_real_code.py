@@ -156,3 +156,37 @@ def test_the_default_of_nccl_is_said_of_nccl_only() -> None:
     for backend, said in (("nccl", True), ("cuda:nccl,cpu:gloo", True), ("xla", False)):
         found = findings({"train.py": LIMITED.replace("{backend}", backend)})
         assert [f.check.id for f in found] == ["process-group-no-timeout"] * said
+
+
+RUN = """
+import torch
+
+def train(model, loader, args):
+    optimizer = torch.optim.Adam(model.parameters())
+    model.load_state_dict(torch.load(args.pretrained, weights_only=True)["model"])
+    for epoch in range(args.epochs):
+        for batch in loader:
+            model(batch).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+        torch.save(state, f"checkpoint_{epoch % 2}.pt.part")
+"""
+WANDB = "import wandb\n\ndef log():\n    wandb.init(resume='allow')\n"
+EVALUATE = """
+import torch
+
+def evaluate(model, loader, path, resume=None):
+    checkpoint = torch.load(path, weights_only=True)
+    model.load_state_dict(checkpoint["model"])
+    epoch = checkpoint["epoch"]
+    return [model(batch) for batch in loader]
+"""
+
+
+def test_weights_to_begin_with_and_an_evaluation_are_no_resume() -> None:
+    assert "resume-drops-saved-state" not in ids({"train.py": RUN + WANDB})
+    assert "resume-drops-saved-state" in ids(
+        {"train.py": RUN.replace("args.pretrained", "args.resume")}
+    )
+    assert "resume-counter-reset" not in ids({"train.py": RUN, "evaluate.py": EVALUATE})

@@ -17,7 +17,7 @@ from ldlm_monitor.doctor.python_code.saved_state import (
     saved_in,
     state_of,
 )
-from ldlm_monitor.doctor.python_code.training import words_in
+from ldlm_monitor.doctor.python_code.training import names_in, words_in
 from ldlm_monitor.doctor.python_code.values import constant
 
 _SAVING = "https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html"
@@ -112,7 +112,18 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
 
 
 def _resumes(module: Module) -> bool:
-    return any(_RESUME.search(word) for word in module.words)
+    """Code speaks of going on, otherwise than in what it passes to others' functions."""
+    names = {
+        *(getattr(node, "id", "") for node in module.nodes.get(ast.Name, ())),
+        *(getattr(node, "attr", "") for node in module.nodes.get(ast.Attribute, ())),
+        *(getattr(node, "arg", "") for node in module.nodes.get(ast.arg, ())),
+        *(function.name for function in module.functions),
+    }
+    strings = (getattr(node, "value", "") for node in module.nodes.get(ast.Constant, ()))
+    return any(map(_RESUME.search, names)) or any(
+        isinstance(text, str) and len(text) < 40 and _RESUME.match(text.lstrip("-"))
+        for text in strings
+    )
 
 
 def _dropped(saved: Saved, read: frozenset[str]) -> Iterator[Finding]:
@@ -251,7 +262,7 @@ def _reads(module: Module, attribute: str) -> bool:
 
 def _name_reset(module: Module, statement: ast.Assign, name: str) -> Iterator[Finding]:
     scope = module.scope(statement)
-    if isinstance(scope, ast.Lambda):
+    if isinstance(scope, ast.Lambda) or not _trains_in(scope):
         return
     loads = [
         node
@@ -266,6 +277,20 @@ def _name_reset(module: Module, statement: ast.Assign, name: str) -> Iterator[Fi
         statement.lineno < load.lineno < again.lineno for load in loads
     ):
         yield module.finding(RESET, again, f"line {statement.lineno} had restored it")
+
+
+def _trains_in(scope: Function | ast.Module) -> bool:
+    """There is a loop that counts here, or an optimizer is restored: it is no evaluation."""
+    for node in inside(scope.body):
+        match node:
+            case ast.While():
+                return True
+            case ast.For() if any(re.search("epoch|step|iter", w) for w in names_in(node.target)):
+                return True
+            case ast.Call(func=ast.Attribute(attr="load_state_dict", value=owner)):
+                if any(map(_KINDS["the optimizer"].search, words_in(owner))):
+                    return True
+    return False
 
 
 def _is_restored(value: ast.expr) -> bool:

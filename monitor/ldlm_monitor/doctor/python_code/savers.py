@@ -29,7 +29,7 @@ ALL = Check(
 CHECKS = (ALL,)
 _GUARD = re.compile(
     r"rank|main|master|primary|chief|leader|root|coordinator|writer|gpu|device|zero|host|world"
-    r"|proc|node|ddp|distributed|local|is_save|should_save|can_save",
+    r"|proc|node|ddp|dist|local|logger|is_save|should_save|can_save",
     re.I,
 )
 _OWN = re.compile(r"rank|gpu|host|pid|device|shard|world|tempfile|mkstemp|uuid", re.I)
@@ -76,7 +76,7 @@ def _is_reached_by_all(
     for outer in module.above(node):
         if isinstance(child, ast.stmt) and _is_left_before(module, child):
             return False
-        if isinstance(outer, ast.If | ast.IfExp) and any(map(_GUARD.search, words_in(outer.test))):
+        if isinstance(outer, ast.If | ast.IfExp) and _may_choose_ranks(outer.test):
             return False
         if isinstance(outer, ast.With) and any(
             map(_GUARD.search, (w for i in outer.items for w in words_in(i.context_expr)))
@@ -89,6 +89,18 @@ def _is_reached_by_all(
             return in_training or _is_called_by_all(module, program, outer, turning, depth)
         child = outer
     return in_training
+
+
+def _may_choose_ranks(test: ast.expr) -> bool:
+    """It speaks of ranks, or asks for something that only one rank may have made."""
+    match test:
+        case ast.Name() | ast.Attribute():
+            return True
+        case ast.Compare(ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]):
+            return True
+        case ast.BoolOp(values=values):
+            return any(map(_may_choose_ranks, values))
+    return any(map(_GUARD.search, words_in(test)))
 
 
 def _is_left_before(module: Module, child: ast.stmt) -> bool:
