@@ -58,7 +58,8 @@ DEFECTS = [
     ),
     Planted(
         "loader-too-many-workers", "data.py",
-        WITH_WORKERS, '    num_workers = config["data"].get("num_workers", 16)\n', "DataLoader(",
+        WITH_WORKERS, '    num_workers = config["data"].get("workers_of_a_rank", 16)\n',
+        "DataLoader(",
     ),
     Planted(
         "loader-too-many-workers", "data.py",
@@ -266,6 +267,70 @@ DEFECTS = [
         "log-truncated-at-resume", "train.py",
         'jsonl", "a")', 'jsonl", "w")', "training_log", 'jsonl", "a")',
     ),
+    Planted(
+        "loop-left-by-one-rank", "train.py",
+        "                if rank == 0:\n",
+        "                if rank == 0:\n                    if os.path.exists(\"stop\"):\n"
+        "                        break\n",
+        "break",
+    ),
+    Planted(
+        "batch-skip-on-one-rank", "train.py",
+        "            is_last = (index", "            if len(tokens) == 0:\n"
+        "                continue\n            is_last = (index", "if len(tokens) == 0",
+    ),
+    Planted(
+        "zero-grad-missing", "train.py",
+        "            optimizer.zero_grad(set_to_none=True)\n", "", "optimizer.step()",
+        "                optimizer.zero_grad()",
+    ),
+    Planted(
+        "zero-grad-before-step", "train.py",
+        "            norm = torch.nn.utils", "            optimizer.zero_grad()\n"
+        "            norm = torch.nn.utils", "optimizer.zero_grad()",
+    ),
+    Planted(
+        "clip-after-step", "train.py",
+        "            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+        "            if torch.isfinite(norm):  # the same on all ranks\n"
+        "                optimizer.step()\n                scheduler.step()\n",
+        "            optimizer.step()\n            scheduler.step()\n"
+        "            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n", "clip_grad_norm_",
+    ),
+    Planted(
+        "accumulation-not-averaged", "train.py",
+        "(loss / accumulation).backward()", "loss.backward()", "loss.backward()",
+    ),
+    Planted(
+        "resume-drops-saved-state", "saving.py",
+        '    optimizer.load_state_dict(checkpoint["optimizer"])\n', "", '"optimizer": optimizer',
+    ),
+    Planted(
+        "resume-drops-saved-state", "saving.py",
+        '    scheduler.load_state_dict(checkpoint["scheduler"])\n', "", '"scheduler": scheduler',
+    ),
+    Planted(
+        "resume-schedule-anew", "saving.py",
+        '        "scheduler": scheduler.state_dict(),\n', "", "CosineAnnealingLR", at="train.py",
+    ),
+    Planted(
+        "resume-without-optimizer", "saving.py",
+        '        "optimizer": optimizer.state_dict(),\n', "", '"model": model.state_dict()',
+    ),
+    Planted(
+        "resume-counter-reset", "train.py",
+        "    model = DDP(\n", "    step = 0\n    model = DDP(\n", "step = 0",
+    ),
+    Planted(
+        "checkpoint-saved-by-all-ranks", "train.py",
+        "                if rank == 0:\n                    folder = Path(args.out) / "
+        'f"step_{step:08d}"\n'
+        "                    save_checkpoint(folder, raw_model, optimizer, scheduler, step)\n",
+        '                folder = Path(args.out) / f"step_{step:08d}"\n'
+        "                save_checkpoint(folder, raw_model, optimizer, scheduler, step)\n"
+        "                if rank == 0:\n",
+        "torch.save", at="saving.py",
+    ),
 ]  # fmt: skip
 
 
@@ -283,6 +348,11 @@ def planted(defect: Planted) -> dict[str, str]:
         files["data.py"] = files["data.py"].replace(
             GUARDED_OPTIONS, "        persistent_workers=True,\n        prefetch_factor=4,\n"
         )
+    if defect.check in ("resume-without-optimizer", "resume-schedule-anew"):
+        for name in ("optimizer", "scheduler"):  # what is not saved is not loaded either
+            if f'"{name}": {name}' not in files["saving.py"]:
+                loaded = f'    {name}.load_state_dict(checkpoint["{name}"])\n'
+                files["saving.py"] = files["saving.py"].replace(loaded, "")
     if defect.check == "checkpoint-not-atomic":
         # one name for all steps
         files["train.py"] = files["train.py"].replace('f"step_{step:08d}"', '"latest"')
@@ -339,6 +409,8 @@ NEEDS_ITS_OWN_TEST = {
     "ddp-broadcast-buffers", "clip-before-unscale", "loss-weight-changed-by-cosine",
     "accumulation-unread", "checkpoint-keyword-only-call", "checkpoint-whole-backbone",
     "checkpoint-no-rotation", "loader-prefetch-factor", "split-differs-between-ranks",
+    "exception-skip-on-one-rank", "scaler-without-update", "scaler-without-scale",
+    "scaled-gradients-stepped", "accumulation-zeroed", "plateau-by-rank", "resume-scale-anew",
 }  # fmt: skip
 
 

@@ -40,12 +40,35 @@ EVERY_BACKWARD = Check(
     since="1.1",
     fix="with model.no_sync(): around forward and backward of all micro-batches but the last.",
 )
-CHECKS = (UNREAD, EVERY_BACKWARD)
+ZEROED = Check(
+    id="accumulation-zeroed",
+    severity="error",
+    title="Accumulated gradients are dropped after every micro-batch",
+    why="The optimizer steps after n micro-batches, and zero_grad() runs at each: only the last "
+    "one has an effect, the others are computed for nothing.",
+    source="https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation",
+    since="",
+    fix="zero_grad() where the optimizer has stepped, under the same condition.",
+)
+SUMMED = Check(
+    id="accumulation-not-averaged",
+    severity="warning",
+    title="Gradients of micro-batches are added up, not averaged",
+    why="The loss is a mean over a micro-batch. Accumulated over n of them without a division the "
+    "gradient is n times that of one large batch: clipping cuts more, and SGD's steps are n "
+    "times as large.",
+    source="https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation",
+    since="",
+    fix="(loss / accumulation_steps).backward(), or a division by the number of tokens.",
+)
+CHECKS = (UNREAD, EVERY_BACKWARD, ZEROED, SUMMED)
 _NAME = re.compile(
     r"^(grad(ient)?_?)?(accum(ulation|ulate)?)(_?grad(ient)?s?|_?batches)?(_?(steps?|iters?|iter))?$"
     r"|^grad(ient)?_acc(_steps)?$",
     re.I,
 )
+_COUNTS = re.compile(r"accum|micro|grad.*steps|update_freq|iter_size|loss", re.I)
+"""Names of what a loss or its gradients are divided by, and of the loss itself."""
 
 
 def inspect(module: Module, program: Program) -> Iterator[Finding]:
@@ -55,9 +78,12 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
     if program.framework_does_it(module):
         return
     for loop in program.loops(module):
+        yield from _zeroed(loop)
+        if _accumulates(loop) and not any(map(_averages, program.relatives(module))):
+            yield from _summed(loop)
         if (
             _accumulates(loop)
-            and program.any_relative(_wraps_in_ddp, module)
+            and program.any_near(_wraps_in_ddp, module)
             and not program.any_relative(_holds_back, module)
         ):
             yield module.finding(EVERY_BACKWARD, loop.backwards[0])
@@ -98,6 +124,81 @@ def _accumulates(loop: TrainingLoop) -> bool:
         own = inside(loop.loop.body)
         return not any(isinstance(node, ast.Call) and is_optimizer_step(node) for node in own)
     return any(_is_modulo(loop, step) or _is_left_before(loop, step) for step in steps)
+
+
+def _zeroed(loop: TrainingLoop) -> Iterator[Finding]:
+    """`zero_grad()` at every turn, where a remainder decides whether the optimizer steps."""
+    steps = loop.optimizer_steps()
+    if not steps or not all(_is_modulo(loop, step) for step in steps):
+        return
+    owners = {ast.dump(owner) for step in steps for owner in _stepped(step)}
+    for zero in loop.calls("zero_grad"):
+        owner = zero.func.value if isinstance(zero.func, ast.Attribute) else zero.func
+        if ast.dump(owner) not in owners or _is_modulo(loop, zero):
+            continue
+        last = max(call.lineno for call in loop.backwards)
+        drops_all = any(last < zero.lineno < step.lineno for step in steps)  # worse: see updates
+        if loop.is_every_turn(zero) and not drops_all:
+            yield loop.module.finding(ZEROED, zero)
+
+
+def _stepped(step: ast.Call) -> list[ast.expr]:
+    return [*step.args[:1], *([step.func.value] if isinstance(step.func, ast.Attribute) else [])]
+
+
+def _averages(module: Module) -> bool:
+    """Something is divided by what counts the micro-batches, or gradients are scaled by hand."""
+    if {"scale_grads", "reduction", "num_items_in_batch"} & module.words:
+        return True
+    for node in (*module.nodes.get(ast.BinOp, ()), *module.nodes.get(ast.AugAssign, ())):
+        match node:
+            case ast.BinOp(op=ast.Div() | ast.Mult(), left=left, right=right):
+                parts: tuple[ast.expr, ...] = (left, right)
+            case ast.AugAssign(op=ast.Div() | ast.Mult(), target=target, value=value):
+                parts = (target, value)
+            case _:
+                continue
+        if any(_COUNTS.search(name) for part in parts for name in names_in(part)):
+            return True
+    return any(call.args for name in ("div_", "mul_", "div") for call in _calls(module, name))
+
+
+def _calls(module: Module, name: str) -> list[ast.Call]:
+    return module.methods_called.get(name, [])
+
+
+def _summed(loop: TrainingLoop) -> Iterator[Finding]:
+    """`loss.backward()` of a loss as the model gave it."""
+    for call in loop.backwards:
+        match call:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name)), args=[]):
+                pass
+            case ast.Call(
+                func=ast.Attribute(
+                    value=ast.Call(func=ast.Attribute(attr="scale"), args=[ast.Name(id=name)])
+                ),
+                args=[],
+            ):
+                pass
+            case _:
+                continue
+        if _is_given_by_model(loop, name):
+            yield loop.module.finding(SUMMED, call)
+
+
+def _is_given_by_model(loop: TrainingLoop, name: str) -> bool:
+    """The name is assigned once in a turn, what a call gave."""
+    given = [
+        node.value
+        for node in loop.nodes()
+        if isinstance(node, ast.Assign)
+        and any(
+            isinstance(part, ast.Name) and part.id == name
+            for target in node.targets
+            for part in ast.walk(target)
+        )
+    ]
+    return len(given) == 1 and isinstance(given[0], ast.Call)
 
 
 def _is_modulo(loop: TrainingLoop, step: ast.Call) -> bool:

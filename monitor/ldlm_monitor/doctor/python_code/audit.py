@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from ldlm_monitor.doctor.finding import Check, Finding
 from ldlm_monitor.doctor.project import Kind, Project, SourceFile
@@ -13,16 +15,22 @@ from ldlm_monitor.doctor.python_code import (
     collectives,
     ddp,
     environment,
+    leaving,
+    loader_workers,
     loaders,
     logs,
     models,
     numerics,
     optimizers,
     process_groups,
+    resuming,
     rotation,
     samplers,
+    savers,
+    schedules,
     splits,
     steps,
+    updates,
 )
 from ldlm_monitor.doctor.python_code.module import Module, UnreadableError, read
 from ldlm_monitor.doctor.python_code.program import Program
@@ -37,8 +45,9 @@ UNREADABLE = Check(
     fix="Mend the syntax, or audit it with the version of Python that it is written for.",
 )
 _ROOMS = (
-    loaders, samplers, ddp, process_groups, environment, collectives, steps, numerics, accumulation,
-    optimizers, models, checkpoints, rotation, logs, splits,
+    loader_workers, loaders, samplers, ddp, process_groups, environment, collectives, leaving,
+    steps, updates, numerics, accumulation, optimizers, schedules, models, checkpoints, savers,
+    resuming, rotation, logs, splits,
 )  # fmt: skip
 CHECKS: tuple[Check, ...] = (UNREADABLE, *(check for room in _ROOMS for check in room.CHECKS))
 _TEST_FILE = re.compile(r"^(test_.*|.*_test|conftest)$")
@@ -47,6 +56,25 @@ _TEST_FOLDERS = {"test", "tests", "testing", "test_utils"}
 
 def audit(project: Project) -> Iterator[Finding]:
     """What the checks find, in the order of files and lines. Tests are left out."""
+    with _no_collection_of_cycles():
+        found = _findings(project)
+    yield from found
+
+
+@contextmanager
+def _no_collection_of_cycles() -> Iterator[None]:
+    """Syntax trees are millions of objects without cycles, and to search them takes longer
+    than to read them: 30 s instead of 6 s for 2,860 files."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _findings(project: Project) -> list[Finding]:
     modules: list[Module] = []
     unreadable: list[Finding] = []
     shared = _shared_folders(project.of(Kind.PYTHON))
@@ -67,11 +95,11 @@ def audit(project: Project) -> Iterator[Finding]:
             found.append(_unreadable(module.file, UnreadableError("nested too deeply", 1)))
     found.extend(accumulation.inspect_settings(program))
     order = {file.path: at for at, file in enumerate(project.files)}
-    told: set[tuple[str, str, int]] = set()
+    once: dict[tuple[str, str, int], Finding] = {}
     for finding in sorted(found, key=lambda f: (order[f.path], f.line, f.check.id)):
-        if (key := (finding.check.id, finding.path, finding.line)) not in told:
-            told.add(key)  # one place may be part of several loops
-            yield finding
+        # one place may be part of several loops
+        once.setdefault((finding.check.id, finding.path, finding.line), finding)
+    return list(once.values())
 
 
 def _unreadable(file: SourceFile, error: UnreadableError) -> Finding:

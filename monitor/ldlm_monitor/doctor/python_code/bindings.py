@@ -11,6 +11,26 @@ Scope: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Mod
 Bindings: TypeAlias = dict[str, list[ast.expr | None]]
 """Each name with what is assigned to it; None: it is bound in some other way."""
 
+_NO_NODES = {"ctx", "op", "ops", "id", "attr", "arg", "kind", "level", "module", "type_comment"}
+_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
+    kind: tuple(name for name in kind._fields if name not in _NO_NODES)
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST) and kind is not ast.Constant
+}
+"""The fields of each kind of node that may hold expressions, statements and the like."""
+
+
+def children(node: ast.AST) -> list[ast.AST]:
+    """The nodes right under a node, in order; signs and contexts, which all share, left out."""
+    found: list[ast.AST] = []
+    for name in _FIELDS.get(type(node), ()):
+        value = getattr(node, name, None)
+        if isinstance(value, list):
+            found += [each for each in value if isinstance(each, ast.AST)]
+        elif isinstance(value, ast.AST):
+            found.append(value)
+    return found
+
 
 def inside(nodes: list[ast.stmt]) -> Iterator[ast.AST]:
     """All nodes of some statements in order, but not those of functions and classes in them."""
@@ -19,7 +39,7 @@ def inside(nodes: list[ast.stmt]) -> Iterator[ast.AST]:
         node = waiting.pop()
         yield node
         if not isinstance(node, Function | ast.Lambda | ast.ClassDef):
-            waiting.extend(reversed(list(ast.iter_child_nodes(node))))
+            waiting.extend(reversed(children(node)))
 
 
 def bound_in(scope: Scope) -> Bindings:

@@ -12,7 +12,7 @@ from ldlm_monitor.doctor.python_code.edits import line_after, replaced
 from ldlm_monitor.doctor.python_code.module import Module, last_name
 from ldlm_monitor.doctor.python_code.program import Program
 from ldlm_monitor.doctor.python_code.training import words_in
-from ldlm_monitor.doctor.python_code.values import arguments
+from ldlm_monitor.doctor.python_code.values import arguments, default_of
 
 NOT_ATOMIC = Check(
     id="checkpoint-not-atomic",
@@ -57,9 +57,10 @@ LOAD = Check(
 )
 CHECKS = (NOT_ATOMIC, NO_ROTATION, DELETED_FIRST, LOAD)
 _DEEPEST = 8
-_SAVE, _LOAD = frozenset({"torch.save"}), frozenset({"torch.load"})
+SAVE, _LOAD = frozenset({"torch.save"}), frozenset({"torch.load"})
 _STEP = re.compile(r"(^|_)(step|steps|epoch|epochs|iter|iters|iteration|it|tokens)(_|\d|$)", re.I)
 _CHECKPOINT = re.compile(r"ckpt|checkpoint|latest|(^|_)last|snapshot|resume", re.I)
+_SAVES = re.compile(r"save_?(training_)?(checkpoint|ckpt|snapshot|state$)", re.I)
 _OPTIMIZER = re.compile(r"optim|opt_state|^opt$|scheduler|scaler", re.I)
 _MOVES = {"replace", "rename", "move", "renames"}
 _DELETES = {"rmtree", "unlink", "remove", "rmdir"}
@@ -74,12 +75,12 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
     """Each torch.save and torch.load of a program that trains."""
     if not program.has_loops(module):
         return
-    for call in module.calls_to(_SAVE):
+    for call in module.calls_to(SAVE):
         given = arguments(module, call, ("obj", "f"))
         path = given["f"]
-        if path is None or not _is_checkpoint(module, call, given["obj"], path):
+        if path is None or not is_checkpoint(module, given["obj"], path):
             continue
-        place = _full(module, path)
+        place = full_path(module, path)
         if _varies(module, program, place, path):
             if _in_training(module, program, call) and not program.any_relative(_deletes, module):
                 yield module.finding(NO_ROTATION, call)
@@ -95,7 +96,7 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
             yield module.finding(LOAD, call)
 
 
-def _full(module: Module, path: ast.expr, depth: int = 0) -> ast.expr:
+def full_path(module: Module, path: ast.expr, depth: int = 0) -> ast.expr:
     """The path with a name that stands for it replaced by what it is."""
     bound = None
     if depth > _DEEPEST:
@@ -104,20 +105,27 @@ def _full(module: Module, path: ast.expr, depth: int = 0) -> ast.expr:
         bound = module.bound(path)
     elif isinstance(path, ast.Attribute):
         bound = module.bound_attribute(path)
+    if bound is None and isinstance(path, ast.Name):
+        scope = module.scope(path)
+        bound = default_of(scope, path.id) if isinstance(scope, Function) else None
+        bound = bound if isinstance(bound, ast.Constant) and bound.value else None
     if bound is not None:
-        return _full(module, bound, depth + 1)
+        return full_path(module, bound, depth + 1)
     if isinstance(path, ast.Call) and last_name(path.func) in ("str", "Path") and path.args:
-        return _full(module, path.args[-1], depth + 1)
+        return full_path(module, path.args[-1], depth + 1)
     return path
 
 
-def _is_checkpoint(module: Module, call: ast.Call, held: ast.expr | None, path: ast.expr) -> bool:
+def is_checkpoint(module: Module, held: ast.expr | None, path: ast.expr) -> bool:
     """What is saved is there to go on from: it holds the optimizer, or its name says so."""
     if isinstance(held, ast.Name):
         held = module.bound(held) or held
     if held is not None and any(_OPTIMIZER.search(name) for name in words_in(held)):
         return True
-    return any(_CHECKPOINT.search(word) for word in words_in(_full(module, path)))
+    function = module.function(path)
+    if function is not None and _SAVES.search(function.name):
+        return True
+    return any(_CHECKPOINT.search(word) for word in words_in(full_path(module, path)))
 
 
 def _varies(module: Module, program: Program, place: ast.expr, path: ast.expr) -> bool:
@@ -147,7 +155,7 @@ def _comes_with_step(module: Module, program: Program, node: ast.expr) -> bool:
         for call in other.methods_called.get(function.name, ()):
             given = call.args[at] if 0 <= at < len(call.args) else None
             given = next((k.value for k in call.keywords if k.arg == name.id), given)
-            if given is not None and _has_step(other, _full(other, given)):
+            if given is not None and _has_step(other, full_path(other, given)):
                 return True
     return False
 
@@ -277,11 +285,11 @@ def _deleted_first(module: Module) -> Iterator[Finding]:
         deleted = ast.dump(call.args[0])
         if any(isinstance(outer, ast.For | ast.While) for outer in module.above(call)):
             continue
-        for save in module.calls_to(_SAVE):
+        for save in module.calls_to(SAVE):
             path = arguments(module, save, ("obj", "f"))["f"]
             if path is None or module.function(save) is not function or save.lineno < call.lineno:
                 continue
-            if any(ast.dump(part) == deleted for part in ast.walk(_full(module, path))):
+            if any(ast.dump(part) == deleted for part in ast.walk(full_path(module, path))):
                 yield module.finding(DELETED_FIRST, call)
                 break
 

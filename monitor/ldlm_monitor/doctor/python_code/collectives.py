@@ -1,224 +1,203 @@
-"""What some ranks do alone while the others wait for them."""
+"""Collectives that some ranks call while the others do not."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from ldlm_monitor.doctor.finding import Check, Finding
-from ldlm_monitor.doctor.python_code.bindings import Function, inside
+from ldlm_monitor.doctor.python_code.agreement import COLLECTIVES, rank_branch
+from ldlm_monitor.doctor.python_code.bindings import Function
 from ldlm_monitor.doctor.python_code.module import Module, last_name
-from ldlm_monitor.doctor.python_code.program import Program
-from ldlm_monitor.doctor.python_code.training import (
-    Ranks,
-    TrainingLoop,
-    ends_process,
-    names_in,
-    ranks_of,
-    without_gradient,
-)
+from ldlm_monitor.doctor.python_code.program import FSDP, Program
+from ldlm_monitor.doctor.python_code.training import Ranks
+from ldlm_monitor.doctor.python_code.values import constant
 
-NAN_SKIP = Check(
-    id="nan-skip-on-one-rank",
-    severity="critical",
-    title="A rank that meets NaN skips the step alone",
-    why="The loss is this rank's own. Where it is not finite this rank leaves out backward, in "
-    "which the others wait for its gradients until the process group's timeout. Skipped after "
-    "backward, the others apply the NaN that it sent them, and the ranks drift apart.",
-    source="run with 2 ranks of torch 2.13: the other rank waits in all-reduce until the timeout",
-    since="",
-    fix="Decide together: all_reduce the flag (MAX) before the branch; or always run backward "
-    "and skip by the gradient norm, which is the same on every rank.",
-)
 ALONE = Check(
     id="collective-on-one-rank",
     severity="critical",
     title="A collective that only some ranks call",
     why="A collective returns when every rank of the group has called it. Called on rank 0 "
     "alone it waits until the timeout, or pairs with the next collective of the others and "
-    "gives wrong data.",
-    source="https://docs.pytorch.org/docs/stable/distributed.html#collective-functions",
+    "gives wrong data. Saving or gathering what is sharded is one as well.",
+    source="https://docs.pytorch.org/docs/stable/distributed.html#collective-functions; "
+    "https://docs.pytorch.org/docs/stable/distributed.checkpoint.html; "
+    "https://deepspeed.readthedocs.io/en/latest/model-checkpointing.html",
     since="",
     fix="Call it on every rank, and keep only what follows from it to rank 0.",
 )
-CHECKS = (NAN_SKIP, ALONE)
-_COLLECTIVES = {
-    "all_reduce", "all_gather", "all_gather_into_tensor", "all_gather_object", "barrier",
-    "broadcast", "broadcast_object_list", "reduce", "reduce_scatter", "reduce_scatter_tensor",
-    "gather", "gather_object", "scatter", "scatter_object_list", "all_to_all",
-    "all_to_all_single", "monitored_barrier",
-}  # fmt: skip
-_AGREES = _COLLECTIVES | {
-    "all_reduce_coalesced",
-    "reduce_tensor",
-    "reduce_mean",
-    "gather_for_metrics",
-}
-_AGREEING = ("all_reduce", "allreduce", "reduce_", "sync_", "gather", "agree", "all_ranks")
-"""What names a function in which ranks decide together."""
+CHECKS = (ALONE,)
 _FULL = frozenset(
-    f"torch.distributed.{where}{name}"
-    for where in ("", "distributed_c10d.")
-    for name in _COLLECTIVES
+    f"{where}{name}"
+    for where in ("torch.distributed.", "torch.distributed.distributed_c10d.", "deepspeed.comm.")
+    for name in COLLECTIVES
+) | frozenset(
+    f"horovod.torch.{name}"
+    for name in ("allreduce", "allgather", "broadcast", "broadcast_object", "barrier", "alltoall")
 )
-_FINITE = {"isnan", "isinf", "isfinite"}
+_TOGETHER = frozenset(
+    f"torch.distributed.checkpoint.{name}"
+    for name in (
+        "save", "load", "async_save", "save_state_dict", "load_state_dict",
+        "state_dict_saver.save", "state_dict_loader.load",
+    )
+)  # fmt: skip
+_OF_SHARDED = frozenset(
+    f"torch.distributed.checkpoint.state_dict.{verb}_{what}state_dict"
+    for verb in ("get", "set")
+    for what in ("", "model_", "optimizer_")
+) | frozenset(
+    f"{name}.{method}"
+    for name in FSDP
+    for method in ("optim_state_dict", "full_optim_state_dict", "summon_full_params")
+)
+"""Of a model that is sharded; of one that is not yet they are no collectives."""
+_FSDP1 = frozenset(name for name in FSDP if name.endswith("FullyShardedDataParallel"))
+_OF_FRAMEWORKS = (
+    (re.compile(r"^_?accelerator$"), {"accelerate"}, {
+        "gather", "gather_for_metrics", "reduce", "wait_for_everyone", "pad_across_processes",
+    }),
+    (re.compile(r"^_?fabric$"), {"lightning", "lightning_fabric"}, {
+        "barrier", "all_gather", "all_reduce", "broadcast", "save",
+    }),
+    (re.compile(r"^(self|pl_module)$"), {"lightning", "pytorch_lightning"}, {"all_gather"}),
+    (re.compile(r"^trainer$"), {"lightning", "pytorch_lightning"}, {"save_checkpoint"}),
+    (re.compile(r"^strategy$"), {"lightning", "pytorch_lightning"}, {
+        "barrier", "broadcast", "reduce", "all_gather",
+    }),
+    (re.compile(r"engine$"), {"deepspeed"}, {"save_checkpoint", "backward", "step"}),
+)  # fmt: skip
+"""Whose methods every rank must call: the name of the object, the packages, the methods."""
 
 
 def inspect(module: Module, program: Program) -> Iterator[Finding]:
-    """Branches that depend on the rank, or on what only one rank knows."""
-    yield from _alone(module)
-    if program.is_distributed(module):
-        for loop in program.loops(module):
-            yield from _nan_skips(module, loop)
-
-
-def _nan_skips(module: Module, loop: TrainingLoop) -> Iterator[Finding]:
-    seen = set()
-    for node in loop.nodes():
-        if not isinstance(node, ast.If) or id(node) in seen:
-            continue
-        seen.add(id(node))
-        looked_at = _looks_at_loss(module, node.test)
-        if not looked_at or not _leaves(module, node, loop) or without_gradient(module, node):
-            continue
-        if _agreed(module, loop, node, looked_at):
-            continue
-        late = any(
-            call.lineno < node.lineno and module.function(call) is module.function(node)
-            for call in loop.backwards
-        )
-        after = "after backward: the other ranks apply the gradients that this one drops"
-        yield module.finding(NAN_SKIP, node.test, after if late else "")
-
-
-def _looks_at_loss(module: Module, test: ast.expr) -> set[str]:
-    """The names that a test asks for NaN, where a loss is among them."""
-    asked: set[str] = set()
-    for part in ast.walk(test):
-        if _asks_for_nan(part):
-            asked |= names_in(part)
-        elif isinstance(part, ast.Name) and (bound := module.bound(part)) is not None:
-            asked |= (
-                {part.id} | names_in(bound) if any(map(_asks_for_nan, ast.walk(bound))) else set()
-            )
-    return asked if any("loss" in name.lower() for name in asked) else set()
-
-
-def _asks_for_nan(node: ast.AST) -> bool:
-    """`isnan(x)` and the like, or `x != x`."""
-    match node:
-        case ast.Call():
-            return last_name(node.func) in _FINITE
-        case ast.Compare(left=left, ops=[ast.NotEq()], comparators=[right]):
-            return ast.dump(left) == ast.dump(right)
-    return False
-
-
-def _leaves(module: Module, branch: ast.If, loop: TrainingLoop) -> bool:
-    """The branch leaves out what follows in the step."""
-    own_function = module.function(branch)
-    in_loop = any(outer is loop.loop for outer in module.above(branch))
-    for node in inside(branch.body):
-        match node:
-            case ast.Continue():
-                return in_loop
-            case ast.Break():
-                return False
-            case ast.Return():
-                return own_function is not None
-            case ast.Raise():
-                return False
-            case ast.Call() if ends_process(node):
-                return False
-    # `if isfinite(loss): loss.backward()`, or `else: loss.backward()` the other way round
-    in_body, otherwise = (
-        any(node in loop.backwards for node in inside(block))
-        for block in (branch.body, branch.orelse)
-    )
-    return in_body != otherwise
-
-
-def _agreed(module: Module, loop: TrainingLoop, branch: ast.If, names: set[str]) -> bool:
-    """What the branch looks at was made common to all ranks before."""
-    agreeing = _AGREES | _wrappers(module)
-    tested = names | names_in(branch.test)
-    for node in loop.nodes():
-        if isinstance(node, ast.Call) and node.lineno <= branch.lineno:
-            name = last_name(node.func).lower()
-            agrees = name in agreeing or any(part in name for part in _AGREEING)
-            if agrees and (names_in(node) - {last_name(node.func)}) & tested:
-                return True
-            if agrees and _assigned(module, node) & tested:
-                return True
-    return False
-
-
-def _wrappers(module: Module) -> set[str]:
-    """Functions of this file that call a collective themselves."""
-    around = (module.function(call) for call in module.calls if last_name(call.func) in _AGREES)
-    return {function.name.lower() for function in around if function is not None}
-
-
-def _assigned(module: Module, node: ast.expr) -> set[str]:
-    statement = module.statement(node)
-    if isinstance(statement, ast.Assign):
-        return {name for target in statement.targets for name in names_in(target)}
-    return set()
-
-
-def _alone(module: Module) -> Iterator[Finding]:
-    for call in module.calls_to(_FULL):
-        if any(k.arg == "group" for k in call.keywords):
-            continue
-        branch = _rank_branch(module, call)
-        if branch is None:
+    """Each collective, and each call of a function that is one."""
+    for call in _collectives(module, program):
+        branch = rank_branch(module, call)
+        if branch is None or _is_of_a_group(call):
             continue
         which, test = branch
-        if not _others_call(module, call, which):
+        if not _others_call(module, program, call, which):
             whose = "rank 0" if which is Ranks.MAIN else "the ranks other than 0"
-            yield module.finding(ALONE, call, f"only {whose}, by line {test.lineno}")
+            inner = _inner(module, program, call)
+            where = f"; {last_name(call.func)} calls it {inner}" if inner else ""
+            yield module.finding(ALONE, call, f"only {whose}, by line {test.lineno}{where}")
 
 
-def _rank_branch(module: Module, node: ast.AST) -> tuple[Ranks, ast.expr] | None:
-    """The condition on the rank under which a node runs."""
-    child = node
-    for outer in module.above(node):
-        if isinstance(outer, Function | ast.Lambda):
-            return _after_return(module, outer, child)
-        if isinstance(outer, ast.If) and child is not outer.test:
-            which = ranks_of(outer.test)
-            if which is not None:
-                if any(child is each for each in outer.orelse):
-                    which = Ranks.OTHERS if which is Ranks.MAIN else Ranks.MAIN
-                return which, outer.test
-        child = outer
-    return None
+def _collectives(module: Module, program: Program) -> Iterator[ast.Call]:
+    yield from module.calls_to(_FULL)
+    yield from module.calls_to(_TOGETHER)
+    if program.any_near(_shards, module):
+        yield from _of_sharded_models(module)
+    packages = {name.partition(".")[0] for level, name in module.imported if level == 0}
+    for owner, of, methods in _OF_FRAMEWORKS:
+        for call in module.calls if of & packages else ():
+            match call.func:
+                case ast.Attribute(value=ast.Name() | ast.Attribute() as held, attr=method):
+                    if method in methods and owner.search(last_name(held)):
+                        yield call
+    if packages & {"lightning", "pytorch_lightning"}:
+        yield from _logged_together(module)
+    for name in _wrapping(program):
+        for call in module.methods_called.get(name, ()):
+            if _inner(module, program, call):
+                yield call
 
 
-def _after_return(
-    module: Module, function: ast.AST, child: ast.AST
-) -> tuple[Ranks, ast.expr] | None:
-    """`if rank != 0: return` before the statement."""
-    if not isinstance(function, Function):
-        return None
-    for statement in function.body:
-        if statement is child:
-            return None
-        match statement:
-            case ast.If(test=test, body=[*_, ast.Return()], orelse=[]):
-                which = ranks_of(test)
-                if which is not None:
-                    return Ranks.OTHERS if which is Ranks.MAIN else Ranks.MAIN, test
-    return None
+def _shards(module: Module) -> bool:
+    return any(True for _ in module.calls_to(FSDP))
 
 
-def _others_call(module: Module, call: ast.Call, which: Ranks) -> bool:
+def _of_sharded_models(module: Module) -> Iterator[ast.Call]:
+    """`model.state_dict()` of FSDP's first version, `.full_tensor()` of the second."""
+    yield from module.methods_called.get("full_tensor", ())
+    places = [
+        (call.lineno, name) for call in module.calls_to(FSDP) for name in _wrapped(module, call)
+    ]
+    for call in module.calls_to(_OF_SHARDED):
+        of = {last_name(each) for each in call.args[:1]} - {""}
+        if any(name in of and line < call.lineno for line, name in places):
+            yield call
+    if module.words & {"SHARDED_STATE_DICT", "LOCAL_STATE_DICT"}:
+        return
+    first = {name for call in module.calls_to(_FSDP1) for name in _wrapped(module, call)}
+    for call in module.methods_called.get("state_dict", ()):
+        if isinstance(call.func, ast.Attribute) and last_name(call.func.value) in first:
+            yield call
+
+
+def _wrapped(module: Module, call: ast.Call) -> set[str]:
+    """The names that a sharded model goes by: what is assigned, or what is sharded in place."""
+    statement = module.statement(call)
+    if isinstance(statement, ast.Assign) and statement.value is call:
+        return {last_name(target) for target in statement.targets} - {""}
+    return {last_name(call.args[0])} - {""} if call.args else set()
+
+
+def _logged_together(module: Module) -> Iterator[ast.Call]:
+    """`self.log(..., sync_dist=True)`, which reduces over all ranks."""
+    for name in ("log", "log_dict"):
+        for call in module.methods_called.get(name, ()):
+            given = {k.arg: k.value for k in call.keywords}
+            alone = constant(module, given.get("rank_zero_only"))
+            if constant(module, given.get("sync_dist")) is True and alone is not True:
+                yield call
+
+
+def _is_of_a_group(call: ast.Call) -> bool:
+    """The ranks of a group of their own, or a save that asks no other rank."""
+    names = {k.arg for k in call.keywords}
+    return bool(names & {"group", "process_group", "no_dist"})
+
+
+def _wrapping(program: Program) -> dict[str, tuple[Module, Function, ast.Call]]:
+    return program.once(_functions_with_collectives)
+
+
+def _functions_with_collectives(program: Program) -> dict[str, tuple[Module, Function, ast.Call]]:
+    """Functions of the project, by a name that only one has, that call a collective for certain."""
+    found: dict[str, tuple[Module, Function, ast.Call]] = {}
+    for module in program.modules:
+        for call in module.calls_to(_FULL):
+            around = module.function(call)
+            if around is None or _is_of_a_group(call):
+                continue
+            if any(module.statement(call) is each for each in around.body):
+                found.setdefault(around.name, (module, around, call))
+    return {name: its for name, its in found.items() if program.definitions[name] == 1}
+
+
+def _inner(module: Module, program: Program, call: ast.Call) -> str:
+    """Where a function of the project calls the collective; "" where the call is one itself."""
+    its = _wrapping(program).get(last_name(call.func))
+    if its is None:
+        return ""
+    home, function, inner = its
+    is_method = home.class_of(function) is not None
+    dotted = module.resolve(call.func).split(".")
+    is_imported = len(dotted) > 1 and dotted[0] != "self" and dotted[-2] in home.parts
+    match call.func:
+        case ast.Attribute(value=ast.Name(id="self")):
+            known = is_method and home.class_of(function) is module.class_of(call)
+        case ast.Name():
+            known = not is_method and (home is module or is_imported)
+        case _:
+            known = not is_method and is_imported
+    return f"in {home.file.path}:{inner.lineno}" if known else ""
+
+
+def _others_call(module: Module, program: Program, call: ast.Call, which: Ranks) -> bool:
     """The other ranks call a collective too, in another branch of the same function."""
     scope = module.scope(call)
-    body = [] if isinstance(scope, ast.Lambda) else scope.body
-    for node in inside(body):
-        if isinstance(node, ast.Call) and node is not call and module.means(node.func, _FULL):
-            other = _rank_branch(module, node)
-            if other is not None and other[0] is not which:
+    own = {id(node) for node in ast.walk(scope)}
+    for other in _collectives(module, program):
+        if other is call or id(other) not in own:
+            continue
+        node: ast.AST | None = other
+        while node is not None and node is not scope:  # also in functions within the function
+            branch = rank_branch(module, node)
+            if branch is not None and branch[0] is not which:
                 return True
+            node = module.function(node)
     return False

@@ -10,7 +10,7 @@ import ast
 import re
 
 from ldlm_monitor.doctor.finding import Edit
-from ldlm_monitor.doctor.python_code.module import Module
+from ldlm_monitor.doctor.python_code.module import Module, last_name
 
 _PIECE = re.compile(rb"#[^\r\n]*|[,)]|\s+|\\")
 
@@ -85,3 +85,14 @@ def line_after(module: Module, statement: ast.stmt, text: str) -> tuple[Edit, ..
         return ()
     end = rest.end() if rest is not None else module.end(statement)
     return (inserted(module, end, f"{module.newline.decode()}{before.decode()}{text}"),)
+
+
+def can_be_repeated(node: ast.expr) -> bool:
+    """To compute it twice gives the same twice: lookups and bounds, on one line."""
+    calls = [part for part in ast.walk(node) if isinstance(part, ast.Call)]
+    plain = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
+    return (
+        isinstance(node, plain)
+        and node.lineno == node.end_lineno
+        and all(last_name(call.func) in ("get", "getattr", "min", "max", "int") for call in calls)
+    )

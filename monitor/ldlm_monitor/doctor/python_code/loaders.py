@@ -1,4 +1,4 @@
-"""How batches are loaded: the options of `DataLoader`, and the sampler of each epoch."""
+"""How quickly batches are loaded: the options of `DataLoader`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ldlm_monitor.doctor.finding import Check, Edit, Finding
 from ldlm_monitor.doctor.python_code.bindings import Function, inside
-from ldlm_monitor.doctor.python_code.edits import keyword_added, replaced
+from ldlm_monitor.doctor.python_code.edits import can_be_repeated, keyword_added, replaced
 from ldlm_monitor.doctor.python_code.module import Loop, Module, last_name
 from ldlm_monitor.doctor.python_code.program import Program
 from ldlm_monitor.doctor.python_code.training import words_in
@@ -21,27 +21,6 @@ from ldlm_monitor.doctor.python_code.values import (
 )
 
 _DOCS = "https://docs.pytorch.org/docs/stable/data.html"
-NO_WORKERS = Check(
-    id="loader-options-without-workers",
-    severity="error",
-    title="Options of workers are set where the DataLoader has none",
-    why="With num_workers=0, persistent_workers=True and prefetch_factor raise ValueError when "
-    "the loader is made, and timeout > 0 raises AssertionError when it is iterated.",
-    source="torch/utils/data/dataloader.py, DataLoader.__init__; run with torch 2.13",
-    since="1.7 (persistent_workers), 2.0 (prefetch_factor)",
-    fix="Set them only where there are workers: persistent_workers=num_workers > 0.",
-)
-MAYBE_NO_WORKERS = Check(
-    id="loader-workers-may-be-zero",
-    severity="warning",
-    title="A division decides the number of workers, and may give none",
-    why="cpu_count // world_size is 0 on a node with fewer CPUs than ranks, or where world_size "
-    "counts the ranks of all nodes; persistent_workers=True or prefetch_factor then raise "
-    "ValueError.",
-    source="torch/utils/data/dataloader.py, DataLoader.__init__; run with torch 2.13",
-    since="1.7",
-    fix="Divide by LOCAL_WORLD_SIZE, take at least 1, or set the options only with workers.",
-)
 PERSISTENT = Check(
     id="loader-persistent-workers",
     severity="info",
@@ -83,12 +62,10 @@ TOO_MANY = Check(
     since="1.7",
     fix="At most len(os.sched_getaffinity(0)) // LOCAL_WORLD_SIZE for each rank.",
 )
-CHECKS = (
-    NO_WORKERS, MAYBE_NO_WORKERS, PERSISTENT, PREFETCH, PIN, TOO_MANY,
-)  # fmt: skip
+CHECKS = (PERSISTENT, PREFETCH, PIN, TOO_MANY)
 
 LOADER = frozenset({"torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"})
-_POSITIONAL = (
+POSITIONAL = (
     "dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn",
     "pin_memory", "drop_last", "timeout",
 )  # fmt: skip
@@ -102,12 +79,10 @@ MANY_OF_A_PROCESS = 64
 
 
 def inspect(module: Module, program: Program) -> Iterator[Finding]:
-    """Loaders of training data, and their samplers."""
+    """Loaders of training data."""
     for call in module.calls_to(LOADER):
-        given = arguments(module, call, _POSITIONAL)
-        yield from _without_workers(module, call, given)
         if _trains_on(module, program, call):
-            yield from _advice(module, program, call, given)
+            yield from _advice(module, program, call, arguments(module, call, POSITIONAL))
 
 
 def _trains_on(module: Module, program: Program, call: ast.Call) -> bool:
@@ -130,53 +105,22 @@ def called(module: Module, call: ast.Call) -> Iterator[str]:
         yield function.name
 
 
-def _without_workers(module: Module, call: ast.Call, given: Arguments) -> Iterator[Finding]:
-    persistent, prefetch = given["persistent_workers"], given["prefetch_factor"]
-    options: list[tuple[str, ast.expr, str]] = []
-    if persistent is not None and constant(module, persistent) is True:
-        options.append(("persistent_workers", persistent, "False"))
-    if prefetch is not None and number(module, prefetch) is not None:
-        options.append(("prefetch_factor", prefetch, "None"))
-    if (timeout := given["timeout"]) is not None and (number(module, timeout) or 0) > 0:
-        options.append(("timeout", timeout, "0"))
-    if not options:
-        return
-    workers = given["num_workers"]
-    named = ", ".join(name for name, _, _ in options)
-    if given.lacks("num_workers") or (workers is not None and number(module, workers) == 0):
-        edits = tuple(
-            replaced(module, value, off)
-            for _, value, off in options
-            if isinstance(value, ast.Constant)
-        )
-        yield module.finding(NO_WORKERS, call, f"num_workers is 0, but {named} set", edits)
-    elif workers is not None and _may_divide_to_zero(module, workers):
-        yield module.finding(MAYBE_NO_WORKERS, call, f"{named} set whatever the division gives")
-
-
-def _may_divide_to_zero(module: Module, node: ast.expr) -> bool:
-    """The number is a division of what only a run can tell, and nothing holds it above 0."""
-    if number(module, node) is not None:
-        return False
-    match node:
-        case ast.BinOp(op=ast.FloorDiv()):
-            return True
-        case ast.Call(args=[_, *_]) if last_name(node.func) in ("min", "int"):
-            return any(_may_divide_to_zero(module, each) for each in node.args)
-        case ast.Name() if (bound := module.bound(node)) is not None:
-            return _may_divide_to_zero(module, bound)
-    return False
-
-
 def _advice(
     module: Module, program: Program, call: ast.Call, given: Arguments
 ) -> Iterator[Finding]:
     workers = given["num_workers"]
-    count = likely(module, workers)
-    if count is None and workers is not None:
-        count = _configured(module, program, workers)
-    exact = number(module, workers)
-    yield from _too_many(module, program, call, workers, count)
+    exact, where = number(module, workers), ""
+    count = exact
+    if exact is None and workers is not None:
+        count, where = configured(module, program, workers)
+        where = f", by {where}" if where else ""
+    if count is None:
+        count, where = likely(module, workers), " unless a setting says otherwise"
+    if workers is not None and _is_all_cpus(module, workers):
+        if _has_ranks(module, program):
+            yield module.finding(TOO_MANY, call, "every rank takes as many as the node has CPUs")
+    elif count is not None:
+        yield from _too_many(module, program, call, count, where)
     persistent = given["persistent_workers"]
     anew = given.lacks("persistent_workers") or constant(module, persistent) is False
     if count is not None and count > 0 and anew and not _is_made_in_loop(module, call):
@@ -194,26 +138,17 @@ def _advice(
         yield module.finding(PIN, call, edits=(replaced(module, pin, "True"),))
 
 
-def _configured(module: Module, program: Program, node: ast.expr) -> float | None:
-    """What the settings of the project say of `config.num_workers` or `args["workers"]`."""
+def configured(module: Module, program: Program, node: ast.expr) -> tuple[float | None, str]:
+    """What the settings of the project say of `config.num_workers`, and where."""
     match node:
-        case ast.Name():
-            bound = module.bound(node)
-            return None if bound is None else _configured(module, program, bound)
-        case ast.Attribute(attr=name) | ast.Subscript(slice=ast.Constant(value=str() as name)):
-            return program.defaults.get(name)
-        case ast.Call(args=[ast.Constant(value=str() as name), *_]) if (
-            last_name(node.func) == "get"
-        ):
-            return program.defaults.get(name)
+        case ast.Name() if (bound := module.bound(node)) is not None:
+            return configured(module, program, bound)
         case ast.Call(args=[_, _, *_]) if last_name(node.func) == "min":
-            found = [_configured(module, program, each) for each in node.args]
-            found += [number(module, each) for each in node.args]
-            known = [each for each in found if each is not None]
-            return min(known) if len(known) == len(node.args) else None
-        case ast.Call(args=[only]) if last_name(node.func) == "int":
-            return _configured(module, program, only)
-    return None
+            found = [program.settings.number(module, each) for each in node.args]
+            known = [each for each, _ in found if each is not None]
+            where = next((its for _, its in found if its), "")
+            return (min(known), where) if len(known) == len(node.args) else (None, "")
+    return program.settings.number(module, node)
 
 
 def _is_made_in_loop(module: Module, call: ast.Call) -> bool:
@@ -251,7 +186,7 @@ def _not_persistent(
     workers = given["num_workers"]
     value = "True"
     if exact is None:
-        if workers is None or not _can_be_repeated(workers):
+        if workers is None or not can_be_repeated(workers):
             return module.finding(PERSISTENT, call, "num_workers is decided by a setting")
         value = f"{module.text(workers)} > 0"
     present = given["persistent_workers"]
@@ -261,17 +196,6 @@ def _not_persistent(
         else keyword_added(module, call, f"persistent_workers={value}")
     )
     return module.finding(PERSISTENT, call, edits=edits)
-
-
-def _can_be_repeated(node: ast.expr) -> bool:
-    """To compute it twice gives the same twice: lookups and bounds, on one line."""
-    calls = [part for part in ast.walk(node) if isinstance(part, ast.Call)]
-    plain = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
-    return (
-        isinstance(node, plain)
-        and node.lineno == node.end_lineno
-        and all(last_name(call.func) in ("get", "getattr", "min", "max", "int") for call in calls)
-    )
 
 
 def _data_set_changes(module: Module, program: Program) -> bool:
@@ -294,18 +218,16 @@ def _changes_data_set(module: Module) -> bool:
 
 
 def _too_many(
-    module: Module, program: Program, call: ast.Call, workers: ast.expr | None, count: float | None
+    module: Module, program: Program, call: ast.Call, count: float, where: str
 ) -> Iterator[Finding]:
-    distributed = program.is_distributed(module) or program.framework_does_it(module)
-    if workers is not None and _is_all_cpus(module, workers):
-        if distributed:
-            yield module.finding(TOO_MANY, call, "every rank takes as many as the node has CPUs")
-        return
-    limit = MANY_OF_A_RANK if distributed else MANY_OF_A_PROCESS
-    if count is not None and count >= limit:
-        default = "" if number(module, workers) is not None else " unless a setting says otherwise"
+    distributed = _has_ranks(module, program)
+    if count >= (MANY_OF_A_RANK if distributed else MANY_OF_A_PROCESS):
         whose = "each rank" if distributed else "one process"
-        yield module.finding(TOO_MANY, call, f"{count:.0f} workers of {whose}{default}")
+        yield module.finding(TOO_MANY, call, f"{count:.0f} workers of {whose}{where}")
+
+
+def _has_ranks(module: Module, program: Program) -> bool:
+    return program.is_distributed(module) or program.framework_does_it(module)
 
 
 def _is_all_cpus(module: Module, node: ast.expr) -> bool:

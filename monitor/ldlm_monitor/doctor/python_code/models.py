@@ -66,6 +66,7 @@ _ATTENTION = re.compile(r"attention|attn|transformer|(^|_)mha$|multihead|DiT|MMD
 _TORCH_STACKS = ("torch.nn.TransformerEncoder", "torch.nn.TransformerDecoder")
 _DEPTHS = {"depth", "n_layers", "num_layers", "n_layer", "n_blocks", "num_blocks"}
 _SHALLOW = 5
+_OF_TORCH = "torch.utils.checkpoint"
 
 
 def inspect(module: Module, program: Program) -> Iterator[Finding]:
@@ -82,8 +83,10 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
 
 
 def _checkpoints_activations(module: Module) -> bool:
-    names = (*module.nodes.get(ast.Name, ()), *module.nodes.get(ast.Attribute, ()))
-    if any(module.resolve(name).startswith("torch.utils.checkpoint") for name in names):
+    names = {local for local, name in module.imports.items() if name.startswith(_OF_TORCH)}
+    if any(getattr(node, "id", "") in names for node in module.nodes.get(ast.Name, ())):
+        return True
+    if _OF_TORCH in map(module.resolve, module.nodes.get(ast.Attribute, ())):
         return True
     return any(_CHECKPOINTING.search(word) for word in module.words)
 

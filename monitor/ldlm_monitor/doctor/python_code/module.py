@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath
 from typing import TypeAlias
 
-from ldlm_monitor.doctor.finding import Check, Edit, Finding
 from ldlm_monitor.doctor.project import SourceFile
 from ldlm_monitor.doctor.python_code.bindings import (
     Bindings,
@@ -19,13 +17,11 @@ from ldlm_monitor.doctor.python_code.bindings import (
     Scope,
     attributes_of,
     bound_in,
+    children,
 )
+from ldlm_monitor.doctor.python_code.source_text import SourceText, parsed
 
 Loop: TypeAlias = ast.For | ast.AsyncFor | ast.While
-
-_LINE_END = re.compile(rb"\r\n|\r|\n")
-_BOM = b"\xef\xbb\xbf"
-_LONGEST_EVIDENCE = 400
 
 
 class UnreadableError(Exception):
@@ -37,10 +33,9 @@ class UnreadableError(Exception):
 
 
 @dataclass(eq=False)
-class Module:
+class Module(SourceText):
     """One file. Nodes of its tree are compared by identity."""
 
-    file: SourceFile
     tree: ast.Module
     parts: tuple[str, ...]
     """The parts of its path without `.py`: the last ones are what an import names."""
@@ -49,7 +44,6 @@ class Module:
     imported: list[tuple[int, str]] = field(default_factory=list)
     """What is imported, as written: the level of a relative import, and the dotted name."""
     stars: list[str] = field(default_factory=list)
-    parents: dict[ast.AST, ast.AST] = field(default_factory=dict)
     nodes: dict[type[ast.AST], list[ast.AST]] = field(default_factory=dict)
     _attributes: dict[ast.AST, Bindings] = field(default_factory=dict)
     _bindings: dict[ast.AST, Bindings] = field(default_factory=dict)
@@ -57,7 +51,7 @@ class Module:
     def __post_init__(self) -> None:
         """Look at every node once."""
         waiting: list[ast.AST] = [self.tree]
-        nodes, parents = self.nodes, self.parents
+        nodes = self.nodes
         while waiting:
             node = waiting.pop()
             kind = type(node)
@@ -65,10 +59,7 @@ class Module:
                 nodes[kind].append(node)
             else:
                 nodes[kind] = [node]
-            children = list(ast.iter_child_nodes(node))
-            for child in children:
-                parents[child] = node
-            waiting.extend(reversed(children))  # so that nodes come in the order of the file
+            waiting.extend(reversed(children(node)))  # nodes come in the order of the file
         for statement in self.nodes.get(ast.Import, ()):
             assert isinstance(statement, ast.Import)
             for alias in statement.names:
@@ -96,79 +87,6 @@ class Module:
         """It is an `__init__.py`."""
         return self.file.path.endswith("__init__.py")
 
-    @cached_property
-    def starts(self) -> list[int]:
-        """The byte at which each line begins."""
-        return [0, *(found.end() for found in _LINE_END.finditer(self.file.content))]
-
-    @cached_property
-    def is_editable(self) -> bool:
-        """Columns of the tree are bytes of the file: it is UTF-8."""
-        try:
-            self.file.content.decode("utf-8")
-        except UnicodeDecodeError:
-            return False
-        cookie = re.search(rb"coding[:=]\s*([-\w.]+)", b"".join(self.line_bytes(1, 3)))
-        return cookie is None or cookie[1].lower().replace(b"_", b"-") in (b"utf-8", b"utf8")
-
-    @cached_property
-    def newline(self) -> bytes:
-        """How the file ends its lines."""
-        found = _LINE_END.search(self.file.content)
-        return found[0] if found else b"\n"
-
-    def line_bytes(self, first: int, last: int) -> list[bytes]:
-        """The 1-based lines `first` to `last` - 1, with their ends."""
-        starts, content = [*self.starts, len(self.file.content)], self.file.content
-        last = min(last, len(self.starts) + 1)
-        return [content[starts[at - 1] : starts[at]] for at in range(first, last)]
-
-    def offset(self, line: int, column: int) -> int:
-        """The byte of the file at a place of the tree."""
-        skipped = len(_BOM) if line == 1 and self.file.content.startswith(_BOM) else 0
-        return self.starts[line - 1] + column + skipped
-
-    def start(self, node: ast.expr | ast.stmt | ast.keyword) -> int:
-        """The first byte of a node."""
-        return self.offset(node.lineno, node.col_offset)
-
-    def end(self, node: ast.expr | ast.stmt | ast.keyword) -> int:
-        """The byte after a node."""
-        assert node.end_lineno is not None
-        assert node.end_col_offset is not None
-        return self.offset(node.end_lineno, node.end_col_offset)
-
-    def text(self, node: ast.expr | ast.stmt) -> str:
-        """A node as it is written."""
-        return self.file.content[self.start(node) : self.end(node)].decode("utf-8", "replace")
-
-    def finding(
-        self,
-        check: Check,
-        node: ast.expr | ast.stmt | ast.excepthandler | ast.keyword | int,
-        detail: str = "",
-        edits: tuple[Edit, ...] = (),
-    ) -> Finding:
-        """A finding at a node, or at a line. Edits that do not give Python are left out."""
-        line = node if isinstance(node, int) else node.lineno
-        text = b"".join(self.line_bytes(line, line + 1)).decode("utf-8", "replace")
-        evidence = text.lstrip("\ufeff").strip()
-        if edits and not self._still_python(edits):
-            edits = ()
-        return Finding(check, self.file.path, line, evidence[:_LONGEST_EVIDENCE], detail, edits)
-
-    def _still_python(self, edits: tuple[Edit, ...]) -> bool:
-        if not self.is_editable:
-            return False
-        content = self.file.content
-        for edit in sorted(edits, key=lambda e: (e.start, e.end), reverse=True):
-            content = content[: edit.start] + edit.text + content[edit.end :]
-        try:
-            _parsed(content)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return False
-        return True
-
     # What names stand for
 
     def resolve(self, node: ast.AST | None) -> str:
@@ -189,7 +107,20 @@ class Module:
 
     def calls_to(self, names: frozenset[str]) -> Iterator[ast.Call]:
         """Calls of one of these dotted names, in the order of the file."""
-        return (call for call in self.calls if self.means(call.func, names))
+        found = [each for name in names for each in self._calls_by_name.get(name, ())]
+        for name in self._calls_by_name if self.stars else ():
+            if name not in names and any(f"{star}.{name}" in names for star in self.stars):
+                found.extend(self._calls_by_name[name])
+        return (call for _, call in sorted(found, key=lambda each: each[0]))
+
+    @cached_property
+    def _calls_by_name(self) -> dict[str, list[tuple[int, ast.Call]]]:
+        """Calls by the dotted name of what they call, each with its place in the file."""
+        found: dict[str, list[tuple[int, ast.Call]]] = {}
+        for at, call in enumerate(self.calls):
+            if name := self.resolve(call.func):
+                found.setdefault(name, []).append((at, call))
+        return found
 
     @cached_property
     def calls(self) -> list[ast.Call]:
@@ -235,6 +166,12 @@ class Module:
         return frozenset(found)
 
     # Where a node stands
+
+    @cached_property
+    def parents(self) -> dict[ast.AST, ast.AST]:
+        """The node around each node."""
+        every = (node for kind in self.nodes.values() for node in kind)
+        return {child: node for node in every for child in children(node)}
 
     def above(self, node: ast.AST) -> Iterator[ast.AST]:
         """The nodes around a node, the nearest first."""
@@ -313,17 +250,11 @@ def read(file: SourceFile) -> Module:
     if parts and parts[-1] == "__init__":
         parts = parts[:-1]
     try:
-        return Module(file, _parsed(file.content), parts)
+        return Module(file, parsed(file.content), parts)
     except SyntaxError as error:
         raise UnreadableError(error.msg, error.lineno or 1) from error
     except (ValueError, RecursionError, MemoryError) as error:
         raise UnreadableError(str(error) or type(error).__name__, 1) from error
-
-
-def _parsed(content: bytes) -> ast.Module:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about escapes in the user's strings
-        return ast.parse(content)
 
 
 def last_name(node: ast.AST) -> str:

@@ -80,7 +80,9 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
         elif length is not None and length > _HOUR:
             yield module.finding(LONG, timeout or call, f"{length / _HOUR:g} hours")
         elif is_start and given.lacks("timeout") and program.has_loops(module):
-            yield module.finding(NO_TIMEOUT, call)
+            backend = constant(module, given["backend"])
+            if not isinstance(backend, str) or "nccl" in backend:
+                yield module.finding(NO_TIMEOUT, call)
     if starts and is_script and not destroyed and program.has_loops(module):
         yield module.finding(NOT_DESTROYED, starts[0])
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
+from typing import TypeVar, cast
 
-from ldlm_monitor.doctor.project import Kind, SourceFile
-from ldlm_monitor.doctor.python_code.module import Module, last_name
+from ldlm_monitor.doctor.project import SourceFile
+from ldlm_monitor.doctor.python_code.module import Loop, Module, last_name
+from ldlm_monitor.doctor.python_code.settings import Settings
 from ldlm_monitor.doctor.python_code.training import TrainingLoop, training_loops
-from ldlm_monitor.doctor.python_code.values import module_defaults
 
 DDP = frozenset(
     {
@@ -38,12 +40,15 @@ _FRAMEWORKS = frozenset(
     {
         "lightning", "pytorch_lightning", "lightning_fabric", "accelerate", "deepspeed",
         "composer", "ignite", "fastai", "colossalai", "megatron", "mmengine", "mmcv", "ray",
-        "horovod", "paddle", "tensorflow", "jax",
+        "horovod", "paddle", "tensorflow", "jax", "chainer",
     }
 )  # fmt: skip
 _TRAINERS = frozenset(
     {"transformers.Trainer", "transformers.Seq2SeqTrainer", "transformers.TrainingArguments"}
 )
+T = TypeVar("T")
+_FARTHEST, _MOST_CALLERS = 3, 8
+_COMMON = frozenset({"forward", "__init__", "__call__", "backward", "step", "main"})
 _MOST_RELATIVES = 400
 """Beyond this many, files that import one another say little about one of them."""
 
@@ -55,6 +60,16 @@ class Program:
         self.modules, self.files = tuple(modules), files
         self._loops: dict[Module, list[TrainingLoop]] = {}
         self._connected: dict[Callable[[Module], bool], frozenset[Module]] = {}
+        self._holders: dict[Callable[[Module], bool], frozenset[Module]] = {}
+        self._relatives: dict[Module, list[Module]] = {}
+        self._near: dict[Module, frozenset[Module]] = {}
+        self._facts: dict[Callable[[Program], object], object] = {}
+
+    def once(self, fact: Callable[[Program], T]) -> T:
+        """What a function says of the whole program, asked only once."""
+        if fact not in self._facts:
+            self._facts[fact] = fact(self)
+        return cast(T, self._facts[fact])
 
     # What a module is connected with
 
@@ -117,10 +132,13 @@ class Program:
         return _reached([module], self._imports, _MOST_RELATIVES)
 
     def relatives(self, module: Module) -> list[Module]:
-        """The module, all that it imports, and all that import it, directly or not."""
-        found = dict.fromkeys(self.imports_of(module))
-        found.update(dict.fromkeys(_reached([module], self._importers, _MOST_RELATIVES)))
-        return list(found)
+        """The module, all that it imports and that import it, and what is near it."""
+        if module not in self._relatives:
+            found = dict.fromkeys(self.imports_of(module))
+            found.update(dict.fromkeys(_reached([module], self._importers, _MOST_RELATIVES)))
+            found.update(dict.fromkeys(sorted(self.near(module), key=lambda m: m.file.path)))
+            self._relatives[module] = list(found)
+        return self._relatives[module]
 
     def class_of(self, module: Module, node: ast.expr) -> tuple[Module, ast.ClassDef] | None:
         """The class that a name means, of the module or of one that it has it from."""
@@ -140,23 +158,42 @@ class Program:
     def any_relative(self, fact: Callable[[Module], bool], module: Module) -> bool:
         """Whether something holds for the module or one that is connected with it."""
         if fact not in self._connected:
-            having = [each for each in self.modules if fact(each)]
-            self._connected[fact] = frozenset(
-                (*_reached(having, self._imports), *_reached(having, self._importers))
-            )
-        return module in self._connected[fact]
+            having = self._having(fact)
+            reached = (*_reached([*having], self._imports), *_reached([*having], self._importers))
+            self._connected[fact] = frozenset(reached)
+        return module in self._connected[fact] or self.any_near(fact, module)
+
+    def any_near(self, fact: Callable[[Module], bool], module: Module) -> bool:
+        """Whether something holds for the module or one that is near it."""
+        return not self._having(fact).isdisjoint(self.near(module))
+
+    def _having(self, fact: Callable[[Module], bool]) -> frozenset[Module]:
+        if fact not in self._holders:
+            self._holders[fact] = frozenset(each for each in self.modules if fact(each))
+        return self._holders[fact]
+
+    def near(self, module: Module) -> frozenset[Module]:
+        """The module, those that import it, and what one of them imports: one program's files.
+
+        Beyond two steps in either direction large libraries connect everything with everything.
+        """
+        if module not in self._near:
+            users = _reached([module], self._importers, steps=2)
+            found = {module, *_reached([module], self._imports, steps=2)}
+            for user in users:
+                found.update((user, *self._imports[user]))
+            self._near[module] = frozenset(found)
+        return self._near[module]
 
     @cached_property
-    def defaults(self) -> dict[str, float]:
-        """The numbers of the settings by name: in YAML files, of argparse, of classes."""
-        found: dict[str, float] = {}
-        for module in self.modules:
-            found.update(module_defaults(module))
-        for file in self.files:
-            if file.kind is Kind.YAML:
-                for line in YAML_NUMBER.finditer(file.content):
-                    found[line[1].decode()] = float(line[2])
-        return found
+    def definitions(self) -> Counter[str]:
+        """How many functions of the project have a name."""
+        return Counter(function.name for each in self.modules for function in each.functions)
+
+    @cached_property
+    def settings(self) -> Settings:
+        """What YAML files, argparse and classes with fields say."""
+        return Settings(self.modules, self.files)
 
     # What it does
 
@@ -165,6 +202,33 @@ class Program:
         if module not in self._loops:
             self._loops[module] = training_loops(module)
         return self._loops[module]
+
+    def loops_around(self, module: Module) -> list[tuple[Module, Loop]]:
+        """The loops of the program in which the training loops of a module turn, all of them.
+
+        Those around them in their own functions, and around what calls these.
+        """
+        found: dict[int, tuple[Module, Loop]] = {}
+        for loop in self.loops(module):
+            waiting: list[tuple[Module, ast.AST, int]] = [(module, loop.backwards[0], 0)]
+            found.setdefault(id(loop.loop), (module, loop.loop))
+            waiting.append((module, loop.loop, 0))
+            while waiting:
+                where, node, depth = waiting.pop()
+                for outer in where.above(node):
+                    if isinstance(outer, Loop):
+                        found.setdefault(id(outer), (where, outer))
+                function = where.function(node)
+                if function is None or depth >= _FARTHEST or function.name in _COMMON:
+                    continue
+                callers = [
+                    (each, call)
+                    for each in self.near(where)
+                    for call in each.methods_called.get(function.name, ())
+                ]
+                if len(callers) <= _MOST_CALLERS:
+                    waiting += [(each, call, depth + 1) for each, call in callers]
+        return list(found.values())
 
     def has_loops(self, module: Module) -> bool:
         """A training loop is written in the module, or in one that is connected with it."""
@@ -182,7 +246,7 @@ class Program:
 
     def is_distributed(self, module: Module) -> bool:
         """Several ranks run the module, as PyTorch's own means tell."""
-        return self.any_relative(wraps, module) or self.any_relative(starts_group, module)
+        return self.any_near(wraps, module) or self.any_near(starts_group, module)
 
     def is_on_cuda(self, module: Module) -> bool:
         """The program uses GPUs where there are any."""
@@ -217,15 +281,18 @@ def uses_framework(module: Module) -> bool:
 
 
 def _reached(
-    starts: list[Module], edges: dict[Module, list[Module]], most: int | None = None
+    starts: list[Module],
+    edges: dict[Module, list[Module]],
+    most: int | None = None,
+    steps: int | None = None,
 ) -> list[Module]:
+    """What can be reached from some modules: not much more than `most`, in so many steps."""
     found = dict.fromkeys(starts)
-    waiting = list(starts)
-    while waiting and (most is None or len(found) < most):
-        for other in edges[waiting.pop()]:
-            if other not in found:
-                found[other] = None
-                waiting.append(other)
+    waiting, done = list(starts), 0
+    while waiting and (most is None or len(found) < most) and (steps is None or done < steps):
+        ahead = dict.fromkeys(other for each in waiting for other in edges[each])
+        waiting, done = [other for other in ahead if other not in found], done + 1
+        found.update(dict.fromkeys(waiting))
     return list(found)
 
 

@@ -6,11 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ldlm_monitor.doctor.finding import Check, Edit, Finding
-from ldlm_monitor.doctor.python_code.bindings import inside
-from ldlm_monitor.doctor.python_code.edits import line_before
+from ldlm_monitor.doctor.finding import Check, Finding
+from ldlm_monitor.doctor.python_code.bindings import Function, inside
 from ldlm_monitor.doctor.python_code.module import Module, last_name
-from ldlm_monitor.doctor.python_code.program import Program, forwards
+from ldlm_monitor.doctor.python_code.program import Program, forwards, uses_framework
 from ldlm_monitor.doctor.python_code.training import TrainingLoop, is_optimizer_step
 from ldlm_monitor.doctor.python_code.values import constant
 
@@ -47,16 +46,6 @@ ZEROS = Check(
     since="2.0",
     fix="optimizer.zero_grad(), unless something relies on gradients that are zero.",
 )
-CLIP = Check(
-    id="clip-before-unscale",
-    severity="error",
-    title="Gradients are clipped while they are still scaled",
-    why="GradScaler multiplies the gradients, by 65536 at first. Clipped without "
-    "scaler.unscale_(optimizer) before, they are cut to a norm that is that much too small.",
-    source=f"{_AMP}#gradient-clipping",
-    since="1.6",
-    fix="scaler.unscale_(optimizer) before clip_grad_norm_.",
-)
 SCALER_BF16 = Check(
     id="grad-scaler-with-bf16",
     severity="warning",
@@ -77,7 +66,7 @@ SCHEDULER = Check(
     since="1.1",
     fix="scheduler.step() after optimizer.step().",
 )
-CHECKS = (SYNC, EMPTY_CACHE, ZEROS, CLIP, SCALER_BF16, SCHEDULER)
+CHECKS = (SYNC, EMPTY_CACHE, ZEROS, SCALER_BF16, SCHEDULER)
 
 _LOSS = re.compile(r"(^|_)(loss|losses|grad_norm|norm)(_|\d|$)", re.I)
 _SCALERS = frozenset(
@@ -93,20 +82,18 @@ _AUTOCASTS = frozenset(
     }
 )
 _BF16 = ("torch.bfloat16", "bfloat16")
-_CLIPS = {"clip_grad_norm_", "clip_grad_value_"}
 _SCHEDULER = re.compile(r"(^|_)(lr_)?sched(uler)?s?(_|\d|$)", re.I)
 
 
 def inspect(module: Module, program: Program) -> Iterator[Finding]:
     """Each training loop of the file."""
     yield from _scaled_bf16(module)
-    on_cuda = program.is_on_cuda(module)
+    on_cuda = program.is_on_cuda(module) or program.framework_does_it(module)
     for loop in program.loops(module):
         if on_cuda:
             yield from _waits(loop)
         yield from _cache(loop)
         yield from _zeros(loop)
-        yield from _clipped(loop)
         yield from _scheduled(loop)
     if on_cuda and program.trains(module):
         yield from _waits_in_forward(module)
@@ -187,21 +174,28 @@ def _is_printed(module: Module, node: ast.expr) -> bool:
 
 def _waits_in_forward(module: Module) -> Iterator[Finding]:
     """Losses that a model reads in its own forward pass."""
-    for forward in forwards(module):
-        places = [
-            node
-            for node in inside(forward.body)
-            if isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr == "item"
-            and _names_loss(node.func.value)
-            and _is_always(module, node, forward)
-        ]
+    reads = [
+        call
+        for call in module.methods_called.get("item", ())
+        if isinstance(call.func, ast.Attribute) and _names_loss(call.func.value)
+    ]
+    if not reads:
+        return
+    for forward in (*forwards(module), *_steps_of_frameworks(module)):
+        if forward.args.args and forward.args.args[0].arg == "ctx":
+            continue  # an autograd function's own
+        places = [call for call in reads if _is_always(module, call, forward)]
         if places:
             lines = sorted({place.lineno for place in places})
             others = ", ".join(str(line) for line in lines[1:8])
             more = f"in every forward pass{'; also in lines ' + others if others else ''}"
             yield module.finding(SYNC, places[0], more)
+
+
+def _steps_of_frameworks(module: Module) -> Iterator[Function]:
+    """`training_step` of Lightning, `compute_loss` of transformers' Trainer."""
+    if uses_framework(module):
+        yield from (f for f in module.functions if f.name in ("training_step", "compute_loss"))
 
 
 def _names_loss(node: ast.expr) -> bool:
@@ -212,7 +206,7 @@ def _is_always(module: Module, node: ast.AST, forward: ast.AST) -> bool:
     for outer in module.above(node):
         if outer is forward:
             return True
-        if isinstance(outer, ast.If | ast.IfExp | ast.ExceptHandler):
+        if isinstance(outer, ast.If | ast.IfExp | ast.ExceptHandler | ast.Lambda | Function):
             return False
     return False
 
@@ -229,32 +223,6 @@ def _zeros(loop: TrainingLoop) -> Iterator[Finding]:
         for keyword in call.keywords:
             if keyword.arg == "set_to_none" and constant(loop.module, keyword.value) is False:
                 yield loop.module.finding(ZEROS, call)
-
-
-def _clipped(loop: TrainingLoop) -> Iterator[Finding]:
-    module = loop.module
-    scaled = [c for c in loop.backwards if _is_scaled(c)]
-    steps = [c for c in loop.optimizer_steps() if len(c.args) == 1]
-    if not scaled or not steps or any(True for _ in loop.calls("unscale_", "unscale")):
-        return
-    for call in loop.calls(*_CLIPS):
-        edits: tuple[Edit, ...] = ()
-        statement = module.statement(call)
-        block = module.block(statement)
-        same = [c for c in steps if module.statement(c) in block]
-        if len(same) == 1 and len(steps) == 1 and isinstance(same[0].func, ast.Attribute):
-            scaler, optimizer = module.text(same[0].func.value), module.text(same[0].args[0])
-            edits = line_before(module, statement, f"{scaler}.unscale_({optimizer})")
-        yield module.finding(CLIP, call, edits=edits)
-        return
-
-
-def _is_scaled(call: ast.Call) -> bool:
-    """`scaler.scale(loss).backward()`."""
-    match call.func:
-        case ast.Attribute(value=ast.Call(func=ast.Attribute(attr="scale"))):
-            return True
-    return False
 
 
 def _scaled_bf16(module: Module) -> Iterator[Finding]:

@@ -15,11 +15,14 @@ _OPTIMIZER = re.compile(r"(^|_)(opt|optim|optimizer|optimizers|scaler|grad_scale
 _OPTIMIZER_PART = re.compile(r"optim|scaler", re.I)
 _MAIN = re.compile(
     r"^_?(is_)?(global_|local_|world_)?(main_process|main|master|master_process|main_rank"
-    r"|rank_?(zero|0)|chief|primary|rank_?zero_only)$|^is_(local_|global_)?(main|master)",
+    r"|rank_?(zero|0)|chief|primary|rank_?zero_only|(world_|local_)?process_zero|global_zero)$"
+    r"|^is_(local_|global_)?(main|master)|^is_(world|local)_process_zero$",
     re.I,
 )
 _RANK = re.compile(
-    r"^_?(global_|local_|world_|node_|ddp_|ddp_local_)?rank$|^get_(local_)?rank$", re.I
+    r"^_?(global_|local_|world_|node_|ddp_|ddp_local_|dp_)?rank$|^get_(local_|global_)?rank$"
+    r"|^(local_)?process_index$|^gpu_id$",
+    re.I,
 )
 _PLAIN_FLAG = re.compile(
     r"(^|_)(ddp|distributed|multi_gpu|cuda|gpu|verbose)$|log_file$|^use_cuda", re.I
@@ -180,8 +183,12 @@ def ranks_of(test: ast.expr) -> Ranks | None:
                 case Ranks.OTHERS:
                     return Ranks.MAIN
             return None
-        case ast.BoolOp():
-            return next((found for v in test.values if (found := ranks_of(v)) is not None), None)
+        case ast.BoolOp(op=op, values=values):
+            found = next((its for each in values if (its := ranks_of(each)) is not None), None)
+            # `rank == 0 or done` lets others through too, `rank == 0 or not distributed` none
+            if isinstance(op, ast.Or) and not all(map(is_common, values)):
+                return None
+            return found
         case ast.Compare(left=left, ops=[only], comparators=[right]):
             return _compared(left, only, right)
         case ast.Call():

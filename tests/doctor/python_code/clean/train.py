@@ -37,7 +37,9 @@ def main():
     raw_model = Denoiser().to(device)
     optimizer = torch.optim.AdamW(raw_model.parameters(), lr=1e-3, fused=on_gpu)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=100)
-    step = load_checkpoint(args.resume, raw_model, optimizer, device) if args.resume else 0
+    step = 0
+    if args.resume:
+        step = load_checkpoint(args.resume, raw_model, optimizer, scheduler, device)
     model = DDP(
         raw_model,
         device_ids=[local_rank] if on_gpu else None,
@@ -72,7 +74,7 @@ def main():
             if step % args.save_every == 0:
                 if rank == 0:
                     folder = Path(args.out) / f"step_{step:08d}"
-                    save_checkpoint(folder, raw_model, optimizer, step)
+                    save_checkpoint(folder, raw_model, optimizer, scheduler, step)
                     prune_checkpoints(args.out, args.keep)
                 dist.barrier()
     log.close()

@@ -1,0 +1,192 @@
+"""What well-known projects write, shortened: what looks like a defect there and is none."""
+
+import pytest
+from code_audits import findings, ids
+
+TWO_FUNCTIONS = """
+import torch
+
+def search(trainer, study, trials):
+    if trainer.args.process_index == 0:
+
+        def objective(trial):
+            torch.distributed.broadcast_object_list([trial], src=0)
+            return trainer.train()
+
+        study.optimize(objective, trials)
+    else:
+        for _ in range(trials):
+            torch.distributed.broadcast_object_list([None], src=0)
+            trainer.train()
+"""
+
+
+def test_the_main_rank_may_broadcast_in_a_function_that_it_hands_on() -> None:
+    assert ids(TWO_FUNCTIONS) == []
+    alone = TWO_FUNCTIONS.replace(
+        "            torch.distributed.broadcast_object_list([trial]", "#"
+    )
+    assert ids(alone) == ["collective-on-one-rank"]
+
+
+BEFORE = """
+import torch.distributed as dist
+from torch.distributed.checkpoint.state_dict import get_model_state_dict
+from torch.distributed.fsdp import fully_shard
+
+def prepare(model):
+{first}
+    state = {{}}
+    if dist.get_rank() == 0:
+        state = get_model_state_dict(model)
+{then}
+    return state
+"""
+SHARD = "    fully_shard(model)"
+
+
+def test_a_model_that_is_not_sharded_yet_is_read_by_one_rank() -> None:
+    assert ids(BEFORE.format(first="", then=SHARD)) == []
+    assert ids(BEFORE.format(first=SHARD, then="")) == ["collective-on-one-rank"]
+
+
+OWN_GRADIENT = """
+import torch
+
+class Loss(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, log_probs, losses):
+        return torch.tensor([each.item() for each in losses]).to(log_probs.device)
+
+def train(model, loader, optimizer):
+    for batch in loader:
+        Loss.apply(model(batch.cuda()), [batch]).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+
+def test_the_forward_of_an_autograd_function_is_no_model() -> None:
+    assert ids(OWN_GRADIENT) == []
+
+
+EVERY_RANK = """
+import shutil
+import torch
+import torch.distributed as dist
+
+def main(args, model, train_loader, optimizer):
+    model = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+    for epoch in range(args.epochs):
+        train(train_loader, model, optimizer)
+        {guard}save_checkpoint({{
+            'epoch': epoch + 1,
+            'state_dict': model.state_dict(),
+            'optimizer': optimizer.state_dict(),
+        }}, False)
+
+def train(train_loader, model, optimizer):
+    for i, (images, target) in enumerate(train_loader):
+        loss = torch.nn.functional.cross_entropy(model(images), target)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+def save_checkpoint(state, is_best, filename='checkpoint.pth.tar'):
+    torch.save(state, filename)
+    if is_best:
+        shutil.copyfile(filename, 'model_best.pth.tar')
+"""
+
+
+@pytest.mark.parametrize(
+    ("guard", "expected"),
+    [
+        ("", True),
+        ("if dist.get_rank() == 0: ", False),
+        ("if not args.multiprocessing_distributed or args.rank % args.ngpus == 0: ", False),
+    ],
+)
+def test_the_checkpoint_of_the_classic_example_is_written_by_all(
+    guard: str, expected: bool
+) -> None:
+    found = ids(EVERY_RANK.format(guard=guard))
+    assert ("checkpoint-saved-by-all-ranks" in found) is expected
+    assert "checkpoint-not-atomic" in found
+
+
+FUSED = """
+import torch
+
+def probe(model, sample):
+    for layer in model:
+        try:
+            layer(sample).sum().backward()
+        except Exception:
+            continue
+
+def wrap(model):
+    return torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+
+class Optimizer:
+    pass
+"""
+
+
+def test_a_loop_that_only_measures_gradients_may_fail() -> None:
+    assert "exception-skip-on-one-rank" not in ids(FUSED)
+
+
+LIMITED = """
+from dataclasses import dataclass
+import torch
+import torch.distributed as dist
+
+def start(model, loader, optimizer):
+    dist.init_process_group("{backend}")
+    for batch in loader:
+        model(batch).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    dist.destroy_process_group()
+"""
+
+
+def test_the_default_of_nccl_is_said_of_nccl_only() -> None:
+    for backend, said in (("nccl", True), ("cuda:nccl,cpu:gloo", True), ("xla", False)):
+        found = findings({"train.py": LIMITED.replace("{backend}", backend)})
+        assert [f.check.id for f in found] == ["process-group-no-timeout"] * said
+
+
+RUN = """
+import torch
+
+def train(model, loader, args):
+    optimizer = torch.optim.Adam(model.parameters())
+    model.load_state_dict(torch.load(args.pretrained, weights_only=True)["model"])
+    for epoch in range(args.epochs):
+        for batch in loader:
+            model(batch).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+        torch.save(state, f"checkpoint_{epoch % 2}.pt.part")
+"""
+WANDB = "import wandb\n\ndef log():\n    wandb.init(resume='allow')\n"
+EVALUATE = """
+import torch
+
+def evaluate(model, loader, path, resume=None):
+    checkpoint = torch.load(path, weights_only=True)
+    model.load_state_dict(checkpoint["model"])
+    epoch = checkpoint["epoch"]
+    return [model(batch) for batch in loader]
+"""
+
+
+def test_weights_to_begin_with_and_an_evaluation_are_no_resume() -> None:
+    assert "resume-drops-saved-state" not in ids({"train.py": RUN + WANDB})
+    assert "resume-drops-saved-state" in ids(
+        {"train.py": RUN.replace("args.pretrained", "args.resume")}
+    )
+    assert "resume-counter-reset" not in ids({"train.py": RUN, "evaluate.py": EVALUATE})

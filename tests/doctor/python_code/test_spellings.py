@@ -1,0 +1,247 @@
+"""The same defects in trainers of other styles: classes, several files, frameworks, sharding."""
+
+import ast
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from code_audits import findings, mended
+
+TRAINERS = Path(__file__).parent / "trainers"
+STYLES = {
+    "class": ("class_based/trainer.py",),
+    "functional": ("functional/main.py", "functional/engine.py", "functional/misc.py"),
+    "accelerate": ("accelerate_loop.py",),
+    "lightning": ("lightning_module.py",),
+    "hf": ("hf_trainer.py",),
+    "sharded": ("sharded.py",),
+    "deepspeed": ("deepspeed_loop.py",),
+    "flat": ("flat_script.py",),
+}
+
+
+def trainer(style: str) -> dict[str, str]:
+    return {
+        Path(name).name: (TRAINERS / name).read_text(encoding="utf-8") for name in STYLES[style]
+    }
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_a_trainer_without_defects_has_no_finding(style: str) -> None:
+    assert findings(trainer(style)) == []
+
+
+class Spelled(NamedTuple):
+    """A defect: `old` becomes `new`, and `line` is a part of the line that is named."""
+
+    check: str
+    style: str
+    file: str
+    old: str
+    new: str
+    line: str
+
+
+STEPS = "        self.scaler.step(self.optimizer)\n        self.scaler.update()\n"
+SYNC = "            if step % self.args.log_every == 0 and self.gpu_id == 0:\n"
+GUARD = "            if self.gpu_id == 0:\n                self._save_snapshot(epoch)\n"
+LOG = "        if data_iter_step % args.log_every == 0:\n"
+BACKWARD = "            loss.backward()\n"
+MEAN = "            mean = loss.detach().clone()\n"
+STOP = "        if stopped.item():\n            break\n"
+TOLD = "        if optimizer.param_groups[0]"
+CLASS, ENGINE, MAIN, MISC = "trainer.py", "engine.py", "main.py", "misc.py"
+DEFECTS = [
+    Spelled("sampler-set-epoch", "class", CLASS,
+     "        self.loader.sampler.set_epoch(epoch)\n", "", "DistributedSampler(dataset)"),
+    Spelled("loader-options-without-workers", "class", CLASS,
+     "num_workers=2", "num_workers=0", "DL("),
+    Spelled("loader-options-without-workers", "functional", MAIN,
+     '"num_workers": 2', '"num_workers": 0', "DataLoader(train_set"),
+    Spelled("loader-persistent-workers", "functional", MAIN, ', "persistent_workers": True', "",
+     "DataLoader(train_set"),
+    Spelled("loader-pin-memory", "functional", MAIN,
+     ', "pin_memory": True', "", "DataLoader(train_set"),
+    Spelled("scaler-without-update", "class", CLASS, "        self.scaler.update()\n", "",
+     "self.scaler.step("),
+    Spelled("clip-before-unscale", "class", CLASS,
+     "        self.scaler.unscale_(self.optimizer)\n", "", "clip_grad_norm_"),
+    Spelled("clip-before-unscale", "flat", "flat_script.py",
+     "        scaler.unscale_(optimizer)\n", "", "clip_grad_norm_"),
+    Spelled("scaler-without-scale", "class", CLASS, "self.scaler.scale(loss).backward()",
+     "loss.backward()", "loss.backward()"),
+    Spelled("zero-grad-missing", "functional", ENGINE,
+     "    optimizer.zero_grad()\n    running", "    running", "optimizer.step()"),
+    Spelled("zero-grad-before-step", "class", CLASS, STEPS,
+     "        self.optimizer.zero_grad()\n" + STEPS, "self.optimizer.zero_grad()"),
+    Spelled("sync-every-step", "class", CLASS, SYNC,
+     "            self.total += loss.item()\n" + SYNC,
+     "self.total += loss.item()"),
+    Spelled("sync-every-step", "functional", ENGINE, "        running += loss.detach()\n",
+     "        running += loss.item()\n", "running += loss.item()"),
+    Spelled("sync-every-step", "accelerate", "accelerate_loop.py",
+     "                optimizer.zero_grad()\n",
+     "                optimizer.zero_grad()\n                total = loss.float().item()\n",
+     "total ="),
+    Spelled("sync-every-step", "sharded", "sharded.py",
+     "        if step % config.log_every == 0:\n",
+     "        value = loss.item()\n        if step % config.log_every == 0:\n", "value ="),
+    Spelled("empty-cache-every-step", "class", CLASS, SYNC,
+     "            torch.cuda.empty_cache()\n" + SYNC, "empty_cache"),
+    Spelled("nan-skip-on-one-rank", "functional", ENGINE, BACKWARD,
+     "            if not torch.isfinite(loss):\n                continue\n" + BACKWARD, "isfinite"),
+    Spelled("nan-skip-on-one-rank", "functional", ENGINE, BACKWARD,
+     "            if math.isnan(loss.item()):\n                break\n" + BACKWARD, "math.isnan"),
+    Spelled("nan-skip-on-one-rank", "class", CLASS, "        self.scaler.scale(loss)",
+     "        if torch.isnan(loss):\n            return None\n        self.scaler.scale(loss)",
+     "isnan(loss)"),
+    Spelled("nan-skip-on-one-rank", "sharded", "sharded.py", "        loss.backward()\n",
+     "        if loss.isnan().any():\n            continue\n        loss.backward()\n", "isnan()"),
+    Spelled("exception-skip-on-one-rank", "sharded", "sharded.py", "        loss.backward()\n",
+     "        try:\n            loss.backward()\n        except torch.cuda.OutOfMemoryError:\n"
+     "            torch.cuda.empty_cache()\n            continue\n", "except"),
+    Spelled("exception-skip-on-one-rank", "class", CLASS,
+     "            loss = self._run_batch(source.to(self.gpu_id), targets.to(self.gpu_id))\n",
+     "            try:\n"
+     "                loss = self._run_batch(source.to(self.gpu_id), targets.to(self.gpu_id))\n"
+     "            except RuntimeError as error:\n"
+     '                if "out of memory" not in str(error):\n                    raise\n'
+     "                continue\n", "except RuntimeError"),
+    Spelled("batch-skip-on-one-rank", "functional", ENGINE, "        updates = (",
+     "        if samples is None:\n            continue\n        updates = (", "samples is None"),
+    Spelled("loop-left-by-one-rank", "class", CLASS, GUARD,
+     GUARD + "                if self.should_stop(epoch):\n                    break\n", "break"),
+    Spelled("loop-left-by-one-rank", "functional", MAIN,
+     "        dist.broadcast(stopped, src=0)\n" + STOP,
+     "        stop = False\n        if is_main_process():\n            stop = val_loss < 1.0\n"
+     "        if stop:\n            break\n", "if stop"),
+    Spelled("loop-left-by-one-rank", "sharded", "sharded.py", "        if step % config.save",
+     "        if loss.item() < config.target:\n            break\n        if step % config.save",
+     "config.target"),
+    Spelled("loop-left-by-one-rank", "accelerate", "accelerate_loop.py",
+     "        accelerator.save_state(",
+     "            if torch.stack(losses).mean() < 1.0:\n                break\n"
+     "        accelerator.save_state(", "break"),
+    Spelled("collective-on-one-rank", "class", CLASS, "            dist.barrier()\n",
+     "                dist.barrier()\n", "dist.barrier()"),
+    Spelled("collective-on-one-rank", "functional", MISC, "    path = os.path.join(",
+     "    dist.barrier()\n    path = os.path.join(", "save_checkpoint("),
+    Spelled("collective-on-one-rank", "sharded", "sharded.py", MEAN, "            if rank != 0:\n"
+     "                continue\n" + MEAN, "dist.all_reduce"),
+    Spelled("collective-on-one-rank", "sharded", "sharded.py", "            dcp.save(",
+     "            if rank == 0: dcp.save(", "dcp.save"),
+    Spelled("collective-on-one-rank", "sharded", "sharded.py", "    whole = get_model",
+     "    if rank == 0: whole = get_model", "get_model_state_dict("),
+    Spelled("collective-on-one-rank", "accelerate", "accelerate_loop.py",
+     "        accelerator.wait_for_everyone()\n        if accelerator.is_main_process:\n",
+     "        if accelerator.is_main_process:\n            accelerator.wait_for_everyone()\n",
+     "wait_for_everyone"),
+    Spelled("collective-on-one-rank", "lightning", "lightning_module.py",
+     '        gathered = self.all_gather(self.trainer.callback_metrics["train_loss"])\n'
+     "        if self.trainer.is_global_zero:\n",
+     "        if self.trainer.is_global_zero:\n"
+     '            gathered = self.all_gather(self.trainer.callback_metrics["train_loss"])\n',
+     "self.all_gather"),
+    Spelled("collective-on-one-rank", "lightning", "lightning_module.py",
+     '        self.log("val_loss", loss, sync_dist=True)\n',
+     '        if self.global_rank == 0:\n            self.log("val_loss", loss, sync_dist=True)\n',
+     "self.log("),
+    Spelled("collective-on-one-rank", "lightning", "lightning_module.py",
+     '    trainer.save_checkpoint("final.ckpt")\n',
+     '    if trainer.is_global_zero:\n        trainer.save_checkpoint("final.ckpt")\n',
+     "save_checkpoint"),
+    Spelled("collective-on-one-rank", "deepspeed", "deepspeed_loop.py",
+     "            model_engine.save_checkpoint(args.save_dir",
+     "            if dist.get_rank() == 0: model_engine.save_checkpoint(args.save_dir",
+     "save_checkpoint"),
+    Spelled("collective-on-one-rank", "deepspeed", "deepspeed_loop.py",
+     "            dist.barrier()\n            if dist.get_rank() == 0:\n",
+     "            if dist.get_rank() == 0:\n                dist.barrier()\n", "dist.barrier()"),
+    Spelled("accumulation-without-no-sync", "functional", ENGINE,
+     "contextlib.nullcontext() if updates else model.no_sync()", "contextlib.nullcontext()",
+     "loss.backward()"),
+    Spelled("accumulation-not-averaged", "functional", ENGINE,
+     "            loss = loss / args.accum_iter\n", "", "loss.backward()"),
+    Spelled("accumulation-not-averaged", "flat", "flat_script.py",
+     "            loss = loss / gradient_accumulation_steps\n", "", "backward()"),
+    Spelled("accumulation-zeroed", "functional", ENGINE, "        updates = (",
+     "        optimizer.zero_grad()\n        updates = (", "optimizer.zero_grad()"),
+    Spelled("accumulation-unread", "flat", "flat_script.py", "grad_clip = 1.0\n",
+     "grad_clip = 1.0\ngrad_accum = 8\n", "grad_accum = 8"),
+    Spelled("plateau-by-rank", "functional", MAIN,
+     "        dist.all_reduce(val_loss, op=dist.ReduceOp.AVG)\n"
+     "        dist.all_reduce(train_loss, op=dist.ReduceOp.AVG)\n"
+     "        lr_scheduler.step(val_loss)\n", "        lr_scheduler.step(train_loss)\n",
+     "lr_scheduler.step(train_loss)"),
+    Spelled("checkpoint-saved-by-all-ranks", "class", CLASS, GUARD,
+     "            self._save_snapshot(epoch)\n", "torch.save"),
+    Spelled("checkpoint-saved-by-all-ranks", "functional", MAIN,
+     "        if is_main_process():\n    ", "",
+     "torch.save"),
+    Spelled("checkpoint-saved-by-all-ranks", "flat", "flat_script.py",
+     "eval_interval == 0 and master_process:", "eval_interval == 0:", "torch.save"),
+    Spelled("checkpoint-not-atomic", "class", CLASS,
+     '        torch.save(snapshot, self.args.snapshot + ".new")\n'
+     '        os.replace(self.args.snapshot + ".new", self.args.snapshot)\n',
+     '        torch.save(snapshot, "snapshot.pt")\n', "torch.save"),
+    Spelled("checkpoint-not-atomic", "functional", MISC,
+     '    torch.save(state, path + ".part")\n    os.replace(path + ".part", path)\n',
+     "    torch.save(state, path)\n", "torch.save"),
+    Spelled("resume-drops-saved-state", "class", CLASS,
+     '        self.optimizer.load_state_dict(snapshot["optimizer"])\n', "", '"optimizer"'),
+    Spelled("resume-drops-saved-state", "class", CLASS,
+     '        self.epochs_run = snapshot["epochs_run"]\n', "", '"epochs_run"'),
+    Spelled("resume-drops-saved-state", "functional", MISC,
+     '    lr_scheduler.load_state_dict(checkpoint["lr_scheduler"])\n', "", '"lr_scheduler"'),
+    Spelled("resume-drops-saved-state", "flat", "flat_script.py",
+     '    scaler.load_state_dict(checkpoint["scaler"])\n', "", '"scaler"'),
+    Spelled("resume-drops-saved-state", "flat", "flat_script.py",
+     '    iter_num = checkpoint["iter_num"]\n', "", '"iter_num"'),
+    Spelled("resume-counter-reset", "functional", MAIN, "    stopped = torch",
+     "    start_epoch = 0\n    stopped = torch", "start_epoch = 0"),
+    Spelled("resume-counter-reset", "functional", MAIN, "range(start_epoch, args.epochs)",
+     "range(args.epochs)", "start_epoch = load_checkpoint"),
+    Spelled("resume-counter-reset", "flat", "flat_script.py", "t0 = time.time()\n",
+     "t0 = time.time()\niter_num = 0\n", "iter_num = 0"),
+    Spelled("resume-counter-reset", "class", CLASS, "range(self.epochs_run, self.args.epochs)",
+     "range(self.args.epochs)", "self.epochs_run = snapshot"),
+    Spelled("weights-in-half-precision", "class", CLASS, "model.to(self.gpu_id)\n",
+     "model.to(self.gpu_id).bfloat16()\n", "bfloat16"),
+    Spelled("ddp-find-unused-parameters", "functional", MAIN,
+     "[args.local_rank], gradient", "[args.local_rank], find_unused_parameters=True, gradient",
+     "find_unused_parameters"),
+    Spelled("process-group-timeout-days", "sharded", "sharded.py", "timedelta(minutes=20)",
+     "timedelta(days=7)", "days=7"),
+    Spelled("loss-clamped", "lightning", "lightning_module.py",
+     '        self.log("train_loss", loss)\n',
+     "        loss = loss.clamp(max=10.0)\n", "clamp"),
+    Spelled("loss-nan-to-num", "hf", "hf_trainer.py", "outputs.loss * self.args.loss_weight\n",
+     "outputs.loss\n        loss = torch.nan_to_num(loss)\n", "nan_to_num"),
+    Spelled("sync-every-step", "lightning", "lightning_module.py",
+     '        self.log("train_loss", loss)\n', '        self.log("train_loss", loss.item())\n',
+     "loss.item()"),
+    Spelled("sync-every-step", "hf", "hf_trainer.py", "        return (loss, outputs)",
+     "        self.last = loss.item()\n        return (loss, outputs)", "loss.item()"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda d: f"{d.check}-{d.style}")
+def test_a_planted_defect_is_found_in_any_style(defect: Spelled) -> None:
+    files = trainer(defect.style)
+    if defect.check == "zero-grad-missing":  # two places
+        files[ENGINE] = files[ENGINE].replace("            optimizer.zero_grad()\n", "")
+    assert files[defect.file].count(defect.old) == 1, defect.old
+    files[defect.file] = files[defect.file].replace(defect.old, defect.new)
+    ast.parse(files[defect.file])
+
+    found = findings(files)
+
+    # a loss that is read for the test of it makes the GPU wait as well
+    ours = [f for f in found if f.check.id == defect.check or f.check.id != "sync-every-step"]
+    assert [f.check.id for f in ours] == [defect.check]
+    assert defect.line in ours[0].evidence
+    again = mended(files)
+    for text in again.values():
+        ast.parse(text)
+    if ours[0].edits:
+        assert findings(again) == []
