@@ -98,6 +98,20 @@ class TestStalls:
         assert life.pace.longest_pause == {"checkpointing": 26}
         assert life.stall_limit == 52
 
+    @pytest.mark.parametrize(
+        ("told", "limit"),
+        [("checkpoint_started", 300), ("checkpoint_saved", 300), ("eval_started", 30)],
+    )
+    def test_who_tells_of_checkpoints_may_not_tell_of_evaluations(
+        self, told: str, limit: float
+    ) -> None:
+        """So at a round step one is still expected, unless evaluations are announced."""
+        life = running(990)
+        life.observe_event(event(told), 989.5)
+        for step in range(990, 1001):
+            life.observe_sample(sample(step), float(step))
+        assert life.stall_limit == limit
+
     def test_a_finished_run_never_stalls(self) -> None:
         life = running()
         life.observe_event(event("run_finished"), 100.0)

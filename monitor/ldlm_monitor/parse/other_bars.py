@@ -95,7 +95,7 @@ class OtherBars:
             return None  # the end of a description that was cut
         step, size = int(count or b"0"), int(total or b"0")
         numbers = Numbers()
-        end = _read_items(text, match.span()[1], numbers)
+        end = _read_items(text, match.span()[1], numbers, step)
         if not closed and b"]" not in text[end - 1 :]:
             return None
         described = (description or b"").strip(b": ")
@@ -136,8 +136,13 @@ class OtherBars:
         return None
 
 
-def _read_items(text: bytes, start: int, numbers: Numbers) -> int:
-    """Items `, key=value` as long as the bar closes them; where they end."""
+def _read_items(text: bytes, start: int, numbers: Numbers, counted: int) -> int:
+    """Items `, key=value` as long as the bar closes them; where they end.
+
+    `counted` is where the bar stands. NeMo rounds the step (`3.2e+4`), and tells the exact loss
+    beside Lightning's mean of the last ones, which is NaN where a model optimizes by hand.
+    """
+    exact: float | None = None
     for _ in range(_MAX_ITEMS):
         match = _ITEM.match(text, start)
         if match is None or text[match.span()[1] : match.span()[1] + 1] not in (b",", b"]"):
@@ -145,9 +150,18 @@ def _read_items(text: bytes, start: int, numbers: Numbers) -> int:
         start = match.span()[1]
         key, value = match.groups()
         read = quantity((value or b"").decode("latin-1"))
-        if read is not None:
-            numbers.add((key or b"").decode("latin-1"), read)
+        if read is None or (key == b"global_step" and _is_rounded(value or b"", read, counted)):
+            continue
+        exact = read if key == b"reduced_train_loss" else exact
+        numbers.add((key or b"").decode("latin-1"), read)
+    if exact is not None:
+        numbers.values["loss"] = exact
     return start + 1 if text.startswith(b"]", start) else start
+
+
+def _is_rounded(text: bytes, step: float, counted: int) -> bool:
+    """Whether a step of few digits is the one that the bar counts, which has them all."""
+    return b"e+" in text and abs(step - counted) <= 0.01 * step
 
 
 def _counts_steps(rate: bytes | None) -> bool:
