@@ -14,6 +14,7 @@ from ldlm_monitor.run.endings import (
     Ending,
     absolves,
     culprit,
+    dies_of_another,
     explains,
     is_abort,
     is_death,
@@ -29,6 +30,8 @@ TABLE_SECONDS = 3.0
 """How long torchrun's failure table, which names the rank, is waited for."""
 SILENCE_SECONDS = 10.0
 """A traceback is a crash only if the run goes on no more: it may have been caught."""
+VICTIM_SECONDS = 60.0
+"""Who died first may be told later than who died of it: an agent gives its workers 30 s."""
 STRAY_SECONDS = 1.0
 """Another file of the run may tell its last steps this much after the end."""
 
@@ -290,10 +293,12 @@ class Lifecycle:
                 self._end_soon("killed", at, SILENCE_SECONDS, event)
         elif is_abort(event) or is_fatal(event):
             self._end_soon("crashed", at, SILENCE_SECONDS, event)
+        elif dies_of_another(event):
+            self._end_soon("crashed", at, VICTIM_SECONDS, event)
 
     def _end_soon(self, state: str, at: float, wait: float, event: Event) -> None:
         rank, known = culprit(event), self.ending
-        if rank in self._victims and not is_fatal(event):
+        if dies_of_another(event) or (rank in self._victims and not is_fatal(event)):
             rank = None
         if known is None:
             if self.phase not in ("crashed", "killed"):
