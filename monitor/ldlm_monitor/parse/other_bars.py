@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from ldlm_monitor.parse.bars import BarRule, Reading
+from ldlm_monitor.parse.free_fields import read_fields
 from ldlm_monitor.parse.patterns import Pattern, compile_pattern
 from ldlm_monitor.parse.quantities import quantity
 from ldlm_monitor.parse.samples import Numbers, told, values_of, whole
@@ -102,6 +103,9 @@ class OtherBars:
         phase = self._describe(described, numbers)
         if phase == "unnamed" and _counts_steps(rate):
             phase = unnamed.phase(size)
+        if phase is None and b"oss" in described:
+            for key, value in read_fields(described):
+                numbers.add(key, value)
         has_loss = "loss" in numbers.values or "eval_loss" in numbers.values
         if phase in (None, "unnamed"):
             if not has_loss:
@@ -114,7 +118,8 @@ class OtherBars:
         _measure(reading, rate, whole_run=phase == "train")
         if numbers.step is not None and phase == "epoch":
             reading.step = numbers.step
-        ends_run = phase == "train" and (bool(described) or has_loss)
+        # A bar beside which an epoch stands ends with that.
+        ends_run = phase == "train" and numbers.epoch is None and (bool(described) or has_loss)
         return OtherReading("train" if ends_run else "steps", reading, self)
 
     def _describe(self, description: bytes, numbers: Numbers) -> str | None:
