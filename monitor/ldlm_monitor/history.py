@@ -147,7 +147,7 @@ def place(
                 continue
             content = Content(path, budget, disk)
             if content.form == "text":
-                _place_text(history, content, names, clocks)
+                _place_text(history, content, names, clocks, apart)
             else:
                 _add(history, content, names, row_timeline(content, None, apart))
         except OSError as error:
@@ -180,8 +180,15 @@ def _estimate(file: ContinuedFile, clocks: dict[str, StepClock], disk: Disk) -> 
 
 
 def _place_text(
-    history: History, content: Content, names: RunNames, clocks: dict[str, StepClock]
+    history: History,
+    content: Content,
+    names: RunNames,
+    clocks: dict[str, StepClock],
+    apart: float,
 ) -> None:
+    if content.is_stamped:
+        _add(history, content, names, row_timeline(content, None, apart))
+        return
     placed = from_bars(content.marks(), content.written_at)
     timeline = at_once(content.written_at)
     if placed is not None:
