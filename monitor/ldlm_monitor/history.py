@@ -186,14 +186,13 @@ def _place_text(
     clocks: dict[str, StepClock],
     apart: float,
 ) -> None:
-    if content.is_stamped:
-        _add(history, content, names, row_timeline(content, None, apart))
-        return
     placed = from_bars(content.marks(), content.written_at)
     timeline = at_once(content.written_at)
     if placed is not None:
         timeline, clock = placed
         clocks.setdefault(names.origin(str(content.path)).run, clock)
+    if content.is_stamped:
+        timeline = row_timeline(content, None, apart)
     _add(history, content, names, timeline)
 
 

@@ -16,6 +16,7 @@ from ldlm_monitor.parse.free_fields import read_fields
 from ldlm_monitor.parse.patterns import Pattern, compile_pattern
 from ldlm_monitor.parse.quantities import quantity
 from ldlm_monitor.parse.samples import Numbers, told, values_of, whole
+from ldlm_monitor.parse.vocabulary import canonical
 
 if TYPE_CHECKING:
     from ldlm_monitor.parse.number_formats import OtherBar
@@ -104,8 +105,7 @@ class OtherBars:
         if phase == "unnamed" and _counts_steps(rate):
             phase = unnamed.phase(size)
         if phase is None and b"oss" in described:
-            for key, value in read_fields(described):
-                numbers.add(key, value)
+            _read_description(described, numbers)
         has_loss = "loss" in numbers.values or "eval_loss" in numbers.values
         if phase in (None, "unnamed"):
             if not has_loss:
@@ -162,6 +162,14 @@ def _read_items(text: bytes, start: int, numbers: Numbers, counted: int) -> int:
     if exact is not None:
         numbers.values["loss"] = exact
     return start + 1 if text.startswith(b"]", start) else start
+
+
+def _read_description(described: bytes, numbers: Numbers) -> None:
+    """Take in what a description tells of a training; that of an evaluation counts no steps."""
+    fields = read_fields(described)
+    if any(canonical(key) == "loss" for key, _ in fields):
+        for key, value in fields:
+            numbers.add(key, value)
 
 
 def _is_rounded(text: bytes, step: float, counted: int) -> bool:
