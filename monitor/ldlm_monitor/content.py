@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Literal, TypeAlias
 
@@ -21,7 +22,12 @@ Form: TypeAlias = Literal["text", "rows", "metric", "frames"]
 """What a file holds: text, JSON lines, one metric of MLflow, frames of TensorBoard or W&B."""
 
 BEFORE_BYTES = 64 * 1024
-_ROW_TIME = re.compile(rb'"(?:time|timestamp|_timestamp)":\s?(\d{9,}(?:\.\d+)?)')
+_STAMP = rb"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)"
+_ROW_TIME = re.compile(
+    rb'"(?:time|timestamp|_timestamp)":\s?(?:(\d{9,}(?:\.\d+)?)|"(' + _STAMP + rb')")'
+)
+_LINE_TIME = re.compile(rb"(?m)^(" + _STAMP + rb") ")
+"""What containers put in front of each line: with its zone, it is a time and not only a clock."""
 _TIME_KEY = compile_pattern(r'"(?:time|timestamp|_timestamp)":')
 """Where `_ROW_TIME` can be: re2 says no twice as fast, and yes half as fast."""
 HEAD_BYTES = 2048
@@ -45,6 +51,7 @@ class Content:
             head = file.read(HEAD_BYTES)
             self.form = form_of(str(path), head)
             self._framed = frames_of(head) or ""
+            self.is_stamped = self.form == "text" and _LINE_TIME.match(head) is not None
             cuts = budget is not None and self.form != "frames"
             if cuts and budget is not None and status.st_size > budget:
                 start = min(START_BYTES, budget // 2)
@@ -121,9 +128,15 @@ class Content:
             if self.form == "metric":
                 for match in METRIC_TIME.finditer(block):
                     yield offset + match.start(), int(match[1]) / 1000
+            elif self.is_stamped:
+                for match in _LINE_TIME.finditer(block):
+                    if (when := _moment(match[1])) is not None:
+                        yield offset + match.start(), when
             elif _TIME_KEY.search(block) is not None:
                 for match in _ROW_TIME.finditer(block):
-                    yield offset + block.rfind(b"\n", 0, match.start()) + 1, float(match[1])
+                    when = float(match[1]) if match[1] else _moment(match[2])
+                    if when is not None:
+                        yield offset + block.rfind(b"\n", 0, match.start()) + 1, when
 
     def row_offsets(self) -> Iterator[int]:
         """Where rows begin: every one of a short file, evenly spaced ones of a long file."""
@@ -165,6 +178,14 @@ class Content:
                         yield chunk
 
 
+def _moment(stamp: bytes) -> float | None:
+    """Unix seconds of a date and time with its zone."""
+    try:
+        return datetime.fromisoformat(stamp.decode().replace(",", ".")).timestamp()
+    except ValueError:
+        return None
+
+
 def form_of(path: str, head: bytes) -> Form:
     """What a file is, by its name and its first bytes."""
     if frames_of(head):
@@ -175,7 +196,7 @@ def form_of(path: str, head: bytes) -> Form:
 
 
 def row_timeline(content: Content, clock: StepClock | None, apart: float) -> Timeline:
-    """When rows came: as they tell, by the clock of their run's bars, or in order only."""
+    """When rows or lines came: as they tell, by the clock of their run's bars, or in order only."""
     times = list(content.row_times(apart))
     if times:
         return Timeline([0, *(offset for offset, _ in times[1:])], [when for _, when in times])

@@ -206,7 +206,7 @@ def _follow(
         pump.turn(dirty, now)
         if status and now >= status_at:
             status_at = now + settings.interval
-            for line in status_lines(pump.snapshot):
+            for line in status_lines(pump.snapshot, now):
                 print(line, flush=True)
         for notice in journal.drain():
             log.warning("%s", notice)

@@ -147,7 +147,7 @@ def place(
                 continue
             content = Content(path, budget, disk)
             if content.form == "text":
-                _place_text(history, content, names, clocks)
+                _place_text(history, content, names, clocks, apart)
             else:
                 _add(history, content, names, row_timeline(content, None, apart))
         except OSError as error:
@@ -180,13 +180,19 @@ def _estimate(file: ContinuedFile, clocks: dict[str, StepClock], disk: Disk) -> 
 
 
 def _place_text(
-    history: History, content: Content, names: RunNames, clocks: dict[str, StepClock]
+    history: History,
+    content: Content,
+    names: RunNames,
+    clocks: dict[str, StepClock],
+    apart: float,
 ) -> None:
     placed = from_bars(content.marks(), content.written_at)
     timeline = at_once(content.written_at)
     if placed is not None:
         timeline, clock = placed
         clocks.setdefault(names.origin(str(content.path)).run, clock)
+    if content.is_stamped:
+        timeline = row_timeline(content, None, apart)
     _add(history, content, names, timeline)
 
 

@@ -20,10 +20,13 @@ SHOWN_RUNS = 20
 """More runs than these are counted in one status line, not shown in a line each."""
 
 
-def status_lines(snapshot: Snapshot) -> Iterator[str]:
-    """How every run that goes on stands, a line each; of many runs, how many stand how."""
+def status_lines(snapshot: Snapshot, now: float) -> Iterator[str]:
+    """How every run that goes on stands, a line each; of many runs, how many stand how.
+
+    While nothing comes the snapshot stays as it is; only `now` tells how long ago that was.
+    """
     shown = [run for run in snapshot.runs if run.ended_at is None]
-    head = f"{_iso(snapshot.at)}  {'STATUS':<8}  "
+    head = f"{_iso(now)}  {'STATUS':<8}  "
     if not shown:
         states = Counter(run.state for run in snapshot.runs)
         ways = ", ".join(f"{count} {state}" for state, count in states.most_common())
@@ -35,7 +38,7 @@ def status_lines(snapshot: Snapshot) -> Iterator[str]:
         yield head + f"{len(shown)} runs  " + ", ".join(told)
     else:
         for run in shown:
-            yield head + "  ".join(_status(run, snapshot.at))
+            yield head + "  ".join(_status(run, now))
 
 
 def _status(run: RunView, now: float) -> Iterator[str]:

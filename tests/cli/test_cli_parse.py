@@ -48,6 +48,24 @@ def test_a_missing_newline_at_the_end_hides_nothing(ask: Ask, folder: Path) -> N
     assert len(ask("parse", "training_log.jsonl").out.splitlines()) == 2
 
 
+@pytest.mark.parametrize(
+    ("words", "told"), [(("parse",), '"step":7'), (("parse", "--stats"), "lines        1\n")]
+)
+def test_a_pipe_that_is_named_is_read_to_its_end(
+    ask: Ask, words: tuple[str, ...], told: str
+) -> None:
+    """As `<(command)`, `/dev/stdin` and `mkfifo` give one."""
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb") as pipe:
+        pipe.write(b"step 7 loss: 2.5\n")
+    try:
+        answer = ask(*words, f"/dev/fd/{reading}")
+    finally:
+        os.close(reading)
+    assert (answer.code, answer.err) == (0, "")
+    assert told in answer.out
+
+
 @pytest.mark.parametrize("words", [("parse",), ("replay", "--format", "json")])
 def test_json_is_valid_whatever_a_file_is_called(
     ask: Ask, folder: Path, words: tuple[str, ...]

@@ -12,6 +12,7 @@ from ldlm_monitor.run.identity import RunNames
 
 LOG = "train_20260129_101500_node0.log"
 END = 1_769_681_800.0
+"""2026-01-29 10:16:40 UTC."""
 
 
 def bar(step: int, elapsed: int) -> str:
@@ -61,6 +62,27 @@ def test_rows_with_their_own_time_come_at_it(tmp_path: Path) -> None:
     )
     times = [when for when, chunk, _ in place([rows], RunNames()).play() if chunk.data]
     assert times == [END, END + 1, END + 2]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "2026-01-29T10:16:4{n}.123456789Z stdout F step {n} | loss 2.5\n",
+        "2026-01-29T11:16:4{n}+01:00 step {n} | loss 2.5\n",
+        '{{"step": {n}, "loss": 2.5, "timestamp": "2026-01-29T10:16:4{n}Z"}}\n',
+        '{{"log":"step {n} | loss 2.5\\n","stream":"stdout","time":"2026-01-29T10:16:4{n}.5Z"}}\n',
+    ],
+)
+def test_lines_that_a_container_stamped_came_then_whenever_they_were_copied(
+    tmp_path: Path, line: str
+) -> None:
+    log = written(
+        tmp_path / "pod.log", "".join(line.format(n=n) for n in range(4)), at=END + 86_400
+    )
+    history = place([log], RunNames(), apart=0.5)
+    times = [when for when, chunk, _ in history.play() if chunk.data]
+    assert times == [pytest.approx(END + n, abs=0.6) for n in range(4)]
+    assert history.end == times[-1]
 
 
 def test_rows_that_tell_their_times_come_in_pieces_at_the_time_of_the_last_row(

@@ -134,3 +134,21 @@ def test_a_run_that_ended_well_is_finished(parse) -> None:
 def test_the_step_is_known_by_any_of_its_names(parse, key: str) -> None:
     (sample,) = parse(json.dumps({key: 5, "my_metric": 2.5}) + "\n", "any.jsonl")
     assert (sample.step, sample.values) == (5, {"my_metric": 2.5})
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ('{"level": "error", "message": "shard 7 is unreadable"}', ["shard 7 is unreadable"]),
+        ('{"levelname": "CRITICAL", "msg": "no space", "asctime": "10:00:00"}', ["no space"]),
+        ('{"level": "info", "message": "error handler is set"}', []),
+        ('{"level": "error"}', []),
+    ],
+)
+def test_what_a_logger_of_json_lines_calls_an_error_is_one(
+    parse, row: str, said: list[str]
+) -> None:
+    found = parse('{"step": 1, "loss": 2.5}\n' + row + "\n", path="log.jsonl")
+    assert [(r.kind, r.severity, r.message) for r in found if isinstance(r, Event)] == [
+        ("error", "error", text) for text in said
+    ]

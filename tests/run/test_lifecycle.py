@@ -98,6 +98,20 @@ class TestStalls:
         assert life.pace.longest_pause == {"checkpointing": 26}
         assert life.stall_limit == 52
 
+    @pytest.mark.parametrize(
+        ("told", "limit"),
+        [("checkpoint_started", 300), ("checkpoint_saved", 300), ("eval_started", 30)],
+    )
+    def test_who_tells_of_checkpoints_may_not_tell_of_evaluations(
+        self, told: str, limit: float
+    ) -> None:
+        """So at a round step one is still expected, unless evaluations are announced."""
+        life = running(990)
+        life.observe_event(event(told), 989.5)
+        for step in range(990, 1001):
+            life.observe_sample(sample(step), float(step))
+        assert life.stall_limit == limit
+
     def test_a_finished_run_never_stalls(self) -> None:
         life = running()
         life.observe_event(event("run_finished"), 100.0)
@@ -198,6 +212,40 @@ class TestEndings:
         assert life.state == "running"
         life.tick(103.0)
         assert (life.state, life.rank) == ("crashed", None)
+
+    def test_an_exception_that_only_others_explain_is_an_end_too_and_blames_nobody(self) -> None:
+        life = running()
+        lost = event(
+            "python_exception",
+            "error",
+            rank=3,
+            role="victim",
+            exc_type="DistStoreError",
+            traceback="Traceback ...",
+        )
+        life.observe_event(lost, 100.0)
+        life.tick(159.0)
+        assert not life.ended
+        life.tick(160.0)
+        assert (life.state, life.rank) == ("crashed", None)
+
+    def test_who_died_first_may_be_told_after_who_died_of_it(self) -> None:
+        life = running()
+        lost = event("nccl_api_error", "critical", rank=3, role="victim", traceback="Traceback ...")
+        life.observe_event(lost, 100.0)
+        table = event("elastic_failure_table", "error", root_rank=1, root_exitcode=-9)
+        life.observe_event(table, 131.0)
+        life.tick(131.0)
+        assert (life.state, life.rank) == ("crashed", 1)
+
+    def test_an_exception_that_only_others_explain_may_have_been_caught(self) -> None:
+        life = running()
+        lost = event("nccl_api_error", "critical", rank=3, role="victim", traceback="Traceback ...")
+        life.observe_event(lost, 99.5)
+        for step in range(100, 200):
+            life.observe_sample(sample(step), float(step))
+            life.tick(float(step))
+        assert life.state == "running"
 
     def test_of_two_nodes_tables_the_one_that_blames_no_victim_is_believed(self) -> None:
         life = running()

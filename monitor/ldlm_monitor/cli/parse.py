@@ -82,7 +82,7 @@ def inputs(found: Settings) -> list[tuple[str, Origin]]:
     from ldlm_monitor.source import resolve
 
     patterns = resolve(found.files, base=Path())
-    places = [str(path) for path in patterns.present()]
+    places = [str(path) for path in (*patterns.present(), *patterns.pipes())]
     if patterns.standard_input:
         places.append("-")
     names = RunNames(found.run)

@@ -92,6 +92,8 @@ _OPENS_OWN_RANK = (b"[", b"R", b"r")
 _NCCL = compile_pattern(r"(?P<node>[\w.\-]+):\d+:\d+ \[\d+\] (?:\S+ (?:\(\S+\) )?)?NCCL ")
 """NCCL's own header names the host; it is part of the text as well. The number is no rank."""
 _NCCL_REACH = 200
+_STREAM = compile_pattern(r"(?:stdout|stderr): ")
+"""Of a launcher that collects what its processes write, as tests of Accelerate do."""
 _SHELL = compile_pattern(r"\++ ")
 _WORD = compile_pattern(
     r"(?:[\w.\-]+ - )*(?:\[?(?P<level>ERROR|CRITICAL|FATAL|WARNING|WARN)\]?(?: - |:|\] )"
@@ -115,12 +117,14 @@ _BY_FIRST_BYTE: dict[int, tuple[Pattern, ...]] = {
     ord("<"): (_DMESG,),
     **dict.fromkeys(b"0123456789", (_SYSLOG, _STAMPED, _SRUN, _PDSH)),
     **dict.fromkeys(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ", (_SYSLOG,)),
-    **dict.fromkeys(b"abcdefghijklmnopqrstuvwxyz", (_DMESG_DECODED, _PDSH, _STERN, _COMPOSE)),
+    **dict.fromkeys(
+        b"abcdefghijklmnopqrstuvwxyz", (_DMESG_DECODED, _STREAM, _PDSH, _STERN, _COMPOSE)
+    ),
     **dict.fromkeys(b"EWI", (_GLOG,)),
     ord("F"): (_GLOG, _SYSLOG),
 }
 _NAMES_A_WRITER = frozenset(
-    {_RANK, _ROLE, _HOROVOD, _OPENMPI, _KUBECTL, _SRUN, _RAY, _PDSH, _STERN, _COMPOSE}
+    {_RANK, _ROLE, _HOROVOD, _OPENMPI, _KUBECTL, _SRUN, _RAY, _PDSH, _STERN, _COMPOSE, _STREAM}
 )
 _LEVELS: dict[bytes, Level] = {
     b"E": "error",
@@ -163,7 +167,7 @@ def can_be_peeled(text: bytes) -> bool:
     if first.isupper():
         return text[3:4] in b" "  # a month
     if first.islower():
-        return b"-" in text or _PDSH.match(text) is not None
+        return b"-" in text or text.startswith(b"std") or _PDSH.match(text) is not None
     return first == b"+" or text[0] in _BY_FIRST_BYTE
 
 

@@ -20,21 +20,27 @@ _KEY = r"[A-Za-z_][\w./@]*(?:[ -][A-Za-z_][\w./@]*){0,4}(?: ?\([A-Za-z/%]{1,8}\)
 _FIELD = compile_pattern(
     rf"\b(?P<key>{_KEY})['\"]?[ \t]*(?:=|:=?)[ \t]*(?:tensor\()?(?P<value>{{{{quantity}}}})"
     r"(?:, device='[^'\n]{0,32}')?(?:, grad_fn=<\w{0,64}>)?"
-    r"|\b(?P<count>(?i:epoch|step|iter|iteration|it|global[ _]step|update))\b[ :#\[(]*"
-    r"(?P<at>\d{1,18})(?:[ \t]*/[ \t]*\d+)?"
+    r"|\b(?P<count>(?i:epoch|step|iter|iteration|it|global[ _]step|update|batch))\b[ :#\[(]*"
+    r"(?P<at>\d{1,18})(?P<of>[ \t]*/[ \t]*\d+)?(?:\][ \t]*\[ *(?P<batch>\d{1,18}) ?/ ?\d+\])?"
     r"|\b(?P<metric>(?i:(?:(?:train|training|val|valid|validation|eval|test|avg|mean|total)[ _-])*"
-    r"(?:loss|acc|accuracy|lr|ppl)))[ \t]+(?P<number>{{number}})"
+    r"(?:loss|acc|accuracy|lr|ppl)|(?:grad(?:ient)?[ _-]?|g)norm))[ \t]+(?P<number>{{number}})"
 )
 _ENDS_VALUE = b" \t,;|()[]{}'\"/*"
 _ENDS_COUNT = _ENDS_VALUE + b":-"
+_SENTENCE_END = compile_pattern(r"\.?(?:\s|$)")
 _QUOTES = b"'\""
 _WORD = compile_pattern(r"[A-Za-z_][A-Za-z_]+")
-_LOGGER = compile_pattern(r"[^\n]{0,160}?\b(?:INFO|DEBUG|WARNING)\b(?::[\w.]{1,80}:)?")
+_LOGGER = compile_pattern(
+    r"[^\n]{0,160}?\b(?:INFO|DEBUG|WARNING)\b(?::[\w.]{1,80}:| *\| [\w.<>:]{1,120}:\d+ - )?"
+)
 _ASSIGNED = compile_pattern(r"[^{}\n]*\w ?[=:] ?\{")
 """An object under a name: settings, not a record."""
+_ABBREVIATED = compile_pattern(r"\b[A-Z]\w*[A-Z] {{quantity}}")
+"""A number in a form of its own, `MAE 0.66` or `Max_MA 28.95 GB`: no metric that is known."""
 _COMMON_WORDS = frozenset(
     b"train training val valid validation eval rank gpu node device eta elapsed remaining epoch"
-    b" step iter iteration at of with for per avg mean min max time sec ms tok it gib gb mb".split()
+    b" step iter iteration at of with for per avg mean min max time days day sec ms tok it gib gb"
+    b" mb".split()
 )
 
 
@@ -46,16 +52,17 @@ def read_fields(text: bytes) -> list[tuple[str, float]]:
     if _ASSIGNED.match(text[start:]):
         return []
     found: list[tuple[str, float]] = []
+    batches: list[tuple[str, float]] = []
     rest: list[bytes] = []
     rated = b"/" in text
     while len(found) < _MAX_FIELDS and (match := _FIELD.search(text, start)):
         begin, end = match.span()
         rest.append(text[start:begin])
         start = end
-        key, value, counted, at, metric, number = match.groups()
+        key, value, counted, at, of, batch, metric, number = match.groups()
         ends = _ENDS_VALUE if counted is None else _ENDS_COUNT
         half_quoted = key and text[begin + len(key)] in _QUOTES and not _is_quoted(text, begin)
-        if half_quoted or (text[end : end + 1] and text[end] not in ends):
+        if half_quoted or not (_SENTENCE_END.match(text, end) or text[end] in ends):
             rest.append(text[begin:end])
             continue
         if key is not None:
@@ -69,17 +76,30 @@ def read_fields(text: bytes) -> list[tuple[str, float]]:
             start = rate[1]
             name = name if is_metric(name) else rate[0]
         read = quantity((told or b"").decode("latin-1"))
-        if read is not None:
-            found.append((name, read))
+        if name.lower() == "batch" and counted is not None:
+            batch = at if of else None
+        elif not (read is None or name.endswith(".py") or text.startswith(b" day", end)):
+            found.append((name, read))  # but no `train.py:232`, and no `ETA: 12 days, 1:02:03`
+        if batch is not None:
+            batches.append(("step", float(batch)))
     rest.append(text[start:])
+    # The batch of an epoch is the step where nothing else is.
+    found += batches
+    return found if _other_words(rest, found) <= _MAX_OTHER_WORDS else []
+
+
+def _other_words(rest: list[bytes], found: list[tuple[str, float]]) -> int:
+    """How many words are left between the fields; rates among them are added to `found`."""
     others = 0
     for part in rest:
         left = part
         for rate_name, rate_value, begin, end in bare_rates(part) if b"/" in part else ():
             found.append((rate_name, rate_value))
             left = left.replace(part[begin:end], b" ")
+        for abbreviated in _ABBREVIATED.finditer(left):
+            left = left.replace(left[slice(*abbreviated.span())], b" ")
         others += sum(word not in _COMMON_WORDS for word in _words(left))
-    return found if others <= _MAX_OTHER_WORDS else []
+    return others
 
 
 def _is_quoted(text: bytes, begin: int) -> bool:
@@ -91,7 +111,7 @@ def keys_of(text: bytes) -> list[str]:
     """The keys beside which numbers stand, whatever else the text says."""
     keys: list[str] = []
     for match in _FIELD.finditer(text[:_MAX_BYTES]):
-        key, _, counted, _, metric, _ = match.groups()
+        key, _, counted, _, _, _, metric, _ = match.groups()
         spelled = (key or counted or metric or b"").decode("latin-1")
         keys.append(spelled if key is None else _known_part(spelled)[0])
     return keys

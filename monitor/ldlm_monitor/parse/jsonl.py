@@ -50,6 +50,9 @@ _ANOTHER_IS_GONE = (
     "remote process exited or there was a network error",
 )
 """What gloo and NCCL say in a rank's exception when another rank is gone."""
+_LEVELS = ("level", "levelname", "severity", "log_level")
+_MESSAGES = ("message", "msg", "event")
+_ERRORS = frozenset({"error", "critical", "fatal"})
 _MAX_TEXT = 16 * 1024
 _MAX_ITEMS = 512
 _TYPES = frozenset({"run", "step", "heartbeat", "event", "stack_dump", "end"})
@@ -109,8 +112,18 @@ def _sample(row: dict[str, Any], place: Place) -> list[Record]:
         if len(values) >= _MAX_ITEMS:
             break
     if not values:
-        return []
+        return _logged(row, _at(place, rank, time))
     return [_at(place, rank, time).sample(values, step, epoch)]
+
+
+def _logged(row: dict[str, Any], place: Place) -> list[Record]:
+    """What a logger of JSON lines calls an error."""
+    level = next((row[key] for key in _LEVELS if isinstance(row.get(key), str)), "")
+    message = next((row[key] for key in _MESSAGES if isinstance(row.get(key), str)), "")
+    if level.lower() not in _ERRORS or not message:
+        return []
+    text = message[:_MAX_TEXT]
+    return [place.event("error", "error", text, family="process", role="context")]
 
 
 def _add(values: dict[str, float], key: str, value: object) -> None:

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from ldlm_monitor.parse.bars import BarRule, Reading
+from ldlm_monitor.parse.free_fields import read_fields
 from ldlm_monitor.parse.patterns import Pattern, compile_pattern
 from ldlm_monitor.parse.quantities import quantity
 from ldlm_monitor.parse.samples import Numbers, told, values_of, whole
+from ldlm_monitor.parse.vocabulary import canonical
 
 if TYPE_CHECKING:
     from ldlm_monitor.parse.number_formats import OtherBar
@@ -95,13 +97,15 @@ class OtherBars:
             return None  # the end of a description that was cut
         step, size = int(count or b"0"), int(total or b"0")
         numbers = Numbers()
-        end = _read_items(text, match.span()[1], numbers)
+        end = _read_items(text, match.span()[1], numbers, step)
         if not closed and b"]" not in text[end - 1 :]:
             return None
         described = (description or b"").strip(b": ")
         phase = self._describe(described, numbers)
         if phase == "unnamed" and _counts_steps(rate):
             phase = unnamed.phase(size)
+        if phase is None and b"oss" in described:
+            _read_description(described, numbers)
         has_loss = "loss" in numbers.values or "eval_loss" in numbers.values
         if phase in (None, "unnamed"):
             if not has_loss:
@@ -114,7 +118,8 @@ class OtherBars:
         _measure(reading, rate, whole_run=phase == "train")
         if numbers.step is not None and phase == "epoch":
             reading.step = numbers.step
-        ends_run = phase == "train" and (bool(described) or has_loss)
+        # A bar beside which an epoch stands ends with that.
+        ends_run = phase == "train" and numbers.epoch is None and (bool(described) or has_loss)
         return OtherReading("train" if ends_run else "steps", reading, self)
 
     def _describe(self, description: bytes, numbers: Numbers) -> str | None:
@@ -136,8 +141,13 @@ class OtherBars:
         return None
 
 
-def _read_items(text: bytes, start: int, numbers: Numbers) -> int:
-    """Items `, key=value` as long as the bar closes them; where they end."""
+def _read_items(text: bytes, start: int, numbers: Numbers, counted: int) -> int:
+    """Items `, key=value` as long as the bar closes them; where they end.
+
+    `counted` is where the bar stands. NeMo rounds the step (`3.2e+4`), and tells the exact loss
+    beside Lightning's mean of the last ones, which is NaN where a model optimizes by hand.
+    """
+    exact: float | None = None
     for _ in range(_MAX_ITEMS):
         match = _ITEM.match(text, start)
         if match is None or text[match.span()[1] : match.span()[1] + 1] not in (b",", b"]"):
@@ -145,9 +155,26 @@ def _read_items(text: bytes, start: int, numbers: Numbers) -> int:
         start = match.span()[1]
         key, value = match.groups()
         read = quantity((value or b"").decode("latin-1"))
-        if read is not None:
-            numbers.add((key or b"").decode("latin-1"), read)
+        if read is None or (key == b"global_step" and _is_rounded(value or b"", read, counted)):
+            continue
+        exact = read if key == b"reduced_train_loss" else exact
+        numbers.add((key or b"").decode("latin-1"), read)
+    if exact is not None:
+        numbers.values["loss"] = exact
     return start + 1 if text.startswith(b"]", start) else start
+
+
+def _read_description(described: bytes, numbers: Numbers) -> None:
+    """Take in what a description tells of a training; that of an evaluation counts no steps."""
+    fields = read_fields(described)
+    if any(canonical(key) == "loss" for key, _ in fields):
+        for key, value in fields:
+            numbers.add(key, value)
+
+
+def _is_rounded(text: bytes, step: float, counted: int) -> bool:
+    """Whether a step of few digits is the one that the bar counts, which has them all."""
+    return b"e+" in text and abs(step - counted) <= 0.01 * step
 
 
 def _counts_steps(rate: bytes | None) -> bool:

@@ -45,7 +45,7 @@ _ALIASES = {
     "grad_norm": (
         "gnorm gradnorm grad gradient_norm train_grad_norm global_grad_norm grad_norm_global"
         " total_grad_norm optim_total_grad_norm optim_grad_norm l2_norm_grad_global"
-        " norm_avg_grad_norm avg_grad_norm actor_grad_norm learning_grad_norm"
+        " norm_avg_grad_norm avg_grad_norm actor_grad_norm learning_grad_norm grdn"
     ),
     "param_norm": "params_norm learning_param_norm",
     "learning_rate": (
@@ -58,11 +58,11 @@ _ALIASES = {
         "step_time iter_time time_per_step time_per_iteration seconds_per_step sec_per_step"
         " train_step_timing train_step_timing_in_s iteration_time perf_step_time_seconds"
         " time_metrics_end_to_end_s seconds_per_iteration sec_per_iter timing_s_step"
-        " step_time_s iter_time_s"
+        " step_time_s iter_time_s batch_cost avg_batch_cost updt_s"
     ),
     "data_seconds": (
         "data_time data_loading_time dataloader_time time_metrics_data_loading_s"
-        " throughput_device_data_loading_s"
+        " throughput_device_data_loading_s data_cost reader_cost avg_reader_cost data_s"
     ),
     "samples_per_second": (
         "samples_per_sec train_samples_per_second train_samples_per_sec samples_sec samples_s"
@@ -142,7 +142,7 @@ STEP_KEYS = frozenset(
     )
 )
 """What optimizer steps are called, as `plain` spells it."""
-EPOCH_KEYS = frozenset(("epoch", "train_epoch"))
+EPOCH_KEYS = frozenset(("epoch", "train_epoch", "epch"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,6 +122,16 @@ def is_fatal(event: Event) -> bool:
     )
 
 
+def dies_of_another(event: Event) -> bool:
+    """An uncaught exception by its looks, which only says that others are gone or did not come."""
+    return (
+        event.fields.get("role") == "victim"
+        and event.severity in ("error", "critical")
+        and "traceback" in event.fields
+        and not is_interrupt(event)
+    )
+
+
 def suffered(event: Event) -> bool:
     """The rank tells that another one is gone: it is not where the failure began."""
     victim = event.fields.get("role") == "victim" and event.kind != "python_exception"

@@ -180,7 +180,8 @@ class Lifecycle:
             if self._attendance.observe(event):
                 self._end("finished", at)
         elif kind in _PHASES:
-            self._announces = True
+            # Who tells of checkpoints may still be silent about evaluations.
+            self._announces = self._announces or kind == "eval_started"
             if not self.ended:
                 self._pause(kind, at)
         else:

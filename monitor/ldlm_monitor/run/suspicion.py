@@ -11,6 +11,7 @@ from ldlm_monitor.run.endings import (
     Ending,
     absolves,
     culprit,
+    dies_of_another,
     explains,
     is_abort,
     is_death,
@@ -25,6 +26,8 @@ TABLE_SECONDS = 3.0
 """How long torchrun's failure table, which names the rank, is waited for."""
 SILENCE_SECONDS = 10.0
 """A traceback is a crash only if the run goes on no more: it may have been caught."""
+VICTIM_SECONDS = 60.0
+"""Who died first may be told later than who died of it: an agent gives its workers 30 s."""
 STRAY_SECONDS = 1.0
 """Another file of the run may tell its last steps this much after the end."""
 
@@ -73,10 +76,12 @@ class Suspicion:
                 self._suspect("killed", at, SILENCE_SECONDS, event, phase)
         elif is_abort(event) or is_fatal(event):
             self._suspect("crashed", at, SILENCE_SECONDS, event, phase)
+        elif dies_of_another(event):
+            self._suspect("crashed", at, VICTIM_SECONDS, event, phase)
 
     def _suspect(self, state: str, at: float, wait: float, event: Event, phase: str) -> None:
         rank, known = culprit(event), self.ending
-        if rank in self._victims and not is_fatal(event):
+        if dies_of_another(event) or (rank in self._victims and not is_fatal(event)):
             rank = None
         if known is None:
             if phase not in ("crashed", "killed"):
