@@ -167,7 +167,11 @@ def test_a_long_first_reading_is_not_held_in_memory(tmp_path: Path) -> None:
     recorder.close()
 
 
-@pytest.mark.parametrize("data", [b"", b"step 1\n", gzip.compress(b"step 1\n"), b"\x1f\x8b\x08"])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"step 1\n", gzip.compress(b"step 1\n"), b"\x1f\x8b\x08"],
+    ids=["empty", "text", "compressed", "cut"],
+)
 def test_other_files_are_refused(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "other").write_bytes(data)
     with pytest.raises(InputError, match="is no recording"):
