@@ -9,6 +9,7 @@ import pytest
 import slack_api as local
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stories import OUT_OF_MEMORY
 
 from ldlm_monitor.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify.message import Message, Receipt, Story
@@ -26,20 +27,6 @@ def api() -> Iterator[local.SlackApi]:
 @pytest.fixture
 def bot(api: local.SlackApi) -> SlackBot:
     return SlackBot(local.TOKEN, local.CHANNEL, api_url=api.url, timeout=1)
-
-
-STORY = Story(
-    id="r1/1",
-    title="CUDA out of memory on rank 3 (gpu04) -> timeout on 7 ranks at step 120",
-    cause="CUDA out of memory on rank 3",
-    confidence="confirmed",
-    why=("its traceback", "its peers lost it"),
-    excerpt=(("train.log:17", "torch.OutOfMemoryError: CUDA out of memory"),),
-    action="Lower BATCH_SIZE.",
-    events=12,
-    opened_at=1_700_000_000.0,
-    ended_at=None,
-)
 
 
 @pytest.fixture
@@ -87,7 +74,7 @@ def test_what_follows_goes_to_the_thread_and_the_message_is_brought_up_to_date(
     crash = make_notification("TrainingCrashed")
     both = (make_notification(), crash)
     bot.tell(make_message(crash, step="follow-up", place=place, standing=both))
-    bot.tell(make_message(step="update", news=(), place=place, standing=both, story=STORY))
+    bot.tell(make_message(step="update", news=(), place=place, standing=both, story=OUT_OF_MEMORY))
     (posted,), (reply,) = api.posted, api.replies
     assert reply["thread_ts"] == posted["ts"]
     assert "TrainingCrashed firing" in shown(reply)
@@ -100,7 +87,7 @@ def test_the_message_of_an_incident_tells_cause_excerpt_action_and_alerts(
 ):
     standing = tuple(make_notification("NcclTimeout", rank=str(rank)) for rank in range(8))
     text, blocks = standing_message(
-        make_message(standing=(make_notification(), *standing), story=STORY)
+        make_message(standing=(make_notification(), *standing), story=OUT_OF_MEMORY)
     )
     told = "\n".join(texts(blocks))
     assert text == "🔴 NonFiniteLoss firing (critical): r1 rank 3 and 8 more"
@@ -116,7 +103,7 @@ def test_a_group_that_is_over_says_how_long_it_lasted(make_message, make_notific
         make_notification(alert, state=state, at=1_700_000_000.0 + 3725)
         for alert, state in (("NonFiniteLoss", "resolved"), ("TrainingCrashed", "ended"))
     ]
-    text, blocks = standing_message(make_message(standing=tuple(over), story=STORY))
+    text, blocks = standing_message(make_message(standing=tuple(over), story=OUT_OF_MEMORY))
     assert text == "✅ NonFiniteLoss resolved: r1 and 1 more after 1h 2m 5s"
     assert "over 2023-11-14 23:15:25 UTC after 1h 2m 5s" in texts(blocks)[-1]
     assert not any("What to do" in each for each in texts(blocks))

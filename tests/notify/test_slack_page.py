@@ -3,26 +3,20 @@
 import html
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from slack_page import Shown, page
+from stories import OUT_OF_MEMORY
 
-from ldlm_monitor.notify.message import Message, Story
+from ldlm_monitor.notify.message import Message
 from ldlm_monitor.notify.notification import Notification
 from ldlm_monitor.notify.slack import Block, mrkdwn, slack_message
 from ldlm_monitor.notify.slack_groups import news_message, standing_message
 
-STORY = Story(
-    id="r1/1",
-    title="CUDA out of memory on rank 3 -> timeout on 7 ranks",
-    cause="CUDA out of memory on rank 3",
-    confidence="confirmed",
-    why=("its traceback", "its peers lost it"),
+STORY = replace(
+    OUT_OF_MEMORY,
     excerpt=(("train.log:17", "torch.OutOfMemoryError: <CUDA> out of memory & `more`"),),
-    action="Lower BATCH_SIZE.",
-    events=12,
-    opened_at=1_700_000_000.0,
-    ended_at=None,
 )
 
 
