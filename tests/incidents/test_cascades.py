@@ -223,6 +223,16 @@ def test_a_killed_process_of_somebody_else_does_not_explain_an_exception() -> No
     lines += [(60.0, "node0.log", text) for text in trace]
     incident = incident_of(lines + nccl_timeout(without(3), AT))
     assert (incident.root.kind, incident.root.rank) == ("python_exception", 3)
+    assert incident.title.startswith("IndexError: Target 30521 is out of bounds on rank 3")
+    assert incident.title.endswith(" at step 59")
+
+
+def test_a_step_that_the_line_itself_names_is_not_said_twice() -> None:
+    lines: list[Line] = [
+        *trained(60),
+        (60.0, "node0.log", "ERROR: Invalid loss detected at step 60"),
+    ]
+    assert incident_of(lines).title.count("at step") == 1
 
 
 def test_the_scheduler_ends_a_job_and_everything_after_is_a_consequence() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
@@ -44,6 +45,8 @@ def root_view(verdict: Verdict, evidence: Evidence) -> RootView:
 def cause_text(verdict: Verdict, evidence: Evidence) -> str:
     """Whose fault, and what, in a few words."""
     message = _shortened(verdict.message or verdict.kind)
+    if not message.endswith(".."):
+        message = message.removesuffix(".")
     if verdict.tier is Tier.UNATTRIBUTED:
         return f"{message} (cause not known)"
     if verdict.tier is Tier.SILENCE:
@@ -56,8 +59,9 @@ def cause_text(verdict: Verdict, evidence: Evidence) -> str:
 def title(judgement: Judgement, evidence: Evidence, last_step: int | None) -> str:
     """The cause, then what came of it: `... on rank 37 (gpu04) -> NCCL timeout on 63 ranks`."""
     effects = list(_effects(judgement.verdict, evidence))
-    at = f" at step {last_step}" if last_step is not None else ""
     told = cause_text(judgement.verdict, evidence)
+    says_step = last_step is None or re.search(r"\bstep \d", told) is not None
+    at = "" if says_step else f" at step {last_step}"
     return (f"{told} -> {', '.join(effects)}" if effects else told) + at
 
 
