@@ -61,7 +61,9 @@ def seen(monitor: Monitor) -> str:
     drawn = row(run_of(monitor), snapshot, None, 160, now=snapshot.at, glyphs=UNICODE, chosen=False)
     line = [*drawn, *summary(snapshot, UNICODE)]
     page = landing_page(snapshot, lambda text: text).decode()
-    return "\n".join(["".join(span.text for span in line), page, *status_lines(snapshot)])
+    return "\n".join(
+        ["".join(span.text for span in line), page, *status_lines(snapshot, snapshot.at)]
+    )
 
 
 def test_a_run_that_crashed_stays_critical_when_its_alert_has_ended() -> None:
@@ -140,5 +142,5 @@ def test_when_all_have_ended_the_status_says_how() -> None:
     log = trained()
     log.append(TRACEBACK, 20.0)
     log.monitor.tick(START + DAY)
-    (line,) = status_lines(log.monitor.snapshot())
+    (line,) = status_lines(log.monitor.snapshot(), START + DAY)
     assert line.endswith("STATUS    runs that have ended: 1 (1 crashed)")

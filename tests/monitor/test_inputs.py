@@ -107,7 +107,7 @@ def test_a_run_that_was_told_of_keeps_its_name_and_says_which_its_callback_gives
     again = monitor.feed(Chunk(str(rows), (1, 2, 0), 0, 1, first), NOW + 1.0)
     assert [each.key for each in again if each.state == "firing"] == []
     assert [each.key for each in monitor.firing()] == before
-    (line,) = status_lines(monitor.snapshot())
+    (line,) = status_lines(monitor.snapshot(), 0.0)
     assert "train_20260129_101500 (qwen-7b)  CRITICAL" in line
 
 
