@@ -18,7 +18,7 @@ from ldlm_monitor.parse import ROW_SUFFIXES, Parser
 from ldlm_monitor.records import Event, Record, Sample, SampleBlock
 from ldlm_monitor.run.durations import StepDurations
 from ldlm_monitor.run.identity import RunNames
-from ldlm_monitor.run.sources import Source, source_of
+from ldlm_monitor.run.sources import Source, is_of_its_rank, source_of
 
 STEPS = "steps"
 """The quantity under which every step that a source told stands, with its time as value."""
@@ -130,7 +130,10 @@ class RunReadings:
         return [name for name in self._columns if name != STEPS]
 
     def column(self, quantity: str) -> Column | None:
-        """The best source's values; of several ranks the first one's, of memory the fullest's."""
+        """The best source's values, of all ranks together.
+
+        Of several ranks the first one's, of memory the fullest's, of rates the sum.
+        """
         found = self._columns.get(quantity)
         if not found:
             return None
@@ -138,7 +141,24 @@ class RunReadings:
         ranks = {rank: column for (source, rank), column in found.items() if source is best}
         if quantity in _MEMORY:
             return max(ranks.values(), key=lambda column: max(column.values, default=0.0))
+        if is_of_its_rank(quantity, best) and None not in ranks:
+            return self._summed(list(ranks.values()))
         return ranks[min(ranks, key=lambda rank: -1 if rank is None else rank)]
+
+    def _summed(self, ranks: Sequence[Column]) -> Column:
+        """The sum at the steps that all have; ranks that were not read do as those that were."""
+        size = self.settings.get("world_size", "")
+        share = max(int(size) if size.isdecimal() else 0, len(ranks)) / len(ranks)
+        first, rest = (
+            ranks[0],
+            [dict(zip(each.steps, each.values, strict=True)) for each in ranks[1:]],
+        )
+        total = Column(nonfinite=first.nonfinite, resumes=first.resumes)
+        for step, at, value in zip(first.steps, first.times, first.values, strict=True):
+            others = [known[step] for known in rest if step in known]
+            if len(others) == len(rest):
+                total.add(step, at, share * (value + sum(others)))
+        return total
 
     @property
     def steps(self) -> Column:

@@ -64,6 +64,37 @@ def test_of_two_sources_the_better_one_counts() -> None:
     assert list(of(readings.runs["r"], "loss").values) == [2.125]
 
 
+HEADER = (
+    b'{"schema":"ldlm.health/1","type":"run","run":"r","rank":%d,"world_size":2,"pid":7,'
+    b'"host":"gpu04","framework":"plain","config":{}}\n'
+)
+
+
+@pytest.mark.parametrize("ranks", [(0, 1), (0,)], ids=["both", "one of two"])
+def test_a_rate_that_each_rank_tells_of_itself_is_the_runs_by_their_sum(
+    ranks: Sequence[int],
+) -> None:
+    readings = Readings(Parser(), RunNames("r"))
+    for rank in ranks:
+        told = (
+            b'{"type":"step","step":%d,"time":%d,"samples_per_second":40,"loss":2}\n'
+            % (step, NOW + step)
+            for step in range(3)
+        )
+        chunk = Chunk(
+            f"health_rank{rank}.jsonl",
+            (0, rank, 0),
+            0,
+            1,
+            HEADER % rank + b"".join(told),
+            final=True,
+        )
+        readings.feed(chunk, NOW)
+    run = readings.runs["r"]
+    assert list(of(run, "samples_per_second").values) == [80.0] * 3
+    assert list(of(run, "loss").values) == [2.0] * 3
+
+
 def test_steps_that_begin_anew_with_each_epoch_are_counted_on() -> None:
     lines = [
         json.dumps({"epoch": epoch, "step": step, "loss": float(epoch)})

@@ -74,6 +74,26 @@ def test_each_rank_has_its_own_series() -> None:
     assert (shown["ldlm_train_loss 0"], shown["ldlm_train_loss 1"]) == (2.0, 3.0)
 
 
+def test_the_rate_of_a_run_is_the_sum_of_what_each_callback_was_given() -> None:
+    values = RunValues("r")
+    for step in (1, 2):
+        for rank in (0, 1):
+            rates = {"samples_per_second": 40.0 * step + rank, "loss": 2.0 + rank}
+            values.observe(sample(step, rank, **rates), Source.CALLBACK)
+    known = values.statistics()
+    rate = known["samples_per_second"]
+    assert (rate.current, rate.minimum, rate.maximum, rate.count) == (161.0, 81.0, 161.0, 2)
+    assert known["loss"].current == 2.0
+    assert exported(values)["ldlm_train_samples_per_second 1"] == 81.0
+
+
+def test_the_rate_that_a_log_tells_is_that_of_all_ranks() -> None:
+    values = RunValues("r")
+    for rank in (0, 1):
+        values.observe(sample(1, rank, samples_per_second=160.0), Source.TEXT)
+    assert values.statistics()["samples_per_second"].current == 160.0
+
+
 def test_counts_of_what_is_not_finite_begin_at_zero_and_count_a_step_once() -> None:
     values = RunValues("r")
     assert exported(values)["ldlm_train_nonfinite_total loss"] == 0

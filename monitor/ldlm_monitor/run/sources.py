@@ -29,3 +29,11 @@ def source_of(sample: Sample, *, rows: bool) -> Source:
     if EVENT_FILE in name or name.endswith(_TRANSACTIONS):
         return Source.TRACKER
     return Source.BAR if "progress" in sample.values else Source.TEXT
+
+
+def is_of_its_rank(quantity: str, source: Source) -> bool:
+    """Whether each rank tells a rate of its own, so that the run's is their sum.
+
+    The callback is given what its rank processed; a trainer's log tells of all ranks.
+    """
+    return source is Source.CALLBACK and quantity in ("samples_per_second", "tokens_per_second")

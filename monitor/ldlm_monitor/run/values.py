@@ -12,7 +12,7 @@ from ldlm_monitor.records import Event, Sample, SampleBlock
 from ldlm_monitor.run.curve import Curve, is_charted
 from ldlm_monitor.run.nonfinite import NonfiniteCounts
 from ldlm_monitor.run.quantity import Evidence, Quantity, exported_name, labels_of
-from ldlm_monitor.run.sources import Source
+from ldlm_monitor.run.sources import Source, is_of_its_rank
 from ldlm_monitor.view import CurveView, Statistics
 
 MAX_QUANTITIES = 200
@@ -135,11 +135,23 @@ class RunValues:
         for quantity, kept in self._all():
             if quantity not in _WITHOUT_STATISTICS and quantity not in result:
                 result[quantity] = (kept.value, list(kept.recent), kept.nonfinite)
+        for quantity in result:
+            if is_of_its_rank(quantity, self._best[quantity]):
+                result[quantity] = self._summed(quantity)
         for quantity, seen in self._nonfinite.items():
             value, recent, count = result.get(quantity, (math.nan, [], 0))
             if seen > count:
                 result[quantity] = (value, recent, seen)
         return {quantity: _statistics(*known) for quantity, known in result.items()}
+
+    def _summed(self, quantity: str) -> tuple[float, list[float], int]:
+        """Value, recent values and count of non-finite ones, of all ranks together."""
+        ranks = [known[quantity] for known in self._by_rank.values() if quantity in known]
+        recent = [
+            sum(each) for each in zip(*(reversed(kept.recent) for kept in ranks), strict=False)
+        ]
+        values, nonfinite = (kept.value for kept in ranks), (kept.nonfinite for kept in ranks)
+        return sum(values), recent[::-1], sum(nonfinite)
 
     def curves(self) -> dict[str, CurveView]:
         """By quantity, what a chart is drawn from, of its best source."""
