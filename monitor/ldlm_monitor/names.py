@@ -116,8 +116,16 @@ _TRAIN = (
     Metric("ldlm_train_eta_seconds", "gauge", "Time to the last step at the present pace."),
     Metric("ldlm_train_samples_total", "counter", "Samples trained on."),
     Metric("ldlm_train_tokens_total", "counter", "Tokens trained on."),
-    Metric("ldlm_train_samples_per_second", "gauge", "Samples a second: of all ranks, or of the rank that is named."),
-    Metric("ldlm_train_tokens_per_second", "gauge", "Tokens a second: of all ranks, or of the rank that is named."),
+    Metric(
+        "ldlm_train_samples_per_second",
+        "gauge",
+        "Samples a second: of all ranks, or of the rank that is named.",
+    ),
+    Metric(
+        "ldlm_train_tokens_per_second",
+        "gauge",
+        "Tokens a second: of all ranks, or of the rank that is named.",
+    ),
     Metric("ldlm_train_step_seconds", "gauge", "Duration of a step."),
     Metric("ldlm_train_mfu_ratio", "gauge", "Model FLOPs utilisation, 0 to 1."),
     Metric("ldlm_train_memory_allocated_bytes", "gauge", "Accelerator memory allocated."),
