@@ -53,6 +53,15 @@ def test_a_run_that_is_faster_and_smaller_is_told_so(ask: Ask, folder: Path) -> 
     assert found["loss at equal time"][1]["verdict"] in ("same", "better")
 
 
+def test_sums_in_another_order_are_no_change_of_the_loss(ask: Ask, folder: Path) -> None:
+    """Each loss lower by two in a hundred thousand, as a fused optimizer may make it."""
+    for name, loss in (("base", 2.0), ("fused", 2.0 * (1 - 2e-5)), ("better", 2.0 * (1 - 2e-3))):
+        steps = ({"step": step, "loss": loss + 1 / (step + 1)} for step in range(300))
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in steps))
+    cells = rows(ask("base.jsonl", "fused.jsonl", "better.jsonl", "--json"))["loss at equal step"]
+    assert [cell["verdict"] for cell in cells] == ["baseline", "same", "better"]
+
+
 def valid(answer: Any) -> Any:
     """What was written, which must be what docs/compare.schema.json says, and nothing else."""
     schema = json.loads((ROOT / "docs/compare.schema.json").read_text("utf-8"))

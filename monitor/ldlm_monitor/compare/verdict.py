@@ -14,8 +14,11 @@ from ldlm_monitor.errors import UsageError
 Word: TypeAlias = Literal["better", "worse", "same", "unclear", "missing", "baseline"]
 Reached: TypeAlias = Literal["reached", "missed", "open"]
 
-MARGIN: dict[Kind, float] = {"pace": 0.01, "memory": 0.005, "loss": 0.0, "accuracy": 0.0}
-"""A smaller change is none: the same training, run twice, differs by as much."""
+MARGIN: dict[Kind, float] = {"pace": 0.01, "memory": 0.005, "loss": 0.0005, "accuracy": 0.0005}
+"""A smaller change is none: the same training, run twice, differs by as much.
+
+Losses do where sums are taken in another order, as a fused optimizer takes them.
+"""
 UNCLEAR = 0.1
 """Where the interval is wider than this to either side, it says nothing."""
 _TARGET = re.compile(r"([a-z_0-9]{1,80})=([+-]?\d{1,6}(?:\.\d{1,6})?)\s?%?")
