@@ -104,9 +104,9 @@ ON_GPU = (
 PROFILES = {
     "cpu": Profile(
         ONE + TWO,
-        {"model.width": "128", "model.depth": "4", "schedule.effective_batch": "16",
+        {"model.width": "96", "model.depth": "4", "schedule.effective_batch": "16",
          "run.device": "cpu"},
-        length=96, steps=20, warm_up=3, repeats=2, deadline=275.0, by_cpu=True,
+        length=64, steps=60, warm_up=5, repeats=2, deadline=275.0, by_cpu=True,
     ),
     "gpu": Profile(
         ONE + ON_GPU,
