@@ -88,6 +88,13 @@ def test_values_of_many_sizes_get_a_logarithmic_axis() -> None:
     assert not axis_of([-1.0, 100.0]).logarithmic
 
 
+def test_on_a_logarithmic_axis_equal_ratios_are_equally_far_apart() -> None:
+    axis = axis_of([0.001, 1.0, 40.0])
+    places = [axis.share(value) for value in (axis.low, 0.01, 0.1, 1.0, axis.high)]
+    assert (places[0], places[-1]) == (0.0, 1.0)
+    assert places[2] - places[1] == pytest.approx(places[3] - places[2])
+
+
 def test_names_and_marks_are_text() -> None:
     line = bucketed("<b>&", [0, 1], [1.0, 2.0])
     chart = Chart(title='"<i>', lines=[line, line], marks=[Mark(1, "</svg><script>", "incident")])
