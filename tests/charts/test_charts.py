@@ -93,6 +93,7 @@ def test_on_a_logarithmic_axis_equal_ratios_are_equally_far_apart() -> None:
     places = [axis.share(value) for value in (axis.low, 0.01, 0.1, 1.0, axis.high)]
     assert (places[0], places[-1]) == (0.0, 1.0)
     assert places[2] - places[1] == pytest.approx(places[3] - places[2])
+    assert places == sorted(set(places))
 
 
 def test_names_and_marks_are_text() -> None:
