@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 from failing_lines import NAN
 
-from ldlm_monitor.alert import Transition
-from ldlm_monitor.chunk import Chunk
 from ldlm_monitor.config import Settings
-from ldlm_monitor.history import place
-from ldlm_monitor.ledger import Ledger
-from ldlm_monitor.monitor import Monitor
+from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.daemon.pump import Pump
+from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.notify import Outbox
-from ldlm_monitor.pump import Pump
+from ldlm_monitor.playback.history import place
 from ldlm_monitor.run.identity import RunNames
 from ldlm_monitor.source import PollingWaker, Position
+from ldlm_monitor.state.state_store import Ledger
 
 NOW = 1_769_681_700.0
 HERE, THERE = "here", "there"

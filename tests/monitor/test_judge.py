@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.alerts import load_rules
-from ldlm_monitor.judge import Judge
-from ldlm_monitor.points import Point, make_labels
+from ldlm_monitor.core.rule_engine import Judge
+from ldlm_monitor.model.points import Point, make_labels
 from ldlm_monitor.promql import parse
 
 

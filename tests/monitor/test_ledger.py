@@ -4,11 +4,11 @@ import errno
 import os
 from pathlib import Path
 
-from ldlm_monitor import records
-from ldlm_monitor.arrivals import Arrivals
-from ldlm_monitor.ledger import Ledger, still_holds
-from ldlm_monitor.records import Event
+from ldlm_monitor.model import records
+from ldlm_monitor.model.records import Event
 from ldlm_monitor.source import Disk, Follower, Position
+from ldlm_monitor.state.read_log import Arrivals
+from ldlm_monitor.state.state_store import Ledger, still_holds
 
 
 def judged(path: Path) -> Position:

@@ -18,14 +18,14 @@ from failing_lines import NAN, NCCL, OOM, TRACEBACK
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from ldlm_monitor.alert import Transition
 from ldlm_monitor.config import Settings
-from ldlm_monitor.ledger import Ledger
+from ldlm_monitor.daemon.dispatcher import Telling
+from ldlm_monitor.daemon.pump import Pump
+from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.notify import Outbox
-from ldlm_monitor.pump import Pump
-from ldlm_monitor.replay import Replay
+from ldlm_monitor.playback.replay import Replay
 from ldlm_monitor.source import PollingWaker
-from ldlm_monitor.telling import Telling
+from ldlm_monitor.state.state_store import Ledger
 
 START = 1_769_681_700.0
 

@@ -10,11 +10,11 @@ from tfevents import VERSION, scalar
 from wandblog import ended, log_of, row
 
 from ldlm_monitor.config import Settings
-from ldlm_monitor.ledger import Ledger
+from ldlm_monitor.daemon.pump import Pump
 from ldlm_monitor.notify import Outbox
-from ldlm_monitor.pump import Pump
-from ldlm_monitor.replay import Replay
+from ldlm_monitor.playback.replay import Replay
 from ldlm_monitor.source import PollingWaker
+from ldlm_monitor.state.state_store import Ledger
 
 NOW = 1_769_681_700.0
 MLFLOW_RUN = "0123456789abcdef0123456789abcdef"
