@@ -41,7 +41,7 @@ from ldlm_monitor.daemon.pump import Pump
 from ldlm_monitor.model.alert import alert_key
 from ldlm_monitor.notify import Outbox
 from ldlm_monitor.source.split import PEEK_SECONDS, Splitter
-from ldlm_monitor.state.state_store import Ledger
+from ldlm_monitor.state.state_store import StateStore
 
 TraceFunction: TypeAlias = Any
 START = 1_769_681_700.0
@@ -133,7 +133,7 @@ class Night(RuleBasedStateMachine):
     def start(self) -> None:
         state = self.folder.parent
         self.outbox = Outbox(state / "outbox.sqlite")
-        self.ledger = Ledger(state / "ledger.sqlite")
+        self.ledger = StateStore(state / "ledger.sqlite")
         self.pump = Pump(self.settings, self.outbox, self.ledger, [SLACK], StillWaker())
 
     def kill(self) -> None:

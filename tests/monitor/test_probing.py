@@ -32,7 +32,7 @@ from ldlm_monitor.notify import Outbox
 from ldlm_monitor.probe.evidence import Case
 from ldlm_monitor.probe.host import HostProbe
 from ldlm_monitor.source import PollingWaker
-from ldlm_monitor.state.state_store import Ledger
+from ldlm_monitor.state.state_store import StateStore
 
 NOW = 1_769_681_700.0
 RUN = "train_20260129_101500"
@@ -92,7 +92,7 @@ class Watched:
 
     def begin(self, second: float) -> None:
         self.outbox = Outbox(self.folder / "state" / "outbox.sqlite")
-        self.ledger = Ledger(self.folder / "state" / "ledger.sqlite")
+        self.ledger = StateStore(self.folder / "state" / "ledger.sqlite")
         self.probing = Probing(self.host, frozenset({"here"}), self.answered.set)
         settings = Settings(
             files=(str(self.folder / "*.log"),),

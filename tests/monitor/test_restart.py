@@ -19,7 +19,7 @@ from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import CheckpointError
 from ldlm_monitor.notify import Outbox
 from ldlm_monitor.source import Continuation, Journal, PollingWaker
-from ldlm_monitor.state.state_store import Ledger
+from ldlm_monitor.state.state_store import StateStore
 
 NOW = 1_769_681_700.0
 RUN = "train_20260129_101500"
@@ -50,7 +50,7 @@ class Watched:
 
     def begin(self, second: float, **settings: object) -> None:
         self.outbox = Outbox(self.folder / "state" / "outbox.sqlite")
-        self.ledger = Ledger(self.folder / "state" / "ledger.sqlite")
+        self.ledger = StateStore(self.folder / "state" / "ledger.sqlite")
         wanted = Settings(files=(str(self.folder / "*.log"),), companions=False, **settings)
         self.pump = Pump(wanted, self.outbox, self.ledger, ["slack"], PollingWaker())
         self.look(second)

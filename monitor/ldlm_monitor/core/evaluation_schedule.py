@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from ldlm_monitor.core.rule_engine import Judge
+from ldlm_monitor.core.rule_engine import RuleEngine
 from ldlm_monitor.run.fleet import Fleet
 
 
-class Grid:
+class EvaluationSchedule:
     """Slots every `interval` seconds. `next` is the first one that may have to be evaluated.
 
     Up to `busy_until` something that is exported has changed within the reach of the rules.
@@ -17,7 +17,7 @@ class Grid:
 
     __slots__ = ("_judge", "_runs", "busy_until", "interval", "next")
 
-    def __init__(self, interval: float, judge: Judge, runs: Fleet) -> None:
+    def __init__(self, interval: float, judge: RuleEngine, runs: Fleet) -> None:
         self._judge = judge
         self._runs = runs
         self.interval = interval

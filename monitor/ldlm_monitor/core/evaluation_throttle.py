@@ -17,7 +17,7 @@ within a second of its line.
 """
 
 
-class Urgency:
+class EvaluationThrottle:
     """When urgent news was judged last. Times are Unix seconds."""
 
     def __init__(self) -> None:

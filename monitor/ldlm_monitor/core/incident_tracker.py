@@ -12,7 +12,7 @@ from ldlm_monitor.model.view import IncidentView
 from ldlm_monitor.run.fleet import Fleet
 
 
-class Causes:
+class IncidentTracker:
     """Takes what tells of failures, at a time in Unix seconds, and names first causes."""
 
     __slots__ = ("_incidents", "_runs")

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from ldlm_monitor.alerts import RuleSet, load_rules, packaged_rules
-from ldlm_monitor.core.evaluation_schedule import Grid
-from ldlm_monitor.core.evaluation_throttle import Urgency
-from ldlm_monitor.core.incident_tracker import Causes
-from ldlm_monitor.core.rule_engine import Judge
-from ldlm_monitor.core.self_counts import OwnCounts
+from ldlm_monitor.core.evaluation_schedule import EvaluationSchedule
+from ldlm_monitor.core.evaluation_throttle import EvaluationThrottle
+from ldlm_monitor.core.incident_tracker import IncidentTracker
+from ldlm_monitor.core.rule_engine import RuleEngine
+from ldlm_monitor.core.self_counts import SelfCounts
 from ldlm_monitor.core.self_metrics import core_points
 from ldlm_monitor.detect import DetectorsByRun
 from ldlm_monitor.model.alert import Transition
@@ -71,20 +71,20 @@ class Monitor:
         self._parser = parser or Parser()
         self._stopwatch = stopwatch
         self.runs = Fleet(self._settings.stall, self._settings.end_series_after)
-        self._judge = Judge(
+        self._judge = RuleEngine(
             rules if rules is not None else _packaged(),
             self._settings.evaluation_interval,
             self._settings.retention,
         )
-        self._grid = Grid(self._settings.evaluation_interval, self._judge, self.runs)
+        self._grid = EvaluationSchedule(self._settings.evaluation_interval, self._judge, self.runs)
         self._witness = Witness(self.runs)
-        self._causes = Causes(self.runs)
+        self._causes = IncidentTracker(self.runs)
         self._detectors = DetectorsByRun()
         self._timed = True
         self._events: deque[Event] = deque(maxlen=RECENT_EVENTS)
-        self._urgency = Urgency()
+        self._urgency = EvaluationThrottle()
         self._transitions: deque[Transition] = deque(maxlen=RECENT_TRANSITIONS)
-        self._own = OwnCounts(self._parser, self.runs)
+        self._own = SelfCounts(self._parser, self.runs)
         self._clock = -math.inf
         self._version = 0
 
@@ -169,7 +169,7 @@ class Monitor:
             self._changed(max(self._clock, 0.0))
 
     def reconfigure(self, rules: RuleSet[Expression], stall: StallSettings) -> None:
-        """Judge by other rules and limits from now on; alerts of the same rule go on."""
+        """RuleEngine by other rules and limits from now on; alerts of the same rule go on."""
         self._judge.replace_rules(rules)
         self.runs.set_stall(stall)
         self._changed(max(self._clock, 0.0))

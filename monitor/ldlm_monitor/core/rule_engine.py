@@ -60,7 +60,7 @@ class _Answer:
     vector: list[VectorSample]
 
 
-class Judge:
+class RuleEngine:
     """Keeps what was exported, evaluates the rules over it, and the state of their alerts.
 
     `reach` is how far (seconds) the rules look back. `asks_the_time`: time alone can change
@@ -92,7 +92,7 @@ class Judge:
         self._evaluator = Evaluator(self._store, changed_at=self._store.changed_at)
 
     def replace_rules(self, rules: RuleSet[Expression]) -> None:
-        """Judge by other rules from now on; alerts of the same name and labels go on."""
+        """RuleEngine by other rules from now on; alerts of the same name and labels go on."""
         before = {(a.rule.name, *sorted(a.labels.items())): a for a in self.active}
         self._use(rules)
         self._alerts, self._recorded = AlertStates(rules), {}

@@ -10,7 +10,7 @@ from ldlm_monitor.parse import Parser
 from ldlm_monitor.run.fleet import Fleet
 
 
-class OwnCounts:
+class SelfCounts:
     """Counts since the start. `edge`: what the edge exports of itself, joined to a scrape."""
 
     __slots__ = ("_dropped", "_evaluation_seconds", "_evaluations", "_parser", "_runs", "edge")

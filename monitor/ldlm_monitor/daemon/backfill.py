@@ -15,10 +15,10 @@ from ldlm_monitor.daemon.restart import Restart
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk, FileId
 from ldlm_monitor.playback.history import History, place
-from ldlm_monitor.playback.resumed_file import ContinuedFile
+from ldlm_monitor.playback.resumed_file import ResumedFile
 from ldlm_monitor.source import Disk, Follower, Position
 from ldlm_monitor.state.read_log import Observed
-from ldlm_monitor.state.state_store import Ledger, still_holds
+from ldlm_monitor.state.state_store import StateStore, still_holds
 
 Feed: TypeAlias = Callable[[Chunk, float], list[Transition]]
 
@@ -35,7 +35,7 @@ class Told(NamedTuple):
     end: float
 
 
-class CatchUp:
+class Backfill:
     """Plays what files hold in time order, then has them followed.
 
     It is history, told only where it still holds. What came after the point up to which
@@ -50,7 +50,7 @@ class CatchUp:
         monitor: Monitor,
         inputs: Inputs,
         follower: Follower,
-        ledger: Ledger,
+        ledger: StateStore,
         *,
         disk: Disk,
         budget: int | None,
@@ -93,7 +93,7 @@ class CatchUp:
         *,
         cut_short: Callable[[], bool],
     ) -> Told | None:
-        """Judge what files hold, and follow them; None if it was `cut_short`."""
+        """RuleEngine what files hold, and follow them; None if it was `cut_short`."""
         floor = restart.floor if restart else math.inf
         history = place(
             paths,
@@ -117,7 +117,7 @@ class CatchUp:
                 return None  # half a history tells nothing, and was not judged
             while observed and (observed[0].at, observed[0].order) < (when, order):
                 passed += self._observe(observed.pop(0))
-            if isinstance(file, ContinuedFile):
+            if isinstance(file, ResumedFile):
                 passed += [(each, True) for each in self._feed(chunk, min(when, now))]
             elif chunk.final:
                 reached[chunk.path] = chunk

@@ -36,10 +36,8 @@ _OURS_TO_MAKE = frozenset(
 _ROOMS = tuple(
     f"{_PACKAGE}.{room}"
     for room in (
-        *("alert", "alerts", "causes", "checkpoint", "chunk", "errors", "detect", "grid"),
-        *("incidents", "judge", "monitor", "own_counts", "parse", "points", "promql", "records"),
-        *("run", "series"),
-        *("source.position", "urgency", "view"),
+        *("alerts", "core", "daemon.checkpoint", "detect", "incidents", "model", "parse"),
+        *("promql", "run", "series", "source.position"),
     )
 )
 """Where the classes stand whose objects it holds: to make one opens and starts nothing."""

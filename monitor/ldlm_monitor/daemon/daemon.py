@@ -18,7 +18,7 @@ from ldlm_monitor.config.loopback import is_loopback
 from ldlm_monitor.daemon.listener import let_prometheus_find, listen, names_for, url_of
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.daemon.pump import Pump
-from ldlm_monitor.daemon.senders import Drawn, couriers, tellers
+from ldlm_monitor.daemon.senders import CurvesWhenReady, couriers, tellers
 from ldlm_monitor.daemon.signals import Handler, Signals
 from ldlm_monitor.daemon.stall_probe import Probing
 from ldlm_monitor.model.errors import UsageError
@@ -41,7 +41,7 @@ from ldlm_monitor.probe.host import HostProbe, this_host
 from ldlm_monitor.serve import Gate, Server
 from ldlm_monitor.source import Journal, Waker, WatchdogWaker
 from ldlm_monitor.state.state_dir import Room, StateDir, default_state_dir
-from ldlm_monitor.state.state_store import Ledger
+from ldlm_monitor.state.state_store import StateStore
 from ldlm_monitor.text.lines import status_lines
 
 SWITCH_SECONDS = 0.001
@@ -82,13 +82,13 @@ def run(
         stack.callback(state.close)
         outbox = _outbox(settings, state, receivers)
         stack.callback(outbox.close)
-        drawn = Drawn()
+        drawn = CurvesWhenReady()
         draw_from(drawn, receivers)
         # Before what was known is read again, which may take long: what waits goes out at once.
         posting = list(couriers(settings, outbox, receivers))
         _start(posting, stack)
         stack.callback(drawn.close)
-        ledger = Ledger(state.path / "ledger.sqlite")
+        ledger = StateStore(state.path / "ledger.sqlite")
         stack.callback(ledger.close)
         silences = Silences(state.path / "silences.sqlite")
         stack.callback(silences.close)

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Joining:
+class NewFile:
     """A file to follow from now on; `stale`: what it holds is an earlier launch's."""
 
     path: Path
@@ -89,12 +89,12 @@ class Inputs:
         self._heard_of |= fresh
         return bool(fresh)
 
-    def joining(self, now: float, *, rung: bool) -> list[Joining]:
+    def joining(self, now: float, *, rung: bool) -> list[NewFile]:
         """Files to follow from now on. `rung`: something new was heard of."""
-        fresh: list[Joining] = []
+        fresh: list[NewFile] = []
         if rung or now - self._scanned_at >= SCAN_SECONDS or self._folders_changed():
             self._scanned_at = now
-            fresh += [Joining(path) for path in self.patterns.files() if self._is_new(path)]
+            fresh += [NewFile(path) for path in self.patterns.files() if self._is_new(path)]
             self._folders = {folder: self._changed(folder) for folder in self.patterns.folders()}
         if self._seeks_companions:
             fresh += self._companions(now)
@@ -124,7 +124,7 @@ class Inputs:
         self._followed[real] = path
         return True
 
-    def _companions(self, now: float) -> Iterator[Joining]:
+    def _companions(self, now: float) -> Iterator[NewFile]:
         """Ties files to the log that they belong to; yields those not followed yet."""
         names = self._monitor.names
         for real, (companion, log_path) in self._claims(now).items():
@@ -144,7 +144,7 @@ class Inputs:
                 if not stale:
                     self._call(run, companion.path, log_path)
                 log.info("%s: following too, %s", companion.path, companion.reason)
-                yield Joining(companion.path, stale=stale)
+                yield NewFile(companion.path, stale=stale)
 
     def _call(self, run: str, companion: Path, log_path: Path) -> None:
         """A run of which nothing was told yet bears the name that its callback gives it.

@@ -14,7 +14,7 @@ from ldlm_monitor.text.plain import plain
 log = logging.getLogger(__name__)
 
 
-class Telling:
+class Dispatcher:
     """Hands transitions on, each once, unless a silence holds them back."""
 
     def __init__(

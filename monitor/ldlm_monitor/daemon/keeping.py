@@ -7,11 +7,11 @@ import math
 import time
 
 from ldlm_monitor.core.monitor import Monitor
-from ldlm_monitor.daemon.backfill import CatchUp
+from ldlm_monitor.daemon.backfill import Backfill
 from ldlm_monitor.daemon.checkpoint import Checkpoint
 from ldlm_monitor.notify import Withheld
 from ldlm_monitor.source import Follower, Position, TimedDisk
-from ldlm_monitor.state.state_store import Ledger
+from ldlm_monitor.state.state_store import StateStore
 
 COMMIT_SECONDS = 10.0
 """How often the whole state is kept; between, when which bytes came is noted at once."""
@@ -33,10 +33,10 @@ class Keeping:
     def __init__(
         self,
         monitor: Monitor,
-        ledger: Ledger,
+        ledger: StateStore,
         stamp: str,
         follower: Follower,
-        catch_up: CatchUp,
+        catch_up: Backfill,
         *,
         disk: TimedDisk,
         withheld: Withheld,

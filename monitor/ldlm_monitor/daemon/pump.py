@@ -13,9 +13,9 @@ from ldlm_monitor.config import Settings
 from ldlm_monitor.core.assemble import assemble, fingerprint, rules_of, stall_of
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.core.self_metrics import edge_points
-from ldlm_monitor.daemon.backfill import CatchUp
+from ldlm_monitor.daemon.backfill import Backfill
 from ldlm_monitor.daemon.discovery import Inputs
-from ldlm_monitor.daemon.dispatcher import Telling
+from ldlm_monitor.daemon.dispatcher import Dispatcher
 from ldlm_monitor.daemon.keeping import Keeping
 from ldlm_monitor.daemon.restart import recall
 from ldlm_monitor.daemon.stall_probe import Probing
@@ -35,7 +35,7 @@ from ldlm_monitor.source import (
 )
 from ldlm_monitor.source.mounts import MountTable, read_mounts
 from ldlm_monitor.state.state_dir import Room
-from ldlm_monitor.state.state_store import Ledger
+from ldlm_monitor.state.state_store import StateStore
 from ldlm_monitor.text.plain import plain
 
 POLL_SECONDS = 1.0
@@ -66,7 +66,7 @@ class Pump:
         self,
         settings: Settings,
         outbox: Outbox,
-        ledger: Ledger,
+        ledger: StateStore,
         receivers: Collection[str],
         waker: Waker,
         *,
@@ -77,7 +77,7 @@ class Pump:
         disk: Disk = DIRECT,
         mounts: Callable[[], MountTable] = read_mounts,
     ) -> None:
-        self.telling = Telling(outbox, receivers, silences)
+        self.telling = Dispatcher(outbox, receivers, silences)
         self._outbox = outbox
         self._ledger = ledger
         self._probing = probing
@@ -103,7 +103,7 @@ class Pump:
             companions=settings.companions,
             disk=self._disk,
         )
-        self._catch_up = CatchUp(
+        self._catch_up = Backfill(
             self.monitor,
             self.inputs,
             self.follower,
@@ -197,7 +197,7 @@ class Pump:
         self._calls.close()
 
     def _read(self, dirty: Collection[Path] | None, now: float) -> list[Transition]:
-        """Judge what is new, of these files or (None) of all."""
+        """RuleEngine what is new, of these files or (None) of all."""
         transitions: list[Transition] = []
         chunks = list(self.follower.read(dirty, now))
         if chunks:
@@ -215,7 +215,7 @@ class Pump:
         return transitions
 
     def _observe_host(self, now: float) -> list[Transition]:
-        """Judge what the host tells of runs that stall, noted before, like bytes that came."""
+        """RuleEngine what the host tells of runs that stall, noted before, like bytes that came."""
         transitions: list[Transition] = []
         if self._probing is None:
             return transitions
@@ -236,7 +236,7 @@ class Pump:
         return transitions
 
     def _feed(self, chunk: Chunk, now: float) -> list[Transition]:
-        """Judge a chunk. A fault of ours costs that chunk, said and counted, not the night."""
+        """RuleEngine a chunk. A fault of ours costs that chunk, said and counted, not the night."""
         if self._recorder is not None:
             self._recorder.fed(chunk, self.monitor.names.origin(chunk.path).run, now)
         try:

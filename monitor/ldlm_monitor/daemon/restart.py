@@ -11,10 +11,10 @@ from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.daemon.checkpoint import Checkpoint, thaw
 from ldlm_monitor.model.chunk import FileId
 from ldlm_monitor.model.errors import CheckpointError, InputError
-from ldlm_monitor.playback.resumed_file import ContinuedFile
+from ldlm_monitor.playback.resumed_file import ResumedFile
 from ldlm_monitor.source import Continuation, Disk, Journal, Position
 from ldlm_monitor.state.read_log import Arrival, Observed
-from ldlm_monitor.state.state_store import Ledger
+from ldlm_monitor.state.state_store import StateStore
 
 SKEW_SECONDS = 60.0
 """A clock that was set back by more is no clock to go on with."""
@@ -35,7 +35,7 @@ class Restart:
     floor: float
     arrivals: list[Arrival]
     observed: list[Observed] = field(default_factory=list)
-    files: list[ContinuedFile] = field(default_factory=list)
+    files: list[ResumedFile] = field(default_factory=list)
     waiting: dict[str, list[Position]] = field(default_factory=dict)
     missing: set[str] = field(default_factory=set)
 
@@ -59,7 +59,7 @@ class Restart:
                 seen = own.get((found.path, found.file), [])
                 later = [each for each in seen if each.start >= found.offset]
                 self.files.append(
-                    ContinuedFile(found, later, run, now, was_named=not position.nameless)
+                    ResumedFile(found, later, run, now, was_named=not position.nameless)
                 )
         # An old one before the new, as in the daemon's life.
         self.files.sort(key=lambda file: (file.continuation.has_name, file.was_named))
@@ -96,7 +96,7 @@ class Restart:
                 journal.lost(path, count)
 
 
-def recall(ledger: Ledger, stamp: str, fresh: Monitor, now: float) -> Restart | None:
+def recall(ledger: StateStore, stamp: str, fresh: Monitor, now: float) -> Restart | None:
     """What was kept under `stamp`; None: nothing, or nothing of use. `fresh`: as for `thaw`."""
     body = ledger.checkpoint(stamp)
     if body is None:

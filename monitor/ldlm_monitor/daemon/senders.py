@@ -22,7 +22,7 @@ from ldlm_monitor.notify import (
 log = logging.getLogger(__name__)
 
 
-class Drawn:
+class CurvesWhenReady:
     """The curves that pictures are drawn from: whoever asks before there is a pump waits for it."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from ldlm_monitor.model.records import Record, SampleBlock
 from ldlm_monitor.parse import Parser
 
 
-class OverheardParser(Parser):
+class RecordingParser(Parser):
     """A parser that remembers what it gave until that is taken."""
 
     def __init__(self, format_files: Sequence[Path] = ()) -> None:

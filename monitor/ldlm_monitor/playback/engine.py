@@ -111,7 +111,7 @@ class Playback:
         return waits or self.at < self._reel.end
 
     def _play_to(self, target: float) -> bool:
-        """Judge what came up to then; False: not all of it yet."""
+        """RuleEngine what came up to then; False: not all of it yet."""
         left = STEP_BYTES
         while self._next is not None and self._next.at <= target:
             if left <= 0:

@@ -18,7 +18,7 @@ from typing import BinaryIO, TypeAlias
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.parse import clock_marks
 from ldlm_monitor.playback.content import BEFORE_BYTES, Content, row_timeline, split
-from ldlm_monitor.playback.resumed_file import UNSEEN, ContinuedFile, Piece
+from ldlm_monitor.playback.resumed_file import UNSEEN, Piece, ResumedFile
 from ldlm_monitor.run.identity import RunNames
 from ldlm_monitor.run.timeline import StepClock, Timeline, at_once, from_bars
 from ldlm_monitor.source import DIRECT, Disk, LaunchFacts
@@ -58,7 +58,7 @@ class PlacedFile:
                 yield when, UNSEEN, piece
 
 
-Played: TypeAlias = "PlacedFile | ContinuedFile"
+Played: TypeAlias = "PlacedFile | ResumedFile"
 
 
 @dataclass(slots=True)
@@ -116,7 +116,7 @@ def place(
     names: RunNames,
     *,
     budget: int | None = None,
-    continued: Sequence[ContinuedFile] = (),
+    continued: Sequence[ResumedFile] = (),
     floor: float = -math.inf,
     apart: float = APART_SECONDS,
     disk: Disk = DIRECT,
@@ -162,7 +162,7 @@ def place(
     return history
 
 
-def _estimate(file: ContinuedFile, clocks: dict[str, StepClock], disk: Disk) -> Timeline:
+def _estimate(file: ResumedFile, clocks: dict[str, StepClock], disk: Disk) -> Timeline:
     """When the bytes came that a file got unseen."""
     content = Content(file.continuation.place, None, disk, start=file.seen_to)
     if file.is_rows or content.form in ("frames", "metric"):

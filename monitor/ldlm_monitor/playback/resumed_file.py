@@ -20,7 +20,7 @@ UNSEEN = (math.inf, 0)
 
 
 @dataclass(slots=True)
-class ContinuedFile:
+class ResumedFile:
     """What was read after the checkpoint comes as it came then; what nobody saw, as estimated.
 
     `arrivals` are those of this file. `run` is the file's. `now`: when it is read.

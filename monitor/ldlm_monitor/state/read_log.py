@@ -61,7 +61,7 @@ class Observed:
     records: tuple[Record, ...]
 
 
-class Arrivals:
+class ReadLog:
     """One SQLite file in the state folder; turns are numbered and never numbered again."""
 
     def __init__(self, path: Path) -> None:

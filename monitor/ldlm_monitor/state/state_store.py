@@ -10,7 +10,7 @@ from pathlib import Path
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.source import DIRECT, Disk, Position, positions_from_json, positions_to_json
 from ldlm_monitor.state.database import Database
-from ldlm_monitor.state.read_log import Arrivals
+from ldlm_monitor.state.read_log import ReadLog
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS kept (
@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS checkpoint (
 """
 
 
-class Ledger:
+class StateStore:
     """One SQLite file in the state folder, and `arrivals` in another.
 
     Commit it after the outbox, never before.
@@ -37,7 +37,7 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         # After a loss of power an earlier commit will do: more is judged again.
         self._database = Database(path, _SCHEMA, durable=False)
-        self.arrivals = Arrivals(path.with_name("arrivals.sqlite"))
+        self.arrivals = ReadLog(path.with_name("arrivals.sqlite"))
 
     def commit(
         self,
