@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.source.excerpt import Span, count_lines, excerpt
+from ldlm_monitor.source.log_parts import Span, count_lines, excerpt
 
 GB = 10**9
 MIB = 1024 * 1024

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.source import Follower
-from ldlm_monitor.source.disk import Disk
-from ldlm_monitor.source.mounts import Mount, MountTable
+from ldlm_monitor.source.file_system import Disk, Mount, MountTable
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from ldlm_monitor.source import (
     companions,
     resolve,
 )
-from ldlm_monitor.source.disk import OPEN_FLAGS
+from ldlm_monitor.source.file_system import OPEN_FLAGS
 
 SECONDS = 0.05
 

@@ -10,7 +10,7 @@ import pytest
 
 from ldlm_monitor.source import Follower, Journal, PollingWaker, WatchdogWaker
 from ldlm_monitor.source import wake as wake_module
-from ldlm_monitor.source.mounts import MountTable, file_system
+from ldlm_monitor.source.file_system import MountTable, file_system
 
 LONG = 30.0
 """Never waited for when all is well: something rings."""

@@ -24,7 +24,7 @@ from ldlm_monitor.model.queries import (
 from ldlm_monitor.model.view import AlertView, CurveView, Snapshot
 from ldlm_monitor.notify import Silences, redact
 from ldlm_monitor.parse.envelope import level_of, peel
-from ldlm_monitor.source.log_slice import OpenLog, RawLine, take
+from ldlm_monitor.source.log_parts import OpenLog, RawLine, take
 from ldlm_monitor.text.sanitize import without_escapes
 
 SHOWN = 4000

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from ldlm_monitor.source.disk import DIRECT, Disk, Kind
+from ldlm_monitor.source.file_system import DIRECT, Disk, Kind
 
 STALE_SECONDS = 5.0
 """Clocks of a file server and of the trainer may differ by so much."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, fields
 from typing import Literal, TypeAlias
 
-from ldlm_monitor.source.mounts import Mount
+from ldlm_monitor.source.file_system import Mount
 
 Kind: TypeAlias = Literal[
     "truncated",

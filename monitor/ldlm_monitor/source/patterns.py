@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ldlm_monitor.model.errors import InputError
-from ldlm_monitor.source.disk import DIRECT, Disk
+from ldlm_monitor.source.file_system import DIRECT, Disk
 
 STANDARD_INPUT = "-"
 LOG_SUFFIXES = frozenset({".log", ".jsonl", ".out", ".err", ".txt"})

@@ -18,12 +18,11 @@ from pathlib import Path
 
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import InputError
-from ldlm_monitor.source.descriptors import Descriptors, Lingering
-from ldlm_monitor.source.disk import Disk, Key, key_of
-from ldlm_monitor.source.entry import Entry
+from ldlm_monitor.source.file_system import Disk, Key, key_of
+from ldlm_monitor.source.held_files import Descriptors, Entry, Lingering
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.position import Position
-from ldlm_monitor.source.recall import Recall
+from ldlm_monitor.source.resume import Recall
 from ldlm_monitor.source.tail import Tail
 
 RETIRED_SECONDS = 60.0

@@ -22,10 +22,9 @@ from pathlib import Path
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.model.frames import HEAD_BYTES, Form, form_of
-from ldlm_monitor.source.disk import Disk, Key
-from ldlm_monitor.source.fingerprint import Fingerprint
+from ldlm_monitor.source.file_system import Disk, Key
 from ldlm_monitor.source.journal import Journal
-from ldlm_monitor.source.position import Position
+from ldlm_monitor.source.position import Fingerprint, Position
 from ldlm_monitor.source.split import CHUNK_BYTES, Splitter
 
 SETTLED_SECONDS = 2.0

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from ldlm_monitor.model.chunk import Chunk, FileId
 from ldlm_monitor.model.errors import InputError
-from ldlm_monitor.source.disk import Disk
-from ldlm_monitor.source.entry import Entry
+from ldlm_monitor.source.file_system import Disk
+from ldlm_monitor.source.held_files import Entry
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.position import Position
 from ldlm_monitor.source.registry import Registry

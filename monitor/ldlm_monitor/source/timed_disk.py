@@ -16,11 +16,18 @@ from concurrent.futures import TimeoutError as LateError
 from pathlib import Path
 from typing import Any, BinaryIO, Concatenate, ParamSpec, TypeVar
 
-from ldlm_monitor.source.disk import DIRECT, OPEN_FLAGS, Disk
+from ldlm_monitor.source.file_system import (
+    DIRECT,
+    MOUNT_SECONDS,
+    OPEN_FLAGS,
+    Disk,
+    Mount,
+    MountTable,
+    Worker,
+    read_mounts,
+)
 from ldlm_monitor.source.journal import Journal
-from ldlm_monitor.source.lane import STALL_SECONDS
-from ldlm_monitor.source.mounts import MOUNT_SECONDS, Mount, MountTable, read_mounts
-from ldlm_monitor.source.worker import Worker
+from ldlm_monitor.source.mount_reader import STALL_SECONDS
 
 CALL_SECONDS = 1.0
 """How long a call may take. What a slow server answers later is asked again."""

@@ -23,8 +23,8 @@ from watchdog.events import (
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver, ObservedWatch
 
+from ldlm_monitor.source.file_system import MountTable, read_mounts
 from ldlm_monitor.source.journal import Journal
-from ldlm_monitor.source.mounts import MountTable, read_mounts
 
 POLL_SECONDS = 0.25
 GATHER_SECONDS = 0.02

@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ldlm_monitor.model.chunk import Chunk, FileId
-from ldlm_monitor.source.disk import Disk
-from ldlm_monitor.source.entry import Entry
+from ldlm_monitor.source.file_system import Disk, Mount, Worker
+from ldlm_monitor.source.held_files import Entry
 from ldlm_monitor.source.journal import Journal
-from ldlm_monitor.source.mounts import Mount
 from ldlm_monitor.source.position import Position
 from ldlm_monitor.source.tailer import Tailer
-from ldlm_monitor.source.worker import Worker
 
 Answer: TypeAlias = "Future[list[Chunk]]"
 

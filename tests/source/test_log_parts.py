@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ldlm_monitor.source import log_slice
-from ldlm_monitor.source.log_slice import OpenLog, take
+from ldlm_monitor.source import log_parts
+from ldlm_monitor.source.log_parts import OpenLog, take
 
 
 def records(data: bytes) -> list[bytes]:
@@ -31,7 +31,7 @@ def test_slices_of_any_block_size_are_the_records(
     cut = data.draw(st.integers(0, len(whole)))
     at = sum(map(len, whole[:cut]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log_slice, "BLOCK", block)
+        patch.setattr(log_parts, "BLOCK", block)
         log = OpenLog(str(path))
         after = [(line.offset, line.end) for line in log.after(at)]
         before = [(line.offset, line.end) for line in log.before(at)]
