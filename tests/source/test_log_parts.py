@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ldlm_monitor.source import log_parts
-from ldlm_monitor.source.log_parts import OpenLog, take
+from ldlm_monitor.source.log_parts import OpenLog, first_matching
 
 
 def records(data: bytes) -> list[bytes]:
@@ -47,7 +47,7 @@ def test_the_end_of_ten_gigabytes_is_there_without_reading_them(tmp_path: Path) 
         file.seek(0, os.SEEK_END)
         file.write(b"\nstep 1\nstep 2\n")
     log = OpenLog(str(path))
-    lines, _ = take(log.before(log.size), 2, lambda line: True)
+    lines, _ = first_matching(log.before(log.size), 2, lambda line: True)
     assert [line.text for line in lines] == [b"step 2", b"step 1"]
     assert log.line_number(lines[0].offset) is None
     log.close()

@@ -170,7 +170,7 @@ def test_the_log_is_searched_both_ways(shown: Shown) -> None:
 def test_a_search_goes_on_where_one_question_ends(
     shown: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_parts, "LOOKED_AT", 500)
+    monkeypatch.setattr(log_parts, "SEARCHED_BYTES", 500)
 
     async def steps(screen: Screen) -> None:
         await screen.press("4")

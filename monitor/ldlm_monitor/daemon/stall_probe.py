@@ -286,7 +286,7 @@ class Probing:
     def _post(self, work: Callable[[], T]) -> Future[T]:
         if self._worker is None:
             self._worker = Worker("probe")
-        answer = self._worker.post(work)
+        answer = self._worker.submit(work)
         answer.add_done_callback(lambda _: self._ring())
         return answer
 

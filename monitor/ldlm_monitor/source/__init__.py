@@ -1,4 +1,4 @@
-"""Which files, and what is new of them: from the disk to `chunk.Chunk`."""
+"""Finds the input files and reads what is new in them, as `model.chunk.Chunk`s."""
 
 from ldlm_monitor.source.companions import (
     Companion,

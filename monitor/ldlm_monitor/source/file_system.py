@@ -1,16 +1,17 @@
-"""Which file system a path leads to, found out without asking any that may not answer.
+"""File systems: where each is mounted, the calls that read files, and threads for them.
 
-The calls to the operating system that a dead server can hold up for ever.
-
-A thread that does what it is asked, one thing after the other, and may never come back.
+A call to a network file system whose server is down can block for ever. `MountTable`
+finds the file system of a path without such a call; `Disk` bundles the calls, so that
+`timed_disk` can replace them; `Worker` makes them in a thread that may never return.
 """
 
+import contextlib
 import os
 import queue
 import re
 import stat
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,44 +19,25 @@ from typing import Any, BinaryIO, Literal, TypeAlias, TypeVar
 
 from ldlm_monitor.model.errors import InputError
 
-NETWORK_FILE_SYSTEMS = frozenset(
-    (
-        "9p",
-        "afs",
-        "autofs",
-        "beegfs",
-        "ceph",
-        "cifs",
-        "davfs",
-        "fhgfs",
-        "fuse",
-        "gfs2",
-        "glusterfs",
-        "gpfs",
-        "lustre",
-        "nfs",
-        "nfs4",
-        "ocfs2",
-        "orangefs",
-        "panfs",
-        "pvfs2",
-        "smb3",
-        "smbfs",
-        "virtiofs",
-        "wekafs",
-    )
+_NETWORK_TYPES = (
+    "9p afs autofs beegfs ceph cifs davfs fhgfs fuse gfs2 glusterfs gpfs lustre nfs nfs4 ocfs2"
+    " orangefs panfs pvfs2 smb3 smbfs virtiofs wekafs"
 )
-"""On these another machine's writes ring nothing here, and a dead server answers never."""
+NETWORK_FILE_SYSTEMS = frozenset(_NETWORK_TYPES.split())
+"""File system types whose files other machines write: inotify does not report their
+writes, and a call blocks while the server is down. From the types in mount(8) and the
+documentation of the vendors."""
 MOUNT_SECONDS = 5.0
-"""What is mounted is looked up anew so often."""
-LINKS = 40
-"""So many symbolic links the system follows in one path, path_resolution(7)."""
+"""How often the mount table is read again. It costs one small file of /proc; a mount that
+appears is used at most so late."""
+MAX_LINKS = 40
+"""The system follows at most so many symbolic links in one path, path_resolution(7)."""
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A mounted file system: `device` is `major:minor`, one for all places of the same one."""
+    """A mounted file system. `device` is `major:minor`, the same at all its mount points."""
 
     device: str = ""
     point: str = "/"
@@ -71,9 +53,9 @@ class Mount:
 
 
 class MountTable:
-    """What is mounted where, as /proc/self/mountinfo tells it (proc(5)); `text` is that file's.
+    """The mounted file systems, parsed from `text`, the content of /proc/self/mountinfo.
 
-    Field 3 is the device, field 5 the mount point, and the type follows ` - `.
+    proc(5): field 3 is the device, field 5 the mount point, and the type follows ` - `.
     `fuse.sshfs` counts as `fuse`.
     """
 
@@ -89,16 +71,15 @@ class MountTable:
         self.has_remote = any(mount.remote for mount in self._mounts.values())
 
     def of(self, path: Path) -> Mount:
-        """The mount that `path` leads to.
+        """The mount that `path` leads to; an empty `Mount` if the table does not have it.
 
-        Symbolic links are followed by hand, and no further than to the first mount on a
-        network, so that a server that is away holds up nobody. An empty `Mount` where
-        the system does not tell.
+        Symbolic links are resolved here, one by one, only up to the first network mount:
+        `os.path.realpath` would go on and block on a server that is down.
         """
         real, mount = self._root()
         pending = _parts(os.path.join(_working_folder(), path))
         links = 0
-        while pending and not mount.remote and links <= LINKS:
+        while pending and not mount.remote and links <= MAX_LINKS:
             part = pending.pop()
             if part == "..":
                 real, mount = self._above(real)
@@ -126,7 +107,7 @@ class MountTable:
 
 
 def read_mounts() -> MountTable:
-    """What is mounted now; empty where the system does not tell."""
+    """The current mount table; empty where /proc cannot be read."""
     try:
         text = Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape")
     except OSError:
@@ -135,7 +116,7 @@ def read_mounts() -> MountTable:
 
 
 def file_system(folder: Path) -> str:
-    """The type of the file system that holds `folder`; empty where the system does not tell."""
+    """The type of the file system that holds `folder`; empty if unknown."""
     return read_mounts().of(folder).kind
 
 
@@ -147,20 +128,20 @@ def _parts(path: str | Path) -> list[str]:
 def _link(path: str) -> str | None:
     try:
         return os.readlink(path)
-    except OSError:  # no link, or nothing there
+    except OSError:  # not a link, or missing
         return None
 
 
 def _working_folder() -> str:
     try:
         return os.getcwd()
-    except OSError:  # deleted
+    except OSError:  # the working folder was deleted
         return "/"
 
 
 Key: TypeAlias = tuple[int, int]
 """(device, inode)"""
-Kind: TypeAlias = Literal["file", "folder", "link", "other"]
+FileKind: TypeAlias = Literal["file", "folder", "link", "other"]
 
 # O_NONBLOCK: a named pipe without a writer must not hold up the other files.
 OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
@@ -170,12 +151,12 @@ def _reader(path: Path) -> BinaryIO:
     return path.open("rb")
 
 
-def _listing(folder: Path) -> list[tuple[str, Kind]]:
+def _listing(folder: Path) -> list[tuple[str, FileKind]]:
     with os.scandir(folder) as entries:
         return [(entry.name, _kind(entry)) for entry in entries]
 
 
-def _kind(entry: "os.DirEntry[str]") -> Kind:
+def _kind(entry: "os.DirEntry[str]") -> FileKind:
     if entry.is_symlink():
         return "link"
     if entry.is_dir(follow_symlinks=False):
@@ -185,11 +166,11 @@ def _kind(entry: "os.DirEntry[str]") -> Kind:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """How files are looked at, opened and read; other calls may stand in.
+    """The calls that inspect, open and read files; others can be put in their place.
 
-    All raise `OSError`: `TimeoutError` where a server gave no answer, so that nothing
-    is known. `reader` is a buffered file, `listing` the names in a folder and what
-    they are, `realpath` follows all symbolic links, `lseek` is that of lseek(2).
+    All raise `OSError`; `TimeoutError` if a server did not answer, so that nothing is
+    known. `reader` opens a buffered file, `listing` gives the names in a folder and their
+    kinds, `realpath` follows all symbolic links, `lseek` is lseek(2).
     """
 
     stat: Callable[[Path], os.stat_result] = os.stat
@@ -200,20 +181,20 @@ class Disk:
     lseek: Callable[[int, int, int], int] = os.lseek
     close: Callable[[int], None] = os.close
     reader: Callable[[Path], BinaryIO] = _reader
-    listing: Callable[[Path], list[tuple[str, Kind]]] = _listing
+    listing: Callable[[Path], list[tuple[str, FileKind]]] = _listing
     realpath: Callable[[Path], Path] = Path.resolve
 
     def mode(self, path: Path) -> int:
-        """`st_mode`; 0 where nothing is, or is not ours to see. Raises `TimeoutError`."""
+        """`st_mode`; 0 if the file is missing or not accessible. Raises `TimeoutError`."""
         try:
             return self.stat(path).st_mode
         except TimeoutError:
             raise
-        except (OSError, ValueError):  # a name from a log may be none
+        except (OSError, ValueError):  # ValueError: a name from a log may hold a NUL byte
             return 0
 
     def open_regular(self, path: Path) -> tuple[int, Key]:
-        """A descriptor for reading. Raises `OSError`, or `InputError` for pipes and folders."""
+        """Open for reading. Raises `OSError`, or `InputError` for pipes and folders."""
         descriptor = self.open(path, OPEN_FLAGS)
         status = self.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
@@ -225,21 +206,35 @@ class Disk:
 
 
 DIRECT = Disk()
-"""The system's own calls, however long they take."""
+"""The system's own calls, without a time limit."""
 
 
 def key_of(status: os.stat_result) -> Key:
-    """What makes two names lead to the same file."""
+    """The identity of a file: two names with the same key lead to one file."""
     return status.st_dev, status.st_ino
 
 
 T = TypeVar("T")
 
 
-class Worker:
-    """A daemon thread: nothing can wake it from a call that a dead server holds.
+def likely_places(place: Path, inode: int, *, read: int) -> Iterator[Path]:
+    """Where a file that was at `place` may be: there, or renamed in the same folder.
 
-    So it holds up no end of the process either, as those of `concurrent.futures` would.
+    If nothing was read (`read`) whose content could prove it, the new name must begin with
+    the old one.
+    """
+    yield place
+    with contextlib.suppress(OSError), os.scandir(place.parent) as beside:
+        for entry in beside:
+            if entry.inode() == inode and (read or entry.name.startswith(place.name)):
+                yield Path(entry.path)
+
+
+class Worker:
+    """Runs submitted calls one after the other in a daemon thread.
+
+    A call to a dead server cannot be interrupted. The interpreter does not wait for a
+    daemon thread when it exits; it would wait for a thread of `concurrent.futures`.
     """
 
     def __init__(self, name: str) -> None:
@@ -248,22 +243,22 @@ class Worker:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def post(self, work: Callable[[], T]) -> "Future[T]":
-        """Have it done; what it gives or raises."""
-        answer: Future[T] = Future()
-        self._work.put((work, answer))
-        return answer
+    def submit(self, work: Callable[[], T]) -> "Future[T]":
+        """Queue a call. The future gets its result or exception."""
+        future: Future[T] = Future()
+        self._work.put((work, future))
+        return future
 
     def close(self, patience: float) -> None:
-        """End it when it has done what it was asked, waited for `patience` seconds."""
+        """Let the thread end after the queued calls; wait at most `patience` seconds for it."""
         self._work.put(None)
         if patience:
             self._thread.join(patience)
 
     def _run(self) -> None:
-        while (order := self._work.get()) is not None:
-            work, answer = order
+        while (queued := self._work.get()) is not None:
+            work, future = queued
             try:
-                answer.set_result(work())
-            except BaseException as error:  # noqa: BLE001 - raised again where it is taken
-                answer.set_exception(error)
+                future.set_result(work())
+            except BaseException as error:  # noqa: BLE001 - `future.result()` raises it again
+                future.set_exception(error)

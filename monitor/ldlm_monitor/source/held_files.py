@@ -1,23 +1,29 @@
-"""A followed name and its files.
-
-Which files are kept open while nothing is read of them.
-"""
+"""Followed names, and the descriptors that stay open while their files do not grow."""
 
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ldlm_monitor.model.errors import InputError
+from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.position import Position
 from ldlm_monitor.source.tail import Tail
 
+LINGER_SECONDS = 3600.0
+"""How long a renamed file stays open without growth: longer than a usual evaluation, during
+which a trainer prints nothing."""
+LINGERING_FILES = 64
+"""Bounds the descriptors that renamed files hold; a daily rotation of 64 logs fits."""
+
 
 @dataclass(slots=True, eq=False)
-class Entry:
-    """A followed name, the file that it leads to, and files that it led to before.
+class FollowedName:
+    """A followed name, the file that it leads to, and the files that it led to before.
 
-    `start` and `line`: where to begin in the first file. `kept`: what was read before
-    a restart. `elsewhere`: the name leads to another file system, which is not asked here.
+    `start` and `line`: where to begin in the first file. `kept`: positions from before a
+    restart. `elsewhere`: the name leads to another file system, whose reader serves it.
+    `lost`: the missing name was reported. `trouble`: the last reported error.
     """
 
     path: Path
@@ -31,17 +37,38 @@ class Entry:
     trouble: str = ""
 
     def due(self) -> list[Tail]:
-        """Files to read, in this order: an old one to its end before the new one."""
+        """The files to read, in order: an old one to its end before the new one."""
         tails = self.retired if self.tail is None else [*self.retired, self.tail]
         return [tail for tail in tails if tail.due]
 
+    def report(self, journal: Journal, error: OSError | InputError) -> None:
+        """Note an error of a name, once until it changes."""
+        reason = (error.strerror if isinstance(error, OSError) else str(error.what)) or str(error)
+        if reason != self.trouble:
+            self.trouble = reason
+            journal.note("unreadable", str(self.path), f"cannot be read ({reason}); trying again")
 
-LINGER_SECONDS = 3600.0
-LINGERING_FILES = 64
+    def recover(self, journal: Journal) -> None:
+        """Note that a reported error is over."""
+        if self.trouble:
+            self.trouble = ""
+            journal.note("readable", str(self.path), "can be read again")
+
+    def report_missing(self, journal: Journal) -> None:
+        """Note that the name leads nowhere, once."""
+        if not self.lost:
+            self.lost = True
+            journal.note("vanished", str(self.path), "is gone; waiting for a file of that name")
+
+    def report_found(self, journal: Journal) -> None:
+        """Note that the name leads to a file again."""
+        if self.lost and self.tail is not None:
+            self.lost = False
+            journal.note("returned", str(self.path), "is back")
 
 
 class Descriptors:
-    """Files with an open descriptor, the one that was used longest ago first."""
+    """The files with an open descriptor, the least recently used first."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -51,7 +78,7 @@ class Descriptors:
         return iter(list(self._tails))
 
     def use(self, tail: Tail) -> None:
-        """`tail` is in use; beyond the limit, the one longest at rest is closed."""
+        """Mark `tail` as just used; close the least recently used idle file over the limit."""
         self._tails.pop(tail, None)
         self._tails[tail] = None
         if len(self._tails) > self._limit:
@@ -62,19 +89,19 @@ class Descriptors:
                     break
 
     def forget(self, tail: Tail) -> None:
-        """`tail` is closed, or somebody else's."""
+        """Remove `tail` without closing it."""
         self._tails.pop(tail, None)
 
     def clear(self) -> None:
-        """All are closed."""
+        """Remove all without closing them."""
         self._tails.clear()
 
 
 class Lingering:
-    """Renamed files that were given up as silent, in case that their writers wake.
+    """Renamed files that stopped growing, kept open in case their writers continue.
 
-    A trainer may be silent for longer than a retired file is waited for: it evaluates.
-    A deleted file is not kept: its space is to be free.
+    A trainer that evaluates may write nothing for longer than a retired file is read.
+    A deleted file is not kept open: the system frees its space when it is closed.
     """
 
     def __init__(self) -> None:
@@ -84,7 +111,7 @@ class Lingering:
         return iter(list(self._tails))
 
     def keep(self, tail: Tail) -> bool:
-        """Keep `tail` open, unless it has no name any more; whether it is kept."""
+        """Keep `tail` open, unless the file was deleted; whether it is kept."""
         if tail.descriptor is None or not _status(tail)[0]:
             return False
         self._tails[tail] = None
@@ -93,7 +120,7 @@ class Lingering:
         return tail in self._tails
 
     def grown(self, now: float) -> list[Tail]:
-        """Files that grew; they are not kept any more, but are open still."""
+        """Remove and return the files that grew; they stay open."""
         found = []
         for tail in self:
             names, size = _status(tail)
@@ -105,7 +132,7 @@ class Lingering:
         return found
 
     def close(self) -> None:
-        """Give all descriptors back."""
+        """Close all files."""
         for tail in self:
             self._drop(tail)
 
@@ -115,7 +142,7 @@ class Lingering:
 
 
 def _status(tail: Tail) -> tuple[int, int]:
-    """How many names a file has, and its size; none where the system does not tell."""
+    """The file's link count and size; zeros if its handle is stale."""
     if tail.descriptor is None:
         return 0, 0
     try:

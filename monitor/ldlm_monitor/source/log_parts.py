@@ -1,16 +1,12 @@
-"""The parts of a big log that are to be read first: its start and its end.
+r"""Parts of a big log: those to read first, and those that a screen shows.
 
-Of a log of 100 GB the start (configuration, world size) and the last part decide
-what is to be said now. What lies between is read afterwards, or skipped and said so.
+`excerpt` chooses what to read first of a log of, say, 100 GB: its start (configuration,
+world size) and its end decide the first verdict. The middle is read later, or skipped.
+Byte offsets are exact. A line number after the middle is an estimate (`Span.exact` is
+False) until `count_lines` has counted the middle, at the speed of the disk.
 
-Byte offsets are always exact. Line numbers behind the middle are not known until the
-middle's lines are counted: they are estimated from the length of the lines that were
-seen, and say so (`Span.exact`), so that an offset can be shown in their place;
-`count_lines` gives the true number at the speed of the disk.
-
-Reads only the part of a log that is looked at, whatever the file's size.
-
-Records end at `\n`, `\r\n` or a bare `\r`, as when they are followed.
+`OpenLog` reads only the part that a screen shows, whatever the file's size. Records end at
+`\n`, `\r\n` or a bare `\r`, as in `split`.
 """
 
 from __future__ import annotations
@@ -22,18 +18,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from ldlm_monitor.source.file_system import Disk
+from ldlm_monitor.text.format import byte_size
 
 BUDGET_BYTES = 64 * 1024 * 1024
+"""Read before the first verdict: a few seconds of parsing."""
 START_BYTES = 1024 * 1024
+"""A launch prints its configuration and world size well within the first MiB."""
 BLOCK_BYTES = 1024 * 1024
 COUNTED_BYTES = 64 * 1024 * 1024
-"""`count_lines` hands control back so often."""
-_SIZES = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
+"""`count_lines` yields after so many bytes: some 20 ms from the page cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Bytes `start` to `end` of a file; both stand between records.
+    """Bytes `start` to `end` of a file; both lie between records.
 
     `line` (1-based, counts `\\n`) is that of `start`; it is an estimate unless `exact`.
     """
@@ -62,24 +60,24 @@ class Excerpt:
     last: Span | None = None
 
     def spans(self) -> tuple[Span, ...]:
-        """What is to be read first, in order."""
+        """The spans to read first, in order."""
         return (self.first,) if self.last is None else (self.first, self.last)
 
     def counted(self, lines: int) -> Excerpt:
-        """With the true line of `last`, when `lines` were counted in the middle."""
+        """The excerpt with the exact line of `last`, given the `lines` in the middle."""
         if self.middle is None or self.last is None:
             return self
         return replace(self, last=replace(self.last, line=self.middle.line + lines, exact=True))
 
     def note(self, *, skipped: bool) -> str:
-        """What to say of it; empty where the whole file is read in order."""
+        """A note for the user; empty if the whole file is read in order."""
         if self.middle is None or self.last is None:
             return ""
-        fate = "skipped" if skipped else "read afterwards"
+        first, last = byte_size(self.first.size), byte_size(self.last.size)
         return (
-            f"its first {_size(self.first.size)} and last {_size(self.last.size)} are read first; "
-            f"{_size(self.middle.size)} between them (bytes {self.middle.start} to "
-            f"{self.middle.end}) are {fate}"
+            f"its first {first} and last {last} are read first; "
+            f"{byte_size(self.middle.size)} between them (bytes {self.middle.start} to "
+            f"{self.middle.end}) are {'skipped' if skipped else 'read afterwards'}"
         )
 
 
@@ -91,11 +89,11 @@ def excerpt(
     start: int = START_BYTES,
     disk: Disk | None = None,
 ) -> Excerpt:
-    """What to read first of a file of `size` bytes: at most `budget`, `start` of it at its start.
+    """The parts of a file of `size` bytes to read first: at most `budget` bytes in all.
 
-    A record that begins in the first part belongs to it, whole. A file that is not
-    bigger, or that shows no end of a record where it would be cut, is not cut. Reads
-    about `start` bytes. Raises `OSError`.
+    The first part has `start` bytes and the rest of the record at its end. A file is not
+    cut if it fits the budget, or if there is no end of a record where it would be cut.
+    Reads about `start` bytes. Raises `OSError`.
     """
     disk = Disk() if disk is None else disk
     whole = Excerpt(Span(0, size, 1))
@@ -113,12 +111,12 @@ def excerpt(
 
 
 def count_lines(descriptor: int, span: Span, *, disk: Disk | None = None) -> Iterator[int]:
-    """`\\n` in `span`, counted so far, after every 64 MiB; the last one given is the answer.
+    """Counts `\\n` in `span`; yields the count so far every 64 MiB, and at last the result.
 
-    Holes are jumped over. Raises `OSError`.
+    Skips holes. Raises `OSError`.
     """
     disk = Disk() if disk is None else disk
-    count, at, told = 0, span.start, span.start
+    count, at, yielded_at = 0, span.start, span.start
     while at < span.end:
         data = disk.pread(descriptor, min(BLOCK_BYTES, span.end - at), at)
         if not data:  # truncated meanwhile
@@ -127,14 +125,14 @@ def count_lines(descriptor: int, span: Span, *, disk: Disk | None = None) -> Ite
         at += len(data)
         if data.count(0) == len(data):
             at = min(_after_hole(disk, descriptor, at), span.end)
-        if at - told >= COUNTED_BYTES:
-            told = at
+        if at - yielded_at >= COUNTED_BYTES:
+            yielded_at = at
             yield count
     yield count
 
 
 def _record_end(disk: Disk, descriptor: int, start: int, stop: int) -> int | None:
-    """Where the first record that begins behind `start` begins, if before `stop`."""
+    """Where the first record after `start` begins, if before `stop`."""
     at = start
     while at < stop:
         data = disk.pread(descriptor, min(BLOCK_BYTES, stop - at), at)
@@ -155,7 +153,7 @@ def _record_end(disk: Disk, descriptor: int, start: int, stop: int) -> int | Non
 
 
 def _after_hole(disk: Disk, descriptor: int, at: int) -> int:
-    """Where data begins again at or behind `at`; the file's end where there is none."""
+    """Where data begins at or after `at`; the end of the file if there is none."""
     with contextlib.suppress(OSError):
         return disk.lseek(descriptor, at, os.SEEK_DATA)
     return disk.fstat(descriptor).st_size
@@ -166,29 +164,23 @@ def _blocks(start: int, end: int) -> Iterator[tuple[int, int]]:
         yield at, min(BLOCK_BYTES, end - at)
 
 
-def _size(count: int) -> str:
-    for unit, name in _SIZES:
-        if count >= unit:
-            return f"{count / unit:.1f} {name}"
-    return f"{count} bytes"
-
-
 BLOCK = 256 * 1024
-LOOKED_AT = 64 * 1024 * 1024
-"""Bytes that one question looks at, at most."""
-COUNTED = 32 * 1024 * 1024
-"""Lines are counted from the start of the file where it is no further than this."""
-LONGEST = 64 * 1024
-"""A record is cut there, for the screen."""
+SEARCHED_BYTES = 64 * 1024 * 1024
+"""One call reads at most so much; it bounds how long a key press can take."""
+NUMBERED_BYTES = 32 * 1024 * 1024
+"""Line numbers are counted from the start of the file up to here; beyond, counting would
+delay each screen."""
+SHOWN_BYTES = 64 * 1024
+"""A record is cut there: more does not fit on a screen."""
 ENDLESS = 1024 * 1024
-"""Bytes without the end of a record count as one."""
+"""So many bytes without a terminator count as a record; the reader's limit (`RECORD_BYTES`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class RawLine:
     r"""One record's bytes without its end; `newlines` is 1 where that end is a `\n`.
 
-    A terminal overwrites what ends with a bare `\r`. `is_open`: no end was written yet.
+    A terminal overwrites a record that ends with a bare `\r`. `is_open`: it has no end yet.
     """
 
     offset: int
@@ -200,7 +192,7 @@ class RawLine:
 
 
 class OpenLog:
-    """A file that is open for looking into it, up to byte `limit`. Raises `OSError`."""
+    """An open file to be browsed up to byte `limit`. Raises `OSError`."""
 
     def __init__(self, path: str, limit: float = math.inf) -> None:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -213,7 +205,7 @@ class OpenLog:
     def after(self, at: int) -> Iterator[RawLine]:
         """The records from byte `at` on."""
         rest, offset = b"", at
-        for block_at in range(at, min(self.size, at + LOOKED_AT), BLOCK):
+        for block_at in range(at, min(self.size, at + SEARCHED_BYTES), BLOCK):
             size = min(BLOCK, self.size - block_at)
             data = rest + os.pread(self._descriptor, size, block_at)
             final = block_at + BLOCK >= self.size
@@ -224,7 +216,7 @@ class OpenLog:
 
     def before(self, at: int) -> Iterator[RawLine]:
         """The records before byte `at`, the last one first."""
-        end, rest, lowest = at, b"", max(at - LOOKED_AT, 0)
+        end, rest, lowest = at, b"", max(at - SEARCHED_BYTES, 0)
         while end > lowest:
             start = max(end - BLOCK, lowest)
             data = os.pread(self._descriptor, end - start, start) + rest
@@ -235,15 +227,15 @@ class OpenLog:
                 offset -= len(piece)
                 yield _raw(offset, piece)
             rest, end = held, start
-            if len(rest) > ENDLESS:  # no end of a record in sight: what is there is shown
+            if len(rest) > ENDLESS:
                 yield _raw(end, rest)
                 rest = b""
         if rest and end > 0:
             yield _raw(end, rest)
 
     def line_number(self, at: int) -> int | None:
-        """The number of the line in which byte `at` stands, None where that is far."""
-        if at > COUNTED:
+        """The number of the line that contains byte `at`; None beyond `NUMBERED_BYTES`."""
+        if at > NUMBERED_BYTES:
             return None
         count = 0
         for start in range(0, at, BLOCK):
@@ -252,7 +244,7 @@ class OpenLog:
         return count + 1
 
     def offset_of(self, line: int) -> int:
-        """Where a line (1-based) begins; the end of the file where it has fewer lines."""
+        """Where a line (1-based) begins; the end of the file if it has fewer lines."""
         left = line - 1
         for start in range(0, self.size, BLOCK):
             data = os.pread(self._descriptor, BLOCK, start)
@@ -266,20 +258,20 @@ class OpenLog:
         return self.size
 
     def find(self, text: str, at: int, *, backwards: bool) -> tuple[int | None, int]:
-        """Where the next record that holds `text` begins, and how far was looked."""
+        """Where the next record that contains `text` begins, and how far was searched."""
         wanted = text.encode("utf-8", "surrogateescape").lower()
-        looked = at
+        searched = at
         for line in self.before(at) if backwards else self.after(at):
-            looked = line.offset if backwards else line.end
+            searched = line.offset if backwards else line.end
             if wanted in line.text.lower():
-                return line.offset, looked
-        return None, looked
+                return line.offset, searched
+        return None, searched
 
 
-def take(
+def first_matching(
     lines: Iterator[RawLine], count: int, wanted: Callable[[RawLine], bool]
 ) -> tuple[list[RawLine], RawLine | None]:
-    """Up to `count` records that are wanted, and the last one that was looked at."""
+    """The first `count` records that are wanted, and the last one that was examined."""
     kept: list[RawLine] = []
     last: RawLine | None = None
     while len(kept) < count and (line := next(lines, None)) is not None:
@@ -290,7 +282,7 @@ def take(
 
 
 def _split(data: bytes, *, final: bool) -> tuple[list[bytes], bytes]:
-    """Whole records, and what may go on in the next block."""
+    """Whole records, and the rest that may continue in the next block."""
     pieces = data.splitlines(keepends=True)
     if final or not pieces:
         return pieces, b""
@@ -300,6 +292,6 @@ def _split(data: bytes, *, final: bool) -> tuple[list[bytes], bytes]:
 
 
 def _raw(offset: int, piece: bytes) -> RawLine:
-    text = piece.rstrip(b"\r\n")[:LONGEST]
+    text = piece.rstrip(b"\r\n")[:SHOWN_BYTES]
     ends = piece.endswith(b"\n"), piece.endswith(b"\r")
     return RawLine(offset, offset + len(piece), text, int(ends[0]), ends[1], not any(ends))

@@ -1,4 +1,4 @@
-"""The files of one file system, so that one which does not answer holds up no other."""
+"""Reads the files of one file system, so that a dead server does not block the others."""
 
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future
@@ -8,36 +8,40 @@ from typing import TypeAlias
 
 from ldlm_monitor.model.chunk import Chunk, FileId
 from ldlm_monitor.source.file_system import Disk, Mount, Worker
-from ldlm_monitor.source.held_files import Entry
+from ldlm_monitor.source.held_files import FollowedName
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.position import Position
 from ldlm_monitor.source.tailer import Tailer
 
-Answer: TypeAlias = "Future[list[Chunk]]"
+Pending: TypeAlias = "Future[list[Chunk]]"
 
 STALL_SECONDS = 5.0
+"""A file system that has not answered for so long is reported. A busy NFS server answers
+within a second or two; a user should see a dead one before the first alert fires."""
 SLOW_SECONDS = 2.0
-"""A local file system that once took so long is read in a thread from then on."""
+"""A local file system that once took so long is read in a thread from then on: a FUSE mount
+under an unlisted type, or a dying disk. A slice is 256 KiB, which any healthy disk reads in
+milliseconds."""
 
 
-class Lane:
-    """Reads the files of one file system, where it is asked to or in a thread of its own.
+class MountReader:
+    """Reads the files of one file system, in the caller's thread or in one of its own.
 
-    In a thread, `ask` begins and `answer` takes what has come; between them the files
-    are the thread's alone. What is to be done to them meanwhile waits for the next `ask`.
+    With a thread, `submit` starts a read and `collect` returns its chunks. In between, the
+    thread owns the files; changes wait in a queue that the next `submit` applies.
     """
 
     def __init__(self, mount: Mount, journal: Journal, disk: Disk, open_files: int) -> None:
         self.mount = mount
-        self.late = False
+        self.overdue = False
         self._journal = journal
         self._tailer = Tailer(Journal(), disk, open_files)
-        self._orders: list[Callable[[], None]] = []
+        self._changes: list[Callable[[], None]] = []
         self._positions: list[Position] = []
-        self._joining: list[Entry] = []
-        self._asked_at = 0.0
-        self._said = False
-        self._answer: Answer | None = None
+        self._joining: list[FollowedName] = []
+        self._submitted_at = 0.0
+        self._stall_reported = False
+        self._pending: Pending | None = None
         self._worker: Worker | None = None
         if mount.remote:
             self._start()
@@ -49,23 +53,23 @@ class Lane:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is asked that has not been answered."""
-        return self._answer is None
+        """Whether no submitted read is unfinished."""
+        return self._pending is None
 
-    def add(self, entry: Entry) -> None:
-        """Follow a name that leads here."""
+    def add(self, entry: FollowedName) -> None:
+        """Follow a name that leads to this file system."""
         self._joining.append(entry)
-        self._orders.append(lambda: self._tailer.add(entry))
+        self._changes.append(lambda: self._tailer.add(entry))
 
     def leave(self, path: Path) -> None:
-        """Its name leads elsewhere now."""
-        self._orders.append(lambda: self._tailer.leave(path))
+        """The name leads to another file system now."""
+        self._changes.append(lambda: self._tailer.leave(path))
 
     def read(
         self, paths: Collection[Path] | None, now: float, budget: int, clock: Callable[[], float]
     ) -> Iterator[Chunk]:
-        """Read here. If that is slow, it is the last time."""
-        self._obey()
+        """Read in the caller's thread; after a slow read, start a thread for the next ones."""
+        self._apply()
         chunks = self._tailer.read(paths, now, budget)
         chunk: Chunk | None
         while True:
@@ -80,37 +84,38 @@ class Lane:
             if chunk is None:
                 return
 
-    def ask(self, paths: Collection[Path] | None, now: float, budget: int) -> None:
-        """Have the thread read, unless nothing is asked of it or it is at it still."""
-        assert self._worker is not None  # else nobody asks, but has it read
-        if self.idle and (paths is None or paths or self._orders or self._tailer.wants(now)):
-            self._obey()
+    def submit(self, paths: Collection[Path] | None, now: float, budget: int) -> None:
+        """Start a read in the thread, unless it is reading or has nothing to do."""
+        assert self._worker is not None  # the follower reads in its own thread otherwise
+        if self.idle and (paths is None or paths or self._changes or self._tailer.has_work(now)):
+            self._apply()
             self._positions = self._tailer.positions()
-            self._asked_at = now
-            self._answer = self._worker.post(lambda: list(self._tailer.read(paths, now, budget)))
+            self._submitted_at = now
+            self._pending = self._worker.submit(lambda: list(self._tailer.read(paths, now, budget)))
 
-    def answer(self, now: float, patience: float) -> list[Chunk]:
-        """What the thread has read, waited for at most `patience` seconds of real time."""
-        if self._answer is None:
+    def collect(self, now: float, patience: float) -> list[Chunk]:
+        """The chunks of the submitted read; waits at most `patience` seconds of real time."""
+        if self._pending is None:
             return []
         try:
-            chunks = self._answer.result(0 if self.late else patience)
+            chunks = self._pending.result(0 if self.overdue else patience)
         except LateError:
-            self.late = True
-            if now - self._asked_at >= STALL_SECONDS and not self._said:
-                self._said = True
-                self._journal.stalled(str(self._tailer.at), self.mount, now - self._asked_at)
+            self.overdue = True
+            waited = now - self._submitted_at
+            if waited >= STALL_SECONDS and not self._stall_reported:
+                self._stall_reported = True
+                self._journal.stalled(str(self._tailer.at), self.mount, waited)
             return []
-        self._answer = None
-        self.late = False
-        if self._said:
-            self._said = False
+        self._pending = None
+        self.overdue = False
+        if self._stall_reported:
+            self._stall_reported = False
             self._journal.answered(self.mount)
         self._journal.absorb(self._tailer.journal)
         return chunks
 
     def behind(self) -> int:
-        """Bytes written, as far as was seen, and not read."""
+        """Bytes known to be written and not read."""
         return self._tailer.behind()
 
     def nameless(self) -> list[FileId]:
@@ -118,41 +123,41 @@ class Lane:
         return self._tailer.nameless()
 
     def next_peek(self) -> float | None:
-        """As `Follower.next_peek`; None while the thread is at work."""
+        """As `Follower.next_peek`; None while the thread reads."""
         return self._tailer.next_peek() if self.idle else None
 
     def positions(self) -> list[Position]:
-        """Where reading stood when the last chunk was given."""
+        """The positions after the last chunk that was returned."""
         if not self.idle:
             joining = [position for entry in self._joining for position in entry.kept]
             return [*self._positions, *joining]
-        self._obey()
+        self._apply()
         return self._tailer.positions()
 
     def finish(self, patience: float) -> list[Chunk]:
-        """The last chunk of every file; nothing of a file system that does not answer."""
+        """The last chunk of every file; none if the file system does not answer."""
         if self._worker is None:
             chunks = list(self._tailer.finish())
             self._journal.absorb(self._tailer.journal)
             return chunks
         if not self.idle:
             return []
-        self._answer = self._worker.post(lambda: list(self._tailer.finish()))
-        return self.answer(self._asked_at, patience)
+        self._pending = self._worker.submit(lambda: list(self._tailer.finish()))
+        return self.collect(self._submitted_at, patience)
 
     def close(self, patience: float) -> None:
-        """Give the descriptors back; a thread that gets no answer is left to its fate."""
+        """Close the files; a thread that is blocked in a call is not waited for."""
         worker, self._worker = self._worker, None
         if worker is None:
             self._tailer.close()
         else:
-            worker.post(self._tailer.close)
-            worker.close(0.0 if self.late else patience)
+            worker.submit(self._tailer.close)
+            worker.close(0.0 if self.overdue else patience)
 
-    def _obey(self) -> None:
-        for order in self._orders:
-            order()
-        self._orders.clear()
+    def _apply(self) -> None:
+        for change in self._changes:
+            change()
+        self._changes.clear()
         self._joining.clear()
 
     def _start(self) -> None:

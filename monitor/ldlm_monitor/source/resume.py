@@ -1,6 +1,6 @@
-"""Finding again, after a restart, the files that were read before it.
+"""After a restart: finds the files that were read before it, and continues each.
 
-One file, read on after a restart from where it was read to before.
+`Recall` finds the file of a saved position; `Continuation` reads the rest of one file.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from pathlib import Path
 
 from ldlm_monitor.model.chunk import Chunk, FileId
 from ldlm_monitor.model.errors import InputError
-from ldlm_monitor.source.file_system import DIRECT, Disk, Key
+from ldlm_monitor.source.file_system import DIRECT, Disk, Key, likely_places
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.position import Position
 from ldlm_monitor.source.split import RECORD_BYTES
-from ldlm_monitor.source.tail import COPY_BYTES, Tail, places
+from ldlm_monitor.source.tail import COPY_BYTES, Tail
 
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A file that may be the one."""
+    """A candidate: a file that may be the one that the position describes."""
 
     path: Path
     descriptor: int
@@ -30,19 +30,19 @@ class _Opened:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """Looks for the files of positions, and says what became of them."""
+    """Finds the files of saved positions, and reports in the journal those that are gone."""
 
     journal: Journal
     disk: Disk
 
     def find(self, position: Position, path: Path, now: float) -> Tail | None:
-        """The file that `position` tells of, ready to be read on, for the name `path`.
+        """The file that `position` describes, ready to continue under the name `path`.
 
-        It is under that name, or renamed beside where it was (then it is retired), or
-        the name leads to a copy of it, or another content is in the same file (which is
-        counted, and begun at its start), or it is gone (counted; None). A device may get
-        another number by a restart: inode and content say which file it is. Raises
-        `OSError` or `InputError` where nothing can be known until `path` can be read.
+        The file may still have that name. It may be renamed in the same folder; it is then
+        retired. The name may lead to a copy of it. The same file may hold new content,
+        which is counted and read from its start. Or it is gone: that is counted, and the
+        result is None. A reboot can change device numbers, so inode and content identify
+        the file. Raises `OSError` or `InputError` while `path` cannot be read.
         """
         trouble: OSError | InputError | None = None
         opened = []
@@ -52,8 +52,8 @@ class Recall:
             raise
         except (OSError, InputError) as error:
             trouble = error
-        if not (opened and self._is_there(position, opened[0])):  # listing folders takes long
-            opened += self._beside(position)
+        if not (opened and self._is_same(position, opened[0])):  # listing folders is slow
+            opened += self._candidates(position)
         tail: Tail | None = None
         try:
             tail = self._choose(position, path, opened)
@@ -69,17 +69,17 @@ class Recall:
             tail.retired_at = now
         return tail
 
-    def _is_there(self, position: Position, file: _Opened) -> bool:
-        """Whether the file is still what its position tells of, under its own name."""
+    def _is_same(self, position: Position, file: _Opened) -> bool:
+        """Whether the file has the inode and the content of the position."""
         return (
             file.key[1] == position.inode
             and position.verify(self.disk, file.descriptor) is not None
         )
 
-    def _beside(self, position: Position) -> list[_Opened]:
-        """Where the file was, and what was renamed there and has its inode."""
+    def _candidates(self, position: Position) -> list[_Opened]:
+        """The file at the old place, and files with its inode in the same folder."""
         found = []
-        for place in places(Path(position.place), position.inode, read=position.read):
+        for place in likely_places(Path(position.place), position.inode, read=position.read):
             with contextlib.suppress(OSError, InputError):
                 found.append(_Opened(place, *self.disk.open_regular(place)))
         return found
@@ -89,11 +89,11 @@ class Recall:
         for file in kept:
             if file.key[1] == position.inode:
                 return self._begin(path, file, position.generation, position)
-        if position.nameless:  # by now its inode may be any file's
+        if position.nameless:  # the system may have given its inode to any other file
             return None
         name = Path(position.place).name
         for file in opened:
-            # A foreign file with the inode of a deleted one would have another name.
+            # An unrelated file that reuses the inode of a deleted one has another name.
             if file.key == position.key and (file.path == path or file.path.name.startswith(name)):
                 shrunk = self.disk.fstat(file.descriptor).st_size < position.read
                 self.journal.rewritten(str(path), position.read, shrunk=shrunk)
@@ -116,21 +116,23 @@ class Recall:
 
 
 START_BYTES = 256
+"""Enough to recognise the form of a file (`model.frames.HEAD_BYTES`) and its first line."""
 
 
 class Continuation:
-    """What a file got since its kept position: chunks, exactly as they would have come live.
+    """Reads what was appended to one file since its saved position.
 
-    `path` is the followed name, `place` where the file is now, `offset` where the first
-    chunk begins, `modified` (Unix seconds) when it was written last. `has_name`: it is the
-    one that the name leads to now. `start`: the file's first bytes.
+    The chunks are those that following the file would have given. `path` is the followed
+    name, `place` the file's present path, `offset` the start of the first chunk, `modified`
+    (Unix seconds) the file's mtime. `has_name`: the followed name leads to this file.
+    `start`: the file's first bytes.
     """
 
     def __init__(self, tail: Tail, disk: Disk) -> None:
         self._tail = tail
         self._disk = disk
         descriptor = tail.descriptor
-        assert descriptor is not None  # it was found by opening it
+        assert descriptor is not None  # `Recall.find` opened it
         self._descriptor = descriptor
         self._status = disk.fstat(descriptor)
         self.path = tail.name
@@ -145,54 +147,54 @@ class Continuation:
     def of(
         cls, position: Position, now: float, journal: Journal, disk: Disk = DIRECT
     ) -> Continuation | None:
-        """The file that `position` tells of, as `Recall.find` finds it; None: it is gone.
+        """The file that `Recall.find` finds for `position`; None if it is gone.
 
-        Raises `OSError` or `InputError` where the name cannot be read now.
+        Raises `OSError` or `InputError` while the name cannot be read.
         """
         tail = Recall(journal, disk).find(position, Path(position.path), now)
         return None if tail is None else cls(tail, disk)
 
     def chunks(self, now: float) -> Iterator[Chunk]:
-        """Whole records up to the file's end, read at `now`. Raises `OSError`."""
+        """Whole records up to the end of the file, read at `now`. Raises `OSError`."""
         self._tail.see(self._status, now)
         while self._tail.due:
             before = self._tail.splitter.position
             found = self._tail.read(now)
             yield from found
             if not found and self._tail.splitter.position == before:
-                return  # emptied meanwhile: there is less than was seen
+                return  # truncated meanwhile: the file is shorter than its size at the start
 
     def unfinished(self) -> Chunk | None:
-        """The last record as it stands, if its end is missing. Exhaust `chunks` first."""
+        """The last record, if its terminator is missing. Exhaust `chunks` first."""
         return self._tail.splitter.rest() if self._tail.splitter.unfinished else None
 
     def note_shown(self, stop: int) -> None:
-        """Up to byte `stop` an unfinished record was shown."""
+        """Mark the unfinished record as emitted up to byte `stop`."""
         self._tail.splitter.shown = max(self._tail.splitter.shown, stop)
 
     def show(self) -> Chunk:
-        """What is `unfinished`; from now on it was shown."""
+        """The `unfinished` record, marked as emitted."""
         return self._tail.splitter.peek()
 
     @property
     def was_shown(self) -> bool:
-        """Whether the unfinished record was, as it stands."""
+        """Whether the unfinished record was emitted in its present length."""
         return self._tail.splitter.peek_at() is None
 
     def part(self, start: int, stop: int) -> bytes:
-        """Bytes `start` to `stop`, as they are now; no more than a record may have."""
+        """Bytes `start` to `stop` as they are now, at most `RECORD_BYTES`."""
         return self._disk.pread(self._descriptor, min(stop - start, RECORD_BYTES), start)
 
     def finish(self) -> Chunk:
-        """The last chunk: nothing more will be read of the file."""
+        """The last chunk; nothing more is read from the file."""
         return self._tail.finish()
 
     def position(self) -> Position | None:
-        """Where reading stands now; None: it was finished, and nobody can write to it by name."""
+        """The present position; None if the file is finished and deleted."""
         if self._tail.finished and not self._disk.fstat(self._descriptor).st_nlink:
             return None
         return self._tail.position()
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         self._tail.close()
