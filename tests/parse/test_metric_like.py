@@ -11,7 +11,7 @@ from ldlm_monitor.parse.free_fields import MAX_FORMS, MetricLike
     "line",
     [
         "the student's loss: 2.5 after some words",
-        "student_loss=nan teacher_loss=1.5 for whoever reads",
+        "student_loss=nan teacher_loss=1.5 for all readers",
         "lr 1e-4 and tokens/s=1200 in this place here today",
         "[rank3]: 2026-01-29 10:15:00,123 INFO grad_norm: 0.5 measured behind the step",
         "12  0.5312  0.4411  1.5e-4",

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from ldlm_monitor.parse.events import EventRule, Place, text_of
-from ldlm_monitor.parse.patterns import Found, Pattern, certain, compile_pattern
+from ldlm_monitor.parse.events import EventRule, RecordPlace, text_of
+from ldlm_monitor.parse.patterns import Pattern, PatternMatch, certain, compile_pattern
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.records import Record
@@ -40,14 +40,14 @@ BLANK = compile_pattern(r"[\s\x0b]*$")
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class BlockOpening:
     """The line that opens a block.
 
     `now` is when it was read. An event's opening has its `rule`, the groups that the rule
     found, the rules of `exceptions`, and whether Python `ignored` the exception.
     """
 
-    place: Place
+    place: RecordPlace
     text: bytes
     stream: bytes
     now: float
@@ -68,7 +68,7 @@ class BlockLine:
     """A line that matches a form. `closed`: the line has its terminator."""
 
     text: bytes
-    found: Found
+    found: PatternMatch
     pattern: Pattern
     closed: bool
 
@@ -104,7 +104,7 @@ class Block:
     forms: ClassVar[Sequence[LineForm]] = ()
     claims_indented: ClassVar[bool] = False
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: BlockOpening) -> None:
         self.place = opening.place
         self.stream = opening.stream
         self.touched = opening.now
@@ -216,7 +216,7 @@ def _may_take(block: Block, stream: bytes) -> bool:
 class EventRows(Block):
     """An event's head line, and rows that add fields to it, each once."""
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: BlockOpening) -> None:
         super().__init__(opening)
         self._rule = rule = opening.event_rule
         self._head = self._previous = opening.text
@@ -256,7 +256,7 @@ class EventRows(Block):
 class SampleRows(Block):
     """Numbers over several consecutive lines, which make one sample."""
 
-    def __init__(self, opening: Opening, rule: LineRule) -> None:
+    def __init__(self, opening: BlockOpening, rule: LineRule) -> None:
         super().__init__(opening)
         self._rule = rule
         self._lines = [opening.text]

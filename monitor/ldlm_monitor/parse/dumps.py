@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from ldlm_monitor.parse.blocks import BLANK, Block, BlockLine, LineForm, Opening
+from ldlm_monitor.parse.blocks import BLANK, Block, BlockLine, BlockOpening, LineForm
 from ldlm_monitor.parse.events import signal_name, text_of
 from ldlm_monitor.parse.patterns import compile_pattern
 
@@ -59,7 +59,7 @@ class StackDump(Block):
     A thread that the dump already has begins another dump.
     """
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: BlockOpening) -> None:
         super().__init__(opening)
         self._rule = opening.event_rule
         self._head = opening.text
@@ -195,7 +195,7 @@ _ROOT_FIELDS = ("rank", "local_rank", "exitcode", "signal", "pid", "host", "time
 class FailureTable(Block):
     """The rows of one table. A `FAILED` line without a table gives no record."""
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: BlockOpening) -> None:
         super().__init__(opening)
         self._rule = opening.event_rule
         self._exceptions = opening.exceptions

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-from ldlm_monitor.parse.patterns import Found, Pattern, compile_pattern
+from ldlm_monitor.parse.patterns import Pattern, PatternMatch, compile_pattern
 
 Level: TypeAlias = Literal["error", "warning", "info"]
 
@@ -195,7 +195,7 @@ def _peel_one(text: bytes, envelope: Envelope) -> bool:
     return False
 
 
-def _apply(pattern: Pattern, match: Found, text: bytes, envelope: Envelope) -> None:
+def _apply(pattern: Pattern, match: PatternMatch, text: bytes, envelope: Envelope) -> None:
     start, end = match.span()
     named = pattern.named(match)
     if "rank" in named:

@@ -17,7 +17,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, TypeAlias
 
 from ldlm_monitor.model.tfrecord import frames
-from ldlm_monitor.parse.events import Place
+from ldlm_monitor.parse.events import RecordPlace
 from ldlm_monitor.parse.samples import Numbers
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class EventFileReader:
             if content is None:
                 self.errors += 1
             else:
-                place = Place(
+                place = RecordPlace(
                     chunk.path, line, chunk.offset + frame.start, origin, origin.rank, None
                 )
                 try:
@@ -122,7 +122,7 @@ class EventFileReader:
             line += frame.found
         return found
 
-    def _scalars(self, content: bytes, place: Place) -> Iterator[Record]:
+    def _scalars(self, content: bytes, place: RecordPlace) -> Iterator[Record]:
         step, when = 0, None
         numbers = Numbers()
         leads = False

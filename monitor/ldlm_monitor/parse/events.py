@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ldlm_monitor.model.records import Event, FieldValue, Position, Record, Sample, Severity
-from ldlm_monitor.parse.patterns import Found, Pattern, compile_pattern, number
+from ldlm_monitor.parse.patterns import Pattern, PatternMatch, compile_pattern, number
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.chunk import Origin
@@ -32,7 +32,7 @@ _UNITS = {
 
 
 @dataclass(slots=True)
-class Place:
+class RecordPlace:
     """The position, run, rank and time of a record."""
 
     path: str
@@ -47,7 +47,7 @@ class Place:
         """The position as part of a record."""
         return Position(self.path, self.line, self.offset)
 
-    def moved(self, by: int) -> Place:
+    def moved(self, by: int) -> RecordPlace:
         """The place `by` bytes later in the same record."""
         return replace(self, offset=self.offset + by)
 
@@ -114,7 +114,7 @@ class EventRule:
             (compile_pattern(special.pattern), special) for special in spec.exceptions
         )
 
-    def find(self, text: bytes, start: int, *, glued: bool = False) -> Found | None:
+    def find(self, text: bytes, start: int, *, glued: bool = False) -> PatternMatch | None:
         """The first match in `text` from `start` on; in `glued` text it may begin anywhere."""
         if self._pattern is None:
             return None
@@ -122,7 +122,7 @@ class EventRule:
             return self._pattern.match(text, start)
         return self._pattern.search(text, start)
 
-    def named(self, match: Found, until: int | None = None) -> dict[str, bytes]:
+    def named(self, match: PatternMatch, until: int | None = None) -> dict[str, bytes]:
         """The named groups of a match of `find`; `until`: those that end by then."""
         return self._pattern.named(match, until) if self._pattern else {}
 
@@ -143,7 +143,9 @@ class EventRule:
             _convert(fields, name, text, spec.fields.get(name, "str"))
         return fields
 
-    def records(self, place: Place, message: str, fields: dict[str, FieldValue]) -> list[Record]:
+    def records(
+        self, place: RecordPlace, message: str, fields: dict[str, FieldValue]
+    ) -> list[Record]:
         """The records of a match: the event, its `also` events, and its sample."""
         spec = self.spec
         if spec.assign and not fields:
@@ -171,7 +173,7 @@ class EventRule:
         return found
 
     def _sample(
-        self, wanted: formats.FieldSample, place: Place, fields: dict[str, FieldValue]
+        self, wanted: formats.FieldSample, place: RecordPlace, fields: dict[str, FieldValue]
     ) -> list[Record]:
         values: dict[str, float] = {}
         for name, source in wanted.values.items():

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.parse.envelope import Envelope, peel
-from ldlm_monitor.parse.events import Place
+from ldlm_monitor.parse.events import RecordPlace
 from ldlm_monitor.parse.patterns import compile_pattern
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _DOCKER = b'{"log":"'
 
 
 @dataclass(slots=True)
-class Line:
+class TextLine:
     """One record of a chunk.
 
     `start` and `end` are indices into the chunk's data, without the terminator; `offset`
@@ -62,20 +62,20 @@ class Lines:
         self._cr = self._find(b"\r", 0)
         self._lf = self._find(b"\n", 0)
 
-    def following(self) -> Line | None:
+    def following(self) -> TextLine | None:
         """The record after the last one cut; None at the end of the chunk."""
         if self._next >= len(self._data):
             return None
         return self._cut(self._next)
 
-    def around(self, index: int) -> Line:
+    def around(self, index: int) -> TextLine:
         """The record with the byte at `index`, which is after the last one cut."""
         lf = self._data.rfind(b"\n", self._next, index)
         cr = self._data.rfind(b"\r", self._next if lf < 0 else lf, index)
         before = lf if cr < 0 else cr
         return self._cut(self._next if before < 0 else before + 1)
 
-    def _cut(self, start: int) -> Line:
+    def _cut(self, start: int) -> TextLine:
         data = self._data
         if self._cr < start:
             self._cr = self._find(b"\r", start)
@@ -89,7 +89,7 @@ class Lines:
         self._next = end + width if closed else end
         truncated = end - start > MAX_RECORD_BYTES
         stop = start + MAX_RECORD_BYTES if truncated else end
-        return Line(
+        return TextLine(
             start,
             end,
             self._offset + start,
@@ -163,21 +163,21 @@ _WRITER = compile_pattern(r"(?:\[[A-Za-z_]+\d+\]: ?)+")
 class LineContext:
     """One record of text on its way through the rules; `now` is when it was read."""
 
-    line: Line
+    line: TextLine
     cleaned: Clean
     envelope: Envelope
-    place: Place
+    place: RecordPlace
     now: float
 
     @classmethod
-    def of(cls, line: Line, chunk: Chunk, origin: Origin, now: float) -> LineContext:
+    def of(cls, line: TextLine, chunk: Chunk, origin: Origin, now: float) -> LineContext:
         """The context of a line; `origin` is the file's run, node and rank."""
         cleaned = clean(line.raw)
         envelope = peel(cleaned.text)
         rank = origin.rank if envelope.rank is None else envelope.rank
         if envelope.node is not None:
             origin = replace(origin, node=envelope.node)
-        place = Place(chunk.path, line.number, line.offset, origin, rank, envelope.time)
+        place = RecordPlace(chunk.path, line.number, line.offset, origin, rank, envelope.time)
         return cls(line, cleaned, envelope, place, now)
 
     @property
@@ -185,12 +185,12 @@ class LineContext:
         """The record without terminal control sequences."""
         return self.cleaned.text
 
-    def place_of(self, index: int) -> Place:
+    def place_of(self, index: int) -> RecordPlace:
         """The place of the text that begins at `index` of the record."""
         return self.place.moved(self.cleaned.raw_index(index)) if index else self.place
 
-    def glued(self, begin: int) -> tuple[Place, bytes, bytes]:
-        """Place, text and stream of text that directly follows another writer's.
+    def glued(self, begin: int) -> tuple[RecordPlace, bytes, bytes]:
+        """RecordPlace, text and stream of text that directly follows another writer's.
 
         A logger's header or a rank prefix before `begin` belongs to that text.
         """

@@ -19,7 +19,7 @@ from ldlm_monitor.parse.vocabulary import STEP_KEYS, canonical, is_known, is_tra
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.records import FieldValue, Record, Severity
-    from ldlm_monitor.parse.events import Place
+    from ldlm_monitor.parse.events import RecordPlace
 
 STEPS = (
     "step",
@@ -69,7 +69,7 @@ def decode(text: bytes) -> dict[str, Any]:
     return value
 
 
-def records(row: dict[str, Any], place: Place) -> list[Record]:
+def records(row: dict[str, Any], place: RecordPlace) -> list[Record]:
     """The records of one row. Raises `BadRowError` for a heartbeat without its fields."""
     kind = row.get("type")
     if isinstance(kind, str) and kind in _TYPES:
@@ -77,7 +77,7 @@ def records(row: dict[str, Any], place: Place) -> list[Record]:
     return _sample(row, place)
 
 
-def training_row(text: bytes, place: Place) -> list[Record]:
+def training_row(text: bytes, place: RecordPlace) -> list[Record]:
     """The records of a JSON object in a text log; none if it only has settings."""
     try:
         rows = records(decode(text), place)
@@ -88,7 +88,7 @@ def training_row(text: bytes, place: Place) -> list[Record]:
     return rows
 
 
-def _sample(row: dict[str, Any], place: Place) -> list[Record]:
+def _sample(row: dict[str, Any], place: RecordPlace) -> list[Record]:
     row = dict(row)
     step = _first(row, STEPS, _whole)
     if step is None:
@@ -112,7 +112,7 @@ def _sample(row: dict[str, Any], place: Place) -> list[Record]:
     return [_at(place, rank, time).sample(values, step, epoch)]
 
 
-def _logged(row: dict[str, Any], place: Place) -> list[Record]:
+def _logged(row: dict[str, Any], place: RecordPlace) -> list[Record]:
     """The error event of a logger that writes JSON lines."""
     level = next((row[key] for key in _LEVELS if isinstance(row.get(key), str)), "")
     message = next((row[key] for key in _MESSAGES if isinstance(row.get(key), str)), "")
@@ -133,7 +133,7 @@ def _add(values: dict[str, float], key: str, value: object) -> None:
             put(values, key[:_MAX_KEY], read)
 
 
-def _health(kind: str, row: dict[str, Any], place: Place) -> list[Record]:
+def _health(kind: str, row: dict[str, Any], place: RecordPlace) -> list[Record]:
     rest = {key: value for key, value in row.items() if key not in ("type", "schema")}
     if kind == "step":
         return _sample(rest, place)
@@ -155,7 +155,7 @@ def _health(kind: str, row: dict[str, Any], place: Place) -> list[Record]:
     return _event(rest, place)
 
 
-def _run(row: dict[str, Any], place: Place) -> list[Record]:
+def _run(row: dict[str, Any], place: RecordPlace) -> list[Record]:
     config = row.pop("config", None)
     message = f"run {row.get('run', '')} started"
     found: list[Record] = [place.lifecycle("run_started", message, _fields(row))]
@@ -169,7 +169,7 @@ def _run(row: dict[str, Any], place: Place) -> list[Record]:
     return found
 
 
-def _end(row: dict[str, Any], place: Place) -> list[Record]:
+def _end(row: dict[str, Any], place: RecordPlace) -> list[Record]:
     fields = _fields(row)
     if row.get("status") == "finished":
         return [place.lifecycle("run_finished", "finished", fields)]
@@ -184,7 +184,7 @@ def _end(row: dict[str, Any], place: Place) -> list[Record]:
     ]
 
 
-def _event(row: dict[str, Any], place: Place) -> list[Record]:
+def _event(row: dict[str, Any], place: RecordPlace) -> list[Record]:
     kind = row.pop("kind", None)
     severity = row.pop("severity", "info")
     if not isinstance(kind, str) or not kind:
@@ -198,7 +198,7 @@ def _event(row: dict[str, Any], place: Place) -> list[Record]:
     return [place.event(kind[:_MAX_KEY], level, message, family=family, role=role, fields=fields)]
 
 
-def _heartbeat(row: dict[str, Any], place: Place) -> Heartbeat:
+def _heartbeat(row: dict[str, Any], place: RecordPlace) -> Heartbeat:
     pid, step = _whole(row.get("pid")), _whole(row.get("step"))
     if place.rank is None or place.time is None or pid is None or step is None:
         raise BadRowError("a heartbeat lacks rank, time, pid or step")
@@ -214,7 +214,7 @@ def _heartbeat(row: dict[str, Any], place: Place) -> Heartbeat:
     )
 
 
-def _at(place: Place, rank: int | None, time: float | None) -> Place:
+def _at(place: RecordPlace, rank: int | None, time: float | None) -> RecordPlace:
     if rank is None and time is None:
         return place
     return replace(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from ldlm_monitor.model.records import FieldValue, Record
 from ldlm_monitor.parse.bars import BarRule, Phases, Reading
-from ldlm_monitor.parse.events import Place, text_of
+from ldlm_monitor.parse.events import RecordPlace, text_of
 from ldlm_monitor.parse.free_fields import read_fields
 from ldlm_monitor.parse.patterns import Pattern, compile_pattern, quantity
 from ldlm_monitor.parse.samples import Numbers, read_number, values_of, whole
@@ -240,7 +240,9 @@ class BarRecords:
     _phases: Phases = field(default_factory=Phases)
     _peeked: tuple[int, str] = (-1, "")
 
-    def records(self, phase: str, reading: Reading, place: Place, text: bytes) -> list[Record]:
+    def records(
+        self, phase: str, reading: Reading, place: RecordPlace, text: bytes
+    ) -> list[Record]:
         """The lifecycle events and the sample of a bar that is drawn as `text`."""
         total: dict[str, FieldValue] = {"total": reading.total} if reading.total else {}
         found: list[Record] = [
@@ -254,7 +256,7 @@ class BarRecords:
             found.append(sample)
         return found
 
-    def peek(self, phase: str, reading: Reading, place: Place) -> list[Record]:
+    def peek(self, phase: str, reading: Reading, place: RecordPlace) -> list[Record]:
         """The sample of a bar whose record is unfinished, unless it was returned before."""
         sample = _sample(phase, reading, place)
         shown = (place.offset, repr(sample))
@@ -264,7 +266,7 @@ class BarRecords:
         return [sample]
 
 
-def _sample(phase: str, reading: Reading, place: Place) -> Record | None:
+def _sample(phase: str, reading: Reading, place: RecordPlace) -> Record | None:
     step = reading.step if phase in ("train", "steps") else None
     if step is None and not reading.values:
         return None

@@ -122,7 +122,7 @@ _PHRASES = {"{{number}}": NUMBER, "{{quantity}}": QUANTITY, "{{nccl_warn}}": _NC
 _WORD_BYTES = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_+-."
 
 
-class Found(Protocol):
+class PatternMatch(Protocol):
     """A match of re2."""
 
     def span(self, group: int = 0) -> tuple[int, int]:
@@ -142,22 +142,22 @@ class Pattern:
     groups: tuple[tuple[str, int], ...]
     _compiled: Any
 
-    def match(self, text: bytes, start: int = 0) -> Found | None:
+    def match(self, text: bytes, start: int = 0) -> PatternMatch | None:
         """A match that begins exactly at `start`."""
-        found: Found | None = self._compiled.match(text, start)
+        found: PatternMatch | None = self._compiled.match(text, start)
         return found
 
-    def search(self, text: bytes, start: int = 0) -> Found | None:
+    def search(self, text: bytes, start: int = 0) -> PatternMatch | None:
         """The first match at or after `start`."""
-        found: Found | None = self._compiled.search(text, start)
+        found: PatternMatch | None = self._compiled.search(text, start)
         return found
 
-    def finditer(self, text: bytes) -> Iterator[Found]:
+    def finditer(self, text: bytes) -> Iterator[PatternMatch]:
         """Every match, in order."""
-        found: Iterator[Found] = self._compiled.finditer(text)
+        found: Iterator[PatternMatch] = self._compiled.finditer(text)
         return found
 
-    def named(self, match: Found, until: int | None = None) -> dict[str, bytes]:
+    def named(self, match: PatternMatch, until: int | None = None) -> dict[str, bytes]:
         """The named groups that took part in a match; `until`: only those that end by then."""
         values = match.groups()
         return {

@@ -14,9 +14,9 @@ from ldlm_monitor.parse.vocabulary import EPOCH_KEYS, STEP_KEYS, plain, put
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.records import Record, Sample
-    from ldlm_monitor.parse.events import Place
+    from ldlm_monitor.parse.events import RecordPlace
     from ldlm_monitor.parse.number_formats import NumberSpec, SampleLine
-    from ldlm_monitor.parse.patterns import Found
+    from ldlm_monitor.parse.patterns import PatternMatch
 
 MAX_VALUES = 512
 """Values kept of one line; the widest known, of a mixture of experts, has about 300."""
@@ -53,7 +53,7 @@ class Numbers:
         else:
             self.values[name] = value
 
-    def at(self, place: Place) -> Sample:
+    def at(self, place: RecordPlace) -> Sample:
         """The sample of a line at `place`."""
         if self.rank is not None:
             place = replace(place, rank=self.rank)
@@ -128,12 +128,12 @@ class LineRule:
                 numbers.values[name] = read
         return numbers if numbers.values and numbers.has_all(self.spec.needs) else None
 
-    def lifecycle(self, place: Place, text: bytes) -> list[Record]:
+    def lifecycle(self, place: RecordPlace, text: bytes) -> list[Record]:
         """The lifecycle event that a matching line also gives."""
         kind = self.spec.lifecycle
         return [] if kind is None else [place.lifecycle(kind, text_of(text))]
 
-    def _find(self, text: bytes) -> Found | None:
+    def _find(self, text: bytes) -> PatternMatch | None:
         return self._pattern.search(text) if self.spec.anywhere else self._pattern.match(text)
 
     def _read_pairs(self, text: bytes, start: int, numbers: Numbers, *, closed: bool) -> None:

@@ -10,13 +10,13 @@ from ldlm_monitor.model.chunk import Chunk, FileId, Origin
 from ldlm_monitor.model.records import Record
 from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.bars import BarRule
-from ldlm_monitor.parse.blocks import Block, Blocks, EventRows, Opening, SampleRows
+from ldlm_monitor.parse.blocks import Block, BlockOpening, Blocks, EventRows, SampleRows
 from ldlm_monitor.parse.dumps import FailureTable, StackDump
 from ldlm_monitor.parse.envelope import level_of, peel
-from ldlm_monitor.parse.events import MAX_MESSAGE_BYTES, EventRule, Place, text_of
-from ldlm_monitor.parse.framing import Line, LineContext, Lines
+from ldlm_monitor.parse.events import MAX_MESSAGE_BYTES, EventRule, RecordPlace, text_of
+from ldlm_monitor.parse.framing import LineContext, Lines, TextLine
 from ldlm_monitor.parse.other_bars import BarMatch, BarRecords, bar_of
-from ldlm_monitor.parse.patterns import Found, certain
+from ldlm_monitor.parse.patterns import PatternMatch, certain
 from ldlm_monitor.parse.scan import Claims, Rules
 from ldlm_monitor.parse.tracebacks import Traceback
 from ldlm_monitor.parse.whole_file import WholeFile
@@ -108,7 +108,7 @@ class TextReader:
         return claims
 
     def _lone_bar(
-        self, file: FileState, rule: BarRule, line: Line, chunk: Chunk, origin: Origin
+        self, file: FileState, rule: BarRule, line: TextLine, chunk: Chunk, origin: Origin
     ) -> list[Record] | None:
         """A fast path for most of a training log: a bar without prefix or further triggers.
 
@@ -121,7 +121,7 @@ class TextReader:
             return None
         if self.on_match is not None:
             self.on_match(line.offset, self.rules.homes[rule])
-        place = Place(chunk.path, line.number, line.offset, origin, origin.rank, None)
+        place = RecordPlace(chunk.path, line.number, line.offset, origin, origin.rank, None)
         return file.bars.records(rule.spec.phase, reading, place, line.raw[: reading.end])
 
     def _record(self, file: FileState, record: LineContext, claims: Claims) -> list[Record]:
@@ -196,7 +196,7 @@ class TextReader:
             if rule.continues is not None:
                 if rule.begins(text):
                     self._matched(record, self.rules.homes[rule])
-                    opening = Opening(place, text, record.envelope.stream, record.now)
+                    opening = BlockOpening(place, text, record.envelope.stream, record.now)
                     return file.blocks.open(SampleRows(opening, rule))
                 continue
             numbers = rule.read(text, closed=record.line.closed)
@@ -260,7 +260,7 @@ class TextReader:
         return found
 
     def _event(
-        self, file: FileState, record: LineContext, rule: EventRule, match: Found, begin: int
+        self, file: FileState, record: LineContext, rule: EventRule, match: PatternMatch, begin: int
     ) -> list[Record]:
         named = rule.named(match, certain(record.text, closed=record.line.closed))
         place, stream = record.place, record.envelope.stream
@@ -273,7 +273,7 @@ class TextReader:
         ignored_stream, line = file.ignored
         ignored = line >= record.line.number - 1 and ignored_stream == stream
         exceptions = self.rules.exceptions
-        opening = Opening(place, text, stream, record.now, rule, named, exceptions, ignored)
+        opening = BlockOpening(place, text, stream, record.now, rule, named, exceptions, ignored)
         return file.blocks.open(block(opening))
 
     def _by_level(self, record: LineContext, rules: list[EventRule]) -> list[Record]:
@@ -290,8 +290,8 @@ class TextReader:
 
 def _earliest(
     rules: list[EventRule], text: bytes, start: int, *, glued: bool
-) -> tuple[EventRule, Found] | None:
-    best: tuple[EventRule, Found] | None = None
+) -> tuple[EventRule, PatternMatch] | None:
+    best: tuple[EventRule, PatternMatch] | None = None
     for rule in rules:
         match = rule.find(text, start, glued=glued)
         if match is not None and (best is None or match.span()[0] < best[1].span()[0]):

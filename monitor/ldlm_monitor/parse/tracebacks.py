@@ -11,8 +11,8 @@ from ldlm_monitor.parse.blocks import (
     MAX_FOREIGN_LINES,
     Block,
     BlockLine,
+    BlockOpening,
     LineForm,
-    Opening,
 )
 from ldlm_monitor.parse.events import EventRule, text_of
 from ldlm_monitor.parse.patterns import certain, compile_pattern
@@ -57,7 +57,7 @@ class Traceback(Block):
 
     claims_indented = True
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: BlockOpening) -> None:
         super().__init__(opening)
         self._rule = opening.event_rule
         self._exceptions = opening.exceptions

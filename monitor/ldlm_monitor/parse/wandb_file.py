@@ -18,7 +18,7 @@ from ldlm_monitor.model.records import Sample
 from ldlm_monitor.model.wandb_log import transactions
 from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.event_file import DAMAGE, fields_of
-from ldlm_monitor.parse.events import Place
+from ldlm_monitor.parse.events import RecordPlace
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.chunk import Chunk, Origin
@@ -51,7 +51,9 @@ class WandbReader:
         line = chunk.line
         for each in transactions(chunk.data, chunk.offset):
             content = each.payload(chunk.data)
-            place = Place(chunk.path, line, chunk.offset + each.start, origin, origin.rank, None)
+            place = RecordPlace(
+                chunk.path, line, chunk.offset + each.start, origin, origin.rank, None
+            )
             try:
                 if content is None:
                     self.errors += 1
@@ -62,7 +64,7 @@ class WandbReader:
             line += each.found
         return found
 
-    def _record(self, content: bytes, place: Place) -> list[Record]:
+    def _record(self, content: bytes, place: RecordPlace) -> list[Record]:
         for number, value in fields_of(content):
             if not isinstance(value, bytes):
                 continue
@@ -76,7 +78,7 @@ class WandbReader:
                 return [_exit(value, place)]
         return []
 
-    def _row(self, row: dict[str, Any], place: Place) -> list[Record]:
+    def _row(self, row: dict[str, Any], place: RecordPlace) -> list[Record]:
         """The sample of one step."""
         for key in _INTERNAL:
             row.pop(key, None)
@@ -146,13 +148,13 @@ def _run_row(content: bytes) -> dict[str, Any]:
     return row
 
 
-def _run(row: dict[str, Any], place: Place) -> list[Record]:
+def _run(row: dict[str, Any], place: RecordPlace) -> list[Record]:
     """The run's start, and its config if it has one."""
     row["config"].pop("_wandb", None)
     return jsonl.records({"type": "run", **row}, place)
 
 
-def _exit(content: bytes, place: Place) -> Record:
+def _exit(content: bytes, place: RecordPlace) -> Record:
     value = dict(fields_of(content)).get(1, 0)
     code = value if isinstance(value, int) else 0
     code -= 1 << 64 if code >= 1 << 63 else 0

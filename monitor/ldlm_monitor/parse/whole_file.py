@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.columns import RowOwner, RowShape, offsets_of, shape_of, signature
 from ldlm_monitor.parse.event_file import EventFileReader, event_times
-from ldlm_monitor.parse.events import Place
+from ldlm_monitor.parse.events import RecordPlace
 from ldlm_monitor.parse.framing import MAX_RECORD_BYTES
 from ldlm_monitor.parse.patterns import compile_pattern, number
 from ldlm_monitor.parse.samples import Numbers, whole
@@ -67,14 +67,14 @@ class RowReader:
                 found += (block,) if len(block) > 1 else block.samples()
             first = at if blocks is None else stop
             for index in range(first, min(stop + 1, len(raws))):
-                place = Place(
+                place = RecordPlace(
                     chunk.path, chunk.line + index, offsets[index], origin, owner.rank, None
                 )
                 found += self._row(raws[index], place)
             at = stop + 1
         return found
 
-    def _row(self, raw: bytes, place: Place) -> list[Record]:
+    def _row(self, raw: bytes, place: RecordPlace) -> list[Record]:
         """The records of a row that is read alone."""
         if not raw or raw.isspace():
             return []
@@ -148,7 +148,9 @@ class TableReader:
             if columns is not None:
                 self._columns = columns
             elif self._columns and len(line) <= _MAX_LINE:
-                place = Place(chunk.path, chunk.line + index, offset, origin, origin.rank, None)
+                place = RecordPlace(
+                    chunk.path, chunk.line + index, offset, origin, origin.rank, None
+                )
                 numbers = self._row(line, closed=index < len(lines) - 1)
                 if numbers.values:
                     found.append(numbers.at(place))
@@ -217,7 +219,7 @@ class MetricFileReader:
                 time, value, step = row
                 numbers = Numbers(step=step if self._has_steps else None)
                 numbers.add(self._metric, value)
-                place = Place(chunk.path, line_number, offset, origin, origin.rank, time)
+                place = RecordPlace(chunk.path, line_number, offset, origin, origin.rank, time)
                 if numbers.values:
                     found.append(numbers.at(place))
             elif line.strip():
