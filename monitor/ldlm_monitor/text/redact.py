@@ -11,7 +11,7 @@ import re2
 
 REDACTED = "[redacted]"
 
-# `token` alone does not tell a secret: `pad_token=<pad>`, `tokens: 1024`. Nor does `pass`.
+# `token` alone is no sign of a secret: `pad_token=<pad>`, `tokens: 1024`. Nor does `pass`.
 _NAME = (
     r"[A-Za-z0-9_.-]*(?:pass(?:word|wd|phrase)|contrase(?:n|\x{f1})a|[_-]pwd|secret|credentials?"
     r"|sentry_dsn|(?:api|db|database|key|sl|cloudant)[_-]?(?:pass|pwd|pw)"
@@ -111,7 +111,7 @@ _SCAN_MEMORY = 64 * 1024 * 1024
 
 
 def _compile() -> tuple[tuple[Any, ...], Any]:
-    """The rules, and what tells in one look which of them a text needs."""
+    """The rules, and one set search that finds which of them a text needs."""
     options = re2.Options()
     options.max_mem = _SCAN_MEMORY
     scan = re2.Set.SearchSet(options)
@@ -129,7 +129,7 @@ def redact(text: str) -> str:
     """`text` with keys, tokens and passwords replaced by `[redacted]`.
 
     Lone surrogates become U+FFFD. Known forms only: a secret that looks like a
-    word, a hash or a UUID and stands under no telling name is not recognised.
+    word, a hash or a UUID and has no name that marks it as a secret is not recognised.
     """
     kept = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     for number in sorted(_SCAN.Match(kept) or ()):
