@@ -20,11 +20,11 @@ from pathlib import Path
 
 import side_by_side as bench
 from healthy_training import Training, Written, trainings, write
-from ldlm_monitor.alert import Transition
 from ldlm_monitor.alerts import load_rules, packaged_rules
 from ldlm_monitor.config import Settings
+from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.playback.replay import Replay
 from ldlm_monitor.promql import parse
-from ldlm_monitor.replay import Replay
 from training_faults import BEGINS, CASES, Case
 
 STEPS = 3_000_000

@@ -99,9 +99,9 @@ def _until(terminal: int, word: bytes, started: float) -> float:
 def opened_page(folder: Path, rows: str, repeats: int) -> list[tuple[float, float]]:
     """Seconds and CPU seconds from the key to the chart, each time of a new screen."""
     from ldlm_monitor.config import Settings
-    from ldlm_monitor.local_source import LocalSource
+    from ldlm_monitor.daemon.local_source import LocalSource
     from ldlm_monitor.notify import Silences
-    from ldlm_monitor.replay import Replay
+    from ldlm_monitor.playback.replay import Replay
     from ldlm_monitor.tui.app import MonitorApp
 
     replay = Replay(Settings(files=(str(folder / rows),)))

@@ -95,7 +95,7 @@ def rows(args: Namespace) -> list[bench.Row]:
 
 
 def _row(
-    what: str, count: int, ours: bench.CatchUp, theirs: bench.CatchUp, target: float | None
+    what: str, count: int, ours: bench.Backfill, theirs: bench.Backfill, target: float | None
 ) -> bench.Row:
     ratio = bench.times_faster(ours, theirs)
     return bench.Row(
@@ -108,7 +108,7 @@ def _row(
     )
 
 
-def _check(ours: bench.CatchUp, theirs: bench.CatchUp, count: int) -> None:
+def _check(ours: bench.Backfill, theirs: bench.Backfill, count: int) -> None:
     """A quick answer that is wrong does not count."""
     if not re.search(rf"Read {count:,} lines .*\b{count:,} records", ours.full.output, re.DOTALL):
         raise bench.MeasurementError(f"ours did not read {count:,} rows: {ours.full.output}")

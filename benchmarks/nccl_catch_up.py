@@ -171,7 +171,7 @@ def rows(args: Namespace) -> list[bench.Row]:
 
 
 def _check(
-    ours: bench.CatchUp, lines: int, its_ripgrep: bench.CatchUp, its_mtail: bench.CatchUp
+    ours: bench.Backfill, lines: int, its_ripgrep: bench.Backfill, its_mtail: bench.Backfill
 ) -> None:
     """A quick answer that is wrong does not count."""
     if f"Read {lines:,} lines" not in ours.full.output:

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import side_by_side as bench
-from ldlm_monitor import names
 from ldlm_monitor.alerts import AlertStates, load_rules, packaged_rules
-from ldlm_monitor.points import Point, make_labels
+from ldlm_monitor.model import names
+from ldlm_monitor.model.points import Point, make_labels
 from ldlm_monitor.promql import Evaluator, parse
 from ldlm_monitor.series.store import SeriesStore
 

@@ -123,7 +123,7 @@ def timed(argv: Sequence[str], folder: Path, codes: Sequence[int] = (0,)) -> Spe
 
 
 @dataclass(frozen=True, slots=True)
-class CatchUp:
+class Backfill:
     """A program's time on a file, and on an empty one (its start-up)."""
 
     full: Spent
@@ -140,7 +140,7 @@ class CatchUp:
 
 def catch_ups(
     runs: Sequence[Callable[[str], Spent]], *, full: str, empty: str, repeats: int
-) -> list[CatchUp]:
+) -> list[Backfill]:
     """The quickest of several rounds for each program; all take their turn in each round.
 
     So a busy spell of the machine meets all. One that is slow anyway is not repeated.
@@ -153,12 +153,12 @@ def catch_ups(
                 took.append(run(full))
                 started.append(run(empty))
     return [
-        CatchUp(*(min(spent, key=lambda one: one.wall) for spent in pair))
+        Backfill(*(min(spent, key=lambda one: one.wall) for spent in pair))
         for pair in zip(fulls, empties, strict=True)
     ]
 
 
-def times_faster(ours: CatchUp, theirs: CatchUp) -> float:
+def times_faster(ours: Backfill, theirs: Backfill) -> float:
     return theirs.seconds / ours.seconds
 
 

@@ -6,9 +6,9 @@ from typing import get_args
 
 import pytest
 
-from ldlm_monitor import names
-from ldlm_monitor.alert import State
-from ldlm_monitor.view import Health
+from ldlm_monitor.model import names
+from ldlm_monitor.model.alert import State
+from ldlm_monitor.model.view import Health
 
 CONTRACT = Path(__file__).resolve().parents[1] / "../shared/design/contract.md"
 

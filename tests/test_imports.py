@@ -55,7 +55,7 @@ def test_parse_loads_neither_server_nor_receiver() -> None:
 
 
 def test_a_daemon_without_a_screen_loads_no_textual() -> None:
-    assert "textual" not in packages_loaded("import ldlm_monitor.daemon, ldlm_monitor.cli.follow")
+    assert "textual" not in packages_loaded("import ldlm_monitor.daemon.daemon")
 
 
 def test_the_callback_loads_the_standard_library_alone() -> None:

@@ -28,11 +28,11 @@ def test_rules_dashboards_and_definitions_are_files_in_the_wheel(wheel: Path) ->
     checkout = ROOT / "monitor/ldlm_monitor"
     wanted = [
         str(Path("ldlm_monitor") / path.relative_to(checkout))
-        for folder in ("rules", "dashboards", "parse/data")
+        for folder in ("alerts/packaged", "serve/dashboards", "parse/data")
         for path in sorted((checkout / folder).rglob("*"))
         if path.is_file() and path.name != ".gitkeep" and path.suffix != ".pyc"
     ]
-    assert "ldlm_monitor/rules/default.yml" in wanted
+    assert "ldlm_monitor/alerts/packaged/default.yml" in wanted
     others = {"ldlm_monitor/tui/app.tcss", "ldlm_monitor/playback/demo.jsonl.gz"}
     assert {*wanted, *others} <= set(held)
     links = [name for name in wanted if held[name] & 0o170000 == 0o120000]

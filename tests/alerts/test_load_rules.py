@@ -6,7 +6,7 @@ import pytest
 
 from ldlm_monitor.alerts import AlertRule, RecordingRule, load_rules
 from ldlm_monitor.alerts.rules import parse_duration
-from ldlm_monitor.errors import RuleError
+from ldlm_monitor.model.errors import RuleError
 
 GOOD = """
 groups:

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from ldlm_monitor.alerts import load_rules
-from ldlm_monitor.errors import RuleError
+from ldlm_monitor.core.rule_tests import run_rule_tests
+from ldlm_monitor.model.errors import RuleError
 from ldlm_monitor.promql import parse
-from ldlm_monitor.rule_tests import run_rule_tests
 
 ROOT = Path(__file__).resolve().parents[2]
 UNIT_TESTS = sorted((ROOT / "rules").glob("*.test.yml"))

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.alert import Transition, VectorSample
 from ldlm_monitor.alerts import AlertRule, AlertStates, RecordingRule, RuleSet, Template
-from ldlm_monitor.errors import RuleError
-from ldlm_monitor.names import REASONS
-from ldlm_monitor.points import make_labels
+from ldlm_monitor.model.alert import Transition, VectorSample
+from ldlm_monitor.model.errors import RuleError
+from ldlm_monitor.model.names import REASONS
+from ldlm_monitor.model.points import make_labels
 
 MINUTE = 60.0
 

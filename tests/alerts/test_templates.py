@@ -11,7 +11,7 @@ import yaml
 
 from ldlm_monitor.alerts import Template
 from ldlm_monitor.alerts.humanize import FILTERS
-from ldlm_monitor.errors import RuleError
+from ldlm_monitor.model.errors import RuleError
 
 NAN, INF = math.nan, math.inf
 

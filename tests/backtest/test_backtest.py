@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ldlm_monitor.backtest import LogScore, backtest, overall
+from ldlm_monitor.analysis.backtest import LogScore, backtest, overall
 from ldlm_monitor.config import Settings
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from healthy_training import SCENARIOS, Training, trainings, write
-from ldlm_monitor.alert import Transition
 from ldlm_monitor.config import Settings
-from ldlm_monitor.replay import Replay
+from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.playback.replay import Replay
 from training_faults import BEGINS, CASES
 
 STEPS = 2_400

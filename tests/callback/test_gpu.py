@@ -19,7 +19,7 @@ from nvml_driver import GIB, TOTAL, build, gpu, with_driver
 
 from ldlm_monitor.callback.gpu import GpuSampler
 from ldlm_monitor.callback.heartbeat import DEVICE, DEVICE_AT, DeviceBeat
-from ldlm_monitor.names import METRICS
+from ldlm_monitor.model.names import METRICS
 from ldlm_monitor.parse.vocabulary import canonical
 
 

@@ -5,8 +5,8 @@ import signal
 
 import pytest
 
-from ldlm_monitor.chunk import Chunk
-from ldlm_monitor.monitor import Monitor
+from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.model.chunk import Chunk
 
 STEPS = """
 callback = HealthCallback(out=sys.argv[1])

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldlm_monitor.callback.writer import encode
-from ldlm_monitor.chunk import Chunk
-from ldlm_monitor.monitor import Monitor
-from ldlm_monitor.names import CANONICAL_PREFIXES, CANONICAL_VALUES
+from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.model.names import CANONICAL_PREFIXES, CANONICAL_VALUES
 
 
 def chunk(path) -> Chunk:

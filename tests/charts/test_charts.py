@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ldlm_monitor.charts import Chart, Mark, bucketed, svg, write
-from ldlm_monitor.charts.axis import axis_of
-from ldlm_monitor.charts.chart import BUCKETS
-from ldlm_monitor.errors import UsageError
+from ldlm_monitor.analysis.charts import Chart, Mark, bucketed, svg, write
+from ldlm_monitor.analysis.charts.axis import axis_of
+from ldlm_monitor.analysis.charts.chart import BUCKETS
+from ldlm_monitor.model.errors import UsageError
 
 FINITE = st.floats(-1e12, 1e12) | st.floats(allow_nan=False, allow_infinity=False)
 

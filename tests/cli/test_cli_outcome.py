@@ -4,7 +4,7 @@ import pytest
 
 from ldlm_monitor.cli.outcome import exit_code
 from ldlm_monitor.config import FailOn
-from ldlm_monitor.view import Health, MonitorView, RunView, Snapshot
+from ldlm_monitor.model.view import Health, MonitorView, RunView, Snapshot
 
 
 def snapshot(*healths: Health) -> Snapshot:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ldlm_monitor import names
+from ldlm_monitor.model import names
 
 Ask = Callable[..., Any]
 GOOD = "groups: [{name: mine, rules: [{alert: Late, expr: 'ldlm_train_step > 3', for: 90s}]}]\n"

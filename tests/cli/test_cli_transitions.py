@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from ldlm_monitor.alert import Transition
-from ldlm_monitor.lines import transition_json, transition_line
-from ldlm_monitor.plain import plain
-from ldlm_monitor.records import Position
+from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.model.records import Position
+from ldlm_monitor.text.lines import transition_json, transition_line
+from ldlm_monitor.text.plain import plain
 
 FIRING = Transition(
     time=1769681700.25,

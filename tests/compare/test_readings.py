@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from ldlm_monitor.chunk import Chunk
-from ldlm_monitor.compare.sides import Side
+from ldlm_monitor.analysis.compare.sides import Side
+from ldlm_monitor.analysis.readings import Column, Readings, Resume, RunReadings
+from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.parse import Parser
-from ldlm_monitor.readings import Column, Readings, Resume, RunReadings
 from ldlm_monitor.run.identity import RunNames
 
 NOW = 1769681700.0

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ldlm_monitor.chunk import Chunk, Origin
+from ldlm_monitor.model.chunk import Chunk, Origin
+from ldlm_monitor.model.records import Sample
 from ldlm_monitor.parse import Parser
-from ldlm_monitor.records import Sample
 
 CORPUS = Path(__file__).resolve().parents[2] / "../shared/corpus/public"
 pytestmark = pytest.mark.skipif(

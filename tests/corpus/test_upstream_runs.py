@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.alert import Transition
 from ldlm_monitor.config import Settings
-from ldlm_monitor.replay import Replay
+from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.playback.replay import Replay
 
 RUNS = Path(__file__).resolve().parents[2] / "../shared/corpus/upstream"
 pytestmark = pytest.mark.skipif(

@@ -14,7 +14,7 @@ import pytest
 
 from generate.boards import boards
 from generate.written import as_json
-from ldlm_monitor.names import METRICS
+from ldlm_monitor.model.names import METRICS
 from ldlm_monitor.promql import parse
 
 FOLDER = Path(__file__).parents[2] / "dashboards"

@@ -13,7 +13,7 @@ from ldlm_monitor.detect.memory import MemoryDetector
 from ldlm_monitor.detect.precision import LossScaleDetector, OverflowDetector, SkippedSteps
 from ldlm_monitor.detect.ranks import RankDetector
 from ldlm_monitor.detect.throughput import ThroughputDetector
-from ldlm_monitor.measured import Measured
+from ldlm_monitor.model.measured import Measured
 
 GIB = 2.0**30
 

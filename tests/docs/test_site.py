@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.alerts import load_rules
-from ldlm_monitor.names import ALERTS, METRICS
+from ldlm_monitor.model.names import ALERTS, METRICS
 from ldlm_monitor.promql import parse
 
 ROOT = Path(__file__).parents[2]

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import re2
 
-from ldlm_monitor.doctor.audit import audit
-from ldlm_monitor.doctor.collect import collect
-from ldlm_monitor.doctor.finding import Finding
-from ldlm_monitor.doctor.secrets import SECRET
+from ldlm_doctor.audit import audit
+from ldlm_doctor.collect import collect
+from ldlm_doctor.finding import Finding
+from ldlm_doctor.secrets import SECRET
 
 HERE = Path(__file__).parent
 _MARK = re2.compile(r"(?m)^# !! ([a-z0-9-]+): (.+)$")

@@ -4,9 +4,9 @@ from doctor_cases import HERE
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ldlm_monitor.doctor.audit import audit
-from ldlm_monitor.doctor.project import Kind, Project, SourceFile
-from ldlm_monitor.doctor.repair import plan, verified
+from ldlm_doctor.audit import audit
+from ldlm_doctor.project import Kind, Project, SourceFile
+from ldlm_doctor.repair import plan, verified
 
 LINES = sorted(
     {

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.doctor.collect import MAX_BYTES, collect
-from ldlm_monitor.doctor.project import Kind
-from ldlm_monitor.errors import InputError
+from ldlm_doctor.collect import MAX_BYTES, collect
+from ldlm_doctor.project import Kind
+from ldlm_monitor.model.errors import InputError
 
 CONFIGURATION = b'{"zero_optimization": {"stage": 2}}'
 

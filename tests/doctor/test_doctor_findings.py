@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from doctor_cases import cases, expected, found
 
-from ldlm_monitor.doctor import (
+from ldlm_doctor import (
     environment_checks,
     nccl_checks,
     option_rules,
@@ -13,7 +13,7 @@ from ldlm_monitor.doctor import (
     shell,
     yaml_config,
 )
-from ldlm_monitor.doctor.audit import CHECKS
+from ldlm_doctor.audit import CHECKS
 
 
 def name(path: Path) -> str:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.doctor.journal import Change, apply, rollback
-from ldlm_monitor.errors import UsageError
+from ldlm_doctor.journal import Change, apply, rollback
+from ldlm_monitor.model.errors import UsageError
 
 STATE = ".ldlm-doctor"
 
@@ -141,7 +141,7 @@ def test_the_tree_may_be_moved_before_a_rollback(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from ldlm_monitor.doctor import journal
+from ldlm_doctor import journal
 
 left = int(sys.argv[2])
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ldlm_monitor.doctor.live import Process, audit, defaults, look_at
-from ldlm_monitor.doctor.setting import GroupTimeout, Setting, Surroundings
+from ldlm_doctor.live import Process, audit, defaults, look_at
+from ldlm_doctor.setting import GroupTimeout, Setting, Surroundings
 
 
 def process(torch: tuple[int, int] | None, *names: str) -> Process:

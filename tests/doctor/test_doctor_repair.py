@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from doctor_cases import cases, expected
 
-from ldlm_monitor.doctor.audit import audit
-from ldlm_monitor.doctor.environment_checks import HEARTBEAT_DAYS, MONITORING_OFF
-from ldlm_monitor.doctor.finding import Edit, Finding
-from ldlm_monitor.doctor.project import Kind, Project, SourceFile
-from ldlm_monitor.doctor.repair import plan, verified
+from ldlm_doctor.audit import audit
+from ldlm_doctor.environment_checks import HEARTBEAT_DAYS, MONITORING_OFF
+from ldlm_doctor.finding import Edit, Finding
+from ldlm_doctor.project import Kind, Project, SourceFile
+from ldlm_doctor.repair import plan, verified
 
 
 def shell(text: str, path: str = "train.sh") -> SourceFile:
@@ -26,7 +26,7 @@ def fixed(*files: SourceFile) -> list[str]:
 
 
 def whole_case(case: Path) -> Project:
-    from ldlm_monitor.doctor.collect import collect
+    from ldlm_doctor.collect import collect
 
     return collect([str(case)]).project
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ldlm_monitor.doctor.bash_reading import read_script
-from ldlm_monitor.doctor.walltime import limit_of
+from ldlm_doctor.bash_reading import read_script
+from ldlm_doctor.walltime import limit_of
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from ldlm_monitor.chunk import Chunk, Origin
+from ldlm_monitor.model.chunk import Chunk, Origin
+from ldlm_monitor.model.records import Record
 from ldlm_monitor.parse import Parser
-from ldlm_monitor.records import Record
 from ldlm_monitor.source.split import Splitter
 
 FILES = Path(__file__).resolve().parent

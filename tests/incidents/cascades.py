@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from ldlm_monitor.chunk import Chunk
-from ldlm_monitor.monitor import Monitor, MonitorSettings
+from ldlm_monitor.core.monitor import Monitor, MonitorSettings
+from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.model.view import IncidentView
 from ldlm_monitor.run.identity import RunNames
-from ldlm_monitor.view import IncidentView
 
 START = 1_780_000_000.0
 RUN = "job7"

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from cascades import RUN, START, Line, agents, incident_of, nccl_timeout, played, trained
 
-from ldlm_monitor.chunk import Chunk, Origin
 from ldlm_monitor.incidents import Incidents, Standing
+from ldlm_monitor.model.chunk import Chunk, Origin
+from ldlm_monitor.model.records import Event
 from ldlm_monitor.parse import Parser
-from ldlm_monitor.records import Event
 
 ALL = range(64)
 AT = 660.0

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from ldlm_monitor.config import Settings
-from ldlm_monitor.replay import Replay
-from ldlm_monitor.view import IncidentView
+from ldlm_monitor.model.view import IncidentView
+from ldlm_monitor.playback.replay import Replay
 
 LOGS = Path(__file__).parent / "injected"
 TRUTH: dict[str, dict[str, Any]] = json.loads((LOGS / "truth.json").read_text())

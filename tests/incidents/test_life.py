@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 from cascades import RUN, START, Line, agents, nccl_timeout, played
 
-from ldlm_monitor.assemble import assemble
-from ldlm_monitor.checkpoint import Checkpoint, thaw
-from ldlm_monitor.chunk import Chunk
 from ldlm_monitor.config import Settings
-from ldlm_monitor.lines import transition_line
-from ldlm_monitor.monitor import Monitor
+from ldlm_monitor.core.assemble import assemble
+from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.daemon.checkpoint import Checkpoint, thaw
+from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.model.records import Event, Position
+from ldlm_monitor.model.view import IncidentView
 from ldlm_monitor.notify import from_transition, slack_message
-from ldlm_monitor.records import Event, Position
-from ldlm_monitor.replay import Replay
+from ldlm_monitor.playback.replay import Replay
 from ldlm_monitor.report.health import health_report
 from ldlm_monitor.serve.api import resource
-from ldlm_monitor.view import IncidentView
+from ldlm_monitor.text.lines import transition_line
 
 AT = 660.0
 CRASH = [

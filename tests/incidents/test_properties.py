@@ -8,14 +8,14 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.chunk import Chunk, Origin
+from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.incidents import Incidents, Standing
-from ldlm_monitor.monitor import Monitor
-from ldlm_monitor.names import FAMILIES, ROLES
+from ldlm_monitor.model.chunk import Chunk, Origin
+from ldlm_monitor.model.names import FAMILIES, ROLES
+from ldlm_monitor.model.records import Event, Position
+from ldlm_monitor.model.view import IncidentView
 from ldlm_monitor.parse import Parser
-from ldlm_monitor.records import Event, Position
 from ldlm_monitor.run.identity import RunNames
-from ldlm_monitor.view import IncidentView
 
 LOGS = Path(__file__).parent / "injected"
 NODES = ("nodes_raise", "nodes_kill", "nodes_kill_record")

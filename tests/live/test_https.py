@@ -16,7 +16,7 @@ import pytest
 
 from ldlm_monitor.cli.attach import authorization, tls
 from ldlm_monitor.config import load
-from ldlm_monitor.errors import ConfigError, RemoteError, UsageError
+from ldlm_monitor.model.errors import ConfigError, RemoteError, UsageError
 from ldlm_monitor.tui.remote import RemoteSource
 
 pytestmark = pytest.mark.live

@@ -9,7 +9,7 @@ import pytest
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.playback import Playback, of_recording
-from ldlm_monitor.recording import Fed, entries
+from ldlm_monitor.playback.recording import Fed, entries
 
 pytestmark = pytest.mark.live
 

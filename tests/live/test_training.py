@@ -97,7 +97,7 @@ def hasty(tmp_path: Path) -> Callable[[str], list[str]]:
     """The flag for the default pack in which this alert waits for 3 s, not for minutes."""
 
     def write(alert: str) -> list[str]:
-        pack = yaml.safe_load((ROOT / "monitor/ldlm_monitor/rules/default.yml").read_text())
+        pack = yaml.safe_load((ROOT / "rules/default.yml").read_text())
         for rule in (rule for group in pack["groups"] for rule in group["rules"]):
             if rule["alert"] == alert:
                 rule["for"] = "3s"

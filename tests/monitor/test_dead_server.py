@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 from failing_lines import NAN
 
-from ldlm_monitor.alert import Transition
-from ldlm_monitor.chunk import Chunk
 from ldlm_monitor.config import Settings
-from ldlm_monitor.history import place
-from ldlm_monitor.ledger import Ledger
-from ldlm_monitor.monitor import Monitor
+from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.daemon.pump import Pump
+from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.notify import Outbox
-from ldlm_monitor.pump import Pump
+from ldlm_monitor.playback.history import place
 from ldlm_monitor.run.identity import RunNames
 from ldlm_monitor.source import PollingWaker, Position
+from ldlm_monitor.state.state_store import StateStore
 
 NOW = 1_769_681_700.0
 HERE, THERE = "here", "there"
@@ -42,7 +42,7 @@ class Watched:
 
     def open(self) -> None:
         self.outbox = Outbox(self.folder / "outbox.sqlite")
-        self.ledger = Ledger(self.folder / "ledger.sqlite")
+        self.ledger = StateStore(self.folder / "ledger.sqlite")
         files = (str(self.here), str(self.server.folder / "*.log"))
         self.pump = Pump(
             Settings(files=files),
@@ -172,7 +172,7 @@ def test_how_far_a_silent_servers_files_were_judged_is_kept_over_a_restart(watch
 
 
 def positions(watched: Watched) -> list[Position]:
-    ledger = Ledger(watched.folder / "ledger.sqlite")
+    ledger = StateStore(watched.folder / "ledger.sqlite")
     found = list(ledger.positions().values())
     ledger.close()
     return found

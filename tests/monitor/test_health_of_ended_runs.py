@@ -5,14 +5,14 @@ import json
 from failing_lines import NAN, TRACEBACK
 
 from ldlm_monitor.alerts import RuleSet
-from ldlm_monitor.chunk import Chunk
-from ldlm_monitor.lines import status_lines
-from ldlm_monitor.monitor import Monitor
+from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.model.view import RunView
 from ldlm_monitor.promql import Expression
 from ldlm_monitor.serve.api import landing_page, resource
+from ldlm_monitor.text.lines import status_lines
 from ldlm_monitor.tui.draw import UNICODE
 from ldlm_monitor.tui.overview import row, sorted_runs, summary
-from ldlm_monitor.view import RunView
 
 START = 1_769_681_700.0
 DAY = 86_400.0

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.content import NOMINAL_ROWS
-from ldlm_monitor.history import has_bars, launch_facts, place, told_run
+from ldlm_monitor.playback.content import NOMINAL_ROWS
+from ldlm_monitor.playback.history import has_bars, launch_facts, place, told_run
 from ldlm_monitor.run.identity import RunNames
 
 LOG = "train_20260129_101500_node0.log"

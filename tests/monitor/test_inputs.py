@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.callback import HealthCallback
-from ldlm_monitor.chunk import Chunk
 from ldlm_monitor.config import Settings
-from ldlm_monitor.inputs import COMPANION_SECONDS, Inputs
-from ldlm_monitor.lines import status_lines
-from ldlm_monitor.monitor import Monitor
-from ldlm_monitor.replay import Replay
+from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.daemon.discovery import COMPANION_SECONDS, Inputs
+from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.playback.replay import Replay
 from ldlm_monitor.run.identity import RunNames
 from ldlm_monitor.source import DIRECT, resolve
+from ldlm_monitor.text.lines import status_lines
 
 NOW = 1_769_681_700.0
 BAR = "Training:   1%|▏  | 1/95 [00:01<01:34,  1.00it/s, Epoch=0/1, Progress=1.0%, Loss=2.5]\r\n"

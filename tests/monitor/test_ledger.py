@@ -4,11 +4,11 @@ import errno
 import os
 from pathlib import Path
 
-from ldlm_monitor import records
-from ldlm_monitor.arrivals import Arrivals
-from ldlm_monitor.ledger import Ledger, still_holds
-from ldlm_monitor.records import Event
+from ldlm_monitor.model import records
+from ldlm_monitor.model.records import Event
 from ldlm_monitor.source import Disk, Follower, Position
+from ldlm_monitor.state.read_log import ReadLog
+from ldlm_monitor.state.state_store import StateStore, still_holds
 
 
 def judged(path: Path) -> Position:
@@ -23,10 +23,10 @@ def judged(path: Path) -> Position:
 def test_positions_and_start_times_are_there_after_a_restart(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     log.write_text("one\ntwo\nhalf")
-    ledger = Ledger(tmp_path / "state" / "ledger.sqlite")
+    ledger = StateStore(tmp_path / "state" / "ledger.sqlite")
     ledger.commit([judged(log)], {"NonFiniteLoss{run=a}": 12.5}, {"a": (40, 99.5)})
     ledger.close()
-    again = Ledger(tmp_path / "state" / "ledger.sqlite")
+    again = StateStore(tmp_path / "state" / "ledger.sqlite")
     (position,) = again.positions().values()
     assert (position.path, position.offset) == (str(log), 8)
     assert again.starts() == {"NonFiniteLoss{run=a}": 12.5}
@@ -35,7 +35,7 @@ def test_positions_and_start_times_are_there_after_a_restart(tmp_path: Path) -> 
 
 
 def test_a_first_start_knows_nothing(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger = StateStore(tmp_path / "ledger.sqlite")
     assert (ledger.positions(), ledger.starts(), ledger.take_notices()) == ({}, {}, [])
     ledger.close()
 
@@ -74,7 +74,7 @@ def test_a_file_that_cannot_be_read_is_not_known_to_be_the_one_that_was_judged(
 def test_a_damaged_ledger_is_set_aside_and_said(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     path.write_bytes(b"not a database, but long enough to be looked at" * 20)
-    ledger = Ledger(path)
+    ledger = StateStore(path)
     assert ledger.positions() == {}
     assert len(ledger.take_notices()) == 1
     ledger.close()
@@ -86,11 +86,11 @@ def test_what_was_observed_is_kept_whole_in_order_until_it_is_forgotten(tmp_path
         Event(kind="log_silence", severity="info", run="r", message=text, position=position)
         for text in ("first", "second", "third")
     ]
-    arrivals = Arrivals(tmp_path / "arrivals.sqlite")
+    arrivals = ReadLog(tmp_path / "arrivals.sqlite")
     first = arrivals.note_observed(events[:2], 10.0)
     second = arrivals.note_observed(events[2:], 20.0)
     arrivals.close()
-    again = Arrivals(tmp_path / "arrivals.sqlite")
+    again = ReadLog(tmp_path / "arrivals.sqlite")
     seen = again.observed_since(0)
     assert [(each.order, each.at) for each in seen] == [((first, 0), 10.0), ((second, 0), 20.0)]
     assert [event for each in seen for event in each.records] == events

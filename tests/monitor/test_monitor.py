@@ -12,14 +12,14 @@ from failing_lines import NAN
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.alert import Transition
 from ldlm_monitor.alerts import load_rules
-from ldlm_monitor.chunk import Chunk
-from ldlm_monitor.monitor import Monitor, MonitorSettings
+from ldlm_monitor.core.evaluation_throttle import AT_ONCE, WINDOW_SECONDS
+from ldlm_monitor.core.monitor import Monitor, MonitorSettings
+from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.promql import parse
 from ldlm_monitor.run.pace import StallSettings
-from ldlm_monitor.urgency import AT_ONCE, WINDOW_SECONDS
 
 LOG = "train_logs/train_20260129_101500_node0.log"
 RUN = "train_20260129_101500"

@@ -33,15 +33,15 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from ldlm_monitor import keeping
-from ldlm_monitor.alert import alert_key
-from ldlm_monitor.assemble import assemble
 from ldlm_monitor.config import Settings
-from ldlm_monitor.ledger import Ledger
-from ldlm_monitor.monitor import Monitor
+from ldlm_monitor.core.assemble import assemble
+from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.daemon import keeping
+from ldlm_monitor.daemon.pump import Pump
+from ldlm_monitor.model.alert import alert_key
 from ldlm_monitor.notify import Outbox
-from ldlm_monitor.pump import Pump
 from ldlm_monitor.source.split import PEEK_SECONDS, Splitter
+from ldlm_monitor.state.state_store import StateStore
 
 TraceFunction: TypeAlias = Any
 START = 1_769_681_700.0
@@ -133,7 +133,7 @@ class Night(RuleBasedStateMachine):
     def start(self) -> None:
         state = self.folder.parent
         self.outbox = Outbox(state / "outbox.sqlite")
-        self.ledger = Ledger(state / "ledger.sqlite")
+        self.ledger = StateStore(state / "ledger.sqlite")
         self.pump = Pump(self.settings, self.outbox, self.ledger, [SLACK], StillWaker())
 
     def kill(self) -> None:

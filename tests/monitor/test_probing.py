@@ -14,14 +14,10 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.callback import heartbeat as written
-from ldlm_monitor.chunk import Chunk
 from ldlm_monitor.config import Settings
-from ldlm_monitor.ledger import Ledger
-from ldlm_monitor.monitor import Monitor
-from ldlm_monitor.notify import Outbox
-from ldlm_monitor.probe.evidence import Case
-from ldlm_monitor.probe.host import HostProbe
-from ldlm_monitor.probing import (
+from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.daemon.pump import Pump
+from ldlm_monitor.daemon.stall_probe import (
     AGAIN_SECONDS,
     EARLY_SECONDS,
     LEAD_SECONDS,
@@ -30,9 +26,13 @@ from ldlm_monitor.probing import (
     OLD_SECONDS,
     Probing,
 )
-from ldlm_monitor.pump import Pump
-from ldlm_monitor.records import Event, Heartbeat
+from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.model.records import Event, Heartbeat
+from ldlm_monitor.notify import Outbox
+from ldlm_monitor.probe.evidence import Case
+from ldlm_monitor.probe.host import HostProbe
 from ldlm_monitor.source import PollingWaker
+from ldlm_monitor.state.state_store import StateStore
 
 NOW = 1_769_681_700.0
 RUN = "train_20260129_101500"
@@ -92,7 +92,7 @@ class Watched:
 
     def begin(self, second: float) -> None:
         self.outbox = Outbox(self.folder / "state" / "outbox.sqlite")
-        self.ledger = Ledger(self.folder / "state" / "ledger.sqlite")
+        self.ledger = StateStore(self.folder / "state" / "ledger.sqlite")
         self.probing = Probing(self.host, frozenset({"here"}), self.answered.set)
         settings = Settings(
             files=(str(self.folder / "*.log"),),

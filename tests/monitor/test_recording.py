@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.chunk import Chunk
-from ldlm_monitor.errors import InputError, UsageError
-from ldlm_monitor.recording import (
+from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.model.errors import InputError, UsageError
+from ldlm_monitor.model.records import Event, Position
+from ldlm_monitor.playback.recording import (
     Begun,
     Entry,
     Fed,
@@ -24,7 +25,6 @@ from ldlm_monitor.recording import (
     entries,
     is_recording,
 )
-from ldlm_monitor.records import Event, Position
 
 BEGAN = 1_795_293_000.0
 EVENT = Event(

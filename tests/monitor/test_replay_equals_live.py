@@ -18,14 +18,14 @@ from failing_lines import NAN, NCCL, OOM, TRACEBACK
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from ldlm_monitor.alert import Transition
 from ldlm_monitor.config import Settings
-from ldlm_monitor.ledger import Ledger
+from ldlm_monitor.daemon.dispatcher import Dispatcher
+from ldlm_monitor.daemon.pump import Pump
+from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.notify import Outbox
-from ldlm_monitor.pump import Pump
-from ldlm_monitor.replay import Replay
+from ldlm_monitor.playback.replay import Replay
 from ldlm_monitor.source import PollingWaker
-from ldlm_monitor.telling import Telling
+from ldlm_monitor.state.state_store import StateStore
 
 START = 1_769_681_700.0
 
@@ -38,7 +38,7 @@ class Write(NamedTuple):
     data: bytes
 
 
-class Listening(Telling):
+class Listening(Dispatcher):
     """Also keeps every transition that it was told."""
 
     heard: list[Transition]
@@ -51,7 +51,7 @@ class Listening(Telling):
 def live(folder: Path, writes: list[Write]) -> list[Transition]:
     """What the pump tells that looks whenever something was written; all files are there before."""
     outbox = Outbox(folder / "outbox.sqlite")
-    ledger = Ledger(folder / "ledger.sqlite")
+    ledger = StateStore(folder / "ledger.sqlite")
     wanted = Settings(files=(str(folder / "logs"),), companions=False)
     for path in {write.path for write in writes}:
         (folder / "logs" / path).touch()

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.assemble import assemble
-from ldlm_monitor.checkpoint import Checkpoint, thaw
-from ldlm_monitor.chunk import Chunk
 from ldlm_monitor.config import Settings
-from ldlm_monitor.errors import CheckpointError
-from ldlm_monitor.ledger import Ledger
-from ldlm_monitor.monitor import Monitor
+from ldlm_monitor.core.assemble import assemble
+from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.daemon.checkpoint import Checkpoint, thaw
+from ldlm_monitor.daemon.pump import Pump
+from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.model.errors import CheckpointError
 from ldlm_monitor.notify import Outbox
-from ldlm_monitor.pump import Pump
 from ldlm_monitor.source import Continuation, Journal, PollingWaker
+from ldlm_monitor.state.state_store import StateStore
 
 NOW = 1_769_681_700.0
 RUN = "train_20260129_101500"
@@ -50,7 +50,7 @@ class Watched:
 
     def begin(self, second: float, **settings: object) -> None:
         self.outbox = Outbox(self.folder / "state" / "outbox.sqlite")
-        self.ledger = Ledger(self.folder / "state" / "ledger.sqlite")
+        self.ledger = StateStore(self.folder / "state" / "ledger.sqlite")
         wanted = Settings(files=(str(self.folder / "*.log"),), companions=False, **settings)
         self.pump = Pump(wanted, self.outbox, self.ledger, ["slack"], PollingWaker())
         self.look(second)
@@ -330,7 +330,7 @@ def test_a_foreign_module_that_is_called_like_one_of_ours_is_not_asked(
 def test_nothing_is_started_or_opened_by_what_stands_in_a_checkpoint(tmp_path: Path) -> None:
     made = tmp_path / "made.sqlite"
     for call in (
-        f"ldlm_monitor.database\nDatabase\n(V{made}\nV\nt",
+        f"ldlm_monitor.state.database\nDatabase\n(V{made}\nV\nt",
         "ldlm_monitor.source.follow\nFollower\n(t",
     ):
         with pytest.raises(CheckpointError, match="does not belong here"):

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.config import Settings
-from ldlm_monitor.errors import DeliveryError
-from ldlm_monitor.ledger import Ledger
+from ldlm_monitor.daemon.pump import Pump
+from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.notify import Outbox
-from ldlm_monitor.pump import Pump
 from ldlm_monitor.source import PollingWaker
-from ldlm_monitor.state_dir import Room
+from ldlm_monitor.state.state_dir import Room
+from ldlm_monitor.state.state_store import StateStore
 
 NOW = 1_769_681_700.0
 BAR = "\rTraining:   1%|▏| 5/950 [00:05<09:00,  1.00it/s, Epoch=0/1, Progress=1.0%, Loss=2.3, "
@@ -29,7 +29,7 @@ class Watched:
         self.log.write_text(BAR, "utf-8")
         self.now = NOW
         self.outbox = Outbox(state / "outbox.sqlite")
-        self.ledger = Ledger(state / "ledger.sqlite")
+        self.ledger = StateStore(state / "ledger.sqlite")
         self.pump = Pump(
             Settings(files=(str(folder / "*.log"),)),
             self.outbox,

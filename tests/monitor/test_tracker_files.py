@@ -10,11 +10,11 @@ from tfevents import VERSION, scalar
 from wandblog import ended, log_of, row
 
 from ldlm_monitor.config import Settings
-from ldlm_monitor.ledger import Ledger
+from ldlm_monitor.daemon.pump import Pump
 from ldlm_monitor.notify import Outbox
-from ldlm_monitor.pump import Pump
-from ldlm_monitor.replay import Replay
+from ldlm_monitor.playback.replay import Replay
 from ldlm_monitor.source import PollingWaker
+from ldlm_monitor.state.state_store import StateStore
 
 NOW = 1_769_681_700.0
 MLFLOW_RUN = "0123456789abcdef0123456789abcdef"
@@ -39,7 +39,7 @@ class Watched:
 
     def begin(self) -> None:
         self.outbox = Outbox(self.folder / "state" / "outbox.sqlite")
-        self.ledger = Ledger(self.folder / "state" / "ledger.sqlite")
+        self.ledger = StateStore(self.folder / "state" / "ledger.sqlite")
         wanted = Settings(files=(str(self.folder / "in"),), companions=False)
         self.pump = Pump(wanted, self.outbox, self.ledger, [], PollingWaker())
 

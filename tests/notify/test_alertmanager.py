@@ -2,7 +2,8 @@
 
 import pytest
 
-from ldlm_monitor.errors import DeliveryError
+from ldlm_monitor.model.errors import DeliveryError
+from ldlm_monitor.model.view import AlertView, MonitorView, Snapshot
 from ldlm_monitor.notify import Alertmanager, AlertmanagerClient, Outbox, Pulse
 from ldlm_monitor.notify.alertmanager import (
     BATCH,
@@ -12,7 +13,6 @@ from ldlm_monitor.notify.alertmanager import (
     body,
 )
 from ldlm_monitor.notify.heartbeat import STILL_SECONDS
-from ldlm_monitor.view import AlertView, MonitorView, Snapshot
 
 NOW = 1_769_681_700.0
 

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from planted import KEY_FILES, LINES, found_in
 from prometheus_client.parser import text_string_to_metric_families
 
-from ldlm_monitor.alert import Transition
-from ldlm_monitor.lines import transition_json, transition_line
+from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.model.points import Point, make_labels
+from ldlm_monitor.model.records import Event, Position
+from ldlm_monitor.model.view import AlertView, MonitorView, Snapshot
 from ldlm_monitor.notify import from_transition, redact
 from ldlm_monitor.notify.alertmanager import Told, body
 from ldlm_monitor.notify.message import Message
@@ -22,12 +24,10 @@ from ldlm_monitor.notify.services import group_text, text, title
 from ldlm_monitor.notify.slack import slack_message
 from ldlm_monitor.notify.slack_groups import news_message, standing_message
 from ldlm_monitor.notify.webhook import WebhookBody, webhook_body
-from ldlm_monitor.points import Point, make_labels
-from ldlm_monitor.records import Event, Position
 from ldlm_monitor.report.health import health_report
 from ldlm_monitor.serve.api import landing_page, resource
 from ldlm_monitor.serve.metrics import exposition
-from ldlm_monitor.view import AlertView, MonitorView, Snapshot
+from ldlm_monitor.text.lines import transition_json, transition_line
 
 NOW = 1_769_681_700.0
 ATTACKS = [

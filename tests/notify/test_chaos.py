@@ -33,7 +33,7 @@ RECEIVERS = ("slack", "slack:COTHER", "webhook")
 DELIVERS = """
 import sys, threading, time
 from pathlib import Path
-from ldlm_monitor.alert import Transition
+from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.config.routing import Route
 from ldlm_monitor.notify import Courier, Outbox
 from ldlm_monitor.notify.receivers import grouped
@@ -41,7 +41,7 @@ from ldlm_monitor.notify.routing import Routing
 from ldlm_monitor.notify.slack import SlackWebhook
 from ldlm_monitor.notify.slack_bot import SlackBot
 from ldlm_monitor.notify.webhook import Webhook
-from ldlm_monitor.telling import Telling
+from ldlm_monitor.daemon.dispatcher import Dispatcher
 
 folder, webhook, bot, generic, total, token, channel = sys.argv[1:]
 folder = Path(folder)
@@ -59,7 +59,7 @@ every = Route.model_validate(
     ]}
 )
 outbox = Outbox(folder / "outbox.sqlite", Routing(names, every), grouped(receivers))
-telling = Telling(outbox, names, None)
+telling = Dispatcher(outbox, names, None)
 telling.mute = True
 for receiver in receivers:
     courier = Courier(receiver, outbox)

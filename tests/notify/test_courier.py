@@ -12,7 +12,7 @@ from itertools import pairwise
 import pytest
 import slack_api as local
 
-from ldlm_monitor.errors import DeliveryError
+from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.notify.courier import Courier, Receiver
 from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.notify.notification import Notification, to_json

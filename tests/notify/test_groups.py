@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.alert import Transition
 from ldlm_monitor.config.routing import InhibitRule, Route
 from ldlm_monitor.config.time_intervals import TimeInterval
-from ldlm_monitor.errors import DeliveryError
+from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.model.errors import DeliveryError
+from ldlm_monitor.model.view import IncidentView, RootView
 from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.notify.notification import Notification
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.routing import Routing
-from ldlm_monitor.view import IncidentView, RootView
 
 NOON = 1_700_049_600.0
 """2023-11-15 12:00 UTC."""

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ldlm_monitor.model.view import CurveView
 from ldlm_monitor.notify.loss_picture import loss_picture, picture_of
-from ldlm_monitor.view import CurveView
 
 pytest.importorskip("matplotlib", reason="the extra `plots` is not installed")
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from ldlm_monitor.alert import Transition
+from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.model.records import Position
 from ldlm_monitor.notify.notification import MAX_TEXT, from_json, from_transition, to_json
-from ldlm_monitor.records import Position
 
 KEY = "hf_AbCdEfGhIjKlMnOpQrStUvWxYz012345"
 

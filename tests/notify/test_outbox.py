@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ldlm_monitor.errors import DeliveryError
+from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.notify.deliveries import LONGEST_PAUSE, Pending, pause
 from ldlm_monitor.notify.notification import Notification, to_json
 from ldlm_monitor.notify.outbox import KEPT_SECONDS, Outbox

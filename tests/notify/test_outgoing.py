@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from ldlm_monitor.errors import ConfigError, DeliveryError, RemoteError
+from ldlm_monitor.model.errors import ConfigError, DeliveryError, RemoteError
 from ldlm_monitor.notify import AlertmanagerClient, Heartbeat, Outbox, Pulse, SlackWebhook
 from ldlm_monitor.notify.services import apprise_services
 from ldlm_monitor.notify.webhook import Webhook

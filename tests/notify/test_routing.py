@@ -2,11 +2,11 @@
 
 import pytest
 
-from ldlm_monitor.alert import Transition
 from ldlm_monitor.config.routing import InhibitRule, Route
 from ldlm_monitor.config.time_intervals import TimeInterval
-from ldlm_monitor.errors import ConfigError
-from ldlm_monitor.matchers import parse_matcher
+from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.model.errors import ConfigError
+from ldlm_monitor.model.matchers import parse_matcher
 from ldlm_monitor.notify.routing import Routing
 
 RECEIVERS = ("slack", "webhook", "apprise discord", "apprise ntfy")

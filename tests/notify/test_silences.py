@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.alert import State, Transition
-from ldlm_monitor.errors import UsageError
+from ldlm_monitor.model.alert import State, Transition
+from ldlm_monitor.model.errors import UsageError
+from ldlm_monitor.model.view import AlertView
 from ldlm_monitor.notify.silence import Acknowledgement, LabelMatcher, Silence, from_json
 from ldlm_monitor.notify.silences import MAX_KEPT, Silences, Withheld
-from ldlm_monitor.view import AlertView
 
 NOW = 1_700_000_000.0
 LABELS = {"run": "r1", "severity": "critical"}

@@ -7,7 +7,7 @@ from email.utils import formatdate
 
 import pytest
 
-from ldlm_monitor.errors import ConfigError, DeliveryError
+from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify.slack import SlackWebhook, how_to_configure, slack_message
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.errors import ConfigError, DeliveryError
+from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify import Notification
 from ldlm_monitor.notify.services import apprise_services
 from ldlm_monitor.notify.webhook import Webhook, WebhookBody, webhook_body

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ldlm_monitor.chunk import Chunk, Origin
+from ldlm_monitor.model.chunk import Chunk, Origin
+from ldlm_monitor.model.records import Record
 from ldlm_monitor.parse import Parser
-from ldlm_monitor.records import Record
 
 SHARED = Path(__file__).resolve().parents[2] / "../shared"
 

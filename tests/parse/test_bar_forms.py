@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.chunk import Chunk, Origin
+from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.parse.bars import BarRule
 from ldlm_monitor.parse.scan import compiled

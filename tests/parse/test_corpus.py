@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from ldlm_monitor.chunk import Chunk, Origin
+from ldlm_monitor.model.chunk import Chunk, Origin
+from ldlm_monitor.model.records import Event, Record, Sample
 from ldlm_monitor.parse import Parser, clock_marks
-from ldlm_monitor.records import Event, Record, Sample
 
 RUNS = [
     "A4_truncated_Loss_value",

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from ldlm_monitor.chunk import Chunk, Origin
+from ldlm_monitor.model.chunk import Chunk, Origin
+from ldlm_monitor.model.records import Sample
 from ldlm_monitor.parse import Parser
-from ldlm_monitor.records import Sample
 
 LIGHTNING = "epoch,late_key,step,train_loss\n0,,1,0.8256\n1,1.0,15,nan\n"
 ULTRALYTICS = "         epoch,   train/box_loss,        lr/pg0\n 1, 1.25, 0.0033\n"

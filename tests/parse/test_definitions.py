@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from ldlm_monitor.model.records import Event, Sample
 from ldlm_monitor.parse import formats
 from ldlm_monitor.parse.number_formats import Bar
-from ldlm_monitor.records import Event, Sample
 
 FILES = [(path.stem, formats.load(path)) for path in formats.packaged_files()]
 

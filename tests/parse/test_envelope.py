@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from ldlm_monitor.model.records import Event
 from ldlm_monitor.parse.envelope import can_be_peeled, peel
 from ldlm_monitor.parse.framing import clean
-from ldlm_monitor.records import Event
 
 BROKEN = "OSError: [Errno 28] No space left on device"
 

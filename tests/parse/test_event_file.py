@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tfevents import VERSION, frame, scalar
 
-from ldlm_monitor.records import Record, Sample
+from ldlm_monitor.model.records import Record, Sample
+from ldlm_monitor.model.tfrecord import frames
 from ldlm_monitor.source.split import RECORD_BYTES
-from ldlm_monitor.tfrecord import frames
 
 TORCH = (FILES / "torch.tfevents.1").read_bytes()
 NAME = "runs/exp/events.out.tfevents.1.host.1.0"

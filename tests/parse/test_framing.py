@@ -8,10 +8,10 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.chunk import Chunk, Origin
+from ldlm_monitor.model.chunk import Chunk, Origin
+from ldlm_monitor.model.records import Record
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.parse.framing import Lines, clean
-from ldlm_monitor.records import Record
 
 ORIGIN = Origin(run="r")
 

@@ -7,9 +7,9 @@ import math
 
 import pytest
 
-from ldlm_monitor.chunk import Chunk, Origin
+from ldlm_monitor.model.chunk import Chunk, Origin
+from ldlm_monitor.model.records import Event, Heartbeat, Sample
 from ldlm_monitor.parse import Parser
-from ldlm_monitor.records import Event, Heartbeat, Sample
 
 
 def test_a_row_keeps_every_number_under_its_canonical_name(parse) -> None:

@@ -6,12 +6,12 @@ import math
 
 import pytest
 
-from ldlm_monitor.chunk import Chunk, Origin
-from ldlm_monitor.errors import FormatError
+from ldlm_monitor.model.chunk import Chunk, Origin
+from ldlm_monitor.model.errors import FormatError
+from ldlm_monitor.model.records import Event, Record, Sample
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.parse.quantities import quantity
 from ldlm_monitor.parse.vocabulary import measure
-from ldlm_monitor.records import Event, Record, Sample
 
 
 def samples(records: list[Record]) -> list[Sample]:

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.chunk import Chunk, Origin
+from ldlm_monitor.model.chunk import Chunk, Origin
+from ldlm_monitor.model.records import Record, Sample
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.parse.scan import compiled
-from ldlm_monitor.records import Record, Sample
 
 Value = tuple[str, float]
 

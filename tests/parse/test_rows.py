@@ -12,9 +12,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ldlm_monitor.chunk import Chunk, Origin
+from ldlm_monitor.model.chunk import Chunk, Origin
+from ldlm_monitor.model.records import Record, Sample, SampleBlock
 from ldlm_monitor.parse import Parser
-from ldlm_monitor.records import Record, Sample, SampleBlock
 
 OWNER = Origin(run="r", rank=4)
 

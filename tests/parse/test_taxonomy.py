@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from ldlm_monitor.model.records import Event
 from ldlm_monitor.parse import formats
-from ldlm_monitor.records import Event
 
 TAXONOMY = Path(__file__).resolve().parents[2] / "../shared/reference/taxonomy_patterns.json"
 TRAPS = (Path(__file__).parent / "traps.log").read_text().splitlines()

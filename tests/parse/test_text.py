@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from ldlm_monitor.chunk import Chunk, ClockMark, Origin
-from ldlm_monitor.errors import FormatError
+from ldlm_monitor.model.chunk import Chunk, ClockMark, Origin
+from ldlm_monitor.model.errors import FormatError
+from ldlm_monitor.model.records import Event, Record, Sample
 from ldlm_monitor.parse import Parser, clock_marks
-from ldlm_monitor.records import Event, Record, Sample
 
 ORIGIN = Origin(run="r", node="0")
 BAR = "Training:  50%| | {n}/100 [00:28<01:19, 17.55it/s, Epoch=0/2, Loss=1.5, Text=1.2"

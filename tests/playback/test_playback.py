@@ -9,8 +9,8 @@ import pytest
 from ldlm_monitor.cli.demo import RECORDING, SPEED
 from ldlm_monitor.config import Settings
 from ldlm_monitor.playback import Playback, of_logs, of_recording
-from ldlm_monitor.recording import Recorder
-from ldlm_monitor.replay import Replay
+from ldlm_monitor.playback.recording import Recorder
+from ldlm_monitor.playback.replay import Replay
 
 DEMO = Path(str(files("ldlm_monitor") / "playback" / RECORDING))
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "train_logs"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from ldlm_monitor.model.records import Position
 from ldlm_monitor.probe.evidence import Case
-from ldlm_monitor.records import Position
 
 TRAINER = """
 import os, sys, time

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from ldlm_monitor.model.records import Event, Heartbeat, Position
 from ldlm_monitor.probe.hang import Rank, accused, events_of, look
 from ldlm_monitor.probe.heartbeat import pages, read
 from ldlm_monitor.probe.stacks import Stacks, ask, may_ask, stacks_of
-from ldlm_monitor.records import Event, Heartbeat, Position
 
 HERE = Position("train.log", 1, 0)
 TRAINER = """

@@ -2,7 +2,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ldlm_monitor.points import Matcher, Series
+from ldlm_monitor.model.points import Matcher, Series
 
 
 class ListStorage:

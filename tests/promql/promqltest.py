@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ldlm_monitor.points import Labels
+from ldlm_monitor.model.points import Labels
 from ldlm_monitor.promql.series_description import parse_series, parse_values
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w|y)")

@@ -29,8 +29,8 @@ from promqltest import (
     rows,
 )
 
-from ldlm_monitor.errors import RuleError, UnsupportedError
-from ldlm_monitor.points import Labels, Matcher, Series
+from ldlm_monitor.model.errors import RuleError, UnsupportedError
+from ldlm_monitor.model.points import Labels, Matcher, Series
 from ldlm_monitor.promql import Evaluator, Expression, parse
 from ldlm_monitor.promql.series_description import (
     HISTOGRAM,

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from run_script import ScriptStorage
 from worlds import Prometheus, World, prometheus
 
-from ldlm_monitor.errors import RuleError
-from ldlm_monitor.points import Labels
+from ldlm_monitor.model.errors import RuleError
+from ldlm_monitor.model.points import Labels
 from ldlm_monitor.promql import Evaluator, parse
 from ldlm_monitor.promql.series_description import parse_series, parse_values
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.alert import VectorSample
-from ldlm_monitor.errors import RuleError
-from ldlm_monitor.points import Labels, Series, make_labels
+from ldlm_monitor.model.alert import VectorSample
+from ldlm_monitor.model.errors import RuleError
+from ldlm_monitor.model.points import Labels, Series, make_labels
 from ldlm_monitor.promql import Evaluator, parse
 from ldlm_monitor.promql.floats import mean_of, modulo, power, quantile_of, variance_of
 

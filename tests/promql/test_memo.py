@@ -7,8 +7,8 @@ from expressions import expressions
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ldlm_monitor.errors import RuleError
-from ldlm_monitor.points import Point, make_labels
+from ldlm_monitor.model.errors import RuleError
+from ldlm_monitor.model.points import Point, make_labels
 from ldlm_monitor.promql import Evaluator, Expression, parse
 from ldlm_monitor.series.store import SeriesStore
 

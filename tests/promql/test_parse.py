@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from ldlm_monitor.errors import RuleError, UnsupportedError
+from ldlm_monitor.model.errors import RuleError, UnsupportedError
 from ldlm_monitor.promql import max_range, metric_names, parse, uses_time
 
 

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 from run_script import ScriptStorage
 
-from ldlm_monitor.points import Labels, make_labels
+from ldlm_monitor.model.points import Labels, make_labels
 
 INTERVAL = 10
 PHASE = 7

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from ldlm_monitor.points import Point
-from ldlm_monitor.records import Event, Position
-from ldlm_monitor.view import AlertView, MonitorView, RunView, Snapshot, Statistics
+from ldlm_monitor.model.points import Point
+from ldlm_monitor.model.records import Event, Position
+from ldlm_monitor.model.view import AlertView, MonitorView, RunView, Snapshot, Statistics
 
 NOW = 1769681700.0
 """2026-01-29 10:15:00 UTC"""

@@ -1,6 +1,6 @@
 """What to change, in the user's own settings."""
 
-from ldlm_monitor.names import ALERTS
+from ldlm_monitor.model.names import ALERTS
 from ldlm_monitor.report.advice import ADVICE, recommendations
 
 

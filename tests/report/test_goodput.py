@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ldlm_monitor.analysis.readings import Column, RunReadings
 from ldlm_monitor.cli import main
-from ldlm_monitor.readings import Column, RunReadings
-from ldlm_monitor.records import Position
+from ldlm_monitor.model.records import Position
 from ldlm_monitor.report.goodput import goodput
 from ldlm_monitor.run.pace import StallSettings
 from ldlm_monitor.run.training_run import TrainingRun

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.points import Point, make_labels
-from ldlm_monitor.records import Event, Position
+from ldlm_monitor.model.points import Point, make_labels
+from ldlm_monitor.model.records import Event, Position
+from ldlm_monitor.model.view import AlertView, RunView, Snapshot, Statistics
 from ldlm_monitor.report.alerts import worst_health
 from ldlm_monitor.report.health import WIDTH, health_report
-from ldlm_monitor.view import AlertView, RunView, Snapshot, Statistics
 
 MakeRun = Callable[..., RunView]
 MakeAlert = Callable[..., AlertView]

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from ldlm_monitor.plain import duration, number, plain, shorten_path, utc
+from ldlm_monitor.text.plain import duration, number, plain, shorten_path, utc
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ldlm_monitor import names
 from ldlm_monitor.alerts import AlertRule, load_rules, packaged_rules
+from ldlm_monitor.model import names
 from ldlm_monitor.promql import Expression, metric_names, parse
 
 RULES = load_rules(packaged_rules(), parse).alerts

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ldlm_monitor.chunk import Origin
+from ldlm_monitor.model.chunk import Origin
 from ldlm_monitor.run.identity import RunNames, launch_time, origin_of
 
 LAUNCH = "train_20260129_101500"

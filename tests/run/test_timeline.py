@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.chunk import Chunk, ClockMark
+from ldlm_monitor.model.chunk import Chunk, ClockMark
 from ldlm_monitor.run.timeline import Timeline, at_once, from_bars, from_rows, from_steps
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.records import Event, Position, Sample, SampleBlock
+from ldlm_monitor.model.records import Event, Position, Sample, SampleBlock
 from ldlm_monitor.run.pace import StallSettings
 from ldlm_monitor.run.quantity import exported_name
 from ldlm_monitor.run.sources import Source

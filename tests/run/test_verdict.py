@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ldlm_monitor.records import Event, Position
+from ldlm_monitor.model.records import Event, Position
 from ldlm_monitor.run.verdict import verdict
 
 

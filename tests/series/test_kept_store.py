@@ -2,7 +2,7 @@
 
 import math
 
-from ldlm_monitor.points import Matcher, Point, make_labels
+from ldlm_monitor.model.points import Matcher, Point, make_labels
 from ldlm_monitor.series.store import SeriesStore
 
 STEP, LOSS = "ldlm_train_step", "ldlm_train_loss"

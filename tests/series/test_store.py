@@ -5,7 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.points import Matcher, Point, make_labels
+from ldlm_monitor.model.points import Matcher, Point, make_labels
 from ldlm_monitor.series.store import SeriesStore
 
 LOSS = (Matcher("__name__", "=", "ldlm_train_loss"),)

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from ldlm_monitor.names import METRICS, RUN_STATES
-from ldlm_monitor.points import Point, make_labels
-from ldlm_monitor.records import Event, Position
+from ldlm_monitor.model.names import METRICS, RUN_STATES
+from ldlm_monitor.model.points import Point, make_labels
+from ldlm_monitor.model.records import Event, Position
+from ldlm_monitor.model.view import AlertView, MonitorView, RunView, Snapshot, Statistics
 from ldlm_monitor.serve.http import Server
-from ldlm_monitor.view import AlertView, MonitorView, RunView, Snapshot, Statistics
 
 DETECTED = (
     "loss_zscore",

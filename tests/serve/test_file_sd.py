@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ldlm_monitor.config import Settings
-from ldlm_monitor.errors import UsageError
-from ldlm_monitor.listening import let_prometheus_find
+from ldlm_monitor.daemon.listener import let_prometheus_find
+from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.serve import Gate
 from ldlm_monitor.serve.file_sd import FileSd, target
 

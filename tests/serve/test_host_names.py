@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ldlm_monitor.config import Settings
-from ldlm_monitor.listening import names_for
+from ldlm_monitor.daemon.listener import names_for
+from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.serve.host_names import HostNames
 from ldlm_monitor.serve.http import Server
 from ldlm_monitor.serve.web_config import Gate
-from ldlm_monitor.view import Snapshot
 
 PATHS = ["/", "/metrics", "/-/healthy", "/-/ready", "/api/v1/runs", "/nothing"]
 

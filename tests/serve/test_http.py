@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ldlm_monitor.points import Point, make_labels
+from ldlm_monitor.model.points import Point, make_labels
+from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.serve.http import Server
-from ldlm_monitor.view import Snapshot
 
 
 def test_healthy_is_always_200_and_ready_follows_the_monitor(running):

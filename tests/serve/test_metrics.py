@@ -12,10 +12,10 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from ldlm_monitor.names import METRICS
-from ldlm_monitor.points import Labels, Point, make_labels
+from ldlm_monitor.model.names import METRICS
+from ldlm_monitor.model.points import Labels, Point, make_labels
+from ldlm_monitor.model.view import MonitorView, Snapshot
 from ldlm_monitor.serve.metrics import exposition
-from ldlm_monitor.view import MonitorView, Snapshot
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"

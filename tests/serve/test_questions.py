@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ldlm_monitor.local_source import LocalSource
+from ldlm_monitor.daemon.local_source import LocalSource
+from ldlm_monitor.model.view import CurveView, Snapshot
 from ldlm_monitor.notify import Silences, redact
 from ldlm_monitor.serve.http import Server
-from ldlm_monitor.view import CurveView, Snapshot
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from pathlib import Path
 import bcrypt
 import pytest
 
-from ldlm_monitor.errors import ConfigError
+from ldlm_monitor.model.errors import ConfigError
 from ldlm_monitor.notify import Silences
 from ldlm_monitor.serve import Gate, Server, connections
 from ldlm_monitor.serve.commands import MAX_BODY

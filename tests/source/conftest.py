@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.chunk import Chunk
+from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.source import Follower
 from ldlm_monitor.source.tail import Tail
 

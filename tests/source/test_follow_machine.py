@@ -26,7 +26,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from ldlm_monitor.chunk import Chunk
+from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.source import Follower, positions_from_json, positions_to_json
 from ldlm_monitor.source.registry import RETIRED_SECONDS
 

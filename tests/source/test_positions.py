@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.errors import InputError
+from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.source import Position, positions_from_json, positions_to_json
 
 BANNER = b"#" * 1500 + b"\n"

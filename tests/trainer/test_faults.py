@@ -14,7 +14,7 @@ pytest.importorskip("torch", reason="torch is not installed: pip install '.[trai
 
 import torch
 
-from ldlm_monitor.errors import UsageError
+from ldlm_monitor.model.errors import UsageError
 from ldlm_trainer.faults import Faults, parse
 
 CPU = torch.device("cpu")

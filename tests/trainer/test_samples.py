@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.errors import UsageError
+from ldlm_monitor.model.errors import UsageError
 
 pytest.importorskip("torch", reason="torch is not installed: pip install '.[trainer]'")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.errors import UsageError
+from ldlm_monitor.model.errors import UsageError
 
 pytest.importorskip("torch", reason="torch is not installed: pip install '.[trainer]'")
 

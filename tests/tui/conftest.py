@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from screens import Shown, read
 
-from ldlm_monitor.local_source import LocalSource
+from ldlm_monitor.daemon.local_source import LocalSource
+from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.notify import Silences
-from ldlm_monitor.view import Snapshot
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 LAST_WRITE = 1_795_250_114

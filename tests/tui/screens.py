@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from textual.pilot import Pilot
 
 from ldlm_monitor.config import Settings
+from ldlm_monitor.model.queries import Source
+from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.notify import Silences
-from ldlm_monitor.queries import Source
-from ldlm_monitor.replay import Replay
+from ldlm_monitor.playback.replay import Replay
 from ldlm_monitor.tui.app import MonitorApp
-from ldlm_monitor.view import Snapshot
 
 PATIENCE = 200
 NOW = 1_795_250_120.0

@@ -2,8 +2,8 @@
 
 from screens import Shown
 
+from ldlm_monitor.model.view import AlertView, Snapshot
 from ldlm_monitor.tui.bell import Bell
-from ldlm_monitor.view import AlertView, Snapshot
 
 
 def firing(snapshot: Snapshot, *names: str, severity: str = "critical") -> Snapshot:

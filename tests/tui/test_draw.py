@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.style import Style
 
+from ldlm_monitor.model.view import CurveView, RankView, RunView
 from ldlm_monitor.tui import ranks
 from ldlm_monitor.tui.chart import Chart, Mark, Viewport, draw_chart, smoothed
 from ldlm_monitor.tui.draw import (
@@ -28,7 +29,6 @@ from ldlm_monitor.tui.draw import (
 from ldlm_monitor.tui.palette import style
 from ldlm_monitor.tui.widgets import strip_of
 from ldlm_monitor.tui.words import large, size, span
-from ldlm_monitor.view import CurveView, RankView, RunView
 
 
 def curve(values: Sequence[float], bad: Sequence[int] = ()) -> CurveView:

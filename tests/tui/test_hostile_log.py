@@ -7,7 +7,7 @@ from rich.color import Color
 from screens import Screen, Shown, on_screen, read
 from textual.filter import NoColor
 
-from ldlm_monitor.local_source import LocalSource
+from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.notify import Silences
 
 HOSTILE = (

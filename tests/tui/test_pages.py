@@ -6,7 +6,7 @@ import pytest
 from screens import Screen, Shown, on_screen, read
 from textual.scrollbar import ScrollBar, ScrollBarRender
 
-from ldlm_monitor.local_source import LocalSource
+from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.notify import Silences
 from ldlm_monitor.source import log_slice
 from ldlm_monitor.tui.log_page import LogPage

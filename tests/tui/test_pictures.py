@@ -11,9 +11,9 @@ import pytest
 from screens import NOW, Shown, read
 from textual.pilot import Pilot
 
-from ldlm_monitor.local_source import LocalSource
+from ldlm_monitor.daemon.local_source import LocalSource
+from ldlm_monitor.model.queries import Played
 from ldlm_monitor.notify import Silences
-from ldlm_monitor.queries import Played
 from ldlm_monitor.tui.app import MonitorApp
 
 Compare = Callable[..., bool]

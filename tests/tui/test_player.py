@@ -8,10 +8,10 @@ import pytest
 from screens import Screen, Shown, on_screen
 
 from ldlm_monitor.config import Settings
-from ldlm_monitor.local_source import LocalSource
+from ldlm_monitor.daemon.local_source import LocalSource
+from ldlm_monitor.model.queries import Played
 from ldlm_monitor.notify import Silences
 from ldlm_monitor.playback import Playback, Showing, of_logs
-from ldlm_monitor.queries import Played
 from ldlm_monitor.tui.app import MonitorApp
 from ldlm_monitor.tui.draw import ASCII, UNICODE, Glyphs, plain_text, width_of
 from ldlm_monitor.tui.player import player_line

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 from screens import NOW, Screen, Shown, on_screen
 
-from ldlm_monitor.errors import RemoteError, UsageError
+from ldlm_monitor.model.errors import RemoteError, UsageError
+from ldlm_monitor.model.queries import LogQuery
 from ldlm_monitor.notify import redact
-from ldlm_monitor.queries import LogQuery
 from ldlm_monitor.serve.http import Server
 from ldlm_monitor.tui.remote import RemoteSource
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from torch.distributed.elastic.multiprocessing.errors import record
 
-from ldlm_monitor.errors import UsageError
+from ldlm_monitor.model.errors import UsageError
 from ldlm_trainer import config
 
 FAULTS = "LDLM_FAULTS"

@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
 
 import torch
 
-from ldlm_monitor.errors import UsageError
+from ldlm_monitor.model.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

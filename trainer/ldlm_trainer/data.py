@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from ldlm_monitor.errors import UsageError
+from ldlm_monitor.model.errors import UsageError
 from ldlm_trainer.diffusion import L2T, MODES, T2L
 from ldlm_trainer.model import Shape
 

@@ -35,7 +35,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ldlm_monitor.errors import UsageError
+from ldlm_monitor.model.errors import UsageError
 
 BENT = {"nan_loss": math.nan, "inf_loss": math.inf, "loss_spike": 20.0}
 KINDS = frozenset(

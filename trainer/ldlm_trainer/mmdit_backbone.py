@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
-from ldlm_monitor.errors import UsageError
+from ldlm_monitor.model.errors import UsageError
 
 if TYPE_CHECKING:
     from ldlm_trainer import config

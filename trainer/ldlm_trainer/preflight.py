@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ldlm_monitor.errors import UsageError
+from ldlm_monitor.model.errors import UsageError
 from ldlm_trainer import faults
 from ldlm_trainer.data import Plan
 from ldlm_trainer.shards import open_split

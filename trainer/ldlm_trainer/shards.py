@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ldlm_monitor.errors import UsageError
+from ldlm_monitor.model.errors import UsageError
 from ldlm_trainer.model import Shape
 
 if TYPE_CHECKING:

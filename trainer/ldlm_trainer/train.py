@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 import torch
 from torch import nn
 
-from ldlm_monitor.errors import UsageError
+from ldlm_monitor.model.errors import UsageError
 from ldlm_trainer import checkpoint, faults, optim
 from ldlm_trainer.data import Batch, MicroBatches, Plan, StepOrder, loader
 from ldlm_trainer.evaluate import evaluate

@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from ldlm_monitor.alerts.templates import Template
-from ldlm_monitor.errors import RuleError
+from ldlm_monitor.model.errors import RuleError
 
 E = TypeVar("E")
 """A parsed expression; what it is, only the evaluator knows."""
@@ -103,7 +103,7 @@ def check_rules(path: Path, parse: Callable[[str], E]) -> tuple[list[Rule[E]], l
 
 def packaged_rules() -> list[Path]:
     """The default pack, from a checkout or from an installed wheel."""
-    return [Path(str(files("ldlm_monitor"))) / "rules" / "default.yml"]
+    return [Path(str(files("ldlm_monitor.alerts"))) / "packaged" / "default.yml"]
 
 
 def parse_duration(text: str) -> float:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeAlias, TypeVar
 
-from ldlm_monitor.alert import Query, Transition, VectorSample
 from ldlm_monitor.alerts.rules import ALERT_NAME, AlertRule, RecordingRule, RuleSet
-from ldlm_monitor.errors import RuleError
-from ldlm_monitor.points import Labels
+from ldlm_monitor.model.alert import Query, Transition, VectorSample
+from ldlm_monitor.model.errors import RuleError
+from ldlm_monitor.model.points import Labels
 
 E = TypeVar("E")
 

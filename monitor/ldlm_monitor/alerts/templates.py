@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ldlm_monitor.alerts.humanize import FILTERS, go_float, go_format
-from ldlm_monitor.errors import RuleError
+from ldlm_monitor.model.errors import RuleError
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic import model_validator as checked_model
 
 from ldlm_monitor.alerts.rules import StrictLoader, invalid, parse_duration, unreadable
-from ldlm_monitor.errors import RuleError
+from ldlm_monitor.model.errors import RuleError
 
 _RESOLVED = frozenset({"tag:yaml.org,2002:null", "tag:yaml.org,2002:merge"})
 _REMEDY = "see Prometheus' documentation, Unit Testing for Rules"

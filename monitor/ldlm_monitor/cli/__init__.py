@@ -29,7 +29,7 @@ from ldlm_monitor.cli import (
 )
 from ldlm_monitor.cli.flags import hide_dash
 from ldlm_monitor.cli.logs import printable
-from ldlm_monitor.errors import InputError, LdlmError, UsageError
+from ldlm_monitor.model.errors import InputError, LdlmError, UsageError
 
 INTERRUPTED = 130
 _FILE_ERRORS = (PermissionError, FileNotFoundError, IsADirectoryError, NotADirectoryError)

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from ldlm_monitor.cli.flags import ScreenFlags, settings
 from ldlm_monitor.cli.follow import has_terminal
-from ldlm_monitor.errors import ConfigError, UsageError
+from ldlm_monitor.model.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     import ssl

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from ldlm_monitor.cli.flags import InputFlags, settings, shown_dash
-from ldlm_monitor.errors import UsageError
+from ldlm_monitor.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from ldlm_monitor.bench_records import BenchRecord
+    from ldlm_monitor.analysis.bench.bench_records import BenchRecord
 
 INTERRUPTED = 130
 _Switch = Parameter(negative="")
@@ -63,11 +63,11 @@ def bench(
     state_dir
         Where records are kept (default: under $XDG_STATE_HOME/ldlm-monitor/).
     """
-    from ldlm_monitor.bench.bench import bench as run
-    from ldlm_monitor.bench.bench import listed, summary
-    from ldlm_monitor.bench.watch import Limits
-    from ldlm_monitor.bench_records import FILE, all_records, check_name, records_dir
-    from ldlm_monitor.readings import STEPS
+    from ldlm_monitor.analysis.bench.bench import bench as run
+    from ldlm_monitor.analysis.bench.bench import listed, summary
+    from ldlm_monitor.analysis.bench.bench_records import FILE, all_records, check_name, records_dir
+    from ldlm_monitor.analysis.bench.watch import Limits
+    from ldlm_monitor.analysis.readings import STEPS
 
     found = settings(flags) if state_dir is None else settings(flags, state_dir=state_dir)
     if list_:
@@ -130,7 +130,7 @@ def _check(
 
 def _folder(folder: Path, *, replace: bool) -> Path:
     """The record's folder, there and ours to write. Raises `UsageError`."""
-    from ldlm_monitor.bench_records import FILE
+    from ldlm_monitor.analysis.bench.bench_records import FILE
 
     if (folder / FILE).exists() and not replace:
         raise UsageError(

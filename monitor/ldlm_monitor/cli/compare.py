@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from ldlm_monitor.cli.flags import InputFlags, settings
-from ldlm_monitor.errors import UsageError
+from ldlm_monitor.model.errors import UsageError
 
 _Repeated = Parameter(negative="", consume_multiple=False)
 
@@ -54,11 +54,11 @@ def compare(
     state_dir
         Where bench records are kept (default: under $XDG_STATE_HOME/ldlm-monitor/).
     """
-    from ldlm_monitor.compare.comparison import compare as compared
-    from ldlm_monitor.compare.inputs import sides_of
-    from ldlm_monitor.compare.learned import point_of
-    from ldlm_monitor.compare.table import table
-    from ldlm_monitor.compare.verdict import targets_of
+    from ldlm_monitor.analysis.compare.comparison import compare as compared
+    from ldlm_monitor.analysis.compare.inputs import sides_of
+    from ldlm_monitor.analysis.compare.learned import point_of
+    from ldlm_monitor.analysis.compare.table import table
+    from ldlm_monitor.analysis.compare.verdict import targets_of
 
     if len(runs) < 2:
         raise UsageError(
@@ -69,7 +69,7 @@ def compare(
     if not 0.5 <= confidence < 1:
         raise UsageError("should be between 0.5 and 1", where="--confidence", remedy="try 0.95")
     if plot is not None:
-        from ldlm_monitor.charts.files import check
+        from ldlm_monitor.analysis.charts.files import check
 
         check(plot, "--plot")
     given: dict[str, Any] = {"companions": companions, "state_dir": state_dir}
@@ -82,8 +82,8 @@ def compare(
     )
     found = compared(sides, targets=targets, at=points, confidence=confidence)
     if plot is not None:
-        from ldlm_monitor.charts import write
-        from ldlm_monitor.compare.plot import charts
+        from ldlm_monitor.analysis.charts import write
+        from ldlm_monitor.analysis.compare.plot import charts
 
         write(charts(sides), plot, "--plot")
     sys.stdout.write(found.model_dump_json(indent=2) + "\n" if json else table(found))

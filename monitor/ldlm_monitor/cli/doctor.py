@@ -15,15 +15,15 @@ from ldlm_monitor import __version__
 from ldlm_monitor.cli.flags import DoctorFlags, settings
 from ldlm_monitor.cli.logs import printable
 from ldlm_monitor.cli.outcome import UNHEALTHY
-from ldlm_monitor.errors import UsageError
-from ldlm_monitor.names import SEVERITIES
+from ldlm_monitor.model.errors import UsageError
+from ldlm_monitor.model.names import SEVERITIES
 
 if TYPE_CHECKING:
+    from ldlm_doctor.collect import Collected
+    from ldlm_doctor.finding import Finding
+    from ldlm_doctor.live import Process
+    from ldlm_doctor.repair import Plan
     from ldlm_monitor.config import FailOn
-    from ldlm_monitor.doctor.collect import Collected
-    from ldlm_monitor.doctor.finding import Finding
-    from ldlm_monitor.doctor.live import Process
-    from ldlm_monitor.doctor.repair import Plan
 
 
 def doctor(
@@ -67,7 +67,7 @@ def doctor(
     _refuse_contradictions(paths, live=live, check=check, fix=fix, rollback=rollback, yes=yes)
     if rollback:
         return _roll_back(paths)
-    from ldlm_monitor.doctor.collect import collect
+    from ldlm_doctor.collect import collect
 
     collected = collect(paths)
     for notice in collected.notices:
@@ -107,7 +107,7 @@ def _refuse_contradictions(
 
 
 def _clean(text: str) -> str:
-    from ldlm_monitor.notify.redact import redact
+    from ldlm_monitor.text.redact import redact
 
     return printable(redact(text))
 
@@ -115,15 +115,15 @@ def _clean(text: str) -> str:
 def _process(pid: int | None) -> Process | None:
     if pid is None:
         return None
-    from ldlm_monitor.doctor.live import look_at
+    from ldlm_doctor.live import look_at
 
     return look_at(pid)
 
 
 def _findings(collected: Collected, process: Process | None, *, advice: bool) -> list[Finding]:
-    from ldlm_monitor.doctor import live, shell
-    from ldlm_monitor.doctor.audit import audit, in_order
-    from ldlm_monitor.doctor.surroundings import surroundings
+    from ldlm_doctor import live, shell
+    from ldlm_doctor.audit import audit, in_order
+    from ldlm_doctor.surroundings import surroundings
 
     def all_() -> Iterator[Finding]:
         yield from audit(collected.project)
@@ -145,7 +145,7 @@ def _reaches(findings: Sequence[Finding], fail_on: FailOn) -> bool:
 def _print_text(
     findings: Sequence[Finding], collected: Collected, process: Process | None, *, brief: bool
 ) -> None:
-    from ldlm_monitor.doctor import show
+    from ldlm_doctor import show
 
     if process is not None and not brief:
         for line in _described(process):
@@ -162,7 +162,7 @@ def _print_text(
 
 
 def _described(process: Process) -> Iterator[str]:
-    from ldlm_monitor.doctor.live import defaults, known_settings
+    from ldlm_doctor.live import defaults, known_settings
 
     torch = ".".join(map(str, process.torch)) if process.torch else "not loaded"
     yield f"process {process.pid}: {_clean(process.command)[:160]}"
@@ -174,8 +174,8 @@ def _described(process: Process) -> Iterator[str]:
 
 
 def _print_json(findings: Sequence[Finding], collected: Collected, process: Process | None) -> None:
-    from ldlm_monitor.doctor import show
-    from ldlm_monitor.doctor.live import defaults, known_settings
+    from ldlm_doctor import show
+    from ldlm_doctor.live import defaults, known_settings
 
     files = len(collected.project.files)
     found = show.as_json(findings, files, collected.notices, _clean)
@@ -192,7 +192,7 @@ def _print_json(findings: Sequence[Finding], collected: Collected, process: Proc
 
 
 def _write_sarif(findings: Sequence[Finding], place: Path) -> None:
-    from ldlm_monitor.doctor import show
+    from ldlm_doctor import show
 
     text = json.dumps(show.sarif(findings, __version__, _clean), indent=2) + "\n"
     if str(place) == _DASH:
@@ -210,10 +210,10 @@ def _write_sarif(findings: Sequence[Finding], place: Path) -> None:
 
 def _fix(collected: Collected, paths: Sequence[str], *, yes: bool, aside: bool) -> Collected:
     """Shows the changes, asks, and makes them; returns the files as they then are."""
-    from ldlm_monitor.doctor.audit import audit
-    from ldlm_monitor.doctor.collect import collect
-    from ldlm_monitor.doctor.repair import plan
-    from ldlm_monitor.doctor.show import diff
+    from ldlm_doctor.audit import audit
+    from ldlm_doctor.collect import collect
+    from ldlm_doctor.repair import plan
+    from ldlm_doctor.show import diff
 
     planned = plan(collected.project, audit)
     stream = sys.stderr if aside else sys.stdout
@@ -252,7 +252,7 @@ def _agreed(files: int) -> bool:
 
 
 def _write(planned: Plan, paths: Sequence[str]) -> None:
-    from ldlm_monitor.doctor.journal import Change, apply
+    from ldlm_doctor.journal import Change, apply
 
     by_root: dict[Path, list[Change]] = {}
     for repair in planned.repairs:
@@ -277,7 +277,7 @@ def _roots(paths: Sequence[str]) -> list[Path]:
 
 
 def _roll_back(paths: Sequence[str]) -> int:
-    from ldlm_monitor.doctor.journal import rollback
+    from ldlm_doctor.journal import rollback
 
     real = list(dict.fromkeys(Path(os.path.realpath(path)) for path in paths))
     for named in real:

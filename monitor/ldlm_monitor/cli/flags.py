@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from cyclopts import Group, Parameter
 
-from ldlm_monitor.errors import UsageError
+from ldlm_monitor.model.errors import UsageError
 
 if TYPE_CHECKING:
     from ldlm_monitor.config import Settings

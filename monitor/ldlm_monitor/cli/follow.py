@@ -13,9 +13,9 @@ from ldlm_monitor.cli.flags import FollowFlags, settings_for_inputs
 
 if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
-    from ldlm_monitor.daemon import Show
-    from ldlm_monitor.signals import Handler
-    from ldlm_monitor.view import Snapshot
+    from ldlm_monitor.daemon.daemon import Show
+    from ldlm_monitor.daemon.signals import Handler
+    from ldlm_monitor.model.view import Snapshot
 
 INTERRUPTED = 130
 
@@ -43,8 +43,8 @@ def follow(*files: str, flags: FollowFlags | None = None) -> int:
         return _in_browsers(found, load)
     if _opens_screen(found):
         return _on_screen(found, load)
-    from ldlm_monitor import daemon
     from ldlm_monitor.cli import logs
+    from ldlm_monitor.daemon import daemon
 
     logs.configure(found)
     return daemon.run(found, load=load, on_interrupt=_print_report)
@@ -73,7 +73,7 @@ def _on_screen(found: Settings, load: Callable[[], Settings]) -> int:
     kept = logs.keep(found)
 
     def behind(show: Show, heed: Callable[[Handler], None]) -> int:
-        from ldlm_monitor import daemon
+        from ldlm_monitor.daemon import daemon
 
         return daemon.run(found, load=load, on_interrupt=_print_report, show=show, heed=heed)
 
@@ -106,8 +106,8 @@ def _on_screen(found: Settings, load: Callable[[], Settings]) -> int:
 
 def _in_browsers(found: Settings, load: Callable[[], Settings]) -> int:
     """The daemon behind a server of screens; it prints its lines as without a screen."""
-    from ldlm_monitor import daemon
     from ldlm_monitor.cli import logs, web
+    from ldlm_monitor.daemon import daemon
 
     logs.configure(found)
     return daemon.run(

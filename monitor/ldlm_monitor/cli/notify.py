@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from cyclopts import App
 
 from ldlm_monitor.cli.flags import SharedFlags, settings
-from ldlm_monitor.errors import ConfigError, DeliveryError, UsageError
+from ldlm_monitor.model.errors import ConfigError, DeliveryError, UsageError
 
 if TYPE_CHECKING:
-    from ldlm_monitor.alert import Transition
     from ldlm_monitor.config import Settings
-    from ldlm_monitor.view import AlertView
+    from ldlm_monitor.model.alert import Transition
+    from ldlm_monitor.model.view import AlertView
 
 app = App(name="notify", help="Tries the receivers of alerts.")
 
@@ -77,7 +77,7 @@ def _receivers(configured: Settings, now: float) -> Iterator[tuple[str, Callable
 
 
 def _alert(now: float) -> AlertView:
-    from ldlm_monitor.view import AlertView
+    from ldlm_monitor.model.view import AlertView
 
     return AlertView(
         name="NotifyTest",
@@ -95,7 +95,7 @@ def _alert(now: float) -> AlertView:
 
 
 def _transition(alert: AlertView) -> Transition:
-    from ldlm_monitor.alert import Transition
+    from ldlm_monitor.model.alert import Transition
 
     return Transition(
         time=alert.active_at,

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from ldlm_monitor.errors import UsageError
-from ldlm_monitor.view import AlertView, CurveView, MonitorView, Snapshot
+from ldlm_monitor.model.errors import UsageError
+from ldlm_monitor.model.view import AlertView, CurveView, MonitorView, Snapshot
 
 if TYPE_CHECKING:
-    from ldlm_monitor.queries import LogQuery, LogSlice, Source
-    from ldlm_monitor.signals import Handler
+    from ldlm_monitor.daemon.signals import Handler
+    from ldlm_monitor.model.queries import LogQuery, LogSlice, Source
 
 NOTHING = Snapshot(
     version=-2,

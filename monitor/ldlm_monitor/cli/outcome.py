@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ldlm_monitor.config import FailOn
-    from ldlm_monitor.view import Health, Snapshot
+    from ldlm_monitor.model.view import Health, Snapshot
 
 UNHEALTHY = 3
 _WORST_ALLOWED: dict[FailOn, Health] = {

@@ -14,14 +14,14 @@ from cyclopts import Parameter
 
 from ldlm_monitor.cli.flags import InputFlags, settings_for_inputs
 from ldlm_monitor.cli.understood import as_json, as_text
-from ldlm_monitor.errors import InputError, UsageError
+from ldlm_monitor.model.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from ldlm_monitor.chunk import Chunk, Origin
     from ldlm_monitor.config import Settings
+    from ldlm_monitor.model.chunk import Chunk, Origin
+    from ldlm_monitor.model.records import Record
     from ldlm_monitor.parse import Parser
     from ldlm_monitor.parse.understood import Understood
-    from ldlm_monitor.records import Record
 
 
 def parse(
@@ -42,8 +42,8 @@ def parse(
     form
         With --stats: text (default), or json, an object a file.
     """
+    from ldlm_monitor.model.records import to_json
     from ldlm_monitor.parse import Parser
-    from ldlm_monitor.records import to_json
 
     if form == "text" and not stats:
         raise UsageError(

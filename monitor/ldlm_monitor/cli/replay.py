@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from ldlm_monitor.cli.flags import ReplayFlags, settings_for_inputs
 from ldlm_monitor.cli.outcome import exit_code
 from ldlm_monitor.cli.screen import recording_among
-from ldlm_monitor.errors import UsageError
+from ldlm_monitor.model.errors import UsageError
 
 if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
@@ -59,8 +59,8 @@ def replay(
         )
     if truth is not None:
         return _score(found, truth, form)
-    from ldlm_monitor.lines import transition_json, transition_line
-    from ldlm_monitor.replay import Replay
+    from ldlm_monitor.playback.replay import Replay
+    from ldlm_monitor.text.lines import transition_json, transition_line
 
     played = Replay(found)
     line = transition_json if form == "json" else transition_line
@@ -89,7 +89,7 @@ def _on_screen(
 
 def _score(found: Settings, truth: Path, form: str) -> int:
     """Prints how the alerts fare against what is known; the worst log decides the exit code."""
-    from ldlm_monitor.backtest import backtest, overall, score_json, score_text
+    from ldlm_monitor.analysis.backtest import backtest, overall, score_json, score_text
 
     played = list(backtest(found, truth))
     scores = [score for score, _ in played]

@@ -12,12 +12,12 @@ from cyclopts import Parameter
 
 from ldlm_monitor.cli.flags import JudgeFlags, settings_for_inputs
 from ldlm_monitor.cli.outcome import exit_code
-from ldlm_monitor.errors import UsageError
+from ldlm_monitor.model.errors import UsageError
 
 if TYPE_CHECKING:
+    from ldlm_monitor.analysis.readings import RunReadings
     from ldlm_monitor.config import Settings
-    from ldlm_monitor.readings import RunReadings
-    from ldlm_monitor.view import Snapshot
+    from ldlm_monitor.model.view import Snapshot
 
 _FORMS = (".html", ".md", ".json", ".txt")
 
@@ -67,11 +67,11 @@ def print_once(found: Settings) -> int:
 
 def _written(found: Settings, suffix: str) -> tuple[Snapshot, str]:
     """What tells where time went is kept on the way, so that standard input will do."""
-    from ldlm_monitor.overheard import OverheardParser
-    from ldlm_monitor.readings import Readings
-    from ldlm_monitor.replay import Replay
+    from ldlm_monitor.analysis.readings import Readings
+    from ldlm_monitor.parse.recording_parser import RecordingParser
+    from ldlm_monitor.playback.replay import Replay
 
-    parser = OverheardParser(found.formats)
+    parser = RecordingParser(found.formats)
     replay = Replay(found, parser=parser)
     for notice in replay.notices:
         print(notice, file=sys.stderr)

@@ -9,7 +9,7 @@ from pathlib import Path
 from cyclopts import App
 
 from ldlm_monitor.cli.flags import RuleFlags, settings
-from ldlm_monitor.errors import RuleError, UsageError
+from ldlm_monitor.model.errors import RuleError, UsageError
 
 app = App(name="rules", help="Checks, tests and lists rule files.")
 
@@ -65,7 +65,7 @@ def test(*files: Path) -> int:
 
 def _try_out(path: Path) -> str:
     """Runs the tests of a file and prints what came of it; in one line what is wrong, or ""."""
-    from ldlm_monitor.rule_tests import run_rule_tests
+    from ldlm_monitor.core.rule_tests import run_rule_tests
 
     try:
         outcome = run_rule_tests(path)
@@ -104,8 +104,8 @@ def listed(*files: Path, flags: RuleFlags | None = None) -> int:
         Rule files or folders of them; none: those that --rules or the configuration names.
     """
     from ldlm_monitor.alerts import AlertRule, load_rules
-    from ldlm_monitor.plain import duration, plain, shorten_path
     from ldlm_monitor.promql import parse
+    from ldlm_monitor.text.plain import duration, plain, shorten_path
 
     for rule in load_rules(_paths(files, flags), parse).rules:
         if isinstance(rule, AlertRule):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ldlm_monitor.cli.follow import has_terminal
-from ldlm_monitor.errors import UsageError
+from ldlm_monitor.model.errors import UsageError
 
 if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
@@ -28,7 +28,7 @@ def play(found: Settings, recording: Path | None, *, name: str, speed: float | N
         raise UsageError(
             "the screen needs a terminal", where=name, remedy="run it where one can type"
         )
-    from ldlm_monitor.local_source import LocalSource
+    from ldlm_monitor.daemon.local_source import LocalSource
     from ldlm_monitor.notify import Silences
     from ldlm_monitor.playback import Playback, Showing, of_logs, of_recording
 
@@ -63,7 +63,7 @@ def play(found: Settings, recording: Path | None, *, name: str, speed: float | N
 
 def recording_among(files: tuple[str, ...]) -> Path | None:
     """The recording that is named; None: logs are. Raises `UsageError` for both at once."""
-    from ldlm_monitor.recording import is_recording
+    from ldlm_monitor.playback.recording import is_recording
 
     found = [Path(file) for file in files if is_recording(Path(file))]
     if not found:

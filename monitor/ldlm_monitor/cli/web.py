@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from ldlm_monitor.errors import UsageError
-from ldlm_monitor.listening import names_for
-from ldlm_monitor.loopback import is_loopback
+from ldlm_monitor.config.loopback import is_loopback
+from ldlm_monitor.daemon.listener import names_for
+from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.serve.host_names import NOT_OURS, HostNames
 
 try:
@@ -28,7 +28,7 @@ except ImportError as missing:
 
 if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
-    from ldlm_monitor.queries import Source
+    from ldlm_monitor.model.queries import Source
 
 PORTS_TRIED = 20
 LOOK_SECONDS = 0.2

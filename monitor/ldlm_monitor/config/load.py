@@ -14,7 +14,7 @@ from pydantic_settings import EnvSettingsSource, SettingsError, TomlConfigSettin
 from ldlm_monitor.config.routing import check_routing
 from ldlm_monitor.config.settings import ENV_PREFIX, Settings
 from ldlm_monitor.config.wording import ENVIRONMENT, FLAG, Values, worded
-from ldlm_monitor.errors import ConfigError
+from ldlm_monitor.model.errors import ConfigError
 
 DEFAULT_FILE = Path("ldlm-monitor.toml")
 _SECRETS = (

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
-from ldlm_monitor.errors import ConfigError
+from ldlm_monitor.model.errors import ConfigError
 
 UserPath: TypeAlias = Annotated[Path, AfterValidator(Path.expanduser)]
 

@@ -15,8 +15,8 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from ldlm_monitor.config.receivers import Section
 from ldlm_monitor.config.time_intervals import TimeInterval
-from ldlm_monitor.errors import ConfigError
-from ldlm_monitor.matchers import LabelMatcher, parse_matcher
+from ldlm_monitor.model.errors import ConfigError
+from ldlm_monitor.model.matchers import LabelMatcher, parse_matcher
 
 INCIDENT = "incident"
 """What alerts are grouped by: the incident of their run that they belong to."""

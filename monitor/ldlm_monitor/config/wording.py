@@ -22,7 +22,7 @@ from ldlm_monitor.config.receivers import (
 from ldlm_monitor.config.routing import InhibitRule, Route, SubRoute
 from ldlm_monitor.config.settings import ENV_PREFIX, Settings, Stall
 from ldlm_monitor.config.time_intervals import Interval, TimeRange
-from ldlm_monitor.errors import ConfigError
+from ldlm_monitor.model.errors import ConfigError
 
 Values: TypeAlias = Mapping[str, Any]
 FLAG = "flag"

@@ -14,9 +14,9 @@ from ldlm_monitor.detect.precision import LossScaleDetector, OverflowDetector, S
 from ldlm_monitor.detect.ranks import RankDetector
 from ldlm_monitor.detect.throughput import ThroughputDetector
 from ldlm_monitor.detect.window import Values, positive
-from ldlm_monitor.measured import BUSY_SECONDS, DERIVED_STEP_SECONDS, Measured
-from ldlm_monitor.names import DETECT_PREFIX
-from ldlm_monitor.points import Point, make_labels
+from ldlm_monitor.model.measured import BUSY_SECONDS, DERIVED_STEP_SECONDS, Measured
+from ldlm_monitor.model.names import DETECT_PREFIX
+from ldlm_monitor.model.points import Point, make_labels
 
 
 class Detector(Protocol):

@@ -12,14 +12,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from ldlm_monitor.alert import Transition
 from ldlm_monitor.incidents.clues import Clue, Tier, clue_of, fails
 from ldlm_monitor.incidents.incident import Incident
 from ldlm_monitor.incidents.openers import OPENERS, alert_clue, is_early
 from ldlm_monitor.incidents.outside import BEFORE_SECONDS
 from ldlm_monitor.incidents.standing import Standing
-from ldlm_monitor.records import Event
-from ldlm_monitor.view import IncidentView
+from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.model.records import Event
+from ldlm_monitor.model.view import IncidentView
 
 QUIET_SECONDS: Final = 1260.0
 """Twice torch's longest default heartbeat timeout (600 s) and a minute: nothing more will come."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
-from ldlm_monitor.records import Event, FieldValue, Position
+from ldlm_monitor.model.records import Event, FieldValue, Position
 
 MAX_MESSAGE: Final = 500
 MAX_RANKS: Final = 65536

@@ -11,7 +11,7 @@ from ldlm_monitor.incidents.evidence import Evidence
 from ldlm_monitor.incidents.ranks import compressed
 from ldlm_monitor.incidents.standing import Standing
 from ldlm_monitor.incidents.verdict import Verdict, by_sources
-from ldlm_monitor.view import Confidence
+from ldlm_monitor.model.view import Confidence
 
 _LATE_SECONDS: Final = 1.0
 _UNCATCHABLE: Final = frozenset({-9, -11, -7, -4, -8})

@@ -9,8 +9,8 @@ from ldlm_monitor.incidents.clues import Clue, Tier
 from ldlm_monitor.incidents.evidence import Evidence
 from ldlm_monitor.incidents.root import Judgement, judge
 from ldlm_monitor.incidents.standing import Standing
-from ldlm_monitor.records import Event
-from ldlm_monitor.view import IncidentView
+from ldlm_monitor.model.records import Event
+from ldlm_monitor.model.view import IncidentView
 
 SETTLED_SECONDS: Final = 5.0
 """Who has not told of a timeout so long after the others did will not."""

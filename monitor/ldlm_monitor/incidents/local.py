@@ -19,7 +19,7 @@ from ldlm_monitor.incidents.exits import (
 from ldlm_monitor.incidents.ranks import compressed
 from ldlm_monitor.incidents.standing import Standing
 from ldlm_monitor.incidents.verdict import Verdict, by_sources
-from ldlm_monitor.view import Confidence
+from ldlm_monitor.model.view import Confidence
 
 _TOGETHER_SECONDS: Final = 2.0
 """Of two errors so near to each other none is known to be the first."""

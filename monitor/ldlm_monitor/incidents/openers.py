@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from ldlm_monitor.alert import Transition
 from ldlm_monitor.incidents.clues import MAX_MESSAGE, Clue, Tier, clue_of, rank_in, tier_of
-from ldlm_monitor.records import Event, Position
+from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.model.records import Event, Position
 
 OPENERS: Final = {
     "TrainingStalled": "hang_no_progress",

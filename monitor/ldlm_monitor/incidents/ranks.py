@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ldlm_monitor.incidents.clues import Clue, rank_in
-from ldlm_monitor.records import Position
+from ldlm_monitor.model.records import Position
 
 _SPANS: Final = 400
 

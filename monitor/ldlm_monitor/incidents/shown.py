@@ -14,7 +14,7 @@ from ldlm_monitor.incidents.evidence import Evidence, Fold
 from ldlm_monitor.incidents.ranks import compressed
 from ldlm_monitor.incidents.root import Judgement
 from ldlm_monitor.incidents.verdict import Verdict
-from ldlm_monitor.view import ClaimView, CollectiveView, ExcerptView, RootView, SymptomView
+from ldlm_monitor.model.view import ClaimView, CollectiveView, ExcerptView, RootView, SymptomView
 
 SYMPTOMS: Final = 40
 EXCERPT: Final = 6

@@ -15,7 +15,7 @@ from ldlm_monitor.incidents.evidence import Evidence
 from ldlm_monitor.incidents.ranks import compressed
 from ldlm_monitor.incidents.standing import Standing
 from ldlm_monitor.incidents.verdict import Verdict
-from ldlm_monitor.view import Confidence
+from ldlm_monitor.model.view import Confidence
 
 SHARE: Final = 4
 """At most one rank in so many can be the odd one; more that are silent are not collected."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ldlm_monitor.incidents.clues import Clue, Tier
-from ldlm_monitor.view import Confidence
+from ldlm_monitor.model.view import Confidence
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from ldlm_monitor.notify.courier import Courier, Receiver
 from ldlm_monitor.notify.heartbeat import Heartbeat, Pulse
 from ldlm_monitor.notify.notification import Notification, from_transition
 from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.notify.redact import redact
 from ldlm_monitor.notify.silences import Silences, Withheld
 from ldlm_monitor.notify.slack import SlackWebhook, how_to_configure, slack_message
+from ldlm_monitor.text.redact import redact
 
 __all__ = [
     "Alertmanager",

@@ -21,14 +21,14 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import Request
 
-from ldlm_monitor.alert import alert_key
-from ldlm_monitor.errors import DeliveryError
+from ldlm_monitor.model.alert import alert_key
+from ldlm_monitor.model.errors import DeliveryError
+from ldlm_monitor.model.view import AlertView, Snapshot
 from ldlm_monitor.notify.heartbeat import Pulse
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.post import PERMANENT, post
-from ldlm_monitor.notify.redact import plain, redact
 from ldlm_monitor.notify.stoppable import Stoppable
-from ldlm_monitor.view import AlertView, Snapshot
+from ldlm_monitor.text.redact import plain, redact
 
 RESEND_SECONDS = 60.0
 VALID_SECONDS = 4 * RESEND_SECONDS

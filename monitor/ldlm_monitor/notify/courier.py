@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-from ldlm_monitor.errors import DeliveryError
+from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.notify.deliveries import Pending
 from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.notify.notification import Notification

@@ -6,7 +6,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Final
 
-from ldlm_monitor.errors import DeliveryError
+from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.notify.groups import Row
 from ldlm_monitor.notify.groups import forget as forget_groups
 from ldlm_monitor.notify.message import Message

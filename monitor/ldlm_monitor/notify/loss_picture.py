@@ -7,9 +7,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
+from ldlm_monitor.model.view import CurveView
 from ldlm_monitor.notify.message import Message
-from ldlm_monitor.notify.redact import plain, redact
-from ldlm_monitor.view import CurveView
+from ldlm_monitor.text.redact import plain, redact
 
 Curves: TypeAlias = Callable[[], Mapping[str, Mapping[str, CurveView]]]
 """The curves as they stand now, by run and quantity."""

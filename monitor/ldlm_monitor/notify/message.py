@@ -8,8 +8,8 @@ from typing import Final, Literal, TypeAlias
 
 from pydantic import TypeAdapter
 
+from ldlm_monitor.model.view import IncidentView
 from ldlm_monitor.notify.notification import MAX_ID, Notification, fit
-from ldlm_monitor.view import IncidentView
 
 Step: TypeAlias = Literal["first", "follow-up", "repeat", "update", "picture"]
 """`first` begins a message, `follow-up` tells what is new since, `repeat` that it fires still;

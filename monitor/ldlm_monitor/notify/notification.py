@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from ldlm_monitor.alert import State, Transition
-from ldlm_monitor.notify.redact import plain, redact
+from ldlm_monitor.model.alert import State, Transition
+from ldlm_monitor.text.redact import plain, redact
 
 MAX_TEXT = 4000
 """Characters kept of the log line and of each annotation; a receiver may show fewer."""

@@ -10,16 +10,16 @@ import sqlite3
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
-from ldlm_monitor.alert import State, Transition
-from ldlm_monitor.database import Database
-from ldlm_monitor.errors import DeliveryError
+from ldlm_monitor.model.alert import State, Transition
+from ldlm_monitor.model.errors import DeliveryError
+from ldlm_monitor.model.view import IncidentView
 from ldlm_monitor.notify import deliveries, episodes, group_messages, groups, selection, turns
 from ldlm_monitor.notify.deliveries import Pending
 from ldlm_monitor.notify.message import Message, Receipt, story_of
 from ldlm_monitor.notify.notification import Notification, fit
 from ldlm_monitor.notify.routing import Placement, Routing
 from ldlm_monitor.notify.tables import SCHEMA, Outcome
-from ldlm_monitor.view import IncidentView
+from ldlm_monitor.state.database import Database
 
 KEPT_SECONDS = 30 * 86400.0
 """So long a notification that was dealt with is remembered, and not sent again."""

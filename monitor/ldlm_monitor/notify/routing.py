@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from ldlm_monitor.alert import Transition
 from ldlm_monitor.config.routing import (
     ALL_LABELS,
     EVERYBODY,
@@ -22,8 +21,9 @@ from ldlm_monitor.config.routing import (
     every_route,
 )
 from ldlm_monitor.config.time_intervals import TimeInterval
-from ldlm_monitor.errors import ConfigError
-from ldlm_monitor.matchers import LabelMatcher, parse_matcher
+from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.model.errors import ConfigError
+from ldlm_monitor.model.matchers import LabelMatcher, parse_matcher
 
 T = TypeVar("T")
 

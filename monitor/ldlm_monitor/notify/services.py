@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import re2
 
-from ldlm_monitor.errors import ConfigError, DeliveryError
+from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.notify.notification import Notification
 

@@ -16,8 +16,8 @@ from pydantic import (
     model_validator,
 )
 
-from ldlm_monitor.errors import UsageError
-from ldlm_monitor.matchers import MAX_NAME, MAX_VALUE, LabelMatcher, Value
+from ldlm_monitor.model.errors import UsageError
+from ldlm_monitor.model.matchers import MAX_NAME, MAX_VALUE, LabelMatcher, Value
 
 MAX_MATCHERS = 20
 _EXAMPLE: Final = {

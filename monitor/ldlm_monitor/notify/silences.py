@@ -12,12 +12,12 @@ from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
-from ldlm_monitor.alert import Transition, alert_key
-from ldlm_monitor.database import Database
-from ldlm_monitor.errors import UsageError
-from ldlm_monitor.notify.redact import redact
+from ldlm_monitor.model.alert import Transition, alert_key
+from ldlm_monitor.model.errors import UsageError
+from ldlm_monitor.model.view import AlertView
 from ldlm_monitor.notify.silence import Acknowledgement, Silence, from_json, moment, to_json
-from ldlm_monitor.view import AlertView
+from ldlm_monitor.state.database import Database
+from ldlm_monitor.text.redact import redact
 
 MAX_KEPT = 1000
 

@@ -18,12 +18,12 @@ from urllib.request import Request
 
 from slack_sdk.webhook import WebhookClient, WebhookResponse
 
-from ldlm_monitor.errors import ConfigError, DeliveryError
-from ldlm_monitor.loopback import is_loopback
+from ldlm_monitor.config.loopback import is_loopback
+from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.notify.notification import Notification
 from ldlm_monitor.notify.post import PERMANENT, post, retry_after
-from ldlm_monitor.notify.redact import plain, redact
+from ldlm_monitor.text.redact import plain, redact
 
 Block: TypeAlias = dict[str, Any]
 

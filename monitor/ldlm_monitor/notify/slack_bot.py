@@ -18,8 +18,8 @@ from urllib.request import Request
 
 from slack_sdk.web import SlackResponse
 
-from ldlm_monitor.errors import ConfigError, DeliveryError
-from ldlm_monitor.loopback import is_loopback
+from ldlm_monitor.config.loopback import is_loopback
+from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.notify.notification import Notification
 from ldlm_monitor.notify.post import post

@@ -19,13 +19,13 @@ from urllib.request import Request
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ldlm_monitor.alert import State
-from ldlm_monitor.errors import ConfigError, DeliveryError
-from ldlm_monitor.loopback import is_loopback
+from ldlm_monitor.config.loopback import is_loopback
+from ldlm_monitor.model.alert import State
+from ldlm_monitor.model.errors import ConfigError, DeliveryError
+from ldlm_monitor.model.records import Position
 from ldlm_monitor.notify.notification import Notification
 from ldlm_monitor.notify.post import PERMANENT, post
-from ldlm_monitor.notify.redact import plain, redact
-from ldlm_monitor.records import Position
+from ldlm_monitor.text.redact import plain, redact
 
 SECRET_PREFIX = "whsec_"
 LEAST_SECRET_BYTES = 16

@@ -15,8 +15,8 @@ from ldlm_monitor.parse.patterns import certain
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ldlm_monitor.model.records import Record
     from ldlm_monitor.parse.samples import LineRule
-    from ldlm_monitor.records import Record
 
 SILENCE_SECONDS = 2.0
 """A block that got no line for so long is complete."""

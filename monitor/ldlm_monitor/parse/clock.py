@@ -6,7 +6,7 @@ none, but their steps line up with the bar's.
 
 from __future__ import annotations
 
-from ldlm_monitor.chunk import ClockMark
+from ldlm_monitor.model.chunk import ClockMark
 from ldlm_monitor.parse.patterns import compile_pattern
 
 _BAR = compile_pattern(

@@ -23,9 +23,9 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from ldlm_monitor.model.records import SampleBlock
 from ldlm_monitor.parse.jsonl import EARLIEST, LATEST, STEPS, TIMES
 from ldlm_monitor.parse.vocabulary import is_known, measure
-from ldlm_monitor.records import SampleBlock
 
 Kind: TypeAlias = Literal["number", "str", "bool", "none", "step row"]
 Signature: TypeAlias = tuple[tuple[str, Kind], ...]

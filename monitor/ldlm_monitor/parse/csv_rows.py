@@ -22,8 +22,8 @@ from ldlm_monitor.parse.vocabulary import (
 )
 
 if TYPE_CHECKING:
-    from ldlm_monitor.chunk import Chunk, Origin
-    from ldlm_monitor.records import Record
+    from ldlm_monitor.model.chunk import Chunk, Origin
+    from ldlm_monitor.model.records import Record
 
 _MAX_LINE = 1 << 16
 _HEADER = compile_pattern(r"\s*[A-Za-z_][\w/.@%() \-]*(?:,\s*[A-Za-z_][\w/.@%() \-]*)+$")

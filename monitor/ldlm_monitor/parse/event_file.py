@@ -16,14 +16,14 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from ldlm_monitor.model.tfrecord import frames
 from ldlm_monitor.parse.events import Place
 from ldlm_monitor.parse.samples import Numbers
 from ldlm_monitor.parse.wire_format import DAMAGE, fields_of, varint
-from ldlm_monitor.tfrecord import frames
 
 if TYPE_CHECKING:
-    from ldlm_monitor.chunk import Chunk, Origin
-    from ldlm_monitor.records import Record
+    from ldlm_monitor.model.chunk import Chunk, Origin
+    from ldlm_monitor.model.records import Record
 
 MAX_TAG_BYTES = 128
 _FLOAT, _DOUBLE, _INT32, _INT64 = 1, 2, 3, 9

@@ -7,12 +7,12 @@ import signal
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ldlm_monitor.model.records import Event, FieldValue, Position, Record, Sample, Severity
 from ldlm_monitor.parse.patterns import Found, Pattern, compile_pattern
 from ldlm_monitor.parse.vocabulary import number
-from ldlm_monitor.records import Event, FieldValue, Position, Record, Sample, Severity
 
 if TYPE_CHECKING:
-    from ldlm_monitor.chunk import Origin
+    from ldlm_monitor.model.chunk import Origin
     from ldlm_monitor.parse import formats
 
 MAX_MESSAGE_BYTES = 4096

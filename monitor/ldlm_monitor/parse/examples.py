@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ldlm_monitor.chunk import Chunk, Origin
+from ldlm_monitor.model.chunk import Chunk, Origin
+from ldlm_monitor.model.records import Event as EventRecord
+from ldlm_monitor.model.records import Sample
 from ldlm_monitor.parse.number_formats import Bar
-from ldlm_monitor.records import Event as EventRecord
-from ldlm_monitor.records import Sample
 
 if TYPE_CHECKING:
+    from ldlm_monitor.model.records import Record
     from ldlm_monitor.parse.formats import Definitions, Event, EventExample
     from ldlm_monitor.parse.number_formats import SampleExample
     from ldlm_monitor.parse.parser import Parser
-    from ldlm_monitor.records import Record
 
 _ALERTING = ("error", "critical")
 

@@ -14,9 +14,9 @@ from typing import Any, Literal, TypeAlias
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
-from ldlm_monitor.errors import FormatError
+from ldlm_monitor.model.errors import FormatError
+from ldlm_monitor.model.records import Severity
 from ldlm_monitor.parse.number_formats import Bar, Entry, OtherBar, SampleLine
-from ldlm_monitor.records import Severity
 
 Role: TypeAlias = Literal["root", "evidence", "victim", "death", "context", "progress"]
 Conversion: TypeAlias = Literal["int", "float", "str", "bytes", "scalar", "exit_code"]

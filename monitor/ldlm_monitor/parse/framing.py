@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ldlm_monitor.parse.patterns import compile_pattern
 
 if TYPE_CHECKING:
-    from ldlm_monitor.chunk import Chunk
+    from ldlm_monitor.model.chunk import Chunk
 
 MAX_RECORD_BYTES = 1 << 20
 """A longer record is cut here, and counted as truncated."""

@@ -13,7 +13,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ldlm_monitor.names import SEVERITIES
+from ldlm_monitor.model.names import SEVERITIES
+from ldlm_monitor.model.records import Heartbeat, Sample, Scalar
 from ldlm_monitor.parse.vocabulary import (
     STEP_KEYS,
     canonical,
@@ -23,11 +24,10 @@ from ldlm_monitor.parse.vocabulary import (
     put,
     tells_of_training,
 )
-from ldlm_monitor.records import Heartbeat, Sample, Scalar
 
 if TYPE_CHECKING:
+    from ldlm_monitor.model.records import FieldValue, Record, Severity
     from ldlm_monitor.parse.events import Place
-    from ldlm_monitor.records import FieldValue, Record, Severity
 
 STEPS = (
     "step",

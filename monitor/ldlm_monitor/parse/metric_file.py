@@ -15,8 +15,8 @@ from ldlm_monitor.parse.samples import Numbers, whole
 from ldlm_monitor.parse.vocabulary import measure, number
 
 if TYPE_CHECKING:
-    from ldlm_monitor.chunk import Chunk, Origin
-    from ldlm_monitor.records import Record
+    from ldlm_monitor.model.chunk import Chunk, Origin
+    from ldlm_monitor.model.records import Record
 
 ROW_TIME = re.compile(rb"^(\d{12,14}) ", re.MULTILINE)
 """The time of a row, in milliseconds."""

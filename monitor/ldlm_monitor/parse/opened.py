@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ldlm_monitor.chunk import Chunk, Origin
+from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.parse.envelope import Envelope, peel
 from ldlm_monitor.parse.events import Place
 from ldlm_monitor.parse.framing import Clean, Line, clean

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from ldlm_monitor.chunk import Chunk, Origin
+from ldlm_monitor.model.chunk import Chunk, Origin
+from ldlm_monitor.model.records import Record, SampleBlock
 from ldlm_monitor.parse.blocks import SILENCE_SECONDS
 from ldlm_monitor.parse.scan import compiled
 from ldlm_monitor.parse.text import FileState, Note, TextReader
 from ldlm_monitor.parse.whole_file import WholeFile, reader_of, reads_lines
-from ldlm_monitor.records import Record, SampleBlock
 
 Told = TypeVar("Told", Record, Record | SampleBlock)
 

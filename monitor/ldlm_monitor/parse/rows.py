@@ -10,8 +10,8 @@ from ldlm_monitor.parse.events import Place
 from ldlm_monitor.parse.framing import MAX_RECORD_BYTES
 
 if TYPE_CHECKING:
-    from ldlm_monitor.chunk import Chunk, Origin
-    from ldlm_monitor.records import Record, SampleBlock
+    from ldlm_monitor.model.chunk import Chunk, Origin
+    from ldlm_monitor.model.records import Record, SampleBlock
 
 
 class RowReader:

@@ -14,10 +14,10 @@ from ldlm_monitor.parse.quantities import quantity
 from ldlm_monitor.parse.vocabulary import EPOCH_KEYS, STEP_KEYS, plain, put
 
 if TYPE_CHECKING:
+    from ldlm_monitor.model.records import Record, Sample
     from ldlm_monitor.parse.events import Place
     from ldlm_monitor.parse.number_formats import SampleLine, Told
     from ldlm_monitor.parse.patterns import Found
-    from ldlm_monitor.records import Record, Sample
 
 MAX_VALUES = 512
 """More values than this in one line are left out."""

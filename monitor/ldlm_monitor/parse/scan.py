@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import re2
 
-from ldlm_monitor.errors import FormatError
+from ldlm_monitor.model.errors import FormatError
 from ldlm_monitor.parse import formats
 from ldlm_monitor.parse.bars import BarRule
 from ldlm_monitor.parse.events import EventRule

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ldlm_monitor.model.records import Record
 from ldlm_monitor.parse.bars import Phases, Reading
 from ldlm_monitor.parse.events import Place, text_of
 from ldlm_monitor.parse.other_bars import UnnamedBars
-from ldlm_monitor.records import Record
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from ldlm_monitor.parse.events import EventRule, Place, text_of
 from ldlm_monitor.parse.patterns import compile_pattern
 
 if TYPE_CHECKING:
-    from ldlm_monitor.records import FieldValue, Record, Scalar
+    from ldlm_monitor.model.records import FieldValue, Record, Scalar
 
 MAX_THREADS = 64
 MAX_FRAMES = 64

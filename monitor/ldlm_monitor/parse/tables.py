@@ -17,7 +17,7 @@ from ldlm_monitor.parse.patterns import compile_pattern
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ldlm_monitor.records import FieldValue, Record, Scalar
+    from ldlm_monitor.model.records import FieldValue, Record, Scalar
 
 _HEADING = compile_pattern(r"(?:Failures:|  <NO_OTHER_FAILURES>|-{5,})\s*$")
 _ROOT = compile_pattern(r"Root Cause \(first observed failure\):")

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from ldlm_monitor.chunk import Chunk, FileId, Origin
+from ldlm_monitor.model.chunk import Chunk, FileId, Origin
+from ldlm_monitor.model.records import Record
 from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.bars import BarRule
 from ldlm_monitor.parse.blocks import Block, Blocks, Rows, SampleRows
@@ -22,7 +23,6 @@ from ldlm_monitor.parse.stacks import StackDump
 from ldlm_monitor.parse.tables import FailureTable
 from ldlm_monitor.parse.tracebacks import Traceback
 from ldlm_monitor.parse.whole_file import WholeFile
-from ldlm_monitor.records import Record
 
 _MAX_EVENTS_A_RECORD = 32
 _MAX_KNOWN = 4096

@@ -13,7 +13,7 @@ from ldlm_monitor.parse.patterns import certain, compile_pattern
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ldlm_monitor.records import FieldValue, Record
+    from ldlm_monitor.model.records import FieldValue, Record
 
 MAX_TEXT_BYTES = 16 * 1024
 _HEAD = b"Traceback (most recent call last):"

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import hyperscan
 
-from ldlm_monitor.errors import FormatError
+from ldlm_monitor.model.errors import FormatError
 
 Part: TypeAlias = tuple[int | None, Any]
 """A byte of `MARKS`, and the database of the triggers that need it; None: of those without."""

@@ -12,9 +12,9 @@ from ldlm_monitor.parse.framing import Lines
 from ldlm_monitor.parse.metric_like import MetricLike
 
 if TYPE_CHECKING:
-    from ldlm_monitor.chunk import Chunk, Origin
+    from ldlm_monitor.model.chunk import Chunk, Origin
+    from ldlm_monitor.model.records import Record, Sample
     from ldlm_monitor.parse.parser import Parser
-    from ldlm_monitor.records import Record, Sample
 
 KEPT_SAMPLES = 3
 """So many samples of each format are kept, to be shown."""

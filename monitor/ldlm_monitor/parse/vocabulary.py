@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ldlm_monitor.names import CANONICAL_PREFIXES, CANONICAL_VALUES
+from ldlm_monitor.model.names import CANONICAL_PREFIXES, CANONICAL_VALUES
 
 NUMBER = (
     r"[-+]?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?"

@@ -16,15 +16,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ldlm_monitor.model.records import Sample
+from ldlm_monitor.model.wandb_log import transactions
 from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.events import Place
 from ldlm_monitor.parse.wire_format import DAMAGE, fields_of
-from ldlm_monitor.records import Sample
-from ldlm_monitor.wandb_log import transactions
 
 if TYPE_CHECKING:
-    from ldlm_monitor.chunk import Chunk, Origin
-    from ldlm_monitor.records import FieldValue, Record
+    from ldlm_monitor.model.chunk import Chunk, Origin
+    from ldlm_monitor.model.records import FieldValue, Record
 
 _HISTORY, _CONFIG, _RUN, _EXIT = 2, 5, 17, 18
 _UPDATE, _RUN_CONFIG, _RUN_START = 1, 4, 17

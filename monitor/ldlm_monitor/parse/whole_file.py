@@ -12,8 +12,8 @@ from ldlm_monitor.parse.rows import RowReader
 from ldlm_monitor.parse.wandb_file import WandbReader, history_times
 
 if TYPE_CHECKING:
-    from ldlm_monitor.chunk import Chunk, Origin
-    from ldlm_monitor.records import Record, SampleBlock
+    from ldlm_monitor.model.chunk import Chunk, Origin
+    from ldlm_monitor.model.records import Record, SampleBlock
 
 ROW_SUFFIXES = (".jsonl", ".ndjson")
 """How the names of files end that hold JSON lines."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-from ldlm_monitor.alert import Transition
+from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.model.queries import Played
+from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.playback.reel import Piece, Reel
-from ldlm_monitor.queries import Played
 from ldlm_monitor.source.log_slice import OpenLog
-from ldlm_monitor.view import Snapshot
 
 SPEEDS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, 1e4, 1e5)
 """Seconds of the training in one second."""
@@ -111,7 +111,7 @@ class Playback:
         return waits or self.at < self._reel.end
 
     def _play_to(self, target: float) -> bool:
-        """Judge what came up to then; False: not all of it yet."""
+        """RuleEngine what came up to then; False: not all of it yet."""
         left = STEP_BYTES
         while self._next is not None and self._next.at <= target:
             if left <= 0:

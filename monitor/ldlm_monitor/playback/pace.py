@@ -7,8 +7,8 @@ from pathlib import Path
 
 import re2
 
-from ldlm_monitor.content import Content
-from ldlm_monitor.history import History, PlacedFile
+from ldlm_monitor.playback.content import Content
+from ldlm_monitor.playback.history import History, PlacedFile
 from ldlm_monitor.run.timeline import Timeline, from_rows
 from ldlm_monitor.source import DIRECT
 

@@ -9,16 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from ldlm_monitor.alert import Transition
-from ldlm_monitor.assemble import assemble
-from ldlm_monitor.chunk import Chunk
 from ldlm_monitor.config import Settings
-from ldlm_monitor.errors import InputError
-from ldlm_monitor.history import Played
-from ldlm_monitor.monitor import Monitor
+from ldlm_monitor.core.assemble import assemble
+from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.model.errors import InputError
+from ldlm_monitor.playback.history import Played
 from ldlm_monitor.playback.pace import paced
-from ldlm_monitor.recording import Begun, Entry, Fed, Finished, Observed, entries
-from ldlm_monitor.replay import Replay
+from ldlm_monitor.playback.recording import Begun, Entry, Fed, Finished, Observed, entries
+from ldlm_monitor.playback.replay import Replay
 from ldlm_monitor.source.log_slice import OpenLog
 
 Play: TypeAlias = Callable[[], list[Transition]]

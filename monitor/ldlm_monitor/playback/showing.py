@@ -7,9 +7,9 @@ import threading
 import time
 from collections.abc import Callable
 
+from ldlm_monitor.model.queries import Played
+from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.playback.engine import Playback
-from ldlm_monitor.queries import Played
-from ldlm_monitor.view import Snapshot
 
 TURN_SECONDS = 0.05
 PICTURE_SECONDS = 0.2

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from ldlm_monitor.model.records import Event, FieldValue, Position, Scalar, Severity
 from ldlm_monitor.probe.cgroup import MemoryGroup
 from ldlm_monitor.probe.collectives import Finding
 from ldlm_monitor.probe.collectives import describe as describe_finding
 from ldlm_monitor.probe.nccl_ras import RasStatus
 from ldlm_monitor.probe.nccl_ras import describe as describe_ras
 from ldlm_monitor.probe.wording import ranks_text
-from ldlm_monitor.records import Event, FieldValue, Position, Scalar, Severity
 
 MAX_SHOWN = 64
 """Processes in an event, those that are gone first."""

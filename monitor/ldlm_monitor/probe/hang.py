@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from ldlm_monitor.model.records import Event, FieldValue, Heartbeat, Position, Scalar
 from ldlm_monitor.probe.heartbeat import Page, is_process, pages
 from ldlm_monitor.probe.stacks import Stacks, ask, may_ask
-from ldlm_monitor.records import Event, FieldValue, Heartbeat, Position, Scalar
 
 ASKED_AT_ONCE = 16
 MAX_ASKED = 256

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ldlm_monitor.records import Heartbeat, Position
+from ldlm_monitor.model.records import Heartbeat, Position
 
 PATTERN = "heartbeat_rank*"
 SIZE = 4096

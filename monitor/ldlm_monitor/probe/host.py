@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from ldlm_monitor.model.records import Event, Heartbeat, Record, Scalar
 from ldlm_monitor.probe import (
     cgroup,
     collectives,
@@ -29,7 +30,6 @@ from ldlm_monitor.probe import (
 )
 from ldlm_monitor.probe.evidence import ENDED, Case, of_finding, of_oom_kill, of_processes, of_ras
 from ldlm_monitor.probe.process import Family, Process, Scan
-from ldlm_monitor.records import Event, Heartbeat, Record, Scalar
 
 MIN_ASK_SECONDS = 0.5
 """A rank answers in a tenth of that, if it does."""

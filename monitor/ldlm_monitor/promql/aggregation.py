@@ -3,8 +3,8 @@
 import math
 from collections.abc import Callable, Sequence
 
-from ldlm_monitor.errors import RuleError
-from ldlm_monitor.points import Labels
+from ldlm_monitor.model.errors import RuleError
+from ldlm_monitor.model.points import Labels
 from ldlm_monitor.promql.floats import (
     decimal_text,
     greatest_of,

@@ -7,9 +7,9 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ldlm_monitor.alert import VectorSample
-from ldlm_monitor.errors import RuleError
-from ldlm_monitor.points import InstantStorage, Labels, Storage
+from ldlm_monitor.model.alert import VectorSample
+from ldlm_monitor.model.errors import RuleError
+from ldlm_monitor.model.points import InstantStorage, Labels, Storage
 from ldlm_monitor.promql.aggregation import aggregate
 from ldlm_monitor.promql.expression import Expression
 from ldlm_monitor.promql.functions import (

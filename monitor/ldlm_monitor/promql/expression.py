@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from ldlm_monitor.points import Labels, Matcher
+from ldlm_monitor.model.points import Labels, Matcher
 from ldlm_monitor.promql.floats import INF
 from ldlm_monitor.promql.functions import DATES, compile_pattern
 from ldlm_monitor.promql.labels import NAME

@@ -13,8 +13,8 @@ from typing import Any
 
 import re2
 
-from ldlm_monitor.errors import RuleError
-from ldlm_monitor.points import Labels
+from ldlm_monitor.model.errors import RuleError
+from ldlm_monitor.model.points import Labels
 from ldlm_monitor.promql.floats import (
     INF,
     NAN,

@@ -7,7 +7,7 @@ import math
 import re
 from bisect import bisect_left
 
-from ldlm_monitor.points import Labels
+from ldlm_monitor.model.points import Labels
 from ldlm_monitor.promql.floats import INF, NAN, divide
 from ldlm_monitor.promql.labels import unmarked, without_name
 from ldlm_monitor.promql.nodes import Vector

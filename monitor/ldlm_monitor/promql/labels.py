@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TypeAlias
 
-from ldlm_monitor.points import Labels
+from ldlm_monitor.model.points import Labels
 
 NAME = "__name__"
 MARK = ("", "")

@@ -5,8 +5,8 @@ Semantics: Prometheus `promql/engine.go`, `VectorBinop` and the set operators.
 
 from collections.abc import Callable
 
-from ldlm_monitor.errors import RuleError
-from ldlm_monitor.points import Labels
+from ldlm_monitor.model.errors import RuleError
+from ldlm_monitor.model.points import Labels
 from ldlm_monitor.promql.floats import ARITHMETIC, COMPARISON
 from ldlm_monitor.promql.labels import Rename, signature_of, unmarked, without_name
 from ldlm_monitor.promql.nodes import Binary, Matching, Vector

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from ldlm_monitor.points import Labels, Matcher
+from ldlm_monitor.model.points import Labels, Matcher
 
 LOOKBACK = 300.0
 """How far an instant selector looks back, in seconds (Prometheus' default)."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import promql_parser
 
-from ldlm_monitor.errors import RuleError, UnsupportedError
+from ldlm_monitor.model.errors import RuleError, UnsupportedError
 from ldlm_monitor.promql.expression import Expression, depth
 from ldlm_monitor.promql.nodes import Range, Subquery, Text
 from ldlm_monitor.promql.syntax import (

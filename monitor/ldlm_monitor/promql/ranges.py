@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from itertools import pairwise
 
-from ldlm_monitor.errors import RuleError
+from ldlm_monitor.model.errors import RuleError
 from ldlm_monitor.promql.floats import (
     divide,
     greatest_of,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ldlm_monitor.points import InstantStorage, Labels, Storage
+from ldlm_monitor.model.points import InstantStorage, Labels, Storage
 from ldlm_monitor.promql.nodes import Range, Selector, Shift, Window
 
 

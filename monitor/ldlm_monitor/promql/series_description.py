@@ -6,7 +6,7 @@ As `ParseSeriesDesc` of Prometheus reads them (`promql/parser/generated_parser.y
 import re
 from collections.abc import Iterator
 
-from ldlm_monitor.points import Labels
+from ldlm_monitor.model.points import Labels
 
 STALE = object()
 """The series ends here (`stale`)."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from ldlm_monitor.errors import RuleError
+from ldlm_monitor.model.errors import RuleError
 from ldlm_monitor.promql.functions import labels_of_absent
 from ldlm_monitor.promql.histograms import histogram_quantile
 from ldlm_monitor.promql.labels import Rename

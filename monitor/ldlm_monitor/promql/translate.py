@@ -7,8 +7,8 @@ from typing import Any
 
 import promql_parser
 
-from ldlm_monitor.errors import RuleError
-from ldlm_monitor.points import Matcher
+from ldlm_monitor.model.errors import RuleError
+from ldlm_monitor.model.points import Matcher
 from ldlm_monitor.promql.aggregation import AGGREGATIONS
 from ldlm_monitor.promql.floats import ARITHMETIC, COMPARISON
 from ldlm_monitor.promql.functions import DATES, ELEMENTWISE, OVER_VECTOR, compile_pattern

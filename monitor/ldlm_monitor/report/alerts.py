@@ -1,8 +1,8 @@
 """Which alerts a report shows, in which order and words, and what they mean for the health."""
 
-from ldlm_monitor.names import SEVERITIES
-from ldlm_monitor.plain import plain, without_run
-from ldlm_monitor.view import AlertView, Health, RunView, Snapshot
+from ldlm_monitor.model.names import SEVERITIES
+from ldlm_monitor.model.view import AlertView, Health, RunView, Snapshot
+from ldlm_monitor.text.plain import plain, without_run
 
 HEALTHS: tuple[Health, ...] = ("HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL")
 """In rising order: none or info, warning, error, critical."""

@@ -9,14 +9,9 @@ from typing import Any, Final, Literal
 from pydantic import ConfigDict, Field
 
 from ldlm_monitor import __version__
-from ldlm_monitor.names import SEVERITIES
-from ldlm_monitor.plain import encodable, plain, without_run
-from ldlm_monitor.readings import RunReadings
-from ldlm_monitor.report.advice import recommendations
-from ldlm_monitor.report.alerts import firing, firing_of, worst_health
-from ldlm_monitor.report.goodput import Goodput, goodput
-from ldlm_monitor.report.health import facts
-from ldlm_monitor.view import (
+from ldlm_monitor.analysis.readings import RunReadings
+from ldlm_monitor.model.names import SEVERITIES
+from ldlm_monitor.model.view import (
     AlertView,
     CurveView,
     Health,
@@ -26,6 +21,11 @@ from ldlm_monitor.view import (
     Snapshot,
     View,
 )
+from ldlm_monitor.report.advice import recommendations
+from ldlm_monitor.report.alerts import firing, firing_of, worst_health
+from ldlm_monitor.report.goodput import Goodput, goodput
+from ldlm_monitor.report.health import facts
+from ldlm_monitor.text.plain import encodable, plain, without_run
 
 SCHEMA: Final = "ldlm.report/1"
 TIMELINE = 200

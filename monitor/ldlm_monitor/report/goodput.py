@@ -13,10 +13,10 @@ from statistics import median
 
 from pydantic import Field
 
-from ldlm_monitor.plain import duration
-from ldlm_monitor.readings import RunReadings
+from ldlm_monitor.analysis.readings import RunReadings
+from ldlm_monitor.model.view import RunView, View
 from ldlm_monitor.run.durations import COARSE_SECONDS
-from ldlm_monitor.view import RunView, View
+from ldlm_monitor.text.plain import duration
 
 PAUSE = 3.0
 """A gap between steps that is longer than so many usual ones is a pause."""

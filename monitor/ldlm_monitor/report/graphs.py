@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from ldlm_monitor.charts import Chart, Line, Mark
+from ldlm_monitor.analysis.charts import Chart, Line, Mark
 from ldlm_monitor.report.document import Curve, ReportRun
 
 GIB = 2.0**30

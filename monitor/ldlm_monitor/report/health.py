@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from ldlm_monitor.names import SEVERITIES
-from ldlm_monitor.plain import duration, number, plain, shorten, shorten_path, utc
-from ldlm_monitor.points import make_labels
-from ldlm_monitor.readings import RunReadings
-from ldlm_monitor.records import Event, Position
+from ldlm_monitor.analysis.readings import RunReadings
+from ldlm_monitor.model.names import SEVERITIES
+from ldlm_monitor.model.points import make_labels
+from ldlm_monitor.model.records import Event, Position
+from ldlm_monitor.model.view import AlertView, MonitorView, RunView, Snapshot
 from ldlm_monitor.report.advice import recommendations
 from ldlm_monitor.report.alerts import firing, firing_of, summary_of
 from ldlm_monitor.report.goodput import Goodput, goodput
 from ldlm_monitor.report.incidents import incident_lines
-from ldlm_monitor.view import AlertView, MonitorView, RunView, Snapshot
+from ldlm_monitor.text.plain import duration, number, plain, shorten, shorten_path, utc
 
 WIDTH = 80
 

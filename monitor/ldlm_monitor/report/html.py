@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from html import escape
 
-from ldlm_monitor.charts import GUTTER, STYLE, svg
-from ldlm_monitor.plain import duration, utc
-from ldlm_monitor.records import Position
+from ldlm_monitor.analysis.charts import GUTTER, STYLE, svg
+from ldlm_monitor.model.records import Position
+from ldlm_monitor.model.view import AlertView, IncidentView, Statistics
 from ldlm_monitor.report.alerts import summary_of
 from ldlm_monitor.report.document import Report, ReportRun
 from ldlm_monitor.report.goodput import Goodput
@@ -17,7 +17,7 @@ from ldlm_monitor.report.graphs import graphs
 from ldlm_monitor.report.health import amount, quantity_order
 from ldlm_monitor.report.incidents import event_counts
 from ldlm_monitor.report.style import PAGE_STYLE
-from ldlm_monitor.view import AlertView, IncidentView, Statistics
+from ldlm_monitor.text.plain import duration, utc
 
 _POLICY = (
     '<meta http-equiv="Content-Security-Policy" '

@@ -3,8 +3,8 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from ldlm_monitor.plain import duration, plain, shorten_path, utc
-from ldlm_monitor.view import IncidentView, SymptomView
+from ldlm_monitor.model.view import IncidentView, SymptomView
+from ldlm_monitor.text.plain import duration, plain, shorten_path, utc
 
 WIDTH = 80
 SHOWN = 5

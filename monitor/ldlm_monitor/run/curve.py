@@ -6,8 +6,8 @@ import math
 from array import array
 from collections.abc import Sequence
 
-from ldlm_monitor.records import Position, Sample, SampleBlock
-from ldlm_monitor.view import CurveView
+from ldlm_monitor.model.records import Position, Sample, SampleBlock
+from ldlm_monitor.model.view import CurveView
 
 CAPACITY = 512
 """Buckets of one curve; when they are full, two neighbours become one."""

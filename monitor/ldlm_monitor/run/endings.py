@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ldlm_monitor.records import Event
+from ldlm_monitor.model.records import Event
 
 TABLE = "elastic_failure_table"
 NAMES_ANOTHER = {

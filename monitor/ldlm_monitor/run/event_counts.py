@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from ldlm_monitor.points import Labels, Point, make_labels
-from ldlm_monitor.records import Event
+from ldlm_monitor.model.points import Labels, Point, make_labels
+from ldlm_monitor.model.records import Event
 from ldlm_monitor.run.quantity import Evidence
 
 EVENTS = "ldlm_events_total"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from ldlm_monitor.records import Event, Heartbeat
+from ldlm_monitor.model.records import Event, Heartbeat
 from ldlm_monitor.run.endings import is_abort, is_fatal
 from ldlm_monitor.run.lifecycle import Lifecycle
 from ldlm_monitor.run.verdict import ENDINGS, KINDS, Verdict, of_ended, verdict

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from ldlm_monitor.names import SEVERITIES
-from ldlm_monitor.points import Point
-from ldlm_monitor.records import Record
+from ldlm_monitor.model.names import SEVERITIES
+from ldlm_monitor.model.points import Point
+from ldlm_monitor.model.records import Record
+from ldlm_monitor.model.view import Health
 from ldlm_monitor.run.pace import StallSettings
 from ldlm_monitor.run.training_run import TrainingRun
-from ldlm_monitor.view import Health
 
 HEALTH: tuple[Health, ...] = ("HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL")
 

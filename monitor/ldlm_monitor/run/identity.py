@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import PurePath
 
-from ldlm_monitor.chunk import Origin
-from ldlm_monitor.points import MAX_LABEL_LENGTH
+from ldlm_monitor.model.chunk import Origin
+from ldlm_monitor.model.points import MAX_LABEL_LENGTH
 
 SAME_LAUNCH_SECONDS = 120.0
 """How far apart the stamps of one launch's nodes may lie: each node names its own log."""

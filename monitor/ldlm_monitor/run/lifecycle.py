@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
-from ldlm_monitor.names import ENDED_STATES
-from ldlm_monitor.records import Event, Heartbeat, Position, Sample, SampleBlock
+from ldlm_monitor.model.names import ENDED_STATES
+from ldlm_monitor.model.records import Event, Heartbeat, Position, Sample, SampleBlock
 from ldlm_monitor.run.attendance import Attendance
 from ldlm_monitor.run.endings import Ending
 from ldlm_monitor.run.pace import Pace, StallSettings

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ldlm_monitor.points import Labels, Point
-from ldlm_monitor.records import Event
+from ldlm_monitor.model.points import Labels, Point
+from ldlm_monitor.model.records import Event
 from ldlm_monitor.run.quantity import Evidence, labels_of
 
 METRIC = "ldlm_train_nonfinite_total"

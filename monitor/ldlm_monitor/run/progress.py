@@ -6,11 +6,11 @@ from array import array
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from ldlm_monitor.records import Heartbeat, Sample, SampleBlock
+from ldlm_monitor.model.records import Heartbeat, Sample, SampleBlock
+from ldlm_monitor.model.view import RankView
 from ldlm_monitor.run.durations import StepDurations
 from ldlm_monitor.run.lifecycle import Lifecycle
 from ldlm_monitor.run.sources import Source
-from ldlm_monitor.view import RankView
 
 PACE_STEPS = 50
 """The pace is that of so many steps."""

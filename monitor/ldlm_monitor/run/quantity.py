@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ldlm_monitor.points import Labels, make_labels
-from ldlm_monitor.records import Position, Sample
+from ldlm_monitor.model.points import Labels, make_labels
+from ldlm_monitor.model.records import Position, Sample
 from ldlm_monitor.run.curve import Curve
 from ldlm_monitor.run.sources import Source
 

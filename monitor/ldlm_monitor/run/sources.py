@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-from ldlm_monitor.records import Sample
+from ldlm_monitor.model.records import Sample
 
 
 class Source(IntEnum):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ldlm_monitor.records import Position
+from ldlm_monitor.model.records import Position
 from ldlm_monitor.run.fleet import Fleet
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ldlm_monitor.names import ENDED_STATES
-from ldlm_monitor.records import Event
+from ldlm_monitor.model.names import ENDED_STATES
+from ldlm_monitor.model.records import Event
 from ldlm_monitor.run.endings import (
     TABLE,
     Ending,

@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ldlm_monitor.chunk import Chunk, ClockMark
+from ldlm_monitor.model.chunk import Chunk, ClockMark
 
 PIECES_A_SECOND = 4
 """How finely the bars of one second are told apart, in logs of at most `FINE_SECONDS`."""

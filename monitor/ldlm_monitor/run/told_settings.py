@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ldlm_monitor.records import Event
+from ldlm_monitor.model.records import Event
 
 _OURS = frozenset({"family", "role", "framework"})
 """Fields that say what the event is, and are no settings."""

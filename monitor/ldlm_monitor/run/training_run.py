@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from ldlm_monitor.measured import DERIVED_STEP_SECONDS, Measured
-from ldlm_monitor.names import DETECTED_IN, RUN_STATES
-from ldlm_monitor.points import Labels, Point, make_labels
-from ldlm_monitor.records import Event, Heartbeat, Position, Record, Sample, SampleBlock
+from ldlm_monitor.model.measured import DERIVED_STEP_SECONDS, Measured
+from ldlm_monitor.model.names import DETECTED_IN, RUN_STATES
+from ldlm_monitor.model.points import Labels, Point, make_labels
+from ldlm_monitor.model.records import Event, Heartbeat, Position, Record, Sample, SampleBlock
+from ldlm_monitor.model.view import CurveView, Health, RunView, VerdictView
 from ldlm_monitor.run.event_counts import EVENTS, EventCounts
 from ldlm_monitor.run.findings import Findings
 from ldlm_monitor.run.lifecycle import Lifecycle
@@ -19,7 +20,6 @@ from ldlm_monitor.run.sources import Source, source_of
 from ldlm_monitor.run.told_settings import ToldSettings
 from ldlm_monitor.run.values import RunValues
 from ldlm_monitor.run.verdict import Verdict
-from ldlm_monitor.view import CurveView, Health, RunView, VerdictView
 
 _URGENT = ("error", "critical")
 _SKIPS = frozenset({"skipped_step", "loss_scale_overflow"})

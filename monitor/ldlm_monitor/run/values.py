@@ -6,14 +6,14 @@ import math
 from array import array
 from collections.abc import Iterator, Sequence
 
-from ldlm_monitor.measured import MEASURED
-from ldlm_monitor.points import Labels, Point
-from ldlm_monitor.records import Event, Sample, SampleBlock
+from ldlm_monitor.model.measured import MEASURED
+from ldlm_monitor.model.points import Labels, Point
+from ldlm_monitor.model.records import Event, Sample, SampleBlock
+from ldlm_monitor.model.view import CurveView, Statistics
 from ldlm_monitor.run.curve import Curve, is_charted
 from ldlm_monitor.run.nonfinite import NonfiniteCounts
 from ldlm_monitor.run.quantity import Evidence, Quantity, exported_name, labels_of
 from ldlm_monitor.run.sources import Source, is_of_its_rank
-from ldlm_monitor.view import CurveView, Statistics
 
 MAX_QUANTITIES = 200
 """Different quantities of one run; what comes later is counted as dropped."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from ldlm_monitor.records import Event, Scalar
+from ldlm_monitor.model.records import Event, Scalar
 from ldlm_monitor.run.endings import is_abort, is_fatal
 
 Word: TypeAlias = Literal["hung", "killed", "crashed", "finished", "silent"]

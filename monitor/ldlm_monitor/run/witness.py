@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from ldlm_monitor.alert import Transition
-from ldlm_monitor.chunk import Chunk
-from ldlm_monitor.points import Labels
-from ldlm_monitor.records import Position
+from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.model.points import Labels
+from ldlm_monitor.model.records import Position
 from ldlm_monitor.run.fleet import Fleet
 from ldlm_monitor.run.quantity import Evidence
 

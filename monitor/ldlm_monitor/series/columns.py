@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ldlm_monitor.points import Labels
+from ldlm_monitor.model.points import Labels
 
 
 def _doubles() -> array[float]:

@@ -4,7 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from ldlm_monitor.points import Labels, Matcher, Series
+from ldlm_monitor.model.points import Labels, Matcher, Series
 from ldlm_monitor.series.matching import satisfies
 
 ENDED: Final = None

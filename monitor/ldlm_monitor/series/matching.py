@@ -8,7 +8,7 @@ from typing import Any
 
 import re2
 
-from ldlm_monitor.points import Labels, Matcher
+from ldlm_monitor.model.points import Labels, Matcher
 
 
 def is_matched(labels: Labels, matchers: Sequence[Matcher]) -> bool:

@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ldlm_monitor.points import Labels, Matcher, Point, Series
+from ldlm_monitor.model.points import Labels, Matcher, Point, Series
 from ldlm_monitor.series.columns import Columns
 from ldlm_monitor.series.matching import is_matched
 from ldlm_monitor.series.segment import Segment

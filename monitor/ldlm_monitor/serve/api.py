@@ -7,7 +7,7 @@ from functools import lru_cache
 from html import escape
 from typing import TypeAlias
 
-from ldlm_monitor.view import Snapshot
+from ldlm_monitor.model.view import Snapshot
 
 RESOURCES = ("runs", "alerts", "incidents", "events")
 WITH = {"runs": {"monitor"}, "alerts": {"transitions"}}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ldlm_monitor.errors import UsageError
-from ldlm_monitor.view import AlertView
+from ldlm_monitor.model.errors import UsageError
+from ldlm_monitor.model.view import AlertView
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIEnvironment

@@ -15,7 +15,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from ldlm_monitor.errors import UsageError
+from ldlm_monitor.model.errors import UsageError
 
 READABLE_BY_ALL = 0o644
 """Prometheus is another user; the file holds no secret."""

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ldlm_monitor.queries import Source
+from ldlm_monitor.model.queries import Source
+from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.serve import api, commands, questions
 from ldlm_monitor.serve.access import Access, Grant
 from ldlm_monitor.serve.connections import ThreadingServer
 from ldlm_monitor.serve.host_names import NOT_OURS, HostNames
 from ldlm_monitor.serve.metrics import exposition
 from ldlm_monitor.serve.web_config import Gate
-from ldlm_monitor.view import Snapshot
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment

@@ -11,10 +11,10 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from ldlm_monitor import names
-from ldlm_monitor.own_metrics import core_points, edge_points
-from ldlm_monitor.points import Labels
-from ldlm_monitor.view import Snapshot
+from ldlm_monitor.core.self_metrics import core_points, edge_points
+from ldlm_monitor.model import names
+from ldlm_monitor.model.points import Labels
+from ldlm_monitor.model.view import Snapshot
 
 OPENMETRICS = "application/openmetrics-text"
 TEXT = "text/plain"

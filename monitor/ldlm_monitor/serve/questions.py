@@ -7,12 +7,12 @@ from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
-from ldlm_monitor.errors import InputError
-from ldlm_monitor.queries import MAX_POINTS, LogQuery, Source
+from ldlm_monitor.model.errors import InputError
+from ldlm_monitor.model.queries import MAX_POINTS, LogQuery, Source
 from ldlm_monitor.serve.commands import RefusedError
 
 if TYPE_CHECKING:
-    from ldlm_monitor.view import CurveView
+    from ldlm_monitor.model.view import CurveView
 
 SERIES = "/api/v1/series"
 LOGS = "/api/v1/logs"

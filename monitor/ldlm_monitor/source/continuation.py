@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from ldlm_monitor.chunk import Chunk, FileId
+from ldlm_monitor.model.chunk import Chunk, FileId
 from ldlm_monitor.source.disk import DIRECT, Disk
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.position import Position

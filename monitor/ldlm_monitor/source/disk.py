@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal, TypeAlias
 
-from ldlm_monitor.errors import InputError
+from ldlm_monitor.model.errors import InputError
 
 Key: TypeAlias = tuple[int, int]
 """(device, inode)"""

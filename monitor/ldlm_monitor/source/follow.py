@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
-from ldlm_monitor.chunk import Chunk, FileId
+from ldlm_monitor.model.chunk import Chunk, FileId
 from ldlm_monitor.source.disk import Disk
 from ldlm_monitor.source.entry import Entry
 from ldlm_monitor.source.journal import Journal, Notice

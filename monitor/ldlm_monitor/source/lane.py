@@ -6,7 +6,7 @@ from concurrent.futures import TimeoutError as LateError
 from pathlib import Path
 from typing import TypeAlias
 
-from ldlm_monitor.chunk import Chunk, FileId
+from ldlm_monitor.model.chunk import Chunk, FileId
 from ldlm_monitor.source.disk import Disk
 from ldlm_monitor.source.entry import Entry
 from ldlm_monitor.source.journal import Journal

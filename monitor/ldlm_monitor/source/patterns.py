@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ldlm_monitor.errors import InputError
+from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.source.disk import DIRECT, Disk
 
 STANDARD_INPUT = "-"

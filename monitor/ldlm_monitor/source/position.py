@@ -10,8 +10,8 @@ from typing import Annotated, TypeAlias
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from ldlm_monitor.chunk import FileId
-from ldlm_monitor.errors import InputError
+from ldlm_monitor.model.chunk import FileId
+from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.source.disk import Disk, Key
 from ldlm_monitor.source.fingerprint import Fingerprint
 

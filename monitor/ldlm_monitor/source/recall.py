@@ -4,7 +4,7 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from ldlm_monitor.errors import InputError
+from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.source.disk import Disk, Key
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.position import Position

@@ -16,8 +16,8 @@ import os
 from collections import deque
 from pathlib import Path
 
-from ldlm_monitor.chunk import Chunk
-from ldlm_monitor.errors import InputError
+from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.source.descriptors import Descriptors, Lingering
 from ldlm_monitor.source.disk import Disk, Key, key_of
 from ldlm_monitor.source.entry import Entry

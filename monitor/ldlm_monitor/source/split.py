@@ -1,8 +1,8 @@
 """From bytes in any pieces to chunks of whole records."""
 
-from ldlm_monitor.chunk import Chunk, FileId
-from ldlm_monitor.frames import HEAD_BYTES, Form, Frame, form_of, frames
-from ldlm_monitor.tfrecord import HEADER_BYTES, frame_bytes
+from ldlm_monitor.model.chunk import Chunk, FileId
+from ldlm_monitor.model.frames import HEAD_BYTES, Form, Frame, form_of, frames
+from ldlm_monitor.model.tfrecord import HEADER_BYTES, frame_bytes
 
 CHUNK_BYTES = 256 * 1024
 RECORD_BYTES = 1024 * 1024

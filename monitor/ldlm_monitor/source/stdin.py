@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from ldlm_monitor.chunk import Chunk
+from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.patterns import STANDARD_INPUT
 from ldlm_monitor.source.split import Splitter

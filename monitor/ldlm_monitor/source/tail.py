@@ -19,9 +19,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from ldlm_monitor.chunk import Chunk
-from ldlm_monitor.errors import InputError
-from ldlm_monitor.frames import HEAD_BYTES, Form, form_of
+from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.model.errors import InputError
+from ldlm_monitor.model.frames import HEAD_BYTES, Form, form_of
 from ldlm_monitor.source.disk import Disk, Key
 from ldlm_monitor.source.fingerprint import Fingerprint
 from ldlm_monitor.source.journal import Journal

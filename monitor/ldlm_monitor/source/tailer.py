@@ -4,8 +4,8 @@ from collections import deque
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from ldlm_monitor.chunk import Chunk, FileId
-from ldlm_monitor.errors import InputError
+from ldlm_monitor.model.chunk import Chunk, FileId
+from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.source.disk import Disk
 from ldlm_monitor.source.entry import Entry
 from ldlm_monitor.source.journal import Journal

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ldlm_monitor.alert import Transition
-from ldlm_monitor.records import Position
+from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.model.records import Position
+from ldlm_monitor.model.view import AlertView, Snapshot
 from ldlm_monitor.tui.draw import Glyphs, Line, Span, fit, safe, wrap
 from ldlm_monitor.tui.palette import SEVERITY_STYLE
 from ldlm_monitor.tui.words import clock, is_told, number, span
-from ldlm_monitor.view import AlertView, Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from textual.screen import Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.widgets import ContentSwitcher, Footer
 
-from ldlm_monitor.errors import LdlmError
-from ldlm_monitor.queries import Player, Source
+from ldlm_monitor.model.errors import LdlmError
+from ldlm_monitor.model.queries import Player, Source
 from ldlm_monitor.tui.bell import Bell
 from ldlm_monitor.tui.desk import Commanded, Desk, OpenLog, OpenRun
 from ldlm_monitor.tui.draw import ASCII, UNICODE, Line, Span, fit, is_utf8, safe, width_of

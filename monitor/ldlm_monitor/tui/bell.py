@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ldlm_monitor.alert import alert_key
+from ldlm_monitor.model.alert import alert_key
+from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.tui.alerts import items
-from ldlm_monitor.view import Snapshot
 
 
 class Bell:

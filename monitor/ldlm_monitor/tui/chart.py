@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+from ldlm_monitor.model.view import CurveView
 from ldlm_monitor.tui.draw import Glyphs, Line, Span
-from ldlm_monitor.view import CurveView
 
 AXIS = 9
 """Cells of the labels on the left."""

@@ -8,10 +8,10 @@ from typing import Any
 
 from textual.message import Message
 
-from ldlm_monitor.queries import Source
-from ldlm_monitor.records import Position
+from ldlm_monitor.model.queries import Source
+from ldlm_monitor.model.records import Position
+from ldlm_monitor.model.view import RunView, Snapshot
 from ldlm_monitor.tui.draw import UNICODE, Glyphs
-from ldlm_monitor.view import RunView, Snapshot
 
 
 @dataclass(slots=True)

@@ -10,13 +10,13 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.worker import get_current_worker
 
-from ldlm_monitor.errors import LdlmError
+from ldlm_monitor.model.errors import LdlmError
+from ldlm_monitor.model.view import AlertView, CurveView
 from ldlm_monitor.tui import alerts, overview, timeline
 from ldlm_monitor.tui.desk import Commanded, Desk, OpenLog, OpenRun
 from ldlm_monitor.tui.draw import Line, Span, safe
 from ldlm_monitor.tui.prompt import Duration
 from ldlm_monitor.tui.widgets import Painted, RowList
-from ldlm_monitor.view import AlertView, CurveView
 
 _CURVES_SECONDS = 2.0
 """The curves of the runs that are seen are asked for this often."""

@@ -10,9 +10,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 
-from ldlm_monitor.errors import LdlmError
-from ldlm_monitor.queries import Level, LogQuery, LogSlice
-from ldlm_monitor.records import Position
+from ldlm_monitor.model.errors import LdlmError
+from ldlm_monitor.model.queries import Level, LogQuery, LogSlice
+from ldlm_monitor.model.records import Position
 from ldlm_monitor.tui.desk import Desk
 from ldlm_monitor.tui.draw import Line, Span, fit, safe
 from ldlm_monitor.tui.merged import Placed, merged

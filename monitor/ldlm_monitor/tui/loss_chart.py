@@ -9,6 +9,7 @@ from typing import ClassVar
 from textual import events
 from textual.binding import Binding, BindingType
 
+from ldlm_monitor.model.view import CurveView
 from ldlm_monitor.tui.chart import AXIS, Chart, Mark, Viewport, draw_chart, nearest, step_of
 from ldlm_monitor.tui.desk import Desk, OpenLog
 from ldlm_monitor.tui.draw import Line, Span, safe, width_of
@@ -18,7 +19,6 @@ from ldlm_monitor.tui.words import (
     clock,
     number,
 )
-from ldlm_monitor.view import CurveView
 
 _SMOOTHINGS = (0.0, 0.9, 0.98)
 

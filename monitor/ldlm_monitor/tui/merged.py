@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ldlm_monitor.queries import LogLine, LogQuery, Source
+from ldlm_monitor.model.queries import LogLine, LogQuery, Source
 
 _EACH = 1000
 """Records of all files together, about."""

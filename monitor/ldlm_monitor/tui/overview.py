@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ldlm_monitor.model.view import CurveView, RunView, Snapshot
 from ldlm_monitor.tui.draw import Glyphs, Line, Span, bar, fit, safe, spark, width_of
 from ldlm_monitor.tui.palette import HEALTH_STYLE, STATE_STYLE
 from ldlm_monitor.tui.words import age, alerts_of, baseline, current, large, number, span, speed
-from ldlm_monitor.view import CurveView, RunView, Snapshot
 
 _LEAST_NAME = 22
 """Names of runs differ at their end: so much room comes before all but the foremost columns."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ldlm_monitor.queries import Played
+from ldlm_monitor.model.queries import Played
 from ldlm_monitor.tui.draw import Glyphs, Line, Span, bar, fit, width_of
 from ldlm_monitor.tui.words import clock, span
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ldlm_monitor.model.view import RankView, RunView
 from ldlm_monitor.tui.draw import Glyphs, Line, Span, fit, safe
 from ldlm_monitor.tui.words import span
-from ldlm_monitor.view import RankView, RunView
 
 _BIG = 128
 """So many ranks have a cell with number and lag; of more, each is one character."""

@@ -17,10 +17,10 @@ from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_ope
 
 from pydantic import TypeAdapter, ValidationError
 
-from ldlm_monitor.errors import InputError, RemoteError, UsageError
-from ldlm_monitor.loopback import is_loopback
-from ldlm_monitor.queries import LogQuery, LogSlice, silence_of
-from ldlm_monitor.view import AlertView, CurveView, Snapshot
+from ldlm_monitor.config.loopback import is_loopback
+from ldlm_monitor.model.errors import InputError, RemoteError, UsageError
+from ldlm_monitor.model.queries import LogQuery, LogSlice, silence_of
+from ldlm_monitor.model.view import AlertView, CurveView, Snapshot
 
 _T = TypeVar("_T")
 ASKED_SECONDS = 0.5

@@ -10,7 +10,8 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.worker import get_current_worker
 
-from ldlm_monitor.errors import LdlmError
+from ldlm_monitor.model.errors import LdlmError
+from ldlm_monitor.model.view import CurveView, RunView
 from ldlm_monitor.tui import ranks
 from ldlm_monitor.tui.desk import Desk
 from ldlm_monitor.tui.draw import Line, Span, bar, fit, safe, spark
@@ -28,7 +29,6 @@ from ldlm_monitor.tui.words import (
     span,
     speed,
 )
-from ldlm_monitor.view import CurveView, RunView
 
 _POINTS = 1024
 _SMALL = (

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ldlm_monitor.records import Event, FieldValue, Position
+from ldlm_monitor.model.records import Event, FieldValue, Position
+from ldlm_monitor.model.view import IncidentView, Snapshot
 from ldlm_monitor.tui.draw import Glyphs, Line, Span, fit, safe, wrap
 from ldlm_monitor.tui.palette import SEVERITY_STYLE
 from ldlm_monitor.tui.words import clock
-from ldlm_monitor.view import IncidentView, Snapshot
 
 _INDENTED = ("traceback", "stack", "stacks")
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from datetime import datetime
 
-from ldlm_monitor.view import AlertView, RunView
+from ldlm_monitor.model.view import AlertView, RunView
 
 _LARGE = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 SPEEDS = (

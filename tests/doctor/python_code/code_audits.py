@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ldlm_monitor.doctor.finding import Edit, Finding
-from ldlm_monitor.doctor.project import Kind, Project, SourceFile
-from ldlm_monitor.doctor.python_code import audit
+from ldlm_doctor.finding import Edit, Finding
+from ldlm_doctor.project import Kind, Project, SourceFile
+from ldlm_doctor.python_code import audit
 
 CLEAN = Path(__file__).parent / "clean"
 _KINDS = {".py": Kind.PYTHON, ".yaml": Kind.YAML}

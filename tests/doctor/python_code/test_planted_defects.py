@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 from code_audits import clean, findings, mended
 
-from ldlm_monitor.doctor.python_code import CHECKS
+from ldlm_doctor.python_code import CHECKS
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 import pytest
 from code_audits import applied, findings, ids
 
-from ldlm_monitor.doctor.project import Kind, Project, SourceFile
-from ldlm_monitor.doctor.python_code import audit
+from ldlm_doctor.project import Kind, Project, SourceFile
+from ldlm_doctor.python_code import audit
 
 LOADER = """
 import argparse

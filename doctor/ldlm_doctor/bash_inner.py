@@ -1,0 +1,167 @@
+"""Scripts inside a script: the text that a command hands to a shell of this host or another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tree_sitter import Node
+
+from ldlm_doctor.bash_syntax import text_of
+from ldlm_doctor.bash_values import Value
+
+SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ksh"})
+READERS = SHELLS | {"sbatch", "qsub", "bsub", "ssh"}
+"""What takes a script from a here-document."""
+
+_REMOTE = {
+    "ssh": frozenset("bcDEeFIiJLlmOopQRSWw"),
+    "pdsh": frozenset("wxgltufRMP"),
+    "clush": frozenset("wxgXltufoO"),
+}
+"""What runs a command on other hosts, and its flags after which a value stands."""
+_COMMAND_FLAG = frozenset({"su", "runuser", "script", "flock"})
+_TMUX = frozenset({"new", "new-session", "new-window", "neww", "split-window", "splitw"})
+_QUOTED = frozenset({"string", "raw_string"})
+_EXPANSIONS = frozenset({"simple_expansion", "expansion"})
+
+
+Values = Callable[[Node], Value]
+"""What a word comes to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """A script at a byte of the file that holds it.
+
+    `flags` are those of its shell. `same_shell`: what it sets stays. `exact`: its bytes are those
+    of the file; else only its lines are.
+    """
+
+    start: int
+    text: bytes
+    flags: tuple[str, ...] = ()
+    same_shell: bool = False
+    exact: bool = True
+
+
+def handed_on(nodes: Sequence[Node]) -> Node | None:
+    """The variable that holds the text in `eval "$TEXT"`, `bash -c "$TEXT"`, `ssh HOST "$TEXT"`."""
+    if len(nodes) < 2 or not _only_expansions(nodes[-1]):
+        return None
+    names = [text_of(node).rsplit("/", 1)[-1] for node in nodes[:-1]]
+    if names == ["eval"] or "ssh" in names:
+        return nodes[-1]
+    flag = names[-1]
+    runs = flag.startswith("-") and not flag.startswith("--") and flag.endswith("c")
+    return nodes[-1] if runs and SHELLS.intersection(names) else None
+
+
+def script_in(nodes: Sequence[Node], value: Values) -> Inner | None:
+    """What a command of these words runs in a shell, if its text stands in one place."""
+    names = [text_of(node).rsplit("/", 1)[-1] for node in nodes]
+    for at, name in enumerate(names):
+        if name in SHELLS or (name in _COMMAND_FLAG and at == 0):
+            return _after_flag(at + 1, name, names, nodes, value)
+        if name in _REMOTE:
+            return _remote(at, name, names, nodes, value)
+        if name == "tmux" and _TMUX.intersection(names):
+            return _text(nodes[-1], value) if nodes[-1].type in _QUOTED else None
+        if name == "eval" and at == 0 and len(nodes) == 2:
+            return _text(nodes[1], value, same_shell=True)
+        if name == "sbatch":
+            return _wrapped(at + 1, names, nodes, value)
+    return None
+
+
+def _wrapped(
+    first: int, names: Sequence[str], nodes: Sequence[Node], value: Values
+) -> Inner | None:
+    """`sbatch --wrap TEXT`, `sbatch --wrap=TEXT`."""
+    for at in range(first, len(nodes)):
+        if names[at] == "--wrap" and at + 1 < len(nodes):
+            return _text(nodes[at + 1], value)
+        if text_of(nodes[at]).startswith("--wrap=") and nodes[at].named_children:
+            return _text(nodes[at].named_children[-1], value)
+    return None
+
+
+def _after_flag(
+    first: int, name: str, names: Sequence[str], nodes: Sequence[Node], value: Values
+) -> Inner | None:
+    """`bash -lc TEXT`: the first word after the flags, where one of them is -c."""
+    flags: list[str] = []
+    for at in range(first, len(nodes)):
+        word = names[at]
+        if flags and flags[-1].endswith("c") and not flags[-1].startswith("--"):
+            return _text(nodes[at], value, flags=flags)
+        if word.startswith("-") and len(word) > 1:
+            flags.append(word)
+        elif name in SHELLS and not (flags and flags[-1].endswith("o")):
+            return None
+    return None
+
+
+def _remote(
+    at: int, name: str, names: Sequence[str], nodes: Sequence[Node], value: Values
+) -> Inner | None:
+    """`ssh [-p 22] host COMMAND...`; pdsh and clush name their hosts by a flag."""
+    rest = at + 1
+    while rest < len(names) and names[rest].startswith("-") and len(names[rest]) > 1:
+        takes = names[rest][1] in _REMOTE[name] and len(names[rest]) == 2
+        rest += 2 if takes else 1
+    rest += name == "ssh"
+    given = nodes[rest:]
+    if len(given) == 1:
+        return _text(given[0], value)
+    if not given or any(node.type in _QUOTED for node in given):
+        return None
+    start = given[0].start_byte
+    whole = given[0].parent
+    source = whole.text or b"" if whole is not None else b""
+    offset = whole.start_byte if whole is not None else 0
+    return Inner(start, source[start - offset : given[-1].end_byte - offset])
+
+
+def _text(
+    node: Node, value: Values, *, flags: Sequence[str] = (), same_shell: bool = False
+) -> Inner | None:
+    """The text of a quoted word, or of the variable in which it stands."""
+    if node.type in _QUOTED and not _only_expansions(node):
+        source = (node.text or b"")[1:-1]
+        plain = unescaped(source) if node.type == "string" else source
+        return Inner(node.start_byte + 1, plain, tuple(flags), same_shell, plain == source)
+    pieces = value(node).pieces
+    if len(pieces) == 1 and pieces[0].exact:
+        piece = pieces[0]
+        return Inner(piece.at, piece.text.encode(), tuple(flags), same_shell)
+    return None
+
+
+def _only_expansions(node: Node) -> bool:
+    """Whether a word is made of variables alone, quoted or not."""
+    parts = node.named_children if node.type == "string" else [node]
+    literal = b"".join(part.text or b"" for part in parts if part.type == "string_content")
+    return not literal.strip() and any(part.type in _EXPANSIONS for part in parts)
+
+
+def unescaped(source: bytes, escapes: bytes = b'"$`\\') -> bytes:
+    r"""The text that \", \$, \` and \\ stand for; its lines are as long as before.
+
+    In a here-document a quote is none of the `escapes`.
+    """
+    if b"\\" not in source:
+        return source
+    lines = []
+    for line in source.split(b"\n"):
+        text, escaped = bytearray(), False
+        for byte in line:
+            if escaped:
+                text += bytes([byte]) if byte in escapes else b"\\" + bytes([byte])
+            elif byte != 0x5C:
+                text.append(byte)
+            escaped = byte == 0x5C and not escaped
+        text += b"\\" * escaped
+        padding = b" " * (len(line) - len(text))
+        lines.append(padding + bytes(text))
+    return b"\n".join(lines)

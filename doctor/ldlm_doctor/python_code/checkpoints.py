@@ -1,0 +1,309 @@
+"""How checkpoints are written and read."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from ldlm_doctor.finding import Check, Edit, Finding
+from ldlm_doctor.python_code.bindings import Function, inside
+from ldlm_doctor.python_code.edits import line_after, replaced
+from ldlm_doctor.python_code.module import Module, last_name
+from ldlm_doctor.python_code.program import Program
+from ldlm_doctor.python_code.training import words_in
+from ldlm_doctor.python_code.values import arguments, default_of
+
+NOT_ATOMIC = Check(
+    id="checkpoint-not-atomic",
+    severity="warning",
+    title="The last checkpoint is overwritten in place",
+    why="A job that is killed, or a disk that is full, while it is written leaves half a file, "
+    "and the one before is gone.",
+    source="https://docs.python.org/3/library/os.html#os.replace",
+    since="",
+    fix="Write to a name beside it, then os.replace() it.",
+)
+NO_ROTATION = Check(
+    id="checkpoint-no-rotation",
+    severity="warning",
+    title="Checkpoints are written and never deleted",
+    why="Each holds weights and optimizer state, three times the weights with Adam; the disk "
+    "fills up, and the training ends there.",
+    source="size of torch.optim.AdamW's state: two tensors a parameter",
+    since="",
+    fix="Keep the last n (at least 1) and milestones; delete only what is surely an own "
+    "checkpoint, after the new one is whole.",
+)
+DELETED_FIRST = Check(
+    id="checkpoint-deleted-before-saved",
+    severity="error",
+    title="The old checkpoint is deleted before the new one is written",
+    why="Until the new one is whole there is none: a job that is killed meanwhile starts anew.",
+    source="https://docs.python.org/3/library/os.html#os.replace",
+    since="",
+    fix="Write under another name, rename, then delete the old one.",
+)
+LOAD = Check(
+    id="checkpoint-load-weights-only",
+    severity="info",
+    title="torch.load() without weights_only",
+    why="Before torch 2.6 it runs whatever code a pickle holds; since then it refuses files with "
+    "objects other than tensors and plain values, so that a resume fails which worked before.",
+    source="https://docs.pytorch.org/docs/stable/generated/torch.load.html",
+    since="2.6",
+    fix="weights_only=True, and only tensors, numbers, strings, lists and dictionaries in the "
+    "checkpoint.",
+)
+CHECKS = (NOT_ATOMIC, NO_ROTATION, DELETED_FIRST, LOAD)
+_DEEPEST = 8
+SAVE, _LOAD = frozenset({"torch.save"}), frozenset({"torch.load"})
+_STEP = re.compile(r"(^|_)(step|steps|epoch|epochs|iter|iters|iteration|it|tokens)(_|\d|$)", re.I)
+_CHECKPOINT = re.compile(r"ckpt|checkpoint|latest|(^|_)last|snapshot|resume", re.I)
+_SAVES = re.compile(r"save_?(training_)?(checkpoint|ckpt|snapshot|state$)", re.I)
+_OPTIMIZER = re.compile(r"optim|opt_state|^opt$|scheduler|scaler", re.I)
+_MOVES = {"replace", "rename", "move", "renames"}
+_DELETES = {"rmtree", "unlink", "remove", "rmdir"}
+_KEEPS = re.compile(
+    r"save_total_limit|keep_last|keep_n|max_to_keep|num_to_keep|keep_latest|rotate|prune"
+    r"|cleanup|delete_old|remove_old|save_top_k|max_checkpoints|keep_checkpoints",
+    re.I,
+)
+
+
+def inspect(module: Module, program: Program) -> Iterator[Finding]:
+    """Each torch.save and torch.load of a program that trains."""
+    if not program.has_loops(module):
+        return
+    for call in module.calls_to(SAVE):
+        given = arguments(module, call, ("obj", "f"))
+        path = given["f"]
+        if path is None or not is_checkpoint(module, given["obj"], path):
+            continue
+        place = full_path(module, path)
+        if _varies(module, program, place, path):
+            if _in_training(module, program, call) and not program.any_relative(_deletes, module):
+                yield module.finding(NO_ROTATION, call)
+        elif (
+            _is_fixed(module, place)
+            and _in_training(module, program, call)
+            and not _is_moved(module, call, place)
+        ):
+            yield module.finding(NOT_ATOMIC, call, edits=_atomic(module, call, path))
+    yield from _deleted_first(module)
+    for call in module.calls_to(_LOAD):
+        if arguments(module, call).lacks("weights_only") and _resumes(module, call):
+            yield module.finding(LOAD, call)
+
+
+def full_path(module: Module, path: ast.expr, depth: int = 0) -> ast.expr:
+    """The path with a name that stands for it replaced by what it is."""
+    bound = None
+    if depth > _DEEPEST:
+        return path
+    if isinstance(path, ast.Name):
+        bound = module.bound(path)
+    elif isinstance(path, ast.Attribute):
+        bound = module.bound_attribute(path)
+    if bound is None and isinstance(path, ast.Name):
+        scope = module.scope(path)
+        bound = default_of(scope, path.id) if isinstance(scope, Function) else None
+        bound = bound if isinstance(bound, ast.Constant) and bound.value else None
+    if bound is not None:
+        return full_path(module, bound, depth + 1)
+    if isinstance(path, ast.Call) and last_name(path.func) in ("str", "Path") and path.args:
+        return full_path(module, path.args[-1], depth + 1)
+    return path
+
+
+def is_checkpoint(module: Module, held: ast.expr | None, path: ast.expr) -> bool:
+    """What is saved is there to go on from: it holds the optimizer, or its name says so."""
+    if isinstance(held, ast.Name):
+        held = module.bound(held) or held
+    if held is not None and any(_OPTIMIZER.search(name) for name in words_in(held)):
+        return True
+    function = module.function(path)
+    if function is not None and _SAVES.search(function.name):
+        return True
+    return any(_CHECKPOINT.search(word) for word in words_in(full_path(module, path)))
+
+
+def _varies(module: Module, program: Program, place: ast.expr, path: ast.expr) -> bool:
+    """The path has the step in it, here or where the folder is handed over."""
+    if _has_step(module, place):
+        return True
+    folder = _folder(place)
+    if not isinstance(folder, ast.Name):
+        return False
+    bound = module.bound(folder)
+    if bound is not None:
+        return _has_step(module, bound) or _comes_with_step(module, program, bound)
+    return _comes_with_step(module, program, folder)
+
+
+def _comes_with_step(module: Module, program: Program, node: ast.expr) -> bool:
+    """A parameter that callers give a path with the step in it."""
+    name = next((n for n in ast.walk(node) if isinstance(n, ast.Name)), None)
+    function = module.function(name) if name is not None else None
+    if name is None or function is None:
+        return False
+    names = [argument.arg for argument in function.args.args]
+    if name.id not in names:
+        return False
+    at = names.index(name.id) - (1 if names[0] == "self" else 0)
+    for other in program.relatives(module):
+        for call in other.methods_called.get(function.name, ()):
+            given = call.args[at] if 0 <= at < len(call.args) else None
+            given = next((k.value for k in call.keywords if k.arg == name.id), given)
+            if given is not None and _has_step(other, full_path(other, given)):
+                return True
+    return False
+
+
+def _has_step(module: Module, node: ast.expr) -> bool:
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name | ast.Attribute) and _STEP.search(last_name(part)):
+            return True
+        if isinstance(part, ast.Name) and part is not node:
+            bound = module.bound(part)
+            if bound is not None and any(
+                isinstance(n, ast.Name | ast.Attribute) and _STEP.search(last_name(n))
+                for n in ast.walk(bound)
+            ):
+                return True
+    return False
+
+
+def _folder(place: ast.expr) -> ast.expr | None:
+    match place:
+        case ast.BinOp(left=left, op=ast.Div() | ast.Add()):
+            return left
+        case ast.Call(args=[first, *_]) if last_name(place.func) == "join":
+            return first
+        case ast.JoinedStr(values=[ast.FormattedValue(value=first), *_]):
+            return first
+        case ast.Name():
+            return place
+    return None
+
+
+def _is_fixed(module: Module, place: ast.expr) -> bool:
+    """The file itself has a name that stays: a constant at the end."""
+    match place:
+        case ast.Constant(value=str()):
+            return True
+        case ast.BinOp(right=ast.Constant(value=str() as name)):
+            return "." in name
+        case ast.Call(args=[*_, ast.Constant(value=str())]) if last_name(place.func) == "join":
+            return True
+        case ast.JoinedStr(values=[*_, ast.Constant(value=str() as end)]):
+            fields = [v for v in place.values if isinstance(v, ast.FormattedValue)]
+            return "/" in end and len(fields) >= 1
+    return False
+
+
+def _is_moved(module: Module, call: ast.Call, place: ast.expr) -> bool:
+    """The file is written under another name first."""
+    if any(re.search(r"te?mp|partial|writing", word, re.I) for word in words_in(place)):
+        return True
+    scope = module.scope(call)
+    body = [] if isinstance(scope, ast.Lambda) else scope.body
+    return any(
+        isinstance(node, ast.Call)
+        and last_name(node.func) in _MOVES
+        and (
+            module.resolve(node.func).startswith(("os.", "shutil."))
+            or (last_name(node.func) in ("rename", "replace") and len(node.args) == 1)
+        )
+        for node in inside(body)
+    )
+
+
+def _atomic(module: Module, call: ast.Call, path: ast.expr) -> tuple[Edit, ...]:
+    """Saved under `….tmp`, then renamed; where `os` is imported and the path is plain to see."""
+    statement = module.statement(call)
+    is_plain = isinstance(statement, ast.Expr) and statement.value is call
+    if not is_plain or module.imports.get("os") != "os" or not _is_pure(path):
+        return ()
+    if not any(
+        isinstance(s, ast.Import) and any(a.name == "os" and not a.asname for a in s.names)
+        for s in module.tree.body
+    ):
+        return ()
+    written = module.text(path)
+    if "\n" in written:
+        return ()
+    temporary = f'str({written}) + ".tmp"'
+    renamed = line_after(module, statement, f"os.replace({temporary}, {written})")
+    return (replaced(module, path, temporary), *renamed) if renamed else ()
+
+
+def _is_pure(path: ast.expr) -> bool:
+    """A path whose parts are names and constants: to compute it twice changes nothing."""
+    match path:
+        case ast.BinOp(op=ast.Div(), left=left, right=ast.Constant(value=str())):
+            return isinstance(left, ast.Name | ast.Attribute) or _is_pure(left)
+        case ast.Call(args=[*given], keywords=[]) if last_name(path.func) == "join":
+            return all(isinstance(each, ast.Name | ast.Attribute | ast.Constant) for each in given)
+        case ast.Constant(value=str()):
+            return True
+    return False
+
+
+def _in_training(module: Module, program: Program, call: ast.Call) -> bool:
+    """The save is part of a loop, or of a function that a loop calls."""
+    if any(isinstance(outer, ast.For | ast.While) for outer in module.above(call)):
+        return True
+    function = module.function(call)
+    if function is None:
+        return False
+    for other in program.relatives(module):
+        for each in other.methods_called.get(function.name, ()):
+            if any(isinstance(outer, ast.For | ast.While) for outer in other.above(each)):
+                return True
+    return False
+
+
+def _deletes(module: Module) -> bool:
+    for name in _DELETES:
+        for call in module.methods_called.get(name, ()):
+            resolved = module.resolve(call.func)
+            if name in ("rmtree", "unlink", "rmdir") or resolved == "os.remove":
+                return True
+    return any(_KEEPS.search(word) for word in module.words)
+
+
+def _deleted_first(module: Module) -> Iterator[Finding]:
+    for call in module.methods_called.get("rmtree", ()):
+        if not call.args or not isinstance(call.args[0], ast.Name | ast.Attribute):
+            continue
+        function = module.function(call)
+        if not isinstance(function, Function) or re.search(
+            r"te?mp|partial|cache", last_name(call.args[0]), re.I
+        ):
+            continue
+        deleted = ast.dump(call.args[0])
+        if any(isinstance(outer, ast.For | ast.While) for outer in module.above(call)):
+            continue
+        for save in module.calls_to(SAVE):
+            path = arguments(module, save, ("obj", "f"))["f"]
+            if path is None or module.function(save) is not function or save.lineno < call.lineno:
+                continue
+            if any(ast.dump(part) == deleted for part in ast.walk(full_path(module, path))):
+                yield module.finding(DELETED_FIRST, call)
+                break
+
+
+def _resumes(module: Module, call: ast.Call) -> bool:
+    """What is loaded is a checkpoint to go on from, not some other file of tensors."""
+    function = module.function(call)
+    around = function or module.tree
+    if function is not None and re.search(r"resume|load_(ckpt|checkpoint)", function.name, re.I):
+        return True
+    return any(
+        isinstance(other, ast.Call)
+        and isinstance(other.func, ast.Attribute)
+        and other.func.attr == "load_state_dict"
+        and bool(_OPTIMIZER.search(last_name(other.func.value)))
+        for other in inside(around.body)
+    )

@@ -1,0 +1,203 @@
+"""Collectives that some ranks call while the others do not."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from ldlm_doctor.finding import Check, Finding
+from ldlm_doctor.python_code.agreement import COLLECTIVES, rank_branch
+from ldlm_doctor.python_code.bindings import Function
+from ldlm_doctor.python_code.module import Module, last_name
+from ldlm_doctor.python_code.program import FSDP, Program
+from ldlm_doctor.python_code.training import Ranks
+from ldlm_doctor.python_code.values import constant
+
+ALONE = Check(
+    id="collective-on-one-rank",
+    severity="critical",
+    title="A collective that only some ranks call",
+    why="A collective returns when every rank of the group has called it. Called on rank 0 "
+    "alone it waits until the timeout, or pairs with the next collective of the others and "
+    "gives wrong data. Saving or gathering what is sharded is one as well.",
+    source="https://docs.pytorch.org/docs/stable/distributed.html#collective-functions; "
+    "https://docs.pytorch.org/docs/stable/distributed.checkpoint.html; "
+    "https://deepspeed.readthedocs.io/en/latest/model-checkpointing.html",
+    since="",
+    fix="Call it on every rank, and keep only what follows from it to rank 0.",
+)
+CHECKS = (ALONE,)
+_FULL = frozenset(
+    f"{where}{name}"
+    for where in ("torch.distributed.", "torch.distributed.distributed_c10d.", "deepspeed.comm.")
+    for name in COLLECTIVES
+) | frozenset(
+    f"horovod.torch.{name}"
+    for name in ("allreduce", "allgather", "broadcast", "broadcast_object", "barrier", "alltoall")
+)
+_TOGETHER = frozenset(
+    f"torch.distributed.checkpoint.{name}"
+    for name in (
+        "save", "load", "async_save", "save_state_dict", "load_state_dict",
+        "state_dict_saver.save", "state_dict_loader.load",
+    )
+)  # fmt: skip
+_OF_SHARDED = frozenset(
+    f"torch.distributed.checkpoint.state_dict.{verb}_{what}state_dict"
+    for verb in ("get", "set")
+    for what in ("", "model_", "optimizer_")
+) | frozenset(
+    f"{name}.{method}"
+    for name in FSDP
+    for method in ("optim_state_dict", "full_optim_state_dict", "summon_full_params")
+)
+"""Of a model that is sharded; of one that is not yet they are no collectives."""
+_FSDP1 = frozenset(name for name in FSDP if name.endswith("FullyShardedDataParallel"))
+_OF_FRAMEWORKS = (
+    (re.compile(r"^_?accelerator$"), {"accelerate"}, {
+        "gather", "gather_for_metrics", "reduce", "wait_for_everyone", "pad_across_processes",
+    }),
+    (re.compile(r"^_?fabric$"), {"lightning", "lightning_fabric"}, {
+        "barrier", "all_gather", "all_reduce", "broadcast", "save",
+    }),
+    (re.compile(r"^(self|pl_module)$"), {"lightning", "pytorch_lightning"}, {"all_gather"}),
+    (re.compile(r"^trainer$"), {"lightning", "pytorch_lightning"}, {"save_checkpoint"}),
+    (re.compile(r"^strategy$"), {"lightning", "pytorch_lightning"}, {
+        "barrier", "broadcast", "reduce", "all_gather",
+    }),
+    (re.compile(r"engine$"), {"deepspeed"}, {"save_checkpoint", "backward", "step"}),
+)  # fmt: skip
+"""Whose methods every rank must call: the name of the object, the packages, the methods."""
+
+
+def inspect(module: Module, program: Program) -> Iterator[Finding]:
+    """Each collective, and each call of a function that is one."""
+    for call in _collectives(module, program):
+        branch = rank_branch(module, call)
+        if branch is None or _is_of_a_group(call):
+            continue
+        which, test = branch
+        if not _others_call(module, program, call, which):
+            whose = "rank 0" if which is Ranks.MAIN else "the ranks other than 0"
+            inner = _inner(module, program, call)
+            where = f"; {last_name(call.func)} calls it {inner}" if inner else ""
+            yield module.finding(ALONE, call, f"only {whose}, by line {test.lineno}{where}")
+
+
+def _collectives(module: Module, program: Program) -> Iterator[ast.Call]:
+    yield from module.calls_to(_FULL)
+    yield from module.calls_to(_TOGETHER)
+    if program.any_near(_shards, module):
+        yield from _of_sharded_models(module)
+    packages = {name.partition(".")[0] for level, name in module.imported if level == 0}
+    for owner, of, methods in _OF_FRAMEWORKS:
+        for call in module.calls if of & packages else ():
+            match call.func:
+                case ast.Attribute(value=ast.Name() | ast.Attribute() as held, attr=method):
+                    if method in methods and owner.search(last_name(held)):
+                        yield call
+    if packages & {"lightning", "pytorch_lightning"}:
+        yield from _logged_together(module)
+    for name in _wrapping(program):
+        for call in module.methods_called.get(name, ()):
+            if _inner(module, program, call):
+                yield call
+
+
+def _shards(module: Module) -> bool:
+    return any(True for _ in module.calls_to(FSDP))
+
+
+def _of_sharded_models(module: Module) -> Iterator[ast.Call]:
+    """`model.state_dict()` of FSDP's first version, `.full_tensor()` of the second."""
+    yield from module.methods_called.get("full_tensor", ())
+    places = [
+        (call.lineno, name) for call in module.calls_to(FSDP) for name in _wrapped(module, call)
+    ]
+    for call in module.calls_to(_OF_SHARDED):
+        of = {last_name(each) for each in call.args[:1]} - {""}
+        if any(name in of and line < call.lineno for line, name in places):
+            yield call
+    if module.words & {"SHARDED_STATE_DICT", "LOCAL_STATE_DICT"}:
+        return
+    first = {name for call in module.calls_to(_FSDP1) for name in _wrapped(module, call)}
+    for call in module.methods_called.get("state_dict", ()):
+        if isinstance(call.func, ast.Attribute) and last_name(call.func.value) in first:
+            yield call
+
+
+def _wrapped(module: Module, call: ast.Call) -> set[str]:
+    """The names that a sharded model goes by: what is assigned, or what is sharded in place."""
+    statement = module.statement(call)
+    if isinstance(statement, ast.Assign) and statement.value is call:
+        return {last_name(target) for target in statement.targets} - {""}
+    return {last_name(call.args[0])} - {""} if call.args else set()
+
+
+def _logged_together(module: Module) -> Iterator[ast.Call]:
+    """`self.log(..., sync_dist=True)`, which reduces over all ranks."""
+    for name in ("log", "log_dict"):
+        for call in module.methods_called.get(name, ()):
+            given = {k.arg: k.value for k in call.keywords}
+            alone = constant(module, given.get("rank_zero_only"))
+            if constant(module, given.get("sync_dist")) is True and alone is not True:
+                yield call
+
+
+def _is_of_a_group(call: ast.Call) -> bool:
+    """The ranks of a group of their own, or a save that asks no other rank."""
+    names = {k.arg for k in call.keywords}
+    return bool(names & {"group", "process_group", "no_dist"})
+
+
+def _wrapping(program: Program) -> dict[str, tuple[Module, Function, ast.Call]]:
+    return program.once(_functions_with_collectives)
+
+
+def _functions_with_collectives(program: Program) -> dict[str, tuple[Module, Function, ast.Call]]:
+    """Functions of the project, by a name that only one has, that call a collective for certain."""
+    found: dict[str, tuple[Module, Function, ast.Call]] = {}
+    for module in program.modules:
+        for call in module.calls_to(_FULL):
+            around = module.function(call)
+            if around is None or _is_of_a_group(call):
+                continue
+            if any(module.statement(call) is each for each in around.body):
+                found.setdefault(around.name, (module, around, call))
+    return {name: its for name, its in found.items() if program.definitions[name] == 1}
+
+
+def _inner(module: Module, program: Program, call: ast.Call) -> str:
+    """Where a function of the project calls the collective; "" where the call is one itself."""
+    its = _wrapping(program).get(last_name(call.func))
+    if its is None:
+        return ""
+    home, function, inner = its
+    is_method = home.class_of(function) is not None
+    dotted = module.resolve(call.func).split(".")
+    is_imported = len(dotted) > 1 and dotted[0] != "self" and dotted[-2] in home.parts
+    match call.func:
+        case ast.Attribute(value=ast.Name(id="self")):
+            known = is_method and home.class_of(function) is module.class_of(call)
+        case ast.Name():
+            known = not is_method and (home is module or is_imported)
+        case _:
+            known = not is_method and is_imported
+    return f"in {home.file.path}:{inner.lineno}" if known else ""
+
+
+def _others_call(module: Module, program: Program, call: ast.Call, which: Ranks) -> bool:
+    """The other ranks call a collective too, in another branch of the same function."""
+    scope = module.scope(call)
+    own = {id(node) for node in ast.walk(scope)}
+    for other in _collectives(module, program):
+        if other is call or id(other) not in own:
+            continue
+        node: ast.AST | None = other
+        while node is not None and node is not scope:  # also in functions within the function
+            branch = rank_branch(module, node)
+            if branch is not None and branch[0] is not which:
+                return True
+            node = module.function(node)
+    return False

@@ -1,0 +1,296 @@
+"""What makes one rank leave a step, or the loop, while the others wait for it there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from ldlm_doctor.finding import Check, Finding
+from ldlm_doctor.python_code.agreement import agreed, rank_branch
+from ldlm_doctor.python_code.bindings import inside
+from ldlm_doctor.python_code.module import Loop, Module, last_name
+from ldlm_doctor.python_code.program import Program
+from ldlm_doctor.python_code.training import (
+    Ranks,
+    TrainingLoop,
+    ends_process,
+    is_optimizer_step,
+    names_in,
+    without_gradient,
+)
+
+NAN_SKIP = Check(
+    id="nan-skip-on-one-rank",
+    severity="critical",
+    title="A rank that meets NaN skips the step alone",
+    why="The loss is this rank's own. Where it is not finite this rank leaves out backward, in "
+    "which the others wait for its gradients until the process group's timeout. Skipped after "
+    "backward, the others apply the NaN that it sent them, and the ranks drift apart.",
+    source="run with 2 ranks of torch 2.13: the other rank waits in all-reduce until the timeout",
+    since="",
+    fix="Decide together: all_reduce the flag (MAX) before the branch; or always run backward "
+    "and skip by the gradient norm, which is the same on every rank.",
+)
+FAILURE_SKIP = Check(
+    id="exception-skip-on-one-rank",
+    severity="critical",
+    title="A rank that meets an error goes on without the others",
+    why="Out of memory or a bad batch is met by one rank. It leaves the step out and asks for the "
+    "next batch, while the others wait in backward for its gradients: from then on the ranks are "
+    "a step apart, or hang until the process group's timeout.",
+    source="run with 2 ranks of torch 2.13 (gloo): one rank ends a step before the other, which "
+    "waits for it",
+    since="",
+    fix="Let the exception end the process, so that the launcher ends the others and restarts "
+    "all; or agree on it by an all_reduce before backward.",
+)
+BATCH_SKIP = Check(
+    id="batch-skip-on-one-rank",
+    severity="error",
+    title="A rank leaves out a batch that the others train on",
+    why="Whether a batch is empty differs between ranks. The rank that leaves it out calls no "
+    "backward, in which the others wait for its gradients.",
+    source="https://docs.pytorch.org/docs/stable/notes/ddp.html",
+    since="",
+    fix="Drop empty batches in the data set or the sampler, so that every rank has as many, or "
+    "run the step with a loss of zero times the output.",
+)
+LEFT = Check(
+    id="loop-left-by-one-rank",
+    severity="critical",
+    title="One rank leaves the training loop alone",
+    why="The other ranks go on to the next step, and wait in backward for the gradients of the "
+    "one that has left.",
+    source="https://docs.pytorch.org/docs/stable/notes/ddp.html",
+    since="",
+    fix="Decide on one rank and tell the others: broadcast the flag (or all_reduce it, MAX) "
+    "before all of them test it.",
+)
+CHECKS = (NAN_SKIP, FAILURE_SKIP, BATCH_SKIP, LEFT)
+_FINITE = {"isnan", "isinf", "isfinite"}
+_FAILURES = {
+    "RuntimeError", "Exception", "BaseException", "OutOfMemoryError", "AcceleratorError",
+    "ValueError",
+}  # fmt: skip
+_LOSS = re.compile(r"(^|_)loss(es)?(_|\d|$)", re.I)
+
+
+def inspect(module: Module, program: Program) -> Iterator[Finding]:
+    """Each training loop that several ranks run."""
+    if not (program.is_distributed(module) or program.framework_does_it(module)):
+        return
+    if not any(is_optimizer_step(call) for call in module.methods_called.get("step", ())):
+        return  # gradients are looked at, and nothing is trained
+    yield from _left(module, program)
+    for loop in program.loops(module):
+        if program.is_distributed(module):
+            yield from _nan_skips(module, loop)
+            yield from _batch_skips(module, loop)
+            yield from _failures(module, loop)
+
+
+def _nan_skips(module: Module, loop: TrainingLoop) -> Iterator[Finding]:
+    for node in loop.nodes():
+        if not isinstance(node, ast.If):
+            continue
+        looked_at = _looks_at_loss(module, node.test)
+        if not looked_at or not _leaves(module, node, loop) or without_gradient(module, node):
+            continue
+        if agreed(module, loop.nodes(), node, looked_at | names_in(node.test)):
+            continue
+        late = any(
+            call.lineno < node.lineno and module.function(call) is module.function(node)
+            for call in loop.backwards
+        )
+        after = "after backward: the other ranks apply the gradients that this one drops"
+        yield module.finding(NAN_SKIP, node.test, after if late else "")
+
+
+def _looks_at_loss(module: Module, test: ast.expr) -> set[str]:
+    """The names that a test asks for NaN, where a loss is among them."""
+    asked: set[str] = set()
+    for part in ast.walk(test):
+        if _asks_for_nan(part):
+            asked |= names_in(part)
+        elif isinstance(part, ast.Name) and (bound := module.bound(part)) is not None:
+            asked |= (
+                {part.id} | names_in(bound) if any(map(_asks_for_nan, ast.walk(bound))) else set()
+            )
+    return asked if any("loss" in name.lower() for name in asked) else set()
+
+
+def _asks_for_nan(node: ast.AST) -> bool:
+    """`isnan(x)` and the like, or `x != x`."""
+    match node:
+        case ast.Call():
+            return last_name(node.func) in _FINITE
+        case ast.Compare(left=left, ops=[ast.NotEq()], comparators=[right]):
+            return ast.dump(left) == ast.dump(right)
+    return False
+
+
+def _leaves(module: Module, branch: ast.If, loop: TrainingLoop) -> bool:
+    """The branch leaves out what follows in the step."""
+    own_function = module.function(branch)
+    in_loop = any(outer is loop.loop for outer in module.above(branch))
+    for node in inside(branch.body):
+        match node:
+            case ast.Continue():
+                return in_loop
+            case ast.Break():
+                return in_loop and _loop_of(module, node) is loop.loop
+            case ast.Return():
+                return own_function is not None
+            case ast.Raise():
+                return False
+            case ast.Call() if ends_process(node):
+                return False
+    # `if isfinite(loss): loss.backward()`, or `else: loss.backward()` the other way round
+    in_body, otherwise = (
+        any(node in loop.backwards for node in inside(block))
+        for block in (branch.body, branch.orelse)
+    )
+    return in_body != otherwise
+
+
+def _loop_of(module: Module, node: ast.AST) -> Loop | None:
+    return next((outer for outer in module.above(node) if isinstance(outer, Loop)), None)
+
+
+def _batch_skips(module: Module, loop: TrainingLoop) -> Iterator[Finding]:
+    """`if batch is None: continue`, before backward, of what the loop itself draws."""
+    if not isinstance(loop.loop, ast.For) or loop.bodies[0] is not loop.loop.body:
+        return
+    drawn = {n.id for n in ast.walk(loop.loop.target) if isinstance(n, ast.Name)}
+    if _is_counter(loop.loop.iter):
+        return
+    for statement in loop.loop.body:
+        if any(node in loop.backwards for node in inside([statement])):
+            return
+        match statement:
+            case ast.If(test=test, body=[*_, ast.Continue()], orelse=[]):
+                if _asks_for_emptiness(test, drawn) and not agreed(
+                    module, loop.nodes(), statement, names_in(test)
+                ):
+                    yield module.finding(BATCH_SKIP, test)
+
+
+def _is_counter(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and last_name(node.func) in ("range", "trange")
+
+
+def _asks_for_emptiness(test: ast.expr, drawn: set[str]) -> bool:
+    match test:
+        case ast.Compare(left=ast.Name(id=name), ops=[ast.Is()], comparators=[right]):
+            return name in drawn and isinstance(right, ast.Constant) and right.value is None
+        case ast.Compare(
+            left=ast.Call(func=ast.Name(id="len"), args=[ast.Name(id=name)]), ops=[sign]
+        ):
+            return name in drawn and isinstance(sign, ast.Eq | ast.Lt | ast.LtE)
+        case ast.UnaryOp(op=ast.Not(), operand=ast.Name(id=name)):
+            return name in drawn
+        case ast.BoolOp(values=values):
+            return any(_asks_for_emptiness(value, drawn) for value in values)
+    return False
+
+
+def _failures(module: Module, loop: TrainingLoop) -> Iterator[Finding]:
+    """`except RuntimeError: continue` around forward and backward of one step."""
+    on_the_way = {f.name for f in module.functions if any(f.body is body for body in loop.bodies)}
+    for node in loop.nodes():
+        if not isinstance(node, ast.Try):
+            continue
+        body = {id(each) for each in inside(node.body)}
+        called = {last_name(c.func) for c in inside(node.body) if isinstance(c, ast.Call)}
+        has_step = called & on_the_way or any(id(call) in body for call in loop.backwards)
+        if not has_step or all(outer is not loop.loop for outer in module.above(node)):
+            continue
+        for handler in node.handlers:
+            kinds = names_in(handler.type) if handler.type is not None else {"BaseException"}
+            if kinds & _FAILURES and _goes_on(handler):
+                yield module.finding(FAILURE_SKIP, handler)
+
+
+def _goes_on(handler: ast.ExceptHandler) -> bool:
+    """Nothing in the handler ends the process or asks the other ranks for certain."""
+    for node in inside(handler.body):
+        match node:
+            case ast.Raise(exc=None) if _is_of_another_failure(handler, node):
+                continue
+            case ast.Raise() | ast.Return() | ast.Break():
+                return False
+            case ast.Call() if ends_process(node) or "reduce" in last_name(node.func).lower():
+                return False
+    return True
+
+
+def _is_of_another_failure(handler: ast.ExceptHandler, leaving: ast.Raise) -> bool:
+    """`if "out of memory" in str(e): ... else: raise`: raised is what is not skipped."""
+    for statement in handler.body:
+        match statement:
+            case ast.If(orelse=[*_, last]) if last is leaving:
+                return True
+            case ast.If(test=ast.UnaryOp(op=ast.Not()) | ast.Compare(ops=[ast.NotIn()]), body=body):
+                if leaving in body:
+                    return True
+    return False
+
+
+def _left(module: Module, program: Program) -> Iterator[Finding]:
+    own = {id(loop.loop): loop for loop in program.loops(module)}
+    for home, loop in program.loops_around(module):
+        for node in inside(loop.body):
+            if not isinstance(node, ast.Break) or _loop_of(home, node) is not loop:
+                continue
+            if without_gradient(home, node):
+                continue
+            branch = rank_branch(home, node, within=loop)
+            if branch is not None:
+                whose = "rank 0" if branch[0] is Ranks.MAIN else "the ranks other than 0"
+                yield home.finding(LEFT, node, f"only {whose}, by line {branch[1].lineno}")
+            elif (flag := _own_flag(home, node, loop, own.get(id(loop)))) is not None:
+                yield home.finding(LEFT, flag)
+
+
+def _own_flag(
+    module: Module, leaving: ast.Break, loop: Loop, training: TrainingLoop | None
+) -> ast.expr | None:
+    """The test of a flag that only one rank sets, or of this rank's own loss."""
+    branch = module.parents[leaving]
+    if not isinstance(branch, ast.If):
+        return None
+    if agreed(module, inside(loop.body), branch, names_in(branch.test)):
+        return None
+    match branch.test:
+        case ast.Name(id=name):
+            return branch.test if _is_set_by_one_rank(module, branch, name) else None
+        case ast.Compare(left=left, ops=[ast.Lt() | ast.LtE()]) if training is not None:
+            own = {name for name in names_in(left) if _LOSS.search(name)}
+            given = {name for call in training.backwards for name in names_in(call)}
+            return branch.test if own & given else None
+    return None
+
+
+def _is_set_by_one_rank(module: Module, branch: ast.If, name: str) -> bool:
+    """`if rank == 0: stop = True`, and nowhere else anything but False."""
+    scope = module.scope(branch)
+    body = [] if isinstance(scope, ast.Lambda) else scope.body
+    alone = False
+    for node in inside(body):
+        match node:
+            case ast.Assign(targets=targets, value=value) if name in {
+                each for target in targets for each in names_in(target)
+            }:
+                if isinstance(value, ast.Constant) and not value.value:
+                    continue
+                if rank_branch(module, node) is None:
+                    return False
+                alone = True
+            case ast.Call() if last_name(node.func) not in ("print", "bool") and any(
+                isinstance(each, ast.Name) and each.id == name
+                for given in (*node.args, *(k.value for k in node.keywords))
+                for each in ast.walk(given)
+            ):
+                return False  # it may be told to the others there
+    return alone

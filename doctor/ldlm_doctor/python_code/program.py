@@ -1,0 +1,304 @@
+"""All Python files of one audit: who imports whom, what trains, and on how many GPUs."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+from typing import TypeVar, cast
+
+from ldlm_doctor.project import SourceFile
+from ldlm_doctor.python_code.module import Loop, Module, last_name
+from ldlm_doctor.python_code.settings import Settings
+from ldlm_doctor.python_code.training import TrainingLoop, training_loops
+
+DDP = frozenset(
+    {
+        "torch.nn.parallel.DistributedDataParallel",
+        "torch.nn.parallel.distributed.DistributedDataParallel",
+    }
+)
+FSDP = frozenset(
+    {
+        "torch.distributed.fsdp.FullyShardedDataParallel",
+        "torch.distributed.fsdp.fully_sharded_data_parallel.FullyShardedDataParallel",
+        "torch.distributed.fsdp.fully_shard",
+        "torch.distributed._composable.fsdp.fully_shard",
+    }
+)
+INIT_PROCESS_GROUP = frozenset(
+    {
+        "torch.distributed.init_process_group",
+        "torch.distributed.distributed_c10d.init_process_group",
+    }
+)
+YAML_NUMBER = re.compile(rb"^[ \t]*([A-Za-z_]\w*)[ \t]*:[ \t]*(\d+)[ \t]*(?:#.*)?$", re.M)
+"""A line of a YAML file that gives a key a whole number."""
+_FRAMEWORKS = frozenset(
+    {
+        "lightning", "pytorch_lightning", "lightning_fabric", "accelerate", "deepspeed",
+        "composer", "ignite", "fastai", "colossalai", "megatron", "mmengine", "mmcv", "ray",
+        "horovod", "paddle", "tensorflow", "jax", "chainer",
+    }
+)  # fmt: skip
+_TRAINERS = frozenset(
+    {"transformers.Trainer", "transformers.Seq2SeqTrainer", "transformers.TrainingArguments"}
+)
+T = TypeVar("T")
+_FARTHEST, _MOST_CALLERS = 3, 8
+_COMMON = frozenset({"forward", "__init__", "__call__", "backward", "step", "main"})
+_MOST_RELATIVES = 400
+"""Beyond this many, files that import one another say little about one of them."""
+
+
+class Program:
+    """The modules of an audit. `files`: all of its files, other languages too."""
+
+    def __init__(self, modules: Iterable[Module], files: tuple[SourceFile, ...] = ()) -> None:
+        self.modules, self.files = tuple(modules), files
+        self._loops: dict[Module, list[TrainingLoop]] = {}
+        self._connected: dict[Callable[[Module], bool], frozenset[Module]] = {}
+        self._holders: dict[Callable[[Module], bool], frozenset[Module]] = {}
+        self._relatives: dict[Module, list[Module]] = {}
+        self._near: dict[Module, frozenset[Module]] = {}
+        self._facts: dict[Callable[[Program], object], object] = {}
+
+    def once(self, fact: Callable[[Program], T]) -> T:
+        """What a function says of the whole program, asked only once."""
+        if fact not in self._facts:
+            self._facts[fact] = fact(self)
+        return cast(T, self._facts[fact])
+
+    # What a module is connected with
+
+    @cached_property
+    def _by_last(self) -> dict[str, list[Module]]:
+        found: dict[str, list[Module]] = {}
+        for module in self.modules:
+            if module.parts:
+                found.setdefault(module.parts[-1], []).append(module)
+        return found
+
+    @cached_property
+    def _imports(self) -> dict[Module, list[Module]]:
+        return {module: list(self._imported_by(module)) for module in self.modules}
+
+    @cached_property
+    def _importers(self) -> dict[Module, list[Module]]:
+        found: dict[Module, list[Module]] = {module: [] for module in self.modules}
+        for module, imported in self._imports.items():
+            for other in imported:
+                found[other].append(module)
+        return found
+
+    def _imported_by(self, module: Module) -> Iterator[Module]:
+        seen = {module}
+        for level, dotted in module.imported:
+            found = self._named(module, level, tuple(dotted.split(".")) if dotted else ())
+            found = found or self._handed_on(module, level, dotted)
+            if found is not None and found not in seen:
+                seen.add(found)
+                yield found
+
+    def _handed_on(self, module: Module, level: int, dotted: str) -> Module | None:
+        """`from package import name`, where the package has it from a module of its own."""
+        folder, _, name = dotted.rpartition(".")
+        package = self._named(module, level, tuple(folder.split(".")) if folder else ())
+        if package is None or not package.is_package or name not in package.imports:
+            return None
+        found = tuple(package.imports[name].split(".")[:-1])
+        return self._named(package, 1, found) or self._named(package, 0, found)
+
+    def _named(self, module: Module, level: int, names: tuple[str, ...]) -> Module | None:
+        folder = module.parts if module.is_package else module.parts[:-1]
+        if level:
+            names = (*folder[: len(folder) - level + 1], *names)
+        if not names:
+            return None
+        candidates = [
+            other
+            for other in self._by_last.get(names[-1], ())
+            if other.parts[-len(names) :] == names
+        ]
+        near = [other for other in candidates if other.parts[:-1] == folder]
+        if near:
+            return near[0]
+        return candidates[0] if len(candidates) == 1 or (len(names) > 1 and candidates) else None
+
+    def imports_of(self, module: Module) -> list[Module]:
+        """The module and all that it imports, directly or not."""
+        return _reached([module], self._imports, _MOST_RELATIVES)
+
+    def relatives(self, module: Module) -> list[Module]:
+        """The module, all that it imports and that import it, and what is near it."""
+        if module not in self._relatives:
+            found = dict.fromkeys(self.imports_of(module))
+            found.update(dict.fromkeys(_reached([module], self._importers, _MOST_RELATIVES)))
+            found.update(dict.fromkeys(sorted(self.near(module), key=lambda m: m.file.path)))
+            self._relatives[module] = list(found)
+        return self._relatives[module]
+
+    def class_of(self, module: Module, node: ast.expr) -> tuple[Module, ast.ClassDef] | None:
+        """The class that a name means, of the module or of one that it has it from."""
+        name = last_name(node)
+        dotted = module.resolve(node)
+        places = [module]
+        if "." in dotted:
+            folder = tuple(dotted.split(".")[:-1])
+            found = self._named(module, 0, folder) or self._named(module, 1, folder)
+            places = [found] if found is not None else []
+        for place in places:
+            for cls in place.classes:
+                if cls.name == name:
+                    return place, cls
+        return None
+
+    def any_relative(self, fact: Callable[[Module], bool], module: Module) -> bool:
+        """Whether something holds for the module or one that is connected with it."""
+        if fact not in self._connected:
+            having = self._having(fact)
+            reached = (*_reached([*having], self._imports), *_reached([*having], self._importers))
+            self._connected[fact] = frozenset(reached)
+        return module in self._connected[fact] or self.any_near(fact, module)
+
+    def any_near(self, fact: Callable[[Module], bool], module: Module) -> bool:
+        """Whether something holds for the module or one that is near it."""
+        return not self._having(fact).isdisjoint(self.near(module))
+
+    def _having(self, fact: Callable[[Module], bool]) -> frozenset[Module]:
+        if fact not in self._holders:
+            self._holders[fact] = frozenset(each for each in self.modules if fact(each))
+        return self._holders[fact]
+
+    def near(self, module: Module) -> frozenset[Module]:
+        """The module, those that import it, and what one of them imports: one program's files.
+
+        Beyond two steps in either direction large libraries connect everything with everything.
+        """
+        if module not in self._near:
+            users = _reached([module], self._importers, steps=2)
+            found = {module, *_reached([module], self._imports, steps=2)}
+            for user in users:
+                found.update((user, *self._imports[user]))
+            self._near[module] = frozenset(found)
+        return self._near[module]
+
+    @cached_property
+    def definitions(self) -> Counter[str]:
+        """How many functions of the project have a name."""
+        return Counter(function.name for each in self.modules for function in each.functions)
+
+    @cached_property
+    def settings(self) -> Settings:
+        """What YAML files, argparse and classes with fields say."""
+        return Settings(self.modules, self.files)
+
+    # What it does
+
+    def loops(self, module: Module) -> list[TrainingLoop]:
+        """The training loops that are written in a module."""
+        if module not in self._loops:
+            self._loops[module] = training_loops(module)
+        return self._loops[module]
+
+    def loops_around(self, module: Module) -> list[tuple[Module, Loop]]:
+        """The loops of the program in which the training loops of a module turn, all of them.
+
+        Those around them in their own functions, and around what calls these.
+        """
+        found: dict[int, tuple[Module, Loop]] = {}
+        for loop in self.loops(module):
+            waiting: list[tuple[Module, ast.AST, int]] = [(module, loop.backwards[0], 0)]
+            found.setdefault(id(loop.loop), (module, loop.loop))
+            waiting.append((module, loop.loop, 0))
+            while waiting:
+                where, node, depth = waiting.pop()
+                for outer in where.above(node):
+                    if isinstance(outer, Loop):
+                        found.setdefault(id(outer), (where, outer))
+                function = where.function(node)
+                if function is None or depth >= _FARTHEST or function.name in _COMMON:
+                    continue
+                callers = [
+                    (each, call)
+                    for each in self.near(where)
+                    for call in each.methods_called.get(function.name, ())
+                ]
+                if len(callers) <= _MOST_CALLERS:
+                    waiting += [(each, call, depth + 1) for each, call in callers]
+        return list(found.values())
+
+    def has_loops(self, module: Module) -> bool:
+        """A training loop is written in the module, or in one that is connected with it."""
+        return self.any_relative(self._writes_loop, module)
+
+    def _writes_loop(self, module: Module) -> bool:
+        return bool(self.loops(module))
+
+    def trains(self, module: Module) -> bool:
+        """A training loop is in the module, or in one that is connected with it."""
+        return self.any_relative(self._has_loop, module)
+
+    def _has_loop(self, module: Module) -> bool:
+        return bool(self.loops(module)) or uses_framework(module)
+
+    def is_distributed(self, module: Module) -> bool:
+        """Several ranks run the module, as PyTorch's own means tell."""
+        return self.any_near(wraps, module) or self.any_near(starts_group, module)
+
+    def is_on_cuda(self, module: Module) -> bool:
+        """The program uses GPUs where there are any."""
+        return self.any_relative(names_cuda, module)
+
+    def framework_does_it(self, module: Module) -> bool:
+        """Lightning, Accelerate or the like set up ranks, samplers and precision."""
+        return uses_framework(module) or (
+            not self.any_relative(wraps, module) and self.any_relative(uses_framework, module)
+        )
+
+
+def wraps(module: Module) -> bool:
+    """DDP or FSDP is applied here."""
+    return any(True for _ in module.calls_to(DDP | FSDP))
+
+
+def starts_group(module: Module) -> bool:
+    """A process group is started here."""
+    return any(True for _ in module.calls_to(INIT_PROCESS_GROUP))
+
+
+def names_cuda(module: Module) -> bool:
+    """CUDA is spoken of."""
+    return "cuda" in module.words or "nccl" in module.words
+
+
+def uses_framework(module: Module) -> bool:
+    """A framework that trains by itself is imported."""
+    imported = {name.partition(".")[0] for level, name in module.imported if level == 0}
+    return bool(imported & _FRAMEWORKS) or not _TRAINERS.isdisjoint(module.imports.values())
+
+
+def _reached(
+    starts: list[Module],
+    edges: dict[Module, list[Module]],
+    most: int | None = None,
+    steps: int | None = None,
+) -> list[Module]:
+    """What can be reached from some modules: not much more than `most`, in so many steps."""
+    found = dict.fromkeys(starts)
+    waiting, done = list(starts), 0
+    while waiting and (most is None or len(found) < most) and (steps is None or done < steps):
+        ahead = dict.fromkeys(other for each in waiting for other in edges[each])
+        waiting, done = [other for other in ahead if other not in found], done + 1
+        found.update(dict.fromkeys(waiting))
+    return list(found)
+
+
+def forwards(module: Module) -> Iterator[ast.FunctionDef]:
+    """The `forward` of each class."""
+    for cls in module.classes:
+        for statement in cls.body:
+            if isinstance(statement, ast.FunctionDef) and statement.name == "forward":
+                yield statement

@@ -1,0 +1,329 @@
+"""What a resumed training does not take up again, and so begins anew."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from ldlm_doctor.finding import Check, Finding
+from ldlm_doctor.python_code.bindings import Function, inside
+from ldlm_doctor.python_code.module import Module, last_name
+from ldlm_doctor.python_code.program import Program
+from ldlm_doctor.python_code.saved_state import (
+    PROGRESS,
+    Saved,
+    keys_read,
+    saved_in,
+    state_of,
+)
+from ldlm_doctor.python_code.training import names_in, words_in
+from ldlm_doctor.python_code.values import constant
+
+_SAVING = "https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html"
+DROPPED = Check(
+    id="resume-drops-saved-state",
+    severity="error",
+    title="A checkpoint holds what no resume takes up",
+    why="The optimizer's moments, the place in the schedule or the number of the step are saved, "
+    "and begin anew all the same: the loss jumps, the learning rate warms up again, epochs are "
+    "repeated.",
+    source=f"{_SAVING}#saving-loading-a-general-checkpoint-for-inference-and-or-resuming-training",
+    since="",
+    fix="Restore it where the model is restored: load_state_dict of the same object, or the "
+    "counter that the loop starts from.",
+)
+NO_OPTIMIZER = Check(
+    id="resume-without-optimizer",
+    severity="error",
+    title="A resumed run begins with an empty optimizer",
+    why="The checkpoint has model and step, but not the optimizer's state. Adam's moments start "
+    "from zero: its first steps after a resume are as large as at the very start, and the loss "
+    "jumps.",
+    source=f"{_SAVING}#saving-loading-a-general-checkpoint-for-inference-and-or-resuming-training",
+    since="",
+    fix="Save optimizer.state_dict() beside the model, and load it.",
+)
+SCHEDULE_ANEW = Check(
+    id="resume-schedule-anew",
+    severity="error",
+    title="The learning-rate schedule begins anew at a resume",
+    why="The optimizer is restored and the scheduler is not: it counts from 0, so that the "
+    "learning rate warms up and decays a second time.",
+    source="https://docs.pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate; run with "
+    "torch 2.13",
+    since="",
+    fix="Save scheduler.state_dict() and load it, or make it with last_epoch=step - 1.",
+)
+SCALE_ANEW = Check(
+    id="resume-scale-anew",
+    severity="info",
+    title="The loss scale begins anew at a resume",
+    why="Without GradScaler's state the scale is 65536 again, and the first steps after a resume "
+    "are skipped until it has come down.",
+    source="https://docs.pytorch.org/docs/stable/notes/amp_examples.html#saving-resuming",
+    since="1.6",
+    fix="Save scaler.state_dict() and load it.",
+)
+RESET = Check(
+    id="resume-counter-reset",
+    severity="error",
+    title="The restored step is not the one that the loop starts from",
+    why="The number is read from the checkpoint and then dropped: the loop counts from the start "
+    "again, trains epochs twice, and overwrites the checkpoints and the log of those steps.",
+    source=f"{_SAVING}#saving-loading-a-general-checkpoint-for-inference-and-or-resuming-training",
+    since="",
+    fix="range(start, end) with the restored number.",
+)
+CHECKS = (DROPPED, NO_OPTIMIZER, SCHEDULE_ANEW, SCALE_ANEW, RESET)
+_RESUME = re.compile(r"resum|init_from|restart|start_(epoch|step|iter)|continue_(from|train)", re.I)
+_KINDS = {
+    "the optimizer": re.compile(r"(^|_)optim(izer)?s?(_|$)|^opts?$", re.I),
+    "the scheduler": re.compile(r"sched", re.I),
+    "the loss scale": re.compile(r"scaler", re.I),
+}
+_HELD = re.compile(r"ckpt|checkpoint|state|snap|saved|loaded", re.I)
+_ELSEWHERE = frozenset(
+    {
+        "save_state", "load_state", "get_optimizer_state_dict", "optim_state_dict",
+        "full_optim_state_dict", "get_state_dict", "set_state_dict", "set_optimizer_state_dict",
+        "save_checkpoint_and_exit", "StateDictSaver", "dcp",
+    }
+)  # fmt: skip
+_ADAMS = frozenset(f"torch.optim.{name}" for name in ("Adam", "AdamW", "NAdam", "RAdam", "Adamax"))
+_SCALERS = frozenset({"torch.amp.GradScaler", "torch.cuda.amp.GradScaler"})
+_SCHEDULES = re.compile(r"^torch\.optim\.lr_scheduler\.\w+$|(^|\.)get_(\w+_)?schedule(r|_\w+)$")
+
+
+def inspect(module: Module, program: Program) -> Iterator[Finding]:
+    """The checkpoints that a file writes, the schedules that it makes, what it restores."""
+    if not program.has_loops(module) or not program.any_relative(_resumes, module):
+        return
+    if program.framework_does_it(module):
+        return
+    read = program.once(keys_read)
+    for saved in saved_in(module):
+        if read is not None and set(saved.entries) & read:
+            yield from _dropped(saved, read)
+            yield from _without_optimizer(program, saved, read)
+    if program.once(_restores_optimizer):
+        yield from _anew(module, program)
+    yield from _reset(module, program)
+
+
+def _resumes(module: Module) -> bool:
+    """Code speaks of going on, otherwise than in what it passes to others' functions."""
+    names = {
+        *(getattr(node, "id", "") for node in module.nodes.get(ast.Name, ())),
+        *(getattr(node, "attr", "") for node in module.nodes.get(ast.Attribute, ())),
+        *(getattr(node, "arg", "") for node in module.nodes.get(ast.arg, ())),
+        *(function.name for function in module.functions),
+    }
+    strings = (getattr(node, "value", "") for node in module.nodes.get(ast.Constant, ()))
+    return any(map(_RESUME.search, names)) or any(
+        isinstance(text, str) and len(text) < 40 and _RESUME.match(text.lstrip("-"))
+        for text in strings
+    )
+
+
+def _dropped(saved: Saved, read: frozenset[str]) -> Iterator[Finding]:
+    progress = saved.progress()
+    for key, value in saved.entries.items():
+        if key in read:
+            continue
+        owner = state_of(value)
+        what = next((name for name, its in _KINDS.items() if owner and its.search(owner)), "")
+        if what:
+            yield saved.module.finding(DROPPED, value, f'nothing reads "{key}", {what}')
+        elif key in progress[:1] and not set(progress) & read:
+            yield saved.module.finding(DROPPED, value, f'nothing reads "{key}"')
+
+
+def _without_optimizer(program: Program, saved: Saved, read: frozenset[str]) -> Iterator[Finding]:
+    if not saved.is_whole or not set(saved.progress()) & read:
+        return
+    wanted = _KINDS["the optimizer"]
+    if any(wanted.search(word) for value in saved.entries.values() for word in words_in(value)):
+        return
+    if any(wanted.search(key) for key in saved.entries) or program.once(_saves_optimizer):
+        return
+    if any(True for each in program.relatives(saved.module) for _ in each.calls_to(_ADAMS)):
+        first = next(value for value in saved.entries.values() if state_of(value))
+        yield saved.module.finding(NO_OPTIMIZER, first)
+
+
+def _saves_optimizer(program: Program) -> bool:
+    return _states(program, "state_dict", "the optimizer")
+
+
+def _restores_optimizer(program: Program) -> bool:
+    return _states(program, "load_state_dict", "the optimizer")
+
+
+def _is_kept(program: Program, kind: str) -> bool:
+    return any(_states(program, method, kind) for method in ("state_dict", "load_state_dict"))
+
+
+def _states(program: Program, method: str, kind: str) -> bool:
+    """The method is called of such an object, or of all objects at once."""
+    for module in program.modules:
+        if _ELSEWHERE & module.words:
+            return True
+        for call in module.methods_called.get(method, ()):
+            owner = call.func.value if isinstance(call.func, ast.Attribute) else call.func
+            if isinstance(owner, ast.Subscript):
+                owner = owner.value
+            if not last_name(owner) or any(map(_KINDS[kind].search, words_in(owner))):
+                return True
+    return False
+
+
+def _anew(module: Module, program: Program) -> Iterator[Finding]:
+    if "scale" in module.methods_called and not _is_kept(program, "the loss scale"):
+        for call in module.calls_to(_SCALERS):
+            enabled = next((k.value for k in call.keywords if k.arg == "enabled"), None)
+            if enabled is None or constant(module, enabled) is True:
+                yield module.finding(SCALE_ANEW, call)
+    if _is_kept(program, "the scheduler"):
+        return
+    for call in module.calls:
+        if not _SCHEDULES.search(module.resolve(call.func)) or _is_told_where(call):
+            continue
+        statement = module.statement(call)
+        if not isinstance(statement, ast.Assign) or statement.value is not call:
+            continue
+        name = last_name(statement.targets[0])
+        if name and _counts_from_zero(module, program, name):
+            yield module.finding(SCHEDULE_ANEW, call)
+
+
+def _counts_from_zero(module: Module, program: Program, name: str) -> bool:
+    """The scheduler is stepped, by nothing that tells it where it is, and never set forward."""
+    relatives = program.relatives(module)
+    steps = [
+        (each, step)
+        for each in relatives
+        for step in each.methods_called.get("step", ())
+        if isinstance(step.func, ast.Attribute) and last_name(step.func.value) == name
+    ]
+    if not steps or any(step.args or _catches_up(each, step) for each, step in steps):
+        return False
+    return not any(f"{name}.last_epoch" in _stores(each) for each in relatives)
+
+
+def _is_told_where(call: ast.Call) -> bool:
+    """`last_epoch`, or another argument with the step in it."""
+    given = (*call.args, *(k.value for k in call.keywords))
+    words = {word for each in given for word in words_in(each)}
+    unpacked = any(k.arg in ("last_epoch", None) for k in call.keywords)
+    return unpacked or any(re.search(r"start|resum|current|global_step", word) for word in words)
+
+
+def _catches_up(module: Module, step: ast.Call) -> bool:
+    """`for _ in range(start): scheduler.step()`."""
+    for outer in module.above(step):
+        if isinstance(outer, ast.For):
+            return len(outer.body) == 1
+    return False
+
+
+def _stores(module: Module) -> set[str]:
+    return {
+        f"{last_name(node.value)}.{node.attr}"
+        for node in module.nodes.get(ast.Attribute, ())
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+    }
+
+
+def _reset(module: Module, program: Program) -> Iterator[Finding]:
+    for statement in module.nodes.get(ast.Assign, ()):
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if _is_restored(value):
+                yield from _name_reset(module, statement, name)
+            case ast.Assign(targets=[ast.Attribute(attr=name)], value=value):
+                if not PROGRESS.match(name) or not _is_restored(value):
+                    continue
+                if not any(_reads(each, name) for each in program.relatives(module)):
+                    yield module.finding(RESET, statement, f"{name} is read nowhere")
+
+
+def _reads(module: Module, attribute: str) -> bool:
+    """The attribute is read, or its name stands in a string."""
+    for node in module.nodes.get(ast.Attribute, ()):
+        match node:
+            case ast.Attribute(attr=name, ctx=ast.Load()) if name == attribute:
+                return True
+    return any(
+        isinstance(call.args[1], ast.Constant) and call.args[1].value == attribute
+        for call in module.methods_called.get("getattr", ())
+        if len(call.args) > 1
+    )
+
+
+def _name_reset(module: Module, statement: ast.Assign, name: str) -> Iterator[Finding]:
+    scope = module.scope(statement)
+    if isinstance(scope, ast.Lambda) or not _trains_in(scope):
+        return
+    loads = [
+        node
+        for node in ast.walk(scope)
+        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
+    ]
+    if not loads and PROGRESS.match(name) and not _is_declared_outside(scope, name):
+        yield module.finding(RESET, statement, f"{name} is read nowhere")
+        return
+    again = _set_again(module, scope, statement, name)
+    if again is not None and not any(
+        statement.lineno < load.lineno < again.lineno for load in loads
+    ):
+        yield module.finding(RESET, again, f"line {statement.lineno} had restored it")
+
+
+def _trains_in(scope: Function | ast.Module) -> bool:
+    """There is a loop that counts here, or an optimizer is restored: it is no evaluation."""
+    for node in inside(scope.body):
+        match node:
+            case ast.While():
+                return True
+            case ast.For() if any(re.search("epoch|step|iter", w) for w in names_in(node.target)):
+                return True
+            case ast.Call(func=ast.Attribute(attr="load_state_dict", value=owner)):
+                if any(map(_KINDS["the optimizer"].search, words_in(owner))):
+                    return True
+    return False
+
+
+def _is_restored(value: ast.expr) -> bool:
+    """`checkpoint["step"]`, perhaps plus one, or what a function that resumes gives back."""
+    for part in ast.walk(value):
+        match part:
+            case ast.Subscript(value=held, slice=ast.Constant(value=str() as key)):
+                if PROGRESS.match(key) and _HELD.search(last_name(held)):
+                    return True
+            case ast.Call() if re.search(r"load_(ckpt|checkpoint)|resume", last_name(part.func)):
+                return True
+    return False
+
+
+def _is_declared_outside(function: Function | ast.Module, name: str) -> bool:
+    return any(
+        isinstance(node, ast.Global | ast.Nonlocal) and name in node.names
+        for node in ast.walk(function)
+    )
+
+
+def _set_again(
+    module: Module, function: Function | ast.Module, restored: ast.Assign, name: str
+) -> ast.Assign | None:
+    """A later `step = 0` that runs whenever the restore has run."""
+    around = {id(restored), *(id(outer) for outer in module.above(restored))}
+    for node in inside(function.body):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=target)], value=ast.Constant(value=0 | 1)):
+                if target != name or node.lineno <= restored.lineno:
+                    continue
+                if any(id(each) in around for each in module.block(node)) and not any(
+                    isinstance(outer, ast.For | ast.While) for outer in module.above(node)
+                ):
+                    return node
+    return None

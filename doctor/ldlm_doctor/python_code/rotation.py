@@ -1,0 +1,274 @@
+"""How old checkpoints are deleted."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from ldlm_doctor.finding import Check, Edit, Finding
+from ldlm_doctor.python_code.bindings import Function, inside
+from ldlm_doctor.python_code.edits import replaced
+from ldlm_doctor.python_code.module import Module, last_name
+from ldlm_doctor.python_code.program import Program
+from ldlm_doctor.python_code.training import names_in
+from ldlm_doctor.python_code.values import number
+
+KEEP_ZERO = Check(
+    id="rotation-keep-zero",
+    severity="error",
+    title="Nothing holds the number of checkpoints to keep above 0",
+    why="At 0 a rotation by [n:] or len(found) - n deletes every checkpoint, the one just "
+    "written included; by [:-n] it deletes none at all, since -0 is 0, and the disk fills up.",
+    source="Python's slices: x[:-0] is empty, x[0:] is everything",
+    since="",
+    fix="Refuse less than 1: max(1, n), or raise ValueError.",
+)
+FOREIGN = Check(
+    id="rotation-deletes-foreign",
+    severity="error",
+    title="The rotation deletes folders that are no checkpoints",
+    why="It takes everything in the folder whose name can be read as a number somehow: eval-7, "
+    "samples-100 and 2026-01-29 were deleted in a trial with keep 3.",
+    source="run of the proposed rotation on a folder of a run",
+    since="",
+    fix="Match the whole name (re.fullmatch(r'step_\\d{8}', name)) and look for a file that only "
+    "a complete checkpoint has; spare the newest, the best and the one resumed from.",
+)
+CHECKS = (KEEP_ZERO, FOREIGN)
+_ABOUT = re.compile(r"ckpt|checkpoint|keep|snapshot|save_dir|step|epoch|rotat|prune|old_", re.I)
+_DELETES = {"rmtree", "unlink", "remove"}
+_LISTS = {"iterdir", "listdir", "scandir", "glob", "rglob", "iglob"}
+_STRICT = {
+    "startswith",
+    "endswith",
+    "match",
+    "fullmatch",
+    "search",
+    "exists",
+    "is_file",
+    "isfile",
+    "fnmatch",
+}
+
+
+def inspect(module: Module, program: Program) -> Iterator[Finding]:
+    """Each function that deletes checkpoints in a loop."""
+    seen: set[int] = set()
+    for name in _DELETES:
+        for call in module.methods_called.get(name, ()):
+            if name == "remove" and module.resolve(call.func) != "os.remove":
+                continue
+            function = module.function(call) or module.tree
+            loop = next((n for n in module.above(call) if isinstance(n, ast.For | ast.While)), None)
+            if loop is None or id(loop) in seen or not _is_about_checkpoints(function):
+                continue
+            seen.add(id(loop))
+            yield from _unbounded(module, loop, call, function)
+            if name == "rmtree":
+                yield from _foreign(module, loop, call, function)
+
+
+def _is_about_checkpoints(function: Function | ast.Module) -> bool:
+    name = function.name if isinstance(function, Function) else ""
+    return any(_ABOUT.search(word) for word in (name, *names_in(function)))
+
+
+# How many are kept
+
+
+def _unbounded(
+    module: Module, loop: ast.For | ast.While, call: ast.Call, function: Function | ast.Module
+) -> Iterator[Finding]:
+    if isinstance(loop, ast.While):
+        yield from _popped(module, loop, call, function)
+        return
+    taken = _sliced(module, loop.iter)
+    if taken is None:
+        return
+    lower, upper = taken
+    if isinstance(lower, ast.Constant) and lower.value == 0:
+        lower = None
+    if isinstance(upper, ast.Name) and lower is None:
+        upper = module.bound(upper) or upper
+    match lower, upper:
+        case None, ast.UnaryOp(op=ast.USub(), operand=keep):
+            if _may_be_zero(module, keep, function):
+                detail = f"{module.text(keep)} = 0 deletes nothing: [:-0] is empty"
+                yield module.finding(KEEP_ZERO, call, detail)
+        case None, ast.BinOp(left=ast.Call(func=ast.Name(id="len")), op=ast.Sub(), right=keep):
+            if _may_be_zero(module, keep, function):
+                detail = (
+                    f"{module.text(keep)} = 0 deletes all; where there are fewer than "
+                    f"{module.text(keep)} the difference is negative and counts from the end"
+                )
+                edits = _held(module, upper, keep)
+                yield module.finding(KEEP_ZERO, call, detail, edits)
+        case keep, None if keep is not None and not isinstance(keep, ast.UnaryOp):
+            if _may_be_zero(module, keep, function):
+                edits = (replaced(module, keep, f"max(1, {module.text(keep)})"),)
+                yield module.finding(
+                    KEEP_ZERO, call, f"{module.text(keep)} = 0 deletes all of them", edits
+                )
+
+
+def _held(module: Module, difference: ast.BinOp, keep: ast.expr) -> tuple[Edit, ...]:
+    """`len(found) - n` as `max(0, len(found) - max(1, n))`."""
+    before, after = module.start(difference), module.start(keep)
+    length = module.file.content[before:after].decode()
+    return (replaced(module, difference, f"max(0, {length}max(1, {module.text(keep)}))"),)
+
+
+def _popped(
+    module: Module, loop: ast.While, call: ast.Call, function: Function | ast.Module
+) -> Iterator[Finding]:
+    """`while len(found) > keep: rmtree(found.pop(0))`."""
+    match loop.test:
+        case ast.Compare(
+            left=ast.Call(func=ast.Name(id="len")), ops=[ast.Gt()], comparators=[keep]
+        ) if _may_be_zero(module, keep, function):
+            edits = (replaced(module, keep, f"max(1, {module.text(keep)})"),)
+            yield module.finding(
+                KEEP_ZERO, call, f"{module.text(keep)} = 0 deletes all of them", edits
+            )
+
+
+def _sliced(module: Module, node: ast.expr) -> tuple[ast.expr | None, ast.expr | None] | None:
+    match node:
+        case ast.Name():
+            bound = module.bound(node)
+            return None if bound is None else _sliced(module, bound)
+        case ast.Subscript(slice=ast.Slice(lower=lower, upper=upper)):
+            return lower, upper
+        case ast.Call(args=[only]) if last_name(node.func) in ("list", "reversed", "sorted"):
+            return _sliced(module, only)
+    return None
+
+
+def _may_be_zero(module: Module, keep: ast.expr, function: Function | ast.Module) -> bool:
+    """The number comes from outside, and nothing refuses 0 or replaces it."""
+    if not isinstance(keep, ast.Name | ast.Attribute) or number(module, keep) is not None:
+        return False
+    name = last_name(keep)
+    bound = module.bound(keep) if isinstance(keep, ast.Name) else None
+    if bound is not None and _is_bounded(bound):
+        return False
+    places: list[ast.AST] = [function]
+    if isinstance(keep, ast.Attribute):
+        cls = module.class_of(keep)
+        places.append(cls if cls is not None else module.tree)
+    return not any(_is_guarded(place, name) for place in places)
+
+
+def _is_bounded(node: ast.expr) -> bool:
+    """`max(1, n)`, `n or 3`."""
+    match node:
+        case ast.Call(args=[_, _, *_]) if last_name(node.func) == "max":
+            return any(isinstance(a, ast.Constant) and a.value not in (0, None) for a in node.args)
+        case ast.BoolOp(op=ast.Or()):
+            return True
+    return False
+
+
+def _is_guarded(place: ast.AST, name: str) -> bool:
+    """A comparison, an assertion or max() of the number stands somewhere before its use."""
+    for node in ast.walk(place):
+        match node:
+            case ast.If(test=test) | ast.Assert(test=test) | ast.IfExp(test=test):
+                if _asks(test, name):
+                    return True
+            case ast.Assign(targets=[target], value=value):
+                if last_name(target) == name and _is_bounded(value):
+                    return True
+            case ast.Call() if last_name(node.func) == "max" and name in names_in(node):
+                return True
+    return False
+
+
+def _asks(test: ast.expr, name: str) -> bool:
+    """The number itself is compared, and not only a length with it."""
+    match test:
+        case ast.Name() | ast.Attribute():
+            return last_name(test) == name
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return _asks(operand, name)
+        case ast.BoolOp():
+            return any(_asks(value, name) for value in test.values)
+        case ast.Compare(left=left, comparators=[right]):
+            sides = (left, right)
+            constants = any(isinstance(side, ast.Constant) for side in sides)
+            return constants and any(last_name(side) == name for side in sides)
+    return False
+
+
+# Which ones are taken
+
+
+def _foreign(
+    module: Module, loop: ast.For | ast.While, call: ast.Call, function: Function | ast.Module
+) -> Iterator[Finding]:
+    body = function.body
+    listings = [
+        node
+        for node in inside(body)
+        if isinstance(node, ast.Call)
+        and last_name(node.func) in _LISTS
+        and not _is_narrow(module, node)
+        and not _is_dedicated(module, node)
+    ]
+    if not listings:
+        return
+    for node in inside(body):
+        match node:
+            case ast.Call() if last_name(node.func) in _STRICT and not _is_of_base(node, listings):
+                return
+            case ast.Compare(left=ast.Constant(value=str()), ops=[ast.In()]):
+                return
+            case ast.Compare(left=left, ops=[ast.Eq() | ast.In()]) if last_name(left) == "suffix":
+                return
+            case ast.Call() if last_name(node.func) in ("compile",):
+                return
+    detail = f"line {listings[0].lineno} takes all that is there"
+    yield module.finding(FOREIGN, call, detail)
+
+
+def _is_dedicated(module: Module, call: ast.Call) -> bool:
+    """What is listed is a folder for checkpoints alone, by its name."""
+    listed = call.args[0] if call.args else call.func
+    if isinstance(call.func, ast.Attribute) and last_name(call.func) in ("iterdir", "glob"):
+        listed = call.func.value
+    meant: list[ast.expr | None] = [listed]
+    if isinstance(listed, ast.Name):
+        meant += module.bindings(module.scope(listed)).get(listed.id, [])
+    return any(
+        isinstance(part, ast.Constant)
+        and isinstance(part.value, str)
+        and re.search(r"(^|/)(ckpts?|checkpoints?)/?$", part.value)
+        for each in meant
+        if each is not None
+        for part in ast.walk(each)
+    )
+
+
+def _is_narrow(module: Module, call: ast.Call) -> bool:
+    """A pattern with a beginning of its own, such as `step_*`."""
+    if last_name(call.func) not in ("glob", "rglob", "iglob") or not call.args:
+        return False
+    pattern = call.args[0]
+    for part in ast.walk(pattern):
+        if isinstance(part, ast.Constant) and isinstance(part.value, str):
+            last = part.value.rpartition("/")[2]
+            if re.match(r"[A-Za-z0-9_]{2,}", last) or re.search(r"\.\w+$", last):
+                return True
+    return isinstance(pattern, ast.Name | ast.Attribute) and not isinstance(pattern, ast.Constant)
+
+
+def _is_of_base(call: ast.Call, listings: list[ast.Call]) -> bool:
+    """`base.exists()` of the folder that is listed says nothing about what is in it."""
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    owner = ast.dump(call.func.value)
+    bases = {ast.dump(n.func.value) for n in listings if isinstance(n.func, ast.Attribute)}
+    bases |= {ast.dump(n.args[0]) for n in listings if n.args}
+    asked = {ast.dump(argument) for argument in call.args}
+    return owner in bases or bool(asked & bases)

@@ -1,0 +1,114 @@
+"""Learning rates that each rank decides for itself."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from ldlm_doctor.finding import Check, Finding
+from ldlm_doctor.python_code.agreement import agreed, agrees, decides_together
+from ldlm_doctor.python_code.bindings import inside
+from ldlm_doctor.python_code.module import Module, last_name
+from ldlm_doctor.python_code.program import Program
+from ldlm_doctor.python_code.training import names_in
+
+PLATEAU = Check(
+    id="plateau-by-rank",
+    severity="error",
+    title="Each rank decides on its own when the learning rate falls",
+    why="The loss differs between ranks, and so does the step at which it counts as a plateau. "
+    "From then on the ranks apply other updates to the same gradients: their weights drift "
+    "apart, with gradient norms that stay identical, and the checkpoint is rank 0's.",
+    source="run with 2 ranks of torch 2.13; "
+    "https://docs.pytorch.org/docs/stable/generated/torch.optim.lr_scheduler.ReduceLROnPlateau.html",
+    since="",
+    fix="Average the loss over all ranks (all_reduce) before the scheduler sees it.",
+)
+CHECKS = (PLATEAU,)
+_PLATEAUS = frozenset(
+    {"torch.optim.lr_scheduler.ReduceLROnPlateau", "torch.optim.ReduceLROnPlateau"}
+)
+_OF_EVALUATION = re.compile(r"(^|_)(val|valid|validation|eval|test|dev|metric|acc|score)", re.I)
+_LOSS = re.compile(r"loss", re.I)
+
+
+def inspect(module: Module, program: Program) -> Iterator[Finding]:
+    """Each step of a schedule that looks at a loss."""
+    if not program.is_distributed(module) or program.framework_does_it(module):
+        return
+    elsewhere = program.any_near(decides_together, module)
+    made = program.once(_plateaus)
+    near = program.near(module)
+    owners = {name for each, names in made.items() if each in near for name in names}
+    for call in module.methods_called.get("step", ()):
+        if not (isinstance(call.func, ast.Attribute) and (call.args or call.keywords)):
+            continue
+        if last_name(call.func.value) in owners:
+            given = [*call.args, *(k.value for k in call.keywords)]
+            names = {name for each in given for name in names_in(each)}
+            if not any(map(_LOSS.search, names)) or any(map(_OF_EVALUATION.search, names)):
+                continue
+            if not elsewhere or _is_own(module, program, call, names):
+                yield module.finding(PLATEAU, call)
+
+
+def _is_own(module: Module, program: Program, call: ast.Call, names: set[str]) -> bool:
+    """The loss comes from functions in which ranks bring nothing together, and none does since."""
+    scope = module.scope(call)
+    if isinstance(scope, ast.Lambda):
+        return False
+    if agreed(module, inside(scope.body), module.statement(call), names):
+        return False
+    origins = [
+        made
+        for name in names & module.bindings(scope).keys()
+        for made in module.bindings(scope)[name]
+    ]
+    return bool(origins) and all(
+        isinstance(made, ast.Call) and _brings_nothing_together(module, program, made)
+        for made in origins
+    )
+
+
+def _brings_nothing_together(module: Module, program: Program, made: ast.Call) -> bool:
+    name = last_name(made.func)
+    bodies = [f.body for each in program.near(module) for f in each.functions if f.name == name]
+    return len(bodies) == 1 and not any(
+        isinstance(node, ast.Call) and agrees(node) for node in inside(bodies[0])
+    )
+
+
+def _plateaus(program: Program) -> dict[Module, set[str]]:
+    """The files that make such a scheduler, with the names that they give it."""
+    found = {module: set(_made(module)) - {""} for module in program.modules}
+    return {module: names for module, names in found.items() if names}
+
+
+def _made(module: Module) -> Iterator[str]:
+    """The names of schedulers that react to a loss: torch's, and classes of the file."""
+    own = {cls.name for cls in module.classes if _reacts(cls)}
+    for statement in module.nodes.get(ast.Assign, ()):
+        match statement:
+            case ast.Assign(targets=[target], value=ast.Call(func=func)):
+                if module.means(func, _PLATEAUS) or last_name(func) in own:
+                    yield last_name(target)
+
+
+def _reacts(cls: ast.ClassDef) -> bool:
+    """Its `step(loss)` compares the loss with an earlier one and changes the learning rate."""
+    steps = [m for m in cls.body if isinstance(m, ast.FunctionDef) and m.name == "step"]
+    if not steps or not any(
+        isinstance(node, ast.Subscript)
+        and isinstance(node.ctx, ast.Store)
+        and isinstance(node.slice, ast.Constant)
+        and node.slice.value == "lr"
+        for node in ast.walk(cls)
+    ):
+        return False
+    given = {argument.arg for step in steps for argument in step.args.args[1:]}
+    return any(
+        isinstance(node, ast.Compare) and names_in(node) & given
+        for step in steps
+        for node in ast.walk(step)
+    )

@@ -1,0 +1,297 @@
+"""What the settings of a project say: YAML files, options of argparse, fields of classes.
+
+A setting counts only where nothing contradicts it: every declaration of its name gives the
+same value, no code stores another one, and no script names it on a command line.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import yaml
+
+from ldlm_doctor.project import Kind, SourceFile
+from ldlm_doctor.python_code.bindings import Function
+from ldlm_doctor.python_code.module import Module, last_name
+from ldlm_doctor.python_code.values import UNKNOWN, constant, option_names
+from ldlm_doctor.yaml_nodes import compose
+
+_DEEPEST = 8
+_LARGEST = 10_000
+"""Nodes of a YAML file that are looked at: configurations are smaller, lists of data are not."""
+_SETTINGS = re.compile(r"cfg|conf|arg|opt|hparam|hyper|param|setting|flag|^hp$", re.I)
+_NUMBER = re.compile(r"[-+]?\d+$")
+_WORDS: dict[str, object] = {"true": True, "false": False, "null": None, "~": None, "": None}
+_COPIES = frozenset({"replace", "set_defaults", "Namespace", "evolve", "update", "merge"})
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A setting as one place declares it: the keys that lead to it, and its value."""
+
+    keys: tuple[str, ...]
+    value: object
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What an expression is by the settings; `where` says which, "" where the code says so."""
+
+    value: object
+    where: str
+
+
+class Settings:
+    """The settings that the files of one audit declare."""
+
+    def __init__(self, modules: tuple[Module, ...], files: tuple[SourceFile, ...]) -> None:
+        self._modules, self._files = modules, files
+        self._answers: dict[tuple[str, ...], Known | None] = {}
+
+    def number(self, module: Module, node: ast.expr | None) -> tuple[float | None, str]:
+        """The number that an expression is, and the places that say so."""
+        known = self.known(module, node)
+        if known is None or isinstance(known.value, bool):
+            return None, ""
+        return (known.value, known.where) if isinstance(known.value, int | float) else (None, "")
+
+    def known(self, module: Module, node: ast.expr | None, depth: int = 0) -> Known | None:
+        """What an expression is by code and settings together; None: it is not certain."""
+        if node is None or depth > _DEEPEST:
+            return None
+        value = constant(module, node)
+        if value is not UNKNOWN:
+            return Known(value, "")
+        match node:
+            case ast.Name():
+                return self._of_name(module, node, depth)
+            case ast.Call(func=ast.Name(id="int" | "bool"), args=[only], keywords=[]):
+                return self.known(module, only, depth + 1)
+            case ast.Attribute(value=ast.Name(id="self")):
+                return self.known(module, module.bound_attribute(node), depth + 1)
+        keys = _keys(module, node)
+        return self._declared(keys) if keys else None
+
+    def _of_name(self, module: Module, name: ast.Name, depth: int) -> Known | None:
+        bound = module.bound(name)
+        if bound is not None:
+            return self.known(module, bound, depth + 1)
+        scope = module.scope(name)
+        if name.id in module.imports and name.id not in module.bindings(scope):
+            return self._imported(module.imports[name.id])
+        if isinstance(scope, Function) and module.bindings(scope).get(name.id) == [None]:
+            return self._handed_over(module, scope, name.id, depth)
+        return None
+
+    def _imported(self, dotted: str) -> Known | None:
+        """A constant of another file of the project."""
+        folder, _, name = dotted.rpartition(".")
+        parts = tuple(folder.split("."))
+        homes = [m for m in self._modules if folder and m.parts[-len(parts) :] == parts]
+        if len(homes) != 1:
+            return None
+        found = homes[0].bindings(homes[0].tree).get(name, [])
+        if len(found) != 1 or found[0] is None:
+            return None
+        value = constant(homes[0], found[0])
+        if value is UNKNOWN:
+            return None
+        return Known(value, f"{name} in {homes[0].file.path}:{found[0].lineno}")
+
+    def _handed_over(
+        self, module: Module, function: Function, name: str, depth: int
+    ) -> Known | None:
+        """A parameter of a function that one place calls."""
+        calls = self._calls.get(function.name, [])
+        names = [each.arg for each in function.args.args]
+        if len(calls) != 1 or function.args.vararg or module.class_of(function) is not None:
+            return None
+        caller, call = calls[0]
+        if any(isinstance(a, ast.Starred) for a in call.args) or None in [
+            k.arg for k in call.keywords
+        ]:
+            return None
+        given = next((k.value for k in call.keywords if k.arg == name), None)
+        if given is None and name in names and names.index(name) < len(call.args):
+            given = call.args[names.index(name)]
+        return self.known(caller, given, depth + 1)
+
+    @cached_property
+    def _calls(self) -> dict[str, list[tuple[Module, ast.Call]]]:
+        found: dict[str, list[tuple[Module, ast.Call]]] = {}
+        for module in self._modules:
+            for name, calls in module.methods_called.items():
+                found.setdefault(name, []).extend((module, call) for call in calls)
+        return found
+
+    # What is declared
+
+    def _declared(self, keys: tuple[str, ...]) -> Known | None:
+        if keys not in self._answers:
+            self._answers[keys] = self._agreed(keys)
+        return self._answers[keys]
+
+    def _agreed(self, keys: tuple[str, ...]) -> Known | None:
+        found = [
+            each
+            for each in self._by_name.get(keys[-1], ())
+            if len(each.keys) == 1 or len(keys) == 1 or each.keys[-len(keys) :] == keys
+        ]
+        values = {(type(each.value), each.value) for each in found}
+        if len(values) != 1 or found[0].value is UNKNOWN or keys[-1] in self._stored:
+            return None
+        if self._is_on_a_command_line(keys[-1]):
+            return None
+        return Known(found[0].value, " and ".join(each.where for each in found[:2]))
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[Declared]]:
+        found: dict[str, list[Declared]] = {}
+        for file in self._files:
+            if file.kind is Kind.YAML:
+                for each in _in_yaml(file):
+                    found.setdefault(each.keys[-1], []).append(each)
+        for module in self._modules:
+            for each in (*_of_argparse(module), *_of_classes(module)):
+                found.setdefault(each.keys[-1], []).append(each)
+        return found
+
+    @cached_property
+    def _stored(self) -> frozenset[str]:
+        """The names of what code stores into settings, or hands to a copy of them."""
+        found: set[str] = set()
+        for module in self._modules:
+            declaring = {cls.name for cls in module.classes}
+            for node in module.nodes.get(ast.Attribute, ()):
+                match node:
+                    case ast.Attribute(value=ast.Name(id="self")):
+                        pass
+                    case ast.Attribute(attr=name, ctx=ast.Store()):
+                        found.add(name)
+            for node in module.nodes.get(ast.Subscript, ()):
+                match node:
+                    case ast.Subscript(slice=ast.Constant(value=str() as key), ctx=ast.Store()):
+                        found.add(key)
+            for call in module.calls:
+                copied = last_name(call.func)
+                if copied in _COPIES | declaring or copied.endswith(("Config", "Args")):
+                    found.update(k.arg for k in call.keywords if k.arg)
+        return frozenset(found)
+
+    def _is_on_a_command_line(self, name: str) -> bool:
+        spellings = (name.encode(), name.replace("_", "-").encode())
+        return any(
+            spelling in file.content
+            for file in self._files
+            if file.kind in (Kind.SHELL, Kind.CONTAINER)
+            for spelling in spellings
+        )
+
+
+def _keys(module: Module, node: ast.expr) -> tuple[str, ...]:
+    """`("data", "num_workers")` of `config.data["num_workers"]`; () where that is no setting."""
+    keys: list[str] = []
+    for _ in range(_DEEPEST):
+        match node:
+            case ast.Name() if (bound := module.bound(node)) is not None and keys:
+                if isinstance(bound, ast.Call) and not _is_lookup(bound):
+                    return _found(keys, node.id)
+                node = bound
+            case ast.Name() if node.id not in module.imports:
+                return _found(keys, node.id)
+            case ast.Attribute(value=ast.Name(id="self"), attr=owner):
+                return _found(keys, owner)
+            case ast.Attribute(value=ast.expr() as owner_node, attr=key):
+                node = owner_node
+                keys.insert(0, key)
+            case ast.Subscript(
+                value=ast.expr() as owner_node, slice=ast.Constant(value=str() as key)
+            ):
+                node = owner_node
+                keys.insert(0, key)
+            case ast.Call(
+                func=ast.Attribute(value=ast.expr() as owner_node, attr="get"),
+                args=[ast.Constant(value=str() as key), *_],
+            ):
+                node = owner_node
+                keys.insert(0, key)
+            case ast.Call(
+                func=ast.Name(id="getattr"),
+                args=[ast.expr() as owner_node, ast.Constant(value=str() as key), *_],
+            ):
+                node = owner_node
+                keys.insert(0, key)
+            case _:
+                return ()
+    return ()
+
+
+def _is_lookup(call: ast.Call) -> bool:
+    return last_name(call.func) in ("get", "getattr")
+
+
+def _found(keys: list[str], owner: str) -> tuple[str, ...]:
+    """The keys, where the object that they are asked of has the name of settings."""
+    return tuple(keys) if any(map(_SETTINGS.search, (owner, *keys[:-1]))) else ()
+
+
+def _in_yaml(file: SourceFile) -> Iterator[Declared]:
+    try:
+        roots = compose(file.content)
+    except ValueError:
+        return
+    waiting: list[tuple[tuple[str, ...], yaml.Node]] = [((), root) for root in reversed(roots)]
+    seen = 0
+    while waiting and seen < _LARGEST:
+        keys, node = waiting.pop()
+        seen += 1
+        if isinstance(node, yaml.MappingNode):
+            for key, value in reversed(node.value):
+                if isinstance(key, yaml.ScalarNode):
+                    waiting.append(((*keys, key.value), value))
+        elif isinstance(node, yaml.ScalarNode) and keys:
+            where = f"{'.'.join(keys)} in {file.path}:{node.start_mark.line + 1}"
+            yield Declared(keys, _scalar(node), where)
+
+
+def _scalar(node: yaml.ScalarNode) -> object:
+    if node.style in ("'", '"'):
+        return node.value
+    if _NUMBER.match(node.value):
+        return int(node.value)
+    return _WORDS.get(node.value.lower(), node.value)
+
+
+def _of_argparse(module: Module) -> Iterator[Declared]:
+    for call in module.methods_called.get("add_argument", ()):
+        given = {k.arg: k.value for k in call.keywords}
+        value = constant(module, given["default"]) if "default" in given else None
+        action = given.get("action")
+        if isinstance(action, ast.Constant) and action.value in ("store_true", "store_false"):
+            value = action.value == "store_false" if "default" not in given else value
+        if "required" in given:
+            value = UNKNOWN
+        names = option_names(call)
+        for name in names:
+            where = f"the default of {name} in {module.file.path}:{call.lineno}"
+            yield Declared((name,), value, where)
+
+
+def _of_classes(module: Module) -> Iterator[Declared]:
+    for cls in module.classes:
+        for statement in cls.body:
+            match statement:
+                case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                    if isinstance(value, ast.Call) and last_name(value.func) in ("field", "Field"):
+                        given = next((k.value for k in value.keywords if k.arg == "default"), None)
+                        given = given or (value.args[0] if value.args else value)
+                        value = given
+                    where = f"{cls.name}.{name} in {module.file.path}:{statement.lineno}"
+                    yield Declared((name,), constant(module, value), where)
+                case ast.AnnAssign(target=ast.Name(id=name)):
+                    yield Declared((name,), UNKNOWN, f"{module.file.path}:{statement.lineno}")

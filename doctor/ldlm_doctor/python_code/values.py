@@ -1,0 +1,273 @@
+"""What an expression is known to be; what depends on a configuration is unknown."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from ldlm_doctor.python_code.bindings import Function
+from ldlm_doctor.python_code.module import Module, last_name
+
+TIMEDELTA = frozenset({"datetime.timedelta", "timedelta"})
+_SECONDS = {
+    "days": 86400.0, "seconds": 1.0, "microseconds": 1e-6, "milliseconds": 1e-3,
+    "minutes": 60.0, "hours": 3600.0, "weeks": 604800.0,
+}  # fmt: skip
+_OPERATIONS: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
+    ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
+}  # fmt: skip
+_DEEPEST = 8
+
+
+class Unknown:
+    """What only a run can tell."""
+
+    def __repr__(self) -> str:
+        return "UNKNOWN"
+
+
+UNKNOWN: Final = Unknown()
+
+
+def constant(module: Module, node: ast.expr | None, depth: int = 0) -> object:
+    """The value of an expression, or `UNKNOWN`. A name counts where it is assigned once."""
+    if node is None or depth > _DEEPEST:
+        return UNKNOWN
+    match node:
+        case ast.Constant():
+            return node.value
+        case ast.Name():
+            bound = module.bound(node)
+            return UNKNOWN if bound is None else constant(module, bound, depth + 1)
+        case ast.Attribute():
+            bound = module.bound_attribute(node)
+            return UNKNOWN if bound is None else constant(module, bound, depth + 1)
+        case ast.UnaryOp(op=ast.USub()):
+            operand = number(module, node.operand, depth + 1)
+            return UNKNOWN if operand is None else -operand
+        case ast.BinOp():
+            return _computed(module, node, depth)
+        case ast.Call(func=ast.Name(id="int" | "float" | "str" as kind), args=[only], keywords=[]):
+            return _converted(kind, constant(module, only, depth + 1))
+    return UNKNOWN
+
+
+def number(module: Module, node: ast.expr | None, depth: int = 0) -> float | None:
+    """The number that an expression is; None where it is unknown or none."""
+    value = constant(module, node, depth)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value
+
+
+def _computed(module: Module, node: ast.BinOp, depth: int) -> object:
+    left, right = number(module, node.left, depth + 1), number(module, node.right, depth + 1)
+    compute = _OPERATIONS.get(type(node.op))
+    if compute is None or left is None or right is None:
+        return UNKNOWN
+    try:
+        return compute(left, right)
+    except (ArithmeticError, ValueError):
+        return UNKNOWN
+
+
+def _converted(kind: str, value: object) -> object:
+    try:
+        match kind, value:
+            case "int", str() | int() | float():
+                return int(value)
+            case "float", str() | int() | float():
+                return float(value)
+            case "str", str() | int() | float():
+                return str(value)
+    except (ValueError, OverflowError):
+        pass
+    return UNKNOWN
+
+
+def likely(module: Module, node: ast.expr | None, depth: int = 0) -> float | None:
+    """The number that an expression has unless a configuration says otherwise.
+
+    The default of `.get(key, default)`, of `getattr`, of a parameter, of argparse.
+    """
+    known = number(module, node)
+    if known is not None or node is None or depth > _DEEPEST:
+        return known
+    match node:
+        case ast.Name():
+            bound = module.bound(node)
+            if bound is not None:
+                return likely(module, bound, depth + 1)
+            return _parameter_default(module, node)
+        case ast.Call(args=[*given]):
+            name = last_name(node.func)
+            if name in ("get", "getattr") and given:
+                return likely(module, given[-1], depth + 1) if len(given) >= 2 else None
+            if name in ("min", "max") and len(given) >= 2:
+                return _extreme(module, name, given, depth)
+            if name == "int" and len(given) == 1:
+                return likely(module, given[0], depth + 1)
+        case ast.Attribute():
+            bound = module.bound_attribute(node)
+            if bound is not None:
+                return likely(module, bound, depth + 1)
+            return module_defaults(module).get(node.attr)
+    return None
+
+
+def _extreme(module: Module, name: str, given: list[ast.expr], depth: int) -> float | None:
+    found = [likely(module, each, depth + 1) for each in given]
+    numbers = [each for each in found if each is not None]
+    if len(numbers) == len(found) or (numbers and name == "max"):
+        return (min if name == "min" else max)(numbers)
+    return None
+
+
+def _parameter_default(module: Module, name: ast.Name) -> float | None:
+    scope = module.scope(name)
+    if not isinstance(scope, Function):
+        return None
+    default = default_of(scope, name.id)
+    return None if default is None else number(module, default)
+
+
+def default_of(function: Function, name: str) -> ast.expr | None:
+    """The default of a parameter."""
+    arguments = function.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    for argument, default in zip(reversed(positional), reversed(arguments.defaults), strict=False):
+        if argument.arg == name:
+            return default
+    for argument, its in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        if argument.arg == name:
+            return its
+    return None
+
+
+def module_defaults(module: Module) -> dict[str, float]:
+    """Defaults of argparse options and of the fields of classes, by name of the attribute."""
+    found: dict[str, float] = {}
+    for call in module.methods_called.get("add_argument", ()):
+        default = next((k.value for k in call.keywords if k.arg == "default"), None)
+        value = number(module, default)
+        if value is not None:
+            found.update(dict.fromkeys(option_names(call), value))
+    for cls in module.classes:
+        for statement in cls.body:
+            if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+                value = number(module, statement.value)
+                if value is not None:
+                    found[statement.target.id] = value
+    return found
+
+
+def option_names(call: ast.Call) -> list[str]:
+    """The attribute that an option of argparse sets, by each of its long names."""
+    for keyword in call.keywords:
+        if keyword.arg == "dest" and isinstance(keyword.value, ast.Constant):
+            return [str(keyword.value.value)]
+    given = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+    return [name.lstrip("-").replace("-", "_") for name in given if name.startswith("--")]
+
+
+def seconds(module: Module, node: ast.expr | None, depth: int = 0) -> float | None:
+    """The length of a `timedelta`; None where it is unknown."""
+    if isinstance(node, ast.Name) and depth < _DEEPEST:
+        return seconds(module, module.bound(node), depth + 1)
+    if not isinstance(node, ast.Call) or not module.means(node.func, TIMEDELTA):
+        return None
+    total = 0.0
+    for name, value in zip(_SECONDS, node.args, strict=False):
+        amount = number(module, value)
+        if amount is None:
+            return None
+        total += amount * _SECONDS[name]
+    for keyword in node.keywords:
+        amount = number(module, keyword.value)
+        if keyword.arg not in _SECONDS or amount is None:
+            return None
+        total += amount * _SECONDS[keyword.arg]
+    return total
+
+
+@dataclass(slots=True)
+class Arguments:
+    """The arguments of a call by name. Not `complete`: more may come from what is unpacked."""
+
+    given: dict[str, ast.expr | None] = field(default_factory=dict)
+    complete: bool = True
+
+    def lacks(self, name: str) -> bool:
+        """The argument is surely not given."""
+        return self.complete and name not in self.given
+
+    def __getitem__(self, name: str) -> ast.expr | None:
+        return self.given.get(name)
+
+
+def arguments(module: Module, call: ast.Call, positional: tuple[str, ...] = ()) -> Arguments:
+    """What a call passes. `positional`: names of the leading parameters."""
+    found = Arguments()
+    for at, value in enumerate(call.args):
+        if isinstance(value, ast.Starred):
+            found.complete = False
+            break
+        if at < len(positional):
+            found.given[positional[at]] = value
+    for keyword in call.keywords:
+        if keyword.arg is None:
+            _unpack(module, keyword.value, found)
+        else:
+            found.given[keyword.arg] = keyword.value
+    return found
+
+
+def _unpack(module: Module, node: ast.expr, into: Arguments, depth: int = 0) -> None:
+    """Add what `**node` passes, where its keys are plain to see."""
+    match node:
+        case ast.Dict() if all(
+            isinstance(k, ast.Constant) and isinstance(k.value, str) for k in node.keys
+        ):
+            for key, value in zip(node.keys, node.values, strict=True):
+                assert isinstance(key, ast.Constant)
+                into.given[str(key.value)] = value
+        case ast.Call(func=ast.Name(id="dict"), args=[]) if all(k.arg for k in node.keywords):
+            into.given.update({k.arg: k.value for k in node.keywords if k.arg})
+        case ast.IfExp():  # given or not: nothing is known but that somebody thought of it
+            either = Arguments()
+            _unpack(module, node.body, either, depth + 1)
+            _unpack(module, node.orelse, either, depth + 1)
+            into.complete &= either.complete
+            into.given.update(dict.fromkeys(either.given))
+        case ast.Name() if depth < _DEEPEST and (bound := module.bound(node)) is not None:
+            _unpack(module, bound, into, depth + 1)
+            into.given.update(dict.fromkeys(_stored(module, node)))
+            if _is_handed_on(module, node):
+                into.complete = False
+        case _:
+            into.complete = False
+
+
+def _stored(module: Module, name: ast.Name) -> set[str]:
+    """The keys that are stored into a dictionary one by one."""
+    found = set()
+    for node in module.nodes.get(ast.Subscript, ()):
+        match node:
+            case ast.Subscript(value=ast.Name(id=name.id), slice=ast.Constant(value=str() as key)):
+                if isinstance(node.ctx, ast.Store):
+                    found.add(key)
+    return found
+
+
+def _is_handed_on(module: Module, name: ast.Name) -> bool:
+    """Whether a dictionary is changed by a method of its own."""
+    for method in ("update", "setdefault", "pop"):
+        for call in module.methods_called.get(method, ()):
+            match call.func:
+                case ast.Attribute(value=ast.Name(id=name.id)):
+                    return True
+    return False

@@ -1,0 +1,117 @@
+"""Secrets that stand in files: few exact forms, because a false alarm hides the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePath
+
+import re2
+
+from ldlm_doctor.finding import Check, Finding
+from ldlm_doctor.project import Kind, Project, SourceFile
+
+SECRET = Check(
+    "secret-in-file",
+    "critical",
+    "A secret stands in a file",
+    "Whoever can read the repository, its history, its backups or a job's printed script can "
+    "use it; "
+    "`set -x` writes it into the log.",
+    "https://docs.github.com/en/code-security/secret-scanning/introduction/about-secret-scanning",
+    "",
+    "Revoke it and make a new one, which stands in the environment of the job or in a file that "
+    "only its user may read. Taking it out of the file is not enough: it stays in the history.",
+)
+CHECKS = (SECRET,)
+REDACTED = "REDACTED"
+
+_KINDS: tuple[tuple[str, str], ...] = (
+    ("a Hugging Face token", r"\bhf_[A-Za-z0-9]{20,}"),
+    ("a GitHub token", r"\b(?:gh[oprsu]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{60,})"),
+    ("a GitLab token", r"\bglpat-[A-Za-z0-9_-]{20,}"),
+    ("an AWS access key", r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"),
+    ("an API key", r"\bsk-(?:ant-|proj-|svcacct-|or-v1-)[A-Za-z0-9_-]{20,}|\bsk-[A-Za-z0-9]{20,}"),
+    ("a Google API key", r"\bAIza[A-Za-z0-9_-]{35}"),
+    ("a Slack token", r"\bxox[abeoprs]-[A-Za-z0-9-]{20,}|\bxapp-[A-Za-z0-9-]{20,}"),
+    ("a Slack webhook", r"hooks\.slack\.com/services/T[A-Z0-9]{6,}/B[A-Z0-9]{6,}/[A-Za-z0-9]{16,}"),
+    ("a Weights & Biases key", r"\bwandb_v[0-9]_[A-Za-z0-9_-]{30,}"),
+    ("an NGC key", r"\bnvapi-[A-Za-z0-9_-]{40,}"),
+    ("a PyPI token", r"\bpypi-[A-Za-z0-9_-]{60,}"),
+    ("a private key", r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----"),
+)
+_NAMED = re2.compile(
+    r"(?i)((?:wandb[ _-]?api[_-]?key|wandb\s+login(?:\s+--relogin)?|comet_api_key"
+    r"|neptune_api_token)"
+    r"[\"']?\s*[=: ]\s*[\"']?)([A-Za-z0-9_+/=-]{32,})"
+)
+_ASSIGNED = re2.compile(
+    r"(?i)((?:^|[^a-z0-9])[a-z0-9_]*(?:password|passwd|secret|_pwd|api_?key|access_?key|"
+    r"(?:auth|access|bearer|api|hub|hf|bot|refresh)_?token)(?:_id)?[\"']?\s*[=:]\s*[\"']?)"
+    r"([^\s\"'`$<>{}(),;|&]{8,})"
+)
+_IN_URL = re2.compile(r"([a-z][a-z0-9+.-]*://[^\s/:@\"'$]{1,64}:)([^\s/@\"'$<>{}]{6,})@")
+_ASSIGNMENTS = (_NAMED, _ASSIGNED, _IN_URL)
+_PLACEHOLDER = re2.compile(
+    r"(?i)(?:your|change.?me|^example|placeholder|dummy|redacted|insert.|replace.?(?:me|with|this)|"
+    r"xxxx|\*\*\*|todo|\.\.\.|^none$|^null$)"
+)
+_FORMS = tuple((what, re2.compile(pattern)) for what, pattern in _KINDS)
+_ANY = re2.compile(
+    "|".join(f"(?:{p})" for p in (*dict(_KINDS).values(), *(r.pattern for r in _ASSIGNMENTS)))
+)
+"""Most lines hold nothing: one search tells."""
+_MAX_LINE = 4096
+
+
+def audit(project: Project) -> Iterator[Finding]:
+    """Each line with a secret, once; the secret itself is left out of the evidence."""
+    for file in project.files:
+        if file.kind is not Kind.REQUIREMENTS and not _is_test(file):
+            yield from _in_file(file)
+
+
+def _is_test(file: SourceFile) -> bool:
+    """A test in Python: what looks like a secret there is made up."""
+    name = PurePath(file.path).name
+    return file.kind is Kind.PYTHON and (name.startswith("test_") or name == "conftest.py")
+
+
+def _in_file(file: SourceFile) -> Iterator[Finding]:
+    for number, line in enumerate(file.content.decode(errors="replace").split("\n"), 1):
+        if not _ANY.search(line):
+            continue
+        what, shown = find(line[:_MAX_LINE], code=file.kind is Kind.PYTHON)
+        if what:
+            yield Finding(SECRET, file.path, number, shown.strip(), what)
+
+
+def find(line: str, *, code: bool = False) -> tuple[str, str]:
+    """What kind of secret stands in a line (empty: none), and the line without it.
+
+    In `code`, a name that is assigned is no evidence: only forms that nothing else has count.
+    """
+    kinds, shown = [], line
+    for what, pattern in _FORMS:
+        if any(not _PLACEHOLDER.search(found) for found in _all(pattern, shown)):
+            kinds.append(what)
+            shown = pattern.sub(REDACTED, shown)
+    rules = () if code else ((_NAMED, "a key"), (_ASSIGNED, "a password or key"))
+    for pattern, what in (*rules, (_IN_URL, "a password in an address")):
+        for found in pattern.finditer(shown):
+            value = str(found.group(2))
+            if REDACTED not in value and _is_secret(value, named=pattern is not _ASSIGNED):
+                kinds.append(what)
+                shown = shown.replace(value, REDACTED)
+    return ", ".join(dict.fromkeys(kinds)), shown
+
+
+def _all(pattern: re2._Regexp[str], text: str) -> list[str]:
+    return [str(found.group(0)) for found in pattern.finditer(text)]
+
+
+def _is_secret(value: str, *, named: bool) -> bool:
+    """No placeholder, no path, no word: it has letters and digits, and few repeat."""
+    if _PLACEHOLDER.search(value) or value.startswith(("/", "./", "~", "%", "file:")):
+        return False
+    mixed = any(c.isdigit() for c in value) and any(c.isalpha() for c in value)
+    return (named and len(value) < 32) or (mixed and len(set(value)) >= 6)

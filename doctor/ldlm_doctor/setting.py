@@ -1,0 +1,138 @@
+"""An environment variable that a file, or a running process, gives to a training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ldlm_doctor.finding import Check, Edit, Finding
+
+Release = tuple[int, int]
+"""Major and minor of a version of PyTorch."""
+
+
+_OF_THE_WATCHDOG = frozenset({
+    "NCCL_ASYNC_ERROR_HANDLING", "NCCL_BLOCKING_WAIT", "NCCL_DESYNC_DEBUG",
+    "NCCL_ENABLE_MONITORING", "NCCL_ENABLE_TIMING", "NCCL_HEARTBEAT_TIMEOUT_SEC",
+})  # fmt: skip
+"""Without the TORCH_ that they begin with since 2.2."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One assignment that a training gets to see.
+
+    `value` is None where it is only known when it runs. `name_at` and `value_at` are the bytes
+    that spell them, `removal` the bytes to drop and what takes their place (None: no edit).
+    `optional`: a default that the caller may override; `conditional`: set under some condition.
+    """
+
+    name: str
+    value: str | None
+    path: str
+    line: int
+    evidence: str
+    name_at: tuple[int, int] | None = None
+    value_at: tuple[int, int] | None = None
+    removal: tuple[int, int, bytes] | None = None
+    optional: bool = False
+    conditional: bool = False
+
+    def finding(self, check: Check, detail: str = "", *edits: Edit | None) -> Finding:
+        """What a check says of it; edits that are not possible are None."""
+        if self.optional:
+            detail = f"{detail}{', ' if detail else ''}unless the caller sets another"
+        wanted = tuple(edit for edit in edits if edit is not None)
+        possible = wanted if len(wanted) == len(edits) else ()
+        return Finding(check, self.path, self.line, self.evidence, detail, possible)
+
+    def with_value(self, text: str) -> Edit | None:
+        """Another value in its place."""
+        return self.value_at and Edit(self.path, *self.value_at, text.encode())
+
+    def with_name(self, name: str) -> Edit | None:
+        """Another name in its place."""
+        return self.name_at and Edit(self.path, *self.name_at, name.encode())
+
+    def removed(self) -> Edit | None:
+        """Without it."""
+        return self.removal and Edit(self.path, *self.removal)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTimeout:
+    """How long a collective may take, in seconds, and the 1-based line that says so."""
+
+    seconds: float
+    path: str
+    line: int
+    of_one_launch: bool = False
+    """It is an option in a script, and holds for what that starts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What is known beside the settings of one place.
+
+    `torch` is the version that the project pins, or the process has (None: not known);
+    `group_timeouts` are the process-group timeouts that the project sets; `readers` are
+    names that the project's own code reads.
+    """
+
+    torch: Release | None = None
+    group_timeouts: tuple[GroupTimeout, ...] = ()
+    readers: frozenset[str] = frozenset()
+    modern: bool = False
+    """The project uses names that PyTorch has only since 2.2."""
+    records_errors: bool = False
+    """Its code tells torchrun of exceptions, with @record."""
+
+    @property
+    def group_timeout(self) -> float | None:
+        """The longest process-group timeout of the project, in seconds (None: none seen)."""
+        return max((timeout.seconds for timeout in self.group_timeouts), default=None)
+
+    def torch_within(self, first: Release, last: Release) -> bool:
+        """Whether the version is known, and one of these."""
+        return self.torch is not None and first <= self.torch <= last
+
+    @property
+    def since_2_2(self) -> bool:
+        """Whether the TORCH_NCCL_ names are known to work."""
+        return self.torch >= (2, 2) if self.torch else self.modern
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The settings of one script, file or process, and where a training starts with them.
+
+    `launch` is where it starts processes that talk to each other (None: nothing is seen to start
+    here).
+    """
+
+    settings: tuple[Setting, ...]
+    launch: Setting | None = None
+    elsewhere: frozenset[str] = frozenset()
+    """Names that files set which it takes over, or which call it."""
+    for_debugging: bool = False
+    """Its name says that it is there to debug or to test."""
+    _by_name: dict[str, list[Setting]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for setting in self.settings:
+            self._by_name.setdefault(setting.name, []).append(setting)
+
+    def of(self, *names: str) -> Iterator[Setting]:
+        """The settings of these names."""
+        for name in names:
+            yield from self._by_name.get(name, ())
+
+    def sets(self, *names: str) -> bool:
+        """Whether one of these names is set, here or elsewhere."""
+        return any(name in self._by_name or name in self.elsewhere for name in names)
+
+    def tunes_watchdog(self) -> bool:
+        """Whether it sets how PyTorch watches over NCCL, under new names or old ones."""
+        return not _OF_THE_WATCHDOG.isdisjoint(
+            name.removeprefix("TORCH_") for name in self._by_name
+        )

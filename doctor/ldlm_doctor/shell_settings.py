@@ -1,0 +1,267 @@
+"""Which environment variables a shell script gives to what it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import re2
+from tree_sitter import Node
+
+from ldlm_doctor.bash_script import Assignment, Command, Scope, Script
+from ldlm_doctor.bash_syntax import text_of
+from ldlm_doctor.launch import launches, starts, wraps
+from ldlm_doctor.neighbours import NO_NEIGHBOURS, Neighbours
+from ldlm_doctor.setting import Setting
+
+_PAIR = re2.compile(r"^([A-Za-z_][A-Za-z0-9_]*)=(.*)$")
+_SEVERAL = re2.compile(r"^--env=[A-Za-z_][A-Za-z0-9_]*=.*,[A-Za-z_][A-Za-z0-9_]*=")
+_DIRECTIVE = re2.compile(r"(?m)^#SBATCH[ \t]+--export[= ]([^\n]*)$")
+_PASSING = frozenset({
+    "env", "mpirun", "mpiexec", "orterun", "docker", "podman", "srun", "sbatch", "apptainer",
+    "singularity", "enroot", "qsub", "kubectl",
+})  # fmt: skip
+_NAMED = frozenset({"variable_assignment", "variable_name"})
+_BETWEEN = frozenset({"comment", ";", "\n", "&"})
+_CLAUSES = frozenset({"elif_clause", "else_clause"})
+_LIST_FLAGS = frozenset({"--export", "-v"})
+_PASSING_FLAGS = frozenset({"-x", "-e", "--env"}) | _LIST_FLAGS
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """Something at a place of the script that sets a name, unsets it, or starts a training."""
+
+    at: int
+    scope: Scope
+    name: str
+    setting: Setting | None = None
+    without: frozenset[str] = frozenset()
+    """Names that what is started does not get (`env -u`)."""
+
+
+def settings_of(
+    script: Script, path: str, around: Neighbours = NO_NEIGHBOURS
+) -> tuple[Setting, ...]:
+    """The settings that are in effect where something is started, the first to last.
+
+    One that a later assignment, a sourced file or `unset` replaces before anything was started is
+    left out.
+    """
+    taken = (
+        _Event(source.at, source.scope, name)
+        for source, names in around.sourced(script, path)
+        for name in names
+    )
+    events = sorted((*_events(script, path), *taken), key=lambda event: event.at)
+    kept = []
+    for index, event in enumerate(events):
+        if event.setting is not None and not _replaced(event, events[index + 1 :]):
+            kept.append(event.setting)
+    passed = [setting for command in script.commands for setting in _passed(command, script, path)]
+    return (*kept, *passed, *_directives(script, path))
+
+
+def unexported(script: Script, path: str) -> Iterator[Setting]:
+    """Variables that are set but that no process gets to see, and that are not used either."""
+    used = {
+        text_of(node)
+        for command in script.commands
+        for node in command.node.children
+        for node in _names_in(node)
+    }
+    exported = {assignment.name for assignment in script.assignments if assignment.exported}
+    for assignment in script.assignments:
+        hidden = not (
+            assignment.exported
+            or assignment.local
+            or assignment.command
+            or assignment.name in script.exported
+            or assignment.name in used
+        )
+        if hidden and assignment.name not in exported:
+            yield _setting(assignment, script, path)
+
+
+def _names_in(node: Node) -> Iterator[Node]:
+    if node.type == "variable_name":
+        yield node
+    for child in node.children:
+        yield from _names_in(child)
+
+
+def _events(script: Script, path: str) -> Iterator[_Event]:
+    launching = {
+        name
+        for name, scope in script.functions.items()
+        if any(launches(c.texts) and c.scope[: len(scope)] == scope for c in script.commands)
+    }
+    exported = script.exported | {a.name for a in script.assignments if a.exported}
+    for assignment in script.assignments:
+        at, name = assignment.node.start_byte, assignment.name
+        if assignment.command is not None:
+            if not _is_for_itself(assignment):
+                yield _Event(at, (*assignment.scope, at), name, _setting(assignment, script, path))
+        elif name in exported:
+            yield _Event(at, assignment.scope, name, _setting(assignment, script, path))
+    for removal in script.removals:
+        yield _Event(removal.node.start_byte, removal.scope, removal.name)
+    for command in script.commands:
+        if launches(command.texts) or (command.texts and command.texts[0] in launching):
+            kept_out = frozenset(_kept_out(command))
+            yield _Event(command.node.start_byte, command.scope, "", without=kept_out)
+
+
+def _kept_out(command: Command) -> Iterator[str]:
+    """`env -u NAME --unset=NAME`."""
+    texts = command.texts
+    if "env" in texts:
+        for flag, name in pairwise(texts):
+            if flag in ("-u", "--unset"):
+                yield name
+            elif flag.startswith("--unset="):
+                yield flag.partition("=")[2]
+
+
+def _is_for_itself(assignment: Assignment) -> bool:
+    """`IFS=, read ...`: the command is the shell's own."""
+    first = assignment.command and assignment.command.child_by_field_name("name")
+    return first is not None and text_of(first) in ("read", ":", "eval", "set")
+
+
+def _replaced(event: _Event, later: list[_Event]) -> bool:
+    spared = False
+    for other in later:
+        if not other.name and event.name in other.without:
+            spared = True
+        elif not other.name:
+            return False
+        elif other.name == event.name and other.scope == event.scope[: len(other.scope)]:
+            return True
+    return spared
+
+
+def _setting(assignment: Assignment, script: Script, path: str) -> Setting:
+    node = assignment.node
+    value = assignment.value
+    name = node.child_by_field_name("name") or node.named_children[0]
+    return Setting(
+        assignment.name,
+        value.text if value.known else None,
+        path,
+        script.line_at(node.start_byte),
+        script.line_text(node.start_byte),
+        (name.start_byte, name.end_byte),
+        (value.start, value.end),
+        _removal(assignment, script.content),
+        optional=value.default,
+        conditional=script.conditional(assignment.scope),
+    )
+
+
+def _removal(assignment: Assignment, content: bytes) -> tuple[int, int, bytes] | None:
+    """What to drop so that the variable is not set, and the script still parses."""
+    node = assignment.node
+    if assignment.command is not None:
+        return node.start_byte, _after_blanks(content, node.end_byte), b""
+    parent = node.parent
+    if node.type != "variable_assignment" or parent is None:
+        return None
+    if parent.type == "declaration_command":
+        if sum(child.type in _NAMED for child in parent.children) > 1:
+            start = node.start_byte
+            while content[start - 1 : start] in (b" ", b"\t"):
+                start -= 1
+            return start, node.end_byte, b""
+        node, parent = parent, parent.parent
+    elif parent.type == "variable_assignments":
+        return node.start_byte, _after_blanks(content, node.end_byte), b""
+    needed = parent is None or parent.type in ("list", "pipeline") or _alone(node)
+    start, end = _whole_lines(content, node.start_byte, node.end_byte)
+    if needed or start < 0:
+        return node.start_byte, node.end_byte, b":"
+    return start, end, b""
+
+
+def _alone(node: Node) -> bool:
+    """Whether it is the only statement of a branch or a body, which must not be empty."""
+    before, after = node.prev_sibling, node.next_sibling
+    while before is not None and before.type in _BETWEEN:
+        before = before.prev_sibling
+    while after is not None and after.type in _BETWEEN:
+        after = after.next_sibling
+    starts = before is not None and not before.is_named
+    inside = node.parent is not None and node.parent.type != "program"
+    ends = after is None or not after.is_named or after.type in _CLAUSES
+    return inside and ends and (starts or before is None)
+
+
+def _after_blanks(content: bytes, at: int) -> int:
+    while content[at : at + 1] in (b" ", b"\t") or content[at : at + 2] == b"\\\n":
+        at += 2 if content[at : at + 1] == b"\\" else 1
+    return at
+
+
+def _whole_lines(content: bytes, start: int, end: int) -> tuple[int, int]:
+    """The lines of a statement if nothing but a comment stands beside it, else -1."""
+    first = content.rfind(b"\n", 0, start) + 1
+    last = content.find(b"\n", end)
+    last = len(content) if last < 0 else last + 1
+    after = content[end:last].strip()
+    if content[first:start].strip() or (after and not after.startswith(b"#")):
+        return -1, -1
+    return first, last
+
+
+def _passed(command: Command, script: Script, path: str) -> Iterator[Setting]:
+    """`env NAME=value`, `mpirun -x NAME=value`, `docker run -e NAME=value`, `srun --export=`."""
+    if not command.words or not wraps(command.texts[0]):
+        return
+    passer = before = ""
+    for word in command.words:
+        text = word.text
+        name = text.rsplit("/", 1)[-1]
+        if text.startswith(("--export=", "--env=")):
+            start = text.index("=") + 1
+            many = text.startswith("--export=") or _SEVERAL.match(text)
+            yield from (_listed if many else _pair)(text[start:], word.start + start, script, path)
+        elif passer == "env" or (passer and before in _PASSING_FLAGS):
+            many = before in _LIST_FLAGS
+            yield from (_listed if many else _pair)(text, word.start, script, path)
+        if starts(text):
+            return
+        passer = name if name in _PASSING else passer
+        before = text
+
+
+def _pair(text: str, at: int, script: Script, path: str) -> Iterator[Setting]:
+    found = _PAIR.match(text)
+    if not found:
+        return
+    name, value = found.group(1), found.group(2)
+    middle = at + len(name)
+    raw = script.content[middle + 1 : middle + 1 + len(value)].decode(errors="replace")
+    exact = raw == value
+    yield Setting(
+        name,
+        value if "\0" not in value else None,
+        path,
+        script.line_at(at),
+        script.line_text(at),
+        (at, middle) if exact else None,
+        (middle + 1, middle + 1 + len(value.encode())) if exact else None,
+    )
+
+
+def _listed(text: str, start: int, script: Script, path: str) -> Iterator[Setting]:
+    """`ALL,A=1,B=2`."""
+    for part in text.split(","):
+        yield from _pair(part, start, script, path)
+        start += len(part.encode()) + 1
+
+
+def _directives(script: Script, path: str) -> Iterator[Setting]:
+    text = script.content.decode("latin-1")
+    for found in _DIRECTIVE.finditer(text):
+        yield from _listed(found.group(1).strip(), found.start(1), script, path)

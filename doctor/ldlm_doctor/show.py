@@ -1,0 +1,197 @@
+"""Findings as text, as JSON, as SARIF."""
+
+from __future__ import annotations
+
+import difflib
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from os.path import isabs
+from pathlib import Path
+from urllib.parse import quote
+
+from ldlm_doctor.finding import Check, Finding
+from ldlm_doctor.repair import Repair
+from ldlm_monitor.model.names import SEVERITIES
+
+SCHEMA = "ldlm.doctor/1"
+SARIF_SCHEMA = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
+
+_WIDTH = 96
+_PLACES = 12
+_EVIDENCE = 160
+_LEVELS = {"critical": "error", "error": "error", "warning": "warning", "info": "note"}
+_COLOURS = {"critical": "1;31", "error": "31", "warning": "33", "info": "36"}
+
+Clean = Callable[[str], str]
+"""Makes text of files fit to be shown: nothing unseen in it, and no secret."""
+
+
+def text(
+    findings: Sequence[Finding], files: int, clean: Clean, *, colour: bool = False
+) -> Iterator[str]:
+    """The findings for people: a paragraph for each check, the worst first."""
+    for check, group in groupby(findings, key=lambda finding: finding.check):
+        yield from _paragraph(check, list(group), clean, colour)
+    yield f"{summary(findings)} in {files} {'file' if files == 1 else 'files'}"
+    mendable = sum(bool(finding.edits) for finding in findings)
+    if mendable:
+        yield f"{mendable} of them --fix can mend; it shows the change first"
+
+
+def summary(findings: Sequence[Finding]) -> str:
+    """`2 critical, 1 warning`, or `nothing found`."""
+    counts: Counter[str] = Counter(finding.check.severity for finding in findings)
+    named = [
+        f"{counts[severity]} {severity}" for severity in reversed(SEVERITIES) if counts[severity]
+    ]
+    return ", ".join(named) or "nothing found"
+
+
+def lines(findings: Sequence[Finding], clean: Clean) -> Iterator[str]:
+    """The findings as compilers write theirs: one a line, for editors and CI."""
+    for finding in findings:
+        said = f": {clean(finding.detail)}" if finding.detail else ""
+        place = f"{clean(finding.path)}:{finding.line}"
+        yield f"{place}: {finding.check.severity}: {finding.check.title}{said} [{finding.check.id}]"
+
+
+def _paragraph(check: Check, group: list[Finding], clean: Clean, colour: bool) -> Iterator[str]:
+    severity = check.severity.upper()
+    shown = f"\x1b[{_COLOURS[check.severity]}m{severity}\x1b[0m" if colour else severity
+    yield f"{shown}  {check.title}  [{check.id}]"
+    for finding in group[:_PLACES]:
+        place = f"{clean(finding.path)}:{finding.line}"
+        evidence = _short(clean(finding.evidence))
+        yield f"  {place}: {evidence}" if evidence else f"  {place}"
+        if finding.detail:
+            yield from _wrapped(clean(finding.detail), "      ")
+    if len(group) > _PLACES:
+        yield f"  and {len(group) - _PLACES} more places (--json has all)"
+    yield from _wrapped(check.why, "    ")
+    if check.since:
+        yield from _wrapped(f"Since: {check.since}", "    ")
+    yield from _wrapped(f"Source: {check.source}", "    ")
+    mends = all(finding.edits for finding in group)
+    yield from _wrapped(f"Fix: {check.fix}{' (--fix does it)' if mends else ''}", "    ")
+    yield ""
+
+
+def _wrapped(said: str, indent: str) -> list[str]:
+    return textwrap.wrap(
+        said, _WIDTH, initial_indent=indent, subsequent_indent=indent,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def _short(said: str) -> str:
+    line = " ".join(said.split())
+    return line if len(line) <= _EVIDENCE else f"{line[: _EVIDENCE - 3]}..."
+
+
+def as_json(
+    findings: Sequence[Finding], files: int, notices: Sequence[str], clean: Clean
+) -> dict[str, object]:
+    """The findings for programs."""
+    return {
+        "schema": SCHEMA,
+        "files": files,
+        "notices": list(notices),
+        "summary": {
+            severity: sum(finding.check.severity == severity for finding in findings)
+            for severity in reversed(SEVERITIES)
+        },
+        "findings": [
+            {
+                "id": finding.check.id,
+                "severity": finding.check.severity,
+                "title": finding.check.title,
+                "path": finding.path,
+                "line": finding.line,
+                "evidence": clean(finding.evidence),
+                "detail": clean(finding.detail),
+                "why": finding.check.why,
+                "since": finding.check.since,
+                "source": finding.check.source,
+                "fix": finding.check.fix,
+                "fixable": bool(finding.edits),
+            }
+            for finding in findings
+        ],
+    }
+
+
+def sarif(findings: Sequence[Finding], version: str, clean: Clean) -> dict[str, object]:
+    """The findings in OASIS SARIF 2.1.0, which code hosts show beside the lines."""
+    checks = list(dict.fromkeys(finding.check for finding in findings))
+    return {
+        "$schema": SARIF_SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {
+                    "driver": {
+                        "name": "ldlm-monitor doctor",
+                        "version": version,
+                        "rules": [_rule(check) for check in checks],
+                    }
+                },
+                "columnKind": "utf16CodeUnits",
+                "results": [
+                    _result(finding, checks.index(finding.check), clean) for finding in findings
+                ],
+            }
+        ],
+    }
+
+
+def _rule(check: Check) -> dict[str, object]:
+    since = f" ({check.since})" if check.since else ""
+    return {
+        "id": check.id,
+        "shortDescription": {"text": check.title},
+        "fullDescription": {"text": f"{check.why}{since}"},
+        "help": {"text": f"{check.fix}\n\nSource: {check.source}"},
+        "defaultConfiguration": {"level": _LEVELS[check.severity]},
+        "properties": {"severity": check.severity},
+    }
+
+
+def _result(finding: Finding, rule: int, clean: Clean) -> dict[str, object]:
+    detail = f": {clean(finding.detail)}" if finding.detail else ""
+    return {
+        "ruleId": finding.check.id,
+        "ruleIndex": rule,
+        "level": _LEVELS[finding.check.severity],
+        "message": {"text": f"{finding.check.title}{detail}. {finding.check.fix}"},
+        "locations": [
+            {
+                "physicalLocation": {
+                    "artifactLocation": {"uri": _uri(finding.path)},
+                    "region": {
+                        "startLine": finding.line,
+                        "snippet": {"text": clean(finding.evidence)},
+                    },
+                }
+            }
+        ],
+    }
+
+
+def _uri(path: str) -> str:
+    return Path(path).as_uri() if isabs(path) else quote(Path(path).as_posix())
+
+
+def diff(repairs: Sequence[Repair], clean: Clean) -> Iterator[str]:
+    """The unified diff of a fix."""
+    for repair in repairs:
+        path = clean(repair.file.path)
+        before, after = (
+            content.decode(errors="replace").splitlines()
+            for content in (repair.file.content, repair.after)
+        )
+        for line in difflib.unified_diff(before, after, f"a/{path}", f"b/{path}", lineterm=""):
+            yield clean(line)

@@ -1,0 +1,91 @@
+"""What the other files of a project tell of a setting: versions, timeouts, who reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+import re2
+
+from ldlm_doctor.project import Kind, Project, SourceFile
+from ldlm_doctor.setting import GroupTimeout, Release, Surroundings
+
+_TORCH_PINNED = re2.compile(
+    r"(?im)^(?:[^#\n]*[^a-z0-9_.#\n-])?(?:py)?torch(?:\[[a-z,]+\])?"
+    r"(?:[ \t]*(?:==|~=|=)[ \t]*|/pytorch:)"
+    r"[\"'v^~]*([12])\.([0-9]+)"
+)
+_GROUP_CALL = re2.compile(r"(?s)(?:init_process_group|new_group|InitProcessGroupKwargs)\(.{0,400}")
+_TIMEDELTA = re2.compile(
+    r"timeout\s*=\s*(?:datetime\.)?timedelta\(\s*(days|hours|minutes|seconds)\s*=\s*([0-9][0-9_.]*)"
+)
+_HF_TIMEOUT = re2.compile(r"\bddp_timeout[\"']?\s*[=:\s]\s*[\"']?([0-9]{2,12})\b")
+_SECONDS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0, "days": 86_400.0}
+_READ = re2.compile(
+    r"(?:environ(?:\.get)?|getenv|env)\s*[\[(]\s*[\"']([A-Z][A-Z0-9_]+)[\"']|\$\{?([A-Z][A-Z0-9_]+)"
+)
+_WRITTEN = re2.compile(
+    r"environ\s*\[\s*[\"']([A-Z][A-Z0-9_]+)[\"']\s*\]\s*=[^=]"
+    r"|environ\.setdefault\(\s*[\"']([A-Z][A-Z0-9_]+)"
+)
+_ASSIGNED = re2.compile(r"\b([A-Z][A-Z0-9_]+)=")
+_MODERN = re2.compile(r"\bTORCH_(?:NCCL|FR)_[A-Z_]+")
+_ALIKE = re2.compile(r"\bTORCH_NCCL_(?:ASYNC_ERROR_HANDLING|BLOCKING_WAIT)\b")
+
+
+@lru_cache(maxsize=2)
+def surroundings(project: Project) -> Surroundings:
+    """What the project pins, and what its code reads."""
+    texts = [_text(file) for file in project.files]
+    return Surroundings(
+        torch=_torch(project),
+        group_timeouts=tuple(_group_timeouts(project)),
+        readers=frozenset(_readers(project)),
+        records_errors=any("import record" in text for text in texts),
+        modern=any(_MODERN.search(_ALIKE.sub("", text)) for text in texts),
+    )
+
+
+def _text(file: SourceFile) -> str:
+    return file.content.decode(errors="replace")
+
+
+def _torch(project: Project) -> Release | None:
+    """The version, where all that the project pins agree on one."""
+    found = {
+        (int(major), int(minor))
+        for file in project.files
+        if file.kind is not Kind.PYTHON
+        for major, minor in _TORCH_PINNED.findall(_text(file))
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+def _group_timeouts(project: Project) -> Iterator[GroupTimeout]:
+    for file in project.of(Kind.PYTHON):
+        text = _text(file)
+        for call in _GROUP_CALL.finditer(text):
+            for given in list(_TIMEDELTA.finditer(call.group(0)))[:1]:
+                amount = float(str(given.group(2)).replace("_", ""))
+                line = text.count("\n", 0, call.start() + given.start()) + 1
+                yield GroupTimeout(amount * _SECONDS[str(given.group(1))], file.path, line)
+    for file in (*project.of(Kind.YAML), *project.of(Kind.JSON), *project.of(Kind.SHELL)):
+        text = _text(file)
+        for given in _HF_TIMEOUT.finditer(text):
+            line = text.count("\n", 0, given.start()) + 1
+            script = file.kind is Kind.SHELL
+            yield GroupTimeout(float(given.group(1)), file.path, line, of_one_launch=script)
+
+
+def _readers(project: Project) -> Iterator[str]:
+    """Names that the project's code takes from the environment or from a variable."""
+    for file in project.files:
+        if file.kind in (Kind.PYTHON, Kind.SHELL):
+            text = _text(file)
+            written = {name for pair in _WRITTEN.findall(text) for name in pair}
+            for line in text.splitlines():
+                if line.lstrip().startswith("#") or "echo" in line:
+                    continue
+                own = written.union(_ASSIGNED.findall(line))  # NAME="${NAME:-1800}" is no use of it
+                for pair in _READ.findall(line):
+                    yield from (name for name in pair if name and name not in own)

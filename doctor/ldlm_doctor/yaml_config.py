@@ -1,0 +1,153 @@
+"""Audits YAML and JSON: configurations of trainers, environments of containers and jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+
+import re2
+import yaml
+
+from ldlm_doctor import deepspeed, environment_rules, launcher_rules, option_rules, shell
+from ldlm_doctor.finding import Check, Finding
+from ldlm_doctor.options import Group, Option
+from ldlm_doctor.project import Kind, Project
+from ldlm_doctor.setting import Environment, Setting, Surroundings
+from ldlm_doctor.surroundings import surroundings
+from ldlm_doctor.yaml_nodes import Document, nodes, read, scalars
+
+UNREAD_KEY = Check(
+    "option-unread",
+    "warning",
+    "An option that no code reads",
+    "The file says one thing and the training does another: the option is set, and none of the "
+    "project's Python files names it.",
+    "the project's own files",
+    "",
+    "Read it where the training loop is, or take it out; a configuration class that forbids "
+    "unknown "
+    "keys tells of it at the start.",
+)
+CHECKS = (UNREAD_KEY, *deepspeed.CHECKS)
+
+_MATTERS = frozenset({
+    "use_fused", "fused", "grad_clip_norm", "max_grad_norm", "gradient_clip_val",
+    "gradient_checkpointing", "use_gradient_checkpointing", "activation_checkpointing",
+    "save_total_limit", "keep_last_n", "find_unused_parameters", "beta1", "beta2",
+    "prefetch_factor", "persistent_workers",
+})  # fmt: skip
+_OWN_LOOP = re2.compile(r"\.backward\(")
+_TAKES_ALL = re2.compile(
+    r"HfArgumentParser|TrainingArguments|\bTrainer\(|SFTTrainer|instantiate\(|deepspeed|lightning"
+    r"|Accelerator\(|\*\*\s*(?:self\.)?(?:cfg|config|conf|hparams|args|opts?)\b"
+)
+_COMMENT = re2.compile(r"(?m)^\s*#.*$")
+_PAIR = re2.compile(r"^([A-Z][A-Z0-9_]{3,})=(.*)$")
+_ENVIRONMENT = re2.compile(r"(?i)env|variables")
+_SCRIPT_KEYS = frozenset(
+    {"run", "setup", "script", "command", "args", "entrypoint", "before_script"}
+)
+
+
+def audit(project: Project) -> Iterator[Finding]:
+    """All findings in the project's YAML and JSON files."""
+    around = surroundings(project)
+    unread = _unread(project)
+    for file in (*project.of(Kind.YAML), *project.of(Kind.JSON)):
+        document = read(file)
+        if document is not None:
+            own = unread if file.kind is Kind.YAML else frozenset[str]()
+            yield from _audit_document(document, around, own)
+
+
+def _audit_document(
+    document: Document, around: Surroundings, unread: frozenset[str]
+) -> Iterator[Finding]:
+    settings: list[Setting] = []
+    groups: list[tuple[Option, ...]] = []
+    for key, node in nodes(document.roots):
+        pairs = scalars(node)
+        settings.extend(_settings(document, pairs))
+        if deepspeed.is_configuration(node):
+            yield from deepspeed.judge(document, node)
+        if isinstance(node, yaml.SequenceNode) and _ENVIRONMENT.search(key):
+            settings.extend(_listed(document, node))
+        groups.append(tuple(document.option(name, value) for name, value in pairs))
+        for name, value in pairs:
+            if name.value in _SCRIPT_KEYS and "\n" in value.value:
+                yield from _script(document, value, around)
+        for text in _given_to_shell(node):
+            yield from _script(document, text, around)
+    yield from environment_rules.judge(Environment(tuple(settings)), around)
+    names = frozenset(option.name for options in groups for option in options)
+    for options in groups:
+        group = Group(options, all_names=names)
+        yield from option_rules.judge(group)
+        yield from launcher_rules.judge(group)
+        for option in options:
+            if option.name in unread and option.value not in (None, "", "null", "~"):
+                yield option.finding(UNREAD_KEY, option.name)
+
+
+def _settings(
+    document: Document, pairs: list[tuple[yaml.ScalarNode, yaml.ScalarNode]]
+) -> Iterator[Setting]:
+    """`NAME: value`, and `name: NAME` with `value: value`."""
+    by_name = {str(name.value): value for name, value in pairs}
+    if "name" in by_name and "value" in by_name:
+        pairs = [(by_name["name"], by_name["value"])]
+    for name, value in pairs:
+        if environment_rules.is_known(str(name.value)):
+            line, evidence = document.line(name)
+            yield Setting(
+                str(name.value), _known(str(value.value)), document.file.path, line, evidence,
+                document.span(name), document.span(value),
+            )  # fmt: skip
+
+
+def _listed(document: Document, node: yaml.SequenceNode) -> Iterator[Setting]:
+    """`- NAME=value`."""
+    for item in node.value:
+        found = _PAIR.match(item.value) if isinstance(item, yaml.ScalarNode) else None
+        if not found or not environment_rules.is_known(str(found.group(1))):
+            continue
+        name, value = str(found.group(1)), str(found.group(2))
+        line, evidence = document.line(item)
+        start, end = document.span(item)
+        middle = start + len(name)
+        exact = document.file.content[middle + 1 : end] == value.encode()
+        yield Setting(
+            name, _known(value), document.file.path, line, evidence,
+            (start, middle) if exact else None, (middle + 1, end) if exact else None,
+        )  # fmt: skip
+
+
+def _known(value: str) -> str | None:
+    return None if "$" in value else value
+
+
+def _given_to_shell(node: yaml.Node) -> Iterator[yaml.ScalarNode]:
+    """The text in `[bash, -c, text]`."""
+    items = node.value if isinstance(node, yaml.SequenceNode) else []
+    for before, item in pairwise(items):
+        flag = str(before.value) if isinstance(before, yaml.ScalarNode) else ""
+        if flag.startswith("-") and flag.endswith("c") and isinstance(item, yaml.ScalarNode):
+            yield item
+
+
+def _script(document: Document, value: yaml.ScalarNode, around: Surroundings) -> Iterator[Finding]:
+    """A script in a block of a job or a pod; its lines are those of the file, without edits."""
+    first = value.start_mark.line + (value.style in ("|", ">"))
+    for finding in shell.audit_script(value.value.encode(), document.file.path, around):
+        yield replace(finding, line=finding.line + first, edits=())
+
+
+def _unread(project: Project) -> frozenset[str]:
+    """Keys that matter and that no Python file names, where the project has a loop of its own."""
+    texts = [_COMMENT.sub("", file.content.decode(errors="replace"))
+             for file in project.of(Kind.PYTHON)]  # fmt: skip
+    everything = "\n".join(texts)
+    if not _OWN_LOOP.search(everything) or _TAKES_ALL.search(everything):
+        return frozenset()
+    return frozenset(name for name in _MATTERS if name not in everything)

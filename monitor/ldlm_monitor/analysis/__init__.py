@@ -1,0 +1,1 @@
+"""Questions about finished runs: comparison, benchmark, backtest, charts."""

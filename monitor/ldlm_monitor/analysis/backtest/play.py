@@ -1,0 +1,115 @@
+"""Replays each log as a run of its own, and scores what it rang."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ldlm_monitor.analysis.backtest.score import QUIET, Alarm, LogScore, score
+from ldlm_monitor.analysis.backtest.truth import (
+    TrueEvent,
+    Truth,
+    check_lines,
+    load_truth,
+    match_logs,
+)
+from ldlm_monitor.config import Settings
+from ldlm_monitor.core.assemble import rules_of
+from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.model.errors import TruthError
+from ldlm_monitor.model.view import Snapshot
+from ldlm_monitor.playback.replay import Replay
+from ldlm_monitor.source import resolve
+
+FINE_SECONDS = 0.2
+"""Rows that tell their times are told apart this finely, though no other file is played."""
+
+
+def backtest(settings: Settings, truth: Path) -> Iterator[tuple[LogScore, Snapshot]]:
+    """Each log's score and state at its end, in the order of the truth file.
+
+    Companions are left out: what is known is known of the log. Raises TruthError, before
+    the first log is played, where the truth file and the logs do not fit each other.
+    """
+    names = {rule.name for rule in rules_of(settings).alerts}
+    entries = load_truth(truth, names)
+    pairs = match_logs(truth, entries, _logs(settings, truth))
+    for entry, log in pairs:
+        check_lines(truth, entry, _lines(log, {event.line_number for event in entry.events}))
+    for entry, log in pairs:
+        alone = settings.model_copy(update={"files": (str(log),), "companions": False})
+        yield _play(entry, log, alone)
+
+
+def _logs(settings: Settings, truth: Path) -> list[Path]:
+    """The logs given; the truth file may lie in their folder."""
+    patterns = resolve(settings.files, base=Path())
+    if patterns.standard_input or patterns.pipes():
+        raise TruthError(
+            "what is known of a log is found by its name, which a pipe has not",
+            where="--truth",
+            remedy="write the log to a file",
+        )
+    found = dict.fromkeys(patterns.present())
+    return [log for log in found if not log.samefile(truth)]
+
+
+def _play(truth: Truth, log: Path, settings: Settings) -> tuple[LogScore, Snapshot]:
+    times: dict[TrueEvent, float] = {}
+    alarms: dict[str, list[Alarm]] = {}
+    read = 0
+    replay = Replay(settings, apart=FINE_SECONDS)
+    for when, chunk, transitions in replay.played():
+        if chunk is not None:
+            read = chunk.line + chunk.newlines
+            if when is not None:
+                times = dict.fromkeys(_events_in(chunk, truth.expected), when) | times
+        for transition in transitions:
+            _note(transition, alarms, read, str(log))
+    rung = [alarm for same in alarms.values() for alarm in same]
+    texts = _lines(log, {alarm.line for alarm in rung if alarm.line is not None})
+    known = [
+        replace(alarm, below=alarm.line is not None and alarm.text not in texts[alarm.line])
+        for alarm in rung
+    ]
+    known.sort(key=lambda alarm: (alarm.time or 0.0, alarm.line or 0))
+    return score(truth, known, times), replay.snapshot()
+
+
+def _events_in(chunk: Chunk, events: Sequence[TrueEvent]) -> Iterator[TrueEvent]:
+    """What this piece of the log tells; one line may hold hours of a progress bar."""
+    for event in events:
+        index = event.line_number - chunk.line
+        if 0 <= index <= chunk.newlines:
+            line = chunk.data.split(b"\n", index + 1)[index]
+            if line and event.quote.encode() in line:
+                yield event
+
+
+def _note(transition: Transition, alarms: dict[str, list[Alarm]], read: int, log: str) -> None:
+    """Keep what fires loudly, and until when it did."""
+    severity = transition.labels.get("severity", "")
+    if severity in QUIET:
+        return
+    same = alarms.setdefault(transition.key, [])
+    if transition.state == "firing":
+        position = transition.position
+        line = position.line if position is not None and position.path == log else None
+        same.append(
+            Alarm(transition.alert, severity, line, transition.line or "", time=transition.time)
+        )
+    elif transition.state != "pending" and same and same[-1].until_line is None:
+        same[-1] = replace(same[-1], until_line=read)
+
+
+def _lines(log: Path, wanted: Collection[int]) -> dict[int, str]:
+    """The texts of some lines, those that are there."""
+    found: dict[int, str] = {}
+    last = max(wanted, default=0)
+    with log.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if number > last:
+                break
+            if number in wanted:
+                found[number] = line.decode("utf-8", "replace")
+    return found

@@ -1,0 +1,102 @@
+"""One benchmark from command to record, and the records as text."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from statistics import median
+
+from ldlm_monitor.analysis.bench.bench_records import LOG, BenchRecord, Series, keep, series_of
+from ldlm_monitor.analysis.bench.outputs import Outputs
+from ldlm_monitor.analysis.bench.watch import Limits, Watched, watch
+from ldlm_monitor.analysis.compare.sides import Side
+from ldlm_monitor.analysis.compare.table import value
+from ldlm_monitor.analysis.readings import Readings, RunReadings
+from ldlm_monitor.config import Settings
+from ldlm_monitor.parse import Parser
+from ldlm_monitor.run.identity import RunNames
+from ldlm_monitor.text.plain import duration, plain, utc
+
+
+def bench(
+    name: str,
+    command: Sequence[str],
+    folder: Path,
+    settings: Settings,
+    limits: Limits,
+    *,
+    also: Sequence[str] = (),
+    echo: Callable[[bytes], None] = lambda data: None,
+    notice: Callable[[str], None] = lambda text: None,
+) -> BenchRecord:
+    """Run the command in the working folder, and keep its record in `folder`.
+
+    Raises `UsageError` where the command cannot be started or the folder not be written.
+    """
+    directory = Path.cwd()
+    readings = Readings(Parser(settings.formats), RunNames(name), live=True)
+    log = folder / LOG
+    with Outputs(readings, name, log=log, directory=directory, also=also, notice=notice) as outputs:
+        watched = watch(command, directory, outputs, limits, echo)
+    record = _record(name, command, directory, outputs.run, watched)
+    keep(record, folder)
+    return record
+
+
+def _record(
+    name: str, command: Sequence[str], directory: Path, run: RunReadings, watched: Watched
+) -> BenchRecord:
+    memory = {
+        quantity: Series(
+            steps=tuple(column.steps), times=tuple(column.times), values=tuple(column.values)
+        )
+        for quantity, column in watched.memory.items()
+    }
+    first, last = run.first_step, run.last_step
+    return BenchRecord(
+        name=name,
+        command=tuple(plain(word, 2000) for word in command),
+        directory=str(directory),
+        host=socket.gethostname(),
+        started_at=watched.started_at,
+        seconds=watched.seconds,
+        stopped_by=watched.stopped_by,
+        exit_code=watched.exit_code,
+        steps=0 if first is None or last is None else last - first,
+        gpus=watched.gpus,
+        peaks={quantity: max(series.values) for quantity, series in memory.items()},
+        settings={plain(key): plain(text) for key, text in run.settings.items()},
+        exact=run.is_exact,
+        series=series_of(run) | memory,
+    )
+
+
+def summary(record: BenchRecord) -> str:
+    """One line: how it ended, how far it came, pace and memory."""
+    return ", ".join(_facts(record))
+
+
+def listed(records: Iterable[BenchRecord]) -> Iterator[str]:
+    """A line a record."""
+    for record in records:
+        yield f"{plain(record.name, 30):<20}  {utc(record.started_at)}  {summary(record)}"
+
+
+def _facts(record: BenchRecord) -> Iterator[str]:
+    yield f"{record.steps} steps in {duration(record.seconds)}"
+    side = Side(record.name, record.readings())
+    for quantity, unit in (("step_seconds", "s"), ("samples_per_second", " samples/s")):
+        if found := side.steady(quantity):
+            yield value(median(found), unit) + (" a step" if unit == "s" else "")
+    for quantity, words in (("gpu_memory_bytes", "GPU"), ("host_memory_bytes", "host")):
+        if quantity in record.peaks:
+            yield f"{value(record.peaks[quantity], 'B')} {words} memory at most"
+    ended = {
+        "command": "ended by itself",
+        "steps": "stopped after its steps",
+        "seconds": "stopped after its time",
+        "interrupt": "interrupted",
+    }
+    code = record.exit_code
+    yield f"{ended[record.stopped_by]}, exit code {code}" + (" (a signal)" if code < 0 else "")

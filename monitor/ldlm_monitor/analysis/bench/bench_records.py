@@ -1,0 +1,151 @@
+"""What is kept of a benchmark: a folder a name, with `record.json` and the command's output."""
+
+from __future__ import annotations
+
+import os
+import re
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Literal
+
+from pydantic import ConfigDict, Field, ValidationError
+
+from ldlm_monitor.analysis.readings import STEPS, Column, RunReadings
+from ldlm_monitor.model.errors import InputError, UsageError
+from ldlm_monitor.model.view import View
+
+SCHEMA: Final = "ldlm.bench/1"
+FILE = "record.json"
+LOG = "output.log"
+WATCHED = ("host_memory_bytes", "gpu_memory_bytes")
+"""What is not told by the command, but looked at."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
+
+
+class Series(View):
+    """Values with their steps and times (Unix seconds), as columns."""
+
+    steps: tuple[int, ...]
+    times: tuple[float, ...]
+    values: tuple[float, ...]
+
+    def column(self) -> Column:
+        """As readings hold it."""
+        return Column(array("q", self.steps), array("d", self.times), array("d", self.values))
+
+
+class BenchRecord(View):
+    """One benchmark. `series` hold what was told and measured; bytes, seconds, per second.
+
+    `stopped_by`: `command` ended by itself, or the limit that ended it. `exit_code` is the
+    command's, negative the signal that killed it. `exact`: steps were told when they ended.
+    """
+
+    model_config = ConfigDict(frozen=True, ser_json_inf_nan="strings", serialize_by_alias=True)
+
+    schema_: Literal["ldlm.bench/1"] = Field(default=SCHEMA, alias="schema")
+    name: str
+    command: tuple[str, ...]
+    directory: str
+    host: str
+    started_at: float
+    seconds: float
+    stopped_by: Literal["command", "steps", "seconds", "interrupt"]
+    exit_code: int
+    steps: int = Field(description="from the first step told to the last")
+    gpus: tuple[str, ...] = Field(default=(), description="models of the GPUs that were used")
+    peaks: dict[str, float] = Field(default={}, description="greatest memory in use, bytes")
+    settings: dict[str, str] = Field(default={}, description="what the command told of them")
+    exact: bool
+    series: dict[str, Series]
+
+    def readings(self) -> RunReadings:
+        """As a log's; what was watched counts while steps were taken."""
+        readings = RunReadings(self.name, files={self.name: None}, settings=dict(self.settings))
+        steps = self.series.get(STEPS)
+        for quantity, series in self.series.items():
+            column = series.column()
+            if steps is not None and quantity in WATCHED:
+                column = column.between(steps.times[0], steps.times[-1])
+            readings.put(quantity, column, exact=self.exact and quantity == STEPS)
+        return readings
+
+
+def series_of(readings: RunReadings) -> dict[str, Series]:
+    """What is kept of a run's readings: the best source of each quantity."""
+    columns = {name: readings.column(name) for name in readings.quantities()}
+    found = {STEPS: readings.steps, **columns}
+    return {
+        name: Series(
+            steps=tuple(column.steps), times=tuple(column.times), values=tuple(column.values)
+        )
+        for name, column in found.items()
+        if column is not None and len(column)
+    }
+
+
+def records_dir(state_dir: Path | None) -> Path:
+    """Where records are kept: under the state folder, or `$XDG_STATE_HOME/ldlm-monitor/`."""
+    if state_dir is not None:
+        return state_dir / "bench"
+    home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(home) / "ldlm-monitor" / "bench"
+
+
+def check_name(name: str) -> None:
+    """Raises `UsageError` for a name that no folder should have."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            "is no name for a record",
+            where=f"--name {name}",
+            remedy="use letters, digits and . _ + -, beginning with a letter or digit",
+        )
+
+
+def keep(record: BenchRecord, folder: Path) -> Path:
+    """Write the record into its folder; what stood there is replaced at once."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / FILE
+    fresh = folder / f".{FILE}.{os.getpid()}"
+    fresh.write_text(record.model_dump_json() + "\n", encoding="utf-8")
+    fresh.replace(path)
+    return path
+
+
+def find_record(named: str, state_dir: Path | None) -> BenchRecord | None:
+    """The record that an argument means: its file, its folder or its name; None: it means none.
+
+    What is there under that name in the working folder goes before a record's name.
+    """
+    path = Path(named).expanduser()
+    if path.is_dir() and (path / FILE).is_file():
+        return _read(path / FILE)
+    if path.is_file():
+        return _read(path) if _is_record(path) else None
+    kept = records_dir(state_dir) / named / FILE
+    if not path.exists() and _NAME.fullmatch(named) and kept.is_file():
+        return _read(kept)
+    return None
+
+
+def all_records(state_dir: Path | None) -> Iterator[BenchRecord]:
+    """Every record that is kept, by when it was made. Raises `InputError`."""
+    records = [_read(path) for path in records_dir(state_dir).glob(f"*/{FILE}")]
+    yield from sorted(records, key=lambda record: record.started_at)
+
+
+def _is_record(path: Path) -> bool:
+    with path.open("rb") as file:
+        return SCHEMA.encode() in file.read(200)
+
+
+def _read(path: Path) -> BenchRecord:
+    try:
+        return BenchRecord.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise InputError(
+            f"is no bench record of this version ({error.error_count()} errors)",
+            where=str(path),
+            remedy="make it anew with ldlm-monitor bench",
+        ) from error

@@ -1,0 +1,218 @@
+"""A chart as SVG that is as wide as its place and keeps its letters readable at any width.
+
+Curves stand in a drawing of their own that is stretched; letters are placed by percent.
+Everything that is text is escaped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from ldlm_monitor.analysis.charts.axis import Axis, axis_of
+from ldlm_monitor.analysis.charts.chart import Chart, Line, stretches
+from ldlm_monitor.text.plain import number, plain, shorten_path
+
+HEIGHT = 216
+_TOP = 30
+_BOTTOM = 24
+LEGEND = 44
+"""Characters of all names together, so that they fit on a phone."""
+APART = 0.02
+"""Of the width: values that are not finite and closer together are one stretch."""
+_SIZE = 1000
+GUTTER = 46
+"""Pixels that its place must leave free at the left, for what the y axis says."""
+MARKS = 40
+"""More marks of one kind are drawn as strokes without words."""
+
+# The hues of M. Okabe and K. Ito, "Color Universal Design" (2008), darkened on light ground.
+STYLE = """\
+.chart{--c1:#0072b2;--c2:#b85c00;--c3:#007a5a;--c4:#a0437a;--c5:#7a6200;--bad:#c03000;\
+--grid:#dfe3e8;--soft:#5f6773;--text:#1c2430;--ground:#fff;\
+font:12px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
+@media(prefers-color-scheme:dark){.chart{--c1:#6bb8ec;--c2:#f0a13c;--c3:#2fc59a;--c4:#dd93ba;\
+--c5:#e8dc55;--bad:#ff7f50;--grid:#2b333d;--soft:#97a1ad;--text:#e8edf2;--ground:#141a21}}
+.chart text{fill:var(--soft)}.chart .title{fill:var(--text);font-weight:600}
+.chart .grid{stroke:var(--grid)}.chart .mean{fill:none;stroke-width:1.7;stroke-linejoin:round}
+.chart .band{stroke:none;opacity:.22}.chart .bad{stroke:var(--bad)}
+.chart .bad-band{fill:var(--bad);opacity:.16}
+.chart .bad-text{fill:var(--bad);font-weight:600}.chart .halo{paint-order:stroke;\
+stroke:var(--ground);stroke-width:3px;stroke-linejoin:round}
+.chart .resume{stroke:var(--soft);stroke-dasharray:3 3}
+"""
+
+
+def svg(chart: Chart, *, y: int = 0, legend: int = LEGEND) -> str:
+    """The chart as an `<svg>` element of `HEIGHT` pixels, `y` pixels down.
+
+    At its left `GUTTER` pixels must be free. `legend`: characters that all names may have.
+    """
+    return "".join(_parts(chart, y, legend))
+
+
+def _parts(chart: Chart, y: int, legend: int) -> Iterator[str]:
+    xs = axis_of((x for line in chart.lines for x in (*line.xs, *line.nonfinite)), straight=True)
+    ys = axis_of(value for line in chart.lines for value in (*line.lows, *line.highs))
+    title = plain(chart.title) + (f" [{plain(chart.unit)}]" if chart.unit else "")
+    place = f' y="{y}"' if y else ""
+    yield (
+        f'<svg class="chart"{place} width="100%" height="{HEIGHT}" overflow="visible" role="img" '
+        f'aria-label="{escape(title)}"><title>{escape(title)}</title>'
+        f'<text class="title" x="-{GUTTER}" y="16">{escape(title)}</text>'
+        f'<text x="100%" y="16" text-anchor="end">{escape(chart.x_title)} →</text>'
+    )
+    yield from _legend(chart, legend)
+    top = _top(chart)
+    tall = HEIGHT - _BOTTOM - top
+    for tick, label in zip(ys.ticks, _labels(ys.ticks), strict=True):
+        down = round(top + tall * (1 - ys.share(tick)) + 4)
+        yield f'<text x="-6" y="{down}" text-anchor="end">{escape(label)}</text>'
+    yield (
+        f'<svg y="{top}" width="100%" height="{tall}" viewBox="0 0 {_SIZE} {_SIZE}" '
+        'preserveAspectRatio="none" overflow="hidden">'
+    )
+    for tick in ys.ticks:
+        level = _round(_SIZE * (1 - ys.share(tick)))
+        yield _stroke("grid", f"M0 {level}H{_SIZE}")
+    for color, line in chart.colored:
+        yield from _line(line, color % 5 + 1, xs, ys)
+    for mark in filter(lambda mark: xs.holds(mark.x), chart.marks):
+        at = _round(_SIZE * xs.share(mark.x))
+        name = "bad" if mark.kind == "incident" else "resume"
+        yield _stroke(name, f"M{at} 0V{_SIZE}", plain(mark.text))
+    yield "</svg>"
+    yield from _letters(chart, xs, ys)
+    yield "</svg>"
+
+
+def _top(chart: Chart) -> int:
+    """Where the curves begin: lower where there are names to tell."""
+    return _TOP + 16 if len(chart.lines) > 1 else _TOP
+
+
+def _legend(chart: Chart, letters: int) -> Iterator[str]:
+    """The names of several lines, below the title; of a long one the end, which tells most."""
+    if len(chart.lines) < 2:
+        return
+    limit = max(letters // len(chart.lines), 6)
+    names = [(color, shorten_path(plain(line.name), limit)) for color, line in chart.colored]
+    spans = "\u2003".join(
+        f'<tspan style="fill:var(--c{color % 5 + 1})">━ {escape(name)}</tspan>'
+        for color, name in names
+    )
+    yield f'<text x="-{GUTTER}" y="33">{spans}</text>'
+
+
+def _line(line: Line, color: int, xs: Axis, ys: Axis) -> Iterator[str]:
+    for first, stop in _runs(line.means):
+        places = range(first, stop)
+        across = [_round(_SIZE * xs.share(line.xs[i])) for i in places]
+        high, low, mean = (
+            [_round(_SIZE * (1 - ys.share(column[i]))) for i in places]
+            for column in (line.highs, line.lows, line.means)
+        )
+        upper = [f"{x} {y}" for x, y in zip(across, high, strict=True)]
+        lower = [f"{x} {y}" for x, y in zip(across, low, strict=True)]
+        if upper != lower:
+            around = "L".join([*upper, *reversed(lower)])
+            yield f'<path class="band" style="fill:var(--c{color})" d="M{around}Z"/>'
+        points = [f"{x} {y}" for x, y in zip(across, mean, strict=True)]
+        path = "M" + "L".join(points if len(points) > 1 else points * 2)
+        yield (
+            f'<path class="mean" style="stroke:var(--c{color})" stroke-linecap="round" '
+            f'vector-effect="non-scaling-stroke" d="{path}"/>'
+        )
+    for stretch in stretches(line.nonfinite, APART * (xs.high - xs.low)):
+        left, right = (_round(_SIZE * xs.share(x)) for x in (stretch.first, stretch.last))
+        if stretch.count > 1:
+            yield f'<path class="bad-band" d="M{left} 0H{right}V{_SIZE}H{left}Z"/>'
+        yield _stroke("bad", f"M{left} 0V{_SIZE}", str(stretch))
+
+
+def _letters(chart: Chart, xs: Axis, ys: Axis) -> Iterator[str]:
+    for tick, label in zip(xs.ticks, _labels(xs.ticks), strict=True):
+        share = xs.share(tick)
+        anchor = "start" if share < 0.05 else "end" if share > 0.95 else "middle"
+        across = _round(100 * share)
+        yield (
+            f'<text x="{across}%" y="{HEIGHT - 8}" text-anchor="{anchor}">{escape(label)}</text>'
+        )
+    yield from _edges(chart, xs, ys)
+    places = [x for line in chart.lines for x in line.nonfinite]
+    if places:
+        share = xs.share(places[0])
+        anchor = "end" if share > 0.6 else "start"
+        more = f" ({len(places)} times)" if len(places) > 1 else ""
+        if len(chart.lines) > 1:
+            names = (plain(line.name, LEGEND) for line in chart.lines if line.nonfinite)
+            more += f": {', '.join(names)}"
+        yield (
+            f'<text class="bad-text halo" x="{_round(100 * share)}%" y="{_top(chart) + 12}" '
+            f'text-anchor="{anchor}" dx="{-4 if anchor == "end" else 4}">'
+            f"not finite{escape(more)}</text>"
+        )
+
+
+def _edges(chart: Chart, xs: Axis, ys: Axis) -> Iterator[str]:
+    """A triangle where a value lies beyond the axis, with the value as its title."""
+    beyond = [
+        (x, value)
+        for line in chart.lines
+        for x, low, high in zip(line.xs, line.lows, line.highs, strict=True)
+        for value in (low, high)
+        if math.isfinite(value) and not ys.holds(value)
+    ]
+    for x, value in beyond[:MARKS]:
+        up = value > ys.high
+        down = _top(chart) + 9 if up else HEIGHT - _BOTTOM - 1
+        yield (
+            f'<text class="bad-text" x="{_round(100 * xs.share(x))}%" y="{down}" '
+            f'text-anchor="middle">{"▲" if up else "▼"}'
+            f"<title>{escape(number(value))} at {x:g}</title></text>"
+        )
+
+
+def _runs(values: Sequence[float]) -> Iterator[tuple[int, int]]:
+    """Where consecutive values are finite: first, and behind the last."""
+    first = None
+    for index, value in enumerate(values):
+        if math.isfinite(value):
+            first = index if first is None else first
+        elif first is not None:
+            yield first, index
+            first = None
+    if first is not None:
+        yield first, len(values)
+
+
+def _stroke(name: str, path: str, title: str = "") -> str:
+    inner = f"<title>{escape(title)}</title>" if title else ""
+    return f'<path class="{name}" vector-effect="non-scaling-stroke" d="{path}">{inner}</path>'
+
+
+def _round(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def _labels(ticks: Sequence[float]) -> list[str]:
+    """As short as tells them apart."""
+    for digits in range(4, 16):
+        labels = [_tick(tick, digits) for tick in ticks]
+        if len(set(labels)) == len(labels):
+            break
+    return labels
+
+
+def _tick(value: float, digits: int = 4) -> str:
+    """A short form: 12000 as 12k, 1e-5 as 1e-05."""
+    if value and abs(value) >= 1e15:
+        return f"{value:.0e}"
+    for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size * 10 or (abs(value) >= size and value % size == 0):
+            return f"{value / size:.{digits}g}{letter}"
+    if 0 < abs(value) < 0.01:
+        shown, _, power = f"{value:.{digits - 2}e}".partition("e")
+        return f"{float(shown):g}e{int(power)}"
+    return f"{value:.{digits}g}"

@@ -1,0 +1,274 @@
+"""The comparison of several runs with the first of them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from statistics import median
+from typing import Final, Literal, TypeAlias
+
+from pydantic import ConfigDict, Field
+
+from ldlm_monitor import __version__
+from ldlm_monitor.analysis.compare.bootstrap import median_of
+from ldlm_monitor.analysis.compare.difference import Difference, Seen, of_logarithms, unknown
+from ldlm_monitor.analysis.compare.learned import Place, Point, look, places
+from ldlm_monitor.analysis.compare.quantities import ALWAYS, MEMORY, PACE, Kind, Quantity, learned
+from ldlm_monitor.analysis.compare.sides import Side
+from ldlm_monitor.analysis.compare.verdict import Reached, Target, Word, signed, verdict
+from ldlm_monitor.model.view import View
+
+SCHEMA: Final = "ldlm.compare/1"
+CONFIDENCE = 0.95
+
+
+class TargetResult(View):
+    """What was wanted, and what came of it."""
+
+    name: str = Field(description="speed, memory, or the name of a quantity")
+    change: float = Field(description="wanted at least, as a share: 0.3 is 30 % more")
+    result: Reached = Field(
+        description="reached: the whole interval is at or beyond it; missed: none of it is"
+    )
+
+
+class Cell(View):
+    """One run in one row. Changes are against the baseline, as a share: 0.3 is 30 % more.
+
+    They are of the quantity itself: a step time that falls by a fifth is -0.2, and `said` calls
+    that 25 % faster. They are null where nothing can be told.
+    """
+
+    run: str = Field(description="the run's name in `runs`")
+    value: float | None = Field(
+        description="in the row's unit: a median (pace, memory) or a mean (losses, accuracies)"
+    )
+    count: int = Field(description="values that it was made of")
+    change: float | None = None
+    low: float | None = Field(default=None, description="lower end of the confidence interval")
+    high: float | None = Field(default=None, description="its upper end")
+    p: float | None = Field(default=None, description="two-sided, of no difference at all")
+    verdict: Word = Field(
+        description="better, worse, same: no difference to be seen; unclear: cannot be told; "
+        "missing: this run, or the baseline, does not tell it; baseline"
+    )
+    said: str = Field(description="the verdict in words; empty for the baseline")
+    target: TargetResult | None = None
+
+
+class Span(View):
+    """Which part of the runs losses and accuracies are compared over."""
+
+    unit: Literal["step", "time"]
+    start: float = Field(description="a step, or seconds since each run's first step")
+    end: float
+
+
+class Row(View):
+    """One quantity of all runs, in the order of `runs`."""
+
+    quantity: str = Field(description="its name, the same as in `parse` and /metrics")
+    title: str
+    kind: Kind
+    unit: str = Field(description="of the values: s, /s, B (bytes), or nothing")
+    at: str = Field(default="", description="`span` in words; empty for pace and memory")
+    span: Span | None = Field(
+        default=None, description="null for pace and memory: all that is no warm-up"
+    )
+    cells: tuple[Cell, ...]
+
+
+class RunSummary(View):
+    """A run as it entered."""
+
+    name: str = Field(description="in this table, where no two are alike")
+    run: str = Field(description="as the log or the record calls it")
+    files: tuple[str, ...]
+    first_step: int | None
+    last_step: int | None
+    warm_up_steps: int = Field(description="left out of pace and memory")
+    seconds: float | None = Field(description="from the first step told to the last")
+
+
+class Comparison(View):
+    """What `compare --json` writes; the first run is the baseline."""
+
+    model_config = ConfigDict(frozen=True, ser_json_inf_nan="strings", serialize_by_alias=True)
+
+    schema_: Literal["ldlm.compare/1"] = Field(default=SCHEMA, alias="schema")
+    version: str = Field(description="of the monitor")
+    confidence: float = Field(description="how often the intervals should hold the truth, 0..1")
+    runs: tuple[RunSummary, ...]
+    rows: tuple[Row, ...] = Field(description="those that at least one run tells")
+    missing: tuple[str, ...] = Field(description="titles of quantities that no run told")
+    notes: tuple[str, ...] = Field(description="what one should know beside the figures")
+
+
+def compare(
+    sides: Sequence[Side],
+    *,
+    targets: Sequence[Target] = (),
+    at: Sequence[Point] = (),
+    confidence: float = CONFIDENCE,
+) -> Comparison:
+    """Each side against the first. `at`: where losses are compared, beside the last equal ones."""
+    table = [*_steady(sides, confidence), *_learned(sides, at, confidence)]
+    told = [quantity.name for quantity, _, seen in table if all(each.count for each in seen)]
+    goals = {target.stands_for(told): target for target in targets}
+    known = {quantity.name for quantity, _, _ in table}
+    known.update(name for side in sides for name in side.readings.quantities())
+    return Comparison(
+        version=__version__,
+        confidence=confidence,
+        runs=tuple(_summary(side) for side in sides),
+        rows=tuple(_row(quantity, place, seen, sides, goals) for quantity, place, seen in table),
+        missing=tuple(each.title for each in ALWAYS if each.name not in known),
+        notes=(
+            *(note for side in sides for note in side.notes()),
+            *_apart(sides, table),
+            *(
+                f"target {target.quantity} {signed(target.change)} %: not told by all runs"
+                for name, target in goals.items()
+                if name not in told
+            ),
+        ),
+    )
+
+
+_Told: TypeAlias = tuple[Quantity, Place | None, list[Seen]]
+"""A row to be: where losses are compared, and what each run has there."""
+
+
+def _steady(sides: Sequence[Side], confidence: float) -> Iterator[_Told]:
+    """Medians of pace and memory after the warm-up."""
+    for quantity in (*PACE, *MEMORY):
+        columns = [side.steady(quantity.name) for side in sides]
+        if not any(columns):
+            continue
+        spread = [median_of([math.log(value) for value in column]) for column in columns]
+        seen = []
+        for side, column, location in zip(sides, columns, spread, strict=True):
+            why = _unsettled(sides[0], side) if quantity.kind == "pace" else ""
+            why = why or unknown(location, len(column))
+            why = why or unknown(spread[0], len(columns[0]), " of the baseline")
+            difference = None
+            if spread[0] is not None and location is not None and not why:
+                difference = of_logarithms(spread[0], location, confidence)
+            seen.append(Seen(median(column) if column else None, len(column), difference, why))
+        yield quantity, None, seen
+
+
+def _unsettled(*sides: Side) -> str:
+    """Why the pace of these runs is not to be compared; empty where it is."""
+    names = [side.name for side in dict.fromkeys(sides) if not side.is_settled]
+    return f"the pace of {' and '.join(names)} kept changing" if names else ""
+
+
+def _learned(sides: Sequence[Side], at: Sequence[Point], confidence: float) -> Iterator[_Told]:
+    """Losses and accuracies where the runs are equally far."""
+    starts = [side.readings.started for side in sides]
+    for quantity in learned({name for side in sides for name in side.readings.quantities()}):
+        columns = [side.readings.column(quantity.name) for side in sides]
+        for place in places(columns, starts, at):
+            yield quantity, place, list(look(columns, starts, place, confidence))
+
+
+def _apart(sides: Sequence[Side], table: Sequence[_Told]) -> Iterator[str]:
+    """Which losses and accuracies several runs tell, but not over the same steps."""
+    shared = {
+        quantity.name
+        for quantity, place, _ in table
+        if place is not None and place.point.unit == "step"
+    }
+    told = Counter(name for side in sides for name in side.readings.quantities())
+    for quantity in learned(told):
+        if told[quantity.name] > 1 and quantity.name not in shared:
+            yield f"{quantity.title}: the runs have too few steps in common to be compared there"
+
+
+def _row(
+    quantity: Quantity,
+    place: Place | None,
+    seen: Sequence[Seen],
+    sides: Sequence[Side],
+    goals: dict[str, Target],
+) -> Row:
+    target = goals.get(quantity.name)
+    cells = [
+        _cell(quantity, place, side.name, each, target)
+        for side, each in zip(sides, seen, strict=True)
+    ]
+    base = seen[0]
+    unread = Cell(
+        run=sides[0].name, value=base.value, count=base.count, verdict="baseline", said=""
+    )
+    cells[0] = unread if base.count else cells[0]
+    if not base.count:
+        cells[1:] = [_without(cell) for cell in cells[1:]]
+    return Row(
+        quantity=quantity.name,
+        title=quantity.title,
+        kind=quantity.kind,
+        unit=quantity.unit,
+        at="" if place is None else str(place),
+        span=None if place is None else _span(place),
+        cells=tuple(cells),
+    )
+
+
+def _span(place: Place) -> Span:
+    return Span(unit=place.point.unit, start=place.start, end=place.point.value)
+
+
+def _cell(
+    quantity: Quantity, place: Place | None, run: str, seen: Seen, target: Target | None
+) -> Cell:
+    if not seen.count:
+        said = "not told" if place is None else "not told there"
+        return Cell(run=run, value=None, count=0, verdict="missing", said=said)
+    found = seen.difference
+    if found is None:
+        said = f"cannot be told: {seen.why}"
+        return Cell(run=run, value=seen.value, count=seen.count, verdict="unclear", said=said)
+    word, said = verdict(quantity, found)
+    return Cell(
+        run=run,
+        value=seen.value,
+        count=seen.count,
+        change=found.change,
+        low=found.low,
+        high=found.high,
+        p=found.p,
+        verdict=word,
+        said=said,
+        target=None if target is None else _against(target, quantity, found),
+    )
+
+
+def _without(cell: Cell) -> Cell:
+    """A cell whose baseline told nothing."""
+    if cell.verdict == "missing":
+        return cell
+    told = {"verdict": "missing", "said": "the baseline does not tell it", "target": None}
+    return cell.model_copy(update={**told, "change": None, "low": None, "high": None, "p": None})
+
+
+def _against(target: Target, quantity: Quantity, found: Difference) -> TargetResult:
+    """Speed is the inverse of step time; a target of a quantity by name is of itself."""
+    of_speed = quantity.inverse and target.quantity == "speed"
+    result = target.judge(found.inverted() if of_speed else found)
+    return TargetResult(name=target.quantity, change=target.change, result=result)
+
+
+def _summary(side: Side) -> RunSummary:
+    readings = side.readings
+    return RunSummary(
+        name=side.name,
+        run=readings.name,
+        files=tuple(readings.files),
+        first_step=readings.first_step,
+        last_step=readings.last_step,
+        warm_up_steps=side.warm_up_steps,
+        seconds=readings.seconds,
+    )

@@ -1,0 +1,129 @@
+"""One run of a comparison: what it told, and which of its steps are warm-up."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+
+from ldlm_monitor.analysis.compare.bootstrap import LEAST_VALUES
+from ldlm_monitor.analysis.compare.quantities import SPEED_BY
+from ldlm_monitor.analysis.compare.steady import steady_from
+from ldlm_monitor.analysis.readings import Column, RunReadings
+
+_BATCH = ("global_batch_size", "global_train_batch_size", "total_batch_size")
+"""Settings that say how many samples a step holds."""
+
+
+class Side:
+    """A run under the name it has in the table.
+
+    `warm_up`: what is left out at the start of pace and memory, a share of the steps below 1,
+    or so many steps; None: found by where the pace becomes steady.
+    """
+
+    def __init__(self, name: str, readings: RunReadings, warm_up: float | None = None) -> None:
+        self.name = name
+        self.readings = readings
+        self._paces = dict(self._pace_columns())
+        self._is_told = warm_up is not None
+        self._from = self._warm_until(warm_up)
+
+    def has(self, quantity: str) -> bool:
+        """Whether pace or memory of that name is known."""
+        return bool(self.column(quantity))
+
+    def steady(self, quantity: str) -> Sequence[float]:
+        """The values above 0 after the warm-up; empty where the run told none."""
+        column = self.column(quantity)
+        if column is None:
+            return ()
+        return [value for value in column.since(self._from).values if value > 0]
+
+    @property
+    def warm_up_steps(self) -> int:
+        """So many of its steps are left out."""
+        first = self.readings.first_step
+        return 0 if first is None else max(0, self._from - first)
+
+    def notes(self) -> Iterator[str]:
+        """What one should know beside the figures."""
+        for quantity in self.readings.quantities():
+            column = self.readings.column(quantity)
+            if column is not None and column.nonfinite:
+                steps = column.nonfinite
+                more = f" and {len(steps) - 1} later ones" if len(steps) > 1 else ""
+                yield f"{self.name}: {quantity} was not finite at step {steps[0]}{more}"
+        if self._paces and not self.is_settled:
+            yield f"{self.name}: its pace kept changing up to half of the run"
+
+    def column(self, quantity: str) -> Column | None:
+        """The values of a quantity, as told or as it follows from the others."""
+        return self._paces.get(quantity) or self.readings.column(quantity)
+
+    def _pace_columns(self) -> Iterator[tuple[str, Column]]:
+        """What was told, and what follows from it or from the times of the steps."""
+        told = self.readings.column
+        rate = told("steps_per_second")
+        step = told("step_seconds") or self.readings.durations() or _inverse(rate)
+        if step is None or not len(step):
+            return
+        yield "step_seconds", step
+        yield "steps_per_second", rate or _inverse(step) or step
+        samples = told("samples_per_second")
+        size = _batch_size(self.readings.settings)
+        if samples is None and size.isdecimal():
+            samples = _scaled(_inverse(step), float(size))
+        if samples is not None:
+            yield "samples_per_second", samples
+
+    def _warm_until(self, warm_up: float | None) -> int:
+        """The first step that counts."""
+        first, last = self.readings.first_step, self.readings.last_step
+        if first is None or last is None:
+            return 0
+        if warm_up is not None:
+            return first + math.ceil(warm_up * (last - first + 1) if warm_up < 1 else warm_up)
+        column = self._pace()
+        if column is None:
+            return first
+        return column.steps[steady_from(column.values)]
+
+    def _pace(self) -> Column | None:
+        """The values above 0 by which the run's speed is told, where they are enough."""
+        found = next((col for name in SPEED_BY if (col := self.column(name))), None)
+        if found is None:
+            return None
+        kept = Column()
+        for step, at, value in zip(found.steps, found.times, found.values, strict=True):
+            if value > 0:
+                kept.add(step, at, value)
+        return kept if len(kept) >= LEAST_VALUES else None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether its pace became steady before the half of the run."""
+        column = self._pace()
+        if column is None or self._is_told:
+            return True
+        return bisect_left(column.steps, self._from) < 0.45 * len(column)
+
+
+def _batch_size(settings: Mapping[str, str]) -> str:
+    """Of all ranks; `batch_size` is that only where the log tells a rank's beside it."""
+    names = (*_BATCH, *(("batch_size",) if "batch_size_per_device" in settings else ()))
+    return next((settings[name] for name in names if name in settings), "")
+
+
+def _inverse(column: Column | None) -> Column | None:
+    if column is None:
+        return None
+    values = array("d", (1 / value if value else math.inf for value in column.values))
+    return Column(column.steps, column.times, values)
+
+
+def _scaled(column: Column | None, factor: float) -> Column | None:
+    if column is None:
+        return None
+    return Column(column.steps, column.times, array("d", (v * factor for v in column.values)))

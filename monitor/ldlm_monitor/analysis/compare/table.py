@@ -1,0 +1,77 @@
+"""A comparison as text: one table, a line for each run under each quantity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ldlm_monitor.analysis.compare.comparison import Cell, Comparison, Row, RunSummary
+from ldlm_monitor.analysis.compare.verdict import percent, signed
+from ldlm_monitor.text.plain import duration, number, plain
+
+_NAMES = 24, 40
+"""The column of names is as wide as the longest, within this."""
+_VALUE = 12
+_BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def table(comparison: Comparison) -> str:
+    """The runs, the rows, what is missing; ended by a newline. Names are made harmless."""
+    return "\n".join(_lines(comparison)) + "\n"
+
+
+def _lines(comparison: Comparison) -> Iterator[str]:
+    for index, run in enumerate(comparison.runs):
+        yield _run(run, "candidate" if index else "baseline")
+    yield ""
+    share = percent(comparison.confidence)
+    least, most = _NAMES
+    wide = min(max(least, *(len(plain(run.name)) for run in comparison.runs)), most)
+    yield f"{'':<{wide + 4}}{'value':>{_VALUE}}{'change':>10}   verdict, [{share} % interval]"
+    for row in comparison.rows:
+        yield row.title + (f" {row.at}" if row.at else "")
+        for cell in row.cells:
+            yield _cell(cell, row, wide)
+    yield ""
+    if comparison.missing:
+        yield f"Told by no run: {', '.join(comparison.missing)}."
+    for note in comparison.notes:
+        yield plain(note)
+
+
+def _run(run: RunSummary, role: str) -> str:
+    parts = [f"{role:<11}{plain(run.name, 60)}"]
+    if run.first_step is not None:
+        parts.append(f"steps {run.first_step} to {run.last_step}")
+    if run.seconds is not None:
+        parts.append(duration(run.seconds))
+    if run.warm_up_steps:
+        first = "step" if run.warm_up_steps == 1 else f"{run.warm_up_steps} steps"
+        parts.append(f"the first {first} left out as warm-up")
+    return ", ".join(parts)
+
+
+def _cell(cell: Cell, row: Row, wide: int) -> str:
+    change = "" if cell.change is None else f"{signed(cell.change)} %"
+    said = "-" if cell.verdict == "baseline" else cell.said
+    if cell.target is not None:
+        said += f"; target {signed(cell.target.change)} %: {_REACHED[cell.target.result]}"
+    name = plain(cell.run, wide)
+    return f"    {name:<{wide}}{value(cell.value, row.unit):>{_VALUE}}{change:>10}   {said}"
+
+
+_REACHED = {"reached": "reached", "missed": "missed", "open": "cannot be told yet"}
+
+
+def value(amount: float | None, unit: str) -> str:
+    """With its unit; bytes in the greatest binary one."""
+    if amount is None:
+        return "-"
+    if unit == "s":
+        return duration(amount) if amount >= 1 else f"{1000 * amount:.4g} ms"
+    if unit != "B":
+        return f"{amount:.5g}{unit}" if unit else number(amount)
+    for name in _BINARY[:-1]:
+        if amount < 1024:
+            return f"{amount:.4g} {name}"
+        amount /= 1024
+    return f"{amount:.4g} {_BINARY[-1]}"

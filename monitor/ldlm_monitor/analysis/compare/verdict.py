@@ -1,0 +1,104 @@
+"""What a difference means, in words, and whether a target is reached."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from ldlm_monitor.analysis.compare.difference import Difference
+from ldlm_monitor.analysis.compare.quantities import MEMORY_BY, SPEED_BY, Kind, Quantity
+from ldlm_monitor.model.errors import UsageError
+
+Word: TypeAlias = Literal["better", "worse", "same", "unclear", "missing", "baseline"]
+Reached: TypeAlias = Literal["reached", "missed", "open"]
+
+MARGIN: dict[Kind, float] = {"pace": 0.01, "memory": 0.005, "loss": 0.0005, "accuracy": 0.0005}
+"""A smaller change is none: the same training, run twice, differs by as much.
+
+Losses do where sums are taken in another order, as a fused optimizer takes them.
+"""
+UNCLEAR = 0.1
+"""Where the interval is wider than this to either side, it says nothing."""
+_TARGET = re.compile(r"([a-z_0-9]{1,80})=([+-]?\d{1,6}(?:\.\d{1,6})?)\s?%?")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a quantity should change by: at least `change` (0.3: 30 %) in its direction.
+
+    `quantity` may be `speed` or `memory`: the best measure of it that the runs have in common.
+    """
+
+    quantity: str
+    change: float
+
+    def stands_for(self, told: Sequence[str]) -> str:
+        """The quantity that it is about, among those that all runs told."""
+        measures = {"speed": SPEED_BY, "memory": MEMORY_BY}.get(self.quantity, ())
+        return next((name for name in measures if name in told), self.quantity)
+
+    def judge(self, difference: Difference) -> Reached:
+        """Reached where the whole interval is at or beyond it, missed where none of it is."""
+        if self.change < 0:
+            sure, never = difference.high <= self.change, difference.low > self.change
+        else:
+            sure, never = difference.low >= self.change, difference.high < self.change
+        return "reached" if sure else "missed" if never else "open"
+
+
+PROPOSED = (Target("speed", 0.25), Target("memory", -0.30))
+"""What was promised of MM-LDLM's optimizations: 25 to 35 % faster, 30 to 40 % less memory."""
+
+
+def targets_of(told: Sequence[str] | None) -> tuple[Target, ...]:
+    """`speed=+30%` and the like; None: those proposed, `none`: none. Raises `UsageError`."""
+    if told is None:
+        return PROPOSED
+    found = []
+    for text in told:
+        if text == "none":
+            continue
+        match = _TARGET.fullmatch(text.strip())
+        if match is None:
+            raise UsageError(
+                f'cannot read "{text}"',
+                where="--target",
+                remedy="write QUANTITY=CHANGE, such as speed=+30% or memory=-35%, or none",
+            )
+        found.append(Target(match[1], float(match[2]) / 100))
+    return tuple(found)
+
+
+def verdict(quantity: Quantity, difference: Difference) -> tuple[Word, str]:
+    """The word, and the words for people. `difference` is of the quantity itself."""
+    shown = difference.inverted() if quantity.inverse else difference
+    less = shown.change < 0
+    interval = f"[{signed(shown.low)}, {signed(shown.high)}]"
+    crosses = shown.low <= 0 <= shown.high
+    if crosses and max(shown.high - shown.change, shown.change - shown.low) > UNCLEAR:
+        return "unclear", f"cannot be told: {interval} %, more steps are needed"
+    if crosses or abs(shown.change) < MARGIN[quantity.kind]:
+        return "same", f"no difference to be seen {interval} %"
+    # Of the inverse, less means what more means of the quantity itself.
+    smaller = less != quantity.inverse
+    said = quantity.less if smaller else quantity.more
+    low, high = sorted((abs(shown.low), abs(shown.high)))
+    told = f"{percent(abs(shown.change))} % {said} [{percent(low)}, {percent(high)}]"
+    good = (quantity.better == "less") == smaller
+    return "better" if good else "worse", told
+
+
+def percent(share: float) -> str:
+    """0.2345 as `23`, 0.0234 as `2.3`: no more digits than mean anything."""
+    value = 100 * share
+    return f"{value:.0f}" if abs(value) >= 9.95 else f"{value:.1f}"
+
+
+def signed(share: float) -> str:
+    """The same with its sign; nothing is neither."""
+    text = percent(share)
+    if text in ("0.0", "-0.0"):
+        return "0.0"
+    return text if text.startswith("-") else f"+{text}"

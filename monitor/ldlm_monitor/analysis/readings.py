@@ -1,0 +1,322 @@
+"""Every number that runs told, in full: what comparing two runs and accounting for time needs.
+
+The monitor keeps what is needed to judge the present; this keeps each value with its step
+and its time, from the same parser.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ldlm_monitor.model.chunk import Chunk, Origin
+from ldlm_monitor.model.records import Event, Record, Sample, SampleBlock
+from ldlm_monitor.parse import ROW_SUFFIXES, Parser
+from ldlm_monitor.run.durations import StepDurations
+from ldlm_monitor.run.identity import RunNames
+from ldlm_monitor.run.sources import Source, is_of_its_rank, source_of
+
+STEPS = "steps"
+"""The quantity under which every step that a source told stands, with its time as value."""
+MOSTLY = 0.9
+"""So many of the steps must have come with their very time."""
+_PACE = frozenset({"step_seconds", "samples_per_second", "tokens_per_second", "steps_per_second"})
+_MEMORY = frozenset({"memory_allocated_bytes", "memory_reserved_bytes"})
+_LEARNED = ("loss_", "accuracy_", "eval_loss", "eval_accuracy")
+_KEPT_EVENTS = frozenset(
+    {
+        *("eval_started", "eval_finished", "run_started", "run_resumed", "run_finished"),
+        *("checkpoint_started", "checkpoint_saved", "checkpoint_failed"),
+    }
+)
+
+
+def is_kept(quantity: str) -> bool:
+    """Whether the values of a quantity are kept one by one."""
+    known = quantity in _PACE or quantity in _MEMORY or quantity in ("loss", "accuracy")
+    return known or quantity.startswith(_LEARNED)
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """The step fell: from `step_before`, told at `time_before`, to `step`, told at `time`."""
+
+    time_before: float
+    step_before: int
+    time: float
+    step: int
+
+
+@dataclass(slots=True)
+class Column:
+    """Finite values of one quantity in the order of their steps.
+
+    `times`: Unix seconds, NaN where none is known. `nonfinite` are the steps of NaN and
+    infinities. What was trained again after a resume stands as it was trained last; `resumes`
+    tell of each.
+    """
+
+    steps: array[int] = field(default_factory=lambda: array("q"))
+    times: array[float] = field(default_factory=lambda: array("d"))
+    values: array[float] = field(default_factory=lambda: array("d"))
+    nonfinite: list[int] = field(default_factory=list)
+    resumes: list[Resume] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def add(self, step: int, at: float, value: float) -> None:
+        """One value. A step that was told last is told again in vain; a smaller one is a resume."""
+        if self.steps and step <= self.steps[-1]:
+            if step == self.steps[-1]:
+                return
+            self.resumes.append(Resume(self.times[-1], self.steps[-1], at, step))
+            while self.steps and self.steps[-1] >= step:
+                for column in (self.steps, self.times, self.values):
+                    column.pop()
+        if not math.isfinite(value):
+            if not self.nonfinite or self.nonfinite[-1] != step:
+                self.nonfinite.append(step)
+            return
+        self.steps.append(step)
+        self.times.append(at)
+        self.values.append(value)
+
+    def extend(self, steps: Sequence[int], times: Sequence[float], values: Sequence[float]) -> None:
+        """Several values; steps rise strictly."""
+        if self.steps and steps[0] <= self.steps[-1]:
+            for step, at, value in zip(steps, times, values, strict=True):
+                self.add(step, at, value)
+            return
+        self.steps.extend(steps)
+        self.times.extend(times)
+        self.values.extend(values)
+
+    def since(self, step: int) -> Column:
+        """The part from a step on."""
+        first = next((i for i, known in enumerate(self.steps) if known >= step), len(self))
+        return self.part(first, len(self))
+
+    def between(self, start: float, end: float) -> Column:
+        """The part from one time to another (Unix seconds)."""
+        return self.part(bisect_left(self.times, start), bisect_right(self.times, end))
+
+    def part(self, start: int, stop: int) -> Column:
+        """Values `start` up to, not including, `stop`."""
+        return Column(
+            self.steps[start:stop], self.times[start:stop], self.values[start:stop], self.nonfinite
+        )
+
+
+@dataclass(slots=True)
+class RunReadings:
+    """What one run told. `events`: those that explain a pause, in the order they came."""
+
+    name: str
+    files: dict[str, None] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+    events: list[tuple[str, float]] = field(default_factory=list)
+    _exact: Counter[tuple[Source, int | None]] = field(default_factory=Counter)
+    _columns: dict[str, dict[tuple[Source, int | None], Column]] = field(default_factory=dict)
+    _epochs: dict[str, tuple[float, int, int]] = field(default_factory=dict)
+    _at: dict[str, tuple[bool, int]] = field(default_factory=dict)
+
+    def quantities(self) -> list[str]:
+        """What was told at least once."""
+        return [name for name in self._columns if name != STEPS]
+
+    def column(self, quantity: str) -> Column | None:
+        """The best source's values, of all ranks together.
+
+        Of several ranks the first one's, of memory the fullest's, of rates the sum.
+        """
+        found = self._columns.get(quantity)
+        if not found:
+            return None
+        best = min(source for source, _ in found)
+        ranks = {rank: column for (source, rank), column in found.items() if source is best}
+        if quantity in _MEMORY:
+            return max(ranks.values(), key=lambda column: max(column.values, default=0.0))
+        if is_of_its_rank(quantity, best) and None not in ranks:
+            return self._summed(list(ranks.values()))
+        return ranks[min(ranks, key=lambda rank: -1 if rank is None else rank)]
+
+    def _summed(self, ranks: Sequence[Column]) -> Column:
+        """The sum at the steps that all have; ranks that were not read do as those that were."""
+        size = self.settings.get("world_size", "")
+        share = max(int(size) if size.isdecimal() else 0, len(ranks)) / len(ranks)
+        first, rest = (
+            ranks[0],
+            [dict(zip(each.steps, each.values, strict=True)) for each in ranks[1:]],
+        )
+        total = Column(nonfinite=first.nonfinite, resumes=first.resumes)
+        for step, at, value in zip(first.steps, first.times, first.values, strict=True):
+            others = [known[step] for known in rest if step in known]
+            if len(others) == len(rest):
+                total.add(step, at, share * (value + sum(others)))
+        return total
+
+    @property
+    def steps(self) -> Column:
+        """Every step that was told, by the source that knows best, and when."""
+        found = self._columns.get(STEPS)
+        return found[self._leader()] if found else Column()
+
+    @property
+    def first_step(self) -> int | None:
+        """None where no step was told."""
+        return self.steps.steps[0] if len(self.steps) else None
+
+    @property
+    def last_step(self) -> int | None:
+        """None where no step was told."""
+        return self.steps.steps[-1] if len(self.steps) else None
+
+    @property
+    def started(self) -> float:
+        """When the first step was told, Unix seconds; NaN where that is not known."""
+        return next(iter(self.steps.times), math.nan)
+
+    @property
+    def seconds(self) -> float | None:
+        """From the first step told to the last; None where no times are known."""
+        times = self.steps.times
+        spent = times[-1] - times[0] if len(times) else math.nan
+        return spent if math.isfinite(spent) else None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether each step came with its very time."""
+        count = len(self.steps)
+        return count > 0 and self._exact[self._leader()] >= MOSTLY * count
+
+    def durations(self) -> Column:
+        """Seconds a step by when the steps were told; empty where no times are known."""
+        result, meter, exact = Column(), StepDurations(), self.is_exact
+        for step, at in zip(self.steps.steps, self.steps.times, strict=True):
+            if math.isfinite(at):
+                meter.advance(at, step, exact=exact)
+                if meter.fresh:
+                    result.add(step, at, meter.fresh.pop())
+        return result
+
+    def _leader(self) -> tuple[Source, int | None]:
+        return min(self._columns[STEPS], key=lambda key: (key[0], -1 if key[1] is None else key[1]))
+
+    def put(self, quantity: str, column: Column, *, exact: bool = False) -> None:
+        """Have a quantity as it was measured elsewhere."""
+        key = Source.CALLBACK, None
+        self._columns.setdefault(quantity, {})[key] = column
+        if exact:
+            self._exact[key] += len(column)
+
+    def take(self, sample: Sample, at: float, *, exact: bool = False) -> None:
+        """A sample, told at `at` (NaN where only the order is known), exactly or about."""
+        if sample.step is None and not any(map(is_kept, sample.values)):
+            return
+        self.files[sample.position.path] = None
+        source = source_of(sample, rows=sample.position.path.endswith(ROW_SUFFIXES))
+        key = source, sample.rank
+        exact = exact or sample.time is not None
+        self._exact[key] += exact
+        when = sample.time if sample.time is not None else at
+        step = self._step_of(sample, key)
+        self._of(STEPS, key).add(step, when, 0.0)
+        for quantity, value in sample.values.items():
+            if is_kept(quantity):
+                self._of(quantity, key).add(step, when, value)
+
+    def take_block(self, block: SampleBlock, at: float) -> None:
+        """Rows that are alike."""
+        self.files[block.path] = None
+        key = source_of(block.sample(0), rows=True), block.rank
+        self._exact[key] += len(block) if block.times is not None else 0
+        times = array("d", block.times if block.times is not None else [at] * len(block))
+        self._of(STEPS, key).extend(block.steps, times, array("d", bytes(8 * len(block))))
+        for quantity, column in block.values.items():
+            if is_kept(quantity):
+                self._of(quantity, key).extend(block.steps, times, column)
+        for quantity, cells in block.sparse.items():
+            if is_kept(quantity):
+                kept = self._of(quantity, key)
+                for row, value in cells.items():
+                    kept.add(block.steps[row], times[row], value)
+
+    def take_event(self, event: Event, at: float) -> None:
+        """An event; of most only the time is kept."""
+        if event.kind in ("config", "run_started"):
+            for name, value in event.fields.items():
+                if name not in ("family", "role") and isinstance(value, str | int | float):
+                    self.settings[name] = str(value)
+        if event.kind in _KEPT_EVENTS:
+            self.events.append((event.kind, event.time if event.time is not None else at))
+
+    def _of(self, quantity: str, key: tuple[Source, int | None]) -> Column:
+        return self._columns.setdefault(quantity, {}).setdefault(key, Column())
+
+    def _step_of(self, sample: Sample, key: tuple[Source, int | None]) -> int:
+        """Its step; of one that tells none the last one's, or its number where none does."""
+        path = sample.position.path
+        told, last = self._at.get(path, (False, -1))
+        if sample.step is not None:
+            if not told and last >= 0:
+                for columns in self._columns.values():
+                    columns.pop(key, None)  # they were numbered for want of steps
+            told, last = True, self._counted_on(sample, sample.step)
+        elif not told:
+            last += 1
+        self._at[path] = told, last
+        return last
+
+    def _counted_on(self, sample: Sample, step: int) -> int:
+        """Steps that begin anew with each epoch are counted on."""
+        if sample.epoch is None:
+            return step
+        path = sample.position.path
+        epoch, offset, last = self._epochs.get(path, (sample.epoch, 0, step))
+        if step < last and sample.epoch > epoch:
+            offset += last
+        self._epochs[path] = sample.epoch, offset, step
+        return step + offset
+
+
+class Readings:
+    """All runs of some files, from their bytes.
+
+    `live`: the bytes are fed as they are written, so that their times are exact.
+    """
+
+    def __init__(self, parser: Parser, names: RunNames, *, live: bool = False) -> None:
+        self.runs: dict[str, RunReadings] = {}
+        self._parser = parser
+        self._names = names
+        self._live = live
+
+    def feed(self, chunk: Chunk, now: float, *, timed: bool = True) -> None:
+        """Bytes of one file, written at `now` (Unix seconds).
+
+        `timed`: `now` is more than an order.
+        """
+        origin: Origin = self._names.origin(chunk.path)
+        at = now - chunk.age if timed and chunk.timed else math.nan
+        self.take(self._parser.feed_blocks(chunk, origin, now), at)
+
+    def finish(self, paths: Iterable[str]) -> None:
+        """The files have ended."""
+        for path in paths:
+            self.take(self._parser.finish(path), math.nan)
+
+    def take(self, found: Iterable[Record | SampleBlock], at: float) -> None:
+        """Records that were told at `at` (Unix seconds), NaN where only their order is known."""
+        for item in found:
+            run = self.runs.setdefault(item.run, RunReadings(item.run))
+            if isinstance(item, SampleBlock):
+                run.take_block(item, at)
+            elif isinstance(item, Sample):
+                run.take(item, at, exact=self._live)
+            elif isinstance(item, Event):
+                run.take_event(item, at)

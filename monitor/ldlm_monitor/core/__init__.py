@@ -1,0 +1,1 @@
+"""The monitor: chunks and times in, transitions and snapshots out."""

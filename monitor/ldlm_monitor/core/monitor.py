@@ -1,0 +1,321 @@
+"""The corridor: bytes and time in, alert transitions out. Only this file knows the rooms' order."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+from ldlm_monitor.alerts import RuleSet, load_rules, packaged_rules
+from ldlm_monitor.core.evaluation_schedule import EvaluationSchedule
+from ldlm_monitor.core.evaluation_throttle import EvaluationThrottle
+from ldlm_monitor.core.incident_tracker import IncidentTracker
+from ldlm_monitor.core.rule_engine import RuleEngine
+from ldlm_monitor.core.self_counts import SelfCounts
+from ldlm_monitor.core.self_metrics import core_points
+from ldlm_monitor.detect import DetectorsByRun
+from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.model.points import Point
+from ldlm_monitor.model.records import Event, Record, SampleBlock
+from ldlm_monitor.model.view import Snapshot
+from ldlm_monitor.parse import ROW_SUFFIXES, Parser
+from ldlm_monitor.promql import Expression, parse
+from ldlm_monitor.run.fleet import Fleet
+from ldlm_monitor.run.identity import RunNames
+from ldlm_monitor.run.pace import StallSettings
+from ldlm_monitor.run.witness import Witness
+
+RECENT_EVENTS = 500
+RECENT_TRANSITIONS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorSettings:
+    """Seconds, all of them.
+
+    `evaluation_interval`: the grid of scrapes and evaluations. `end_series_after`:
+    how long a run's series stay after it finished, crashed or was killed.
+    `retention`: how far back the embedded store reaches, beyond what rules need.
+    """
+
+    evaluation_interval: float = 5.0
+    end_series_after: float = 900.0
+    retention: float = 6 * 3600.0
+    stall: StallSettings = field(default_factory=StallSettings)
+
+
+class Monitor:
+    """Turns bytes and time into alert transitions.
+
+    Deterministic: the same chunks and times give the same transitions. Starts no
+    thread, reads no clock, opens no file but the packaged rules and patterns.
+    `runs` are those of which records came.
+    """
+
+    def __init__(
+        self,
+        *,
+        rules: RuleSet[Expression] | None = None,
+        parser: Parser | None = None,
+        names: RunNames | None = None,
+        settings: MonitorSettings | None = None,
+        stopwatch: Callable[[], float] | None = None,
+    ) -> None:
+        """`stopwatch` (seconds, any origin) only times evaluations for the monitor's own metric."""
+        self.names = names or RunNames()
+        self._settings = settings or MonitorSettings()
+        self._parser = parser or Parser()
+        self._stopwatch = stopwatch
+        self.runs = Fleet(self._settings.stall, self._settings.end_series_after)
+        self._judge = RuleEngine(
+            rules if rules is not None else _packaged(),
+            self._settings.evaluation_interval,
+            self._settings.retention,
+        )
+        self._grid = EvaluationSchedule(self._settings.evaluation_interval, self._judge, self.runs)
+        self._witness = Witness(self.runs)
+        self._causes = IncidentTracker(self.runs)
+        self._detectors = DetectorsByRun()
+        self._timed = True
+        self._events: deque[Event] = deque(maxlen=RECENT_EVENTS)
+        self._urgency = EvaluationThrottle()
+        self._transitions: deque[Transition] = deque(maxlen=RECENT_TRANSITIONS)
+        self._own = SelfCounts(self._parser, self.runs)
+        self._clock = -math.inf
+        self._version = 0
+
+    @property
+    def clock(self) -> float:
+        """How far time has passed, Unix seconds; -inf before the first call."""
+        return self._clock
+
+    @property
+    def version(self) -> int:
+        """Changes whenever anything did that a snapshot shows."""
+        return self._version
+
+    def feed(self, chunk: Chunk, now: float) -> list[Transition]:
+        """Take in new bytes of one file, read at `now` (Unix seconds)."""
+        origin = self.names.origin(chunk.path)
+        transitions = self._complete_blocks(now)
+        self._witness.look_at(chunk)
+        came = now - chunk.age
+        self._timed = chunk.timed
+        for found in self._parser.feed_blocks(chunk, origin, now):
+            if isinstance(found, SampleBlock):
+                transitions += self._take_block(found, came)
+            else:
+                transitions += self.observe((found,), came)
+        self._witness.keep_progress(origin.run)
+        self._witness.look_at(None)
+        self._timed = True
+        return transitions
+
+    def observe(self, records: Iterable[Record], now: float) -> list[Transition]:
+        """Take in records, as read at `now`; one with its own time is judged at that time.
+
+        What is older than the clock is filed at its own time and judged at the clock's.
+        """
+        transitions: list[Transition] = []
+        for record in records:
+            at = now if record.time is None else min(record.time, now)
+            transitions += self._advance(at)
+            transitions += self._take(record, at)
+        return transitions
+
+    def tick(self, now: float) -> list[Transition]:
+        """Let time pass up to `now`: stalls, `for`, staleness, evaluations due.
+
+        Each happens at its own time: how often this is called changes nothing.
+        """
+        return self._complete_blocks(now) + self._advance(now)
+
+    def finish(self, now: float, paths: Iterable[str] = ()) -> list[Transition]:
+        """The files have ended at `now`: complete what was open and decide what was doubtful."""
+        transitions: list[Transition] = []
+        for path in paths:
+            transitions += self.observe(self._parser.finish(path), now)
+        transitions += self._advance(now)
+        self.runs.finish(now)
+        return transitions + self._evaluate(max(now, self._clock))
+
+    def due(self) -> float | None:
+        """When `tick` should be called at the latest, None if nothing is to come by itself."""
+        judged = (self._judge.due(), self._urgency.due)
+        times = (self._parser.open_until(), *judged, self.runs.due(), self._grid.due())
+        earliest = min(time for time in times if time is not None)
+        return None if math.isinf(earliest) else earliest
+
+    def compiled(self) -> Iterator[tuple[str, object]]:
+        """What is made of rules and definitions alone, by name: see `checkpoint`."""
+        yield from self._parser.compiled()
+        yield from self._judge.compiled()
+        yield "stopwatch", self._stopwatch
+
+    def count_dropped(self, reason: str, count: int = 1) -> None:
+        """Count what the edge had to drop, or could not read."""
+        if count:
+            self._own.dropped(reason, count)
+            self._changed(max(self._clock, 0.0))
+
+    def note_edge(self, points: list[Point]) -> None:
+        """What the edge exports of itself joins the next scrape, so that rules see it."""
+        if points != self._own.edge:
+            self._own.edge = points
+            self._changed(max(self._clock, 0.0))
+
+    def reconfigure(self, rules: RuleSet[Expression], stall: StallSettings) -> None:
+        """RuleEngine by other rules and limits from now on; alerts of the same rule go on."""
+        self._judge.replace_rules(rules)
+        self.runs.set_stall(stall)
+        self._changed(max(self._clock, 0.0))
+
+    def firing(self) -> list[Transition]:
+        """The alerts that fire, each as when it began to."""
+        firing = (self._testify(each) for each in self._judge.firing())
+        return [self._causes.explained(each, self._clock) for each in firing]
+
+    def starts(self) -> dict[str, float]:
+        """When each active alert's condition first held, by the alert's key."""
+        return self._judge.starts()
+
+    def restore_starts(self, starts: Mapping[str, float]) -> None:
+        """Give active alerts the earlier start times that were known before a restart."""
+        self._judge.restore_starts(starts)
+
+    def snapshot(self) -> Snapshot:
+        """Everything a reader may see, as it stands at the last feed or tick."""
+        healths = self._judge.healths()
+        return Snapshot(
+            version=self._version,
+            at=max(self._clock, 0.0),
+            runs=tuple(
+                run.view(
+                    self.runs.health(run, healths.get(run.name, "HEALTHY")),
+                    self._detectors.of_the_run(run.name),
+                )
+                for run in self.runs
+            ),
+            alerts=tuple(self._judge.views(self._witness.position)),
+            incidents=self._causes.views(self._clock),
+            events=tuple(self._events),
+            transitions=tuple(self._transitions),
+            monitor=self._own.view(),
+            points=tuple(point for group in self._run_points(self._clock) for point in group),
+            curves={run.name: run.curves() for run in self.runs},
+        )
+
+    def _take_block(self, block: SampleBlock, now: float) -> list[Transition]:
+        if block.times is not None:
+            return self._take_timed(block, [min(time, now) for time in block.times])
+        transitions = self._advance(now)
+        run = self.runs.of(block.sample(0), now)
+        urgent = run.observe_block(block, now, timed=self._timed)
+        self.runs.touch(run)
+        at = max(now, self._clock)
+        self._changed(at)
+        if urgent is None or not self._urgency.is_at_once(run.name, urgent, at):
+            return transitions
+        return transitions + self._evaluate(at)
+
+    def _take_timed(self, block: SampleBlock, times: Sequence[float]) -> list[Transition]:
+        """Take in lines, each at its own time: as one by one, in parts in which nothing is due."""
+        transitions: list[Transition] = []
+        start = 0
+        while start < len(block):
+            sample = block.sample(start)
+            transitions += self._advance(times[start])
+            transitions += self._take(sample, times[start])
+            start += 1
+            due = min(self._grid.next, self.runs.due(), self._judge.due() or math.inf)
+            due = min(due, self._urgency.due)
+            stop = bisect_left(times, due, start)
+            run = self.runs.of(sample, times[start - 1])
+            if stop > start and run.life.only_advances(block, times[stop - 1]):
+                run.observe_steps(block.part(start, stop), times[start:stop])
+                start = stop
+                self._clock = max(self._clock, times[stop - 1])
+                self.runs.touch(run)
+                self._changed(self._clock)
+        return transitions
+
+    def _take(self, record: Record, at: float) -> list[Transition]:
+        run = self.runs.of(record, at)
+        if isinstance(record, Event):
+            self._events.append(record)
+            self._causes.take(record, max(at, self._clock))
+        rows = record.position.path.endswith(ROW_SUFFIXES)
+        urgent = run.observe(record, at, rows=rows, timed=self._timed)
+        self.runs.touch(run)
+        at = max(at, self._clock)
+        self._changed(at)
+        if urgent is None or not self._urgency.is_at_once(run.name, urgent, at):
+            return []
+        return self._evaluate(at)
+
+    def _complete_blocks(self, now: float) -> list[Transition]:
+        """Take in the records of several lines that were complete by their silence before `now`."""
+        transitions: list[Transition] = []
+        while (silent := self._parser.open_until()) is not None and silent <= now:
+            transitions += self.observe(self._parser.tick(silent), silent)
+        return transitions
+
+    def _changed(self, at: float) -> None:
+        self._version += 1
+        self._grid.changed(at)
+
+    def _advance(self, to: float) -> list[Transition]:
+        """Let what falls due by itself up to `to` happen, each at its own time."""
+        if to <= self._clock:
+            return []
+        transitions: list[Transition] = []
+        self._grid.begin(to)
+        while True:
+            slot = self._grid.due_until(to)
+            times = (slot, self.runs.due(), self._judge.due(), self._urgency.due)
+            due = min(time for time in times if time is not None)
+            if due > to:
+                break
+            transitions += self._evaluate(max(due, self._clock))
+        self._clock = to
+        return transitions
+
+    def _evaluate(self, at: float) -> list[Transition]:
+        """Scrape our own metrics, then evaluate every rule, at `at`."""
+        started = self._stopwatch() if self._stopwatch else 0.0
+        if self.runs.tick(at):
+            self._changed(at)
+        self._grid.evaluated(at)
+        self._clock = max(self._clock, at)
+        self._urgency.judged(at)
+        for run in self.runs.take_news():
+            self._causes.settle(run.name, at)
+            self._detectors.take(run.name, run.measured())
+        groups = [*self._run_points(at), list(core_points(self._own.view())), self._own.edge]
+        found = self._judge.evaluate(groups, at, self.runs.has_ended)
+        self.runs.keep_healths(self._judge.healths())
+        if found:
+            self._changed(at)
+        self._own.evaluated(self._stopwatch() - started if self._stopwatch else 0.0)
+        told = [self._testify(each) for each in found]
+        for each in told:
+            self._causes.take_alert(each, at)
+        told = [self._causes.explained(each, self._clock) for each in told]
+        self._transitions.extend(each for each in told if not each.is_heartbeat)
+        return told
+
+    def _testify(self, transition: Transition) -> Transition:
+        return self._witness.testify(transition, self._judge.asks(transition.alert))
+
+    def _run_points(self, at: float) -> list[list[Point]]:
+        detected = self._detectors.points(run.name for run in self.runs.shown(at))
+        return [*self.runs.points(at, self._judge.healths()), *detected, self._judge.points()]
+
+
+@cache
+def _packaged() -> RuleSet[Expression]:
+    return load_rules(packaged_rules(), parse)

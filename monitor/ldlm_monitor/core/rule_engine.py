@@ -1,0 +1,252 @@
+"""The judging half of the corridor: exported points in, what the rules say of them out."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ldlm_monitor.alerts import ActiveAlert, AlertRule, AlertStates, Ending, RuleSet
+from ldlm_monitor.model.alert import Transition, VectorSample, alert_key
+from ldlm_monitor.model.points import Labels, Point, make_labels
+from ldlm_monitor.model.records import Position
+from ldlm_monitor.model.view import AlertView, Health
+from ldlm_monitor.promql import (
+    LOOKBACK,
+    Evaluator,
+    Expression,
+    asks,
+    counts_samples,
+    max_range,
+    metric_names,
+    names_its_metrics,
+    settles_after,
+    speaks_of,
+    switches,
+    uses_time,
+)
+from ldlm_monitor.run.fleet import worse
+from ldlm_monitor.series.store import SeriesStore
+
+_STALL_METRICS = frozenset(
+    {"ldlm_train_last_progress_timestamp_seconds", "ldlm_train_stall_limit_seconds"}
+)
+
+
+class _Question:
+    """What decides when a rule's expression must be asked again."""
+
+    __slots__ = ("always", "metrics", "needs_every_slot", "reach", "settles_after", "switches")
+
+    def __init__(self, expr: Expression) -> None:
+        self.metrics = metric_names(expr)
+        self.reach = max_range(expr)
+        self.settles_after = settles_after(expr)
+        by_time = uses_time(expr)
+        # What changes is known by the name of its metric.
+        self.always = by_time or counts_samples(expr) or not names_its_metrics(expr)
+        # Time alone can change it; at a stall limit, runs announce when.
+        by_slot = by_time and not self.metrics >= _STALL_METRICS
+        found = switches(expr) if by_slot else ()
+        self.needs_every_slot = found is None
+        self.switches = found or ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    at: float
+    vector: list[VectorSample]
+
+
+class RuleEngine:
+    """Keeps what was exported, evaluates the rules over it, and the state of their alerts.
+
+    `reach` is how far (seconds) the rules look back. `asks_the_time`: time alone can change
+    what some rule says.
+    """
+
+    _healths: dict[str, Health] | None
+
+    def __init__(self, rules: RuleSet[Expression], interval: float, retention: float) -> None:
+        self._use(rules)
+        self._alerts = AlertStates(rules)
+        self._recorded: dict[str, list[Point]] = {}
+        self._store = SeriesStore(interval, max(retention, 2 * self.reach))
+        self._evaluator = Evaluator(self._store, changed_at=self._store.changed_at)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What the passing of time has made; the rest follows from the rules."""
+        return {
+            "rules": self._rules,
+            "alerts": self._alerts,
+            "recorded": self._recorded,
+            "store": self._store.since(self._store.last_scrape - self.reach),
+        }
+
+    def __setstate__(self, kept: dict[str, Any]) -> None:
+        self._use(kept["rules"])
+        self._alerts, self._recorded = kept["alerts"], kept["recorded"]
+        self._store = kept["store"].restored()
+        self._evaluator = Evaluator(self._store, changed_at=self._store.changed_at)
+
+    def replace_rules(self, rules: RuleSet[Expression]) -> None:
+        """RuleEngine by other rules from now on; alerts of the same name and labels go on."""
+        before = {(a.rule.name, *sorted(a.labels.items())): a for a in self.active}
+        self._use(rules)
+        self._alerts, self._recorded = AlertStates(rules), {}
+        self._alerts.adopt(before.values())
+
+    @property
+    def active(self) -> Iterable[ActiveAlert[Expression]]:
+        """The pending and firing alerts."""
+        return self._alerts.alerts()
+
+    def firing(self) -> list[Transition]:
+        """As `AlertStates.firing`."""
+        return self._alerts.firing()
+
+    def due(self) -> float | None:
+        """The earliest time at which a `for` or `keep_firing_for` runs out."""
+        return self._alerts.due()
+
+    def next_switch(self, first: float, last: float, interval: float) -> float:
+        """The first of the slots from `first` to `last` at which some rule may say another thing.
+
+        That is, if nothing that is exported changes until then, and all that changed before
+        the last evaluation is out of reach. Infinite if there is none.
+        """
+        if first > last:
+            return math.inf
+        if self._needs_every_slot:
+            return first
+        at = self._store.last_scrape
+        before = [self._evaluator.shown(each, at, at) for each in self._switches]
+
+        def has_switched(slot: int) -> bool:
+            clock = first + slot * interval
+            after = [self._evaluator.shown(each, at, clock) for each in self._switches]
+            return after != before
+
+        slots = range(math.floor((last - first) / interval) + 1)
+        index = bisect_left(slots, True, key=has_switched)
+        return first + index * interval if index < len(slots) else math.inf
+
+    def compiled(self) -> Iterator[tuple[str, object]]:
+        """What is made of the rules alone, by name: the same for every judge of these rules."""
+        yield "rules", self._rules
+        for number, rule in enumerate(self._rules.rules):
+            yield f"rule {number}", rule
+
+    def evaluate(
+        self, groups: list[list[Point]], at: float, has_ended: Callable[[str], bool]
+    ) -> list[Transition]:
+        """Take in a scrape at `at`, as `SeriesStore.append` wants it; judge by every rule.
+
+        `has_ended` tells by a run's name whether it finished, crashed or was killed:
+        then its alerts end with it. One whose series stopped is not known to be over.
+        """
+        self._store.append([*groups, *self._recorded.values()], at)
+
+        def ending(rule: AlertRule[Expression], labels: Mapping[str, str]) -> Ending:
+            if has_ended(labels.get("run", "")):
+                return "ended"
+            return "resolved" if self._has_data(rule, labels, at) else "unknown"
+
+        self._healths = None
+        return self._alerts.evaluate(self._ask, at, ending=ending, record=self._record)
+
+    def _has_data(self, rule: AlertRule[Expression], labels: Mapping[str, str], at: float) -> bool:
+        """Whether there is a series that the alert could be told of: else nobody knows."""
+        given = {name: value for name, value in labels.items() if name not in rule.labels}
+        selectors = speaks_of(rule.expr)
+        for selector in selectors:
+            for series, _, _ in self._store.latest(selector.matchers, at - LOOKBACK, at):
+                told = dict(series)
+                if all(told.get(name, value) == value for name, value in given.items()):
+                    return True
+        return not selectors
+
+    def points(self) -> list[Point]:
+        """The active alerts as they are exported."""
+        return [Point("ldlm_alerts", _labels(alert), 1.0) for alert in self.active]
+
+    def healths(self) -> Mapping[str, Health]:
+        """By run, the health that its firing alerts mean; runs without any are left out."""
+        if self._healths is None:
+            found: dict[str, Health] = {}
+            for alert in self.active:
+                if alert.state == "firing" and (run := alert.labels.get("run")):
+                    found[run] = worse(found.get(run, "HEALTHY"), alert.labels.get("severity", ""))
+            self._healths = found
+        return self._healths
+
+    def views(
+        self, position: Callable[[str, Mapping[str, str]], Position | None]
+    ) -> Iterator[AlertView]:
+        """The active alerts for readers; `position` is of an alert's line, by name and labels."""
+        for active in self.active:
+            yield AlertView(
+                name=active.rule.name,
+                state=active.state,
+                labels=dict(active.labels),
+                annotations=dict(active.annotations),
+                value=active.value,
+                active_at=active.active_at,
+                fired_at=active.fired_at,
+                position=position(active.rule.name, active.labels),
+            )
+
+    def asks(self, alert: str) -> Callable[[str, Labels], bool]:
+        """Tells by name and labels which series the rules of an alert read."""
+        rules = self._asks.get(alert, [])
+        return lambda name, labels: any(asked(name, labels) for asked in rules)
+
+    def starts(self) -> dict[str, float]:
+        """When each active alert's condition first held, by the alert's key."""
+        return {alert_key(alert.rule.name, alert.labels): alert.active_at for alert in self.active}
+
+    def restore_starts(self, starts: Mapping[str, float]) -> None:
+        """Give active alerts the earlier start times that were known before a restart."""
+        for alert in self.active:
+            known = starts.get(alert_key(alert.rule.name, alert.labels), alert.active_at)
+            alert.active_at = min(alert.active_at, known)
+
+    def _use(self, rules: RuleSet[Expression]) -> None:
+        self._rules = rules
+        self._healths = None
+        self._asked = {rule.expr.text: _Question(rule.expr) for rule in rules.rules}
+        self._answers: dict[str, _Answer] = {}
+        self.reach = max((asked.reach for asked in self._asked.values()), default=0.0)
+        self._needs_every_slot = any(asked.needs_every_slot for asked in self._asked.values())
+        self._switches = [each for asked in self._asked.values() for each in asked.switches]
+        self.asks_the_time = self._needs_every_slot or bool(self._switches)
+        self._asks: dict[str, list[Callable[[str, Labels], bool]]] = {}
+        for rule in rules.alerts:
+            self._asks.setdefault(rule.name, []).append(asks(rule.expr))
+
+    def _ask(self, expr: Expression, at: float) -> list[VectorSample]:
+        """The value of a rule's expression, computed only if it can differ from the last one."""
+        asked = self._asked[expr.text]
+        known = self._answers.get(expr.text)
+        if known is not None and not asked.always:
+            still = self._store.changed_at(asked.metrics) < known.at - asked.settles_after
+            if still:
+                return known.vector
+        vector = self._evaluator(expr, at)
+        self._answers[expr.text] = _Answer(at, vector)
+        return vector
+
+    def _record(self, name: str, samples: list[VectorSample], at: float) -> None:
+        """Results are there for the rules that follow at once, and for the next scrape."""
+        del at
+        points = [Point(name, sample.labels, sample.value) for sample in samples]
+        if points != self._recorded.get(name):
+            self._recorded[name] = points
+            self._store.record(name, points)
+
+
+def _labels(alert: ActiveAlert[Expression]) -> Labels:
+    told = {**alert.labels, "alertname": alert.rule.name, "alertstate": alert.state}
+    return make_labels(**told)

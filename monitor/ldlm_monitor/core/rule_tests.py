@@ -1,0 +1,260 @@
+"""Runs unit tests of rules as `promtool test rules` does, with our evaluator and alert states.
+
+Source of the meaning: Prometheus `cmd/promtool/unittest.go` (2.42). PromQL is that of
+Prometheus 3, as everywhere here.
+"""
+
+import glob
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ldlm_monitor.alerts import AlertRule, AlertStates, RecordingRule, RuleSet, load_rules
+from ldlm_monitor.alerts.humanize import go_float
+from ldlm_monitor.alerts.rules import ALERT_NAME, parse_duration
+from ldlm_monitor.alerts.state import ALERTS_SERIES
+from ldlm_monitor.alerts.unit_tests import (
+    AlertRuleTest,
+    PromqlExprTest,
+    RuleTest,
+    UnitTestFile,
+    load_unit_tests,
+)
+from ldlm_monitor.model.alert import VectorSample
+from ldlm_monitor.model.errors import RuleError
+from ldlm_monitor.model.points import Labels
+from ldlm_monitor.promql import Evaluator, Expression, parse
+from ldlm_monitor.promql.series_description import HISTOGRAM, STALE, parse_series, parse_values
+from ldlm_monitor.series.listed import ENDED, ListedSeries
+
+FOR_STATE_SERIES = "ALERTS_FOR_STATE"
+_NAME = "__name__"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a file: how many expectations it holds, and a text for each failed one.
+
+    `notices` say what makes a test check less than it seems to.
+    """
+
+    checked: int
+    failures: tuple[str, ...]
+    notices: tuple[str, ...]
+
+
+def run_rule_tests(path: Path) -> Outcome:
+    """Run every test of a file. Raises RuleError where it or its rules cannot be loaded."""
+    file = load_unit_tests(path)
+    notices: list[str] = []
+    rules = _rules(path, file, notices)
+    known = {rule.name for rule in rules.alerts}
+    for name in dict.fromkeys(t.alertname for test in file.tests for t in test.alert_rule_test):
+        if name not in known:
+            notices.append(f"{path}: no rule of its rule_files is called {name}")
+    interval = parse_duration(file.evaluation_interval) or 60.0
+    failures = [
+        failure for test in file.tests for failure in _Run(rules, test, interval).failures()
+    ]
+    checked = sum(len(test.alert_rule_test) + len(test.promql_expr_test) for test in file.tests)
+    return Outcome(checked, tuple(failures), tuple(notices))
+
+
+def _rules(path: Path, file: UnitTestFile, notices: list[str]) -> RuleSet[Expression]:
+    """The rules of the files, groups in the order that the tests name; others with the first."""
+    paths: dict[Path, None] = {}
+    for pattern in file.rule_files:
+        found = sorted(glob.glob(pattern, root_dir=path.parent))
+        if not found:
+            notices.append(f"{path}: no file matches the rule_files entry {pattern}")
+        paths |= dict.fromkeys(path.parent / name for name in found)
+    order = {name: index for index, name in enumerate(file.group_eval_order)}
+    rules = load_rules(list(paths), parse).rules
+    return RuleSet(tuple(sorted(rules, key=lambda rule: order.get(rule.group, 0))))
+
+
+class _Run:
+    """One test, from the first evaluation to the last expectation."""
+
+    def __init__(self, rules: RuleSet[Expression], test: RuleTest, interval: float) -> None:
+        self._rules = rules
+        self._test = test
+        self._interval = interval
+        self._storage = ListedSeries()
+        self._evaluator = Evaluator(self._storage, step=interval)
+        self._states = AlertStates(rules)
+        self._recorded: dict[str, set[Labels]] = {}
+
+    def failures(self) -> Iterator[str]:
+        """A text for each expectation that is not met, alerts in time order first."""
+        try:
+            self._load()
+        except ValueError as problem:
+            yield self._named(f"    {problem}")
+            return
+        test = self._test
+        alerts = sorted(test.alert_rule_test, key=lambda case: parse_duration(case.eval_time))
+        cases: list[AlertRuleTest | PromqlExprTest] = [*alerts, *test.promql_expr_test]
+        last = max((parse_duration(case.eval_time) for case in cases), default=0.0)
+        waiting = list(alerts)
+        for slot in range(math.floor(last / self._interval + 1e-9) + 1):
+            at = round(slot * self._interval, 3)
+            errors = self._evaluate(at)
+            if errors:
+                yield from errors
+                return
+            until = round(at + self._interval, 3)
+            while waiting and parse_duration(waiting[0].eval_time) < until:
+                yield from self._compare_alerts(waiting.pop(0))
+        for case in test.promql_expr_test:
+            yield from self._compare_samples(case)
+
+    def _load(self) -> None:
+        step = self._interval
+        if self._test.interval is not None:
+            step = parse_duration(self._test.interval)
+        for given in self._test.input_series:
+            try:
+                labels = _labels(given.series)
+                samples = [
+                    (round(index * step, 3), _sample(value))
+                    for index, value in enumerate(parse_values(given.values.strip()))
+                    if value is not None
+                ]
+                self._storage.add(labels, samples)
+            except ValueError as problem:
+                raise ValueError(f"input_series {given.series}: {problem}") from None
+
+    def _evaluate(self, at: float) -> list[str]:
+        """One evaluation of every rule; a line for each rule that could not be evaluated."""
+        self._storage.pass_time(at)
+        self._states.evaluate(
+            self._evaluator, at, ending=lambda *_: "resolved", record=self._record
+        )
+        return [
+            self._named(
+                f"    rule: {_title(self._rules.rules[index])}, time: {at:g}s, err: {problem}"
+            )
+            for index, problem in self._states.health.items()
+        ]
+
+    def _record(self, name: str, samples: list[VectorSample], at: float) -> None:
+        """The results of a rule, which the rules after it see at once."""
+        self._write(name, samples, at)
+        if name == ALERTS_SERIES:
+            starts = [
+                VectorSample(
+                    tuple(sorted({**alert.labels, ALERT_NAME: alert.rule.name}.items())),
+                    alert.active_at,
+                )
+                for alert in self._states.alerts()
+            ]
+            self._write(FOR_STATE_SERIES, starts, at)
+
+    def _write(self, name: str, samples: Sequence[VectorSample], at: float) -> None:
+        now: set[Labels] = set()
+        for sample in samples:
+            labels = tuple(sorted({**dict(sample.labels), _NAME: name}.items()))
+            self._storage.add(labels, [(at, sample.value)])
+            now.add(labels)
+        for gone in self._recorded.get(name, set()) - now:
+            self._storage.add(gone, [(at, ENDED)])
+        self._recorded[name] = now
+
+    def _compare_alerts(self, case: AlertRuleTest) -> Iterator[str]:
+        expected = [
+            ({**alert.exp_labels, ALERT_NAME: case.alertname}, alert.exp_annotations)
+            for alert in case.exp_alerts
+        ]
+        got = [
+            ({**alert.labels, ALERT_NAME: alert.rule.name}, alert.annotations)
+            for alert in self._states.alerts()
+            if alert.rule.name == case.alertname and alert.state == "firing"
+        ]
+        shown, actual = (sorted(map(_shown_alert, alerts)) for alerts in (expected, got))
+        if shown != actual:
+            yield self._named(
+                f"    alertname: {case.alertname}, time: {case.eval_time},\n"
+                f"        exp:{_numbered(shown)},\n        got:{_numbered(actual)}"
+            )
+
+    def _compare_samples(self, case: PromqlExprTest) -> Iterator[str]:
+        asked = f"    expr: {_quoted(case.expr)}, time: {case.eval_time},"
+        try:
+            expected = [
+                (_labels(sample.labels) if sample.labels else (), sample.value)
+                for sample in case.exp_samples
+            ]
+            value = self._evaluator.value(parse(case.expr), parse_duration(case.eval_time))
+        except (RuleError, ValueError) as problem:
+            yield self._named(f"{asked} err: {problem}")
+            return
+        got = [((), value)] if isinstance(value, float) else value
+        if sorted(expected, key=_sorting) == sorted(got, key=_sorting) and not _has_nan(got):
+            return
+        hint = "\n        (NaN equals nothing: ask for expr != expr)" if _has_nan(got) else ""
+        yield self._named(
+            f"{asked}\n        exp: {_shown_samples(expected)}\n"
+            f"        got: {_shown_samples(got)}{hint}"
+        )
+
+    def _named(self, text: str) -> str:
+        return f"    name: {self._test.name},\n{text}" if self._test.name else text
+
+
+def _labels(text: str) -> Labels:
+    labels, rest = parse_series(text)
+    if rest:
+        raise ValueError(f"{text!r} is no series: {rest!r} is too much")
+    return labels
+
+
+def _sample(value: object) -> float | None:
+    if value is HISTOGRAM:
+        raise ValueError("native histograms are not supported")
+    if value is STALE:
+        return ENDED
+    assert isinstance(value, float)
+    return value
+
+
+def _title(rule: AlertRule[Expression] | RecordingRule[Expression]) -> str:
+    return rule.name if isinstance(rule, AlertRule) else rule.record
+
+
+def _has_nan(samples: Sequence[tuple[Labels, float]]) -> bool:
+    return any(math.isnan(value) for _, value in samples)
+
+
+def _sorting(sample: tuple[Labels, float]) -> tuple[Labels, str]:
+    return sample[0], repr(sample[1])
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+
+def _braces(labels: Mapping[str, str]) -> str:
+    inner = ", ".join(f"{name}={_quoted(value)}" for name, value in sorted(labels.items()))
+    return f"{{{inner}}}"
+
+
+def _shown_alert(alert: tuple[Mapping[str, str], Mapping[str, str]]) -> str:
+    labels, annotations = alert
+    return f"Labels:{_braces(labels)}\n              Annotations:{_braces(annotations)}"
+
+
+def _numbered(alerts: Sequence[str]) -> str:
+    if not alerts:
+        return "[]"
+    shown = (f"\n            {index}:\n              {alert}" for index, alert in enumerate(alerts))
+    return f"[{','.join(shown)}\n            ]"
+
+
+def _shown_samples(samples: Sequence[tuple[Labels, float]]) -> str:
+    shown = (
+        f"{_braces(dict(labels))} {go_float(value)}"
+        for labels, value in sorted(samples, key=_sorting)
+    )
+    return ", ".join(shown) or "nil"

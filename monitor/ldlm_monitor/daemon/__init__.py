@@ -1,0 +1,1 @@
+"""Live files: discovery, reading, judging, sending."""

@@ -1,0 +1,231 @@
+"""Which files are followed: those that the user named, as they appear, and what belongs to them."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.playback.history import HEAD_BYTES, has_bars, is_rows, launch_facts, told_run
+from ldlm_monitor.run.fleet import RunStanding
+from ldlm_monitor.run.identity import launch_time
+from ldlm_monitor.source import (
+    Companion,
+    Disk,
+    InputPatterns,
+    LaunchFacts,
+    Surroundings,
+    companions,
+    undecided,
+)
+from ldlm_monitor.text.plain import plain
+
+COMPANION_SECONDS = 5.0
+SELDOM_SECONDS = 320.0
+"""How often companions of a log are looked for, at first and later."""
+SCAN_SECONDS = 10.0
+"""How often all patterns are matched although no folder changed."""
+HEARD_OF = 10_000
+"""Paths that rang and are remembered."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """A file to follow from now on; `stale`: what it holds is an earlier launch's."""
+
+    path: Path
+    stale: bool = False
+
+
+class Inputs:
+    """Finds files that are there now and were not followed before, each once.
+
+    What a file system that does not answer holds is found when it answers (`disk`).
+    """
+
+    def __init__(
+        self, patterns: InputPatterns, monitor: Monitor, *, companions: bool, disk: Disk
+    ) -> None:
+        self.patterns = patterns
+        self._disk = disk
+        self._monitor = monitor
+        self._seeks_companions = companions
+        self._followed: dict[Path, Path] = {}
+        self._names: set[Path] = set()
+        self._heard_of: set[Path] = set()
+        self._said: set[str] = set()
+        self._seek: dict[Path, tuple[float, float]] = {}
+        self._facts: dict[Path, tuple[tuple[int, int, int], LaunchFacts]] = {}
+        self._folders: dict[Path, int] = {}
+        self._scanned_at = -math.inf
+
+    def replace(self, patterns: InputPatterns, *, companions: bool) -> None:
+        """Other patterns from now on; what is followed stays followed."""
+        self.patterns = patterns
+        self._seeks_companions = companions
+        self._scanned_at = -math.inf
+
+    def adopt(self, paths: Iterable[Path]) -> None:
+        """These were followed before a restart, and are again."""
+        for path in paths:
+            if not self._is_new(path) and path not in self._names:  # its server is silent
+                self._names.add(path)
+                self._followed[path] = path
+
+    def folders(self) -> set[Path]:
+        """Folders in which something may appear."""
+        return {*self.patterns.folders(), *(path.parent for path in self._followed.values())}
+
+    def hears_of_new(self, rung: Collection[Path]) -> bool:
+        """Whether something rang that never did before: it may be a file to join."""
+        fresh = {path for path in rung if path not in self._heard_of}
+        if len(self._heard_of) > HEARD_OF:
+            self._heard_of.clear()
+        self._heard_of |= fresh
+        return bool(fresh)
+
+    def joining(self, now: float, *, rung: bool) -> list[NewFile]:
+        """Files to follow from now on. `rung`: something new was heard of."""
+        fresh: list[NewFile] = []
+        if rung or now - self._scanned_at >= SCAN_SECONDS or self._folders_changed():
+            self._scanned_at = now
+            fresh += [NewFile(path) for path in self.patterns.files() if self._is_new(path)]
+            self._folders = {folder: self._changed(folder) for folder in self.patterns.folders()}
+        if self._seeks_companions:
+            fresh += self._companions(now)
+        return fresh
+
+    def forget(self, path: Path) -> None:
+        """Find it anew: its server fell silent before it could be read."""
+        self._names.discard(path)
+        self._followed = {real: name for real, name in self._followed.items() if name != path}
+        self._seek.clear()
+        self._scanned_at = -math.inf
+
+    def _folders_changed(self) -> bool:
+        return any(self._changed(folder) != known for folder, known in self._folders.items())
+
+    def _is_new(self, path: Path) -> bool:
+        """Whether a file was not followed yet, under any name; it is from now on."""
+        if path in self._names:
+            return False
+        try:
+            real = self._disk.realpath(path)
+        except TimeoutError:
+            return False
+        self._names.add(path)
+        if real in self._followed:
+            return False
+        self._followed[real] = path
+        return True
+
+    def _companions(self, now: float) -> Iterator[NewFile]:
+        """Ties files to the log that they belong to; yields those not followed yet."""
+        names = self._monitor.names
+        for real, (companion, log_path) in self._claims(now).items():
+            name = str(self._followed.get(real, companion.path))
+            run = names.origin(str(log_path)).run
+            if names.origin(name).run != run:
+                names.tie(name, run)
+            if self._is_new(companion.path):
+                try:
+                    # Rows are written in the training loop only: before it, they are of another.
+                    stale = is_rows(companion.path, self._disk) and not self._has_trained(log_path)
+                except TimeoutError:
+                    self.forget(companion.path)
+                    continue
+                except OSError:  # whoever reads it says so
+                    stale = False
+                if not stale:
+                    self._call(run, companion.path, log_path)
+                log.info("%s: following too, %s", companion.path, companion.reason)
+                yield NewFile(companion.path, stale=stale)
+
+    def _call(self, run: str, companion: Path, log_path: Path) -> None:
+        """A run of which nothing was told yet bears the name that its callback gives it.
+
+        One that was told of keeps its name: alerts, silences and messages that stand somewhere
+        are known by it, and under another they would be told a second time.
+        """
+        try:
+            told = told_run(companion, self._disk)
+        except TimeoutError:
+            return
+        if told is None:
+            return
+        if self._standing(log_path) is None:
+            self._monitor.names.call(run, told)
+        elif told != run and not self._monitor.names.is_given:
+            self._say(
+                f"{plain(run)}: its callback calls it {plain(told)}; "
+                "it was told of before, and keeps its name"
+            )
+
+    def _say(self, notice: str) -> None:
+        """Tell it once."""
+        if notice not in self._said:
+            self._said.add(notice)
+            log.info("%s", notice)
+
+    def _claims(self, now: float) -> dict[Path, tuple[Companion, Path]]:
+        """By real path, companions and the log of each: of several, the newest launch."""
+        claims: dict[Path, tuple[Companion, Path]] = {}
+        around = Surroundings(self._disk)
+        logs = [path for path in self._followed.values() if self._is_due(path, now)]
+        for path in sorted(logs, key=lambda path: (launch_time(str(path)) or 0.0, path)):
+            try:
+                facts = self._facts_of(path)
+                found = companions(path, facts, around)
+                claims |= {self._disk.realpath(each.path): (each, path) for each in found}
+                reason = None if found else undecided(path, facts, around)
+            except TimeoutError:  # what is not seen may be the better match
+                self._seek[path] = (now + COMPANION_SECONDS, COMPANION_SECONDS)
+                continue
+            if reason:
+                self._say(reason)
+        return claims
+
+    def _facts_of(self, path: Path) -> LaunchFacts:
+        """What a log's head says; read again while it grows, or where it is another's."""
+        try:
+            status = self._disk.stat(path)
+        except TimeoutError:
+            raise
+        except OSError:
+            return LaunchFacts()
+        head = (status.st_dev, status.st_ino, min(status.st_size, HEAD_BYTES))
+        known = self._facts.get(path)
+        if known is None or known[0] != head:
+            known = self._facts[path] = head, launch_facts(path, self._disk)
+        return known[1]
+
+    def _is_due(self, path: Path, now: float) -> bool:
+        """Whether to look for a log's companions: often at first, ever more rarely later."""
+        at, pause = self._seek.get(path, (now, COMPANION_SECONDS))
+        if now < at or path.suffix == ".jsonl":
+            return False
+        standing = self._standing(path)
+        if standing is not None and standing.has_ended:
+            return False
+        starting = standing is None or standing.state == "starting"
+        self._seek[path] = (now + pause, pause if starting else min(4 * pause, SELDOM_SECONDS))
+        return True
+
+    def _standing(self, path: Path) -> RunStanding | None:
+        """How the run that a file belongs to stands, None before its first record."""
+        return self._monitor.runs.standing(self._monitor.names.origin(str(path)).run)
+
+    def _has_trained(self, path: Path) -> bool:
+        standing = self._standing(path)
+        return (standing is not None and standing.has_steps) or has_bars(path, self._disk)
+
+    def _changed(self, folder: Path) -> int:
+        try:
+            return self._disk.stat(folder).st_mtime_ns
+        except OSError:
+            return 0

@@ -1,0 +1,108 @@
+"""What people hear of what was judged: a line on stdout, and the outbox of every receiver."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.model.view import IncidentView
+from ldlm_monitor.notify import Courier, Outbox, Silences, Withheld, from_transition
+from ldlm_monitor.text.lines import transition_line
+from ldlm_monitor.text.plain import plain
+
+log = logging.getLogger(__name__)
+
+
+class Dispatcher:
+    """Hands transitions on, each once, unless a silence holds them back."""
+
+    def __init__(
+        self, outbox: Outbox, receivers: Collection[str], silences: Silences | None
+    ) -> None:
+        """`mute`, set later: print nothing, as where a screen has the terminal."""
+        self.withheld = Withheld(silences)
+        self.couriers: list[Courier] = []
+        self._outbox = outbox
+        self._receivers = list(receivers)
+        self.mute = False
+
+    def tell(self, transitions: Iterable[Transition], now: float, *, notify: bool = True) -> None:
+        """Print each; with `notify`, what fires or ended goes to the receivers."""
+        for transition in transitions:
+            if transition.is_heartbeat:
+                continue
+            self._outbox.note(transition)
+            silence = self.withheld.judge(transition, now, hold=notify)
+            mark = f"  [silenced by {plain(silence.by)}]" if silence else ""
+            if notify and silence is None and transition.state != "pending":
+                self._send(transition, now)
+            self._print(transition_line(transition) + mark)
+        for kept in (self._outbox, self.withheld):
+            for notice in kept.take_notices():
+                log.error("%s", notice)
+        for courier in self.couriers:
+            courier.wake()
+
+    def tell_unsilenced(
+        self, passed: list[Transition], active: Callable[[], Collection[str]], now: float
+    ) -> None:
+        """What a silence held back is told once that is over, if it is `active` still."""
+        if self.withheld.waits:
+            for transition in self.withheld.release(passed, active(), now):
+                log.info("%s: its silence is over", plain(transition.key))
+                self._send(transition, now)
+                for courier in self.couriers:
+                    courier.wake()
+        self.withheld.save()
+
+    def tell_history(
+        self, passed: list[tuple[Transition, bool]], now: float, *, recent: bool
+    ) -> None:
+        """News are told; of history what still holds, unless it was told before a restart."""
+        told = set(self._outbox.standing())
+        before: dict[str, Transition] = {}
+        over = 0
+        for transition, news in passed:
+            key, firing = transition.key, transition.state == "firing"
+            if transition.state == "pending":
+                continue
+            if not news:
+                before[key] = transition
+                over += not firing
+                continue
+            past = before.pop(key, None)
+            if past is not None and past.state != "firing" and key in told:
+                self.tell([past], now)
+                told.discard(key)
+            if firing != (key in told):
+                self.tell([transition], now)
+                told ^= {key}
+            elif firing:
+                self.tell([transition], now, notify=False)
+        for key, past in before.items():
+            if past.state == "firing":
+                wanted = recent or key in self.withheld
+                self.tell([past], now, notify=wanted and key not in told)
+            elif key in told:
+                self.tell([past], now)
+        if over:
+            log.info("alerts in what the files already held that are over: %d (see replay)", over)
+
+    def tell_incidents(self, incidents: Sequence[IncidentView], now: float) -> None:
+        """Messages that stand somewhere follow their incident as it develops."""
+        if self._receivers and self._outbox.tell_incidents(incidents, now):
+            for courier in self.couriers:
+                courier.wake()
+
+    def _print(self, line: str) -> None:
+        """Stdout may be gone, or its disk be full: the receivers hear all the same."""
+        if not self.mute:
+            try:
+                print(line, flush=True)
+            except OSError as error:
+                self.mute = True
+                log.error("stdout: cannot be written (%s); alerts go on without it", error.strerror)
+
+    def _send(self, transition: Transition, now: float) -> None:
+        self._outbox.add(from_transition(transition), self._receivers, now)

@@ -1,0 +1,216 @@
+"""The answers of the daemon in this process: its snapshot, its logs, its silences."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import re2
+
+from ldlm_monitor.model.errors import InputError, UsageError
+from ldlm_monitor.model.queries import (
+    MAX_LINES,
+    MAX_POINTS,
+    Level,
+    LogLine,
+    LogQuery,
+    LogSlice,
+    part_of,
+    silence_of,
+)
+from ldlm_monitor.model.view import AlertView, CurveView, Snapshot
+from ldlm_monitor.notify import Silences, redact
+from ldlm_monitor.parse.envelope import level_of, peel
+from ldlm_monitor.source.log_slice import OpenLog, RawLine, take
+from ldlm_monitor.text.redact import plain as without_escapes
+
+SHOWN = 4000
+"""Characters of a record, at most."""
+_WORSE: dict[Level, tuple[Level, ...]] = {
+    "error": ("error",),
+    "warning": ("error", "warning"),
+    "info": ("error", "warning", "info"),
+}
+
+
+class LocalSource:
+    """`queries.Source` without a network between. `snapshot` gives the last picture.
+
+    `clock` gives Unix seconds; `opened` opens a file for looking into it; `reading` is that of
+    `queries.Source`.
+    """
+
+    def __init__(
+        self,
+        snapshot: Callable[[], Snapshot],
+        silences: Silences,
+        name: str,
+        *,
+        clock: Callable[[], float] = time.time,
+        opened: Callable[[str], OpenLog] = OpenLog,
+        reading: Callable[[], float | None] = lambda: None,
+    ) -> None:
+        self.snapshot = snapshot
+        self.reading = reading
+        self.name = name
+        self.problem = ""
+        self._silences = silences
+        self._clock = clock
+        self._opened = opened
+
+    def series(
+        self, run: str, quantity: str, start: int | None, end: int | None, points: int
+    ) -> CurveView | None:
+        """A curve between two steps."""
+        curve = self.snapshot().curves.get(run, {}).get(quantity)
+        return None if curve is None else part_of(curve, start, end, min(points, MAX_POINTS))
+
+    def log(self, query: LogQuery) -> LogSlice:
+        """Records of a followed file. Raises `InputError`, also for any other file."""
+        followed = (path for run in self.snapshot().runs for path in run.files)
+        # A client saw the paths without their secrets.
+        path = next((path for path in followed if query.path in (path, redact(path))), None)
+        if path is None:
+            raise InputError(
+                "is not followed", where=query.path, remedy="see files in /api/v1/runs"
+            )
+        try:
+            log = self._opened(path)
+        except OSError as error:
+            raise InputError(
+                f"cannot be read ({error.strerror})", where=query.path, remedy="see that it is here"
+            ) from error
+        try:
+            return _answer(log, query)
+        finally:
+            log.close()
+
+    def held_back(self) -> dict[str, list[dict[str, Any]]]:
+        """Silences and acknowledgements."""
+        return self._silences.listing(self._clock())
+
+    def acknowledge(self, alert: AlertView, by: str, comment: str) -> None:
+        """Acknowledge an alert that is active."""
+        asked = {"alert": alert.name, "labels": alert.labels, "by": by, "comment": comment}
+        try:
+            self._silences.take_ack(_json(asked), self.snapshot().alerts, self._clock())
+        except LookupError as problem:
+            raise UsageError(str(problem), where=alert.name, remedy="it has ended") from None
+
+    def silence(self, alert: AlertView, seconds: float, by: str, comment: str) -> None:
+        """Silence alerts with these labels."""
+        now = self._clock()
+        self._silences.take_silence(_json(silence_of(alert, now + seconds, by, comment)), now)
+
+
+def _json(document: dict[str, Any]) -> bytes:
+    return json.dumps(document).encode()
+
+
+def _answer(log: OpenLog, query: LogQuery) -> LogSlice:
+    at, line, found = query.at, query.at_line, None
+    if at is None:
+        at = log.size if line is None else log.offset_of(line)
+    at = max(min(at, log.size), 0)
+    if query.find:
+        found, looked = log.find(query.find, at, backwards=query.backwards)
+        if found is None:
+            return LogSlice(path=query.path, size=log.size, start=looked, end=looked, lines=())
+        at, line = found, None
+    number = line if line is not None else log.line_number(at)
+    wanted = _filter(query, at)
+    before, first = take(log.before(at), min(query.before, MAX_LINES), wanted)
+    after, last = take(log.after(at), min(query.after, MAX_LINES), wanted)
+    start = first.offset if first and query.before else at
+    end = last.end if last and query.after else at
+    lines = [
+        *_numbered_back(log, before, at, number, filtered=_is_filtered(query)),
+        *_numbered(log, after, at, number, filtered=_is_filtered(query)),
+    ]
+    return LogSlice(
+        path=query.path, size=log.size, start=start, end=end, lines=tuple(lines), found=found
+    )
+
+
+def _is_filtered(query: LogQuery) -> bool:
+    return query.rank is not None or query.level is not None
+
+
+def _filter(query: LogQuery, at: int) -> Callable[[RawLine], bool]:
+    levels = _WORSE[query.level] if query.level else None
+    looked_at = at if query.before and query.after else None
+
+    def wanted(raw: RawLine) -> bool:
+        if raw.overwritten and not query.bars and raw.offset != looked_at:
+            return False
+        if not _is_filtered(query):
+            return True
+        envelope = peel(raw.text)
+        if query.rank is not None and envelope.rank != query.rank:
+            return False
+        return levels is None or level_of(raw.text, envelope) in levels
+
+    return wanted
+
+
+def _numbered(
+    log: OpenLog, lines: list[RawLine], at: int, number: int | None, *, filtered: bool
+) -> list[LogLine]:
+    """With their numbers, where that of the line at `at` is known."""
+    shown = []
+    for raw in lines:
+        told = log.line_number(raw.offset) if filtered else number
+        shown.append(_line(raw, told))
+        number = None if number is None else number + raw.newlines
+    return shown
+
+
+def _numbered_back(
+    log: OpenLog, lines: list[RawLine], at: int, number: int | None, *, filtered: bool
+) -> list[LogLine]:
+    """As `_numbered`, of records that come the last one first."""
+    shown = []
+    for raw in lines:
+        number = None if number is None else number - raw.newlines
+        shown.append(_line(raw, log.line_number(raw.offset) if filtered else number))
+    return shown[::-1]
+
+
+_ROW_TIME = re2.compile(rb'"(?:time|timestamp|ts)": ?([0-9]{9,10}(?:\.[0-9]{1,9})?)[,} ]')
+_WALL_CLOCK = re2.compile(rb"([0-9]{4}-[0-9]{2}-[0-9]{2})[ T]([0-9]{2}:[0-9]{2}:[0-9]{2})[ .,|\]]")
+_LOOKED_AT = 400
+"""Bytes of a record in which its time is looked for."""
+
+
+def _told_time(text: bytes) -> float | None:
+    """The time of a JSON row, or one that names no zone: then it is this machine's."""
+    start = text[:_LOOKED_AT]
+    if start.startswith(b"{"):
+        row = _ROW_TIME.search(start)
+        return float(row[1]) if row else None
+    found = _WALL_CLOCK.search(start)
+    if found is None:
+        return None
+    try:
+        told = datetime.fromisoformat(f"{found[1].decode()}T{found[2].decode()}")
+        return told.astimezone().timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _line(raw: RawLine, number: int | None) -> LogLine:
+    envelope = peel(raw.text)
+    text = redact(without_escapes(raw.text[:SHOWN].decode("utf-8", "replace")))
+    return LogLine(
+        offset=raw.offset,
+        end=raw.end,
+        line=number,
+        text=text.replace("\n", " "),
+        rank=envelope.rank,
+        time=envelope.time if envelope.time is not None else _told_time(raw.text),
+        level=level_of(raw.text, envelope),
+        is_open=raw.is_open,
+    )

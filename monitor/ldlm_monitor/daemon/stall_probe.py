@@ -1,0 +1,296 @@
+"""When a run's host is asked why no step comes, and when the answer is judged.
+
+A run is looked at some seconds before it counts as stalled, so that the alert can say
+what is the matter; if a step comes after all, nobody hears of it. The asking happens in a
+thread of its own, which may never come back.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from ldlm_monitor.core.monitor import Monitor
+from ldlm_monitor.model.records import Heartbeat, Record
+from ldlm_monitor.probe.evidence import Case
+from ldlm_monitor.run.suspects import Suspect, find_suspects
+from ldlm_monitor.source.worker import Worker
+from ldlm_monitor.text.plain import plain
+
+LOOK_SECONDS = 5.0
+"""What a look may take."""
+LEAD_SECONDS = 6.0
+"""How long before a run counts as stalled it is looked at."""
+WATCH_SECONDS = 30.0
+"""How often the processes of runs that go on are noted."""
+BEAT_SECONDS = 10.0
+"""How often the heartbeats of runs that go on are read."""
+AGAIN_SECONDS = 300.0
+"""A run that stays stalled is looked at again after this, then after twice as long, ..."""
+EARLY_SECONDS = 60.0
+"""A run whose pauses often come near its limit is not looked at early more often."""
+FRESH_SECONDS = 20.0
+"""What was found longer ago, and not judged yet, is looked for again."""
+OLD_SECONDS = 3600.0
+OLD_PAUSE_SECONDS = 60.0
+"""Runs that stand still for so long are looked at this often, some of them: most of them were
+given up long ago, and a folder may hold a thousand."""
+MAX_CASES = 32
+_TURN_SECONDS = 0.5
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+
+class Host(Protocol):
+    """What is asked: see `probe.host.HostProbe`."""
+
+    def watch(self, cases: Sequence[Case]) -> None:
+        """Note the processes of runs that go on."""
+        ...
+
+    def beats(self, cases: Sequence[Case]) -> dict[str, list[Heartbeat]]:
+        """Where the ranks of runs that go on say that they are."""
+        ...
+
+    def look(self, cases: Sequence[Case], seconds: float) -> dict[str, list[Record]]:
+        """What is found of each run."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Records of one run, to be judged at `at` (Unix seconds)."""
+
+    run: str
+    at: float
+    events: Sequence[Record]
+
+
+@dataclass(slots=True)
+class _Standing:
+    """What was done about a run. `since`: its last step as it was then."""
+
+    since: float
+    looks: int = 0
+    looked_at: float = -math.inf
+    ended_at: float | None = None
+    found: list[Record] | None = None
+
+
+@dataclass(slots=True)
+class _Asked:
+    answer: Future[dict[str, list[Record]]]
+    at: float
+    since: dict[str, float]
+    late: bool = False
+
+
+class Probing:
+    """Decides which runs are looked at; `turn` is called with the time, by one thread.
+
+    `ring` is called when an answer has come. `names` are those of this host.
+    """
+
+    def __init__(self, host: Host, names: frozenset[str], ring: Callable[[], None]) -> None:
+        self._host = host
+        self._names = names
+        self._ring = ring
+        self._worker: Worker | None = None
+        self._standings: dict[str, _Standing] = {}
+        self._early_at: dict[str, float] = {}
+        self._asked: _Asked | None = None
+        self._watching: Future[None] | None = None
+        self._watched: set[str] = set()
+        self._listening: Future[dict[str, list[Heartbeat]]] | None = None
+        self._beats: dict[str, Heartbeat] = {}
+        self._watched_at = self._turned_at = self._old_at = self._listened_at = -math.inf
+
+    def turn(self, monitor: Monitor, now: float) -> Iterator[Found]:
+        """What is to be judged before time goes on to `now`."""
+        answered = self._take_answer(now)
+        if not answered and now - self._turned_at < _TURN_SECONDS and not self._holds:
+            return
+        self._turned_at = now
+        is_old_due = self._holds or now - self._old_at >= OLD_PAUSE_SECONDS
+        since = -math.inf if is_old_due else now - OLD_SECONDS
+        suspects = list(find_suspects(monitor.runs, now + LEAD_SECONDS, now - WATCH_SECONDS, since))
+        for suspect in suspects:
+            standing = self._standing(suspect)
+            if standing.found is None:
+                continue
+            if suspect.state == "stalled" or suspect.ended_at is not None:
+                yield self._hand_over(suspect.run, standing, now)
+            elif now - standing.looked_at > FRESH_SECONDS:
+                standing.found = None
+            elif suspect.stalls_at is not None and suspect.stalls_at <= now:
+                yield self._hand_over(suspect.run, standing, max(suspect.stalls_at, monitor.clock))
+        yield from self._heard(now)
+        self._ask(monitor, suspects, now)
+
+    def close(self, patience: float = 0.0) -> None:
+        """End the thread if it listens; waited for `patience` seconds."""
+        if self._worker is not None:
+            self._worker.close(patience)
+
+    @property
+    def _holds(self) -> bool:
+        return any(each.found is not None for each in self._standings.values())
+
+    def _hand_over(self, run: str, standing: _Standing, at: float) -> Found:
+        found, standing.found = standing.found or [], None
+        standing.looks = max(standing.looks, 1)
+        return Found(run, at, found)
+
+    def _standing(self, suspect: Suspect) -> _Standing:
+        known = self._standings.get(suspect.run)
+        if known is None or known.since != suspect.last_progress_at:
+            known = self._standings[suspect.run] = _Standing(suspect.last_progress_at)
+        return known
+
+    def _take_answer(self, now: float) -> bool:
+        asked = self._asked
+        if asked is None:
+            return False
+        if not asked.answer.done():
+            if now - asked.at > LOOK_SECONDS and not asked.late:
+                asked.late = True
+                log.warning(
+                    "this host does not tell within %g s how the training stands", LOOK_SECONDS
+                )
+            return False
+        self._asked = None
+        try:
+            answers = asked.answer.result()
+        except Exception:  # a fault of ours costs the evidence, not the alert
+            log.exception("a bug of ours: a stalled run could not be looked at")
+            return True
+        for run, events in answers.items():
+            standing = self._standings.get(run)
+            if any(_goes_on(each, asked.since[run]) for each in events):
+                self._early_at.pop(run, None)  # its rows stopped, so it is looked at in time
+            if standing is not None and standing.since == asked.since[run] and events:
+                standing.found = events
+        return True
+
+    def _ask(self, monitor: Monitor, suspects: Sequence[Suspect], now: float) -> None:
+        """One thing at a time: runs to look at come before those to note."""
+        if self._asked is not None or not self._has_watched():
+            return
+        if wanted := self._wanted(suspects, now):
+            cases = [self._case(each) for each in wanted]
+            for each in wanted:
+                standing = self._standings[each.run]
+                standing.looks += each.state == "stalled"
+                standing.looked_at, standing.ended_at = now, each.ended_at
+                self._early_at[each.run] = now
+            answer = self._post(lambda: self._host.look(cases, LOOK_SECONDS - 0.5))
+            self._asked = _Asked(answer, now, {case.run: case.since for case in cases})
+            return
+        if self._listening is None and now - self._listened_at >= BEAT_SECONDS:
+            self._listened_at = now
+            cases = self._going_on(monitor)
+            if any(path.endswith(".jsonl") for case in cases for path in case.logs):
+                self._listening = self._post(lambda: self._host.beats(cases))
+        runs = monitor.runs.going_on()
+        if runs - self._watched or (runs and now - self._watched_at >= WATCH_SECONDS):
+            self._watched_at, self._watched = now, runs
+            noted = self._going_on(monitor)
+            if noted:
+                self._watching = self._post(lambda: self._host.watch(noted))
+
+    def _going_on(self, monitor: Monitor) -> list[Case]:
+        alive = find_suspects(monitor.runs, math.inf, math.inf)
+        return [self._case(each) for each in alive if each.state != "stalled"]
+
+    def _heard(self, now: float) -> Iterator[Found]:
+        """What heartbeats tell that they did not before; which are read is said once."""
+        if self._listening is None or not self._listening.done():
+            return
+        answer, self._listening = self._listening, None
+        if (problem := answer.exception()) is not None:
+            log.error("a bug of ours: heartbeats could not be read", exc_info=problem)
+            return
+        for run, beats in answer.result().items():
+            fresh = [each for each in beats if self._is_news(each)]
+            joined = [each.position.path for each in fresh if each.position.path not in self._beats]
+            self._beats |= {each.position.path: each for each in fresh}
+            if joined:
+                more = f" and {len(joined) - 1} more" if len(joined) > 1 else ""
+                beside = "following too, beside the rows of"
+                log.info("%s%s: %s %s", plain(joined[0]), more, beside, plain(run))
+            if fresh:
+                yield Found(run, now, fresh)
+
+    def _is_news(self, beat: Heartbeat) -> bool:
+        known = self._beats.get(beat.position.path)
+        return known is None or (known.step, known.phase) != (beat.step, beat.phase)
+
+    def _wanted(self, suspects: Sequence[Suspect], now: float) -> list[Suspect]:
+        """The runs to look at now: those that stopped of late before those that did long ago."""
+        wanted = [each for each in suspects if self._wants_look(each, now)]
+        late = [each for each in wanted if now - each.last_progress_at < OLD_SECONDS]
+        if late:
+            return late[:MAX_CASES]
+        if now - self._old_at < OLD_PAUSE_SECONDS:
+            return []
+        self._old_at = now
+        return wanted[:MAX_CASES]
+
+    def _has_watched(self) -> bool:
+        """Whether the last watch is over."""
+        if self._watching is None:
+            return True
+        if self._watching.done():
+            problem, self._watching = self._watching.exception(), None
+            if problem is not None:
+                log.error("a bug of ours: runs could not be watched", exc_info=problem)
+            return True
+        return False
+
+    def _wants_look(self, suspect: Suspect, now: float) -> bool:
+        standing = self._standings[suspect.run]
+        if suspect.ended_at is not None:
+            recent = now - suspect.ended_at < WATCH_SECONDS
+            return recent and suspect.state != "finished" and standing.ended_at is None
+        if suspect.state == "stalled":
+            pause = AGAIN_SECONDS * 2 ** min(standing.looks - 1, 6) if standing.looks else 0.0
+            pause = max(pause, FRESH_SECONDS)
+            return now - standing.looked_at >= pause
+        if suspect.stalls_at is None:
+            return False
+        lead = min(LEAD_SECONDS, (suspect.stalls_at - suspect.last_progress_at) / 2)
+        near = suspect.stalls_at - lead <= now
+        return near and now - self._early_at.get(suspect.run, -math.inf) >= EARLY_SECONDS
+
+    def _case(self, suspect: Suspect) -> Case:
+        return Case(
+            run=suspect.run,
+            logs=tuple(path for path in suspect.files if path != "-"),
+            pids={
+                rank: pid
+                for rank, (host, pid) in suspect.pids.items()
+                if host.partition(".")[0] in self._names
+            },
+            dumps=suspect.dumps,
+            world_size=suspect.world_size,
+            since=suspect.last_progress_at,
+            position=suspect.position,
+        )
+
+    def _post(self, work: Callable[[], T]) -> Future[T]:
+        if self._worker is None:
+            self._worker = Worker("probe")
+        answer = self._worker.post(work)
+        answer.add_done_callback(lambda _: self._ring())
+        return answer
+
+
+def _goes_on(record: Record, since: float) -> bool:
+    """A rank's own heartbeat is of later than the last step that the monitor knows."""
+    return isinstance(record, Heartbeat) and record.time > since + 1.0

@@ -1,0 +1,1 @@
+"""Every type that crosses a wall between rooms."""

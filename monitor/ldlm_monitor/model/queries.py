@@ -1,0 +1,204 @@
+"""What the screen asks for, of the daemon in its own process or of one elsewhere: one protocol."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal, Protocol, TypeAlias
+
+from ldlm_monitor.model.view import AlertView, CurveView, Snapshot
+
+Level: TypeAlias = Literal["error", "warning", "info"]
+MAX_LINES = 1000
+"""Records of a log in one answer, on each side."""
+MAX_POINTS = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLine:
+    r"""One record of a log as it may be shown: no secrets, escapes or control characters.
+
+    It begins at byte `offset` and ends before `end`. `line` is 1-based and counts `\n`,
+    None where nobody counted; what a `\r` ends is a record of its own on the same line.
+    `rank`, `time` (Unix seconds) and `level` are what stands in front of its text. `is_open`:
+    it has no end yet, and may go on.
+    """
+
+    offset: int
+    end: int
+    line: int | None
+    text: str
+    rank: int | None = None
+    time: float | None = None
+    level: Level | None = None
+    is_open: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSlice:
+    """Some consecutive records of a followed file of `size` bytes.
+
+    `start` and `end` are the bytes that were looked at: with a filter they are more than
+    the `lines` hold. `found` is where the text that was searched for stands, None: nowhere
+    between where the search began and `end`, from where it may go on.
+    """
+
+    path: str
+    size: int
+    start: int
+    end: int
+    lines: tuple[LogLine, ...]
+    found: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogQuery:
+    """Which records of a log: up to `before` of them before byte `at`, and `after` from it on.
+
+    `at` None is the end of the file. `at_line` is the number of the line at `at` where that is
+    known; with `at` None it is the line that is wanted. `rank` and `level` (and what is worse)
+    let through only such records. Records that a terminal would have overwritten, as all but
+    the last of a progress bar, are left out unless `bars`; that at `at` itself is there where
+    one looks both ways. `find` searches from `at` on (`backwards`: before it) and
+    then answers around what was found; letters of either case count the same.
+    """
+
+    path: str
+    at: int | None = None
+    at_line: int | None = None
+    before: int = 0
+    after: int = 0
+    rank: int | None = None
+    level: Level | None = None
+    bars: bool = False
+    find: str = ""
+    backwards: bool = False
+
+
+class Source(Protocol):
+    """Four questions and two commands. Each may block, and raises `RemoteError` or `UsageError`.
+
+    `name` says where the picture comes from; `problem` what keeps it from being fresh.
+    """
+
+    name: str
+    problem: str
+
+    def reading(self) -> float | None:
+        """How much of what was there at first has been read, 0 to 1; None: all, or not known."""
+        ...
+
+    def snapshot(self) -> Snapshot:
+        """The last picture; the same object where nothing changed."""
+        ...
+
+    def series(
+        self, run: str, quantity: str, start: int | None, end: int | None, points: int
+    ) -> CurveView | None:
+        """A curve between two steps in at most `points` buckets; None: there is none."""
+        ...
+
+    def log(self, query: LogQuery) -> LogSlice:
+        """Records of a followed file."""
+        ...
+
+    def held_back(self) -> dict[str, list[dict[str, Any]]]:
+        """The `silences` and `acks` that are kept, as the API spells them."""
+        ...
+
+    def acknowledge(self, alert: AlertView, by: str, comment: str) -> None:
+        """Tell that somebody looks after an alert: it is not told again until it ended."""
+        ...
+
+    def silence(self, alert: AlertView, seconds: float, by: str, comment: str) -> None:
+        """Do not tell alerts of these labels for so long."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """How far something is played back: `at` between `start` and `end`, Unix seconds.
+
+    `runs`: how many are in it. `speed`: seconds of it in one second. `seeks`: on its way to
+    the next alert. `alert`: the one that it was stopped at, and its `run`; empty: none.
+    `has_ended`: nothing more comes.
+    """
+
+    start: float
+    end: float
+    at: float
+    runs: int
+    speed: float
+    is_playing: bool
+    seeks: bool = False
+    has_ended: bool = False
+    alert: str = ""
+    run: str = ""
+
+
+class Player(Protocol):
+    """Plays back on a clock of its own. None of this blocks."""
+
+    def played(self) -> Played:
+        """How far it is."""
+        ...
+
+    def toggle(self) -> None:
+        """Stop, or go on; after the end, begin again."""
+        ...
+
+    def change_speed(self, by: int) -> None:
+        """So many notches faster, or slower where it is less than 0."""
+        ...
+
+    def seek_alert(self) -> None:
+        """Go to where the next alert begins to fire, and stop there."""
+        ...
+
+    def rewind(self) -> None:
+        """Begin again."""
+        ...
+
+
+def part_of(curve: CurveView, start: int | None, end: int | None, points: int) -> CurveView:
+    """The buckets between two steps, neighbours joined until there are at most `points`.
+
+    The least and greatest values stay, and NaN is counted: no spike is lost.
+    """
+    steps = curve.steps
+    kept = [
+        index
+        for index in range(len(steps))
+        if (end is None or steps[index] <= end)
+        and (start is None or index + 1 >= len(steps) or steps[index + 1] > start)
+    ]
+    size = -(-len(kept) // max(points, 1)) or 1
+    groups = [kept[index : index + size] for index in range(0, len(kept), size)]
+    first = [group[0] for group in groups]
+    means = [[m for i in group if (m := curve.means[i]) == m] for group in groups]
+    return CurveView(
+        steps=[steps[i] for i in first],
+        times=[curve.times[i] for i in first],
+        lows=[min((v for i in g if (v := curve.lows[i]) == v), default=_NONE) for g in groups],
+        highs=[max((v for i in g if (v := curve.highs[i]) == v), default=_NONE) for g in groups],
+        means=[sum(group) / len(group) if group else _NONE for group in means],
+        nonfinite=[sum(curve.nonfinite[i] for i in group) for group in groups],
+        lines=[curve.lines[i] for i in first],
+        offsets=[curve.offsets[i] for i in first],
+        origins=[curve.origins[i] for i in first],
+        files=curve.files,
+    )
+
+
+def silence_of(alert: AlertView, until: float, by: str, comment: str) -> dict[str, Any]:
+    """The silence of one alert, as Alertmanager's API spells it."""
+    pairs = {"alertname": alert.name, **alert.labels}
+    matchers = [
+        {"name": name, "value": value, "isRegex": False, "isEqual": True}
+        for name, value in pairs.items()
+    ]
+    ends = datetime.fromtimestamp(until, UTC).isoformat().replace("+00:00", "Z")
+    return {"matchers": matchers, "endsAt": ends, "createdBy": by, "comment": comment}
+
+
+_NONE = float("nan")

@@ -1,0 +1,274 @@
+"""What every reader of the monitor may see: one frozen picture, and its JSON is the API."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, InstanceOf
+
+from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.model.points import Point
+from ldlm_monitor.model.records import Event, Position
+
+Health = Literal["HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL"]
+"""By the worst firing severity: none or info, warning, error, critical.
+
+Of a run that has ended, the worst that fired when it did or since.
+"""
+
+
+Confidence = Literal["confirmed", "probable", "weak", "none"]
+"""How sure a first cause is: two sources that do not know of each other confirm it."""
+
+
+class View(BaseModel):
+    """Frozen, and serialised with non-finite numbers as strings."""
+
+    model_config = ConfigDict(frozen=True, ser_json_inf_nan="strings")
+
+
+class Statistics(View):
+    """One quantity over the window of samples that is kept (`count` of them).
+
+    `mean`, `minimum` and `maximum` are over the finite values; None where there
+    is none. `nonfinite` counts NaN and infinities of the whole run.
+    """
+
+    current: float
+    mean: float | None
+    minimum: float | None
+    maximum: float | None
+    count: int
+    nonfinite: int
+
+
+class VerdictView(View):
+    """What became of a run that takes no step, and what says so."""
+
+    word: Literal["hung", "killed", "crashed", "finished", "silent"]
+    reasons: tuple[str, ...]
+
+
+class RankView(View):
+    """One rank of a run: its last step, when it last spoke, and its phase where it tells it."""
+
+    rank: int
+    step: int | None
+    seen_at: float
+    phase: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurveView:
+    """One quantity over a run, as columns of buckets in the order they were told.
+
+    A bucket begins with sample `steps[i]`, told at `times[i]` (Unix seconds) on line
+    `lines[i]`, byte `offsets[i]` of `files[origins[i]]`. `lows`, `highs` and `means` are of
+    its finite values (NaN where it has none); `nonfinite` counts its NaN and infinities.
+    """
+
+    steps: Sequence[int]
+    times: Sequence[float]
+    lows: Sequence[float]
+    highs: Sequence[float]
+    means: Sequence[float]
+    nonfinite: Sequence[int]
+    lines: Sequence[int]
+    offsets: Sequence[int]
+    origins: Sequence[int]
+    files: tuple[str, ...]
+
+    def position(self, index: int) -> Position:
+        """Where the first line of a bucket stands."""
+        return Position(self.files[self.origins[index]], self.lines[index], self.offsets[index])
+
+
+class RunView(View):
+    """One run as it stands."""
+
+    name: str
+    framework: str
+    world_size: int | None
+    state: str
+    health: Health
+    step: int | None
+    total_steps: int | None
+    epoch: float | None
+    progress: float | None = Field(description="0..1")
+    eta_seconds: float | None
+    started_at: float | None
+    last_progress_at: float | None
+    stall_limit_seconds: float | None
+    ended_at: float | None
+    files: tuple[str, ...]
+    statistics: dict[str, Statistics]
+    event_counts: dict[str, int]
+    skipped_steps: int
+    settings: dict[str, str] = Field(description="what the log says of its configuration")
+    failed_rank: int | None
+    verdict: VerdictView | None = None
+    ranks: tuple[RankView, ...] = Field(default=(), description="those that tell their own steps")
+    detected: dict[str, float] = Field(
+        default={}, description="what detectors compute for the whole run, without their prefix"
+    )
+
+    @property
+    def also_called(self) -> str | None:
+        """The name that the run gives itself, where it is known by another."""
+        told = self.settings.get("run")
+        return told if told and told != self.name else None
+
+    @property
+    def headline(self) -> str:
+        """The health in a word for people: what crashed or was killed is never HEALTHY to them."""
+        unwell = self.state in ("crashed", "killed")
+        return self.state.upper() if unwell and self.health == "HEALTHY" else self.health
+
+
+class AlertView(View):
+    """One pending or firing alert."""
+
+    name: str
+    state: Literal["pending", "firing"]
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    value: float
+    active_at: float
+    fired_at: float | None
+    position: Position | None
+
+
+class RootView(View):
+    """The first cause of an incident. `rank` is None where no rank is named.
+
+    `tier` is how it is known: `external`, `hardware`, `local` (a process's own failure),
+    `named` (others name the rank), `network`, `silence` or `unattributed`. `ranks` are all
+    that share it, as `0-36,38-63`. `at` is when it began (Unix seconds).
+    """
+
+    tier: str
+    kind: str
+    message: str
+    rank: int | None
+    ranks: str
+    node: str | None
+    host: str | None
+    local_rank: int | None
+    pid: int | None
+    at: float | None
+    position: Position | None
+    why: tuple[str, ...]
+
+
+class CollectiveView(View):
+    """The collective that ranks waited for; `missing` did not join it as far as is known."""
+
+    op: str
+    seq: int
+    group: str
+    timeout_seconds: float | None
+    began_at: float
+    waiting: str
+    missing: str
+
+
+class SymptomView(View):
+    """Events of an incident that say the same: `message` and `position` are of the first."""
+
+    kind: str
+    role: str
+    count: int
+    ranks: str
+    message: str
+    position: Position
+
+
+class ClaimView(View):
+    """The rank that torchelastic calls the root cause, and why that is believed or not."""
+
+    rank: int
+    exitcode: int | None
+    host: str | None
+    agrees: bool | None
+    reason: str
+    position: Position
+
+
+class ExcerptView(View):
+    """A line of the log that tells of the first cause, or of its first consequence."""
+
+    rank: int | None
+    text: str
+    position: Position
+
+
+class IncidentView(View):
+    """One failure of one run: what came first, and what only followed, counted.
+
+    `ended_reason`: `run ended`, `restarted`, `recovered` (the steps went on) or `quiet`.
+    """
+
+    id: str
+    run: str
+    state: Literal["open", "recovered", "ended"]
+    ended_reason: str
+    title: str
+    confidence: Confidence
+    opened_at: float
+    updated_at: float
+    ended_at: float | None
+    root: RootView
+    collective: CollectiveView | None
+    symptoms: tuple[SymptomView, ...]
+    events: int
+    claims: tuple[ClaimView, ...]
+    excerpt: tuple[ExcerptView, ...]
+    action: str
+    last_step: int | None
+    alerts: tuple[str, ...]
+
+
+class MonitorView(View):
+    """What the monitor tells about itself; counts since its start."""
+
+    lines: int
+    bytes: int
+    parse_errors: int
+    evaluations: int
+    evaluation_seconds: float
+    records: dict[str, int]
+    dropped: dict[str, int]
+
+    @classmethod
+    def fresh(cls) -> Self:
+        """Before anything was counted."""
+        return cls(
+            lines=0,
+            bytes=0,
+            parse_errors=0,
+            evaluations=0,
+            evaluation_seconds=0.0,
+            records={},
+            dropped={},
+        )
+
+
+class Snapshot(View):
+    """Everything, at one moment (`at`, Unix seconds). Self-contained: nothing reaches back.
+
+    `version` changes when anything did. `points` are what `/metrics` exports of
+    the runs and their alerts; `curves` are by run and quantity.
+    """
+
+    version: int
+    at: float
+    runs: tuple[RunView, ...]
+    alerts: tuple[AlertView, ...]
+    incidents: tuple[IncidentView, ...] = Field(default=(), description="the newest last, bounded")
+    events: tuple[Event, ...] = Field(description="the newest last, bounded")
+    transitions: tuple[Transition, ...] = Field(
+        default=(), description="of alerts, the newest last, bounded"
+    )
+    monitor: MonitorView
+    points: tuple[Point, ...] = Field(exclude=True)
+    curves: InstanceOf[Mapping[str, Mapping[str, CurveView]]] = Field(default={}, exclude=True)

@@ -1,0 +1,5 @@
+"""The monitor's core, under its public name (contract, section 7)."""
+
+from ldlm_monitor.core.monitor import Monitor, MonitorSettings
+
+__all__ = ["Monitor", "MonitorSettings"]

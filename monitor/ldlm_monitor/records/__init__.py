@@ -1,0 +1,27 @@
+"""The typed records, under their public name (contract, section 7)."""
+
+from ldlm_monitor.model.records import (
+    Event,
+    Heartbeat,
+    Position,
+    Record,
+    Sample,
+    SampleBlock,
+    Severity,
+    adapter,
+    from_json,
+    to_json,
+)
+
+__all__ = [
+    "Event",
+    "Heartbeat",
+    "Position",
+    "Record",
+    "Sample",
+    "SampleBlock",
+    "Severity",
+    "adapter",
+    "from_json",
+    "to_json",
+]

@@ -1,0 +1,1 @@
+"""What survives a restart and no log contains."""

@@ -1,0 +1,1 @@
+"""Numbers, times and untrusted text as people read them."""

@@ -1,0 +1,116 @@
+"""One line for people, one object for programs."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.model.view import RunView, Snapshot
+from ldlm_monitor.text.plain import duration, encodable, number, plain, without_run
+from ldlm_monitor.text.redact import redact
+
+CAUSE = 200
+"""Characters of an incident's first cause in the line of an alert."""
+SHOWN_RUNS = 20
+"""More runs than these are counted in one status line, not shown in a line each."""
+
+
+def status_lines(snapshot: Snapshot, now: float) -> Iterator[str]:
+    """How every run that goes on stands, a line each; of many runs, how many stand how.
+
+    While nothing comes the snapshot stays as it is; only `now` tells how long ago that was.
+    """
+    shown = [run for run in snapshot.runs if run.ended_at is None]
+    head = f"{_iso(now)}  {'STATUS':<8}  "
+    if not shown:
+        states = Counter(run.state for run in snapshot.runs)
+        ways = ", ".join(f"{count} {state}" for state, count in states.most_common())
+        ended = f"runs that have ended: {len(snapshot.runs)} ({ways})"
+        yield head + (ended if snapshot.runs else "no run yet")
+    elif len(shown) > SHOWN_RUNS:
+        counts = Counter(f"{run.health} {run.state}" for run in shown)
+        told = (f"{count} {how}" for how, count in counts.most_common())
+        yield head + f"{len(shown)} runs  " + ", ".join(told)
+    else:
+        for run in shown:
+            yield head + "  ".join(_status(run, now))
+
+
+def _status(run: RunView, now: float) -> Iterator[str]:
+    also = f" ({plain(run.also_called)})" if run.also_called else ""
+    yield plain(run.name) + also
+    yield f"{run.health} {run.state}"
+    if run.step is not None:
+        yield f"step {run.step}" + (f"/{run.total_steps}" if run.total_steps else "")
+    for quantity in ("loss", "grad_norm"):
+        if known := run.statistics.get(quantity):
+            yield f"{quantity} {number(known.current)}"
+    if run.last_progress_at is not None:
+        yield f"last step {duration(now - run.last_progress_at)} ago"
+    if run.eta_seconds is not None:
+        yield f"{duration(run.eta_seconds)} left"
+
+
+def transition_json(transition: Transition) -> str:
+    """One JSON object in the public form; non-finite numbers are strings, secrets redacted."""
+    position = transition.position
+    shown: dict[str, Any] = {
+        "time": transition.time,
+        "alert": transition.alert,
+        "state": transition.state,
+        "reason": transition.reason,
+        "labels": transition.labels,
+        "annotations": transition.annotations,
+        "value": transition.value,
+        "position": position
+        and {"path": position.path, "line": position.line, "offset": position.offset},
+    }
+    return encodable(json.dumps(_jsonable(shown), ensure_ascii=False, allow_nan=False))
+
+
+def _jsonable(value: Any) -> Any:
+    """`value` with its non-finite numbers spelled and its texts redacted."""
+    match value:
+        case str():
+            return redact(value)
+        case float() if not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        case dict():
+            return {_jsonable(key): _jsonable(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_jsonable(item) for item in value]
+        case _:
+            return value
+
+
+def transition_line(transition: Transition) -> str:
+    """Time, state, alert, severity, run/rank, summary, file:line, first cause of its incident.
+
+    Log text is made harmless.
+    """
+    labels = transition.labels
+    whose = "/".join(labels[name] for name in ("run", "rank") if name in labels) or "-"
+    position = transition.position
+    cells = (
+        f"{_iso(transition.time):<24}",
+        f"{transition.state.upper():<8}",
+        f"{transition.alert:<20}",
+        f"{labels.get('severity', '-'):<8}",
+        plain(whose),
+        without_run(plain(transition.annotations.get("summary", "")), labels.get("run", "")),
+        f"{plain(position.path)}:{position.line}" if position else "",
+        f"cause: {plain(transition.cause, CAUSE)}" if transition.cause else "",
+    )
+    return "  ".join(cell for cell in cells if cell).rstrip()
+
+
+def _iso(time: float | None) -> str:
+    if time is None:
+        return "-"
+    moment = datetime.fromtimestamp(time, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
