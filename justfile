@@ -32,5 +32,5 @@ lock *arguments="--upgrade":
 
 # The long tests, the properties with all their examples, and the mutations
 nightly:
-    HYPOTHESIS_PROFILE=nightly sh tests/run.sh -n auto --maxprocesses 4 --dist worksteal -m "long or not long"
+    HYPOTHESIS_PROFILE=nightly sh tests/run.sh -n 4 --dist worksteal -m "long or not long"
     .venv/bin/python -m tests.mutation

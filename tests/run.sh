@@ -38,7 +38,8 @@ trap 'kill "$checks" 2>/dev/null; rm -f "$static"' EXIT
 
 failed=
 if [ $# -eq 0 ]; then
-    set -- -n auto --maxprocesses 4 --dist worksteal
+    # More than cores: many tests wait for a daemon, a training or a timeout.
+    set -- -n 4 --dist worksteal
 fi
 "$bin/pytest" "$@" || failed="$failed pytest"
 wait "$checks" || failed="$failed static-checks"
