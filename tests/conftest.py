@@ -23,11 +23,13 @@ JOIN_SECONDS = 5.0
 SHARED = Path(__file__).resolve().parents[1] / "../shared"
 """Other people's logs, Prometheus' test scripts, the design: beside the repository, if anywhere."""
 
-settings.register_profile("here", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
-settings.register_profile("long", deadline=None, max_examples=10_000)
+# Every run tries a few examples of each property, since the runs are many; `just nightly` tries
+# enough to find what comes once in a hundred times.
+settings.register_profile("quick", deadline=None, max_examples=10)
+settings.register_profile("ci", settings.get_profile("quick"), derandomize=True, print_blob=True)
+settings.register_profile("nightly", deadline=None, max_examples=300)
 settings.load_profile(
-    os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "here")
+    os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "quick")
 )
 
 

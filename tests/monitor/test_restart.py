@@ -341,7 +341,11 @@ def test_nothing_is_started_or_opened_by_what_stands_in_a_checkpoint(tmp_path: P
 LOGS = sorted([*RUNS.glob("upstream/*/train_logs/*.log"), *RUNS.glob("elastic/*.log")])
 
 
-@pytest.mark.parametrize("log", LOGS, ids=lambda log: log.name)
+@pytest.mark.parametrize(
+    "log",
+    [pytest.param(log, marks=[pytest.mark.long] if i % 8 else []) for i, log in enumerate(LOGS)],
+    ids=lambda log: log.name,
+)
 def test_a_monitor_that_was_frozen_amid_a_genuine_log_goes_on_as_if_it_had_not_been(log) -> None:
     """In pieces of a few lines, so that every kind of record is open at some freezing."""
     undisturbed, frozen = assemble(Settings()), assemble(Settings())
