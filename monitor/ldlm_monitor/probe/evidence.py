@@ -129,7 +129,7 @@ def of_ras(case: Case, status: RasStatus) -> Event:
 
 
 def of_finding(case: Case, finding: Finding, dumps: int, unread: Collection[int]) -> Event:
-    """A hanging collective, by `dumps` flight recorders; those of `unread` ranks were unreadable."""
+    """A hanging collective, by `dumps` flight recorders; those of `unread` ranks are missing."""
     accused = finding.missing or finding.mismatched
     frame = next((finding.frames[rank] for rank in accused if rank in finding.frames), None)
     return _event(
