@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 SHOWN_FORMS = 10
 """Of lines that look like metrics and gave nothing, so many forms are shown as text."""
 _TEXT_WIDTH = 120
+"""A form is recognised by its first words; longer lines wrap in a terminal."""
 
 
 def as_text(found: Understood) -> str:
