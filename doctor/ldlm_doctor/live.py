@@ -11,14 +11,12 @@ from pathlib import Path
 import re2
 
 from ldlm_doctor import (
-    advice,
     environment_rules,
-    launcher_rules,
     option_rules,
     walltime,
 )
-from ldlm_doctor.bash_reading import read_script
-from ldlm_doctor.finding import Finding
+from ldlm_doctor.bash_walk import read_script
+from ldlm_doctor.model import Finding
 from ldlm_doctor.options import Group, of_command
 from ldlm_doctor.setting import Environment, Release, Setting, Surroundings
 from ldlm_monitor.model.errors import InputError
@@ -126,15 +124,14 @@ def audit(process: Process, project: Surroundings = _NO_FILES) -> Iterator[Findi
     yield from environment_rules.judge(environment, around)
     group = _options(process)
     yield from option_rules.judge(group)
-    yield from launcher_rules.judge(group)
     yield from walltime.of_job(environment, group, around)
-    yield from advice.judge(environment, around)
+    yield from environment_rules.advise(environment, around)
 
 
 def _options(process: Process) -> Group:
     """Those of its command line; its workers have its cores."""
     path = f"/proc/{process.pid}/cmdline"
-    script = read_script(shlex.join(process.arguments).replace("\n", " ").encode())
+    script = read_script(shlex.join(process.arguments).replace("\n", " ").encode(), path)
     words = script.commands[0] if script.commands else None
-    group = of_command(words, script, path) if words else Group(())
+    group = of_command(words, script) if words else Group(())
     return replace(group, cores=process.cores)

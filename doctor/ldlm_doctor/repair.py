@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 import yaml
 
 from ldlm_doctor.bash_syntax import parse
-from ldlm_doctor.finding import Edit, Finding
-from ldlm_doctor.project import Kind, Project, SourceFile
+from ldlm_doctor.model import Edit, Finding, Kind, Project, SourceFile
 from ldlm_doctor.yaml_nodes import compose
 
 _ROUNDS = 5

@@ -8,25 +8,10 @@ from dataclasses import dataclass
 import re2
 
 from ldlm_doctor.bash_script import Script
-from ldlm_doctor.finding import Check, Finding
+from ldlm_doctor.model import Finding
 from ldlm_doctor.option_rules import TIMEOUTS
-from ldlm_doctor.options import Group, Option, count, slurm_options
+from ldlm_doctor.options import Group, count, slurm_options
 from ldlm_doctor.setting import Environment, GroupTimeout, Setting, Surroundings
-
-BEYOND_WALLTIME = Check(
-    "timeout-beyond-walltime",
-    "warning",
-    "A hang outlasts the job",
-    "The process group's timeout is not shorter than the job's time limit: a rank that hangs is "
-    "never told, and all GPUs wait until the scheduler ends the job, without a dump, a checkpoint "
-    "or a reason.",
-    "https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.init_process_group; "
-    "https://slurm.schedmd.com/sbatch.html#OPT_time",
-    "",
-    "A timeout of half an hour or less; let one process prepare the data beforehand instead of "
-    "all waiting for it.",
-)
-CHECKS = (BEYOND_WALLTIME,)
 
 _LIMITS = (
     re2.compile(r"(?m)^#SBATCH[ \t]+(?:--time[= \t]+|-t[ \t]*)([0-9:-]+)"),
@@ -69,7 +54,7 @@ def _seconds(text: str, *, lsf: bool) -> float:
 
 
 def beyond(
-    script: Script, path: str, environment: Environment, groups: list[Group], around: Surroundings
+    script: Script, environment: Environment, groups: list[Group], around: Surroundings
 ) -> Iterator[Finding]:
     """Timeouts that the job's time limit comes before, where processes talk to each other."""
     limit = limit_of(script)
@@ -78,12 +63,11 @@ def beyond(
     told = list(_given(environment, groups))
     for seconds, place in told:
         if seconds >= limit.seconds:
-            yield place.finding(BEYOND_WALLTIME, _cost(seconds, limit, script))
+            yield place.finding("timeout-beyond-walltime", _cost(seconds, limit, script))
     least = None if told else _least(around)
     if least is not None and least.seconds >= limit.seconds:
         said = f"{least.path}:{least.line} gives {_cost(least.seconds, limit, script)}"
-        line, evidence = script.line_at(limit.at), script.line_text(limit.at)
-        yield Finding(BEYOND_WALLTIME, path, line, evidence, said)
+        yield script.finding(limit.at, "timeout-beyond-walltime", said)
 
 
 def of_job(environment: Environment, group: Group, around: Surroundings) -> Iterator[Finding]:
@@ -95,16 +79,14 @@ def of_job(environment: Environment, group: Group, around: Surroundings) -> Iter
     told = list(_given(environment, [group]))
     for seconds, place in told:
         if seconds >= allowed:
-            yield place.finding(BEYOND_WALLTIME, _compared(seconds, allowed))
+            yield place.finding("timeout-beyond-walltime", _compared(seconds, allowed))
     least = None if told else _least(around)
     if least is not None and least.seconds >= allowed:
         said = f"{least.path}:{least.line} gives {_compared(least.seconds, allowed)}"
-        yield end.finding(BEYOND_WALLTIME, said)
+        yield end.finding("timeout-beyond-walltime", said)
 
 
-def _given(
-    environment: Environment, groups: list[Group]
-) -> Iterator[tuple[float, Option | Setting]]:
+def _given(environment: Environment, groups: list[Group]) -> Iterator[tuple[float, Setting]]:
     """The timeouts of a launch, in seconds, and where they stand."""
     for group in groups:
         for option in group.of(*TIMEOUTS):

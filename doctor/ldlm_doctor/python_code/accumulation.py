@@ -6,8 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ldlm_doctor.finding import Check, Finding
-from ldlm_doctor.project import Kind, SourceFile
+from ldlm_doctor.model import Finding, Kind, SourceFile
 from ldlm_doctor.python_code.bindings import inside
 from ldlm_doctor.python_code.module import Module, last_name
 from ldlm_doctor.python_code.program import DDP, YAML_NUMBER, Program
@@ -18,50 +17,6 @@ from ldlm_doctor.python_code.training import (
 )
 from ldlm_doctor.python_code.values import likely, option_names
 
-UNREAD = Check(
-    id="accumulation-unread",
-    severity="error",
-    title="Gradient accumulation is configured, and no code reads it",
-    why="The batch of a step is smaller than the settings say by that factor; learning rate and "
-    "number of steps were chosen for another one.",
-    source="no Python file of the audit has the name, other than where it is declared",
-    since="",
-    fix="Accumulate, or take the setting away.",
-)
-EVERY_BACKWARD = Check(
-    id="accumulation-without-no-sync",
-    severity="warning",
-    title="Gradients are reduced after every micro-batch",
-    why="DDP all-reduces all gradients in every backward pass. Accumulated over n micro-batches "
-    "only the last one needs it: the others cost n - 1 reductions a step.",
-    source="https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel."
-    "DistributedDataParallel.html#torch.nn.parallel.DistributedDataParallel.no_sync; "
-    "4 micro-batches on 2 ranks: 199 instead of 291 ms a step",
-    since="1.1",
-    fix="with model.no_sync(): around forward and backward of all micro-batches but the last.",
-)
-ZEROED = Check(
-    id="accumulation-zeroed",
-    severity="error",
-    title="Accumulated gradients are dropped after every micro-batch",
-    why="The optimizer steps after n micro-batches, and zero_grad() runs at each: only the last "
-    "one has an effect, the others are computed for nothing.",
-    source="https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation",
-    since="",
-    fix="zero_grad() where the optimizer has stepped, under the same condition.",
-)
-SUMMED = Check(
-    id="accumulation-not-averaged",
-    severity="warning",
-    title="Gradients of micro-batches are added up, not averaged",
-    why="The loss is a mean over a micro-batch. Accumulated over n of them without a division the "
-    "gradient is n times that of one large batch: clipping cuts more, and SGD's steps are n "
-    "times as large.",
-    source="https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation",
-    since="",
-    fix="(loss / accumulation_steps).backward(), or a division by the number of tokens.",
-)
-CHECKS = (UNREAD, EVERY_BACKWARD, ZEROED, SUMMED)
 _NAME = re.compile(
     r"^(grad(ient)?_?)?(accum(ulation|ulate)?)(_?grad(ient)?s?|_?batches)?(_?(steps?|iters?|iter))?$"
     r"|^grad(ient)?_acc(_steps)?$",
@@ -86,7 +41,7 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
             and program.any_near(_wraps_in_ddp, module)
             and not program.any_relative(_holds_back, module)
         ):
-            yield module.finding(EVERY_BACKWARD, loop.backwards[0])
+            yield module.finding("accumulation-without-no-sync", loop.backwards[0])
 
 
 def inspect_settings(program: Program) -> Iterator[Finding]:
@@ -104,7 +59,9 @@ def _unread_keys(file: SourceFile, words: frozenset[str]) -> Iterator[Finding]:
         name = found[1].decode()
         if _NAME.match(name) and int(found[2]) > 1 and name not in words:
             line = file.content.count(b"\n", 0, found.start(1)) + 1
-            yield Finding(UNREAD, file.path, line, found[0].decode("utf-8", "replace").strip())
+            yield Finding(
+                "accumulation-unread", file.path, line, found[0].decode("utf-8", "replace").strip()
+            )
 
 
 def _wraps_in_ddp(module: Module) -> bool:
@@ -139,7 +96,7 @@ def _zeroed(loop: TrainingLoop) -> Iterator[Finding]:
         last = max(call.lineno for call in loop.backwards)
         drops_all = any(last < zero.lineno < step.lineno for step in steps)  # worse: see updates
         if loop.is_every_turn(zero) and not drops_all:
-            yield loop.module.finding(ZEROED, zero)
+            yield loop.module.finding("accumulation-zeroed", zero)
 
 
 def _stepped(step: ast.Call) -> list[ast.expr]:
@@ -183,7 +140,7 @@ def _summed(loop: TrainingLoop) -> Iterator[Finding]:
             case _:
                 continue
         if _is_given_by_model(loop, name):
-            yield loop.module.finding(SUMMED, call)
+            yield loop.module.finding("accumulation-not-averaged", call)
 
 
 def _is_given_by_model(loop: TrainingLoop, name: str) -> bool:
@@ -250,7 +207,7 @@ def _unread_options(module: Module, program: Program) -> Iterator[Finding]:
         if not names or not program.trains(module):
             continue
         if not any(_reads(other, names) for other in program.relatives(module)):
-            yield module.finding(UNREAD, call, f"args.{names[0]} is read nowhere")
+            yield module.finding("accumulation-unread", call, f"args.{names[0]} is read nowhere")
 
 
 def _unread_names(module: Module, program: Program) -> Iterator[Finding]:
@@ -269,7 +226,7 @@ def _unread_names(module: Module, program: Program) -> Iterator[Finding]:
         if not _NAME.match(target.id) or (likely(module, value) or 0) <= 1:
             continue
         if not any(_reads(other, [target.id]) for other in program.relatives(module)):
-            yield module.finding(UNREAD, statement, f"{target.id} is read nowhere")
+            yield module.finding("accumulation-unread", statement, f"{target.id} is read nowhere")
 
 
 def _reads(module: Module, names: list[str]) -> bool:

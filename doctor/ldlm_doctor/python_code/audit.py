@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ldlm_doctor.finding import Check, Finding
-from ldlm_doctor.project import Kind, Project, SourceFile
+from ldlm_doctor.model import Finding, Kind, Project, SourceFile
 from ldlm_doctor.python_code import (
     accumulation,
     checkpoints,
@@ -35,21 +34,11 @@ from ldlm_doctor.python_code import (
 from ldlm_doctor.python_code.module import Module, UnreadableError, read
 from ldlm_doctor.python_code.program import Program
 
-UNREADABLE = Check(
-    id="python-not-parsed",
-    severity="info",
-    title="Not read: this is no Python that the running interpreter knows",
-    why="Nothing can be said about the file.",
-    source="https://docs.python.org/3/library/ast.html#ast.parse",
-    since="",
-    fix="Mend the syntax, or audit it with the version of Python that it is written for.",
-)
 _ROOMS = (
     loader_workers, loaders, samplers, ddp, process_groups, environment, collectives, leaving,
     steps, updates, numerics, accumulation, optimizers, schedules, models, checkpoints, savers,
     resuming, rotation, logs, splits,
 )  # fmt: skip
-CHECKS: tuple[Check, ...] = (UNREADABLE, *(check for room in _ROOMS for check in room.CHECKS))
 _TEST_FILE = re.compile(r"^(test_.*|.*_test|conftest)$")
 _TEST_FOLDERS = {"test", "tests", "testing", "test_utils"}
 
@@ -106,7 +95,7 @@ def _unreadable(file: SourceFile, error: UnreadableError) -> Finding:
     lines = file.content.splitlines()
     text = lines[error.line - 1] if 0 < error.line <= len(lines) else b""
     evidence = text.decode("utf-8", "replace").strip()[:400]
-    return Finding(UNREADABLE, file.path, max(1, error.line), evidence, error.reason)
+    return Finding("python-not-parsed", file.path, max(1, error.line), evidence, error.reason)
 
 
 def _shared_folders(files: tuple[SourceFile, ...]) -> int:

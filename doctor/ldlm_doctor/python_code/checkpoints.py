@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ldlm_doctor.finding import Check, Edit, Finding
+from ldlm_doctor.model import Edit, Finding
 from ldlm_doctor.python_code.bindings import Function, inside
 from ldlm_doctor.python_code.edits import line_after, replaced
 from ldlm_doctor.python_code.module import Module, last_name
@@ -14,48 +14,6 @@ from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.training import words_in
 from ldlm_doctor.python_code.values import arguments, default_of
 
-NOT_ATOMIC = Check(
-    id="checkpoint-not-atomic",
-    severity="warning",
-    title="The last checkpoint is overwritten in place",
-    why="A job that is killed, or a disk that is full, while it is written leaves half a file, "
-    "and the one before is gone.",
-    source="https://docs.python.org/3/library/os.html#os.replace",
-    since="",
-    fix="Write to a name beside it, then os.replace() it.",
-)
-NO_ROTATION = Check(
-    id="checkpoint-no-rotation",
-    severity="warning",
-    title="Checkpoints are written and never deleted",
-    why="Each holds weights and optimizer state, three times the weights with Adam; the disk "
-    "fills up, and the training ends there.",
-    source="size of torch.optim.AdamW's state: two tensors a parameter",
-    since="",
-    fix="Keep the last n (at least 1) and milestones; delete only what is surely an own "
-    "checkpoint, after the new one is whole.",
-)
-DELETED_FIRST = Check(
-    id="checkpoint-deleted-before-saved",
-    severity="error",
-    title="The old checkpoint is deleted before the new one is written",
-    why="Until the new one is whole there is none: a job that is killed meanwhile starts anew.",
-    source="https://docs.python.org/3/library/os.html#os.replace",
-    since="",
-    fix="Write under another name, rename, then delete the old one.",
-)
-LOAD = Check(
-    id="checkpoint-load-weights-only",
-    severity="info",
-    title="torch.load() without weights_only",
-    why="Before torch 2.6 it runs whatever code a pickle holds; since then it refuses files with "
-    "objects other than tensors and plain values, so that a resume fails which worked before.",
-    source="https://docs.pytorch.org/docs/stable/generated/torch.load.html",
-    since="2.6",
-    fix="weights_only=True, and only tensors, numbers, strings, lists and dictionaries in the "
-    "checkpoint.",
-)
-CHECKS = (NOT_ATOMIC, NO_ROTATION, DELETED_FIRST, LOAD)
 _DEEPEST = 8
 SAVE, _LOAD = frozenset({"torch.save"}), frozenset({"torch.load"})
 _STEP = re.compile(r"(^|_)(step|steps|epoch|epochs|iter|iters|iteration|it|tokens)(_|\d|$)", re.I)
@@ -83,17 +41,17 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
         place = full_path(module, path)
         if _varies(module, program, place, path):
             if _in_training(module, program, call) and not program.any_relative(_deletes, module):
-                yield module.finding(NO_ROTATION, call)
+                yield module.finding("checkpoint-no-rotation", call)
         elif (
             _is_fixed(module, place)
             and _in_training(module, program, call)
             and not _is_moved(module, call, place)
         ):
-            yield module.finding(NOT_ATOMIC, call, edits=_atomic(module, call, path))
+            yield module.finding("checkpoint-not-atomic", call, edits=_atomic(module, call, path))
     yield from _deleted_first(module)
     for call in module.calls_to(_LOAD):
         if arguments(module, call).lacks("weights_only") and _resumes(module, call):
-            yield module.finding(LOAD, call)
+            yield module.finding("checkpoint-load-weights-only", call)
 
 
 def full_path(module: Module, path: ast.expr, depth: int = 0) -> ast.expr:
@@ -290,7 +248,7 @@ def _deleted_first(module: Module) -> Iterator[Finding]:
             if path is None or module.function(save) is not function or save.lineno < call.lineno:
                 continue
             if any(ast.dump(part) == deleted for part in ast.walk(full_path(module, path))):
-                yield module.finding(DELETED_FIRST, call)
+                yield module.finding("checkpoint-deleted-before-saved", call)
                 break
 
 

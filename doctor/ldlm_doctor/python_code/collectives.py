@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ldlm_doctor.finding import Check, Finding
+from ldlm_doctor.model import Finding
 from ldlm_doctor.python_code.agreement import COLLECTIVES, rank_branch
 from ldlm_doctor.python_code.bindings import Function
 from ldlm_doctor.python_code.module import Module, last_name
@@ -14,20 +14,6 @@ from ldlm_doctor.python_code.program import FSDP, Program
 from ldlm_doctor.python_code.training import Ranks
 from ldlm_doctor.python_code.values import constant
 
-ALONE = Check(
-    id="collective-on-one-rank",
-    severity="critical",
-    title="A collective that only some ranks call",
-    why="A collective returns when every rank of the group has called it. Called on rank 0 "
-    "alone it waits until the timeout, or pairs with the next collective of the others and "
-    "gives wrong data. Saving or gathering what is sharded is one as well.",
-    source="https://docs.pytorch.org/docs/stable/distributed.html#collective-functions; "
-    "https://docs.pytorch.org/docs/stable/distributed.checkpoint.html; "
-    "https://deepspeed.readthedocs.io/en/latest/model-checkpointing.html",
-    since="",
-    fix="Call it on every rank, and keep only what follows from it to rank 0.",
-)
-CHECKS = (ALONE,)
 _FULL = frozenset(
     f"{where}{name}"
     for where in ("torch.distributed.", "torch.distributed.distributed_c10d.", "deepspeed.comm.")
@@ -82,7 +68,9 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
             whose = "rank 0" if which is Ranks.MAIN else "the ranks other than 0"
             inner = _inner(module, program, call)
             where = f"; {last_name(call.func)} calls it {inner}" if inner else ""
-            yield module.finding(ALONE, call, f"only {whose}, by line {test.lineno}{where}")
+            yield module.finding(
+                "collective-on-one-rank", call, f"only {whose}, by line {test.lineno}{where}"
+            )
 
 
 def _collectives(module: Module, program: Program) -> Iterator[ast.Call]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 
-from ldlm_doctor.finding import Edit
+from ldlm_doctor.model import Edit
 from ldlm_doctor.python_code.module import Module, last_name
 
 _PIECE = re.compile(rb"#[^\r\n]*|[,)]|\s+|\\")

@@ -6,85 +6,13 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ldlm_doctor.finding import Check, Edit, Finding
+from ldlm_doctor.model import Edit, Finding
 from ldlm_doctor.python_code.edits import replaced
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import INIT_PROCESS_GROUP, Program
 from ldlm_doctor.python_code.values import UNKNOWN, constant
 
 _NCCL_H = "torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp"
-HEARTBEAT = Check(
-    id="python-env-heartbeat-timeout",
-    severity="error",
-    title="A stuck watchdog is noticed after hours or days",
-    why="TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC bounds how long NCCL's watchdog may be stuck before "
-    "the process is ended. Above the timeout of the process group it loses the race and gives "
-    "no dump.",
-    source=f"{_NCCL_H}; the default is 480 s since torch 2.5 (600 in 2.3, 120 in 2.2)",
-    since="2.2",
-    fix="Leave it unset; 1800 at most.",
-)
-MONITORING = Check(
-    id="python-env-monitoring-off",
-    severity="error",
-    title="The monitor of NCCL's watchdog is switched off",
-    why="With TORCH_NCCL_ENABLE_MONITORING=0 a watchdog that is stuck in a CUDA call or behind "
-    "the GIL hangs for ever, and no heartbeat timeout counts.",
-    source=_NCCL_H,
-    since="2.2",
-    fix="Leave it unset: it is on by default since torch 2.3.",
-)
-UNREAD = Check(
-    id="python-env-nccl-timeout-unread",
-    severity="warning",
-    title="NCCL_TIMEOUT is read by nothing",
-    why="Neither NCCL nor torch knows the name, so the limit that it seems to set does not hold.",
-    source="NCCL 2.30 source; torch wheels 1.13 to 2.15",
-    since="",
-    fix="init_process_group(timeout=timedelta(...)).",
-)
-DEPRECATED = Check(
-    id="python-env-deprecated-name",
-    severity="info",
-    title="A name without TORCH_, which torch warns about",
-    why="Since torch 2.2 these settings of torch are called TORCH_NCCL_...; the old names are "
-    "read with a warning, and the new name wins where both are set.",
-    source="https://github.com/pytorch/pytorch/pull/114077",
-    since="2.2",
-    fix="Use the name with TORCH_.",
-)
-BLOCKING = Check(
-    id="python-env-blocking-wait",
-    severity="warning",
-    title="Blocking wait switches the watchdog's handling off",
-    why="With blocking wait the main thread waits in every collective, asynchronous error "
-    "handling is ignored, and since torch 2.6 there is no watchdog thread: no timeout lines, "
-    "no dumps.",
-    source=_NCCL_H,
-    since="2.2",
-    fix="Leave it unset.",
-)
-ERRORS_IGNORED = Check(
-    id="python-env-error-handling-off",
-    severity="error",
-    title="A collective that hangs is never aborted",
-    why="With asynchronous error handling at 0 neither a timeout nor an error of NCCL ends the "
-    "process.",
-    source=_NCCL_H,
-    since="1.7",
-    fix="Leave it unset: 3 is the default (torchrun sets 1).",
-)
-TOO_LATE = Check(
-    id="python-env-set-too-late",
-    severity="warning",
-    title="Set after the process group was started, which has read it already",
-    why="torch reads the settings of its process group when it is made, NCCL its own when the "
-    "first communicator is.",
-    source=_NCCL_H,
-    since="",
-    fix="Set it before init_process_group, best in the launch script.",
-)
-CHECKS = (HEARTBEAT, MONITORING, UNREAD, DEPRECATED, BLOCKING, ERRORS_IGNORED, TOO_LATE)
 _OLD_NAMES = {
     "NCCL_ASYNC_ERROR_HANDLING", "NCCL_BLOCKING_WAIT", "NCCL_DESYNC_DEBUG", "NCCL_ENABLE_TIMING",
 }  # fmt: skip
@@ -153,7 +81,7 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
     for setting in settings(module):
         yield from _judged(module, setting)
         if any(_comes_after(module, setting.at, start) for start in starts):
-            yield module.finding(TOO_LATE, setting.at)
+            yield module.finding("python-env-set-too-late", setting.at)
 
 
 def _judged(module: Module, setting: Setting) -> Iterator[Finding]:
@@ -164,21 +92,25 @@ def _judged(module: Module, setting: Setting) -> Iterator[Finding]:
             long = int(value)
             length = f"{long / 86400:.1f} days" if long >= 86400 else f"{long / 3600:.1f} hours"
             edits = _value(module, setting, _HEARTBEAT_DEFAULT)
-            yield module.finding(HEARTBEAT, setting.at, length, edits)
+            yield module.finding("python-env-heartbeat-timeout", setting.at, length, edits)
     elif bare == "NCCL_ENABLE_MONITORING" and value in ("0", "false"):
-        yield module.finding(MONITORING, setting.at, edits=_value(module, setting, _ON))
+        yield module.finding(
+            "python-env-monitoring-off", setting.at, edits=_value(module, setting, _ON)
+        )
     elif name == "NCCL_TIMEOUT":
-        yield module.finding(UNREAD, setting.at)
+        yield module.finding("python-env-nccl-timeout-unread", setting.at)
     elif bare == "NCCL_BLOCKING_WAIT" and value in ("1", "true"):
-        yield module.finding(BLOCKING, setting.at, edits=_value(module, setting, "0"))
+        yield module.finding(
+            "python-env-blocking-wait", setting.at, edits=_value(module, setting, "0")
+        )
     elif bare == "NCCL_ASYNC_ERROR_HANDLING" and value == "0":
-        yield module.finding(ERRORS_IGNORED, setting.at)
+        yield module.finding("python-env-error-handling-off", setting.at)
     if name in _OLD_NAMES:
         edits = ()
         if isinstance(setting.name_node, ast.Constant) and _is_written(module, setting):
             quoted = module.text(setting.name_node).replace(name, f"TORCH_{name}")
             edits = (replaced(module, setting.name_node, quoted),)
-        yield module.finding(DEPRECATED, setting.at, f"now TORCH_{name}", edits)
+        yield module.finding("python-env-deprecated-name", setting.at, f"now TORCH_{name}", edits)
 
 
 def _is_written(module: Module, setting: Setting) -> bool:

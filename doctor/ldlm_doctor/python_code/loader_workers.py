@@ -5,35 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ldlm_doctor.finding import Check, Edit, Finding
+from ldlm_doctor.model import Edit, Finding
 from ldlm_doctor.python_code.edits import can_be_repeated, replaced
 from ldlm_doctor.python_code.loaders import LOADER, POSITIONAL, configured
 from ldlm_doctor.python_code.module import Module, last_name
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.values import Arguments, arguments, number
 
-NO_WORKERS = Check(
-    id="loader-options-without-workers",
-    severity="error",
-    title="Options of workers are set where the DataLoader has none",
-    why="With num_workers=0, persistent_workers=True and prefetch_factor raise ValueError when "
-    "the loader is made, and timeout > 0 raises AssertionError when it is iterated.",
-    source="torch/utils/data/dataloader.py, DataLoader.__init__; run with torch 2.13",
-    since="1.7 (persistent_workers), 2.0 (prefetch_factor)",
-    fix="Set them only where there are workers: persistent_workers=num_workers > 0.",
-)
-MAYBE_NO_WORKERS = Check(
-    id="loader-workers-may-be-zero",
-    severity="warning",
-    title="A division decides the number of workers, and may give none",
-    why="cpu_count // world_size is 0 on a node with fewer CPUs than ranks, or where world_size "
-    "counts the ranks of all nodes; persistent_workers=True or prefetch_factor then raise "
-    "ValueError.",
-    source="torch/utils/data/dataloader.py, DataLoader.__init__; run with torch 2.13",
-    since="1.7",
-    fix="Divide by LOCAL_WORLD_SIZE, take at least 1, or set the options only with workers.",
-)
-CHECKS = (NO_WORKERS, MAYBE_NO_WORKERS)
 _NEED_WORKERS = (("persistent_workers", "False"), ("prefetch_factor", "None"), ("timeout", "0"))
 
 
@@ -59,14 +37,18 @@ def _without_workers(
         )
         where = "; ".join(places)
         detail = f"num_workers is 0, but {named} set{': ' if where else ''}{where}"
-        yield module.finding(NO_WORKERS, call, detail, edits)
+        yield module.finding("loader-options-without-workers", call, detail, edits)
     elif workers is not None and _may_divide_to_zero(module, workers):
-        yield module.finding(MAYBE_NO_WORKERS, call, f"{named} set whatever the division gives")
+        yield module.finding(
+            "loader-workers-may-be-zero", call, f"{named} set whatever the division gives"
+        )
     elif workers is not None:
         count, where = configured(module, program, workers)
         if count == 0 and where:
             detail = f"num_workers is 0 by {'; '.join([where, *places])}, but {named} set"
-            yield module.finding(NO_WORKERS, call, detail, _guarded(module, workers, options))
+            yield module.finding(
+                "loader-options-without-workers", call, detail, _guarded(module, workers, options)
+            )
 
 
 def _options_of_workers(

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ldlm_doctor.finding import Check, Edit, Finding
+from ldlm_doctor.model import Edit, Finding
 from ldlm_doctor.python_code.bindings import Function, inside
 from ldlm_doctor.python_code.edits import can_be_repeated, keyword_added, replaced
 from ldlm_doctor.python_code.module import Loop, Module, last_name
@@ -21,48 +21,6 @@ from ldlm_doctor.python_code.values import (
 )
 
 _DOCS = "https://docs.pytorch.org/docs/stable/data.html"
-PERSISTENT = Check(
-    id="loader-persistent-workers",
-    severity="info",
-    title="Workers are started anew for every epoch",
-    why="Without persistent_workers=True each epoch starts the worker processes again, which "
-    "import everything and open the data set again while the GPU waits.",
-    source=_DOCS,
-    since="1.7",
-    fix="persistent_workers=True (persistent_workers=num_workers > 0 where it may be 0).",
-)
-PREFETCH = Check(
-    id="loader-prefetch-factor",
-    severity="info",
-    title="Two batches a worker are loaded ahead, the default",
-    why="Where batches take uneven time to load, two a worker may not bridge the slow ones. "
-    "More of them take host memory and shared memory, which is why this is not edited.",
-    source=_DOCS,
-    since="1.7",
-    fix="Measure prefetch_factor=4; /dev/shm must hold workers x batches.",
-)
-PIN = Check(
-    id="loader-pin-memory",
-    severity="info",
-    title="Batches are copied to the GPU from pageable memory",
-    why="From pageable memory a copy to the GPU waits for a copy into a pinned buffer, and "
-    "non_blocking=True has no effect.",
-    source="https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html",
-    since="",
-    fix="pin_memory=True, and .to(device, non_blocking=True).",
-)
-TOO_MANY = Check(
-    id="loader-too-many-workers",
-    severity="warning",
-    title="More workers than a node has CPUs for",
-    why="num_workers counts for each rank and each loader: 16 of 8 ranks are 128 processes on "
-    "one node, which compete for its CPUs and its memory. torch itself warns where one loader "
-    "has more workers than the CPUs that the process may use.",
-    source="torch/utils/data/dataloader.py, DataLoader.check_worker_number_rationality",
-    since="1.7",
-    fix="At most len(os.sched_getaffinity(0)) // LOCAL_WORLD_SIZE for each rank.",
-)
-CHECKS = (PERSISTENT, PREFETCH, PIN, TOO_MANY)
 
 LOADER = frozenset({"torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"})
 POSITIONAL = (
@@ -118,7 +76,9 @@ def _advice(
         count, where = likely(module, workers), " unless a setting says otherwise"
     if workers is not None and _is_all_cpus(module, workers):
         if _has_ranks(module, program):
-            yield module.finding(TOO_MANY, call, "every rank takes as many as the node has CPUs")
+            yield module.finding(
+                "loader-too-many-workers", call, "every rank takes as many as the node has CPUs"
+            )
     elif count is not None:
         yield from _too_many(module, program, call, count, where)
     persistent = given["persistent_workers"]
@@ -126,16 +86,18 @@ def _advice(
     if count is not None and count > 0 and anew and not _is_made_in_loop(module, call):
         yield _not_persistent(module, program, call, given, exact)
         if given.lacks("prefetch_factor"):
-            yield module.finding(PREFETCH, call)
+            yield module.finding("loader-prefetch-factor", call)
     if not program.is_on_cuda(module) or given.lacks("num_workers") or exact == 0:
         return
     if program.any_relative(_loads_to_gpu, module):
         return  # what is on the GPU already cannot be pinned
     pin = given["pin_memory"]
     if given.lacks("pin_memory"):
-        yield module.finding(PIN, call, edits=keyword_added(module, call, "pin_memory=True"))
+        yield module.finding(
+            "loader-pin-memory", call, edits=keyword_added(module, call, "pin_memory=True")
+        )
     elif isinstance(pin, ast.Constant) and pin.value is False:
-        yield module.finding(PIN, call, edits=(replaced(module, pin, "True"),))
+        yield module.finding("loader-pin-memory", call, edits=(replaced(module, pin, "True"),))
 
 
 def configured(module: Module, program: Program, node: ast.expr) -> tuple[float | None, str]:
@@ -182,12 +144,14 @@ def _not_persistent(
 ) -> Finding:
     if _data_set_changes(module, program):
         detail = "the data set is changed between epochs, which workers that stay would not see"
-        return module.finding(PERSISTENT, call, detail)
+        return module.finding("loader-persistent-workers", call, detail)
     workers = given["num_workers"]
     value = "True"
     if exact is None:
         if workers is None or not can_be_repeated(workers):
-            return module.finding(PERSISTENT, call, "num_workers is decided by a setting")
+            return module.finding(
+                "loader-persistent-workers", call, "num_workers is decided by a setting"
+            )
         value = f"{module.text(workers)} > 0"
     present = given["persistent_workers"]
     edits: tuple[Edit, ...] = (
@@ -195,7 +159,7 @@ def _not_persistent(
         if isinstance(present, ast.Constant)
         else keyword_added(module, call, f"persistent_workers={value}")
     )
-    return module.finding(PERSISTENT, call, edits=edits)
+    return module.finding("loader-persistent-workers", call, edits=edits)
 
 
 def _data_set_changes(module: Module, program: Program) -> bool:
@@ -223,7 +187,9 @@ def _too_many(
     distributed = _has_ranks(module, program)
     if count >= (MANY_OF_A_RANK if distributed else MANY_OF_A_PROCESS):
         whose = "each rank" if distributed else "one process"
-        yield module.finding(TOO_MANY, call, f"{count:.0f} workers of {whose}{where}")
+        yield module.finding(
+            "loader-too-many-workers", call, f"{count:.0f} workers of {whose}{where}"
+        )
 
 
 def _has_ranks(module: Module, program: Program) -> bool:

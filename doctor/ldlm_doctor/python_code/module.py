@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import TypeAlias
 
-from ldlm_doctor.project import SourceFile
+from ldlm_doctor.model import SourceFile
 from ldlm_doctor.python_code.bindings import (
     Bindings,
     Function,

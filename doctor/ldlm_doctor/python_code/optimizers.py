@@ -5,32 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ldlm_doctor.finding import Check, Edit, Finding
+from ldlm_doctor.model import Edit, Finding
 from ldlm_doctor.python_code.edits import keyword_added
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.values import arguments
 
-UNFUSED = Check(
-    id="optimizer-unfused",
-    severity="info",
-    title="The optimizer's step is many kernels",
-    why="fused=True updates all parameters with few CUDA kernels. What it saves is at most the "
-    "optimizer's share of the step.",
-    source="https://docs.pytorch.org/docs/stable/generated/torch.optim.AdamW.html",
-    since="2.0",
-    fix="fused=torch.cuda.is_available(), with the parameters on the GPU.",
-)
-MISPLACED = Check(
-    id="optimizer-fused-misplaced",
-    severity="critical",
-    title="fused is passed to tuple() instead of the optimizer",
-    why="tuple() takes no keyword arguments: the line raises TypeError when it runs.",
-    source="https://docs.python.org/3/library/functions.html#func-tuple",
-    since="",
-    fix="Move fused=True to the call of the optimizer.",
-)
-CHECKS = (UNFUSED, MISPLACED)
 _FUSED = frozenset(
     f"torch.optim.{where}{name}" for name in ("Adam", "AdamW") for where in ("", f"{name.lower()}.")
 )
@@ -47,7 +27,7 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
         if any(call in module.above(other) for other in _fused_tuples(module)):
             continue
         if all(given.lacks(name) for name in _INSTEAD) and not _is_fallback(module, call):
-            yield module.finding(UNFUSED, call, edits=_fused(module, call))
+            yield module.finding("optimizer-unfused", call, edits=_fused(module, call))
 
 
 def _fused(module: Module, call: ast.Call) -> tuple[Edit, ...]:
@@ -74,7 +54,7 @@ def _misplaced(module: Module) -> Iterator[Finding]:
         if outer is not None and not any(k.arg == "fused" for k in outer.keywords):
             removed = Edit(module.file.path, module.end(call.args[0]), module.end(only), b"")
             edits = (removed, *keyword_added(module, outer, f"fused={module.text(only.value)}"))
-        yield module.finding(MISPLACED, call, edits=edits)
+        yield module.finding("optimizer-fused-misplaced", call, edits=edits)
 
 
 def _fused_tuples(module: Module) -> list[ast.Call]:

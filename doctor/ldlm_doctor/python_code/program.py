@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import TypeVar, cast
 
-from ldlm_doctor.project import SourceFile
+from ldlm_doctor.model import SourceFile
 from ldlm_doctor.python_code.module import Loop, Module, last_name
 from ldlm_doctor.python_code.settings import Settings
 from ldlm_doctor.python_code.training import TrainingLoop, training_loops

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ldlm_doctor.finding import Check, Edit, Finding
+from ldlm_doctor.model import Edit, Finding
 from ldlm_doctor.python_code.bindings import Function
 from ldlm_doctor.python_code.edits import inserted
 from ldlm_doctor.python_code.loaders import FOR_EVALUATION, called
@@ -13,18 +13,6 @@ from ldlm_doctor.python_code.module import Loop, Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.values import arguments, constant
 
-SET_EPOCH = Check(
-    id="sampler-set-epoch",
-    severity="warning",
-    title="Every epoch has the same order",
-    why="DistributedSampler shuffles by seed + epoch, and the epoch stays 0 unless set_epoch is "
-    "called before each one.",
-    source="https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed."
-    "DistributedSampler",
-    since="",
-    fix="sampler.set_epoch(epoch) at the top of every epoch.",
-)
-CHECKS = (SET_EPOCH,)
 SAMPLER = frozenset(
     {
         "torch.utils.data.DistributedSampler",
@@ -48,7 +36,7 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
             continue
         if not _has_epochs(module, program):
             continue
-        yield module.finding(SET_EPOCH, call, edits=_epoch_set(module, program, call))
+        yield module.finding("sampler-set-epoch", call, edits=_epoch_set(module, program, call))
 
 
 def _sets_epoch(module: Module) -> bool:

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ldlm_doctor.finding import Check, Finding
+from ldlm_doctor.model import Finding
 from ldlm_doctor.python_code.bindings import Function
 from ldlm_doctor.python_code.checkpoints import SAVE, full_path, is_checkpoint
 from ldlm_doctor.python_code.module import Loop, Module
@@ -14,19 +14,6 @@ from ldlm_doctor.python_code.program import DDP, Program
 from ldlm_doctor.python_code.training import words_in
 from ldlm_doctor.python_code.values import arguments
 
-ALL = Check(
-    id="checkpoint-saved-by-all-ranks",
-    severity="error",
-    title="Every rank writes the same checkpoint file",
-    why="Under DDP all ranks hold the same weights. Written by all of them at once into one file "
-    "the checkpoint is a mixture, or a file that does not load, and the writes take a multiple "
-    "of the time.",
-    source="https://docs.pytorch.org/tutorials/intermediate/ddp_tutorial.html"
-    "#save-and-load-checkpoints",
-    since="",
-    fix="if rank == 0: save; then a barrier on all ranks where the others read it.",
-)
-CHECKS = (ALL,)
 _GUARD = re.compile(
     r"rank|main|master|primary|chief|leader|root|coordinator|writer|gpu|device|zero|host|world"
     r"|proc|node|ddp|dist|local|logger|is_save|should_save|can_save",
@@ -56,7 +43,7 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
             continue
         turning = {id(loop) for each in program.near(module) for loop in _turning(program, each)}
         if turning and _is_reached_by_all(module, program, call, turning):
-            yield module.finding(ALL, call)
+            yield module.finding("checkpoint-saved-by-all-ranks", call)
 
 
 def _wraps(module: Module) -> bool:

@@ -6,26 +6,13 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ldlm_doctor.finding import Check, Finding
+from ldlm_doctor.model import Finding
 from ldlm_doctor.python_code.agreement import agreed, agrees, decides_together
 from ldlm_doctor.python_code.bindings import inside
 from ldlm_doctor.python_code.module import Module, last_name
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.training import names_in
 
-PLATEAU = Check(
-    id="plateau-by-rank",
-    severity="error",
-    title="Each rank decides on its own when the learning rate falls",
-    why="The loss differs between ranks, and so does the step at which it counts as a plateau. "
-    "From then on the ranks apply other updates to the same gradients: their weights drift "
-    "apart, with gradient norms that stay identical, and the checkpoint is rank 0's.",
-    source="run with 2 ranks of torch 2.13; "
-    "https://docs.pytorch.org/docs/stable/generated/torch.optim.lr_scheduler.ReduceLROnPlateau.html",
-    since="",
-    fix="Average the loss over all ranks (all_reduce) before the scheduler sees it.",
-)
-CHECKS = (PLATEAU,)
 _PLATEAUS = frozenset(
     {"torch.optim.lr_scheduler.ReduceLROnPlateau", "torch.optim.ReduceLROnPlateau"}
 )
@@ -50,7 +37,7 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
             if not any(map(_LOSS.search, names)) or any(map(_OF_EVALUATION.search, names)):
                 continue
             if not elsewhere or _is_own(module, program, call, names):
-                yield module.finding(PLATEAU, call)
+                yield module.finding("plateau-by-rank", call)
 
 
 def _is_own(module: Module, program: Program, call: ast.Call, names: set[str]) -> bool:

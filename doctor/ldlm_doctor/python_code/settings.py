@@ -14,7 +14,7 @@ from functools import cached_property
 
 import yaml
 
-from ldlm_doctor.project import Kind, SourceFile
+from ldlm_doctor.model import Kind, SourceFile
 from ldlm_doctor.python_code.bindings import Function
 from ldlm_doctor.python_code.module import Module, last_name
 from ldlm_doctor.python_code.values import UNKNOWN, constant, option_names

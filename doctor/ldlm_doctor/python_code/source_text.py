@@ -8,8 +8,7 @@ import warnings
 from dataclasses import dataclass
 from functools import cached_property
 
-from ldlm_doctor.finding import Check, Edit, Finding
-from ldlm_doctor.project import SourceFile
+from ldlm_doctor.model import Edit, Finding, SourceFile
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _BOM = b"\xef\xbb\xbf"
@@ -70,7 +69,7 @@ class SourceText:
 
     def finding(
         self,
-        check: Check,
+        check: str,
         node: ast.expr | ast.stmt | ast.excepthandler | ast.keyword | int,
         detail: str = "",
         edits: tuple[Edit, ...] = (),

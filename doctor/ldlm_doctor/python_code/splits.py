@@ -5,24 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ldlm_doctor.finding import Check, Finding
+from ldlm_doctor.model import Finding
 from ldlm_doctor.python_code.bindings import inside
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.training import is_rank, names_in
 from ldlm_doctor.python_code.values import arguments
 
-DIFFERS = Check(
-    id="split-differs-between-ranks",
-    severity="error",
-    title="Each rank splits training and validation data in its own way",
-    why="The split is drawn from the global random numbers, which are seeded with the rank: what "
-    "one rank evaluates on, others train on, and the validation loss is no such thing.",
-    source="https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.random_split",
-    since="",
-    fix="generator=torch.Generator().manual_seed(seed) with the same seed on every rank.",
-)
-CHECKS = (DIFFERS,)
 _SPLIT = frozenset({"torch.utils.data.random_split", "torch.utils.data.dataset.random_split"})
 _SHUFFLES = frozenset({"random.shuffle", "numpy.random.shuffle", "numpy.random.permutation"})
 _SUBSETS = frozenset({"torch.utils.data.Subset", "torch.utils.data.dataset.Subset"})
@@ -33,7 +22,7 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
     drawn = [call for call in module.calls_to(_SPLIT) if arguments(module, call).lacks("generator")]
     drawn += [call for call in module.calls_to(_SHUFFLES) if _is_for_subsets(module, call)]
     if drawn and program.is_distributed(module) and program.any_relative(_seeds_by_rank, module):
-        yield from (module.finding(DIFFERS, call) for call in drawn)
+        yield from (module.finding("split-differs-between-ranks", call) for call in drawn)
 
 
 def _is_for_subsets(module: Module, call: ast.Call) -> bool:

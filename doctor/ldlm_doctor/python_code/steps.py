@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ldlm_doctor.finding import Check, Finding
+from ldlm_doctor.model import Finding
 from ldlm_doctor.python_code.bindings import Function, inside
 from ldlm_doctor.python_code.module import Module, last_name
 from ldlm_doctor.python_code.program import Program, forwards, uses_framework
@@ -15,58 +15,6 @@ from ldlm_doctor.python_code.values import constant
 
 _TUNING = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 _AMP = "https://docs.pytorch.org/docs/stable/notes/amp_examples.html"
-SYNC = Check(
-    id="sync-every-step",
-    severity="warning",
-    title="The CPU waits for the GPU at every step",
-    why=".item(), .cpu(), float() and print() of a tensor wait until the GPU has computed it; "
-    "at every step the CPU can never run ahead, and the GPU idles while it catches up.",
-    source=f"{_TUNING} (avoid unnecessary CPU-GPU synchronization)",
-    since="",
-    fix="Keep loss.detach() and read it every n steps, when it is logged.",
-)
-EMPTY_CACHE = Check(
-    id="empty-cache-every-step",
-    severity="warning",
-    title="torch.cuda.empty_cache() at every step",
-    why="It waits for the GPU and gives all cached memory back, which the next step has to ask "
-    "the driver for again. It frees nothing that tensors still hold.",
-    source="https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-memory-management",
-    since="",
-    fix="Leave it out; against fragmentation PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.",
-)
-ZEROS = Check(
-    id="zero-grad-keeps-tensors",
-    severity="info",
-    title="Gradients are filled with zeros instead of being dropped",
-    why="set_to_none=False keeps all gradients in memory during the forward pass and writes "
-    "them once more; None has been the default since torch 2.0. Optimizers treat a gradient of "
-    "zero and none differently, so that it is not edited.",
-    source="https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",
-    since="2.0",
-    fix="optimizer.zero_grad(), unless something relies on gradients that are zero.",
-)
-SCALER_BF16 = Check(
-    id="grad-scaler-with-bf16",
-    severity="warning",
-    title="GradScaler with bfloat16",
-    why="bfloat16 has the range of float32, so that there is nothing to scale: the scaler costs "
-    "a pass over all gradients and a wait for the GPU at each step, and hides overflows by "
-    "skipping steps.",
-    source="https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling",
-    since="1.10",
-    fix="Leave GradScaler out, or GradScaler(enabled=dtype == torch.float16).",
-)
-SCHEDULER = Check(
-    id="scheduler-before-optimizer",
-    severity="warning",
-    title="The scheduler steps before the optimizer",
-    why="The first value of the learning rate is skipped; torch warns about it once.",
-    source="https://docs.pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate",
-    since="1.1",
-    fix="scheduler.step() after optimizer.step().",
-)
-CHECKS = (SYNC, EMPTY_CACHE, ZEROS, SCALER_BF16, SCHEDULER)
 
 _LOSS = re.compile(r"(^|_)(loss|losses|grad_norm|norm)(_|\d|$)", re.I)
 _SCALERS = frozenset(
@@ -112,7 +60,7 @@ def _waits(loop: TrainingLoop) -> Iterator[Finding]:
         places.sort(key=lambda place: (place.lineno, place.col_offset))
         others = ", ".join(str(line) for line in lines[1:8])
         more = f"also in lines {others}" if others else ""
-        yield loop.module.finding(SYNC, places[0], more)
+        yield loop.module.finding("sync-every-step", places[0], more)
 
 
 def _tensors(loop: TrainingLoop) -> set[str]:
@@ -189,7 +137,7 @@ def _waits_in_forward(module: Module) -> Iterator[Finding]:
             lines = sorted({place.lineno for place in places})
             others = ", ".join(str(line) for line in lines[1:8])
             more = f"in every forward pass{'; also in lines ' + others if others else ''}"
-            yield module.finding(SYNC, places[0], more)
+            yield module.finding("sync-every-step", places[0], more)
 
 
 def _steps_of_frameworks(module: Module) -> Iterator[Function]:
@@ -214,7 +162,7 @@ def _is_always(module: Module, node: ast.AST, forward: ast.AST) -> bool:
 def _cache(loop: TrainingLoop) -> Iterator[Finding]:
     for call in loop.calls("empty_cache"):
         if loop.module.resolve(call.func).startswith("torch.") and loop.is_every_turn(call):
-            yield loop.module.finding(EMPTY_CACHE, call)
+            yield loop.module.finding("empty-cache-every-step", call)
             return
 
 
@@ -222,7 +170,7 @@ def _zeros(loop: TrainingLoop) -> Iterator[Finding]:
     for call in loop.calls("zero_grad"):
         for keyword in call.keywords:
             if keyword.arg == "set_to_none" and constant(loop.module, keyword.value) is False:
-                yield loop.module.finding(ZEROS, call)
+                yield loop.module.finding("zero-grad-keeps-tensors", call)
 
 
 def _scaled_bf16(module: Module) -> Iterator[Finding]:
@@ -233,7 +181,7 @@ def _scaled_bf16(module: Module) -> Iterator[Finding]:
         enabled = next((k.value for k in call.keywords if k.arg == "enabled"), None)
         unpacked = any(k.arg is None for k in call.keywords)
         if not unpacked and (enabled is None or constant(module, enabled) is True):
-            yield module.finding(SCALER_BF16, call)
+            yield module.finding("grad-scaler-with-bf16", call)
 
 
 def _kind(module: Module, call: ast.Call) -> str:
@@ -258,7 +206,7 @@ def _scheduled(loop: TrainingLoop) -> Iterator[Finding]:
                     if is_optimizer_step(call):
                         break
                     if _is_scheduler(loop.module, call) and not call.args:
-                        yield loop.module.finding(SCHEDULER, call)
+                        yield loop.module.finding("scheduler-before-optimizer", call)
                 case ast.If() if any(
                     isinstance(n, ast.Call) and is_optimizer_step(n) for n in inside([statement])
                 ):

@@ -20,7 +20,7 @@ from ldlm_monitor.model.names import SEVERITIES
 
 if TYPE_CHECKING:
     from ldlm_doctor.collect import Collected
-    from ldlm_doctor.finding import Finding
+    from ldlm_doctor.model import Finding
     from ldlm_doctor.live import Process
     from ldlm_doctor.repair import Plan
     from ldlm_monitor.config import FailOn
