@@ -53,18 +53,19 @@ def doctor(
     check
         For CI: a line for each finding, nothing is changed.
     fix
-        Mend what can be mended safely: shows the changes, asks, keeps what was there.
+        Make the edits that are safe: shows them, asks, and keeps the original files.
     yes
         Do not ask.
     rollback
-        Take the last fix back, byte for byte.
+        Undo the last fix, byte for byte.
     live
-        Look at the environment of this running process.
+        Audit the environment and the options of this running process.
     advice
-        Say also what launch scripts leave unset that would help after a failure.
+        Also list settings that would help after a failure and that launch scripts leave unset.
     """
     fail_on = settings(flags).fail_on
     _refuse_contradictions(paths, live=live, check=check, fix=fix, rollback=rollback, yes=yes)
+    _require_packages()
     if rollback:
         return _roll_back(paths)
     from ldlm_doctor.collect import collect
@@ -86,7 +87,9 @@ def doctor(
 
 
 _DASH = "\0-"
-"""How the command line hands on `-`."""
+"""How the command line passes `-`."""
+_PACKAGES = frozenset({"ldlm_doctor", "tree_sitter", "tree_sitter_bash"})
+"""What the extra `doctor` installs."""
 
 
 def _refuse_contradictions(
@@ -104,6 +107,20 @@ def _refuse_contradictions(
         raise UsageError(
             "a process has no files to change", where="doctor --live", remedy="name a folder"
         )
+
+
+def _require_packages() -> None:
+    """Raises `UsageError` where a package of the extra `doctor` is not installed."""
+    try:
+        import ldlm_doctor.bash_syntax  # noqa: F401 (it loads tree-sitter and its grammar)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _PACKAGES:
+            raise
+        raise UsageError(
+            f"the package {error.name} is not installed",
+            where="doctor",
+            remedy="run: pip install 'ldlm-monitor[doctor]'",
+        ) from error
 
 
 def _clean(text: str) -> str:
@@ -219,8 +236,8 @@ def _fix(collected: Collected, paths: Sequence[str], *, yes: bool, aside: bool) 
     stream = sys.stderr if aside else sys.stdout
     for finding in planned.left:
         place = f"{finding.path}:{finding.line}"
-        said = f"{place}: {finding.check.id} is not mended: the file would not be valid"
-        print(printable(said), file=sys.stderr)
+        reason = f"{place}: {finding.check.id} is not fixed: the file would not be valid"
+        print(printable(reason), file=sys.stderr)
     if not planned.repairs:
         print("nothing to fix", file=stream)
         return collected
@@ -233,7 +250,7 @@ def _fix(collected: Collected, paths: Sequence[str], *, yes: bool, aside: bool) 
     names = " ".join(paths)
     print(
         f"fixed: {len(planned.mended)} findings in {_files(len(planned.repairs))}; "
-        f"to take it back: ldlm-monitor doctor --rollback {printable(names)}",
+        f"to undo it: ldlm-monitor doctor --rollback {printable(names)}",
         file=stream,
     )
     print(file=stream)
