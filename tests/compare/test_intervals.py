@@ -8,11 +8,22 @@ from statistics import fmean
 import pytest
 
 from interval_coverage import Case, cases, rates, remembering
-from ldlm_monitor.analysis.compare.bootstrap import Location, block_length, mean_of, median_of
-from ldlm_monitor.analysis.compare.difference import Difference, of_logarithms, of_means, of_pairs
-from ldlm_monitor.analysis.compare.memory import memory_of
+from ldlm_monitor.analysis.compare.bootstrap import (
+    Location,
+    block_length,
+    mean_of,
+    median_of,
+    memory_of,
+)
+from ldlm_monitor.analysis.compare.difference import (
+    Difference,
+    inside,
+    of_logarithms,
+    of_means,
+    of_pairs,
+    quantile,
+)
 from ldlm_monitor.analysis.compare.quantities import LOSS
-from ldlm_monitor.analysis.compare.student import inside, quantile
 from ldlm_monitor.analysis.compare.verdict import verdict
 
 PAIRS = 40

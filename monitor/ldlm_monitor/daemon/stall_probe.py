@@ -19,7 +19,7 @@ from ldlm_monitor.model.records import Heartbeat, Record
 from ldlm_monitor.probe.evidence import Case
 from ldlm_monitor.run.suspects import Suspect, find_suspects
 from ldlm_monitor.source.worker import Worker
-from ldlm_monitor.text.plain import plain
+from ldlm_monitor.text.sanitize import plain
 
 LOOK_SECONDS = 5.0
 """What a look may take."""
