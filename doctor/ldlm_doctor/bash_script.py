@@ -10,6 +10,7 @@ from tree_sitter import Node
 
 from ldlm_doctor.bash_values import Value
 from ldlm_doctor.model import Edit, Finding
+from ldlm_doctor.setting import Setting
 
 Scope = tuple[int, ...]
 """The conditional parts, loops, functions and subshells around a statement, from outside in."""
@@ -148,6 +149,10 @@ class Script:
         """A finding at a byte."""
         edits = (edit,) if edit is not None else ()
         return Finding(check, self.path, self.line_at(at), self.line_text(at), detail, edits)
+
+    def setting(self, at: int) -> Setting:
+        """A byte as a place without a name and a value."""
+        return Setting("", None, self.path, self.line_at(at), self.line_text(at))
 
     def commands_within(self, node: Node) -> Iterator[Command]:
         """The commands in a part of the script, in the order in which they are written."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from ldlm_doctor.model import Finding
 from ldlm_doctor.setting import Environment, Setting, Surroundings
+from ldlm_monitor.text.format import duration
 
 _DAY = 86_400
 _MINUTES_TAKEN_FOR_SECONDS = 300
@@ -49,13 +50,13 @@ def heartbeat(environment: Environment, around: Surroundings) -> Iterator[Findin
         edit = setting.with_value(str(_HEARTBEAT_WITH_LONG_GROUPS if long else _HEARTBEAT_DEFAULT))
         if seconds >= _DAY:
             off = any(_off(other) for other in environment.of("TORCH_NCCL_ENABLE_MONITORING"))
-            detail = f"{_days(seconds)}{'; the monitor is off besides' if off else ''}"
+            detail = f"{duration(seconds)}{'; the monitor is off too' if off else ''}"
             yield setting.finding("heartbeat-timeout-days", detail, edit)
         elif seconds > (known or 3600.0):
-            than = f", the process group's {known:.0f} s" if known else ""
-            yield setting.finding("heartbeat-timeout-long", f"{seconds:.0f} s{than}")
+            than = f", the process group's {duration(known)}" if known else ""
+            yield setting.finding("heartbeat-timeout-long", f"{duration(seconds)}{than}")
         elif 0 < seconds < 120:
-            yield setting.finding("heartbeat-timeout-short", f"{seconds:.0f} s")
+            yield setting.finding("heartbeat-timeout-short", duration(seconds))
 
 
 def monitoring(environment: Environment, _: Surroundings) -> Iterator[Finding]:
@@ -77,7 +78,7 @@ def deepspeed_timeout(environment: Environment, _: Surroundings) -> Iterator[Fin
     for setting in environment.of("DEEPSPEED_TIMEOUT"):
         minutes = _number(setting) or 0.0
         if minutes >= _MINUTES_TAKEN_FOR_SECONDS:
-            yield setting.finding("deepspeed-timeout-minutes", f"{minutes / 60:.0f} hours")
+            yield setting.finding("deepspeed-timeout-minutes", duration(minutes * 60))
 
 
 def names(environment: Environment, around: Surroundings) -> Iterator[Finding]:
@@ -251,10 +252,6 @@ def _product(settings: list[Setting]) -> float:
     for setting in settings:
         product *= _number(setting) or 1.0
     return product if len(settings) > 1 else 0.0
-
-
-def _days(seconds: float) -> str:
-    return f"{seconds:.0f} s are {seconds // _DAY:.0f} days"
 
 
 _LEFT_OVER: tuple[tuple[str, tuple[str, ...], str], ...] = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -111,6 +111,29 @@ def defaults(process: Process) -> dict[str, str]:
         if values and name not in given:
             found[name] = values[-1]
     return found
+
+
+def described(process: Process, clean: Callable[[str], str]) -> Iterator[str]:
+    """The process and its settings as text; `clean` removes secrets and control characters."""
+    torch = ".".join(map(str, process.torch)) if process.torch else "not loaded"
+    yield f"process {process.pid}: {clean(process.command)[:160]}"
+    yield f"  PyTorch {torch}, {process.cores} cores; as it was started:"
+    found = [f"  {clean(setting.evidence)}" for setting in known_settings(process)]
+    yield from found or ["  no setting of NCCL or PyTorch"]
+    yield from (f"  {name}={value} (default)" for name, value in defaults(process).items())
+    yield ""
+
+
+def as_json(process: Process, clean: Callable[[str], str]) -> dict[str, object]:
+    """The process and its settings for programs."""
+    return {
+        "pid": process.pid,
+        "command": clean(process.command),
+        "torch": process.torch and ".".join(map(str, process.torch)),
+        "cores": process.cores,
+        "settings": {s.name: clean(s.value or "") for s in known_settings(process)},
+        "defaults": defaults(process),
+    }
 
 
 def audit(process: Process, project: Surroundings = _NO_FILES) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -86,6 +87,16 @@ class Edit:
     start: int
     end: int
     text: bytes
+
+
+def with_edits(content: bytes, edits: Iterable[Edit]) -> bytes:
+    """The bytes after edits that do not overlap; those at one byte stand in the order given."""
+    pieces: list[bytes] = []
+    done = 0
+    for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
+        pieces += (content[done : edit.start], edit.text)
+        done = edit.end
+    return b"".join((*pieces, content[done:]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from ldlm_doctor.model import Edit, Finding
 from ldlm_doctor.options import Group
 from ldlm_doctor.setting import Setting
+from ldlm_monitor.text.format import duration
 
 _LOADER_DOCS = "https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoader"
 
@@ -93,9 +94,9 @@ def timeouts(group: Group) -> Iterator[Finding]:
     for option in group.of(*TIMEOUTS):
         seconds = (option.number or 0) * TIMEOUTS[option.name]
         if seconds > 86_400:
-            yield option.finding("ddp-timeout-days", f"{seconds} s are {seconds / 86_400:.0f} days")
+            yield option.finding("ddp-timeout-days", duration(seconds))
         elif seconds > 3600:
-            yield option.finding("ddp-timeout-hours", f"{seconds / 3600:.1f} hours")
+            yield option.finding("ddp-timeout-hours", duration(seconds))
 
 
 def divergence(group: Group) -> Iterator[Finding]:

@@ -21,7 +21,7 @@ from ldlm_doctor.bash_script import Script
 from ldlm_doctor.bash_walk import read_script
 from ldlm_doctor.launch import distributes, launches
 from ldlm_doctor.model import Finding, Kind, Project, SourceFile
-from ldlm_doctor.setting import Environment, Setting, Surroundings
+from ldlm_doctor.setting import Environment, Surroundings
 from ldlm_doctor.shell_settings import settings_of, unexported
 from ldlm_doctor.surroundings import NO_NEIGHBOURS, Neighbours, neighbours, surroundings
 from ldlm_doctor.yaml_nodes import read
@@ -98,10 +98,7 @@ def _written_configurations(script: Script) -> Iterator[Finding]:
 def environment_of(script: Script, others: Neighbours) -> Environment:
     """What the script sets, and where it starts processes that talk to each other."""
     launch = next((c for c in script.commands if distributes(c.texts)), None)
-    started = None
-    if launch is not None:
-        at = launch.start
-        started = Setting("", None, script.path, script.line_at(at), script.line_text(at))
+    started = script.setting(launch.start) if launch is not None else None
     debugging = bool(_DEBUGGING.search(PurePath(script.path).stem))
     taken = (name for _, names in others.sourced(script) for name in names)
     elsewhere = others.of_callers(script.path).union(taken) if started is not None else frozenset()

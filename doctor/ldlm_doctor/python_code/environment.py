@@ -11,6 +11,7 @@ from ldlm_doctor.python_code.edits import replaced
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import INIT_PROCESS_GROUP, Program
 from ldlm_doctor.python_code.values import UNKNOWN, constant
+from ldlm_monitor.text.format import duration
 
 _NCCL_H = "torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp"
 _OLD_NAMES = {
@@ -89,10 +90,10 @@ def _judged(module: Module, setting: Setting) -> Iterator[Finding]:
     bare = name.removeprefix("TORCH_")
     if bare == "NCCL_HEARTBEAT_TIMEOUT_SEC" and value.isdecimal():
         if int(value) > _LONGEST_HEARTBEAT:
-            long = int(value)
-            length = f"{long / 86400:.1f} days" if long >= 86400 else f"{long / 3600:.1f} hours"
             edits = _value(module, setting, _HEARTBEAT_DEFAULT)
-            yield module.finding("python-env-heartbeat-timeout", setting.at, length, edits)
+            yield module.finding(
+                "python-env-heartbeat-timeout", setting.at, duration(int(value)), edits
+            )
     elif bare == "NCCL_ENABLE_MONITORING" and value in ("0", "false"):
         yield module.finding(
             "python-env-monitoring-off", setting.at, edits=_value(module, setting, _ON)

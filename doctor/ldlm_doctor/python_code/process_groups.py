@@ -9,6 +9,7 @@ from ldlm_doctor.model import Finding
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import INIT_PROCESS_GROUP, Program
 from ldlm_doctor.python_code.values import arguments, constant, seconds
+from ldlm_monitor.text.format import duration
 
 _DOCS = "https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.init_process_group"
 _GROUPS = INIT_PROCESS_GROUP | {
@@ -34,13 +35,9 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
         if not is_start and constant(module, given["backend"]) == "gloo":
             continue  # a group of its own to wait in, as long as it takes
         if length is not None and length >= _DAY:
-            yield module.finding(
-                "process-group-timeout-days", timeout or call, f"{length / _DAY:,.1f} days"
-            )
+            yield module.finding("process-group-timeout-days", timeout or call, duration(length))
         elif length is not None and length > _HOUR:
-            yield module.finding(
-                "process-group-timeout-long", timeout or call, f"{length / _HOUR:g} hours"
-            )
+            yield module.finding("process-group-timeout-long", timeout or call, duration(length))
         elif is_start and given.lacks("timeout") and program.has_loops(module):
             backend = constant(module, given["backend"])
             if not isinstance(backend, str) or "nccl" in backend:

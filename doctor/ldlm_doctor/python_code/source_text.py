@@ -8,7 +8,7 @@ import warnings
 from dataclasses import dataclass
 from functools import cached_property
 
-from ldlm_doctor.model import Edit, Finding, SourceFile
+from ldlm_doctor.model import Edit, Finding, SourceFile, with_edits
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _BOM = b"\xef\xbb\xbf"
@@ -85,11 +85,8 @@ class SourceText:
     def _still_python(self, edits: tuple[Edit, ...]) -> bool:
         if not self.is_editable:
             return False
-        content = self.file.content
-        for edit in sorted(edits, key=lambda e: (e.start, e.end), reverse=True):
-            content = content[: edit.start] + edit.text + content[edit.end :]
         try:
-            parsed(content)
+            parsed(with_edits(self.file.content, edits))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return False
         return True

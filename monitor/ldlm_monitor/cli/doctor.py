@@ -20,8 +20,8 @@ from ldlm_monitor.model.names import SEVERITIES
 
 if TYPE_CHECKING:
     from ldlm_doctor.collect import Collected
-    from ldlm_doctor.model import Finding
     from ldlm_doctor.live import Process
+    from ldlm_doctor.model import Finding
     from ldlm_doctor.repair import Plan
     from ldlm_monitor.config import FailOn
 
@@ -114,10 +114,11 @@ def _require_packages() -> None:
     try:
         import ldlm_doctor.bash_syntax  # noqa: F401 (it loads tree-sitter and its grammar)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _PACKAGES:
+        package = (error.name or "").partition(".")[0]
+        if package not in _PACKAGES:
             raise
         raise UsageError(
-            f"the package {error.name} is not installed",
+            f"the package {package} is not installed",
             where="doctor",
             remedy="run: pip install 'ldlm-monitor[doctor]'",
         ) from error
@@ -162,10 +163,10 @@ def _reaches(findings: Sequence[Finding], fail_on: FailOn) -> bool:
 def _print_text(
     findings: Sequence[Finding], collected: Collected, process: Process | None, *, brief: bool
 ) -> None:
-    from ldlm_doctor import show
+    from ldlm_doctor import live, show
 
     if process is not None and not brief:
-        for line in _described(process):
+        for line in live.described(process, _clean):
             print(line)
     files = len(collected.project.files)
     if brief:
@@ -178,33 +179,13 @@ def _print_text(
         print(line)
 
 
-def _described(process: Process) -> Iterator[str]:
-    from ldlm_doctor.live import defaults, known_settings
-
-    torch = ".".join(map(str, process.torch)) if process.torch else "not loaded"
-    yield f"process {process.pid}: {_clean(process.command)[:160]}"
-    yield f"  PyTorch {torch}, {process.cores} cores; as it was started:"
-    found = [f"  {_clean(setting.evidence)}" for setting in known_settings(process)]
-    yield from found or ["  no setting of NCCL or PyTorch"]
-    yield from (f"  {name}={value} (default)" for name, value in defaults(process).items())
-    yield ""
-
-
 def _print_json(findings: Sequence[Finding], collected: Collected, process: Process | None) -> None:
-    from ldlm_doctor import show
-    from ldlm_doctor.live import defaults, known_settings
+    from ldlm_doctor import live, show
 
     files = len(collected.project.files)
     found = show.as_json(findings, files, collected.notices, _clean)
     if process is not None:
-        found["process"] = {
-            "pid": process.pid,
-            "command": _clean(process.command),
-            "torch": process.torch and ".".join(map(str, process.torch)),
-            "cores": process.cores,
-            "settings": {s.name: _clean(s.value or "") for s in known_settings(process)},
-            "defaults": defaults(process),
-        }
+        found["process"] = live.as_json(process, _clean)
     print(json.dumps(found, indent=2))
 
 
