@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from ldlm_doctor import (
-    files,
-    python_code,
-    secrets,
-    shell,
-    yaml_config,
-)
+from ldlm_doctor import files, python_code, secrets, shell, yaml_config
 from ldlm_doctor.model import Finding, Project
 from ldlm_monitor.model.names import SEVERITIES
 

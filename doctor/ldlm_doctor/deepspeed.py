@@ -15,9 +15,6 @@ from ldlm_doctor.model import Edit, Finding
 from ldlm_doctor.setting import Setting
 from ldlm_doctor.yaml_nodes import Document, scalars
 
-_DOCS = "https://www.deepspeed.ai/docs/config-json/"
-
-
 _TYPICAL = frozenset({"zero_optimization", "train_micro_batch_size_per_gpu"})
 _RENAMED = {
     "cpu_offload": "offload_optimizer: {device: cpu}",

@@ -10,11 +10,7 @@ from pathlib import Path
 
 import re2
 
-from ldlm_doctor import (
-    environment_rules,
-    option_rules,
-    walltime,
-)
+from ldlm_doctor import environment_rules, option_rules, walltime
 from ldlm_doctor.bash_walk import read_script
 from ldlm_doctor.model import Finding
 from ldlm_doctor.options import Group, of_command

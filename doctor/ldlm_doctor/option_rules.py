@@ -9,9 +9,6 @@ from ldlm_doctor.options import Group
 from ldlm_doctor.setting import Setting
 from ldlm_monitor.text.format import duration
 
-_LOADER_DOCS = "https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoader"
-
-
 TIMEOUTS = {"ddp_timeout": 1, "nccl_timeout": 1, "distributed_timeout_minutes": 60}
 """Options for the process group's timeout (of transformers, verl and Megatron-LM), in seconds."""
 _KEPT = ("keep_last_n", "keep_last", "keep_last_k", "keep_n", "keep_last_n_checkpoints",

@@ -14,9 +14,6 @@ from ldlm_doctor.bash_walk import read_script
 from ldlm_doctor.launch import launches
 from ldlm_doctor.model import Edit, Finding
 
-_BASH = "https://www.gnu.org/software/bash/manual/bash.html"
-
-
 _RESUMES = re2.compile(
     r"(?i)^(?:-{0,2}[a-z0-9_.+]*\b(?:auto[-_])?(?:resume|restart)(?:[-_](?:from|training|path|ckpt|"
     r"run|id|step)[a-z0-9_-]*)?)(?:=(.*))?$"

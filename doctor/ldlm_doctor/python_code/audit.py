@@ -13,9 +13,7 @@ from ldlm_doctor.python_code import (
     checkpoints,
     collectives,
     ddp,
-    environment,
     leaving,
-    loader_workers,
     loaders,
     logs,
     models,
@@ -24,20 +22,21 @@ from ldlm_doctor.python_code import (
     process_groups,
     resuming,
     rotation,
-    samplers,
+    sampling,
     savers,
-    schedules,
-    splits,
     steps,
     updates,
 )
 from ldlm_doctor.python_code.module import Module, UnreadableError, read
 from ldlm_doctor.python_code.program import Program
 
-_ROOMS = (
-    loader_workers, loaders, samplers, ddp, process_groups, environment, collectives, leaving,
-    steps, updates, numerics, accumulation, optimizers, schedules, models, checkpoints, savers,
-    resuming, rotation, logs, splits,
+_INSPECTIONS = (
+    loaders.inspect_workers, loaders.inspect_speed, sampling.inspect_samplers,
+    sampling.inspect_splits, ddp.inspect, process_groups.inspect,
+    process_groups.inspect_environment, collectives.inspect, leaving.inspect, steps.inspect,
+    updates.inspect, numerics.inspect, accumulation.inspect, optimizers.inspect,
+    optimizers.inspect_schedules, models.inspect, checkpoints.inspect, savers.inspect,
+    resuming.inspect, rotation.inspect, logs.inspect,
 )  # fmt: skip
 _TEST_FILE = re.compile(r"^(test_.*|.*_test|conftest)$")
 _TEST_FOLDERS = {"test", "tests", "testing", "test_utils"}
@@ -79,7 +78,7 @@ def _findings(project: Project) -> list[Finding]:
     found = unreadable
     for module in modules:
         try:
-            found.extend([each for room in _ROOMS for each in room.inspect(module, program)])
+            found.extend([each for inspect in _INSPECTIONS for each in inspect(module, program)])
         except RecursionError:
             found.append(_unreadable(module.file, UnreadableError("nested too deeply", 1)))
     found.extend(accumulation.inspect_settings(program))

@@ -7,11 +7,10 @@ import re
 from collections.abc import Iterator
 
 from ldlm_doctor.model import Edit, Finding
-from ldlm_doctor.python_code.bindings import Function, inside
 from ldlm_doctor.python_code.edits import line_after, replaced
-from ldlm_doctor.python_code.module import Module, last_name
+from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
-from ldlm_doctor.python_code.training import words_in
+from ldlm_doctor.python_code.tree import Function, inside, last_name, words_in
 from ldlm_doctor.python_code.values import arguments, default_of
 
 _DEEPEST = 8
@@ -110,7 +109,7 @@ def _comes_with_step(module: Module, program: Program, node: ast.expr) -> bool:
         return False
     at = names.index(name.id) - (1 if names[0] == "self" else 0)
     for other in program.relatives(module):
-        for call in other.methods_called.get(function.name, ()):
+        for call in other.called(function.name):
             given = call.args[at] if 0 <= at < len(call.args) else None
             given = next((k.value for k in call.keywords if k.arg == name.id), given)
             if given is not None and _has_step(other, full_path(other, given)):
@@ -216,7 +215,7 @@ def _in_training(module: Module, program: Program, call: ast.Call) -> bool:
     if function is None:
         return False
     for other in program.relatives(module):
-        for each in other.methods_called.get(function.name, ()):
+        for each in other.called(function.name):
             if any(isinstance(outer, ast.For | ast.While) for outer in other.above(each)):
                 return True
     return False
@@ -224,7 +223,7 @@ def _in_training(module: Module, program: Program, call: ast.Call) -> bool:
 
 def _deletes(module: Module) -> bool:
     for name in _DELETES:
-        for call in module.methods_called.get(name, ()):
+        for call in module.called(name):
             resolved = module.resolve(call.func)
             if name in ("rmtree", "unlink", "rmdir") or resolved == "os.remove":
                 return True
@@ -232,7 +231,7 @@ def _deletes(module: Module) -> bool:
 
 
 def _deleted_first(module: Module) -> Iterator[Finding]:
-    for call in module.methods_called.get("rmtree", ()):
+    for call in module.called("rmtree"):
         if not call.args or not isinstance(call.args[0], ast.Name | ast.Attribute):
             continue
         function = module.function(call)

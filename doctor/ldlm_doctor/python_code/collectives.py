@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 from ldlm_doctor.model import Finding
 from ldlm_doctor.python_code.agreement import COLLECTIVES, rank_branch
-from ldlm_doctor.python_code.bindings import Function
-from ldlm_doctor.python_code.module import Module, last_name
+from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import FSDP, Program
 from ldlm_doctor.python_code.training import Ranks
+from ldlm_doctor.python_code.tree import Function, last_name
 from ldlm_doctor.python_code.values import constant
 
 _FULL = frozenset(
@@ -88,7 +88,7 @@ def _collectives(module: Module, program: Program) -> Iterator[ast.Call]:
     if packages & {"lightning", "pytorch_lightning"}:
         yield from _logged_together(module)
     for name in _wrapping(program):
-        for call in module.methods_called.get(name, ()):
+        for call in module.called(name):
             if _inner(module, program, call):
                 yield call
 
@@ -99,7 +99,7 @@ def _shards(module: Module) -> bool:
 
 def _of_sharded_models(module: Module) -> Iterator[ast.Call]:
     """`model.state_dict()` of FSDP's first version, `.full_tensor()` of the second."""
-    yield from module.methods_called.get("full_tensor", ())
+    yield from module.called("full_tensor")
     places = [
         (call.lineno, name) for call in module.calls_to(FSDP) for name in _wrapped(module, call)
     ]
@@ -110,7 +110,7 @@ def _of_sharded_models(module: Module) -> Iterator[ast.Call]:
     if module.words & {"SHARDED_STATE_DICT", "LOCAL_STATE_DICT"}:
         return
     first = {name for call in module.calls_to(_FSDP1) for name in _wrapped(module, call)}
-    for call in module.methods_called.get("state_dict", ()):
+    for call in module.called("state_dict"):
         if isinstance(call.func, ast.Attribute) and last_name(call.func.value) in first:
             yield call
 
@@ -126,7 +126,7 @@ def _wrapped(module: Module, call: ast.Call) -> set[str]:
 def _logged_together(module: Module) -> Iterator[ast.Call]:
     """`self.log(..., sync_dist=True)`, which reduces over all ranks."""
     for name in ("log", "log_dict"):
-        for call in module.methods_called.get(name, ()):
+        for call in module.called(name):
             given = {k.arg: k.value for k in call.keywords}
             alone = constant(module, given.get("rank_zero_only"))
             if constant(module, given.get("sync_dist")) is True and alone is not True:

@@ -1,32 +1,41 @@
-"""How a model is wrapped for several ranks, and what its modes do to that."""
+"""How a model is wrapped for several ranks, and parameters that are frozen while it trains."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
+from typing import TypeGuard
 
 from ldlm_doctor.model import Edit, Finding
 from ldlm_doctor.python_code.edits import keyword_added, replaced
-from ldlm_doctor.python_code.freezing import freezing
 from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.program import DDP, Program
+from ldlm_doctor.python_code.program import DDP, Program, forwards, naming
+from ldlm_doctor.python_code.training import TrainingLoop
+from ldlm_doctor.python_code.tree import (
+    Function,
+    calls_in,
+    inside,
+    is_value,
+    keyword,
+    last_name,
+    names_in,
+)
 from ldlm_doctor.python_code.values import Arguments, arguments, constant
 
-_DOCS = (
-    "https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html"
-)
 _POSITIONAL = (
     "module", "device_ids", "output_device", "dim", "broadcast_buffers", "process_group",
     "bucket_cap_mb", "find_unused_parameters", "check_reduction", "gradient_as_bucket_view",
     "static_graph",
 )  # fmt: skip
+_DEEPEST = 5
 
 
 def inspect(module: Module, program: Program) -> Iterator[Finding]:
     """Each place where DDP is applied."""
     for call in module.calls_to(DDP):
         given = arguments(module, call, _POSITIONAL)
-        place = freezing(module, program)
+        place = _frozen_in_training(module, program)
         yield from _unused(module, program, call, given, place)
         yield from _static(module, program, call, given, place)
         if program.trains(module):
@@ -67,27 +76,22 @@ def _static(
         off = (replaced(module, option, "False"),)
     if place:
         unused = given["find_unused_parameters"]
-        if isinstance(unused, ast.Constant) and unused.value is False:
+        if is_value(unused, False):
             off = (*off, replaced(module, unused, "True")) if off else ()
         elif given.lacks("find_unused_parameters") and off:
             off = (*off, *keyword_added(module, call, "find_unused_parameters=True"))
         yield module.finding("ddp-static-graph-with-modes", option, place, off)
-    elif program.any_relative(_holds_back, module):
+    elif program.any_relative(naming("no_sync"), module):
         yield module.finding("ddp-static-graph-with-no-sync", option, edits=off)
 
 
 def _computes_again_reentrantly(module: Module) -> bool:
     """Activations are checkpointed in the form that some programs need static_graph for."""
-    for call in module.calls:
-        if module.resolve(call.func).startswith("torch.utils.checkpoint."):
-            option = next((k.value for k in call.keywords if k.arg == "use_reentrant"), None)
-            if not (isinstance(option, ast.Constant) and option.value is False):
-                return True
-    return False
-
-
-def _holds_back(module: Module) -> bool:
-    return "no_sync" in module.methods_called
+    return any(
+        module.resolve(call.func).startswith("torch.utils.checkpoint.")
+        and not is_value(keyword(call, "use_reentrant"), False)
+        for call in module.calls
+    )
 
 
 def _memory(
@@ -95,15 +99,14 @@ def _memory(
 ) -> Iterator[Finding]:
     option = given["gradient_as_bucket_view"]
     if option is not None:
-        if isinstance(option, ast.Constant) and option.value is False:
+        if is_value(option, False):
             yield module.finding("ddp-gradient-as-bucket-view", option)
         return
     if not given.lacks("gradient_as_bucket_view"):
         return
     if program.any_relative(_replaces_gradients, module):
-        yield module.finding(
-            "ddp-gradient-as-bucket-view", call, "gradients are replaced or detached by hand here"
-        )
+        detail = "gradients are replaced or detached by hand here"
+        yield module.finding("ddp-gradient-as-bucket-view", call, detail)
         return
     edits = keyword_added(module, call, "gradient_as_bucket_view=True")
     yield module.finding("ddp-gradient-as-bucket-view", call, edits=edits)
@@ -111,10 +114,10 @@ def _memory(
 
 def _replaces_gradients(module: Module) -> bool:
     """`p.grad = something`, or `p.grad.detach_()`: buckets and gradients would part, or raise."""
-    for node in module.nodes.get(ast.Assign, ()):
+    for node in module.each(ast.Assign):
         match node:
             case ast.Assign(targets=[ast.Attribute(attr="grad")], value=value):
-                if not (isinstance(value, ast.Constant) and value.value is None):
+                if not (is_value(value, None)):
                     return True
     return "detach_" in module.methods_called
 
@@ -130,7 +133,7 @@ def _buffers(
         given.lacks("broadcast_buffers")
         and given.lacks("forward_sync_buffers")
         and not has_statistics
-        and program.any_relative(_has_buffers, module)
+        and program.any_relative(naming("register_buffer"), module)
     ):
         yield module.finding("ddp-broadcast-buffers", call)
 
@@ -142,5 +145,82 @@ def _uses_batch_norm(module: Module) -> bool:
     )
 
 
-def _has_buffers(module: Module) -> bool:
-    return "register_buffer" in module.methods_called
+def _frozen_in_training(module: Module, program: Program) -> str:
+    """Where parameters are frozen while the model trains; "" where they are not."""
+    for other in program.imports_of(module):
+        found = _freezing_statement(other, program.loops(other))
+        if found is not None:
+            return f"{other.file.path}:{found.lineno} freezes parameters in every step"
+    return ""
+
+
+def _freezing_statement(module: Module, loops: list[TrainingLoop]) -> ast.stmt | None:
+    """The statement that freezes, in a training loop or in what it or `forward` calls."""
+    freezing = {
+        function.name: statement
+        for function in module.functions
+        if function.name != "__init__"
+        and (statement := _first_freeze(module, inside(function.body))) is not None
+    }
+    for loop in loops:
+        if (found := _first_freeze(module, loop.nodes())) is not None:
+            return found
+    starts: list[Function | TrainingLoop] = [*forwards(module), *loops] if freezing else []
+    reached = (_reached_freeze(module, start, freezing) for start in starts)
+    return next((found for found in reached if found is not None), None)
+
+
+def _reached_freeze(
+    module: Module, start: Function | TrainingLoop, freezing: dict[str, ast.stmt]
+) -> ast.stmt | None:
+    own = {function.name: function for function in module.functions}
+    waiting, seen = [(start, 0)], set()
+    while waiting:
+        where, depth = waiting.pop()
+        nodes = where.nodes() if isinstance(where, TrainingLoop) else inside(where.body)
+        if isinstance(where, Function) and where.name in freezing:
+            return freezing[where.name]
+        for call in calls_in(nodes, own):
+            name = last_name(call.func)
+            if name not in seen and depth < _DEEPEST and _is_own(call):
+                seen.add(name)
+                waiting.append((own[name], depth + 1))
+    return None
+
+
+def _is_own(call: ast.Call) -> bool:
+    """A function of the file or a method of `self`, and not some other object's."""
+    match call.func:
+        case ast.Name() | ast.Attribute(value=ast.Name() | ast.Attribute(attr="module")):
+            return True
+    return False
+
+
+def _first_freeze(module: Module, nodes: Iterable[ast.AST]) -> ast.stmt | None:
+    return next((node for node in nodes if _is_freeze(node, module)), None)
+
+
+def _is_freeze(node: ast.AST, module: Module) -> TypeGuard[ast.stmt]:
+    """`p.requires_grad = False`, or `.requires_grad_(False)`, of parameters."""
+    match node:
+        case (
+            ast.Assign(
+                targets=[ast.Attribute(attr="requires_grad")], value=ast.Constant(value=False)
+            )
+            | ast.Expr(
+                value=ast.Call(
+                    func=ast.Attribute(attr="requires_grad_"), args=[ast.Constant(value=False)]
+                )
+            )
+        ):
+            return _is_of_model(module, node)
+    return False
+
+
+def _is_of_model(module: Module, statement: ast.stmt) -> bool:
+    """Parameters or a part of the model, and not a tensor of this step."""
+    for outer in module.above(statement):
+        if isinstance(outer, ast.For):
+            return any(re.search("param|module|children", name) for name in names_in(outer.iter))
+    owners = (part.value for part in ast.walk(statement) if isinstance(part, ast.Attribute))
+    return any(isinstance(owner, ast.Name) and owner.id == "self" for owner in owners)

@@ -8,16 +8,23 @@ from collections.abc import Iterator
 
 from ldlm_doctor.model import Finding
 from ldlm_doctor.python_code.agreement import agreed, rank_branch
-from ldlm_doctor.python_code.bindings import inside
-from ldlm_doctor.python_code.module import Loop, Module, last_name
+from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.training import (
     Ranks,
     TrainingLoop,
     ends_process,
     is_optimizer_step,
-    names_in,
     without_gradient,
+)
+from ldlm_doctor.python_code.tree import (
+    Loop,
+    inside,
+    is_value,
+    last_name,
+    names_in,
+    passed,
+    variables_in,
 )
 
 _FINITE = {"isnan", "isinf", "isfinite"}
@@ -32,7 +39,7 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
     """Each training loop that several ranks run."""
     if not (program.is_distributed(module) or program.framework_does_it(module)):
         return
-    if not any(is_optimizer_step(call) for call in module.methods_called.get("step", ())):
+    if not any(is_optimizer_step(call) for call in module.called("step")):
         return  # gradients are looked at, and nothing is trained
     yield from _left(module, program)
     for loop in program.loops(module):
@@ -114,7 +121,7 @@ def _batch_skips(module: Module, loop: TrainingLoop) -> Iterator[Finding]:
     """`if batch is None: continue`, before backward, of what the loop itself draws."""
     if not isinstance(loop.loop, ast.For) or loop.bodies[0] is not loop.loop.body:
         return
-    drawn = {n.id for n in ast.walk(loop.loop.target) if isinstance(n, ast.Name)}
+    drawn = variables_in(loop.loop.target)
     if _is_counter(loop.loop.iter):
         return
     for statement in loop.loop.body:
@@ -135,7 +142,7 @@ def _is_counter(node: ast.expr) -> bool:
 def _asks_for_emptiness(test: ast.expr, drawn: set[str]) -> bool:
     match test:
         case ast.Compare(left=ast.Name(id=name), ops=[ast.Is()], comparators=[right]):
-            return name in drawn and isinstance(right, ast.Constant) and right.value is None
+            return name in drawn and is_value(right, None)
         case ast.Compare(
             left=ast.Call(func=ast.Name(id="len"), args=[ast.Name(id=name)]), ops=[sign]
         ):
@@ -243,7 +250,7 @@ def _is_set_by_one_rank(module: Module, branch: ast.If, name: str) -> bool:
                 alone = True
             case ast.Call() if last_name(node.func) not in ("print", "bool") and any(
                 isinstance(each, ast.Name) and each.id == name
-                for given in (*node.args, *(k.value for k in node.keywords))
+                for given in passed(node)
                 for each in ast.walk(given)
             ):
                 return False  # it may be told to the others there

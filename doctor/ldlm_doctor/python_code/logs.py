@@ -7,11 +7,10 @@ import re
 from collections.abc import Iterator
 
 from ldlm_doctor.model import Edit, Finding
-from ldlm_doctor.python_code.bindings import inside
 from ldlm_doctor.python_code.edits import replaced
-from ldlm_doctor.python_code.module import Module, last_name
+from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
-from ldlm_doctor.python_code.training import words_in
+from ldlm_doctor.python_code.tree import inside, last_name, words_in
 from ldlm_doctor.python_code.values import arguments, constant
 
 _LOG = re.compile(

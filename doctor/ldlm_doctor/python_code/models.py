@@ -7,14 +7,12 @@ import re
 from collections.abc import Iterator
 
 from ldlm_doctor.model import Edit, Finding
-from ldlm_doctor.python_code.bindings import inside
 from ldlm_doctor.python_code.edits import inserted
-from ldlm_doctor.python_code.module import Module, last_name
+from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
-from ldlm_doctor.python_code.training import names_in
+from ldlm_doctor.python_code.tree import inside, is_value, last_name, names_in, variables_in
 from ldlm_doctor.python_code.values import likely
 
-_DOCS = "https://docs.pytorch.org/docs/stable/checkpoint.html"
 CHECKPOINT = frozenset(
     {"torch.utils.checkpoint.checkpoint", "torch.utils.checkpoint", "checkpoint.checkpoint"}
 )
@@ -40,7 +38,7 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
     yield from _checkpoints(module, program)
     if not program.trains(module) or program.any_relative(_checkpoints_activations, module):
         return
-    for cls in module.classes:
+    for cls in module.each(ast.ClassDef):
         place = _deep_backbone(module, cls)
         if place is None and _attends(module, program, cls):
             place = _stack(module, cls)
@@ -50,9 +48,9 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
 
 def _checkpoints_activations(module: Module) -> bool:
     names = {local for local, name in module.imports.items() if name.startswith(_OF_TORCH)}
-    if any(getattr(node, "id", "") in names for node in module.nodes.get(ast.Name, ())):
+    if any(getattr(node, "id", "") in names for node in module.each(ast.Name)):
         return True
-    if _OF_TORCH in map(module.resolve, module.nodes.get(ast.Attribute, ())):
+    if _OF_TORCH in map(module.resolve, module.each(ast.Attribute)):
         return True
     return any(_CHECKPOINTING.search(word) for word in module.words)
 
@@ -75,7 +73,7 @@ def _stack(module: Module, cls: ast.ClassDef) -> ast.stmt | None:
 
 def _applies(loop: ast.For) -> bool:
     """`for block in self.blocks: x = block(x)`."""
-    targets = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+    targets = variables_in(loop.target)
     if not any(
         isinstance(n, ast.Attribute) and re.search(r"block|layer|^h$|stage", n.attr, re.I)
         for n in ast.walk(loop.iter)
@@ -229,7 +227,7 @@ def _opening(module: Module, node: ast.expr) -> int:
 
 
 def _is_false(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is False
+    return is_value(node, False)
 
 
 def _is_stack(module: Module, program: Program, made: ast.Call) -> bool:

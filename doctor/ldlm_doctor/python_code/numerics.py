@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator
 
 from ldlm_doctor.model import Finding
-from ldlm_doctor.python_code.module import Module, last_name
+from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.training import without_gradient
+from ldlm_doctor.python_code.tree import is_value, last_name, passed
 from ldlm_doctor.python_code.values import arguments, number
 
 _LOSS = re.compile(r"(^|_)loss(es)?(_|\d|$)|^(l|L)oss", re.I)
@@ -52,7 +53,7 @@ def _subject(module: Module, call: ast.Call) -> ast.expr | None:
 
 def _clamps(module: Module, known: set[int]) -> Iterator[Finding]:
     for name in (*sorted(_CLAMPS), "nan_to_num", "nan_to_num_"):
-        for call in module.methods_called.get(name, ()):
+        for call in module.called(name):
             subject = _subject(module, call)
             if subject is None or id(call) in known or not _is_loss(subject):
                 continue
@@ -70,7 +71,7 @@ def _greatest(module: Module, call: ast.Call) -> str | None:
     names = ("max",) if last_name(call.func).startswith("clamp_max") else ("min", "max")
     positional = ("input", *names) if at_function else names
     limit = arguments(module, call, positional)["max"]
-    if limit is None or (isinstance(limit, ast.Constant) and limit.value is None):
+    if limit is None or (is_value(limit, None)):
         return None
     return f"at {module.text(limit)}"
 
@@ -101,7 +102,7 @@ def _is_trained_with(module: Module, call: ast.Call) -> bool:
 
 def _constants(module: Module) -> Iterator[Finding]:
     """`if isnan(loss): loss = torch.tensor(0.0)`."""
-    for branch in module.nodes.get(ast.If, ()):
+    for branch in module.each(ast.If):
         assert isinstance(branch, ast.If)
         asked = {
             last_name(part)
@@ -121,13 +122,13 @@ def _constants(module: Module) -> Iterator[Finding]:
 
 def _choices(module: Module) -> Iterator[Finding]:
     """`loss if isfinite(loss) else 0.0`, and the same by `torch.where`."""
-    for choice in module.nodes.get(ast.IfExp, ()):
+    for choice in module.each(ast.IfExp):
         assert isinstance(choice, ast.IfExp)
         if _asks_loss(choice.test) and any(
             _is_fixed(module, each) for each in (choice.body, choice.orelse)
         ):
             yield from _as_loss(module, choice)
-    for call in module.methods_called.get("where", ()):
+    for call in module.called("where"):
         if module.resolve(call.func) == "torch.where" and len(call.args) == 3:
             test, *either = call.args
             if _asks_loss(test) and any(_is_fixed(module, each) for each in either):
@@ -171,7 +172,7 @@ def _is_fixed(module: Module, node: ast.expr) -> bool:
 def _cosines(module: Module) -> Iterator[tuple[ast.Call, Finding]]:
     """A cosine loss with a clamp to its own range, as the seeds' replacement has it."""
     for name in ("clamp", "clip"):
-        for call in module.methods_called.get(name, ()):
+        for call in module.called(name):
             subject = _subject(module, call)
             if not isinstance(subject, ast.Name):
                 continue
@@ -222,13 +223,13 @@ def _half_weights(module: Module) -> Iterator[Finding]:
         last_name(part.func.value)
         for call in module.calls
         if module.resolve(call.func).startswith("torch.optim.")
-        for argument in (*call.args, *(k.value for k in call.keywords))
+        for argument in passed(call)
         for part in ast.walk(argument)
         if isinstance(part, ast.Call)
         and isinstance(part.func, ast.Attribute)
         and part.func.attr in ("parameters", "named_parameters")
     }
-    for statement in module.nodes.get(ast.Assign, ()):
+    for statement in module.each(ast.Assign):
         match statement:
             case ast.Assign(targets=[target], value=ast.Call() as call):
                 if last_name(target) in optimized and _is_cast(module, call):
@@ -240,7 +241,7 @@ def _is_cast(module: Module, call: ast.Call) -> bool:
         return False
     if call.func.attr in ("half", "bfloat16") and not call.args:
         return True
-    given = [*call.args, *(k.value for k in call.keywords)]
+    given = passed(call)
     if call.func.attr == "to" and any(module.resolve(each) in _HALF for each in given):
         return True
     inner = call.func.value

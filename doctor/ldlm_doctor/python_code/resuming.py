@@ -7,20 +7,21 @@ import re
 from collections.abc import Iterator
 
 from ldlm_doctor.model import Finding
-from ldlm_doctor.python_code.bindings import Function, inside
-from ldlm_doctor.python_code.module import Module, last_name
+from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
-from ldlm_doctor.python_code.saved_state import (
-    PROGRESS,
-    Saved,
-    keys_read,
-    saved_in,
-    state_of,
+from ldlm_doctor.python_code.saved_state import PROGRESS, Saved, keys_read, saved_in, state_of
+from ldlm_doctor.python_code.tree import (
+    Function,
+    inside,
+    keyword,
+    last_name,
+    names_in,
+    passed,
+    receiver,
+    words_in,
 )
-from ldlm_doctor.python_code.training import names_in, words_in
 from ldlm_doctor.python_code.values import constant
 
-_SAVING = "https://docs.pytorch.org/tutorials/beginner/saving_loading_models.html"
 _RESUME = re.compile(r"resum|init_from|restart|start_(epoch|step|iter)|continue_(from|train)", re.I)
 _KINDS = {
     "the optimizer": re.compile(r"(^|_)optim(izer)?s?(_|$)|^opts?$", re.I),
@@ -59,12 +60,12 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
 def _resumes(module: Module) -> bool:
     """Code speaks of going on, otherwise than in what it passes to others' functions."""
     names = {
-        *(getattr(node, "id", "") for node in module.nodes.get(ast.Name, ())),
-        *(getattr(node, "attr", "") for node in module.nodes.get(ast.Attribute, ())),
-        *(getattr(node, "arg", "") for node in module.nodes.get(ast.arg, ())),
+        *(getattr(node, "id", "") for node in module.each(ast.Name)),
+        *(getattr(node, "attr", "") for node in module.each(ast.Attribute)),
+        *(getattr(node, "arg", "") for node in module.each(ast.arg)),
         *(function.name for function in module.functions),
     }
-    strings = (getattr(node, "value", "") for node in module.nodes.get(ast.Constant, ()))
+    strings = (getattr(node, "value", "") for node in module.each(ast.Constant))
     return any(map(_RESUME.search, names)) or any(
         isinstance(text, str) and len(text) < 40 and _RESUME.match(text.lstrip("-"))
         for text in strings
@@ -116,8 +117,8 @@ def _states(program: Program, method: str, kind: str) -> bool:
     for module in program.modules:
         if _ELSEWHERE & module.words:
             return True
-        for call in module.methods_called.get(method, ()):
-            owner = call.func.value if isinstance(call.func, ast.Attribute) else call.func
+        for call in module.called(method):
+            owner = receiver(call)
             if isinstance(owner, ast.Subscript):
                 owner = owner.value
             if not last_name(owner) or any(map(_KINDS[kind].search, words_in(owner))):
@@ -128,7 +129,7 @@ def _states(program: Program, method: str, kind: str) -> bool:
 def _anew(module: Module, program: Program) -> Iterator[Finding]:
     if "scale" in module.methods_called and not _is_kept(program, "the loss scale"):
         for call in module.calls_to(_SCALERS):
-            enabled = next((k.value for k in call.keywords if k.arg == "enabled"), None)
+            enabled = keyword(call, "enabled")
             if enabled is None or constant(module, enabled) is True:
                 yield module.finding("resume-scale-anew", call)
     if _is_kept(program, "the scheduler"):
@@ -150,7 +151,7 @@ def _counts_from_zero(module: Module, program: Program, name: str) -> bool:
     steps = [
         (each, step)
         for each in relatives
-        for step in each.methods_called.get("step", ())
+        for step in each.called("step")
         if isinstance(step.func, ast.Attribute) and last_name(step.func.value) == name
     ]
     if not steps or any(step.args or _catches_up(each, step) for each, step in steps):
@@ -160,7 +161,7 @@ def _counts_from_zero(module: Module, program: Program, name: str) -> bool:
 
 def _is_told_where(call: ast.Call) -> bool:
     """`last_epoch`, or another argument with the step in it."""
-    given = (*call.args, *(k.value for k in call.keywords))
+    given = passed(call)
     words = {word for each in given for word in words_in(each)}
     unpacked = any(k.arg in ("last_epoch", None) for k in call.keywords)
     return unpacked or any(re.search(r"start|resum|current|global_step", word) for word in words)
@@ -177,13 +178,13 @@ def _catches_up(module: Module, step: ast.Call) -> bool:
 def _stores(module: Module) -> set[str]:
     return {
         f"{last_name(node.value)}.{node.attr}"
-        for node in module.nodes.get(ast.Attribute, ())
+        for node in module.each(ast.Attribute)
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
     }
 
 
 def _reset(module: Module, program: Program) -> Iterator[Finding]:
-    for statement in module.nodes.get(ast.Assign, ()):
+    for statement in module.each(ast.Assign):
         match statement:
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if _is_restored(value):
                 yield from _name_reset(module, statement, name)
@@ -198,13 +199,13 @@ def _reset(module: Module, program: Program) -> Iterator[Finding]:
 
 def _reads(module: Module, attribute: str) -> bool:
     """The attribute is read, or its name stands in a string."""
-    for node in module.nodes.get(ast.Attribute, ()):
+    for node in module.each(ast.Attribute):
         match node:
             case ast.Attribute(attr=name, ctx=ast.Load()) if name == attribute:
                 return True
     return any(
         isinstance(call.args[1], ast.Constant) and call.args[1].value == attribute
-        for call in module.methods_called.get("getattr", ())
+        for call in module.called("getattr")
         if len(call.args) > 1
     )
 

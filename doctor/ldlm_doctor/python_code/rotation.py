@@ -7,11 +7,10 @@ import re
 from collections.abc import Iterator
 
 from ldlm_doctor.model import Edit, Finding
-from ldlm_doctor.python_code.bindings import Function, inside
 from ldlm_doctor.python_code.edits import replaced
-from ldlm_doctor.python_code.module import Module, last_name
+from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
-from ldlm_doctor.python_code.training import names_in
+from ldlm_doctor.python_code.tree import Function, inside, last_name, names_in
 from ldlm_doctor.python_code.values import number
 
 _ABOUT = re.compile(r"ckpt|checkpoint|keep|snapshot|save_dir|step|epoch|rotat|prune|old_", re.I)
@@ -34,7 +33,7 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
     """Each function that deletes checkpoints in a loop."""
     seen: set[int] = set()
     for name in _DELETES:
-        for call in module.methods_called.get(name, ()):
+        for call in module.called(name):
             if name == "remove" and module.resolve(call.func) != "os.remove":
                 continue
             function = module.function(call) or module.tree

@@ -6,14 +6,12 @@ import ast
 from collections.abc import Iterator
 
 from ldlm_doctor.model import Edit, Finding
-from ldlm_doctor.python_code.bindings import Function
 from ldlm_doctor.python_code.edits import line_after, line_before
-from ldlm_doctor.python_code.module import Module, last_name
+from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.training import TrainingLoop
+from ldlm_doctor.python_code.tree import Function, last_name, owner_name
 
-_OPTIM = "https://docs.pytorch.org/docs/stable/optim.html#taking-an-optimization-step"
-_AMP = "https://docs.pytorch.org/docs/stable/notes/amp_examples.html"
 _CLIPS = ("clip_grad_norm_", "clip_grad_value_")
 _DROPS = frozenset({"zero_grad", "zero_grads", "clear_grad", "zero_gradients"})
 
@@ -38,12 +36,9 @@ def _drops(module: Module) -> bool:
     """Gradients are dropped somewhere: by a method of any object, by `.grad = None`, in place."""
     if _DROPS & module.words:
         return True
-    return any(
-        isinstance(node, ast.Attribute) and node.attr == "grad" and isinstance(node.ctx, ast.Store)
-        for node in module.nodes.get(ast.Attribute, ())
-    ) or any(
-        isinstance(call.func, ast.Attribute) and last_name(call.func.value) == "grad"
-        for call in module.methods_called.get("zero_", ())
+    stored = (node for node in module.each(ast.Attribute) if isinstance(node.ctx, ast.Store))
+    return any(node.attr == "grad" for node in stored) or any(
+        owner_name(call) == "grad" for call in module.called("zero_")
     )
 
 
@@ -176,18 +171,11 @@ def _surely_before(module: Module, first: ast.Call, second: ast.Call) -> bool:
         conditional = isinstance(outer, ast.If | ast.For | ast.While | ast.Try | ast.IfExp)
         if conditional and id(outer) not in inner:
             return False
-        if isinstance(outer, ast.If) and not _in_one_branch(module, outer, first, second):
+        if isinstance(outer, ast.If) and not _in_one_branch(outer, first, second):
             return False
     return True
 
 
-def _in_one_branch(module: Module, branch: ast.If, first: ast.AST, second: ast.AST) -> bool:
-    def side(node: ast.AST) -> bool:
-        child = node
-        for outer in module.above(node):
-            if outer is branch:
-                return any(child is each for each in branch.body)
-            child = outer
-        return False
-
-    return side(first) == side(second)
+def _in_one_branch(branch: ast.If, first: ast.AST, second: ast.AST) -> bool:
+    bodies = {id(node) for statement in branch.body for node in ast.walk(statement)}
+    return (id(first) in bodies) == (id(second) in bodies)
