@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from ldlm_monitor.chunk import Chunk, Origin
 from ldlm_monitor.config import Settings
+from ldlm_monitor.model.chunk import Chunk, Origin
+from ldlm_monitor.model.records import Event, Record, Sample
 from ldlm_monitor.parse import Parser
-from ldlm_monitor.records import Event, Record, Sample
-from ldlm_monitor.replay import Replay
+from ldlm_monitor.playback.replay import Replay
 
 LOGS = Path(__file__).parent / "small"
 TRUTH: dict[str, dict[str, Any]] = json.loads((LOGS / "truth.json").read_text("utf-8"))
