@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ldlm_monitor.source import log_slice
-from ldlm_monitor.source.log_slice import OpenLog, take
+from ldlm_monitor.source import log_parts
+from ldlm_monitor.source.log_parts import OpenLog, first_matching
 
 
 def records(data: bytes) -> list[bytes]:
@@ -31,7 +31,7 @@ def test_slices_of_any_block_size_are_the_records(
     cut = data.draw(st.integers(0, len(whole)))
     at = sum(map(len, whole[:cut]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log_slice, "BLOCK", block)
+        patch.setattr(log_parts, "BLOCK", block)
         log = OpenLog(str(path))
         after = [(line.offset, line.end) for line in log.after(at)]
         before = [(line.offset, line.end) for line in log.before(at)]
@@ -47,7 +47,7 @@ def test_the_end_of_ten_gigabytes_is_there_without_reading_them(tmp_path: Path) 
         file.seek(0, os.SEEK_END)
         file.write(b"\nstep 1\nstep 2\n")
     log = OpenLog(str(path))
-    lines, _ = take(log.before(log.size), 2, lambda line: True)
+    lines, _ = first_matching(log.before(log.size), 2, lambda line: True)
     assert [line.text for line in lines] == [b"step 2", b"step 1"]
     assert log.line_number(lines[0].offset) is None
     log.close()
