@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from ldlm_monitor.model.records import Event, Position, Sample, SampleBlock
 from ldlm_monitor.run.pace import StallSettings
-from ldlm_monitor.run.quantity import exported_name
-from ldlm_monitor.run.sources import Source
+from ldlm_monitor.run.quantity import Source, exported_name
 from ldlm_monitor.run.training_run import TrainingRun
 from ldlm_monitor.run.values import MAX_QUANTITIES, RunValues
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.records import Event, Record, Sample, SampleBlock
 from ldlm_monitor.parse import ROW_SUFFIXES, Parser
-from ldlm_monitor.run.durations import StepDurations
 from ldlm_monitor.run.identity import RunNames
-from ldlm_monitor.run.sources import Source, is_of_its_rank, source_of
+from ldlm_monitor.run.pace import StepDurations
+from ldlm_monitor.run.quantity import Source, is_of_its_rank, source_of
 
 STEPS = "steps"
 """The quantity under which every step that a source told stands, with its time as value."""

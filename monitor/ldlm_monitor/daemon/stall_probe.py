@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.records import Heartbeat, Record
 from ldlm_monitor.probe.evidence import Case
-from ldlm_monitor.run.suspects import Suspect, find_suspects
+from ldlm_monitor.run.fleet import Suspect, find_suspects
 from ldlm_monitor.source.worker import Worker
 from ldlm_monitor.text.plain import plain
 

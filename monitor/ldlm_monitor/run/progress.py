@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 
 from ldlm_monitor.model.records import Heartbeat, Sample, SampleBlock
 from ldlm_monitor.model.view import RankView
-from ldlm_monitor.run.durations import StepDurations
 from ldlm_monitor.run.lifecycle import Lifecycle
-from ldlm_monitor.run.sources import Source
+from ldlm_monitor.run.pace import StepDurations
+from ldlm_monitor.run.quantity import Source
 
 PACE_STEPS = 50
 """The pace is that of so many steps."""

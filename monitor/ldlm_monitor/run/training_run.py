@@ -10,16 +10,13 @@ from ldlm_monitor.model.names import DETECTED_IN, RUN_STATES
 from ldlm_monitor.model.points import Labels, Point, make_labels
 from ldlm_monitor.model.records import Event, Heartbeat, Position, Record, Sample, SampleBlock
 from ldlm_monitor.model.view import CurveView, Health, RunView, VerdictView
-from ldlm_monitor.run.event_counts import EVENTS, EventCounts
-from ldlm_monitor.run.findings import Findings
+from ldlm_monitor.run.events import EVENTS, EventCounts, ToldSettings
 from ldlm_monitor.run.lifecycle import Lifecycle
 from ldlm_monitor.run.pace import StallSettings
 from ldlm_monitor.run.progress import Progress
-from ldlm_monitor.run.quantity import Evidence
-from ldlm_monitor.run.sources import Source, source_of
-from ldlm_monitor.run.told_settings import ToldSettings
+from ldlm_monitor.run.quantity import Evidence, Source, source_of
 from ldlm_monitor.run.values import RunValues
-from ldlm_monitor.run.verdict import Verdict
+from ldlm_monitor.run.verdict import Findings, Verdict
 
 _URGENT = ("error", "critical")
 _SKIPS = frozenset({"skipped_step", "loss_scale_overflow"})

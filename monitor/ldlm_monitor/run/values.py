@@ -11,9 +11,15 @@ from ldlm_monitor.model.points import Labels, Point
 from ldlm_monitor.model.records import Event, Sample, SampleBlock
 from ldlm_monitor.model.view import CurveView, Statistics
 from ldlm_monitor.run.curve import Curve, is_charted
-from ldlm_monitor.run.nonfinite import NonfiniteCounts
-from ldlm_monitor.run.quantity import Evidence, Quantity, exported_name, labels_of
-from ldlm_monitor.run.sources import Source, is_of_its_rank
+from ldlm_monitor.run.quantity import (
+    Evidence,
+    NonfiniteCounts,
+    Quantity,
+    Source,
+    exported_name,
+    is_of_its_rank,
+    labels_of,
+)
 
 MAX_QUANTITIES = 200
 """Different quantities of one run; what comes later is counted as dropped."""
