@@ -26,7 +26,7 @@ def test_every_packaged_alert_is_listed_with_its_severity(ask: Ask) -> None:
 def test_a_file_of_my_own_is_listed_instead(ask: Ask, folder: Path) -> None:
     (folder / "mine.yml").write_text(GOOD, encoding="utf-8")
     assert ask("rules", "list", "mine.yml").out.split() == [
-        *("Late", "-", "for", "1", "min", "30", "s", "mine.yml"),
+        *("Late", "-", "for", "1m", "30s", "mine.yml"),
     ]
     assert ask("rules", "list", "--rules", "mine.yml").out == ask("rules", "list", "mine.yml").out
 

@@ -9,7 +9,7 @@ import pytest
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.records import Position
 from ldlm_monitor.text.lines import transition_json, transition_line
-from ldlm_monitor.text.plain import plain
+from ldlm_monitor.text.sanitize import plain
 
 FIRING = Transition(
     time=1769681700.25,

@@ -39,7 +39,7 @@ def test_the_score_is_shown_log_by_log_and_over_all(ask: Ask, truth: Path, examp
         ),
         (
             "    found   failure nan at train_20261121_083451_node0.log:20"
-            " by NonFiniteLoss after 0 s"
+            " by NonFiniteLoss after 0s"
         ),
         (
             "    MISSED  warning loss_spike at train_20261121_083451_node0.log:18:"
@@ -51,7 +51,7 @@ def test_the_score_is_shown_log_by_log_and_over_all(ask: Ask, truth: Path, examp
         "3 logs, 2 of them healthy, 1 of those with a false alarm",
         "recall          50 %    1 of 2 found: failure 1 of 1, warning 0 of 1",
         "precision       50 %    1 of 2 alerts true",
-        "time to detect  median 0 s, longest 0 s (1 found by the log's own time)",
+        "time to detect  median 0s, longest 0s (1 found by the log's own time)",
         "    loss_spike          0 of 1",
         "    nan                 1 of 1",
     ]

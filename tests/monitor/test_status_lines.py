@@ -31,7 +31,7 @@ def test_a_run_of_which_nothing_comes_is_as_old_as_it_is() -> None:
     """Nothing new means no new snapshot, which must not make the last step look new."""
     (line,) = lines(1, after=95.0)
     assert line.startswith("2026-01-29T10:16:35.000Z  STATUS")
-    assert "last step 1 min 35 s ago" in line
+    assert "last step 1m 35s ago" in line
 
 
 def test_many_runs_are_counted_in_one_line() -> None:

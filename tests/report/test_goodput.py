@@ -135,8 +135,8 @@ def test_the_text_tells_it_too(tmp_path: Path, capsys: pytest.CaptureFixture[str
     main(["report", str(log)])
     assert (
         "Where the time went\n"
-        "  45.2 % of 1 min 50 s brought the training forward, at 0.5 s a step.\n"
-        "  unexplained pause              1 min    54.8 %\n"
+        "  45.2 % of 1m 50s brought the training forward, at 0.5s a step.\n"
+        "  unexplained pause                 1m    54.8 %\n"
     ) in capsys.readouterr().out
 
 
@@ -146,7 +146,7 @@ def test_a_log_of_whole_seconds_says_what_it_cannot_see(
     """The bars of an MM-LDLM run: a pause of two seconds may be a slow step."""
     log = Path(__file__).resolve().parents[2] / "examples/train_logs"
     main(["report", "--no-companions", str(log / "train_20261121_083409_node0.log")])
-    assert "a step; pauses below\n  5 s are not seen.\n" in capsys.readouterr().out
+    assert "a step; pauses below\n  5s are not seen.\n" in capsys.readouterr().out
 
 
 @pytest.mark.skipif(not HANG.is_dir(), reason="the corpus is not beside this repository")

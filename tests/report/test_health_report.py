@@ -38,10 +38,10 @@ ldlm-monitor health report                               2026-01-29 10:15:00 UTC
 HEALTHY  train_20260129_101500                                 running (mm-ldlm)
 --------------------------------------------------------------------------------
 Progress     [#######.......................]  25.0 %  step 250 of 1000
-Time left    4 min 12 s
+Time left    4m 12s
 Started      2026-01-29 10:13:20 UTC
-Last step    2026-01-29 10:14:48 UTC (12 s ago)
-Stall limit  35 s
+Last step    2026-01-29 10:14:48 UTC (12s ago)
+Stall limit  35s
 Ranks        2
 Files        train_logs/train_20260129_101500_node0.log
 
@@ -82,13 +82,13 @@ def test_the_pace_is_the_one_that_metrics_show(
         Point("ldlm_train_step_seconds", labels, 0.0459183),
     )
     derived = health_report(make_snapshot(make_run(), points=points))
-    assert "\nPace         0.0459 s a step\n" in derived
+    assert "\nPace         0.0459s a step\n" in derived
     statistics = {
         "step_seconds": make_statistics(0.05, mean=0.06),
         "samples_per_second": make_statistics(348.5),
     }
     reported = health_report(make_snapshot(make_run(statistics=statistics), points=points))
-    assert "\nPace         0.06 s a step, 348.5 samples/s\n" in reported
+    assert "\nPace         0.06s a step, 348.5 samples/s\n" in reported
 
 
 def test_a_firing_alert_tells_where_and_what_to_do(

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from ldlm_monitor.text.plain import duration, number, plain, shorten_path, utc
+from ldlm_monitor.text.format import duration, number, utc
+from ldlm_monitor.text.sanitize import plain, shorten_path
 
 
 @pytest.mark.parametrize(
@@ -44,12 +45,12 @@ def test_numbers_are_short(value: float | None, shown: str) -> None:
 @pytest.mark.parametrize(
     ("seconds", "shown"),
     [
-        (0, "0 s"),
-        (0.1204, "0.12 s"),
-        (59.6, "1 min"),
-        (252, "4 min 12 s"),
-        (3600, "1 h"),
-        (90061, "1 d 1 h"),
+        (0, "0s"),
+        (0.1204, "0.12s"),
+        (59.6, "1m"),
+        (252, "4m 12s"),
+        (3600, "1h"),
+        (90061, "1d 1h"),
         (math.inf, "Inf"),
     ],
 )

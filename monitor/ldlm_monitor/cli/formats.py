@@ -55,7 +55,7 @@ def try_out(file: Path, *logs: str, flags: InputFlags | None = None) -> int:
 def _try_examples(file: Path, definitions: Definitions, parser: Parser) -> bool:
     """Prints which examples fail, on stderr, or that all are met."""
     from ldlm_monitor.parse.examples import try_examples
-    from ldlm_monitor.text.plain import plain
+    from ldlm_monitor.text.sanitize import plain
 
     trial = try_examples(definitions, parser)
     for failure in trial.failures:
@@ -70,7 +70,7 @@ def _try_examples(file: Path, definitions: Definitions, parser: Parser) -> bool:
 
 def _made_of(found: Understood, definitions: Definitions) -> Iterator[str]:
     """What a log gave, a line each."""
-    from ldlm_monitor.text.plain import plain
+    from ldlm_monitor.text.sanitize import plain
 
     name = definitions.format
     yield plain(found.path)
@@ -90,7 +90,8 @@ def _made_of(found: Understood, definitions: Definitions) -> Iterator[str]:
 
 
 def _told(sample: Sample) -> str:
-    from ldlm_monitor.text.plain import number, plain
+    from ldlm_monitor.text.format import number
+    from ldlm_monitor.text.sanitize import plain
 
     heads = {"step": sample.step, "epoch": sample.epoch, "rank": sample.rank}
     told = {name: value for name, value in heads.items() if value is not None} | sample.values
@@ -108,7 +109,7 @@ def listed(*files: Path, flags: InputFlags | None = None) -> int:
         configuration names.
     """
     from ldlm_monitor.parse import READERS, load_formats, packaged_formats
-    from ldlm_monitor.text.plain import plain, shorten
+    from ldlm_monitor.text.sanitize import plain, shorten
 
     given = files or (*packaged_formats(), *settings(flags).formats)
     rows = [] if files else [(name, "built in", "whole files", told) for name, told in READERS]

@@ -105,7 +105,8 @@ def listed(*files: Path, flags: RuleFlags | None = None) -> int:
     """
     from ldlm_monitor.alerts import AlertRule, load_rules
     from ldlm_monitor.promql import parse
-    from ldlm_monitor.text.plain import duration, plain, shorten_path
+    from ldlm_monitor.text.format import duration
+    from ldlm_monitor.text.sanitize import plain, shorten_path
 
     for rule in load_rules(_paths(files, flags), parse).rules:
         if isinstance(rule, AlertRule):

@@ -21,7 +21,7 @@ def as_text(found: Understood) -> str:
 
 def as_json(found: Understood) -> str:
     """One object a line."""
-    from ldlm_monitor.text.plain import encodable, plain
+    from ldlm_monitor.text.sanitize import encodable, plain
 
     told: dict[str, Any] = {
         "path": found.path,
@@ -47,7 +47,7 @@ def as_json(found: Understood) -> str:
 
 
 def _lines(found: Understood) -> Iterator[str]:
-    from ldlm_monitor.text.plain import plain
+    from ldlm_monitor.text.sanitize import plain
 
     share = "-" if found.share is None else f"{100 * found.share:.1f} %"
     formats = ", ".join(f"{plain(name)} ({count})" for name, count in found.formats.most_common())
@@ -67,7 +67,7 @@ def _lines(found: Understood) -> Iterator[str]:
 
 def unknown_lines(found: Understood) -> Iterator[str]:
     """Lines that look like metrics and gave nothing, by their form; nothing where none do."""
-    from ldlm_monitor.text.plain import plain
+    from ldlm_monitor.text.sanitize import plain
 
     if not found.unknown.lines:
         return

@@ -21,7 +21,7 @@ from ldlm_monitor.source import (
     companions,
     undecided,
 )
-from ldlm_monitor.text.plain import plain
+from ldlm_monitor.text.sanitize import plain
 
 COMPANION_SECONDS = 5.0
 SELDOM_SECONDS = 320.0

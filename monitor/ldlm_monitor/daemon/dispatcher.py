@@ -9,7 +9,7 @@ from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.view import IncidentView
 from ldlm_monitor.notify import Courier, Outbox, Silences, Withheld, from_transition
 from ldlm_monitor.text.lines import transition_line
-from ldlm_monitor.text.plain import plain
+from ldlm_monitor.text.sanitize import plain
 
 log = logging.getLogger(__name__)
 

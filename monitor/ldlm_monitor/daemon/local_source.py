@@ -25,7 +25,7 @@ from ldlm_monitor.model.view import AlertView, CurveView, Snapshot
 from ldlm_monitor.notify import Silences, redact
 from ldlm_monitor.parse.envelope import level_of, peel
 from ldlm_monitor.source.log_slice import OpenLog, RawLine, take
-from ldlm_monitor.text.redact import plain as without_escapes
+from ldlm_monitor.text.sanitize import without_escapes
 
 SHOWN = 4000
 """Characters of a record, at most."""

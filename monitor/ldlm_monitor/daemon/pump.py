@@ -36,7 +36,7 @@ from ldlm_monitor.source import (
 from ldlm_monitor.source.mounts import MountTable, read_mounts
 from ldlm_monitor.state.state_dir import Room
 from ldlm_monitor.state.state_store import StateStore
-from ldlm_monitor.text.plain import plain
+from ldlm_monitor.text.sanitize import plain
 
 POLL_SECONDS = 1.0
 """Every file is looked at this often, whatever the doorbell said."""

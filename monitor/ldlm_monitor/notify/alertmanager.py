@@ -28,7 +28,8 @@ from ldlm_monitor.notify.heartbeat import Pulse
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.post import PERMANENT, post
 from ldlm_monitor.notify.stoppable import Stoppable
-from ldlm_monitor.text.redact import plain, redact
+from ldlm_monitor.text.redact import redact
+from ldlm_monitor.text.sanitize import without_escapes as plain
 
 RESEND_SECONDS = 60.0
 VALID_SECONDS = 4 * RESEND_SECONDS

@@ -12,7 +12,8 @@ from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.post import post
 from ldlm_monitor.notify.stoppable import Stoppable
-from ldlm_monitor.text.redact import plain, redact
+from ldlm_monitor.text.redact import redact
+from ldlm_monitor.text.sanitize import without_escapes as plain
 
 STILL_SECONDS = 60.0
 """A pump that has ended no turn for so long is taken for stuck; one takes a second or two."""

@@ -9,7 +9,8 @@ from typing import Final, TypeAlias
 
 from ldlm_monitor.model.view import CurveView
 from ldlm_monitor.notify.message import Message
-from ldlm_monitor.text.redact import plain, redact
+from ldlm_monitor.text.redact import redact
+from ldlm_monitor.text.sanitize import without_escapes as plain
 
 Curves: TypeAlias = Callable[[], Mapping[str, Mapping[str, CurveView]]]
 """The curves as they stand now, by run and quantity."""

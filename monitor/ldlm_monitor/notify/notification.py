@@ -7,7 +7,8 @@ from typing import ClassVar
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ldlm_monitor.model.alert import State, Transition
-from ldlm_monitor.text.redact import plain, redact
+from ldlm_monitor.text.redact import redact
+from ldlm_monitor.text.sanitize import without_escapes as plain
 
 MAX_TEXT = 4000
 """Characters kept of the log line and of each annotation; a receiver may show fewer."""

@@ -23,7 +23,8 @@ from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.notify.notification import Notification
 from ldlm_monitor.notify.post import PERMANENT, post, retry_after
-from ldlm_monitor.text.redact import plain, redact
+from ldlm_monitor.text.redact import redact
+from ldlm_monitor.text.sanitize import without_escapes as plain
 
 Block: TypeAlias = dict[str, Any]
 

@@ -25,7 +25,8 @@ from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.model.records import Position
 from ldlm_monitor.notify.notification import Notification
 from ldlm_monitor.notify.post import PERMANENT, post
-from ldlm_monitor.text.redact import plain, redact
+from ldlm_monitor.text.redact import redact
+from ldlm_monitor.text.sanitize import without_escapes as plain
 
 SECRET_PREFIX = "whsec_"
 LEAST_SECRET_BYTES = 16

@@ -19,7 +19,7 @@ from ldlm_monitor.model.chunk import Chunk, FileId
 from ldlm_monitor.model.errors import InputError, UsageError
 from ldlm_monitor.model.frames import Form
 from ldlm_monitor.model.records import Record, from_json, to_json
-from ldlm_monitor.text.plain import encodable, plain
+from ldlm_monitor.text.sanitize import encodable, plain
 
 FORMAT = "ldlm-recording/1"
 MAX_BYTES = 1 << 30

@@ -2,7 +2,7 @@
 
 from ldlm_monitor.model.names import SEVERITIES
 from ldlm_monitor.model.view import AlertView, Health, RunView, Snapshot
-from ldlm_monitor.text.plain import plain, without_run
+from ldlm_monitor.text.sanitize import plain, without_run
 
 HEALTHS: tuple[Health, ...] = ("HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL")
 """In rising order: none or info, warning, error, critical."""

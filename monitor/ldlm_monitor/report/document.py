@@ -25,7 +25,7 @@ from ldlm_monitor.report.advice import recommendations
 from ldlm_monitor.report.alerts import firing, firing_of, worst_health
 from ldlm_monitor.report.goodput import Goodput, goodput
 from ldlm_monitor.report.health import facts
-from ldlm_monitor.text.plain import encodable, plain, without_run
+from ldlm_monitor.text.sanitize import encodable, plain, without_run
 
 SCHEMA: Final = "ldlm.report/1"
 TIMELINE = 200

@@ -16,7 +16,7 @@ from pydantic import Field
 from ldlm_monitor.analysis.readings import RunReadings
 from ldlm_monitor.model.view import RunView, View
 from ldlm_monitor.run.pace import COARSE_SECONDS
-from ldlm_monitor.text.plain import duration
+from ldlm_monitor.text.format import duration
 
 PAUSE = 3.0
 """A gap between steps that is longer than so many usual ones is a pause."""

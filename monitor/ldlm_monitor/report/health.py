@@ -15,7 +15,8 @@ from ldlm_monitor.report.advice import recommendations
 from ldlm_monitor.report.alerts import firing, firing_of, summary_of
 from ldlm_monitor.report.goodput import Goodput, goodput
 from ldlm_monitor.report.incidents import incident_lines
-from ldlm_monitor.text.plain import duration, number, plain, shorten, shorten_path, utc
+from ldlm_monitor.text.format import byte_size, duration, number, utc
+from ldlm_monitor.text.sanitize import plain, shorten, shorten_path
 
 WIDTH = 80
 
@@ -234,7 +235,7 @@ def _listed(sentences: Sequence[str]) -> Iterator[str]:
 
 def _monitor(monitor: MonitorView) -> str:
     parts = [
-        f"Read {_many(monitor.lines, 'line')} ({_bytes(monitor.bytes)})",
+        f"Read {_many(monitor.lines, 'line')} ({byte_size(monitor.bytes)})",
         f"{_many(sum(monitor.records.values()), 'record')}",
         f"{_many(monitor.parse_errors, 'parse error')}",
         f"{_many(monitor.evaluations, 'evaluation')} of the rules",
@@ -253,16 +254,7 @@ def amount(quantity: str, value: float | None) -> str:
     """A value of a quantity: bytes in the greatest unit that they fill."""
     if value is None or not quantity.endswith("_bytes") or not math.isfinite(value):
         return number(value)
-    return _bytes(value)
-
-
-def _bytes(count: float) -> str:
-    size = float(count)
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} GiB"
+    return byte_size(value)
 
 
 def _place(position: Position, limit: int) -> str:

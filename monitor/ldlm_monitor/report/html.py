@@ -17,7 +17,7 @@ from ldlm_monitor.report.graphs import graphs
 from ldlm_monitor.report.health import amount, quantity_order
 from ldlm_monitor.report.incidents import event_counts
 from ldlm_monitor.report.style import PAGE_STYLE
-from ldlm_monitor.text.plain import duration, utc
+from ldlm_monitor.text.format import duration, utc
 
 _POLICY = (
     '<meta http-equiv="Content-Security-Policy" '

@@ -4,7 +4,8 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from ldlm_monitor.model.view import IncidentView, SymptomView
-from ldlm_monitor.text.plain import duration, plain, shorten_path, utc
+from ldlm_monitor.text.format import duration, utc
+from ldlm_monitor.text.sanitize import plain, shorten_path
 
 WIDTH = 80
 SHOWN = 5

@@ -10,7 +10,7 @@ from ldlm_monitor.report.alerts import summary_of
 from ldlm_monitor.report.document import Report, ReportRun
 from ldlm_monitor.report.goodput import Goodput
 from ldlm_monitor.report.health import amount, quantity_order
-from ldlm_monitor.text.plain import duration, utc
+from ldlm_monitor.text.format import duration, utc
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#+|~!&-])")
 _FENCES = re.compile(r"`{3,}")

@@ -17,7 +17,7 @@ from ldlm_monitor.run.training_run import TrainingRun
 
 
 @dataclass(frozen=True, slots=True)
-class Suspect:
+class ProbeCandidate:
     """A run whose host may be asked why no step comes; times in Unix seconds.
 
     `stalls_at`: when it will count as stalled, None once it ended. `pids` by rank, with
@@ -36,9 +36,9 @@ class Suspect:
     position: Position
 
 
-def find_suspects(
+def probe_candidates(
     runs: Fleet, until: float, ended_since: float, since: float = -math.inf
-) -> Iterator[Suspect]:
+) -> Iterator[ProbeCandidate]:
     """The runs that stall by `until` (Unix seconds), that did, or that ended of late.
 
     None whose step advanced last before `since`.
@@ -47,7 +47,7 @@ def find_suspects(
         life = run.life
         if life.last_progress_at < since:
             continue
-        yield Suspect(
+        yield ProbeCandidate(
             run=run.name,
             state=life.state,
             last_progress_at=life.last_progress_at,

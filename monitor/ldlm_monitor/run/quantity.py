@@ -14,7 +14,7 @@ from ldlm_monitor.model.records import Event, Position, Sample
 from ldlm_monitor.run.curve import Curve
 
 
-class Source(IntEnum):
+class ValueSource(IntEnum):
     """Where a value comes from, the best first (contract: "One value, one source")."""
 
     CALLBACK = 0
@@ -30,22 +30,22 @@ _TRANSACTIONS = ".wandb"
 """Ends the names of W&B's."""
 
 
-def source_of(sample: Sample, *, rows: bool) -> Source:
+def source_of(sample: Sample, *, rows: bool) -> ValueSource:
     """`rows`: the file is JSON lines. A progress bar is known by its `progress`."""
     name = sample.position.path.rsplit("/", 1)[-1]
     if rows:
-        return Source.CALLBACK if name.startswith("health_rank") else Source.JSONL
+        return ValueSource.CALLBACK if name.startswith("health_rank") else ValueSource.JSONL
     if EVENT_FILE in name or name.endswith(_TRANSACTIONS):
-        return Source.TRACKER
-    return Source.BAR if "progress" in sample.values else Source.TEXT
+        return ValueSource.TRACKER
+    return ValueSource.BAR if "progress" in sample.values else ValueSource.TEXT
 
 
-def is_of_its_rank(quantity: str, source: Source) -> bool:
+def is_of_its_rank(quantity: str, source: ValueSource) -> bool:
     """Whether each rank tells a rate of its own, so that the run's is their sum.
 
     The callback is given what its rank processed; a trainer's log tells of all ranks.
     """
-    return source is Source.CALLBACK and quantity in ("samples_per_second", "tokens_per_second")
+    return source is ValueSource.CALLBACK and quantity in ("samples_per_second", "tokens_per_second")
 
 
 WINDOW = 1000
@@ -116,7 +116,7 @@ class Quantity:
     )
 
     def __init__(
-        self, metric: str, labels: Labels, source: Source, sample: Sample, *, measured: bool
+        self, metric: str, labels: Labels, source: ValueSource, sample: Sample, *, measured: bool
     ) -> None:
         self.fresh = array("d") if measured else None
         self.curve: Curve | None = None

@@ -14,7 +14,7 @@ from ldlm_monitor.run.events import EVENTS, EventCounts, ToldSettings
 from ldlm_monitor.run.lifecycle import Lifecycle
 from ldlm_monitor.run.pace import StallSettings
 from ldlm_monitor.run.progress import Progress
-from ldlm_monitor.run.quantity import Evidence, Source, source_of
+from ldlm_monitor.run.quantity import Evidence, ValueSource, source_of
 from ldlm_monitor.run.values import RunValues
 from ldlm_monitor.run.verdict import Findings, Verdict
 
@@ -67,7 +67,7 @@ class TrainingRun:
         if isinstance(record, Sample):
             # What an error block repeats is no source of its own: the next bar tells more.
             remark = record.position == self._remark
-            source = Source.BAR if remark else source_of(record, rows=rows)
+            source = ValueSource.BAR if remark else source_of(record, rows=rows)
             return self._observe_sample(record, at, source)
         if isinstance(record, Heartbeat):
             stalled = self.life.state == "stalled"
@@ -209,12 +209,12 @@ class TrainingRun:
             detected=detected or {},
         )
 
-    def _observe_sample(self, sample: Sample, at: float, source: Source) -> str | None:
+    def _observe_sample(self, sample: Sample, at: float, source: ValueSource) -> str | None:
         alarming = self.values.observe(sample, source, at)
         urgent = self._observe_progress(sample, at, source)
         return f"nonfinite {sample.rank} {' '.join(alarming)}" if alarming else urgent
 
-    def _observe_progress(self, sample: Sample, at: float, source: Source) -> str | None:
+    def _observe_progress(self, sample: Sample, at: float, source: ValueSource) -> str | None:
         self.progress.observe(sample, at, source, timed=self._timed)
         stalled = self.life.state == "stalled"
         changed = self.life.observe_sample(sample, at)

@@ -6,13 +6,13 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.view import RunView, Snapshot
-from ldlm_monitor.text.plain import duration, encodable, number, plain, without_run
+from ldlm_monitor.text.format import duration, iso, number
 from ldlm_monitor.text.redact import redact
+from ldlm_monitor.text.sanitize import encodable, plain, without_run
 
 CAUSE = 200
 """Characters of an incident's first cause in the line of an alert."""
@@ -26,7 +26,7 @@ def status_lines(snapshot: Snapshot, now: float) -> Iterator[str]:
     While nothing comes the snapshot stays as it is; only `now` tells how long ago that was.
     """
     shown = [run for run in snapshot.runs if run.ended_at is None]
-    head = f"{_iso(now)}  {'STATUS':<8}  "
+    head = f"{iso(now)}  {'STATUS':<8}  "
     if not shown:
         states = Counter(run.state for run in snapshot.runs)
         ways = ", ".join(f"{count} {state}" for state, count in states.most_common())
@@ -97,7 +97,7 @@ def transition_line(transition: Transition) -> str:
     whose = "/".join(labels[name] for name in ("run", "rank") if name in labels) or "-"
     position = transition.position
     cells = (
-        f"{_iso(transition.time):<24}",
+        f"{iso(transition.time):<24}",
         f"{transition.state.upper():<8}",
         f"{transition.alert:<20}",
         f"{labels.get('severity', '-'):<8}",
@@ -107,10 +107,3 @@ def transition_line(transition: Transition) -> str:
         f"cause: {plain(transition.cause, CAUSE)}" if transition.cause else "",
     )
     return "  ".join(cell for cell in cells if cell).rstrip()
-
-
-def _iso(time: float | None) -> str:
-    if time is None:
-        return "-"
-    moment = datetime.fromtimestamp(time, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,4 +1,4 @@
-r"""Makes log text fit to leave the machine: nothing unseen in it, and no secret.
+r"""Hides secrets in log text before it leaves the machine.
 
 Every pattern runs on RE2, so the time is linear in the text whatever it holds.
 Where a secret and a word look alike, the word is hidden too: a hidden word costs
@@ -10,32 +10,6 @@ from typing import Any
 import re2
 
 REDACTED = "[redacted]"
-
-_ESCAPE_SEQUENCE = re2.compile(
-    r"(?:\x1b\[|\x{9b})[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
-    r"|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)"  # OSC: titles, links
-    r"|\x1b[ -/]*[0-~]"
-)
-_LINE_END = re2.compile(r"\r\n?|[\x0b\x0c\x{85}\x{2028}\x{2029}]")
-_UNSEEN = re2.compile(
-    r"[\x00-\x08\x0e-\x1f\x7f-\x{9f}\x{ad}\x{61c}\x{180e}"  # controls, marks without width
-    r"\x{200b}-\x{200f}\x{202a}-\x{202e}\x{2060}-\x{206f}\x{feff}"  # zero width, direction
-    r"\x{fff9}-\x{fffb}\x{e0000}-\x{e007f}]"
-)
-
-
-def plain(text: str) -> str:
-    r"""`text` as a terminal shows it.
-
-    Escape sequences, control characters and characters that have no width or turn
-    the direction of writing are removed; every line end becomes `\n`, tabs stay,
-    lone surrogates become U+FFFD.
-    """
-    shown = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    shown = _ESCAPE_SEQUENCE.sub("", shown)
-    shown = _LINE_END.sub("\n", shown)
-    return str(_UNSEEN.sub("", shown))
-
 
 # `token` alone does not tell a secret: `pad_token=<pad>`, `tokens: 1024`. Nor does `pass`.
 _NAME = (

@@ -6,7 +6,8 @@ from typing import Any
 
 from ldlm_monitor.analysis.backtest.kinds import detected_by
 from ldlm_monitor.analysis.backtest.score import Alarm, Counts, Delay, Finding, LogScore, Overall
-from ldlm_monitor.text.plain import duration, encodable, number, plain
+from ldlm_monitor.text.format import duration, number
+from ldlm_monitor.text.sanitize import encodable, plain
 
 
 def score_text(scores: Sequence[LogScore], total: Overall) -> str:

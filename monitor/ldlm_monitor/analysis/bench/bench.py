@@ -16,7 +16,8 @@ from ldlm_monitor.analysis.readings import Readings, RunReadings
 from ldlm_monitor.config import Settings
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.run.identity import RunNames
-from ldlm_monitor.text.plain import duration, plain, utc
+from ldlm_monitor.text.format import duration, utc
+from ldlm_monitor.text.sanitize import plain
 
 
 def bench(

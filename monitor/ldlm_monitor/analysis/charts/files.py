@@ -12,7 +12,7 @@ from ldlm_monitor.analysis.charts.axis import axis_of
 from ldlm_monitor.analysis.charts.chart import Chart, stretches
 from ldlm_monitor.analysis.charts.svg import APART, GUTTER, HEIGHT, STYLE, svg
 from ldlm_monitor.model.errors import UsageError
-from ldlm_monitor.text.plain import plain
+from ldlm_monitor.text.sanitize import plain
 
 WIDTH = 860
 _MARGIN = 16

@@ -12,7 +12,8 @@ from html import escape
 
 from ldlm_monitor.analysis.charts.axis import Axis, axis_of
 from ldlm_monitor.analysis.charts.chart import Chart, Line, stretches
-from ldlm_monitor.text.plain import number, plain, shorten_path
+from ldlm_monitor.text.format import number
+from ldlm_monitor.text.sanitize import plain, shorten_path
 
 HEIGHT = 216
 _TOP = 30

@@ -14,7 +14,7 @@ from ldlm_monitor.analysis.compare.bootstrap import LEAST_VALUES, mean_of
 from ldlm_monitor.analysis.compare.difference import Difference, Seen, of_means, of_pairs, unknown
 from ldlm_monitor.analysis.readings import Column
 from ldlm_monitor.model.errors import UsageError
-from ldlm_monitor.text.plain import duration
+from ldlm_monitor.text.format import duration
 
 WINDOW = 0.1
 """A loss is the mean over the last tenth of what lies before the point."""

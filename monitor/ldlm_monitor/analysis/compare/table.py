@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from ldlm_monitor.analysis.compare.comparison import Cell, Comparison, Row, RunSummary
 from ldlm_monitor.analysis.compare.verdict import percent, signed
-from ldlm_monitor.text.plain import duration, number, plain
+from ldlm_monitor.text.format import duration, number
+from ldlm_monitor.text.sanitize import plain
 
 _NAMES = 24, 40
 """The column of names is as wide as the longest, within this."""

@@ -1,0 +1,84 @@
+"""Numbers, byte sizes, durations and times as people read them: one format each, everywhere."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+
+_DURATIONS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+_DECIMAL = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_BINARY = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+_UNKNOWN = "-"
+
+
+def number(value: float | None, digits: int = 5) -> str:
+    """`digits` significant digits, whole numbers below 1e9 in full; `-` for None."""
+    if value is None:
+        return _UNKNOWN
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Inf" if value > 0 else "-Inf"
+    if value == int(value) and abs(value) < 1e9:
+        return f"{int(value)}"
+    return f"{value:.{digits}g}"
+
+
+def si_number(value: float | None) -> str:
+    """Three digits and an SI prefix, such as `1.25M`."""
+    if value is None or not math.isfinite(value):
+        return number(value)
+    for size, prefix in _DECIMAL:
+        if abs(value) >= size:
+            return f"{value / size:.3g}{prefix}"
+    return f"{value:.3g}"
+
+
+def byte_size(count: float | None) -> str:
+    """Bytes with an IEC prefix and one decimal, such as `1.5 GiB`."""
+    if count is None or not math.isfinite(count):
+        return number(count)
+    for size, prefix in _BINARY:
+        if abs(count) >= size:
+            return f"{count / size:.1f} {prefix}"
+    return f"{count:.0f} B"
+
+
+def duration(seconds: float | None) -> str:
+    """The two largest units, such as `1h 12m`; three digits below ten seconds.
+
+    The units are those of Prometheus' `humanizeDuration`, which alert annotations use.
+    """
+    if seconds is None or not math.isfinite(seconds):
+        return number(seconds)
+    if seconds < 10:
+        return f"{max(seconds, 0):.3g}s"
+    rest = round(seconds)
+    parts: list[str] = []
+    for size, unit in _DURATIONS:
+        count, rest = divmod(rest, size)
+        if count or parts:
+            parts.append(f"{count}{unit}")
+    return " ".join(part for part in parts[:2] if not part.startswith("0"))
+
+
+def utc(time: float | None) -> str:
+    """`2026-01-29 10:15:00 UTC`, or `-` where no time is known."""
+    if time is None or not math.isfinite(time):
+        return _UNKNOWN
+    return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def iso(time: float | None) -> str:
+    """RFC 3339 in UTC with milliseconds: the form of lines that programs read, too."""
+    if time is None:
+        return _UNKNOWN
+    moment = datetime.fromtimestamp(time, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def local_time(time: float | None) -> str:
+    """Local date and time to the second: the screen belongs to one person in one place."""
+    if time is None or not math.isfinite(time) or time <= 0:
+        return _UNKNOWN
+    return datetime.fromtimestamp(time).astimezone().strftime("%m-%d %H:%M:%S")
