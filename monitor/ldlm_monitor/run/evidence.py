@@ -18,7 +18,7 @@ MAX_LINE = 2000
 """Characters of a log line that travel with an alert."""
 
 
-class Witness:
+class EvidenceFinder:
     """Finds the line behind an alert when it begins, and remembers it until it ends.
 
     Line texts are had from the chunk that is being read: `look_at` it first.

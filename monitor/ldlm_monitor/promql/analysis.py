@@ -1,24 +1,30 @@
 """An accepted expression, and what it tells of itself without being evaluated."""
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from ldlm_monitor.model.points import Labels, Matcher
-from ldlm_monitor.promql.floats import INF
+from ldlm_monitor.promql.floats import COMPARISON, INF
 from ldlm_monitor.promql.functions import DATES, compile_pattern
-from ldlm_monitor.promql.labels import NAME
 from ldlm_monitor.promql.nodes import (
     LOOKBACK,
+    NAME,
     Aggregation,
     Binary,
     Call,
-    Negation,
     Node,
     Range,
     Selector,
     Shift,
     Subquery,
+    Value,
+    children,
+    names_one_metric,
+    walk,
 )
+from ldlm_monitor.promql.operators import SET_OPERATORS, never_fails
 
 TIME_FUNCTIONS = frozenset({"time", "timestamp", *DATES})
 COUNTING_FUNCTIONS = frozenset({"count_over_time", "sum_over_time"})
@@ -69,11 +75,6 @@ def _speaks_of(node: Node) -> Iterator[Selector]:
 def names_its_metrics(expr: Expression) -> bool:
     """Whether each of its selectors asks for one metric by name, so that others cannot matter."""
     return all(names_one_metric(selector) for selector in _selectors(expr.root))
-
-
-def names_one_metric(selector: Selector) -> bool:
-    """Whether it asks for one metric by name."""
-    return any(matcher.name == NAME and matcher.op == "=" for matcher in selector.matchers)
 
 
 def _selectors(node: Node) -> Iterator[Selector]:
@@ -162,34 +163,6 @@ def is_of_time(node: Node) -> bool:
     return any(isinstance(each, Call) and each.function in TIME_FUNCTIONS for each in walk(node))
 
 
-def walk(node: Node) -> Iterator[Node]:
-    """The node and everything below it."""
-    yield node
-    for child in children(node):
-        yield from walk(child)
-
-
-def depth(node: Node) -> int:
-    """How many levels of nodes there are from this one down."""
-    return 1 + max((depth(child) for child in children(node)), default=0)
-
-
-def children(node: Node) -> tuple[Node, ...]:
-    """The nodes that it is made of."""
-    match node:
-        case Range(selector=selector):
-            return (selector,)
-        case Subquery(operand=operand) | Negation(operand=operand):
-            return (operand,)
-        case Binary(left=left, right=right):
-            return (left, right)
-        case Aggregation(operand=operand, parameter=parameter):
-            return (operand,) if parameter is None else (parameter, operand)
-        case Call(arguments=arguments):
-            return arguments
-    return ()
-
-
 def _reach(node: Node, lookback: float) -> float:
     match node:
         case Selector(shift=shift):
@@ -203,3 +176,118 @@ def _reach(node: Node, lookback: float) -> float:
 
 def _shift_reach(shift: Shift) -> float:
     return INF if isinstance(shift.anchor, float) else max(shift.offset, 0.0)
+
+
+def switches(expr: Expression) -> tuple[Expression, ...] | None:
+    """The comparisons by which alone time can change which samples there are.
+
+    Each compares what rises (or falls) with the time to what does not move, such as
+    `time() - x > 60`; so while nothing else changes, a sample comes or goes but once.
+    None: time may change them in other ways too.
+    """
+    found = _switches(expr.root)
+    return None if found is None else tuple(Expression("", node) for node in found)
+
+
+def _switches(node: Node) -> tuple[Node, ...] | None:
+    if not is_of_time(node):
+        return ()
+    below = [_switches(child) for child in children(node)]
+    match node:
+        case Binary(operator=operator, as_bool=False) if operator in COMPARISON:
+            return (node,) if _drift(node) is not None and operator not in ("==", "!=") else None
+        case Binary(operator=operator) if operator in SET_OPERATORS:
+            pass
+        case Aggregation(operator="max" | "min" | "sum" | "count" | "group", parameter=None):
+            pass
+        case _:
+            return None
+    return None if None in below else tuple(each for some in below if some for each in some)
+
+
+def _drift(node: Node) -> int | None:
+    """Which way time alone moves the node's values: up (1), down (-1), not (0); None: unknown.
+
+    Of a comparison: the difference of its sides.
+    """
+    if not is_of_time(node):
+        return 0
+    match node:
+        case Call(function="time"):
+            return 1
+        case Binary(operator="+", left=left, right=right):
+            moves = {_drift(left), _drift(right)}
+        case Binary(operator=operator, left=left, right=right) if (
+            operator == "-" or operator in COMPARISON
+        ):
+            moves = {_drift(left), _opposite(_drift(right))}
+        case _:
+            return None
+    moves.discard(0)
+    return moves.pop() if len(moves) == 1 else None
+
+
+def _opposite(drift: int | None) -> int | None:
+    return None if drift is None else -drift
+
+
+ChangedAt: TypeAlias = Callable[[Iterable[str]], float]
+"""When a series of one of these metrics last changed, began or ended (Unix seconds)."""
+
+
+class Memory:
+    """The last value of one node: `value` at the time `at`, and as long as it holds."""
+
+    __slots__ = ("_changed_at", "_metrics", "_seconds", "at", "value")
+
+    def __init__(self, on: Dependence, changed_at: ChangedAt) -> None:
+        self.value: Value = 0.0
+        self.at = math.inf
+        self._metrics = on.metrics
+        self._seconds = on.seconds
+        self._changed_at = changed_at
+
+    def holds(self, at: float) -> bool:
+        """Whether the value at `at` is the last one."""
+        return at >= self.at and self._changed_at(self._metrics) < self.at - self._seconds
+
+    def keep(self, value: Value, at: float) -> None:
+        """The node's value at `at`."""
+        self.value, self.at = value, at
+
+
+class Memo:
+    """The memories of all nodes that an evaluator is asked, and which of them never fail.
+
+    `changed_at` must tell of a change from the evaluation on in which it shows.
+    """
+
+    __slots__ = ("_changed_at", "_harmless", "_held", "_memories")
+
+    def __init__(self, changed_at: ChangedAt) -> None:
+        self._changed_at = changed_at
+        self._memories: dict[int, Memory | None] = {}
+        self._harmless: dict[int, bool] = {}
+        self._held: list[Node] = []  # so that no other node gets the identity of one
+
+    def of(self, node: Node) -> Memory | None:
+        """The node's memory; None where its value may change by itself, or is quickly found."""
+        try:
+            return self._memories[id(node)]
+        except KeyError:
+            return self._begin(node)
+
+    def _begin(self, node: Node) -> Memory | None:
+        on = dependence(node) if isinstance(node, Aggregation | Binary | Call) else None
+        memory = None if on is None else Memory(on, self._changed_at)
+        self._held.append(node)
+        self._memories[id(node)] = memory
+        return memory
+
+    def may_skip(self, node: Node) -> bool:
+        """Whether the node need not be evaluated where its value does not matter."""
+        harmless = self._harmless.get(id(node))
+        if harmless is None:
+            self._held.append(node)
+            harmless = self._harmless[id(node)] = never_fails(node)
+        return harmless

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ldlm_monitor.incidents.clues import Clue, Tier, named_ranks, rank_in, ranks_in
-from ldlm_monitor.incidents.collectives import Collective
+from ldlm_monitor.incidents.communication import Collective
 from ldlm_monitor.incidents.evidence import Evidence
-from ldlm_monitor.incidents.ranks import compressed
-from ldlm_monitor.incidents.standing import Standing
-from ldlm_monitor.incidents.verdict import Verdict, by_sources
+from ldlm_monitor.incidents.facts import Standing, Verdict, by_sources, compressed
 
 _FEW: Final = 8
 """Of so many ranks one may be the odd one by a mark that in a common hang all of them bear."""
@@ -59,7 +57,7 @@ def named(
     sources = {word.source for word in agreeing}
     if silent and first.ranks == silent and first.kind not in ("collective_mismatch",):
         sources.add("silence")
-        why.append(f"{_they(first.ranks)} told of no timeout, which all others did")
+        why.append(f"{_names_of(first.ranks)} told of no timeout, which all others did")
     against = {rank for word in words for rank in word.ranks} - first.ranks
     if against:
         why.append(f"but other lines name {compressed(against)}")
@@ -91,7 +89,7 @@ def _missing(evidence: Evidence) -> Iterator[Word]:
         for fold in sorted(evidence.of_kind(kind), key=lambda each: each.first.order):
             ranks = frozenset(rank for clue in fold.clues for rank in named_ranks(clue))
             if ranks:
-                yield Word(source, kind, ranks, f"{who} {_they(ranks)}", fold.first, what)
+                yield Word(source, kind, ranks, f"{who} {_names_of(ranks)}", fold.first, what)
 
 
 def _fingerprints(evidence: Evidence) -> Iterator[Word]:
@@ -114,7 +112,8 @@ def _fingerprints(evidence: Evidence) -> Iterator[Word]:
             "fingerprints",
             "collective_mismatch",
             odd,
-            f"{_they(odd)} called {op} of shape [{shape}], the other {len(calls) - len(odd)} not",
+            f"{_names_of(odd)} called {op} of shape [{shape}]; "
+            f"the other {len(calls) - len(odd)} ranks did not",
             first,
             f"another collective than the others: {op} of shape [{shape}]",
         )
@@ -154,7 +153,7 @@ def _parameters(evidence: Evidence) -> Iterator[Word]:
             "parameters",
             first.kind,
             frozenset(reporters),
-            f"only {_they(reporters)} differs from rank {other}",
+            f"only {_names_of(reporters)} differs from rank {other}",
             first,
             "other model parameters than the other ranks",
         )
@@ -171,7 +170,7 @@ def _different_calls(collective: Collective | None) -> Iterator[Word]:
             "timeouts",
             "collective_mismatch",
             odd,
-            f"{_they(odd)} called {op} of {size} elements at #{collective.seq}, the others not",
+            f"{_names_of(odd)} called {op} of {size} elements at #{collective.seq}, the others not",
             None,
             f"another collective than the others at #{collective.seq}: {op} of {size} elements",
         )
@@ -189,7 +188,7 @@ def _desync(evidence: Evidence, collective: Collective | None) -> Iterator[Word]
             "desync report",
             fold.kind,
             ranks,
-            f"torch's desync report: {_they(ranks)} never joined",
+            f"torch's desync report: {_names_of(ranks)} never joined",
             fold.first,
             "never joined the collective",
         )
@@ -223,8 +222,8 @@ def _stuck(evidence: Evidence, standing: Standing) -> Iterator[Word]:
         ranks = frozenset(rank for fold in folds for rank in fold.ranks)
         if ranks and len(ranks) <= max(1, present // _FEW) < present:
             first = min((fold.first for fold in folds), key=lambda each: each.order)
-            yield Word(kind, kind, ranks, f"{_they(ranks)}: {what}", first, first.message)
+            yield Word(kind, kind, ranks, f"{_names_of(ranks)}: {what}", first, first.message)
 
 
-def _they(ranks: frozenset[int] | set[int]) -> str:
+def _names_of(ranks: frozenset[int] | set[int]) -> str:
     return f"rank{'' if len(ranks) == 1 else 's'} {compressed(ranks)}"

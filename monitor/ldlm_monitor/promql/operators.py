@@ -1,15 +1,46 @@
-"""Binary operations on vectors: which elements meet, and under which labels.
+"""Binary operators and aggregations on vectors, and which operations cannot fail."""
 
-Semantics: Prometheus `promql/engine.go`, `VectorBinop` and the set operators.
-"""
-
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 
 from ldlm_monitor.model.errors import RuleError
 from ldlm_monitor.model.points import Labels
-from ldlm_monitor.promql.floats import ARITHMETIC, COMPARISON
-from ldlm_monitor.promql.labels import Rename, signature_of, unmarked, without_name
-from ldlm_monitor.promql.nodes import Binary, Matching, Vector
+from ldlm_monitor.promql.floats import (
+    ARITHMETIC,
+    COMPARISON,
+    decimal_text,
+    greatest_of,
+    least_of,
+    mean_of,
+    quantile_of,
+    rising,
+    sum_of,
+    variance_of,
+)
+from ldlm_monitor.promql.functions import ELEMENTWISE
+from ldlm_monitor.promql.nodes import (
+    MARK,
+    NAME,
+    Aggregation,
+    Binary,
+    Call,
+    Matching,
+    Negation,
+    Node,
+    Number,
+    Range,
+    Rename,
+    Selector,
+    Value,
+    Vector,
+    children,
+    names_one_metric,
+    signature_of,
+    unmarked,
+    with_label,
+    without_name,
+)
+from ldlm_monitor.promql.ranges import OVER_RANGE
 
 SET_OPERATORS = frozenset({"and", "or", "unless"})
 
@@ -147,3 +178,99 @@ def _result_labels(node: Binary, unnamed: Rename) -> Callable[[Labels, Labels], 
     if not node.as_bool:
         return combined
     return lambda labels, other: unnamed(combined(labels, other))
+
+
+REDUCTIONS: dict[str, Callable[[Sequence[float]], float]] = {
+    "sum": sum_of,
+    "avg": mean_of,
+    "min": least_of,
+    "max": greatest_of,
+    "count": lambda values: float(len(values)),
+    "group": lambda values: 1.0,
+    "stddev": lambda values: math.sqrt(variance_of(values)),
+    "stdvar": variance_of,
+}
+RANKINGS = frozenset({"topk", "bottomk"})
+AGGREGATIONS = frozenset({*REDUCTIONS, *RANKINGS, "quantile", "count_values"})
+
+
+def aggregate(node: Aggregation, vector: Vector, parameter: Value | None) -> Vector:
+    """Apply the aggregation. Raises RuleError where the parameter has no meaning."""
+    if node.operator == "count_values":
+        return _count_values(node, vector, str(parameter))
+    groups = _group(node, vector)
+    if node.operator in RANKINGS:
+        return _rank(node.operator, groups, parameter)
+    if node.operator == "quantile":
+        rank = parameter if isinstance(parameter, float) else math.nan
+        return [
+            (labels, quantile_of(rank, [value for _, value in members]))
+            for labels, members in groups.items()
+        ]
+    reduce = REDUCTIONS[node.operator]
+    return [(labels, reduce([value for _, value in members])) for labels, members in groups.items()]
+
+
+def _group(node: Aggregation, vector: Vector) -> dict[Labels, Vector]:
+    signature = signature_of(not node.without, node.labels)
+    groups: dict[Labels, Vector] = {}
+    by_name = NAME in node.labels and not node.without
+    for sample in vector:
+        group = signature(sample[0])
+        if by_name and sample[0][:1] == (MARK,):  # the name by which it is grouped goes later
+            group = (MARK, *group)
+        groups.setdefault(group, []).append(sample)
+    return groups
+
+
+def _rank(operator: str, groups: dict[Labels, Vector], parameter: Value | None) -> Vector:
+    if not isinstance(parameter, float) or not abs(parameter) < 2**63:
+        raise RuleError(f"{operator}: {parameter} is not a number of elements")
+    count = int(parameter)
+    if count < 1:
+        return []
+    sign = 1.0 if operator == "bottomk" else -1.0
+
+    def order(sample: tuple[Labels, float]) -> tuple[bool, float]:
+        number, value = rising(sample[1])
+        return (not number, sign * value)  # NaN ranks last either way
+
+    return [sample for members in groups.values() for sample in sorted(members, key=order)[:count]]
+
+
+def _count_values(node: Aggregation, vector: Vector, label: str) -> Vector:
+    names = node.labels if node.without else (*node.labels, label)
+    signature = signature_of(not node.without, names)
+    counts: dict[Labels, float] = {}
+    for labels, value in vector:
+        group = signature(with_label(labels, label, decimal_text(value)))
+        counts[group] = counts.get(group, 0.0) + 1
+    return list(counts.items())
+
+
+NEVER_FAIL = {*ELEMENTWISE, *OVER_RANGE} - {"double_exponential_smoothing"}
+
+
+def never_fails(node: Node) -> bool:
+    """Whether no data can make its evaluation raise, nor let samples differ by name alone.
+
+    What is not known to be fine is taken to fail: a match on some labels that several samples
+    share, the same labels under two names.
+    """
+    match node:
+        case Number() | Call(function="time" | "pi", arguments=()):
+            known = True
+        case Selector() | Range(selector=Selector()):
+            known = names_one_metric(node if isinstance(node, Selector) else node.selector)
+        case Negation():
+            known = True
+        case Aggregation(operator=operator, parameter=parameter):
+            known = operator in REDUCTIONS and parameter is None
+        case Call(function=function):
+            known = function in NEVER_FAIL
+        case Binary(operator=operator, matching=matching):
+            # Where all labels but the name must agree, a sample has one partner at most.
+            known = operator in SET_OPERATORS or matching == Matching()
+        case _:
+            known = False
+    return known and all(map(never_fails, children(node)))

@@ -1,13 +1,33 @@
-"""Who is who: ranks, processes and machines of a failed run, as its lines tell them."""
+"""What an incident asks about its run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
 
-from ldlm_monitor.incidents.clues import Clue, rank_in
+from ldlm_monitor.incidents.clues import Clue, Tier, rank_in
 from ldlm_monitor.model.records import Position
+from ldlm_monitor.model.view import Confidence
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A run as it stands when its incident is looked at. Times are Unix seconds.
+
+    `spoken`: ranks of which any record came, ever. `rank_steps`: the last step of each rank
+    that tells its own. `step`: the last step of the run.
+    """
+
+    state: str = "running"
+    ended_at: float | None = None
+    last_progress_at: float = float("-inf")
+    step: int | None = None
+    world_size: int | None = None
+    spoken: AbstractSet[int] = field(default_factory=frozenset)
+    rank_steps: dict[int, int] = field(default_factory=dict)
+
 
 _SPANS: Final = 400
 
@@ -142,3 +162,33 @@ class Roster:
 def _short(host: str) -> str:
     """A host without its domain; an address stays whole."""
     return host if host.replace(".", "").isdigit() else host.partition(".")[0].lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The first cause. `ranks` are all that share it; `rank` is set where it is one.
+
+    `why` are sentences for people, the best reason first.
+    """
+
+    tier: Tier
+    kind: str
+    message: str
+    confidence: Confidence
+    why: tuple[str, ...]
+    ranks: frozenset[int] = frozenset()
+    clue: Clue | None = None
+    host: str | None = None
+
+    @property
+    def rank(self) -> int | None:
+        """The one rank that is named."""
+        return next(iter(self.ranks)) if len(self.ranks) == 1 else None
+
+
+def by_sources(sources: Iterable[str], *, doubtful: bool) -> Confidence:
+    """Two that do not know of each other confirm; one is probable, a doubtful one weak."""
+    many = len(set(sources)) > 1
+    if doubtful:
+        return "probable" if many else "weak"
+    return "confirmed" if many else "probable"
