@@ -29,6 +29,7 @@ _AFTERWARDS = re.compile(
     r"eval|valid|test|plot|export|report|dump|summary|result|sample|convert|save", re.I
 )
 _LINE_WRITERS = {"writer", "DictWriter", "StreamHandler", "Tee"}
+_WRITES = ("write", "writerow", "writeheader")
 _HANDLERS = frozenset({"logging.FileHandler", "logging.basicConfig"})
 
 
@@ -106,11 +107,7 @@ def _grows(body: list[ast.stmt]) -> bool:
     for node in inside(body):
         if isinstance(node, ast.For | ast.While):
             return any(isinstance(c, ast.Attribute) and c.attr == "step" for c in ast.walk(node))
-        if isinstance(node, ast.Call) and last_name(node.func) in (
-            "write",
-            "writerow",
-            "writeheader",
-        ):
+        if isinstance(node, ast.Call) and last_name(node.func) in _WRITES:
             return all(_is_header(argument) for argument in node.args)
     return False
 

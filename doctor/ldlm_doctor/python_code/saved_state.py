@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
-from ldlm_doctor.python_code.tree import inside, last_name
+from ldlm_doctor.python_code.tree import body_of, inside, last_name, owner_name
 
 PROGRESS = re.compile(
     r"^(cur(rent)?_|last_|global_|start_|train_)?(epoch|step|iter|iteration)s?(_num|_idx|_?no|_run|_done)?$"
@@ -66,14 +66,10 @@ def _grows(module: Module, node: ast.Dict) -> bool:
     if not isinstance(statement, ast.Assign) or statement.value is not node:
         return False
     names = {last_name(target) for target in statement.targets}
-    for other in module.each(ast.Subscript):
-        match other:
-            case ast.Subscript(value=ast.Name(id=name), ctx=ast.Store()) if name in names:
-                return True
-    return any(
-        isinstance(call.func, ast.Attribute) and last_name(call.func.value) in names
-        for call in module.called("update")
-    )
+    stored = (node for node in module.each(ast.Subscript) if isinstance(node.ctx, ast.Store))
+    if any(isinstance(node.value, ast.Name) and node.value.id in names for node in stored):
+        return True
+    return any(owner_name(call) in names - {""} for call in module.called("update"))
 
 
 def keys_read(program: Program) -> frozenset[str] | None:
@@ -87,10 +83,9 @@ def keys_read(program: Program) -> frozenset[str] | None:
                     found.add(key)
                 case ast.Compare(left=ast.Constant(value=str() as key), ops=[ast.In()]):
                     found.add(key)
-        for name in ("get", "pop"):
-            for call in module.called(name):
-                if call.args and isinstance(call.args[0], ast.Constant):
-                    found.add(str(call.args[0].value))
+        for call in module.called("get", "pop"):
+            if call.args and isinstance(call.args[0], ast.Constant):
+                found.add(str(call.args[0].value))
         for call in module.calls_to(_LOADERS):
             loads = True
             if _is_handed_on(module, call):
@@ -110,16 +105,16 @@ def _is_handed_on(module: Module, load: ast.Call) -> bool:
             return False  # the file is of weights alone
         case _:
             return True
-    scope = module.scope(load)
-    body = scope.body if not isinstance(scope, ast.Lambda) else []
-    for node in inside(body):
+    for node in inside(body_of(module.scope(load))):
         if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
             match module.parents[node]:
-                case ast.Subscript(slice=ast.Constant()) | ast.Compare() | ast.Delete():
-                    pass
-                case ast.Attribute(attr="get" | "pop" | "keys"):
-                    pass
-                case ast.Call(func=ast.Attribute(attr="load_state_dict" | "save")):
+                case (
+                    ast.Subscript(slice=ast.Constant())
+                    | ast.Compare()
+                    | ast.Delete()
+                    | ast.Attribute(attr="get" | "pop" | "keys")
+                    | ast.Call(func=ast.Attribute(attr="load_state_dict" | "save"))
+                ):
                     pass
                 case _:
                     return True

@@ -90,7 +90,7 @@ def is_value(node: ast.AST | None, value: bool | None) -> TypeGuard[ast.Constant
 
 
 def expressions_in(node: ast.AST) -> Iterator[ast.expr]:
-    """The names, attributes and calls in an expression: what may stand for a value."""
+    """The names, attributes and calls in an expression: what can denote a value."""
     for part in ast.walk(node):
         if isinstance(part, ast.Name | ast.Attribute | ast.Call):
             yield part
