@@ -11,12 +11,13 @@ from ldlm_doctor.model import Finding
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.saved_state import PROGRESS, Saved, keys_read, saved_in, state_of
-from ldlm_doctor.python_code.tree import owner_name, passed, receiver, (
+from ldlm_doctor.python_code.tree import (
     Function,
     inside,
     keyword,
     last_name,
     names_in,
+    owner_name,
     passed,
     receiver,
     words_in,
@@ -94,7 +95,9 @@ def _without_optimizer(program: Program, saved: Saved, read: frozenset[str]) -> 
     wanted = _KINDS["the optimizer"]
     if any(wanted.search(word) for value in saved.entries.values() for word in words_in(value)):
         return
-    if any(wanted.search(key) for key in saved.entries) or program.once(_keeping("the optimizer", "state_dict")):
+    if any(wanted.search(key) for key in saved.entries) or program.once(
+        _keeping("the optimizer", "state_dict")
+    ):
         return
     if any(True for each in program.relatives(saved.module) for _ in each.calls_to(_ADAMS)):
         first = next(value for value in saved.entries.values() if state_of(value))
@@ -105,7 +108,8 @@ def _without_optimizer(program: Program, saved: Saved, read: frozenset[str]) -> 
 def _keeping(kind: str, *methods: str) -> Callable[[Program], bool]:
     """The fact that a method is called of such an object, or of all objects at once."""
     return lambda program: any(
-        bool(_ELSEWHERE & module.words) or any(_is_of(kind, call) for call in module.called(*methods))
+        bool(_ELSEWHERE & module.words)
+        or any(_is_of(kind, call) for call in module.called(*methods))
         for module in program.modules
     )
 
