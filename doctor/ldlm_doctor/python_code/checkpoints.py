@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 
 from ldlm_doctor.model import Edit, Finding
-from ldlm_doctor.python_code.edits import line_after, replaced
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
+from ldlm_doctor.python_code.source_text import line_after, replaced
 from ldlm_doctor.python_code.tree import (
     Function,
     body_of,

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 
 from ldlm_doctor.model import Edit, Finding
-from ldlm_doctor.python_code.edits import replaced
 from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.program import Program
+from ldlm_doctor.python_code.program import Program, matching
+from ldlm_doctor.python_code.source_text import replaced
 from ldlm_doctor.python_code.tree import inside, last_name, words_in
 from ldlm_doctor.python_code.values import arguments, constant
 
@@ -35,7 +35,7 @@ _HANDLERS = frozenset({"logging.FileHandler", "logging.basicConfig"})
 
 def inspect(module: Module, program: Program) -> Iterator[Finding]:
     """Each file of a program that trains and resumes which is opened anew."""
-    if not program.trains(module) or not program.any_relative(_resumes, module):
+    if not program.trains(module) or not program.any_relative(matching(_RESUME), module):
         return
     for call in module.calls:
         found = _emptied(module, call)
@@ -44,10 +44,6 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
         path, edits = found
         if _LOG.search(_file_name(module, path)) and not _is_guarded(module, call):
             yield module.finding("log-truncated-at-resume", call, edits=edits)
-
-
-def _resumes(module: Module) -> bool:
-    return any(_RESUME.search(word) for word in module.words)
 
 
 def _emptied(module: Module, call: ast.Call) -> tuple[ast.expr, tuple[Edit, ...]] | None:

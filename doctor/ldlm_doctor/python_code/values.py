@@ -23,14 +23,8 @@ _OPERATIONS: dict[type[ast.operator], Callable[[float, float], float]] = {
 _DEEPEST = 8
 
 
-class Unknown:
-    """What only a run can tell."""
-
-    def __repr__(self) -> str:
-        return "UNKNOWN"
-
-
-UNKNOWN: Final = Unknown()
+UNKNOWN: Final = object()
+"""The value of what only a run decides."""
 
 
 def constant(module: Module, node: ast.expr | None, depth: int = 0) -> object:
