@@ -54,7 +54,7 @@ def follow(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "ldlm-monitor.toml").write_text(
-            f'companions = false\n[route]\ngroup_interval = "3s"\n{config}', encoding="utf-8"
+            f"companions = false\n{config}", encoding="utf-8"
         )
         files = [folder / path for path in paths]
         texts = [(EXAMPLES / path).read_bytes() for path in paths]
