@@ -1,6 +1,6 @@
 """Makes the pictures of docs/slack.md again: `python docs/images/make_slack.py`.
 
-The real daemon follows an example log while it grows, and tells a server on this machine that
+The real daemon follows an example log while it grows, and posts to a server on this machine that
 behaves as Slack does: a webhook of the training that crashed, a bot of the one that met NaN, until
 its alert is over. What that received is drawn in Slack's layout (`slack_page.py`) by a headless
 Chromium. Slack itself is not asked. It takes seven minutes, and needs the Debian packages chromium,

@@ -7,7 +7,7 @@ import json
 import re
 from html.parser import HTMLParser
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from planted import KEY_FILES, LINES, found_in
 from prometheus_client.parser import text_string_to_metric_families
@@ -111,7 +111,6 @@ def test_slack_gets_blocks_in_which_nothing_acts(transition: Transition) -> None
         assert not set("<>") & set(shown)
 
 
-@settings(max_examples=50)
 @given(st.lists(transitions(), min_size=1, max_size=3))
 def test_a_group_in_slack_and_in_services_shows_nothing_that_acts(told: list[Transition]) -> None:
     notifications = tuple(from_transition(each) for each in told)
@@ -187,7 +186,6 @@ class Tags(HTMLParser):
         self.seen |= {tag, *(f"{tag} {name}" for name, _ in attrs)}
 
 
-@settings(max_examples=50)
 @given(transitions(), TEXTS)
 def test_report_pages_and_api_show_harmless_text(transition: Transition, message: str) -> None:
     run, where = transition.labels["run"], transition.position

@@ -355,6 +355,66 @@ def test_what_may_have_arrived_is_sent_again_as_it_was_and_what_came_since_behin
     assert slack.outbox.counts()["slack", "repeated"] == 0
 
 
+def test_what_may_have_arrived_stays_so_when_the_next_attempt_was_surely_in_vain(channel):
+    """It is looked for before it is sent again, and counted as a repeat if it is not found."""
+    slack = channel()
+    slack.add("NonFiniteLoss")
+    for error in (DeliveryError("timed out", unsure=True), DeliveryError("busy")):
+        slack.outbox.failed(slack.outbox.due("slack", slack.now), error, slack.now)
+        slack.now += 60
+    slack.add("TrainingCrashed")
+    again = slack.outbox.due("slack", slack.now)
+    assert again.message.unsure
+    assert names(again.message) == ["NonFiniteLoss firing"]
+    slack.outbox.accepted(again, slack.now, Receipt())
+    assert slack.outbox.counts()["slack", "repeated"] == 1
+
+
+def test_what_surely_did_not_arrive_is_sent_with_what_came_since_and_is_no_repeat(channel):
+    slack = channel()
+    slack.add("NonFiniteLoss")
+    pending = slack.outbox.due("slack", slack.now)
+    slack.outbox.failed(pending, DeliveryError("busy"), slack.now)
+    slack.add("TrainingCrashed")
+    slack.now += 60
+    (message,) = slack.sent()
+    assert not message.unsure
+    assert names(message) == ["NonFiniteLoss firing", "TrainingCrashed firing"]
+    assert slack.outbox.counts()["slack", "repeated"] == 0
+
+
+def test_a_clock_that_was_set_back_delays_no_group_by_more_than_its_interval(channel):
+    slack = channel()
+    slack.add("NonFiniteLoss")
+    slack.sent()
+    slack.now += 1
+    slack.add("TrainingCrashed")
+    slack.now -= 86_400
+    (message,) = slack.sent()
+    assert names(message) == ["TrainingCrashed firing"]
+
+
+def test_a_group_that_waits_within_its_interval_goes_on_waiting(channel):
+    """Its moment is at most one interval ahead, which is no sign that the clock was set back."""
+    slack = channel(digest_seconds=30)
+    slack.add("LossPlateau", severity="info")
+    assert slack.sent() == []
+    slack.now -= 1
+    assert [names(message) for message in slack.sent()] == [["LossPlateau firing"]]
+
+
+def test_a_clock_that_was_set_back_delays_no_change_of_what_stands_there(channel):
+    slack = channel()
+    slack.add("NonFiniteLoss")
+    slack.sent(place="C1 17.5")
+    slack.now += FOLLOW_UP
+    slack.add("TrainingCrashed")
+    assert [message.step for message in slack.sent()] == ["follow-up", "update"]
+    slack.add("NcclTimeout")
+    slack.now -= 86_400
+    assert [message.step for message in slack.sent()] == ["follow-up", "update"]
+
+
 def test_a_restart_between_request_and_answer_repeats_one_message_and_counts_it(channel):
     slack = channel()
     slack.add("NonFiniteLoss")

@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ldlm_monitor.model.view import CurveView
@@ -56,7 +56,6 @@ def test_the_incident_stands_at_its_step_whenever_that_was_read():
     assert beyond == loss_picture(curve(means), 1099.0, "r1"), "no step of this curve"
 
 
-@settings(max_examples=10)
 @given(
     means=st.lists(st.floats(), min_size=3, max_size=40),
     at=st.floats(allow_nan=False, allow_infinity=False),

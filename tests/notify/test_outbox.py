@@ -388,4 +388,4 @@ class OutboxAgainstAList(RuleBasedStateMachine):
 
 
 TestOutboxAgainstAList = OutboxAgainstAList.TestCase
-TestOutboxAgainstAList.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+TestOutboxAgainstAList.settings = settings(stateful_step_count=25)

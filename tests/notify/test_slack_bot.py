@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import slack_api as local
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from stories import OUT_OF_MEMORY
 
@@ -322,7 +322,6 @@ def nasty_notification(said: list[str], state: str, at: float) -> Notification:
     )  # fmt: skip
 
 
-@settings(max_examples=40)
 @given(
     said=st.lists(st.lists(NASTY, min_size=9, max_size=9), min_size=1, max_size=4),
     states=st.lists(st.sampled_from(["firing", "resolved", "ended"]), min_size=4, max_size=4),

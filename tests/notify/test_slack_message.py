@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ldlm_monitor.notify.notification import Notification
@@ -142,7 +142,6 @@ NASTY = st.one_of(
 )
 
 
-@settings(max_examples=300)
 @given(texts_=st.lists(NASTY, min_size=9, max_size=9), moments=st.tuples(st.floats(), st.floats()))
 def test_any_text_gives_a_message_within_limits_and_without_a_mention(texts_, moments):
     alert, severity, run, rank, line, path, summary, description, action = texts_

@@ -1,4 +1,4 @@
-"""What `on_step` is given, told apart: numbers at hand, tensors on a device, and the rest."""
+"""The arguments of `on_step`, sorted: numbers, tensors on a device, and the rest."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class RowWriter:
         self._rows: deque[Row | Entry] = deque(maxlen=limit)
         self._tail = b""
         self._fd: int | None = None
-        self._told = 0
+        self._reported = 0
         self._retry_at = -math.inf
         self._closing = False
         self._has_said = False
@@ -172,10 +172,10 @@ class RowWriter:
         return b"".join(lines)
 
     def _drops(self) -> bytes:
-        """A line that tells of rows dropped since the last one, if there are any."""
-        if self.dropped == self._told:
+        """An event of the rows dropped since the last such event, or nothing."""
+        if self.dropped == self._reported:
             return b""
-        new, self._told = self.dropped - self._told, self.dropped
+        new, self._reported = self.dropped - self._reported, self.dropped
         return encode(
             {
                 "type": "event",

@@ -44,7 +44,7 @@ def bench(
     name
         Name of the record; `compare` knows it by that.
     steps
-        Stop so many steps after the first that it tells.
+        Stop this many steps after the first one logged.
     seconds
         Stop after so many seconds.
     grace

@@ -63,7 +63,7 @@ def has_terminal() -> bool:
 
 
 def _on_screen(found: Settings, load: Callable[[], Settings]) -> int:
-    """The daemon behind the screen; what it logs meanwhile is told there, and at the end here."""
+    """The daemon behind the screen; its log lines are shown there, and printed here at the end."""
     # Collecting garbage while all this is imported would be a seventh of the wait.
     gc.disable()
     from ldlm_monitor.cli import logs

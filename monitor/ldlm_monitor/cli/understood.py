@@ -23,7 +23,7 @@ def as_json(found: Understood) -> str:
     """One object a line."""
     from ldlm_monitor.text.sanitize import encodable, plain
 
-    told: dict[str, Any] = {
+    shown: dict[str, Any] = {
         "path": found.path,
         "formats": dict(found.formats.most_common()),
         "lines": found.lines,
@@ -43,7 +43,7 @@ def as_json(found: Understood) -> str:
             ],
         },
     }
-    return encodable(json.dumps(told, ensure_ascii=False)) + "\n"
+    return encodable(json.dumps(shown, ensure_ascii=False)) + "\n"
 
 
 def _lines(found: Understood) -> Iterator[str]:

@@ -81,7 +81,7 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True)
 class RasStatus:
-    """What RAS found. `pids` are of all the processes that it tells, where it tells them."""
+    """What RAS found. `pids`: of all processes that it lists, where it lists them."""
 
     suspects: tuple[Suspect, ...]
     communicators: int

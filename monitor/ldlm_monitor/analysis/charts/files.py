@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ldlm_monitor.analysis.charts.axis import axis_of
-from ldlm_monitor.analysis.charts.chart import Chart, stretches
+from ldlm_monitor.analysis.charts.chart import Chart, axis_of, stretches
 from ldlm_monitor.analysis.charts.svg import APART, GUTTER, HEIGHT, STYLE, svg
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.text.sanitize import plain

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
 
 from ldlm_monitor.probe.process import PROC, Process, look
 
@@ -81,3 +83,45 @@ def _group(pid: int) -> int | None:
 def _send(kill: Callable[[int, int], None], target: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         kill(target, number)
+
+
+class GpuMemory:
+    """Reads nvidia-ml-py (extra `gpu`); without it, a driver or a GPU there are no values."""
+
+    def __init__(self) -> None:
+        self.names: tuple[str, ...] = ()
+        self._devices: list[Any] = []
+        self._before: list[int] = []
+        try:
+            self._nvml: Any = importlib.import_module("pynvml")
+            self._nvml.nvmlInit()
+            count = self._nvml.nvmlDeviceGetCount()
+            self._devices = [self._nvml.nvmlDeviceGetHandleByIndex(n) for n in range(count)]
+            names = (self._nvml.nvmlDeviceGetName(device) for device in self._devices)
+            self.names = tuple(str(name) for name in names)
+            self._before = [self._used(device) for device in self._devices]
+        except Exception:  # noqa: BLE001 no package or no driver: no values
+            self._devices = []
+
+    def look(self, pids: Collection[int]) -> int | None:
+        """Bytes in use on the GPU that these processes fill most; None: on none.
+
+        Where the driver counts processes otherwise, as in a container, it is what was not in
+        use before the command began.
+        """
+        try:
+            used = [self._of(device, pids) for device in self._devices]
+            if not any(used):
+                now = [self._used(device) for device in self._devices]
+                used = [at - before for at, before in zip(now, self._before, strict=True)]
+        except Exception:  # noqa: BLE001 a GPU fell off the bus; the kernel log reports it
+            return None
+        most = max(used, default=0)
+        return most if most > 0 else None
+
+    def _of(self, device: Any, pids: Collection[int]) -> int:
+        found = self._nvml.nvmlDeviceGetComputeRunningProcesses(device)
+        return sum(each.usedGpuMemory or 0 for each in found if each.pid in pids)
+
+    def _used(self, device: Any) -> int:
+        return int(self._nvml.nvmlDeviceGetMemoryInfo(device).used)
