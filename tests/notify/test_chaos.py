@@ -36,7 +36,6 @@ from pathlib import Path
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.config.policy import Policy
 from ldlm_monitor.notify import Courier, Outbox
-from ldlm_monitor.notify import groups
 from ldlm_monitor.notify.slack import SlackWebhook
 from ldlm_monitor.notify.slack_bot import SlackBot
 from ldlm_monitor.notify.webhook import Webhook
@@ -50,8 +49,8 @@ receivers = [
     Webhook(generic, timeout=1),
 ]
 names = [receiver.name for receiver in receivers]
-groups.FOLLOW_UP_SECONDS = 0.3  # half a minute would make the test one of hours
-outbox = Outbox(folder / "outbox.sqlite", {"slack": Policy(), "slack:COTHER": Policy()})
+soon = Policy(follow_up_seconds=0.3)  # with half a minute the test would take hours
+outbox = Outbox(folder / "outbox.sqlite", {"slack": soon, "slack:COTHER": soon})
 telling = Dispatcher(outbox, names, None)
 telling.mute = True
 for receiver in receivers:

@@ -9,14 +9,13 @@ from ldlm_monitor.config.policy import Policy
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.model.view import IncidentView, RootView
-from ldlm_monitor.notify.groups import FOLLOW_UP_SECONDS
 from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.notify.notification import Notification
 from ldlm_monitor.notify.outbox import Outbox
 
 NOON = 1_700_049_600.0
 """2023-11-15 12:00 UTC."""
-FOLLOW_UP = FOLLOW_UP_SECONDS
+FOLLOW_UP = Policy().follow_up_seconds
 """Seconds between two messages of a group."""
 
 

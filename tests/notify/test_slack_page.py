@@ -12,12 +12,11 @@ from stories import OUT_OF_MEMORY
 from ldlm_monitor.notify.message import Message
 from ldlm_monitor.notify.notification import Notification
 from ldlm_monitor.notify.slack_blocks import (
-    Block,
     group_message,
-    mrkdwn,
     news_message,
     slack_message,
 )
+from ldlm_monitor.notify.slack_text import Block, mrkdwn
 
 STORY = replace(
     OUT_OF_MEMORY,

@@ -134,6 +134,13 @@ class StreamPolicy(Section):
 class Policy(StreamPolicy):
     """The policy of a receiver that people read: one message per incident, and a digest."""
 
+    # The alerts of one failure arrive within seconds of each other; half a minute is soon enough
+    # for people who have read the first.
+    follow_up_seconds: Seconds = Field(
+        default=30,
+        description="Seconds between two messages about one incident.",
+        examples=[60],
+    )
     repeat_interval_seconds: Seconds = Field(
         default=4 * 3600,
         description="Seconds after which an incident that still fires is sent again.",

@@ -17,9 +17,6 @@ from ldlm_monitor.notify.message import FLAPPING
 from ldlm_monitor.notify.notification import Notification
 
 DIGEST: Final = "digest"
-FOLLOW_UP_SECONDS: Final = 30.0
-"""Between two messages of a group: the alerts of one failure arrive within seconds of each other,
-and half a minute is still soon for whoever has read the first."""
 JOIN_SECONDS: Final = 60.0
 """What begins this soon after the first alert of a run is the same failure, whatever its incident:
 ranks and log files report with delays of up to a minute."""
@@ -75,7 +72,7 @@ def join(
 
 def interval_seconds(subject: str, policy: Policy) -> float:
     """Seconds between two messages about a group that has news."""
-    return policy.digest_seconds if subject == DIGEST else FOLLOW_UP_SECONDS
+    return policy.digest_seconds if subject == DIGEST else policy.follow_up_seconds
 
 
 def _group_of(

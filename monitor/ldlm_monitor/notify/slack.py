@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import logging
+import json
 from http.client import HTTPException
+from typing import Final
 from urllib.request import Request
-
-from slack_sdk.webhook import WebhookClient, WebhookResponse
 
 from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify.http_client import (
     PERMANENT,
     TIMEOUT_SECONDS,
+    Answer,
     is_private,
     post,
-    retry_after,
     unreachable,
 )
 from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.notify.notification import Notification
-from ldlm_monitor.notify.slack_blocks import Block, as_code, news_message, slack_message
+from ldlm_monitor.notify.slack_blocks import news_message, slack_message
+from ldlm_monitor.notify.slack_text import Block, as_code
 from ldlm_monitor.text.sanitize import plain
 
-REFUSED_FORMS = frozenset({"invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long"})
-SILENT = logging.Logger("slack_sdk.silent", logging.CRITICAL + 1)
-"""The SDK's own logger would write URLs, tokens and what is sent at debug level."""
+REFUSED_FORMS: Final = frozenset({"invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long"})
+_HEADERS: Final = {"Content-Type": "application/json;charset=utf-8", "User-Agent": "ldlm-monitor"}
 
 
 class SlackWebhook:
@@ -34,7 +33,7 @@ class SlackWebhook:
     URL that is not https (plain http is accepted for loopback addresses).
     """
 
-    def __init__(self, url: str, *, timeout: int = TIMEOUT_SECONDS, name: str = "slack") -> None:
+    def __init__(self, url: str, *, timeout: float = TIMEOUT_SECONDS, name: str = "slack") -> None:
         if not is_private(url):
             raise ConfigError(
                 "is not the https URL of a Slack incoming webhook",
@@ -42,7 +41,8 @@ class SlackWebhook:
                 remedy="copy it from your Slack app's page, under Incoming Webhooks",
             )
         self.name = name
-        self._client = _Client(url, timeout=timeout, retry_handlers=[], logger=SILENT)
+        self._url = url
+        self._timeout = timeout
 
     def send(self, notification: Notification) -> None:
         """Post it. Raises DeliveryError unless Slack accepted it."""
@@ -57,43 +57,26 @@ class SlackWebhook:
         return Receipt()
 
     def _post(self, text: str, blocks: list[Block]) -> None:
-        response = self._send(text, blocks)
-        if response.status_code == 400 and response.body.strip() in REFUSED_FORMS:
-            response = self._send(as_code(text), [])  # better a plain line than nothing
-        _check(response)
-
-    def _send(self, text: str, blocks: list[Block]) -> WebhookResponse:
-        try:
-            return self._client.send(
-                text=text, blocks=blocks or None, unfurl_links=False, unfurl_media=False
+        answer = self._send({"text": text, "blocks": blocks})
+        if answer.status == 400 and answer.body.strip() in REFUSED_FORMS:
+            answer = self._send({"text": as_code(text)})  # better a plain line than nothing
+        if answer.status == 200 and answer.body.lstrip().startswith("<"):
+            raise DeliveryError(
+                "slack did not answer: received an HTML page, probably from a proxy"
             )
+        if not 200 <= answer.status < 300:
+            raise DeliveryError(
+                f"slack answered {answer.status}: {plain(answer.body, 200)}",
+                retry_after=answer.retry_after,
+                permanent=answer.status in PERMANENT,
+            )
+
+    def _send(self, content: dict[str, object]) -> Answer:
+        body = json.dumps({**content, "unfurl_links": False, "unfurl_media": False}).encode()
+        try:
+            return post(Request(self._url, body, _HEADERS, method="POST"), self._timeout)
         except (OSError, HTTPException) as error:
             raise unreachable(error, "slack ", unsure=True) from None
-
-
-def _check(response: WebhookResponse) -> None:
-    """Raises DeliveryError unless Slack accepted it."""
-    if response.status_code == 200 and response.body.lstrip().startswith("<"):
-        raise DeliveryError("slack did not answer: received an HTML page, probably from a proxy")
-    if not 200 <= response.status_code < 300:
-        raise DeliveryError(
-            f"slack answered {response.status_code}: {plain(response.body, 200)}",
-            retry_after=retry_after(response.headers.get("Retry-After")),
-            permanent=response.status_code in PERMANENT,
-        )
-
-
-class _Client(WebhookClient):
-    """Follows no redirect, and bounds what it reads."""
-
-    def _perform_http_request_internal(self, url: str, req: Request) -> WebhookResponse:
-        answer = post(req, self.timeout)
-        return WebhookResponse(
-            url=url,
-            status_code=answer.status,
-            body=answer.body,
-            headers={"Retry-After": answer.headers.get("Retry-After")},
-        )
 
 
 def how_to_configure() -> str:

@@ -1,32 +1,32 @@
-"""Slack's Block Kit: one notification, a group of alerts as it is now, or what is new in a group.
-
-Limits of https://docs.slack.dev/reference/block-kit/blocks: header 150 characters,
-section 3000, field 2000, 50 blocks. Text is escaped as
-https://docs.slack.dev/messaging/formatting-message-text requires, so that nothing in a log
-becomes a mention or a link.
-"""
+"""Slack's Block Kit: one notification, a group of alerts as it is now, or what is new in one."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeAlias
 
 from ldlm_monitor.config.policy import severity_rank
 from ldlm_monitor.notify.message import Message, Story, weight
 from ldlm_monitor.notify.notification import Notification, clean
+from ldlm_monitor.notify.slack_text import (
+    FALLBACK_LIMIT,
+    IN_CODE,
+    TEXT_LIMIT,
+    Block,
+    code,
+    context,
+    cut,
+    header,
+    mrkdwn,
+    one_line,
+    section,
+)
 from ldlm_monitor.text.format import duration, utc
 
-Block: TypeAlias = dict[str, Any]
 Content: TypeAlias = tuple[str, list[Block]]
 """(fallback text, blocks)."""
 
-HEADER_LIMIT: Final = 150
-FALLBACK_LIMIT: Final = 1000
-"""Characters of the text that notifications and screen readers show instead of the blocks."""
-TEXT_LIMIT: Final = 1700
-"""Characters of each text, the log line included: all blocks of a message together may have some
-13,000, which is not documented (https://github.com/slackapi/bolt-js/issues/2509)."""
 FACT_LIMIT: Final = 300
 LIST_LIMIT: Final = 2400
 """Characters of a list of alerts, so that a section's 3000 hold it with its heading and count."""
@@ -38,12 +38,6 @@ ALERTS_SHOWN: Final = 25
 
 SEVERITY_MARKS: Final = {"critical": "🔴", "error": "🟠", "warning": "🟡", "info": "🔵"}
 STATE_MARKS: Final = {"resolved": "✅", "ended": "⏹️", "unknown": "❔", "pending": "⏳"}
-ESCAPED: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
-IN_CODE: Final = {**ESCAPED, "`": "ˋ"}
-"""A backtick would end the code; its look-alike (U+02CB) does not."""
-IN_HEADER: Final = {"<": "‹", ">": "›"}
-"""Plain text is not escaped; without these two it is a mention nowhere."""
-_NO_BACKTICK: Final = str.maketrans("`", IN_CODE["`"])
 
 
 def slack_message(notification: Notification) -> Content:
@@ -51,16 +45,16 @@ def slack_message(notification: Notification) -> Content:
     title = headline(notification)
     # The headline has the run's name already.
     summary = clean(notification.summary).removeprefix(notification.run or "").lstrip(": ")
-    blocks = [_header(title)]
+    blocks = [header(title)]
     for text in (summary, clean(notification.description)):
         if text:
             blocks.append(section(cut(text, TEXT_LIMIT)))
     blocks += _cause(None, notification)
     blocks += _facts(notification)
-    blocks += _code(clean(notification.line or ""))
+    blocks += code(clean(notification.line or ""))
     if notification.state in ("firing", "pending"):
         blocks += _action(notification.action)
-    blocks.append(_context(when(notification)))
+    blocks.append(context(when(notification)))
     return cut(f"{title}: {summary}" if summary else title, FALLBACK_LIMIT), blocks
 
 
@@ -71,7 +65,7 @@ def group_message(message: Message) -> Content:
         text, blocks = slack_message(lead)
         return text, [*blocks, *_flapping(message)]
     title = _title(message)
-    blocks = [_header(title)]
+    blocks = [header(title)]
     titled = clean(story.title) if story is not None else ""
     if summary := titled or clean(lead.summary) or clean(lead.description):
         blocks.append(section(cut(summary, TEXT_LIMIT)))
@@ -79,13 +73,13 @@ def group_message(message: Message) -> Content:
     blocks += _facts(lead)
     excerpt = story.excerpt if story else ()
     lines = "\n".join(f"{one_line(place)}\n  {one_line(text)}" for place, text in excerpt)
-    blocks += _code(lines or clean(lead.line or ""))
+    blocks += code(lines or clean(lead.line or ""))
     if len(message.alerts) > 1:
         blocks.append(section(_listed("Alerts", message.alerts)))
     if message.firing:
         blocks += _action(story.action if story is not None and story.action else lead.action)
     blocks += _flapping(message)
-    blocks.append(_context(_times(message)))
+    blocks.append(context(_times(message)))
     return cut(title, FALLBACK_LIMIT), blocks
 
 
@@ -96,13 +90,13 @@ def news_message(message: Message) -> Content:
         text, blocks = slack_message(shown[0])
         return text, [*blocks, *_flapping(message)]
     title = _counted(shown) if message.news else _repeated(message)
-    blocks = [_header(title), section(_listed("", shown))]
+    blocks = [header(title), section(_listed("", shown))]
     if message.news:
         lead = min(shown, key=weight)
         blocks += _lines(shown)
         blocks += _action(lead.action) if lead.state == "firing" else []
     blocks += _flapping(message)
-    blocks.append(_context(_times(message)))
+    blocks.append(context(_times(message)))
     return cut(title, FALLBACK_LIMIT), blocks
 
 
@@ -159,11 +153,6 @@ def _mark(state: str, severity: str) -> str:
     return STATE_MARKS.get(state) or SEVERITY_MARKS.get(severity, "⚪")
 
 
-def _header(title: str) -> Block:
-    text = {"type": "plain_text", "text": cut(title, HEADER_LIMIT, IN_HEADER)}
-    return {"type": "header", "text": text}
-
-
 def _cause(story: Story | None, lead: Notification) -> list[Block]:
     if story is not None and (cause := one_line(story.cause)):
         why = "".join(f"\n• {one_line(text)}" for text in story.why)
@@ -191,10 +180,6 @@ def _facts(notification: Notification) -> list[Block]:
     return [{"type": "section", "fields": fields}] if fields else []
 
 
-def _code(text: str) -> list[Block]:
-    return [section(f"```\n{cut(text, TEXT_LIMIT, IN_CODE)}\n```")] if text else []
-
-
 def _lines(shown: Iterable[Notification]) -> list[Block]:
     """The log lines behind several alerts, the worst first."""
     lines = {
@@ -203,7 +188,7 @@ def _lines(shown: Iterable[Notification]) -> list[Block]:
         if each.line
     }
     first = [*lines.items()][:LINES_SHOWN]
-    return _code("\n".join(f"{place}\n  {cut(line, LINE_LIMIT, {})}" for place, line in first))
+    return code("\n".join(f"{place}\n  {cut(line, LINE_LIMIT, {})}" for place, line in first))
 
 
 def _action(action: str) -> list[Block]:
@@ -215,7 +200,7 @@ def _flapping(message: Message) -> list[Block]:
     if not message.is_flapping:
         return []
     text = f"fired {message.flaps} times within an hour: sent less often until it settles"
-    return [_context(text)]
+    return [context(text)]
 
 
 def _times(message: Message) -> str:
@@ -284,47 +269,3 @@ def compressed(ranks: Iterable[str]) -> str:
             spans.append([number, number])
     shown = [f"{low}-{high}" if high > low else f"{low}" for low, high in spans]
     return ",".join([*shown, *sorted(each for each in known if not each.isdecimal())])
-
-
-def one_line(text: str) -> str:
-    """Redacted, its line ends made spaces."""
-    return " ".join(clean(text).split())
-
-
-def cut(text: str, limit: int, escapes: dict[str, str] = ESCAPED) -> str:
-    """`text` escaped, at most `limit` UTF-16 units long and never cut inside an entity."""
-    return "".join(_pieces(text, limit, escapes))
-
-
-def _pieces(text: str, limit: int, escapes: dict[str, str]) -> Iterator[str]:
-    pieces = [escapes.get(char, char) for char in text[: limit + 1]]
-    sizes = [len(piece) + (piece > "\uffff") for piece in pieces]
-    if sum(sizes) <= limit:
-        yield from pieces
-        return
-    left = limit - 1
-    for piece, size in zip(pieces, sizes, strict=True):
-        left -= size
-        if left < 0:
-            break
-        yield piece
-    yield "…"
-
-
-def as_code(text: str) -> str:
-    """An escaped line in which Slack makes no links where no block contains it."""
-    return f"`{text.translate(_NO_BACKTICK)}`"
-
-
-def mrkdwn(text: str) -> Block:
-    """`verbatim`: Slack adds no links or mentions of its own."""
-    return {"type": "mrkdwn", "text": text, "verbatim": True}
-
-
-def section(text: str) -> Block:
-    """A section of that text, which is escaped already."""
-    return {"type": "section", "text": mrkdwn(text)}
-
-
-def _context(text: str) -> Block:
-    return {"type": "context", "elements": [mrkdwn(text)]}

@@ -9,6 +9,7 @@ after a crash what had arrived.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from http.client import HTTPException
 from typing import Any
@@ -21,15 +22,9 @@ from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify.http_client import TIMEOUT_SECONDS, is_private, post, unreachable
 from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.notify.notification import Notification
-from ldlm_monitor.notify.slack import SILENT
 from ldlm_monitor.notify.slack_api import Client, GoneError, MendableError, RefusedError, call
-from ldlm_monitor.notify.slack_blocks import (
-    Block,
-    as_code,
-    group_message,
-    news_message,
-    slack_message,
-)
+from ldlm_monitor.notify.slack_blocks import group_message, news_message, slack_message
+from ldlm_monitor.notify.slack_text import Block, as_code
 
 API_URL = "https://slack.com/api/"
 EVENT = "ldlm_monitor_alert"
@@ -77,7 +72,8 @@ class SlackBot:
             base_url=api_url.rstrip("/") + "/",
             timeout=timeout,
             retry_handlers=[],
-            logger=SILENT,
+            # The SDK's own logger would write the token and what is sent at debug level.
+            logger=logging.Logger("slack_sdk.silent", logging.CRITICAL + 1),
         )
 
     def send(self, notification: Notification) -> None:
