@@ -22,7 +22,9 @@ fi
 sh setup.sh dev
 
 bin=.venv/bin
-# Compiled when imported: most of torch never is.
+# Modules are compiled when they are first imported, since most of torch's never are; so what was
+# compiled has to be kept.
+unset PYTHONDONTWRITEBYTECODE
 pip_install() {
     "$bin/pip" install --quiet --no-compile --disable-pip-version-check "$@"
 }

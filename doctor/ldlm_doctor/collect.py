@@ -10,7 +10,7 @@ from stat import S_ISDIR, S_ISREG
 
 import re2
 
-from ldlm_doctor.project import Kind, Project, SourceFile
+from ldlm_doctor.model import Kind, Project, SourceFile
 from ldlm_doctor.yaml_nodes import compose
 from ldlm_monitor.model.errors import InputError
 

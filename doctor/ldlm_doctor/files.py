@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import re2
 
 from ldlm_doctor import environment_rules
-from ldlm_doctor.finding import Finding
-from ldlm_doctor.project import Kind, Project, SourceFile
+from ldlm_doctor.model import Finding, Kind, Project, SourceFile
 from ldlm_doctor.setting import Environment, Setting
 from ldlm_doctor.surroundings import surroundings
 
@@ -76,7 +75,7 @@ def _setting(
     return Setting(
         content[slice(*name_at)].decode(), None if "$" in value else value, file.path,
         content.count(b"\n", 0, name_at[0]) + 1, line.decode(errors="replace").strip(),
-        name_at, (start, end), removal,
+        (start, end), name_at, removal,
     )  # fmt: skip
 
 

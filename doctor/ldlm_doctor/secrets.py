@@ -7,22 +7,8 @@ from pathlib import PurePath
 
 import re2
 
-from ldlm_doctor.finding import Check, Finding
-from ldlm_doctor.project import Kind, Project, SourceFile
+from ldlm_doctor.model import Finding, Kind, Project, SourceFile
 
-SECRET = Check(
-    "secret-in-file",
-    "critical",
-    "A secret stands in a file",
-    "Whoever can read the repository, its history, its backups or a job's printed script can "
-    "use it; "
-    "`set -x` writes it into the log.",
-    "https://docs.github.com/en/code-security/secret-scanning/introduction/about-secret-scanning",
-    "",
-    "Revoke it and make a new one, which stands in the environment of the job or in a file that "
-    "only its user may read. Taking it out of the file is not enough: it stays in the history.",
-)
-CHECKS = (SECRET,)
 REDACTED = "REDACTED"
 
 _KINDS: tuple[tuple[str, str], ...] = (
@@ -82,7 +68,7 @@ def _in_file(file: SourceFile) -> Iterator[Finding]:
             continue
         what, shown = find(line[:_MAX_LINE], code=file.kind is Kind.PYTHON)
         if what:
-            yield Finding(SECRET, file.path, number, shown.strip(), what)
+            yield Finding("secret-in-file", file.path, number, shown.strip(), what)
 
 
 def find(line: str, *, code: bool = False) -> tuple[str, str]:

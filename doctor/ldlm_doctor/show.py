@@ -11,7 +11,7 @@ from os.path import isabs
 from pathlib import Path
 from urllib.parse import quote
 
-from ldlm_doctor.finding import Check, Finding
+from ldlm_doctor.model import Check, Finding
 from ldlm_doctor.repair import Repair
 from ldlm_monitor.model.names import SEVERITIES
 

@@ -9,27 +9,12 @@ from itertools import pairwise
 import re2
 import yaml
 
-from ldlm_doctor import deepspeed, environment_rules, launcher_rules, option_rules, shell
-from ldlm_doctor.finding import Check, Finding
-from ldlm_doctor.options import Group, Option
-from ldlm_doctor.project import Kind, Project
+from ldlm_doctor import deepspeed, environment_rules, option_rules, shell
+from ldlm_doctor.model import Finding, Kind, Project
+from ldlm_doctor.options import Group
 from ldlm_doctor.setting import Environment, Setting, Surroundings
 from ldlm_doctor.surroundings import surroundings
 from ldlm_doctor.yaml_nodes import Document, nodes, read, scalars
-
-UNREAD_KEY = Check(
-    "option-unread",
-    "warning",
-    "An option that no code reads",
-    "The file says one thing and the training does another: the option is set, and none of the "
-    "project's Python files names it.",
-    "the project's own files",
-    "",
-    "Read it where the training loop is, or take it out; a configuration class that forbids "
-    "unknown "
-    "keys tells of it at the start.",
-)
-CHECKS = (UNREAD_KEY, *deepspeed.CHECKS)
 
 _MATTERS = frozenset({
     "use_fused", "fused", "grad_clip_norm", "max_grad_norm", "gradient_clip_val",
@@ -65,7 +50,7 @@ def _audit_document(
     document: Document, around: Surroundings, unread: frozenset[str]
 ) -> Iterator[Finding]:
     settings: list[Setting] = []
-    groups: list[tuple[Option, ...]] = []
+    groups: list[tuple[Setting, ...]] = []
     for key, node in nodes(document.roots):
         pairs = scalars(node)
         settings.extend(_settings(document, pairs))
@@ -84,10 +69,9 @@ def _audit_document(
     for options in groups:
         group = Group(options, all_names=names)
         yield from option_rules.judge(group)
-        yield from launcher_rules.judge(group)
         for option in options:
             if option.name in unread and option.value not in (None, "", "null", "~"):
-                yield option.finding(UNREAD_KEY, option.name)
+                yield option.finding("option-unread", option.name)
 
 
 def _settings(
@@ -102,7 +86,7 @@ def _settings(
             line, evidence = document.line(name)
             yield Setting(
                 str(name.value), _known(str(value.value)), document.file.path, line, evidence,
-                document.span(name), document.span(value),
+                document.span(value), document.span(name),
             )  # fmt: skip
 
 
@@ -119,7 +103,7 @@ def _listed(document: Document, node: yaml.SequenceNode) -> Iterator[Setting]:
         exact = document.file.content[middle + 1 : end] == value.encode()
         yield Setting(
             name, _known(value), document.file.path, line, evidence,
-            (start, middle) if exact else None, (middle + 1, end) if exact else None,
+            (middle + 1, end) if exact else None, (start, middle) if exact else None,
         )  # fmt: skip
 
 

@@ -5,8 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from ldlm_monitor.detect.constant import ConstantDetector
-from ldlm_monitor.detect.loss import LossDetector, mann_kendall, relative_slope
+from ldlm_monitor.detect.loss import ConstantDetector, LossDetector, mann_kendall, relative_slope
 
 STEPS = 3000
 

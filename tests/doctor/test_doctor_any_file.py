@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ldlm_doctor.audit import audit
-from ldlm_doctor.project import Kind, Project, SourceFile
+from ldlm_doctor.model import Kind, Project, SourceFile
 from ldlm_doctor.repair import plan, verified
 
 LINES = sorted(

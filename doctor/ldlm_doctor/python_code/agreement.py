@@ -5,13 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable
 
-from ldlm_doctor.python_code.bindings import Function
-from ldlm_doctor.python_code.module import Module, last_name
-from ldlm_doctor.python_code.training import (
-    Ranks,
-    names_in,
-    ranks_of,
-)
+from ldlm_doctor.python_code.module import Module
+from ldlm_doctor.python_code.training import Ranks, ranks_of
+from ldlm_doctor.python_code.tree import Function, last_name, names_in
 
 COLLECTIVES = {
     "all_reduce", "all_gather", "all_gather_into_tensor", "all_gather_object", "barrier",

@@ -6,56 +6,13 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ldlm_doctor.finding import Check, Edit, Finding
-from ldlm_doctor.python_code.bindings import Function, inside
+from ldlm_doctor.model import Edit, Finding
 from ldlm_doctor.python_code.edits import line_after, replaced
-from ldlm_doctor.python_code.module import Module, last_name
+from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
-from ldlm_doctor.python_code.training import words_in
+from ldlm_doctor.python_code.tree import Function, inside, last_name, words_in
 from ldlm_doctor.python_code.values import arguments, default_of
 
-NOT_ATOMIC = Check(
-    id="checkpoint-not-atomic",
-    severity="warning",
-    title="The last checkpoint is overwritten in place",
-    why="A job that is killed, or a disk that is full, while it is written leaves half a file, "
-    "and the one before is gone.",
-    source="https://docs.python.org/3/library/os.html#os.replace",
-    since="",
-    fix="Write to a name beside it, then os.replace() it.",
-)
-NO_ROTATION = Check(
-    id="checkpoint-no-rotation",
-    severity="warning",
-    title="Checkpoints are written and never deleted",
-    why="Each holds weights and optimizer state, three times the weights with Adam; the disk "
-    "fills up, and the training ends there.",
-    source="size of torch.optim.AdamW's state: two tensors a parameter",
-    since="",
-    fix="Keep the last n (at least 1) and milestones; delete only what is surely an own "
-    "checkpoint, after the new one is whole.",
-)
-DELETED_FIRST = Check(
-    id="checkpoint-deleted-before-saved",
-    severity="error",
-    title="The old checkpoint is deleted before the new one is written",
-    why="Until the new one is whole there is none: a job that is killed meanwhile starts anew.",
-    source="https://docs.python.org/3/library/os.html#os.replace",
-    since="",
-    fix="Write under another name, rename, then delete the old one.",
-)
-LOAD = Check(
-    id="checkpoint-load-weights-only",
-    severity="info",
-    title="torch.load() without weights_only",
-    why="Before torch 2.6 it runs whatever code a pickle holds; since then it refuses files with "
-    "objects other than tensors and plain values, so that a resume fails which worked before.",
-    source="https://docs.pytorch.org/docs/stable/generated/torch.load.html",
-    since="2.6",
-    fix="weights_only=True, and only tensors, numbers, strings, lists and dictionaries in the "
-    "checkpoint.",
-)
-CHECKS = (NOT_ATOMIC, NO_ROTATION, DELETED_FIRST, LOAD)
 _DEEPEST = 8
 SAVE, _LOAD = frozenset({"torch.save"}), frozenset({"torch.load"})
 _STEP = re.compile(r"(^|_)(step|steps|epoch|epochs|iter|iters|iteration|it|tokens)(_|\d|$)", re.I)
@@ -83,17 +40,17 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
         place = full_path(module, path)
         if _varies(module, program, place, path):
             if _in_training(module, program, call) and not program.any_relative(_deletes, module):
-                yield module.finding(NO_ROTATION, call)
+                yield module.finding("checkpoint-no-rotation", call)
         elif (
             _is_fixed(module, place)
             and _in_training(module, program, call)
             and not _is_moved(module, call, place)
         ):
-            yield module.finding(NOT_ATOMIC, call, edits=_atomic(module, call, path))
+            yield module.finding("checkpoint-not-atomic", call, edits=_atomic(module, call, path))
     yield from _deleted_first(module)
     for call in module.calls_to(_LOAD):
         if arguments(module, call).lacks("weights_only") and _resumes(module, call):
-            yield module.finding(LOAD, call)
+            yield module.finding("checkpoint-load-weights-only", call)
 
 
 def full_path(module: Module, path: ast.expr, depth: int = 0) -> ast.expr:
@@ -152,7 +109,7 @@ def _comes_with_step(module: Module, program: Program, node: ast.expr) -> bool:
         return False
     at = names.index(name.id) - (1 if names[0] == "self" else 0)
     for other in program.relatives(module):
-        for call in other.methods_called.get(function.name, ()):
+        for call in other.called(function.name):
             given = call.args[at] if 0 <= at < len(call.args) else None
             given = next((k.value for k in call.keywords if k.arg == name.id), given)
             if given is not None and _has_step(other, full_path(other, given)):
@@ -258,7 +215,7 @@ def _in_training(module: Module, program: Program, call: ast.Call) -> bool:
     if function is None:
         return False
     for other in program.relatives(module):
-        for each in other.methods_called.get(function.name, ()):
+        for each in other.called(function.name):
             if any(isinstance(outer, ast.For | ast.While) for outer in other.above(each)):
                 return True
     return False
@@ -266,7 +223,7 @@ def _in_training(module: Module, program: Program, call: ast.Call) -> bool:
 
 def _deletes(module: Module) -> bool:
     for name in _DELETES:
-        for call in module.methods_called.get(name, ()):
+        for call in module.called(name):
             resolved = module.resolve(call.func)
             if name in ("rmtree", "unlink", "rmdir") or resolved == "os.remove":
                 return True
@@ -274,7 +231,7 @@ def _deletes(module: Module) -> bool:
 
 
 def _deleted_first(module: Module) -> Iterator[Finding]:
-    for call in module.methods_called.get("rmtree", ()):
+    for call in module.called("rmtree"):
         if not call.args or not isinstance(call.args[0], ast.Name | ast.Attribute):
             continue
         function = module.function(call)
@@ -290,7 +247,7 @@ def _deleted_first(module: Module) -> Iterator[Finding]:
             if path is None or module.function(save) is not function or save.lineno < call.lineno:
                 continue
             if any(ast.dump(part) == deleted for part in ast.walk(full_path(module, path))):
-                yield module.finding(DELETED_FIRST, call)
+                yield module.finding("checkpoint-deleted-before-saved", call)
                 break
 
 

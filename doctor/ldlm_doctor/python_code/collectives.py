@@ -6,28 +6,14 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ldlm_doctor.finding import Check, Finding
+from ldlm_doctor.model import Finding
 from ldlm_doctor.python_code.agreement import COLLECTIVES, rank_branch
-from ldlm_doctor.python_code.bindings import Function
-from ldlm_doctor.python_code.module import Module, last_name
+from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import FSDP, Program
 from ldlm_doctor.python_code.training import Ranks
+from ldlm_doctor.python_code.tree import Function, last_name
 from ldlm_doctor.python_code.values import constant
 
-ALONE = Check(
-    id="collective-on-one-rank",
-    severity="critical",
-    title="A collective that only some ranks call",
-    why="A collective returns when every rank of the group has called it. Called on rank 0 "
-    "alone it waits until the timeout, or pairs with the next collective of the others and "
-    "gives wrong data. Saving or gathering what is sharded is one as well.",
-    source="https://docs.pytorch.org/docs/stable/distributed.html#collective-functions; "
-    "https://docs.pytorch.org/docs/stable/distributed.checkpoint.html; "
-    "https://deepspeed.readthedocs.io/en/latest/model-checkpointing.html",
-    since="",
-    fix="Call it on every rank, and keep only what follows from it to rank 0.",
-)
-CHECKS = (ALONE,)
 _FULL = frozenset(
     f"{where}{name}"
     for where in ("torch.distributed.", "torch.distributed.distributed_c10d.", "deepspeed.comm.")
@@ -82,7 +68,9 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
             whose = "rank 0" if which is Ranks.MAIN else "the ranks other than 0"
             inner = _inner(module, program, call)
             where = f"; {last_name(call.func)} calls it {inner}" if inner else ""
-            yield module.finding(ALONE, call, f"only {whose}, by line {test.lineno}{where}")
+            yield module.finding(
+                "collective-on-one-rank", call, f"only {whose}, by line {test.lineno}{where}"
+            )
 
 
 def _collectives(module: Module, program: Program) -> Iterator[ast.Call]:
@@ -100,7 +88,7 @@ def _collectives(module: Module, program: Program) -> Iterator[ast.Call]:
     if packages & {"lightning", "pytorch_lightning"}:
         yield from _logged_together(module)
     for name in _wrapping(program):
-        for call in module.methods_called.get(name, ()):
+        for call in module.called(name):
             if _inner(module, program, call):
                 yield call
 
@@ -111,7 +99,7 @@ def _shards(module: Module) -> bool:
 
 def _of_sharded_models(module: Module) -> Iterator[ast.Call]:
     """`model.state_dict()` of FSDP's first version, `.full_tensor()` of the second."""
-    yield from module.methods_called.get("full_tensor", ())
+    yield from module.called("full_tensor")
     places = [
         (call.lineno, name) for call in module.calls_to(FSDP) for name in _wrapped(module, call)
     ]
@@ -122,7 +110,7 @@ def _of_sharded_models(module: Module) -> Iterator[ast.Call]:
     if module.words & {"SHARDED_STATE_DICT", "LOCAL_STATE_DICT"}:
         return
     first = {name for call in module.calls_to(_FSDP1) for name in _wrapped(module, call)}
-    for call in module.methods_called.get("state_dict", ()):
+    for call in module.called("state_dict"):
         if isinstance(call.func, ast.Attribute) and last_name(call.func.value) in first:
             yield call
 
@@ -138,7 +126,7 @@ def _wrapped(module: Module, call: ast.Call) -> set[str]:
 def _logged_together(module: Module) -> Iterator[ast.Call]:
     """`self.log(..., sync_dist=True)`, which reduces over all ranks."""
     for name in ("log", "log_dict"):
-        for call in module.methods_called.get(name, ()):
+        for call in module.called(name):
             given = {k.arg: k.value for k in call.keywords}
             alone = constant(module, given.get("rank_zero_only"))
             if constant(module, given.get("sync_dist")) is True and alone is not True:

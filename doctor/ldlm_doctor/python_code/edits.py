@@ -9,8 +9,9 @@ from __future__ import annotations
 import ast
 import re
 
-from ldlm_doctor.finding import Edit
-from ldlm_doctor.python_code.module import Module, last_name
+from ldlm_doctor.model import Edit
+from ldlm_doctor.python_code.module import Module
+from ldlm_doctor.python_code.tree import last_name
 
 _PIECE = re.compile(rb"#[^\r\n]*|[,)]|\s+|\\")
 

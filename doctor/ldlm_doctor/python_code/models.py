@@ -6,49 +6,13 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ldlm_doctor.finding import Check, Edit, Finding
-from ldlm_doctor.python_code.bindings import inside
+from ldlm_doctor.model import Edit, Finding
 from ldlm_doctor.python_code.edits import inserted
-from ldlm_doctor.python_code.module import Module, last_name
+from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
-from ldlm_doctor.python_code.training import names_in
+from ldlm_doctor.python_code.tree import inside, is_value, last_name, names_in, variables_in
 from ldlm_doctor.python_code.values import likely
 
-_DOCS = "https://docs.pytorch.org/docs/stable/checkpoint.html"
-MISSING = Check(
-    id="model-no-activation-checkpointing",
-    severity="info",
-    title="All activations of all blocks are kept for the backward pass",
-    why="Activations grow with batch, length and depth, and soon take more memory than the "
-    "weights. Checkpointing each block keeps its input alone and computes the rest again: "
-    "57 % less peak memory was measured, for about a third more computation.",
-    source=f"{_DOCS}; peak memory of MM-LDLM's backbone with torch 2.13",
-    since="1.11 (use_reentrant=False)",
-    fix="torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) in the loop over the "
-    "blocks while training, with a switch.",
-)
-KEYWORD_ONLY = Check(
-    id="checkpoint-keyword-only-call",
-    severity="critical",
-    title="checkpoint() passes by position what must be passed by name",
-    why="The module's forward takes keywords only: 'takes 1 positional argument but 4 were "
-    "given' at the first step.",
-    source="MMDiT.forward of mmdit 0.2 and 0.3; run with torch 2.13",
-    since="",
-    fix="checkpoint(module, name=value, ..., use_reentrant=False) hands keywords on.",
-)
-WHOLE = Check(
-    id="checkpoint-whole-backbone",
-    severity="warning",
-    title="The whole backbone is one checkpoint",
-    why="In the backward pass all blocks are computed again at once, and all their activations "
-    "are kept then: 8 % less peak memory was measured, where a checkpoint a block gives 57 %, "
-    "at the same cost.",
-    source=f"{_DOCS}; peak memory of MM-LDLM's backbone with torch 2.13",
-    since="",
-    fix="One checkpoint for each block, in the loop over the blocks.",
-)
-CHECKS = (MISSING, KEYWORD_ONLY, WHOLE)
 CHECKPOINT = frozenset(
     {"torch.utils.checkpoint.checkpoint", "torch.utils.checkpoint", "checkpoint.checkpoint"}
 )
@@ -74,19 +38,19 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
     yield from _checkpoints(module, program)
     if not program.trains(module) or program.any_relative(_checkpoints_activations, module):
         return
-    for cls in module.classes:
+    for cls in module.each(ast.ClassDef):
         place = _deep_backbone(module, cls)
         if place is None and _attends(module, program, cls):
             place = _stack(module, cls)
         if place is not None:
-            yield module.finding(MISSING, place)
+            yield module.finding("model-no-activation-checkpointing", place)
 
 
 def _checkpoints_activations(module: Module) -> bool:
     names = {local for local, name in module.imports.items() if name.startswith(_OF_TORCH)}
-    if any(getattr(node, "id", "") in names for node in module.nodes.get(ast.Name, ())):
+    if any(getattr(node, "id", "") in names for node in module.each(ast.Name)):
         return True
-    if _OF_TORCH in map(module.resolve, module.nodes.get(ast.Attribute, ())):
+    if _OF_TORCH in map(module.resolve, module.each(ast.Attribute)):
         return True
     return any(_CHECKPOINTING.search(word) for word in module.words)
 
@@ -109,7 +73,7 @@ def _stack(module: Module, cls: ast.ClassDef) -> ast.stmt | None:
 
 def _applies(loop: ast.For) -> bool:
     """`for block in self.blocks: x = block(x)`."""
-    targets = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+    targets = variables_in(loop.target)
     if not any(
         isinstance(n, ast.Attribute) and re.search(r"block|layer|^h$|stage", n.attr, re.I)
         for n in ast.walk(loop.iter)
@@ -196,9 +160,11 @@ def _checkpoints(module: Module, program: Program) -> Iterator[Finding]:
             continue
         names = _keyword_only(module, program, made)
         if names:
-            yield module.finding(KEYWORD_ONLY, call, edits=_named(module, call, names))
+            yield module.finding(
+                "checkpoint-keyword-only-call", call, edits=_named(module, call, names)
+            )
         if _is_stack(module, program, made):
-            yield module.finding(WHOLE, call)
+            yield module.finding("checkpoint-whole-backbone", call)
 
 
 def _made(module: Module, target: ast.Attribute, at: ast.AST) -> ast.Call | None:
@@ -261,7 +227,7 @@ def _opening(module: Module, node: ast.expr) -> int:
 
 
 def _is_false(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is False
+    return is_value(node, False)
 
 
 def _is_stack(module: Module, program: Program, made: ast.Call) -> bool:

@@ -6,64 +6,13 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ldlm_doctor.finding import Check, Finding
-from ldlm_doctor.python_code.module import Module, last_name
+from ldlm_doctor.model import Finding
+from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.training import without_gradient
+from ldlm_doctor.python_code.tree import is_value, last_name, passed
 from ldlm_doctor.python_code.values import arguments, number
 
-CLAMPED = Check(
-    id="loss-clamped",
-    severity="error",
-    title="The loss is cut off at a constant",
-    why="Beyond the limit the gradient is zero: a batch that diverges teaches nothing, and the "
-    "log shows the same number over and over instead of the divergence.",
-    source="run with torch 2.13: the gradient of torch.clamp is 0 beyond its limits",
-    since="",
-    fix="Leave the clamp out; clip the gradient norm, and log the loss as it is.",
-)
-NAN_HIDDEN = Check(
-    id="loss-nan-to-num",
-    severity="error",
-    title="NaN in the loss is replaced by a number",
-    why="The step looks healthy in the log, and what is wrong in data or weights stays there.",
-    source="https://docs.pytorch.org/docs/stable/generated/torch.nan_to_num.html",
-    since="1.8",
-    fix="Leave it out, and skip the step on all ranks by the gradient norm.",
-)
-CONSTANT = Check(
-    id="nan-replaced-by-constant",
-    severity="error",
-    title="A loss that is not finite becomes a constant",
-    why="The log shows the constant and not the NaN. It has no graph: where it is all of the "
-    "loss, backward raises 'element 0 of tensors does not require grad' on this rank alone, and "
-    "the others wait for it.",
-    source="run with torch 2.13",
-    since="",
-    fix="Let the NaN through, and skip the step on all ranks by the gradient norm.",
-)
-COSINE = Check(
-    id="loss-weight-changed-by-cosine",
-    severity="warning",
-    title="1 - cosine is the normalised squared error with another weight",
-    why="The mean squared error of two unit vectors of D numbers is 2 (1 - cos) / D. To replace "
-    "it by 1 - cos multiplies its weight by D / 2, and changes nothing else: 512 times at 1024. "
-    "A clamp of it to [0, 2] never acts, and lengths are not learnt by either.",
-    source="||a - b||^2 = 2 (1 - cos) for unit vectors; run with torch 2.13",
-    since="",
-    fix="Keep the squared error and watch the cosine as a metric, or multiply by 2 / D.",
-)
-BF16_WEIGHTS = Check(
-    id="weights-in-half-precision",
-    severity="warning",
-    title="The optimizer updates weights of half precision",
-    why="A weight in bfloat16 has 8 significant bits: an update below 1/256 of it is lost. At a "
-    "learning rate of 5e-5 AdamW's first step changed 57 % of the weights, in float32 all.",
-    source="run with torch 2.13: weights N(0, 0.02)",
-    since="",
-    fix="Keep the weights in float32 and compute under torch.autocast.",
-)
-CHECKS = (CLAMPED, NAN_HIDDEN, CONSTANT, COSINE, BF16_WEIGHTS)
 _LOSS = re.compile(r"(^|_)loss(es)?(_|\d|$)|^(l|L)oss", re.I)
 _NO_LOSS = re.compile(
     r"scale|weight|fn|func|coef|lambda|scaler|ratio|type|name|config|log|hist", re.I
@@ -104,16 +53,16 @@ def _subject(module: Module, call: ast.Call) -> ast.expr | None:
 
 def _clamps(module: Module, known: set[int]) -> Iterator[Finding]:
     for name in (*sorted(_CLAMPS), "nan_to_num", "nan_to_num_"):
-        for call in module.methods_called.get(name, ()):
+        for call in module.called(name):
             subject = _subject(module, call)
             if subject is None or id(call) in known or not _is_loss(subject):
                 continue
             if not _is_trained_with(module, call):
                 continue
             if name.startswith("nan_to_num"):
-                yield module.finding(NAN_HIDDEN, call)
+                yield module.finding("loss-nan-to-num", call)
             elif (limit := _greatest(module, call)) is not None:
-                yield module.finding(CLAMPED, call, limit)
+                yield module.finding("loss-clamped", call, limit)
 
 
 def _greatest(module: Module, call: ast.Call) -> str | None:
@@ -122,7 +71,7 @@ def _greatest(module: Module, call: ast.Call) -> str | None:
     names = ("max",) if last_name(call.func).startswith("clamp_max") else ("min", "max")
     positional = ("input", *names) if at_function else names
     limit = arguments(module, call, positional)["max"]
-    if limit is None or (isinstance(limit, ast.Constant) and limit.value is None):
+    if limit is None or (is_value(limit, None)):
         return None
     return f"at {module.text(limit)}"
 
@@ -153,7 +102,7 @@ def _is_trained_with(module: Module, call: ast.Call) -> bool:
 
 def _constants(module: Module) -> Iterator[Finding]:
     """`if isnan(loss): loss = torch.tensor(0.0)`."""
-    for branch in module.nodes.get(ast.If, ()):
+    for branch in module.each(ast.If):
         assert isinstance(branch, ast.If)
         asked = {
             last_name(part)
@@ -168,18 +117,18 @@ def _constants(module: Module) -> Iterator[Finding]:
             match statement:
                 case ast.Assign(targets=[target], value=value) if _is_loss(target):
                     if _is_fixed(module, value) and last_name(target) in asked:
-                        yield module.finding(CONSTANT, statement)
+                        yield module.finding("nan-replaced-by-constant", statement)
 
 
 def _choices(module: Module) -> Iterator[Finding]:
     """`loss if isfinite(loss) else 0.0`, and the same by `torch.where`."""
-    for choice in module.nodes.get(ast.IfExp, ()):
+    for choice in module.each(ast.IfExp):
         assert isinstance(choice, ast.IfExp)
         if _asks_loss(choice.test) and any(
             _is_fixed(module, each) for each in (choice.body, choice.orelse)
         ):
             yield from _as_loss(module, choice)
-    for call in module.methods_called.get("where", ()):
+    for call in module.called("where"):
         if module.resolve(call.func) == "torch.where" and len(call.args) == 3:
             test, *either = call.args
             if _asks_loss(test) and any(_is_fixed(module, each) for each in either):
@@ -194,7 +143,7 @@ def _as_loss(module: Module, node: ast.expr) -> Iterator[Finding]:
         and any(_is_loss(target) for target in statement.targets)
         and not without_gradient(module, node)
     ):
-        yield module.finding(CONSTANT, node)
+        yield module.finding("nan-replaced-by-constant", node)
 
 
 def _asks_loss(test: ast.expr) -> bool:
@@ -223,7 +172,7 @@ def _is_fixed(module: Module, node: ast.expr) -> bool:
 def _cosines(module: Module) -> Iterator[tuple[ast.Call, Finding]]:
     """A cosine loss with a clamp to its own range, as the seeds' replacement has it."""
     for name in ("clamp", "clip"):
-        for call in module.methods_called.get(name, ()):
+        for call in module.called(name):
             subject = _subject(module, call)
             if not isinstance(subject, ast.Name):
                 continue
@@ -235,7 +184,7 @@ def _cosines(module: Module) -> Iterator[tuple[ast.Call, Finding]]:
                 or not _is_one_minus_cosine(module, made)
             ):
                 continue
-            yield call, module.finding(COSINE, made)
+            yield call, module.finding("loss-weight-changed-by-cosine", made)
 
 
 def _assigned_before(module: Module, name: ast.Name, before: ast.AST) -> ast.expr | None:
@@ -274,17 +223,17 @@ def _half_weights(module: Module) -> Iterator[Finding]:
         last_name(part.func.value)
         for call in module.calls
         if module.resolve(call.func).startswith("torch.optim.")
-        for argument in (*call.args, *(k.value for k in call.keywords))
+        for argument in passed(call)
         for part in ast.walk(argument)
         if isinstance(part, ast.Call)
         and isinstance(part.func, ast.Attribute)
         and part.func.attr in ("parameters", "named_parameters")
     }
-    for statement in module.nodes.get(ast.Assign, ()):
+    for statement in module.each(ast.Assign):
         match statement:
             case ast.Assign(targets=[target], value=ast.Call() as call):
                 if last_name(target) in optimized and _is_cast(module, call):
-                    yield module.finding(BF16_WEIGHTS, call)
+                    yield module.finding("weights-in-half-precision", call)
 
 
 def _is_cast(module: Module, call: ast.Call) -> bool:
@@ -292,7 +241,7 @@ def _is_cast(module: Module, call: ast.Call) -> bool:
         return False
     if call.func.attr in ("half", "bfloat16") and not call.args:
         return True
-    given = [*call.args, *(k.value for k in call.keywords)]
+    given = passed(call)
     if call.func.attr == "to" and any(module.resolve(each) in _HALF for each in given):
         return True
     inner = call.func.value

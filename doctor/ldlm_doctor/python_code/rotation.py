@@ -6,36 +6,13 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ldlm_doctor.finding import Check, Edit, Finding
-from ldlm_doctor.python_code.bindings import Function, inside
+from ldlm_doctor.model import Edit, Finding
 from ldlm_doctor.python_code.edits import replaced
-from ldlm_doctor.python_code.module import Module, last_name
+from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
-from ldlm_doctor.python_code.training import names_in
+from ldlm_doctor.python_code.tree import Function, inside, last_name, names_in
 from ldlm_doctor.python_code.values import number
 
-KEEP_ZERO = Check(
-    id="rotation-keep-zero",
-    severity="error",
-    title="Nothing holds the number of checkpoints to keep above 0",
-    why="At 0 a rotation by [n:] or len(found) - n deletes every checkpoint, the one just "
-    "written included; by [:-n] it deletes none at all, since -0 is 0, and the disk fills up.",
-    source="Python's slices: x[:-0] is empty, x[0:] is everything",
-    since="",
-    fix="Refuse less than 1: max(1, n), or raise ValueError.",
-)
-FOREIGN = Check(
-    id="rotation-deletes-foreign",
-    severity="error",
-    title="The rotation deletes folders that are no checkpoints",
-    why="It takes everything in the folder whose name can be read as a number somehow: eval-7, "
-    "samples-100 and 2026-01-29 were deleted in a trial with keep 3.",
-    source="run of the proposed rotation on a folder of a run",
-    since="",
-    fix="Match the whole name (re.fullmatch(r'step_\\d{8}', name)) and look for a file that only "
-    "a complete checkpoint has; spare the newest, the best and the one resumed from.",
-)
-CHECKS = (KEEP_ZERO, FOREIGN)
 _ABOUT = re.compile(r"ckpt|checkpoint|keep|snapshot|save_dir|step|epoch|rotat|prune|old_", re.I)
 _DELETES = {"rmtree", "unlink", "remove"}
 _LISTS = {"iterdir", "listdir", "scandir", "glob", "rglob", "iglob"}
@@ -56,7 +33,7 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
     """Each function that deletes checkpoints in a loop."""
     seen: set[int] = set()
     for name in _DELETES:
-        for call in module.methods_called.get(name, ()):
+        for call in module.called(name):
             if name == "remove" and module.resolve(call.func) != "os.remove":
                 continue
             function = module.function(call) or module.tree
@@ -95,7 +72,7 @@ def _unbounded(
         case None, ast.UnaryOp(op=ast.USub(), operand=keep):
             if _may_be_zero(module, keep, function):
                 detail = f"{module.text(keep)} = 0 deletes nothing: [:-0] is empty"
-                yield module.finding(KEEP_ZERO, call, detail)
+                yield module.finding("rotation-keep-zero", call, detail)
         case None, ast.BinOp(left=ast.Call(func=ast.Name(id="len")), op=ast.Sub(), right=keep):
             if _may_be_zero(module, keep, function):
                 detail = (
@@ -103,12 +80,15 @@ def _unbounded(
                     f"{module.text(keep)} the difference is negative and counts from the end"
                 )
                 edits = _held(module, upper, keep)
-                yield module.finding(KEEP_ZERO, call, detail, edits)
+                yield module.finding("rotation-keep-zero", call, detail, edits)
         case keep, None if keep is not None and not isinstance(keep, ast.UnaryOp):
             if _may_be_zero(module, keep, function):
                 edits = (replaced(module, keep, f"max(1, {module.text(keep)})"),)
                 yield module.finding(
-                    KEEP_ZERO, call, f"{module.text(keep)} = 0 deletes all of them", edits
+                    "rotation-keep-zero",
+                    call,
+                    f"{module.text(keep)} = 0 deletes all of them",
+                    edits,
                 )
 
 
@@ -129,7 +109,7 @@ def _popped(
         ) if _may_be_zero(module, keep, function):
             edits = (replaced(module, keep, f"max(1, {module.text(keep)})"),)
             yield module.finding(
-                KEEP_ZERO, call, f"{module.text(keep)} = 0 deletes all of them", edits
+                "rotation-keep-zero", call, f"{module.text(keep)} = 0 deletes all of them", edits
             )
 
 
@@ -229,7 +209,7 @@ def _foreign(
             case ast.Call() if last_name(node.func) in ("compile",):
                 return
     detail = f"line {listings[0].lineno} takes all that is there"
-    yield module.finding(FOREIGN, call, detail)
+    yield module.finding("rotation-deletes-foreign", call, detail)
 
 
 def _is_dedicated(module: Module, call: ast.Call) -> bool:

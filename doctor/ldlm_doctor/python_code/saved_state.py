@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ldlm_doctor.python_code.bindings import inside
-from ldlm_doctor.python_code.module import Module, last_name
+from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
+from ldlm_doctor.python_code.tree import inside, last_name
 
 PROGRESS = re.compile(
     r"^(cur(rent)?_|last_|global_|start_|train_)?(epoch|step|iter|iteration)s?(_num|_idx|_?no|_run|_done)?$"
@@ -35,7 +35,7 @@ class Saved:
 
 def saved_in(module: Module) -> Iterator[Saved]:
     """Dictionaries with the state of something, and more."""
-    for node in module.nodes.get(ast.Dict, ()):
+    for node in module.each(ast.Dict):
         if not isinstance(node, ast.Dict) or len(node.keys) < 2:
             continue
         entries = {
@@ -66,13 +66,13 @@ def _grows(module: Module, node: ast.Dict) -> bool:
     if not isinstance(statement, ast.Assign) or statement.value is not node:
         return False
     names = {last_name(target) for target in statement.targets}
-    for other in module.nodes.get(ast.Subscript, ()):
+    for other in module.each(ast.Subscript):
         match other:
             case ast.Subscript(value=ast.Name(id=name), ctx=ast.Store()) if name in names:
                 return True
     return any(
         isinstance(call.func, ast.Attribute) and last_name(call.func.value) in names
-        for call in module.methods_called.get("update", ())
+        for call in module.called("update")
     )
 
 
@@ -81,14 +81,14 @@ def keys_read(program: Program) -> frozenset[str] | None:
     found: set[str] = set()
     loads = False
     for module in program.modules:
-        for node in (*module.nodes.get(ast.Subscript, ()), *module.nodes.get(ast.Compare, ())):
+        for node in module.each(ast.Subscript, ast.Compare):
             match node:
                 case ast.Subscript(slice=ast.Constant(value=str() as key), ctx=ast.Load()):
                     found.add(key)
                 case ast.Compare(left=ast.Constant(value=str() as key), ops=[ast.In()]):
                     found.add(key)
         for name in ("get", "pop"):
-            for call in module.methods_called.get(name, ()):
+            for call in module.called(name):
                 if call.args and isinstance(call.args[0], ast.Constant):
                     found.add(str(call.args[0].value))
         for call in module.calls_to(_LOADERS):

@@ -6,27 +6,13 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ldlm_doctor.finding import Check, Finding
-from ldlm_doctor.python_code.bindings import Function
+from ldlm_doctor.model import Finding
 from ldlm_doctor.python_code.checkpoints import SAVE, full_path, is_checkpoint
-from ldlm_doctor.python_code.module import Loop, Module
-from ldlm_doctor.python_code.program import DDP, Program
-from ldlm_doctor.python_code.training import words_in
+from ldlm_doctor.python_code.module import Module
+from ldlm_doctor.python_code.program import DDP, Program, calling
+from ldlm_doctor.python_code.tree import Function, words_in
 from ldlm_doctor.python_code.values import arguments
 
-ALL = Check(
-    id="checkpoint-saved-by-all-ranks",
-    severity="error",
-    title="Every rank writes the same checkpoint file",
-    why="Under DDP all ranks hold the same weights. Written by all of them at once into one file "
-    "the checkpoint is a mixture, or a file that does not load, and the writes take a multiple "
-    "of the time.",
-    source="https://docs.pytorch.org/tutorials/intermediate/ddp_tutorial.html"
-    "#save-and-load-checkpoints",
-    since="",
-    fix="if rank == 0: save; then a barrier on all ranks where the others read it.",
-)
-CHECKS = (ALL,)
 _GUARD = re.compile(
     r"rank|main|master|primary|chief|leader|root|coordinator|writer|gpu|device|zero|host|world"
     r"|proc|node|ddp|dist|local|logger|is_save|should_save|can_save",
@@ -42,7 +28,7 @@ _FARTHEST = 4
 def inspect(module: Module, program: Program) -> Iterator[Finding]:
     """Each torch.save of a checkpoint in a training on several ranks."""
     saves = list(module.calls_to(SAVE))
-    if not saves or not program.any_near(_wraps, module) or program.framework_does_it(module):
+    if not saves or not program.any_near(calling(DDP), module) or program.framework_does_it(module):
         return
     if any(_SHARDED & each.words for each in program.relatives(module)):
         return
@@ -54,17 +40,11 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
         words = words_in(full_path(module, path)) | words_in(path)
         if any(map(_OWN.search, words)):
             continue
-        turning = {id(loop) for each in program.near(module) for loop in _turning(program, each)}
+        turning = {
+            id(loop) for each in program.near(module) for _, loop in program.loops_around(each)
+        }
         if turning and _is_reached_by_all(module, program, call, turning):
-            yield module.finding(ALL, call)
-
-
-def _wraps(module: Module) -> bool:
-    return any(True for _ in module.calls_to(DDP))
-
-
-def _turning(program: Program, module: Module) -> list[Loop]:
-    return [loop for _, loop in program.loops_around(module)]
+            yield module.finding("checkpoint-saved-by-all-ranks", call)
 
 
 def _is_reached_by_all(
@@ -92,7 +72,7 @@ def _is_reached_by_all(
 
 
 def _may_choose_ranks(test: ast.expr) -> bool:
-    """It speaks of ranks, or asks for something that only one rank may have made."""
+    """It names ranks, or tests something that only one rank may have created."""
     match test:
         case ast.Name() | ast.Attribute():
             return True
@@ -122,6 +102,6 @@ def _is_called_by_all(
     return any(
         _is_reached_by_all(other, program, call, turning, depth + 1)
         for other in program.relatives(module)
-        for call in other.methods_called.get(function.name, ())
+        for call in other.called(function.name)
         if other.function(call) is not function
     )

@@ -8,8 +8,7 @@ import warnings
 from dataclasses import dataclass
 from functools import cached_property
 
-from ldlm_doctor.finding import Check, Edit, Finding
-from ldlm_doctor.project import SourceFile
+from ldlm_doctor.model import Edit, Finding, SourceFile, with_edits
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _BOM = b"\xef\xbb\xbf"
@@ -70,7 +69,7 @@ class SourceText:
 
     def finding(
         self,
-        check: Check,
+        check: str,
         node: ast.expr | ast.stmt | ast.excepthandler | ast.keyword | int,
         detail: str = "",
         edits: tuple[Edit, ...] = (),
@@ -86,11 +85,8 @@ class SourceText:
     def _still_python(self, edits: tuple[Edit, ...]) -> bool:
         if not self.is_editable:
             return False
-        content = self.file.content
-        for edit in sorted(edits, key=lambda e: (e.start, e.end), reverse=True):
-            content = content[: edit.start] + edit.text + content[edit.end :]
         try:
-            parsed(content)
+            parsed(with_edits(self.file.content, edits))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return False
         return True

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from ldlm_doctor.python_code.bindings import Function, inside
-from ldlm_doctor.python_code.module import Loop, Module, last_name
+from ldlm_doctor.python_code.module import Module
+from ldlm_doctor.python_code.tree import Function, Loop, inside, last_name
 
 _OPTIMIZER = re.compile(r"(^|_)(opt|optim|optimizer|optimizers|scaler|grad_scaler)(_|\d|$)", re.I)
 _OPTIMIZER_PART = re.compile(r"optim|scaler", re.I)
@@ -100,7 +100,7 @@ class TrainingLoop:
 def training_loops(module: Module) -> list[TrainingLoop]:
     """The training loops of a file, each innermost loop once."""
     found: dict[Loop, TrainingLoop] = {}
-    for call in module.methods_called.get("backward", ()):
+    for call in module.called("backward"):
         if not isinstance(call.func, ast.Attribute) or _is_probe(module, call):
             continue
         for loop, bodies in _turns(module, call, 0):
@@ -125,7 +125,7 @@ def _widen(loop: TrainingLoop) -> None:
 
 def _has_optimizer(module: Module) -> bool:
     """Gradients are for an optimizer, and not a picture's or a test's own."""
-    return any(is_optimizer_step(call) for call in module.methods_called.get("step", ())) or any(
+    return any(is_optimizer_step(call) for call in module.called("step")) or any(
         _OPTIMIZER_PART.search(word) for word in module.words
     )
 
@@ -149,7 +149,7 @@ def _callers(
 ) -> Iterator[tuple[Loop, list[list[ast.stmt]]]]:
     if function.name in ("forward", "__init__"):
         return
-    for call in module.methods_called.get(function.name, ()):
+    for call in module.called(function.name):
         if module.function(call) is not function:
             for loop, bodies in _turns(module, call, depth + 1):
                 yield loop, [*bodies, function.body]
@@ -250,27 +250,6 @@ def is_common(test: ast.expr) -> bool:
         case ast.Name() | ast.Attribute() if _PLAIN_FLAG.search(last_name(test)):
             return True
     return ranks_of(test) is not None
-
-
-def names_in(node: ast.AST) -> set[str]:
-    """The identifiers of an expression, attributes included."""
-    found = set()
-    for part in ast.walk(node):
-        if isinstance(part, ast.Name):
-            found.add(part.id)
-        elif isinstance(part, ast.Attribute):
-            found.add(part.attr)
-    return found
-
-
-def words_in(node: ast.AST) -> set[str]:
-    """The identifiers and the strings of an expression."""
-    strings = {
-        part.value
-        for part in ast.walk(node)
-        if isinstance(part, ast.Constant) and isinstance(part.value, str)
-    }
-    return names_in(node) | strings
 
 
 def ends_process(call: ast.Call) -> bool:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from ldlm_doctor.python_code.bindings import Function
-from ldlm_doctor.python_code.module import Module, last_name
+from ldlm_doctor.python_code.module import Module
+from ldlm_doctor.python_code.tree import Function, keyword, last_name
 
 TIMEDELTA = frozenset({"datetime.timedelta", "timedelta"})
 _SECONDS = {
@@ -151,12 +151,12 @@ def default_of(function: Function, name: str) -> ast.expr | None:
 def module_defaults(module: Module) -> dict[str, float]:
     """Defaults of argparse options and of the fields of classes, by name of the attribute."""
     found: dict[str, float] = {}
-    for call in module.methods_called.get("add_argument", ()):
-        default = next((k.value for k in call.keywords if k.arg == "default"), None)
+    for call in module.called("add_argument"):
+        default = keyword(call, "default")
         value = number(module, default)
         if value is not None:
             found.update(dict.fromkeys(option_names(call), value))
-    for cls in module.classes:
+    for cls in module.each(ast.ClassDef):
         for statement in cls.body:
             if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
                 value = number(module, statement.value)
@@ -167,9 +167,8 @@ def module_defaults(module: Module) -> dict[str, float]:
 
 def option_names(call: ast.Call) -> list[str]:
     """The attribute that an option of argparse sets, by each of its long names."""
-    for keyword in call.keywords:
-        if keyword.arg == "dest" and isinstance(keyword.value, ast.Constant):
-            return [str(keyword.value.value)]
+    if isinstance(dest := keyword(call, "dest"), ast.Constant):
+        return [str(dest.value)]
     given = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
     return [name.lstrip("-").replace("-", "_") for name in given if name.startswith("--")]
 
@@ -186,11 +185,11 @@ def seconds(module: Module, node: ast.expr | None, depth: int = 0) -> float | No
         if amount is None:
             return None
         total += amount * _SECONDS[name]
-    for keyword in node.keywords:
-        amount = number(module, keyword.value)
-        if keyword.arg not in _SECONDS or amount is None:
+    for given in node.keywords:
+        amount = number(module, given.value)
+        if given.arg not in _SECONDS or amount is None:
             return None
-        total += amount * _SECONDS[keyword.arg]
+        total += amount * _SECONDS[given.arg]
     return total
 
 
@@ -218,11 +217,11 @@ def arguments(module: Module, call: ast.Call, positional: tuple[str, ...] = ()) 
             break
         if at < len(positional):
             found.given[positional[at]] = value
-    for keyword in call.keywords:
-        if keyword.arg is None:
-            _unpack(module, keyword.value, found)
+    for given in call.keywords:
+        if given.arg is None:
+            _unpack(module, given.value, found)
         else:
-            found.given[keyword.arg] = keyword.value
+            found.given[given.arg] = given.value
     return found
 
 
@@ -255,7 +254,7 @@ def _unpack(module: Module, node: ast.expr, into: Arguments, depth: int = 0) -> 
 def _stored(module: Module, name: ast.Name) -> set[str]:
     """The keys that are stored into a dictionary one by one."""
     found = set()
-    for node in module.nodes.get(ast.Subscript, ()):
+    for node in module.each(ast.Subscript):
         match node:
             case ast.Subscript(value=ast.Name(id=name.id), slice=ast.Constant(value=str() as key)):
                 if isinstance(node.ctx, ast.Store):
@@ -266,7 +265,7 @@ def _stored(module: Module, name: ast.Name) -> set[str]:
 def _is_handed_on(module: Module, name: ast.Name) -> bool:
     """Whether a dictionary is changed by a method of its own."""
     for method in ("update", "setdefault", "pop"):
-        for call in module.methods_called.get(method, ()):
+        for call in module.called(method):
             match call.func:
                 case ast.Attribute(value=ast.Name(id=name.id)):
                     return True

@@ -124,7 +124,7 @@ class HealthCallback:
             return
         try:
             session.steps.add_values(values)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001 training goes on
             self._hurt(error)
 
     @_not_compiled
@@ -144,7 +144,7 @@ class HealthCallback:
             return
         try:
             session.steps.event(kind, message or kind, severity, fields)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001 training goes on
             self._hurt(error)
 
     @_not_compiled
@@ -160,7 +160,7 @@ class HealthCallback:
             return
         try:
             session.steps.watch(parameters, every)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001 training goes on
             self._hurt(error)
 
     @_not_compiled
@@ -175,7 +175,7 @@ class HealthCallback:
             else:
                 session.end("finished" if error is None else "failed", error)
             session.close()
-        except Exception as problem:  # noqa: BLE001
+        except Exception as problem:  # noqa: BLE001 training goes on
             self._hurt(problem)
 
     def __enter__(self) -> HealthCallback:
@@ -223,7 +223,7 @@ class Phase:
             return
         try:
             self._before = session.steps.enter(self._name)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001 training goes on
             self._callback._hurt(error)
 
     @_not_compiled
@@ -238,7 +238,7 @@ class Phase:
             return
         try:
             session.steps.leave(before, error)
-        except Exception as problem:  # noqa: BLE001
+        except Exception as problem:  # noqa: BLE001 training goes on
             self._callback._hurt(problem)
 
 

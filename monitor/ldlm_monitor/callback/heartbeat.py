@@ -29,6 +29,7 @@ from operator import attrgetter
 from pathlib import Path
 
 SIZE = 4096
+"""A page of memory: the smallest unit that is mapped."""
 MAGIC = b"ldlmhb01"
 IDENTITY_AT, BEAT_AT, STANDING_AT, DEVICE_AT = 0, 1024, 2048, 3072
 IDENTITY = struct.Struct("<8sIIQQdii64s128s64s108s")

@@ -33,8 +33,11 @@ SCHEMA = "ldlm.health/1"
 READY_SECONDS = 1.0
 """How long the first files are waited for, where the disk is slow."""
 CLOSE_SECONDS = 2.0
+"""Limit of each wait at the end: a dead disk must not hold a job beyond its grace period."""
 _SYNC_SECONDS = 1.0
+"""Where the page cannot be mapped, a write a second is what a network disk bears."""
 _TRACEBACK_LINES = 60
+"""The frames of a training loop and its framework; the last lines matter most."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ _ANNOUNCED = {
 """Events at the begin of a phase, at its end, and where it ended with an exception."""
 _ALIASES = {"evaluation": "eval", "validation": "eval", "evaluate": "eval", "save": "checkpoint"}
 _IDLE_SECONDS = 0.3
+"""Longer than almost all steps: the loop settles its own copies where it goes on."""
 
 
 class Entered(NamedTuple):

@@ -10,7 +10,9 @@ from typing import Any
 from ldlm_monitor.callback.device import host_number, is_tensor, local_value
 
 MAX_NAME = 128
+"""A longer name is an error of the caller; a row stays below 64 KiB with `MAX_VALUES`."""
 MAX_VALUES = 256
+"""Values in a row; gradient norms of a model's blocks are a hundred at most."""
 LARGEST = 2**63
 """Of whole numbers; what is larger is no count of anything."""
 PLAIN = frozenset({float, int, bool, str, type(None)})

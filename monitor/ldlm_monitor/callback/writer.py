@@ -20,11 +20,14 @@ from ldlm_monitor.callback.rows import Entry, Row, spelled
 MAX_ROWS = 10_000
 """Rows that wait for the disk; beyond, the oldest are dropped and counted."""
 MAX_TEXT = 16 * 1024
+"""Characters of a text in a row; a traceback's end fits."""
 POLL_SECONDS = 0.5
 """How often waiting rows are written: a row is that old at most when it reaches the disk.
 To wake costs more than to write a row, so not at each."""
 RETRY_SECONDS = 1.0
+"""A full disk or a dead mount is tried again this often, not at each row."""
 _BATCH = 256
+"""Rows in one write: some 64 KiB, so that one write rarely waits for a disk twice."""
 _STAYS_OPEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EAGAIN})
 """After these errors the file may take more later; after others it is opened anew."""
 

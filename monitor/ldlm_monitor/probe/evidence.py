@@ -16,7 +16,9 @@ from ldlm_monitor.probe.wording import ranks_text
 MAX_SHOWN = 64
 """Processes in an event, those that are gone first."""
 MAX_RANKS = 4096
+"""Ranks in one field: an event stays below a few tens of KiB."""
 MAX_MESSAGE = 1000
+"""Characters; a message is one line of an alert."""
 ENDED = ("gone", "zombie")
 
 

@@ -35,9 +35,13 @@ _NAME = re.compile(
 _RANKED = re.compile(r"(?P<prefix>.*?)(?P<rank>\d{1,7})(?:\.json)?$")
 _RANKS = re.compile(r"\d{1,7}")
 MAX_FILES = 4096
+"""Ranks whose dumps are read from one host's folders; shared folders hold all ranks'."""
 MAX_LISTED = 50_000
+"""Names read of one folder: /tmp of a busy host has thousands."""
 MAX_ENTRIES = 20_000
+"""Ten times the usual ring of 2,000 entries."""
 _MAX_TEXT = 200
+"""Characters of a field from a file that anyone may have written."""
 _MAX_TENSORS = 8
 _MAX_FRAMES = 64
 _LIBRARIES = ("site-packages/", "dist-packages/", "/torch/distributed/", "threading.py")

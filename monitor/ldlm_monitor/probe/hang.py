@@ -14,11 +14,13 @@ from ldlm_monitor.probe.heartbeat import Page, is_process, pages
 from ldlm_monitor.probe.stacks import Stacks, ask, may_ask
 
 ASKED_AT_ONCE = 16
+"""Requests for stacks in flight; each waits for its rank, not for a processor."""
 MAX_ASKED = 256
 """Ranks of one host."""
 SKEW_SECONDS = 10.0
 """Clocks of hosts may differ by this much without NTP."""
 _MAX_SHOWN = 8
+"""Threads in an event: the main one and those of loaders and autograd."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ PATTERN = "heartbeat_rank*"
 SIZE = 4096
 MAGIC = b"ldlmhb01"
 MAX_PAGES = 4096
+"""Pages read per look: a folder of thousands of ranks is one that a shared disk holds."""
 _IDENTITY = struct.Struct("<8sIIQQdii64s128s64s108s")
 _BLOCKS = (
     (struct.Struct("<Qqqqdddd32s16sQ"), 1024),
@@ -33,6 +34,7 @@ _BLOCKS = (
 _NO_BEAT: tuple[Any, ...] = (-1, -1, 0, math.nan, math.nan, math.nan, math.nan, b"", b"")
 _NO_STANDING: tuple[Any, ...] = (*[math.nan] * 7, 0, -1, 0, 0, b"")
 _TRIES = 20
+"""A store takes nanoseconds; a page that changes this often is no heartbeat."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,13 @@ RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 TICKS = os.sysconf("SC_CLK_TCK")
 """Units of CPU time, and of a start time, in a second."""
 _MAX_FDS = 4096
+"""Descriptors read of one process; trainers with thousands of loaders' pipes stay below."""
 _MAX_ENVIRONMENT = 256 * 1024
+"""Bytes of an environment; Linux permits 128 KiB in one variable."""
 _HOPS = 4
 """Pipes between the training and its log, e.g. `train | sed | tee`."""
 _STATUS_FIELD = 49
+"""Index of exit_code in /proc/PID/stat behind the name (proc(5), field 52)."""
 _LISTENING = "0A"
 _BOOTED = re.compile(r"^btime (\d{1,19})$", re.MULTILINE)
 _FLAGS = re.compile(r"^flags:\s*([0-7]+)", re.MULTILINE)

@@ -14,6 +14,7 @@ import struct
 from ldlm_monitor.probe.heartbeat import Page, is_process
 
 MAX_BYTES = 64 * 1024 * 1024
+"""As much as a dump file may have: 2,000 entries with stacks are a few MiB."""
 _PATH = "/handler/fr_trace_json"
 _PEER = struct.Struct("3i")
 

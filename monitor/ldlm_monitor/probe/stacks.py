@@ -20,12 +20,14 @@ from pathlib import Path
 from ldlm_monitor.probe.heartbeat import Page, is_process
 
 MAX_BYTES = 256 * 1024
+"""A dump of 100 threads of 100 frames, as faulthandler limits both."""
 MAX_THREADS = 64
 MAX_FRAMES = 64
 _MAX_TEXT = 256
 _QUIET_SECONDS = 0.1
 """A dump of all threads is written at once; no growth for this long means that it is complete."""
 _POLL_SECONDS = 0.01
+"""The dump appears within milliseconds; polling this often costs nothing in a few seconds."""
 _LIBRARIES = ("site-packages/", "dist-packages/", "/lib/python3", "<frozen ", "<string>")
 _WAITING = (
     "torch/distributed/distributed_c10d.py",

@@ -109,6 +109,7 @@ _KEY_LINE = r"(?m)(^|\s)(?:[A-Za-z0-9+/]{64}|[A-Za-z0-9+/]{70}|[A-Za-z0-9+/]{76}
 
 
 _SCAN_MEMORY = 64 * 1024 * 1024
+"""Bytes for RE2's automaton of all rules; its default is 8 MiB."""
 
 
 def _compile() -> tuple[tuple[Any, ...], Any]:
