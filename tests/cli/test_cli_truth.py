@@ -37,10 +37,7 @@ def test_the_score_is_shown_log_by_log_and_over_all(ask: Ask, truth: Path, examp
             "train_20261121_083451_node0.log  1 of 2 found  0 of 1 alerts false"
             "  recall 50 %  precision 100 %"
         ),
-        (
-            "    found   failure nan at train_20261121_083451_node0.log:20"
-            " by NonFiniteLoss after 0s"
-        ),
+        ("    found   failure nan at train_20261121_083451_node0.log:20 by NonFiniteLoss after 0s"),
         (
             "    MISSED  warning loss_spike at train_20261121_083451_node0.log:18:"
             " no LossSpike or LossDiverging"

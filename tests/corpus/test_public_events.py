@@ -20,9 +20,9 @@ pytestmark = pytest.mark.skipif(
 LOGS = json.loads((CORPUS / "public/index.json").read_text()) if CORPUS.is_dir() else []
 
 OF_NUMBERS = {"nan", "loss_spike", "slow"}
-"""Truth that only values tell, and no event."""
+"""Truth that only values show, and no event."""
 INTENDED = {"job_time_limit", "job_cancelled"}
-"""Ended from outside: by the taxonomy a warning, the run's state tells the rest."""
+"""Ended from outside: by the taxonomy a warning, the run's state has the rest."""
 SERIOUS = ("error", "critical")
 
 
@@ -50,7 +50,7 @@ def lines_of(event: Event, name: str) -> range:
     return range(first, last + 2)
 
 
-def told(truth: dict[str, Any], name: str) -> list[Event]:
+def events_at(truth: dict[str, Any], name: str) -> list[Event]:
     return [e for e in events_of(name) if truth["line_number"] in lines_of(e, name)]
 
 
@@ -74,7 +74,7 @@ def benign() -> list[Any]:
 
 @pytest.mark.parametrize(("name", "truth"), failures())
 def test_a_failure_is_an_event_at_its_line(name: str, truth: dict[str, Any]) -> None:
-    found = told(truth, name)
+    found = events_at(truth, name)
     if truth["kind"] in INTENDED:
         assert [e.kind for e in found if e.severity != "info"] == ["slurm_cancelled"]
     elif "closing signal SIGTERM" in truth["quote"]:
@@ -124,10 +124,10 @@ def test_what_the_workers_of_torchrun_say_comes_before_what_the_agent_says(
     name: str, expected: list[tuple[str, int | None]]
 ) -> None:
     serious = [e for e in events_of(name, "elastic_runs") if e.severity in SERIOUS]
-    told_by_the_agent = ["elastic_worker_failed", "python_exception", "elastic_failure_table"]
+    of_the_agent = ["elastic_worker_failed", "python_exception", "elastic_failure_table"]
     if not expected and name.startswith("m_"):
         assert serious == []
         return
     assert [(e.kind, e.rank) for e in serious[:-3]] == expected
-    assert [e.kind for e in serious[-3:]] == told_by_the_agent
+    assert [e.kind for e in serious[-3:]] == of_the_agent
     assert serious[-2].fields["role"] == "death"

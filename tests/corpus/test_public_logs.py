@@ -51,7 +51,7 @@ def test_a_healthy_log_raises_nothing_serious(name: str) -> None:
         ("elastic_runs/mn_kill0.log", [("TrainingCrashed", None)]),
     ],
 )
-def test_a_failure_is_told_with_the_rank_that_caused_it(
+def test_a_failure_is_reported_with_the_rank_that_caused_it(
     name: str, expected: list[tuple[str, str | None]]
 ) -> None:
     assert alerts(CORPUS / name) == expected
@@ -60,5 +60,5 @@ def test_a_failure_is_told_with_the_rank_that_caused_it(
 def test_of_two_nodes_logs_the_one_that_saw_the_kill_is_believed() -> None:
     logs = tuple(str(CORPUS / "elastic_runs" / f"mn_kill{node}.log") for node in (0, 1))
     played = Replay(Settings(files=logs, run="mn", companions=False)).transitions()
-    told = [each for each in played if not each.is_heartbeat]
-    assert [(each.alert, each.labels.get("rank")) for each in told] == [("TrainingCrashed", "3")]
+    sent = [each for each in played if not each.is_heartbeat]
+    assert [(each.alert, each.labels.get("rank")) for each in sent] == [("TrainingCrashed", "3")]

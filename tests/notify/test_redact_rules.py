@@ -62,7 +62,9 @@ def test_what_detect_secrets_takes_for_a_secret_is_hidden(name: str) -> None:
     def check(text: str) -> None:
         nonlocal seen
         for secret in detector.analyze_string(text):
-            if len(secret.strip(DELIMITERS)) >= SHORTEST.get(name, 3) and TELLING.get(name, _ANY).search(text):
+            if len(secret.strip(DELIMITERS)) >= SHORTEST.get(name, 3) and TELLING.get(
+                name, _ANY
+            ).search(text):
                 seen += 1
                 assert secret not in redact(text), text
 
