@@ -18,7 +18,7 @@ from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.records import Heartbeat, Record
 from ldlm_monitor.probe.evidence import Case
 from ldlm_monitor.run.verdict import ProbeCandidate
-from ldlm_monitor.source.worker import Worker
+from ldlm_monitor.source.file_system import Worker
 from ldlm_monitor.text.sanitize import plain
 
 LOOK_SECONDS = 5.0
@@ -288,7 +288,7 @@ class Probing:
     def _post(self, work: Callable[[], T]) -> Future[T]:
         if self._worker is None:
             self._worker = Worker("probe")
-        answer = self._worker.post(work)
+        answer = self._worker.submit(work)
         answer.add_done_callback(lambda _: self._ring())
         return answer
 
