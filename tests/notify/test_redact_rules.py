@@ -52,6 +52,7 @@ def test_what_detect_secrets_takes_for_a_secret_is_hidden(name: str) -> None:
     seen = 0
 
     @settings(
+        max_examples=30,  # fewer may hold no string that the detector accepts
         derandomize=True,
         database=None,
         phases=[Phase.generate],
