@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterator
 
 from ldlm_doctor.model import Finding, Kind, SourceFile
-from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.program import DDP, YAML_NUMBER, Program, calling, naming
+from ldlm_doctor.python_code.expressions import last_name, names_in, receiver, variables_in
+from ldlm_doctor.python_code.module import Module, calling, naming
+from ldlm_doctor.python_code.program import DDP, YAML_NUMBER, Program
 from ldlm_doctor.python_code.training import TrainingLoop, is_optimizer_step
-from ldlm_doctor.python_code.tree import inside, last_name, names_in, receiver, variables_in
+from ldlm_doctor.python_code.tree import inside
 from ldlm_doctor.python_code.values import likely, option_names
 
 _NAME = re.compile(

@@ -7,20 +7,11 @@ import re
 from collections.abc import Iterator
 
 from ldlm_doctor.model import Edit, Finding
+from ldlm_doctor.python_code.expressions import keyword, last_name, names_in, owner_name, words_in
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.source_text import line_after, replaced
-from ldlm_doctor.python_code.tree import (
-    Function,
-    body_of,
-    calls_in,
-    inside,
-    keyword,
-    last_name,
-    names_in,
-    owner_name,
-    words_in,
-)
+from ldlm_doctor.python_code.tree import Function, body_of, calls_in, inside
 from ldlm_doctor.python_code.values import arguments, default_of
 
 _DEEPEST = 8

@@ -8,19 +8,12 @@ from collections.abc import Iterable, Iterator
 from typing import TypeGuard
 
 from ldlm_doctor.model import Edit, Finding
-from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.program import DDP, Program, forwards, naming
+from ldlm_doctor.python_code.expressions import is_value, keyword, last_name, names_in
+from ldlm_doctor.python_code.module import Module, naming
+from ldlm_doctor.python_code.program import DDP, Program, forwards
 from ldlm_doctor.python_code.source_text import keyword_added, replaced
 from ldlm_doctor.python_code.training import TrainingLoop
-from ldlm_doctor.python_code.tree import (
-    Function,
-    calls_in,
-    inside,
-    is_value,
-    keyword,
-    last_name,
-    names_in,
-)
+from ldlm_doctor.python_code.tree import Function, calls_in, inside
 from ldlm_doctor.python_code.values import Arguments, arguments, constant
 
 _POSITIONAL = (

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator
 
 from ldlm_doctor.model import Finding
-from ldlm_doctor.python_code.agreement import agreed, described, rank_branch
+from ldlm_doctor.python_code.collectives import agreed, described, rank_branch
+from ldlm_doctor.python_code.expressions import is_value, last_name, names_in, passed, variables_in
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.training import (
@@ -16,16 +17,7 @@ from ldlm_doctor.python_code.training import (
     is_optimizer_step,
     without_gradient,
 )
-from ldlm_doctor.python_code.tree import (
-    Loop,
-    body_of,
-    inside,
-    is_value,
-    last_name,
-    names_in,
-    passed,
-    variables_in,
-)
+from ldlm_doctor.python_code.tree import Loop, body_of, inside
 
 _FINITE = {"isnan", "isinf", "isfinite"}
 _FAILURES = {

@@ -7,19 +7,11 @@ import re
 from collections.abc import Iterator
 
 from ldlm_doctor.model import Edit, Finding
+from ldlm_doctor.python_code.expressions import is_value, last_name, owner_name, words_in
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.source_text import can_be_repeated, keyword_added, replaced
-from ldlm_doctor.python_code.tree import (
-    Function,
-    Loop,
-    calls_in,
-    inside,
-    is_value,
-    last_name,
-    owner_name,
-    words_in,
-)
+from ldlm_doctor.python_code.tree import Function, Loop, calls_in, inside
 from ldlm_doctor.python_code.values import Arguments, arguments, constant, likely, number
 
 _LOADER = frozenset({"torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"})

@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterator
 
 from ldlm_doctor.model import Edit, Finding
-from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.program import Program, matching
+from ldlm_doctor.python_code.expressions import last_name, words_in
+from ldlm_doctor.python_code.module import Module, matching
+from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.source_text import replaced
-from ldlm_doctor.python_code.tree import inside, last_name, words_in
+from ldlm_doctor.python_code.tree import inside
 from ldlm_doctor.python_code.values import arguments, constant
 
 _LOG = re.compile(

@@ -7,18 +7,11 @@ import re
 from collections.abc import Iterator
 
 from ldlm_doctor.model import Edit, Finding
+from ldlm_doctor.python_code.expressions import is_value, keyword, last_name, names_in, variables_in
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.source_text import inserted
-from ldlm_doctor.python_code.tree import (
-    calls_in,
-    inside,
-    is_value,
-    keyword,
-    last_name,
-    names_in,
-    variables_in,
-)
+from ldlm_doctor.python_code.tree import calls_in, inside
 from ldlm_doctor.python_code.values import likely
 
 CHECKPOINT = frozenset(

@@ -7,11 +7,7 @@ import re
 from collections.abc import Iterator
 
 from ldlm_doctor.model import Finding
-from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.program import Program
-from ldlm_doctor.python_code.training import without_gradient
-from ldlm_doctor.python_code.tree import (
-    calls_in,
+from ldlm_doctor.python_code.expressions import (
     is_value,
     last_name,
     names_in,
@@ -19,6 +15,10 @@ from ldlm_doctor.python_code.tree import (
     passed,
     variables_in,
 )
+from ldlm_doctor.python_code.module import Module
+from ldlm_doctor.python_code.program import Program
+from ldlm_doctor.python_code.training import without_gradient
+from ldlm_doctor.python_code.tree import calls_in
 from ldlm_doctor.python_code.values import arguments, number
 
 _LOSS = re.compile(r"(^|_)loss(es)?(_|\d|$)|^(l|L)oss", re.I)

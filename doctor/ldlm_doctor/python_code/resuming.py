@@ -8,12 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 
 from ldlm_doctor.model import Finding
-from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.program import Program
-from ldlm_doctor.python_code.saved_state import PROGRESS, Saved, keys_read, saved_in, state_of
-from ldlm_doctor.python_code.tree import (
-    Function,
-    inside,
+from ldlm_doctor.python_code.expressions import (
     keyword,
     last_name,
     names_in,
@@ -22,6 +17,10 @@ from ldlm_doctor.python_code.tree import (
     receiver,
     words_in,
 )
+from ldlm_doctor.python_code.module import Module
+from ldlm_doctor.python_code.program import Program
+from ldlm_doctor.python_code.saved_state import PROGRESS, Saved, keys_read, saved_in, state_of
+from ldlm_doctor.python_code.tree import Function, inside
 from ldlm_doctor.python_code.values import constant
 
 _RESUME = re.compile(r"resum|init_from|restart|start_(epoch|step|iter)|continue_(from|train)", re.I)

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from ldlm_doctor.model import Edit, Finding
+from ldlm_doctor.python_code.expressions import last_name, names_in
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.source_text import replaced
-from ldlm_doctor.python_code.tree import Function, Loop, calls_in, inside, last_name, names_in
+from ldlm_doctor.python_code.tree import Function, Loop, calls_in, inside
 from ldlm_doctor.python_code.values import number
 
 _ABOUT = re.compile(r"ckpt|checkpoint|keep|snapshot|save_dir|step|epoch|rotat|prune|old_", re.I)

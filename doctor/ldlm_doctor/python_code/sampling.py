@@ -7,12 +7,13 @@ import re
 from collections.abc import Iterator
 
 from ldlm_doctor.model import Edit, Finding
+from ldlm_doctor.python_code.expressions import expressions_in, names_in, receiver
 from ldlm_doctor.python_code.loaders import FOR_EVALUATION, called
-from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.program import Program, matching, naming
+from ldlm_doctor.python_code.module import Module, matching, naming
+from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.source_text import line_before
 from ldlm_doctor.python_code.training import is_rank
-from ldlm_doctor.python_code.tree import Function, expressions_in, inside, names_in, receiver
+from ldlm_doctor.python_code.tree import Function, inside
 from ldlm_doctor.python_code.values import arguments, constant
 
 _SAMPLER = frozenset(

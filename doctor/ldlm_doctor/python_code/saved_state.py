@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from ldlm_doctor.model import Finding
 from ldlm_doctor.python_code.checkpoints import SAVE, full_path, is_checkpoint
-from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.program import DDP, Program, calling
-from ldlm_doctor.python_code.tree import Function, body_of, inside, last_name, owner_name, words_in
+from ldlm_doctor.python_code.expressions import last_name, owner_name, words_in
+from ldlm_doctor.python_code.module import Module, calling
+from ldlm_doctor.python_code.program import DDP, Program
+from ldlm_doctor.python_code.tree import Function, body_of, inside
 from ldlm_doctor.python_code.values import arguments
 
 PROGRESS = re.compile(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ldlm_doctor.model import Edit, Finding, SourceFile, with_edits
-from ldlm_doctor.python_code.tree import last_name
+from ldlm_doctor.python_code.expressions import last_name
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _BOM = b"\xef\xbb\xbf"

@@ -7,17 +7,11 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ldlm_doctor.model import Finding
+from ldlm_doctor.python_code.expressions import keyword, last_name, receiver, variables_in
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program, forwards, uses_framework
 from ldlm_doctor.python_code.training import TrainingLoop, is_optimizer_step
-from ldlm_doctor.python_code.tree import (
-    Function,
-    inside,
-    keyword,
-    last_name,
-    receiver,
-    variables_in,
-)
+from ldlm_doctor.python_code.tree import Function, inside
 from ldlm_doctor.python_code.values import constant
 
 _LOSS = re.compile(r"(^|_)(loss|losses|grad_norm|norm)(_|\d|$)", re.I)

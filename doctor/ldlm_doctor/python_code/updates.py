@@ -6,11 +6,12 @@ import ast
 from collections.abc import Iterator
 
 from ldlm_doctor.model import Edit, Finding
+from ldlm_doctor.python_code.expressions import last_name, owner_name
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.source_text import line_after, line_before
 from ldlm_doctor.python_code.training import TrainingLoop
-from ldlm_doctor.python_code.tree import Function, last_name, owner_name
+from ldlm_doctor.python_code.tree import Function
 
 _CLIPS = ("clip_grad_norm_", "clip_grad_value_")
 _DROPS = frozenset({"zero_grad", "zero_grads", "clear_grad", "zero_gradients"})
