@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import takewhile
 
-from ldlm_doctor.model import Finding, Kind, Project, SourceFile
+from ldlm_doctor.model import Finding, Findings, Kind, Project, SourceFile
 from ldlm_doctor.python_code import (
     accumulation,
     checkpoints,
@@ -43,7 +43,7 @@ _TEST_FILE = re.compile(r"^(test_.*|.*_test|conftest)$")
 _TEST_FOLDERS = {"test", "tests", "testing", "test_utils"}
 
 
-def audit(project: Project) -> Iterator[Finding]:
+def audit(project: Project) -> Findings:
     """What the checks find, in the order of files and lines. Tests are left out."""
     with _no_collection_of_cycles():
         found = _findings(project)

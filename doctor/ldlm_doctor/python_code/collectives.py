@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Collection, Iterable, Iterator
 
-from ldlm_doctor.model import Finding
+from ldlm_doctor.model import Findings
 from ldlm_doctor.python_code.expressions import keyword, last_name, names_in, owner_name
 from ldlm_doctor.python_code.module import Module, calling
 from ldlm_doctor.python_code.program import FSDP, Program
@@ -163,7 +163,7 @@ def _left_before(module: Module, child: ast.stmt) -> tuple[Ranks, ast.expr] | No
     return None
 
 
-def inspect(module: Module, program: Program) -> Iterator[Finding]:
+def inspect(module: Module, program: Program) -> Findings:
     """Each collective, and each call of a function that is one."""
     for call in _collectives(module, program):
         branch = rank_branch(module, call)
