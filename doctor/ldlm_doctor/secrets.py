@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import PurePath
 
 import re2
 
-from ldlm_doctor.finding import Check, Finding
-from ldlm_doctor.project import Kind, Project, SourceFile
+from ldlm_doctor.model import Finding, Findings, Kind, Project, SourceFile
 
-SECRET = Check(
-    "secret-in-file",
-    "critical",
-    "A secret stands in a file",
-    "Whoever can read the repository, its history, its backups or a job's printed script can "
-    "use it; "
-    "`set -x` writes it into the log.",
-    "https://docs.github.com/en/code-security/secret-scanning/introduction/about-secret-scanning",
-    "",
-    "Revoke it and make a new one, which stands in the environment of the job or in a file that "
-    "only its user may read. Taking it out of the file is not enough: it stays in the history.",
-)
-CHECKS = (SECRET,)
 REDACTED = "REDACTED"
 
 _KINDS: tuple[tuple[str, str], ...] = (
@@ -63,7 +48,7 @@ _ANY = re2.compile(
 _MAX_LINE = 4096
 
 
-def audit(project: Project) -> Iterator[Finding]:
+def audit(project: Project) -> Findings:
     """Each line with a secret, once; the secret itself is left out of the evidence."""
     for file in project.files:
         if file.kind is not Kind.REQUIREMENTS and not _is_test(file):
@@ -76,13 +61,13 @@ def _is_test(file: SourceFile) -> bool:
     return file.kind is Kind.PYTHON and (name.startswith("test_") or name == "conftest.py")
 
 
-def _in_file(file: SourceFile) -> Iterator[Finding]:
+def _in_file(file: SourceFile) -> Findings:
     for number, line in enumerate(file.content.decode(errors="replace").split("\n"), 1):
         if not _ANY.search(line):
             continue
         what, shown = find(line[:_MAX_LINE], code=file.kind is Kind.PYTHON)
         if what:
-            yield Finding(SECRET, file.path, number, shown.strip(), what)
+            yield Finding("secret-in-file", file.path, number, shown.strip(), what)
 
 
 def find(line: str, *, code: bool = False) -> tuple[str, str]:
@@ -92,7 +77,7 @@ def find(line: str, *, code: bool = False) -> tuple[str, str]:
     """
     kinds, shown = [], line
     for what, pattern in _FORMS:
-        if any(not _PLACEHOLDER.search(found) for found in _all(pattern, shown)):
+        if any(not _PLACEHOLDER.search(str(found.group(0))) for found in pattern.finditer(shown)):
             kinds.append(what)
             shown = pattern.sub(REDACTED, shown)
     rules = () if code else ((_NAMED, "a key"), (_ASSIGNED, "a password or key"))
@@ -103,10 +88,6 @@ def find(line: str, *, code: bool = False) -> tuple[str, str]:
                 kinds.append(what)
                 shown = shown.replace(value, REDACTED)
     return ", ".join(dict.fromkeys(kinds)), shown
-
-
-def _all(pattern: re2._Regexp[str], text: str) -> list[str]:
-    return [str(found.group(0)) for found in pattern.finditer(text)]
 
 
 def _is_secret(value: str, *, named: bool) -> bool:

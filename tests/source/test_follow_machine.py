@@ -360,7 +360,7 @@ class Writers(RuleBasedStateMachine):
 
 
 def test_every_record_comes_exactly_once_or_is_known_to_be_lost():
-    run_state_machine_as_test(Writers, settings=_settings(150))
+    run_state_machine_as_test(Writers, settings=_settings(settings().max_examples))
 
 
 @pytest.mark.long

@@ -1,33 +1,35 @@
-"""Collectives that some ranks call while the others do not."""
+"""What ranks decide together, and collectives that only some of them call."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 
-from ldlm_doctor.finding import Check, Finding
-from ldlm_doctor.python_code.agreement import COLLECTIVES, rank_branch
-from ldlm_doctor.python_code.bindings import Function
-from ldlm_doctor.python_code.module import Module, last_name
+from ldlm_doctor.model import Findings
+from ldlm_doctor.python_code.expressions import keyword, last_name, names_in, owner_name
+from ldlm_doctor.python_code.module import Module, calling
 from ldlm_doctor.python_code.program import FSDP, Program
-from ldlm_doctor.python_code.training import Ranks
+from ldlm_doctor.python_code.training import Ranks, ranks_of
+from ldlm_doctor.python_code.tree import Function
 from ldlm_doctor.python_code.values import constant
 
-ALONE = Check(
-    id="collective-on-one-rank",
-    severity="critical",
-    title="A collective that only some ranks call",
-    why="A collective returns when every rank of the group has called it. Called on rank 0 "
-    "alone it waits until the timeout, or pairs with the next collective of the others and "
-    "gives wrong data. Saving or gathering what is sharded is one as well.",
-    source="https://docs.pytorch.org/docs/stable/distributed.html#collective-functions; "
-    "https://docs.pytorch.org/docs/stable/distributed.checkpoint.html; "
-    "https://deepspeed.readthedocs.io/en/latest/model-checkpointing.html",
-    since="",
-    fix="Call it on every rank, and keep only what follows from it to rank 0.",
-)
-CHECKS = (ALONE,)
+COLLECTIVES = {
+    "all_reduce", "all_gather", "all_gather_into_tensor", "all_gather_object", "barrier",
+    "broadcast", "broadcast_object_list", "reduce", "reduce_scatter", "reduce_scatter_tensor",
+    "gather", "gather_object", "scatter", "scatter_object_list", "all_to_all",
+    "all_to_all_single", "monitored_barrier",
+}  # fmt: skip
+_AGREES = COLLECTIVES | {
+    "all_reduce_coalesced",
+    "reduce_tensor",
+    "reduce_mean",
+    "gather_for_metrics",
+}
+_AGREEING = (
+    "all_reduce", "allreduce", "reduce_", "sync_", "gather", "agree", "all_ranks", "broadcast",
+)  # fmt: skip
+"""What names a function in which ranks decide together."""
 _FULL = frozenset(
     f"{where}{name}"
     for where in ("torch.distributed.", "torch.distributed.distributed_c10d.", "deepspeed.comm.")
@@ -71,24 +73,112 @@ _OF_FRAMEWORKS = (
 """Whose methods every rank must call: the name of the object, the packages, the methods."""
 
 
-def inspect(module: Module, program: Program) -> Iterator[Finding]:
+def agreed(module: Module, nodes: Iterable[ast.AST], before: ast.stmt, names: set[str]) -> bool:
+    """What these names hold was made common to all ranks before a statement of some nodes."""
+    agreeing = _AGREES | _wrappers(module)
+    for node in nodes:
+        if not isinstance(node, ast.Call) or node.lineno > before.lineno:
+            continue
+        exchanged = (names_in(node) - {last_name(node.func)}) | _assigned(module, node)
+        if exchanged & names and agrees(node, agreeing):
+            return True
+    return False
+
+
+def agrees(call: ast.Call, names: Collection[str] = _AGREES) -> bool:
+    """The call brings together what several ranks have, by its name."""
+    name = last_name(call.func).lower()
+    return name in names or any(part in name for part in _AGREEING)
+
+
+def decides_together(module: Module) -> bool:
+    """Numbers of several ranks are brought together in the file, by whatever means."""
+    names = {name.lower() for name in module.methods_called}
+    return bool(names & (_AGREES - {"barrier", "monitored_barrier", "scatter"})) or any(
+        part in name for name in names for part in _AGREEING
+    )
+
+
+def _wrappers(module: Module) -> set[str]:
+    """Functions of this file that call a collective themselves."""
+    around = (module.function(call) for call in module.calls if last_name(call.func) in _AGREES)
+    return {function.name.lower() for function in around if function is not None}
+
+
+def _assigned(module: Module, node: ast.expr) -> set[str]:
+    statement = module.statement(node)
+    if isinstance(statement, ast.Assign):
+        return {name for target in statement.targets for name in names_in(target)}
+    return set()
+
+
+def rank_branch(
+    module: Module, node: ast.AST, within: ast.AST | None = None
+) -> tuple[Ranks, ast.expr] | None:
+    """The condition on the rank under which a node runs, in its function or `within` a node."""
+    child = node
+    for outer in module.above(node):
+        if isinstance(child, ast.stmt) and (left := _left_before(module, child)) is not None:
+            return left
+        if outer is within or isinstance(outer, Function | ast.Lambda):
+            return None
+        if isinstance(outer, ast.If | ast.IfExp) and child is not outer.test:
+            which = ranks_by(module, outer.test)
+            if which is not None:
+                otherwise = outer.orelse if isinstance(outer.orelse, list) else [outer.orelse]
+                if any(child is each for each in otherwise):
+                    which = which.others
+                return which, outer.test
+        child = outer
+    return None
+
+
+def described(branch: tuple[Ranks, ast.expr]) -> str:
+    """The ranks that a condition lets through, and where it stands."""
+    which, test = branch
+    whose = "rank 0" if which is Ranks.MAIN else "the ranks other than 0"
+    return f"only {whose}, by line {test.lineno}"
+
+
+def ranks_by(module: Module, test: ast.expr) -> Ranks | None:
+    """The ranks that a condition lets through, also by a name for it."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        which = ranks_by(module, test.operand)
+        return which and which.others
+    if isinstance(test, ast.Name) and (bound := module.bound(test)) is not None:
+        return ranks_of(bound) or ranks_of(test)
+    return ranks_of(test)
+
+
+def _left_before(module: Module, child: ast.stmt) -> tuple[Ranks, ast.expr] | None:
+    """`if rank != 0: return`, or `continue`, before the statement in its block."""
+    for statement in module.block(child):
+        if statement is child:
+            return None
+        match statement:
+            case ast.If(test=test, body=[*_, ast.Return() | ast.Continue()], orelse=[]):
+                which = ranks_by(module, test)
+                if which is not None:
+                    return which.others, test
+    return None
+
+
+def inspect(module: Module, program: Program) -> Findings:
     """Each collective, and each call of a function that is one."""
     for call in _collectives(module, program):
         branch = rank_branch(module, call)
         if branch is None or _is_of_a_group(call):
             continue
-        which, test = branch
-        if not _others_call(module, program, call, which):
-            whose = "rank 0" if which is Ranks.MAIN else "the ranks other than 0"
+        if not _others_call(module, program, call, branch[0]):
             inner = _inner(module, program, call)
             where = f"; {last_name(call.func)} calls it {inner}" if inner else ""
-            yield module.finding(ALONE, call, f"only {whose}, by line {test.lineno}{where}")
+            yield module.finding("collective-on-one-rank", call, f"{described(branch)}{where}")
 
 
 def _collectives(module: Module, program: Program) -> Iterator[ast.Call]:
     yield from module.calls_to(_FULL)
     yield from module.calls_to(_TOGETHER)
-    if program.any_near(_shards, module):
+    if program.any_near(calling(FSDP), module):
         yield from _of_sharded_models(module)
     packages = {name.partition(".")[0] for level, name in module.imported if level == 0}
     for owner, of, methods in _OF_FRAMEWORKS:
@@ -99,19 +189,14 @@ def _collectives(module: Module, program: Program) -> Iterator[ast.Call]:
                         yield call
     if packages & {"lightning", "pytorch_lightning"}:
         yield from _logged_together(module)
-    for name in _wrapping(program):
-        for call in module.methods_called.get(name, ()):
-            if _inner(module, program, call):
-                yield call
-
-
-def _shards(module: Module) -> bool:
-    return any(True for _ in module.calls_to(FSDP))
+    for call in module.called(*program.once(_functions_with_collectives)):
+        if _inner(module, program, call):
+            yield call
 
 
 def _of_sharded_models(module: Module) -> Iterator[ast.Call]:
     """`model.state_dict()` of FSDP's first version, `.full_tensor()` of the second."""
-    yield from module.methods_called.get("full_tensor", ())
+    yield from module.called("full_tensor")
     places = [
         (call.lineno, name) for call in module.calls_to(FSDP) for name in _wrapped(module, call)
     ]
@@ -122,8 +207,8 @@ def _of_sharded_models(module: Module) -> Iterator[ast.Call]:
     if module.words & {"SHARDED_STATE_DICT", "LOCAL_STATE_DICT"}:
         return
     first = {name for call in module.calls_to(_FSDP1) for name in _wrapped(module, call)}
-    for call in module.methods_called.get("state_dict", ()):
-        if isinstance(call.func, ast.Attribute) and last_name(call.func.value) in first:
+    for call in module.called("state_dict"):
+        if owner_name(call) in first:
             yield call
 
 
@@ -137,22 +222,16 @@ def _wrapped(module: Module, call: ast.Call) -> set[str]:
 
 def _logged_together(module: Module) -> Iterator[ast.Call]:
     """`self.log(..., sync_dist=True)`, which reduces over all ranks."""
-    for name in ("log", "log_dict"):
-        for call in module.methods_called.get(name, ()):
-            given = {k.arg: k.value for k in call.keywords}
-            alone = constant(module, given.get("rank_zero_only"))
-            if constant(module, given.get("sync_dist")) is True and alone is not True:
-                yield call
+    for call in module.called("log", "log_dict"):
+        alone = constant(module, keyword(call, "rank_zero_only"))
+        if constant(module, keyword(call, "sync_dist")) is True and alone is not True:
+            yield call
 
 
 def _is_of_a_group(call: ast.Call) -> bool:
     """The ranks of a group of their own, or a save that asks no other rank."""
     names = {k.arg for k in call.keywords}
     return bool(names & {"group", "process_group", "no_dist"})
-
-
-def _wrapping(program: Program) -> dict[str, tuple[Module, Function, ast.Call]]:
-    return program.once(_functions_with_collectives)
 
 
 def _functions_with_collectives(program: Program) -> dict[str, tuple[Module, Function, ast.Call]]:
@@ -170,7 +249,7 @@ def _functions_with_collectives(program: Program) -> dict[str, tuple[Module, Fun
 
 def _inner(module: Module, program: Program, call: ast.Call) -> str:
     """Where a function of the project calls the collective; "" where the call is one itself."""
-    its = _wrapping(program).get(last_name(call.func))
+    its = program.once(_functions_with_collectives).get(last_name(call.func))
     if its is None:
         return ""
     home, function, inner = its

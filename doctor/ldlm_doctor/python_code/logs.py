@@ -4,27 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 
-from ldlm_doctor.finding import Check, Edit, Finding
-from ldlm_doctor.python_code.bindings import inside
-from ldlm_doctor.python_code.edits import replaced
-from ldlm_doctor.python_code.module import Module, last_name
+from ldlm_doctor.model import Edit, Edits, Findings
+from ldlm_doctor.python_code.expressions import last_name, words_in
+from ldlm_doctor.python_code.module import Module, matching
 from ldlm_doctor.python_code.program import Program
-from ldlm_doctor.python_code.training import words_in
+from ldlm_doctor.python_code.source_text import replaced
+from ldlm_doctor.python_code.tree import inside
 from ldlm_doctor.python_code.values import arguments, constant
 
-TRUNCATED = Check(
-    id="log-truncated-at-resume",
-    severity="error",
-    title="A resumed run empties the log of the run so far",
-    why="The file is opened for writing from its start whenever the training starts, also where "
-    "it goes on from a checkpoint: what was logged before is lost.",
-    source="https://docs.python.org/3/library/functions.html#open",
-    since="",
-    fix='Open it with "a", or empty it only where nothing is resumed.',
-)
-CHECKS = (TRUNCATED,)
 _LOG = re.compile(
     r"(^|[_./-])(train(ing)?_?)?(log|logs|logfile|log_?file|metrics|history|losses|loss_log|progress)"
     r"(_?(file|path|f|fp|handle|fd))?(\.(txt|log|json|jsonl|csv|tsv))?$|\.(log|jsonl)$",
@@ -41,12 +29,13 @@ _AFTERWARDS = re.compile(
     r"eval|valid|test|plot|export|report|dump|summary|result|sample|convert|save", re.I
 )
 _LINE_WRITERS = {"writer", "DictWriter", "StreamHandler", "Tee"}
+_WRITES = ("write", "writerow", "writeheader")
 _HANDLERS = frozenset({"logging.FileHandler", "logging.basicConfig"})
 
 
-def inspect(module: Module, program: Program) -> Iterator[Finding]:
+def inspect(module: Module, program: Program) -> Findings:
     """Each file of a program that trains and resumes which is opened anew."""
-    if not program.trains(module) or not program.any_relative(_resumes, module):
+    if not program.trains(module) or not program.any_relative(matching(_RESUME), module):
         return
     for call in module.calls:
         found = _emptied(module, call)
@@ -54,14 +43,10 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
             continue
         path, edits = found
         if _LOG.search(_file_name(module, path)) and not _is_guarded(module, call):
-            yield module.finding(TRUNCATED, call, edits=edits)
+            yield module.finding("log-truncated-at-resume", call, edits=edits)
 
 
-def _resumes(module: Module) -> bool:
-    return any(_RESUME.search(word) for word in module.words)
-
-
-def _emptied(module: Module, call: ast.Call) -> tuple[ast.expr, tuple[Edit, ...]] | None:
+def _emptied(module: Module, call: ast.Call) -> tuple[ast.expr, Edits] | None:
     """The path of a file that a call empties, with what would not."""
     match call:
         case ast.Call(func=ast.Name(id="open"), args=[path, *_]):
@@ -88,7 +73,7 @@ def _emptied(module: Module, call: ast.Call) -> tuple[ast.expr, tuple[Edit, ...]
 
 def _opened(
     module: Module, call: ast.Call, path: ast.expr, positional: tuple[str, ...]
-) -> tuple[ast.expr, tuple[Edit, ...]] | None:
+) -> tuple[ast.expr, Edits] | None:
     mode = arguments(module, call, positional)["mode"]
     if not isinstance(mode, ast.Constant) or mode.value not in ("w", "wt", "w+"):
         return None
@@ -118,11 +103,7 @@ def _grows(body: list[ast.stmt]) -> bool:
     for node in inside(body):
         if isinstance(node, ast.For | ast.While):
             return any(isinstance(c, ast.Attribute) and c.attr == "step" for c in ast.walk(node))
-        if isinstance(node, ast.Call) and last_name(node.func) in (
-            "write",
-            "writerow",
-            "writeheader",
-        ):
+        if isinstance(node, ast.Call) and last_name(node.func) in _WRITES:
             return all(_is_header(argument) for argument in node.args)
     return False
 

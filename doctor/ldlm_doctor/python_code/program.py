@@ -9,31 +9,27 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import TypeVar, cast
 
-from ldlm_doctor.project import SourceFile
-from ldlm_doctor.python_code.module import Loop, Module, last_name
+from ldlm_doctor.model import SourceFile
+from ldlm_doctor.python_code.expressions import last_name
+from ldlm_doctor.python_code.module import Module, calling, naming
 from ldlm_doctor.python_code.settings import Settings
 from ldlm_doctor.python_code.training import TrainingLoop, training_loops
+from ldlm_doctor.python_code.tree import Loop
 
 DDP = frozenset(
-    {
-        "torch.nn.parallel.DistributedDataParallel",
-        "torch.nn.parallel.distributed.DistributedDataParallel",
-    }
+    f"torch.nn.parallel.{where}DistributedDataParallel" for where in ("", "distributed.")
 )
 FSDP = frozenset(
-    {
-        "torch.distributed.fsdp.FullyShardedDataParallel",
-        "torch.distributed.fsdp.fully_sharded_data_parallel.FullyShardedDataParallel",
-        "torch.distributed.fsdp.fully_shard",
-        "torch.distributed._composable.fsdp.fully_shard",
-    }
-)
+    f"torch.distributed.{name}"
+    for name in (
+        "fsdp.FullyShardedDataParallel", "fsdp.fully_shard", "_composable.fsdp.fully_shard",
+        "fsdp.fully_sharded_data_parallel.FullyShardedDataParallel",
+    )
+)  # fmt: skip
 INIT_PROCESS_GROUP = frozenset(
-    {
-        "torch.distributed.init_process_group",
-        "torch.distributed.distributed_c10d.init_process_group",
-    }
+    f"torch.distributed.{where}init_process_group" for where in ("", "distributed_c10d.")
 )
+_SEVERAL_RANKS = DDP | FSDP | INIT_PROCESS_GROUP
 YAML_NUMBER = re.compile(rb"^[ \t]*([A-Za-z_]\w*)[ \t]*:[ \t]*(\d+)[ \t]*(?:#.*)?$", re.M)
 """A line of a YAML file that gives a key a whole number."""
 _FRAMEWORKS = frozenset(
@@ -150,7 +146,7 @@ class Program:
             found = self._named(module, 0, folder) or self._named(module, 1, folder)
             places = [found] if found is not None else []
         for place in places:
-            for cls in place.classes:
+            for cls in place.each(ast.ClassDef):
                 if cls.name == name:
                     return place, cls
         return None
@@ -222,9 +218,7 @@ class Program:
                 if function is None or depth >= _FARTHEST or function.name in _COMMON:
                     continue
                 callers = [
-                    (each, call)
-                    for each in self.near(where)
-                    for call in each.methods_called.get(function.name, ())
+                    (each, call) for each in self.near(where) for call in each.called(function.name)
                 ]
                 if len(callers) <= _MOST_CALLERS:
                     waiting += [(each, call, depth + 1) for each, call in callers]
@@ -245,33 +239,19 @@ class Program:
         return bool(self.loops(module)) or uses_framework(module)
 
     def is_distributed(self, module: Module) -> bool:
-        """Several ranks run the module, as PyTorch's own means tell."""
-        return self.any_near(wraps, module) or self.any_near(starts_group, module)
+        """Several ranks run the module: it is wrapped, or starts a process group."""
+        return self.any_near(calling(_SEVERAL_RANKS), module)
 
     def is_on_cuda(self, module: Module) -> bool:
         """The program uses GPUs where there are any."""
-        return self.any_relative(names_cuda, module)
+        return self.any_relative(naming("cuda", "nccl"), module)
 
     def framework_does_it(self, module: Module) -> bool:
         """Lightning, Accelerate or the like set up ranks, samplers and precision."""
         return uses_framework(module) or (
-            not self.any_relative(wraps, module) and self.any_relative(uses_framework, module)
+            not self.any_relative(calling(DDP | FSDP), module)
+            and self.any_relative(uses_framework, module)
         )
-
-
-def wraps(module: Module) -> bool:
-    """DDP or FSDP is applied here."""
-    return any(True for _ in module.calls_to(DDP | FSDP))
-
-
-def starts_group(module: Module) -> bool:
-    """A process group is started here."""
-    return any(True for _ in module.calls_to(INIT_PROCESS_GROUP))
-
-
-def names_cuda(module: Module) -> bool:
-    """CUDA is spoken of."""
-    return "cuda" in module.words or "nccl" in module.words
 
 
 def uses_framework(module: Module) -> bool:
@@ -298,7 +278,7 @@ def _reached(
 
 def forwards(module: Module) -> Iterator[ast.FunctionDef]:
     """The `forward` of each class."""
-    for cls in module.classes:
+    for cls in module.each(ast.ClassDef):
         for statement in cls.body:
             if isinstance(statement, ast.FunctionDef) and statement.name == "forward":
                 yield statement

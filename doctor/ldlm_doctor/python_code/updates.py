@@ -3,92 +3,20 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
-from ldlm_doctor.finding import Check, Edit, Finding
-from ldlm_doctor.python_code.bindings import Function
-from ldlm_doctor.python_code.edits import line_after, line_before
-from ldlm_doctor.python_code.module import Module, last_name
+from ldlm_doctor.model import Edits, Findings
+from ldlm_doctor.python_code.expressions import last_name, owner_name
+from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
+from ldlm_doctor.python_code.source_text import line_after, line_before
 from ldlm_doctor.python_code.training import TrainingLoop
+from ldlm_doctor.python_code.tree import Function
 
-_OPTIM = "https://docs.pytorch.org/docs/stable/optim.html#taking-an-optimization-step"
-_AMP = "https://docs.pytorch.org/docs/stable/notes/amp_examples.html"
-NEVER_ZEROED = Check(
-    id="zero-grad-missing",
-    severity="error",
-    title="Gradients are never set to zero",
-    why="backward adds to the gradients that are there: each step uses the sum of all batches "
-    "since the start.",
-    source=_OPTIM,
-    since="",
-    fix="optimizer.zero_grad() after each optimizer.step().",
-)
-ZEROED_FIRST = Check(
-    id="zero-grad-before-step",
-    severity="critical",
-    title="Gradients are dropped before the optimizer uses them",
-    why="zero_grad() stands between backward and step: the optimizer finds no gradient, or zeros, "
-    "and the model does not learn.",
-    source=_OPTIM,
-    since="",
-    fix="zero_grad() before backward, or after step.",
-)
-CLIPPED_LATE = Check(
-    id="clip-after-step",
-    severity="error",
-    title="Gradients are clipped after the step",
-    why="The optimizer has used them as they were; what is clipped is dropped next.",
-    source="https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.clip_grad_norm_.html",
-    since="",
-    fix="Clip between backward and step.",
-)
-CLIP = Check(
-    id="clip-before-unscale",
-    severity="error",
-    title="Gradients are clipped while they are still scaled",
-    why="GradScaler multiplies the gradients, by 65536 at first. Clipped without "
-    "scaler.unscale_(optimizer) before, they are cut to a norm that is that much too small.",
-    source=f"{_AMP}#gradient-clipping",
-    since="1.6",
-    fix="scaler.unscale_(optimizer) before clip_grad_norm_.",
-)
-NOT_UPDATED = Check(
-    id="scaler-without-update",
-    severity="error",
-    title="scaler.step() without scaler.update()",
-    why="The second step raises 'step() has already been called since the last update()'.",
-    source=f"{_AMP}#typical-mixed-precision-training; run with torch 2.13",
-    since="1.6",
-    fix="scaler.update() after scaler.step(optimizer).",
-)
-NOT_SCALED = Check(
-    id="scaler-without-scale",
-    severity="error",
-    title="scaler.step() of gradients that were not scaled",
-    why="Without scaler.scale(loss).backward() the first step raises 'Attempted step but _scale "
-    "is None'; float16 gradients below 6e-8 would be lost besides.",
-    source=f"{_AMP}#typical-mixed-precision-training; run with torch 2.13",
-    since="1.6",
-    fix="scaler.scale(loss).backward().",
-)
-STEPPED_SCALED = Check(
-    id="scaled-gradients-stepped",
-    severity="error",
-    title="The optimizer steps with gradients that are still scaled",
-    why="After scaler.scale(loss).backward() they are 65536 times as large at first. "
-    "optimizer.step() applies them as they are, and skips no overflow; scaler.step(optimizer) "
-    "divides by the scale and looks for inf.",
-    source=f"{_AMP}#typical-mixed-precision-training",
-    since="1.6",
-    fix="scaler.step(optimizer), then scaler.update().",
-)
-CHECKS = (NEVER_ZEROED, ZEROED_FIRST, CLIP, CLIPPED_LATE, NOT_UPDATED, NOT_SCALED, STEPPED_SCALED)
 _CLIPS = ("clip_grad_norm_", "clip_grad_value_")
 _DROPS = frozenset({"zero_grad", "zero_grads", "clear_grad", "zero_gradients"})
 
 
-def inspect(module: Module, program: Program) -> Iterator[Finding]:
+def inspect(module: Module, program: Program) -> Findings:
     """Each training loop."""
     for loop in program.loops(module):
         steps = loop.optimizer_steps()
@@ -108,12 +36,9 @@ def _drops(module: Module) -> bool:
     """Gradients are dropped somewhere: by a method of any object, by `.grad = None`, in place."""
     if _DROPS & module.words:
         return True
-    return any(
-        isinstance(node, ast.Attribute) and node.attr == "grad" and isinstance(node.ctx, ast.Store)
-        for node in module.nodes.get(ast.Attribute, ())
-    ) or any(
-        isinstance(call.func, ast.Attribute) and last_name(call.func.value) == "grad"
-        for call in module.methods_called.get("zero_", ())
+    stored = (node for node in module.each(ast.Attribute) if isinstance(node.ctx, ast.Store))
+    return any(node.attr == "grad" for node in stored) or any(
+        owner_name(call) == "grad" for call in module.called("zero_")
     )
 
 
@@ -122,23 +47,23 @@ def _uses_torchs(module: Module) -> bool:
     return any(module.resolve(call.func).startswith("torch.optim.") for call in module.calls)
 
 
-def _never_zeroed(loop: TrainingLoop, steps: list[ast.Call]) -> Iterator[Finding]:
+def _never_zeroed(loop: TrainingLoop, steps: list[ast.Call]) -> Findings:
     module = loop.module
     own = [c for c in steps if isinstance(c.func, ast.Attribute) and not c.args]
     if not own or len(own) != len(steps) or any(c.keywords for c in own):
         return  # a closure, or a scaler whose optimizer may be wrapped
     if any(call.args for call in loop.backwards):
         return  # an accelerator's or an engine's
-    edits: tuple[Edit, ...] = ()
+    edits: Edits = ()
     if len(own) == 1 and isinstance(own[0].func, ast.Attribute):
         statement = module.statement(own[0])
         if isinstance(statement, ast.Expr) and statement.value is own[0]:
             name = module.text(own[0].func.value)
             edits = line_after(module, statement, f"{name}.zero_grad()")
-    yield module.finding(NEVER_ZEROED, own[0], edits=edits)
+    yield module.finding("zero-grad-missing", own[0], edits=edits)
 
 
-def _zeroed_first(loop: TrainingLoop, steps: list[ast.Call]) -> Iterator[Finding]:
+def _zeroed_first(loop: TrainingLoop, steps: list[ast.Call]) -> Findings:
     module = loop.module
     for zero in loop.calls("zero_grad"):
         for step in steps:
@@ -149,7 +74,7 @@ def _zeroed_first(loop: TrainingLoop, steps: list[ast.Call]) -> Iterator[Finding
             earlier = [s for s in steps if _stepped(s) == _stepped(step) and s is not step]
             used = any(s.lineno < zero.lineno for s in earlier)
             if between and not again and not used and not _is_closure(module, step):
-                yield module.finding(ZEROED_FIRST, zero)
+                yield module.finding("zero-grad-before-step", zero)
 
 
 def _is_closure(module: Module, step: ast.Call) -> bool:
@@ -157,7 +82,7 @@ def _is_closure(module: Module, step: ast.Call) -> bool:
     return bool(step.args) and last_name(step.func) == "step" and _owner(step) == _stepped(step)
 
 
-def _clipped_late(loop: TrainingLoop, steps: list[ast.Call]) -> Iterator[Finding]:
+def _clipped_late(loop: TrainingLoop, steps: list[ast.Call]) -> Findings:
     module = loop.module
     clips = list(loop.calls(*_CLIPS))
     for clip in clips:
@@ -168,28 +93,28 @@ def _clipped_late(loop: TrainingLoop, steps: list[ast.Call]) -> Iterator[Finding
         if not before or not computed or later or first:
             continue
         if all(c.lineno < before[0].lineno for c in computed):
-            yield module.finding(CLIPPED_LATE, clip)
+            yield module.finding("clip-after-step", clip)
 
 
-def _clipped(loop: TrainingLoop) -> Iterator[Finding]:
+def _clipped(loop: TrainingLoop) -> Findings:
     module = loop.module
     scaled = [c for c in loop.backwards if _is_scaled(c)]
     steps = [c for c in loop.optimizer_steps() if len(c.args) == 1]
     if not scaled or not steps or any(True for _ in loop.calls("unscale_", "unscale")):
         return
     for call in loop.calls(*_CLIPS):
-        edits: tuple[Edit, ...] = ()
+        edits: Edits = ()
         statement = module.statement(call)
         block = module.block(statement)
         same = [c for c in steps if module.statement(c) in block]
         if len(same) == 1 and len(steps) == 1 and isinstance(same[0].func, ast.Attribute):
             scaler, optimizer = module.text(same[0].func.value), module.text(same[0].args[0])
             edits = line_before(module, statement, f"{scaler}.unscale_({optimizer})")
-        yield module.finding(CLIP, call, edits=edits)
+        yield module.finding("clip-before-unscale", call, edits=edits)
         return
 
 
-def _scaled(loop: TrainingLoop, steps: list[ast.Call]) -> Iterator[Finding]:
+def _scaled(loop: TrainingLoop, steps: list[ast.Call]) -> Findings:
     module = loop.module
     of_scaler = [s for s in steps if len(s.args) == 1 and "scaler" in _owner(s).lower()]
     scaled = [c for c in loop.backwards if _is_scaled(c)]
@@ -202,17 +127,17 @@ def _scaled(loop: TrainingLoop, steps: list[ast.Call]) -> Iterator[Finding]:
             _owner(call) == scaler for call in module.methods_called["update"]
         ):
             statement = module.statement(of_scaler[0])
-            edits: tuple[Edit, ...] = ()
+            edits: Edits = ()
             if len(of_scaler) == 1 and isinstance(statement, ast.Expr):
                 edits = line_after(module, statement, f"{scaler}.update()")
-            yield module.finding(NOT_UPDATED, of_scaler[0], edits=edits)
+            yield module.finding("scaler-without-update", of_scaler[0], edits=edits)
         uses_scale = "scale" in module.methods_called
         if not uses_scale and all(_owner(c) not in ("self", "") for c in loop.backwards):
-            yield module.finding(NOT_SCALED, loop.backwards[0])
+            yield module.finding("scaler-without-scale", loop.backwards[0])
     elif scaled and not any(True for _ in loop.calls("unscale_", "unscale")):
         for step in steps:
             if not step.args and all(_surely_before(module, c, step) for c in scaled):
-                yield module.finding(STEPPED_SCALED, step)
+                yield module.finding("scaled-gradients-stepped", step)
 
 
 def _is_scaled(call: ast.Call) -> bool:
@@ -246,18 +171,11 @@ def _surely_before(module: Module, first: ast.Call, second: ast.Call) -> bool:
         conditional = isinstance(outer, ast.If | ast.For | ast.While | ast.Try | ast.IfExp)
         if conditional and id(outer) not in inner:
             return False
-        if isinstance(outer, ast.If) and not _in_one_branch(module, outer, first, second):
+        if isinstance(outer, ast.If) and not _in_one_branch(outer, first, second):
             return False
     return True
 
 
-def _in_one_branch(module: Module, branch: ast.If, first: ast.AST, second: ast.AST) -> bool:
-    def side(node: ast.AST) -> bool:
-        child = node
-        for outer in module.above(node):
-            if outer is branch:
-                return any(child is each for each in branch.body)
-            child = outer
-        return False
-
-    return side(first) == side(second)
+def _in_one_branch(branch: ast.If, first: ast.AST, second: ast.AST) -> bool:
+    bodies = {id(node) for statement in branch.body for node in ast.walk(statement)}
+    return (id(first) in bodies) == (id(second) in bodies)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 SHOWN_FORMS = 10
 """Of lines that look like metrics and gave nothing, so many forms are shown as text."""
 _TEXT_WIDTH = 120
+"""A form is recognised by its first words; longer lines wrap in a terminal."""
 
 
 def as_text(found: Coverage) -> str:
@@ -23,7 +24,7 @@ def as_json(found: Coverage) -> str:
     """One object a line."""
     from ldlm_monitor.text.sanitize import encodable, plain
 
-    told: dict[str, Any] = {
+    shown: dict[str, Any] = {
         "path": found.path,
         "formats": dict(found.formats.most_common()),
         "lines": found.lines,
@@ -43,7 +44,7 @@ def as_json(found: Coverage) -> str:
             ],
         },
     }
-    return encodable(json.dumps(told, ensure_ascii=False)) + "\n"
+    return encodable(json.dumps(shown, ensure_ascii=False)) + "\n"
 
 
 def _lines(found: Coverage) -> Iterator[str]:
