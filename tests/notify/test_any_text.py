@@ -25,7 +25,7 @@ from ldlm_monitor.notify.slack import slack_message
 from ldlm_monitor.notify.slack_groups import news_message, standing_message
 from ldlm_monitor.notify.webhook import WebhookBody, webhook_body
 from ldlm_monitor.report.health import health_report
-from ldlm_monitor.serve.api import landing_page, resource
+from ldlm_monitor.serve.pages import landing_page, resource
 from ldlm_monitor.serve.metrics import exposition
 from ldlm_monitor.text.lines import transition_json, transition_line
 

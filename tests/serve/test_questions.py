@@ -11,7 +11,7 @@ import pytest
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.model.view import CurveView, Snapshot
 from ldlm_monitor.notify import Silences, redact
-from ldlm_monitor.serve.http import Server
+from ldlm_monitor.serve import Server, Site
 
 
 @pytest.fixture
@@ -41,12 +41,14 @@ def site(running, tmp_path: Path, log: Path, make_snapshot: Callable[..., Snapsh
     server = Server(
         "127.0.0.1",
         0,
-        snapshot=lambda: running.snapshot,
-        notifications=dict,
-        behind=lambda: 0,
-        ready=lambda: True,
-        redact=redact,
-        source=LocalSource(lambda: running.snapshot, silences, "a.log"),
+        Site(
+            snapshot=lambda: running.snapshot,
+            notifications=dict,
+            behind=lambda: 0,
+            ready=lambda: True,
+            redact=redact,
+            source=LocalSource(lambda: running.snapshot, silences, "a.log"),
+        ),
     )
     before, running.port = running.port, server.port
     server.start()

@@ -8,7 +8,7 @@ from screens import NOW, Screen, Shown, on_screen
 from ldlm_monitor.model.errors import RemoteError, UsageError
 from ldlm_monitor.model.queries import LogQuery
 from ldlm_monitor.notify import redact
-from ldlm_monitor.serve.http import Server
+from ldlm_monitor.serve import Server, Site
 from ldlm_monitor.tui.remote import RemoteSource
 
 
@@ -17,14 +17,16 @@ def server(shown: Shown) -> Iterator[Server]:
     server = Server(
         "127.0.0.1",
         0,
-        snapshot=lambda: shown.snapshot,
-        notifications=dict,
-        behind=lambda: 0,
-        ready=lambda: True,
-        redact=redact,
-        silencing=shown.silences,
-        takes_commands=True,
-        source=shown.source,
+        Site(
+            snapshot=lambda: shown.snapshot,
+            notifications=dict,
+            behind=lambda: 0,
+            ready=lambda: True,
+            redact=redact,
+            silencing=shown.silences,
+            takes_commands=True,
+            source=shown.source,
+        ),
     )
     server.start()
     yield server

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from ldlm_monitor.config.loopback import is_loopback
 from ldlm_monitor.daemon.listener import names_for
 from ldlm_monitor.model.errors import UsageError
-from ldlm_monitor.serve.host_names import NOT_OURS, HostNames
+from ldlm_monitor.serve.access import NOT_OUR_NAME, HostNames
 
 try:
     from aiohttp import web
@@ -74,8 +74,8 @@ class _Screens(Server):
         request: web.Request,
         handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
     ) -> web.StreamResponse:
-        if self._names is not None and not self._names.know(request.host):
-            raise web.HTTPForbidden(text=NOT_OURS)
+        if self._names is not None and not self._names.accepts(request.host):
+            raise web.HTTPForbidden(text=NOT_OUR_NAME)
         origin = request.headers.get("Origin")
         if origin is not None and urlsplit(origin).netloc != request.host:
             raise web.HTTPForbidden(text="Another page may not open this one.")
