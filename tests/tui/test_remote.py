@@ -63,10 +63,10 @@ def test_a_picture_that_did_not_change_is_the_same_object(
     shown: Shown, remote: RemoteSource
 ) -> None:
     before = remote.snapshot()
-    remote._take_picture()
+    remote._update()
     assert remote.snapshot() is before
     shown.snapshot = shown.snapshot.model_copy(update={"version": 10**6})
-    remote._take_picture()
+    remote._update()
     assert remote.snapshot().version == 10**6
 
 
@@ -92,7 +92,7 @@ def test_a_daemon_that_is_gone_is_said_and_the_last_picture_stays(
     before = remote.snapshot()
     server.stop()
     with pytest.raises(RemoteError, match="does not answer"):
-        remote._take_picture()
+        remote._update()
     assert remote.snapshot() is before
 
 
