@@ -1,11 +1,14 @@
 """What hostile or slow clients can take up, over real connections."""
 
+import asyncio
 import contextlib
 import gzip
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 
 import pytest
 
@@ -14,11 +17,15 @@ from ldlm_monitor.serve.connections import MAX_CONNECTIONS
 from ldlm_monitor.serve.server import MAX_BODY, MAX_HEAD, MAX_PATH, MAX_QUERY
 
 PATIENCE = 10.0
+HUGE = 12_000_000
+"""Bytes: more than the kernel buffers for a client that does not read."""
 WEBSOCKET = (
     b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
 )
 GET = b"GET /-/healthy HTTP/1.1\r\nHost: localhost\r\n\r\n"
+H2C = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
+UNSENT_BODY = b"POST /-/reload HTTP/1.1\r\nHost: x\r\nContent-Length: 600\r\n\r\nx"
 
 
 class Peer:
@@ -99,15 +106,15 @@ def test_a_connection_serves_many_requests_until_it_is_idle(connect, monkeypatch
 def test_an_answer_that_the_client_does_not_read_is_cut(
     running, connect, make_snapshot, monkeypatch
 ) -> None:
-    monkeypatch.setattr(connections, "ANSWER_SECONDS", 2.0)
+    monkeypatch.setattr(connections, "ANSWER_SECONDS", 4.0)
     monkeypatch.setattr(connections, "MAX_CONNECTIONS", 1)
-    running.snapshot = make_snapshot(message="x" * 30_000_000)
+    running.snapshot = make_snapshot(message="x" * HUGE)
     lazy = connect(b"GET /api/v1/events HTTP/1.1\r\nHost: x\r\n\r\n")
     assert lazy.socket.recv(1) == b"H"
     deadline = time.monotonic() + PATIENCE
     while status(connect(GET).socket.recv(4096) or b"- 503 ") != b"200":
         assert time.monotonic() < deadline
-    assert len(lazy.rest()) < 30_000_000
+    assert len(lazy.rest()) < HUGE
 
 
 def test_clients_that_hold_every_place_make_room_for_one_that_asks(running, connect) -> None:
@@ -134,7 +141,7 @@ def test_one_more_than_all_that_are_being_answered_gets_503(
     running, connect, make_snapshot, monkeypatch
 ) -> None:
     monkeypatch.setattr(connections, "MAX_CONNECTIONS", 2)
-    running.snapshot = make_snapshot(message="x" * 30_000_000)
+    running.snapshot = make_snapshot(message="x" * HUGE)
     busy = [connect(b"GET /api/v1/events HTTP/1.0\r\n\r\n") for _ in range(2)]
     assert [client.socket.recv(1) for client in busy] == [b"H", b"H"]
     assert status(connect().rest()) == b"503"
@@ -182,7 +189,7 @@ def test_a_body_without_end_is_not_kept(running, connect) -> None:
     "request_",
     [
         WEBSOCKET,
-        b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+        H2C,
     ],
     ids=["websocket", "h2c"],
 )
@@ -204,6 +211,45 @@ def test_answers_are_compressed_for_clients_that_accept_it(running) -> None:
     assert packed.headers["Content-Encoding"] == "gzip"
     assert gzip.decompress(packed.body) == plain.body
     assert len(packed.body) < len(plain.body) / 4
+
+
+class WatchedServer(Server):
+    """Gives access to its event loop, once it runs."""
+
+    def __init__(self, *arguments) -> None:
+        super().__init__(*arguments)
+        self.loop: Future[asyncio.AbstractEventLoop] = Future()
+
+    async def _serve(self) -> None:
+        self.loop.set_result(asyncio.get_running_loop())
+        await super()._serve()
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [GET, GET[:9], UNSENT_BODY, WEBSOCKET, H2C],
+    ids=["whole", "head", "body", "websocket", "h2c"],
+)
+@pytest.mark.parametrize("reset", [False, True])
+def test_a_connection_that_ends_leaves_no_task(make_snapshot, monkeypatch, request_, reset) -> None:
+    """hypercorn alone keeps the tasks of one that asked for HTTP/2 for ever."""
+    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.5)
+    site = Site(snapshot=make_snapshot, notifications=dict, behind=lambda: 0, ready=lambda: True)
+    served = WatchedServer("127.0.0.1", 0, site)
+    served.start()
+    peer = Peer(served.port)
+    peer.send(request_)
+    if reset:
+        peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    else:
+        peer.socket.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(TimeoutError):
+            peer.socket.recv(4096)
+    peer.socket.close()
+    loop, deadline = served.loop.result(PATIENCE), time.monotonic() + PATIENCE / 2
+    while len(asyncio.all_tasks(loop)) > 1:
+        assert time.monotonic() < deadline
+    served.stop()
 
 
 def test_stop_does_not_wait_for_clients_or_handlers(make_snapshot) -> None:
