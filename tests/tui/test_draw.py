@@ -40,7 +40,7 @@ def curve(values: Sequence[float], bad: Sequence[int] = ()) -> CurveView:
 
 
 def a_run(steps: Sequence[int], **changes: object) -> RunView:
-    told = [
+    views = [
         RankView(rank=rank, step=step, seen_at=100.0, phase="all_reduce" if rank == 13 else None)
         for rank, step in enumerate(steps)
     ]
@@ -48,7 +48,7 @@ def a_run(steps: Sequence[int], **changes: object) -> RunView:
     fields |= {
         "name": "r", "framework": "x", "state": "running", "health": "HEALTHY", "files": (),
         "statistics": {}, "event_counts": {}, "skipped_steps": 0, "settings": {},
-        "ranks": tuple(told), "detected": {}, "world_size": len(told),
+        "ranks": tuple(views), "detected": {}, "world_size": len(views),
     }  # fmt: skip
     return RunView(**{**fields, **changes})
 

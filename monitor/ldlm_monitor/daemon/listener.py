@@ -36,13 +36,13 @@ def listen(settings: Settings, gate: Gate, bind: Callable[[str, int], Server]) -
             continue
         if port != first:
             log.warning("port %d is taken: listening on %s:%d", first, host, port)
-        server.start()
         if not is_loopback(host) and not gate.access().is_required:
             log.warning(
                 "everyone who reaches %s:%d can read parts of the logs: see --web-config",
                 host,
                 port,
             )
+        server.start()
         return server
     raise UsageError(
         f"cannot listen on {host}:{first} ({taken.strerror})",

@@ -9,7 +9,7 @@ from itertools import chain
 from prometheus_client.core import Metric as Family
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.openmetrics import exposition as openmetrics
-from prometheus_client.registry import Collector, CollectorRegistry
+from prometheus_client.registry import Collector
 
 from ldlm_monitor.core.self_metrics import core_points, edge_points
 from ldlm_monitor.model import names
@@ -18,7 +18,7 @@ from ldlm_monitor.model.view import Snapshot
 
 OPENMETRICS = "application/openmetrics-text"
 TEXT = "text/plain"
-_encode_openmetrics: Callable[[CollectorRegistry], bytes] = openmetrics.generate_latest
+_encode_openmetrics: Callable[[Collector], bytes] = openmetrics.generate_latest
 _UNEXPORTABLE = {code: "\ufffd" for code in range(0x20) if code != ord("\n")}
 """Control characters: a NUL ends a whole scrape in Prometheus' lexer."""
 
@@ -68,11 +68,10 @@ def exposition(
     core = core_points(snapshot.monitor)
     for point in chain(snapshot.points, core, edge_points(notifications, behind, free)):
         series.setdefault(point.name, {})[point.labels] = point.value
-    registry = CollectorRegistry()
-    registry.register(_SnapshotCollector(series, redact))
+    collector = _SnapshotCollector(series, redact)
     if _prefers_openmetrics(accept):
-        return openmetrics.CONTENT_TYPE_LATEST, _encode_openmetrics(registry)
-    return CONTENT_TYPE_PLAIN_0_0_4, generate_latest(registry)
+        return openmetrics.CONTENT_TYPE_LATEST, _encode_openmetrics(collector)
+    return CONTENT_TYPE_PLAIN_0_0_4, generate_latest(collector)
 
 
 def _detected(name: str) -> names.Metric:

@@ -126,7 +126,7 @@ def test_what_a_client_has_already_is_not_sent_again(site) -> None:
     assert site.ask("/api/v1/runs", headers={"If-None-Match": tag}).status == 200
 
 
-def test_a_record_tells_its_time_where_it_has_one(site, log: Path) -> None:
+def test_a_record_has_its_own_time(site, log: Path) -> None:
     log.write_bytes(
         b'{"type": "step", "step": 1, "time": 1795285958.87, "loss": 2.5}\n'
         b"[2026-01-29T10:15:00Z] zoned\n2026-01-29 10:15:00,123 INFO naive\nnone\n"
