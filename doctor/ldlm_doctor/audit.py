@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 from ldlm_doctor import configuration, python_code, secrets, shell
-from ldlm_doctor.model import Finding, Project
+from ldlm_doctor.model import Finding, Findings, Project
 from ldlm_monitor.model.names import SEVERITIES
 
-AUDITS: tuple[Callable[[Project], Iterator[Finding]], ...] = (
+AUDITS: tuple[Callable[[Project], Findings], ...] = (
     shell.audit, configuration.audit, python_code.audit, secrets.audit,
 )  # fmt: skip
 

@@ -12,7 +12,7 @@ import re2
 
 from ldlm_doctor import environment_rules, option_rules, walltime
 from ldlm_doctor.bash_walk import read_script
-from ldlm_doctor.model import Finding
+from ldlm_doctor.model import Findings
 from ldlm_doctor.options import Group, of_command
 from ldlm_doctor.setting import Environment, Release, Setting, Surroundings
 from ldlm_monitor.model.errors import InputError
@@ -132,7 +132,7 @@ def as_json(process: Process, clean: Callable[[str], str]) -> dict[str, object]:
     }
 
 
-def audit(process: Process, project: Surroundings = _NO_FILES) -> Iterator[Finding]:
+def audit(process: Process, project: Surroundings = _NO_FILES) -> Findings:
     """What is wrong in its environment and its options; with PyTorch, also what would help later.
 
     `project` is what the files tell that were named too.

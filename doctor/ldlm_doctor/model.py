@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
+from typing import TypeAlias
 
 import yaml
 
@@ -89,6 +90,9 @@ class Edit:
     text: bytes
 
 
+Edits: TypeAlias = tuple[Edit, ...]
+
+
 def with_edits(content: bytes, edits: Iterable[Edit]) -> bytes:
     """The bytes after edits that do not overlap; those at one byte stand in the order given."""
     pieces: list[bytes] = []
@@ -112,9 +116,13 @@ class Finding:
     line: int
     evidence: str
     detail: str = ""
-    edits: tuple[Edit, ...] = ()
+    edits: Edits = ()
 
     @property
     def check(self) -> Check:
         """The check's texts and severity."""
         return checks()[self.check_id]
+
+
+Findings: TypeAlias = Iterator[Finding]
+"""What a rule yields."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ldlm_doctor.model import Edit, Finding
+from ldlm_doctor.model import Edit, Findings
 from ldlm_doctor.options import Group
 from ldlm_doctor.setting import Setting
 from ldlm_monitor.text.format import duration
@@ -28,13 +28,13 @@ _ADDRESSES = ("master_addr", "main_process_ip", "rdzv_endpoint")
 _HERE = frozenset({"localhost", "127.0.0.1", "[::1]", "0.0.0.0"})
 
 
-def judge(group: Group) -> Iterator[Finding]:
+def judge(group: Group) -> Findings:
     """All findings in options that are given together."""
     for rule in _RULES:
         yield from rule(group)
 
 
-def loader(group: Group) -> Iterator[Finding]:
+def loader(group: Group) -> Findings:
     """Zero workers with options that need some; and options that waste the ones there are."""
     workers = next(_workers(group), None)
     if workers is None or workers.number is None:
@@ -57,7 +57,7 @@ def loader(group: Group) -> Iterator[Finding]:
             yield option.finding("memory-not-pinned")
 
 
-def workers(group: Group) -> Iterator[Finding]:
+def workers(group: Group) -> Findings:
     """More than the node has cores, where that is known; else very many."""
     for option in _workers(group):
         number = option.number or 0
@@ -71,7 +71,7 @@ def workers(group: Group) -> Iterator[Finding]:
             yield option.finding("many-workers", counted)
 
 
-def rotation(group: Group) -> Iterator[Finding]:
+def rotation(group: Group) -> Findings:
     """0 kept, nothing kept, or everything."""
     for option in group.of(*_KEPT):
         if option.number == 0:
@@ -86,7 +86,7 @@ def rotation(group: Group) -> Iterator[Finding]:
             yield option.finding("no-checkpoint-rotation")
 
 
-def timeouts(group: Group) -> Iterator[Finding]:
+def timeouts(group: Group) -> Findings:
     """How long a collective may take, in seconds."""
     for option in group.of(*TIMEOUTS):
         seconds = (option.number or 0) * TIMEOUTS[option.name]
@@ -96,7 +96,7 @@ def timeouts(group: Group) -> Iterator[Finding]:
             yield option.finding("ddp-timeout-hours", duration(seconds))
 
 
-def divergence(group: Group) -> Iterator[Finding]:
+def divergence(group: Group) -> Findings:
     """What keeps a NaN from being seen."""
     for option in group.of("no_check_for_nan_in_loss_and_grad"):
         if option.truth is not False:
@@ -106,7 +106,7 @@ def divergence(group: Group) -> Iterator[Finding]:
             yield option.finding("nan-filtered-from-log", "", option.with_value("false"))
 
 
-def distributed(group: Group) -> Iterator[Finding]:
+def distributed(group: Group) -> Findings:
     """Flags of DistributedDataParallel."""
     for option in group.of("find_unused_parameters", "ddp_find_unused_parameters"):
         if option.truth:
@@ -125,7 +125,7 @@ def distributed(group: Group) -> Iterator[Finding]:
             yield option.finding("static-graph-with-modes", f"{other.name}: {other.value}", edit)
 
 
-def launchers(group: Group) -> Iterator[Finding]:
+def launchers(group: Group) -> Findings:
     """The rendezvous of several nodes, and Accelerate's configuration."""
     nodes = max((option.number or 1 for option in group.of(*_NODES)), default=1)
     for option in group.of(*_ADDRESSES) if nodes > 1 else ():
@@ -157,6 +157,6 @@ def _switched_off(option: Setting) -> Edit | None:
     return option.with_value("False" if word[:1] == "T" else "false") if word != "1" else None
 
 
-_RULES: tuple[Callable[[Group], Iterator[Finding]], ...] = (
+_RULES: tuple[Callable[[Group], Findings], ...] = (
     loader, workers, rotation, timeouts, divergence, distributed, launchers,
 )  # fmt: skip

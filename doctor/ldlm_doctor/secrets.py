@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import PurePath
 
 import re2
 
-from ldlm_doctor.model import Finding, Kind, Project, SourceFile
+from ldlm_doctor.model import Finding, Findings, Kind, Project, SourceFile
 
 REDACTED = "REDACTED"
 
@@ -49,7 +48,7 @@ _ANY = re2.compile(
 _MAX_LINE = 4096
 
 
-def audit(project: Project) -> Iterator[Finding]:
+def audit(project: Project) -> Findings:
     """Each line with a secret, once; the secret itself is left out of the evidence."""
     for file in project.files:
         if file.kind is not Kind.REQUIREMENTS and not _is_test(file):
@@ -62,7 +61,7 @@ def _is_test(file: SourceFile) -> bool:
     return file.kind is Kind.PYTHON and (name.startswith("test_") or name == "conftest.py")
 
 
-def _in_file(file: SourceFile) -> Iterator[Finding]:
+def _in_file(file: SourceFile) -> Findings:
     for number, line in enumerate(file.content.decode(errors="replace").split("\n"), 1):
         if not _ANY.search(line):
             continue

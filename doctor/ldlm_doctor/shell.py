@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import PurePath
 
@@ -19,7 +18,7 @@ from ldlm_doctor import (
 )
 from ldlm_doctor.bash_script import Script
 from ldlm_doctor.bash_walk import read_script
-from ldlm_doctor.model import Finding, Kind, Project, SourceFile
+from ldlm_doctor.model import Finding, Findings, Kind, Project, SourceFile
 from ldlm_doctor.options import distributes, launches
 from ldlm_doctor.setting import Environment, Surroundings
 from ldlm_doctor.shell_settings import settings_of, unexported
@@ -31,7 +30,7 @@ _DEBUGGING = re2.compile(
 )
 
 
-def audit(project: Project) -> Iterator[Finding]:
+def audit(project: Project) -> Findings:
     """All findings in the project's shell scripts."""
     around = surroundings(project)
     others = neighbours(project)
@@ -39,7 +38,7 @@ def audit(project: Project) -> Iterator[Finding]:
         yield from audit_script(file.content, file.path, around, others)
 
 
-def advise(project: Project) -> Iterator[Finding]:
+def advise(project: Project) -> Findings:
     """What the project's launch scripts leave unset that would help after a failure."""
     around = surroundings(project)
     others = neighbours(project)
@@ -50,7 +49,7 @@ def advise(project: Project) -> Iterator[Finding]:
 
 def audit_script(
     content: bytes, path: str, around: Surroundings, others: Neighbours = NO_NEIGHBOURS
-) -> Iterator[Finding]:
+) -> Findings:
     """All findings in one script; without edits where it was not wholly understood."""
     script = read_script(content, path)
     for finding in _findings(script, around, others):
@@ -65,7 +64,7 @@ def _editable(finding: Finding, script: Script) -> bool:
     )
 
 
-def _findings(script: Script, around: Surroundings, others: Neighbours) -> Iterator[Finding]:
+def _findings(script: Script, around: Surroundings, others: Neighbours) -> Findings:
     environment = environment_of(script, others)
     yield from environment_rules.judge(environment, around)
     if environment.launch is not None:
@@ -84,7 +83,7 @@ def _findings(script: Script, around: Surroundings, others: Neighbours) -> Itera
         yield from option_rules.judge(group)
 
 
-def _written_configurations(script: Script) -> Iterator[Finding]:
+def _written_configurations(script: Script) -> Findings:
     """DeepSpeed's configuration in a here-document; what the shell puts in is not known."""
     for start, text in script.documents:
         above = b"\n" * (script.line_at(start) - 1)

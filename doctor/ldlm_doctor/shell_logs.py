@@ -11,7 +11,7 @@ from ldlm_doctor.bash_script import Command, Pipeline, Scope, Script
 from ldlm_doctor.bash_syntax import text_of, within
 from ldlm_doctor.bash_values import UNKNOWN, Value
 from ldlm_doctor.bash_walk import read_script
-from ldlm_doctor.model import Edit, Finding
+from ldlm_doctor.model import Edit, Findings
 from ldlm_doctor.options import launches
 
 _RESUMES = re2.compile(
@@ -23,7 +23,7 @@ _DIRECTIVE = re2.compile(r"(?m)^#SBATCH[ \t]+(.*)$")
 _SWALLOWS = re2.compile(r"(?:^|/)(?:head|grep|less|sed)$")
 
 
-def exit_codes(script: Script) -> Iterator[Finding]:
+def exit_codes(script: Script) -> Findings:
     """Launches that are piped into tee while pipefail is off, and whose status nobody reads."""
     mended: list[tuple[Scope, Edit]] = []
     for place in _piped(script):
@@ -100,7 +100,7 @@ def _with_pipefail(script: Script, place: Pipeline | Command) -> Edit | None:
     )
 
 
-def truncations(script: Script) -> Iterator[Finding]:
+def truncations(script: Script) -> Findings:
     """A launch that resumes, with a log of a fixed name that is opened anew."""
     for command in script.commands:
         if not launches(command.texts) or not _may_resume(script, command):
@@ -163,7 +163,7 @@ def _tees_of(script: Script, command: Command) -> Iterator[Command]:
                 yield tee
 
 
-def requeues(script: Script) -> Iterator[Finding]:
+def requeues(script: Script) -> Findings:
     """`#SBATCH --requeue` of a training without `--open-mode=append`."""
     text = script.content.decode("latin-1")
     directives = [(found.start(), str(found.group(1))) for found in _DIRECTIVE.finditer(text)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from tree_sitter import Node
 from ldlm_doctor.bash_script import Command, Script
 from ldlm_doctor.bash_syntax import text_of, unended_documents, within
 from ldlm_doctor.bash_values import UNKNOWN
-from ldlm_doctor.model import LOADER, Finding
+from ldlm_doctor.model import LOADER, Findings
 
 _EXPONENT = re2.compile(r"(?:^|[^0-9A-Za-z_.])[0-9]+\.?[0-9]*[eE][-+]?[0-9]+(?:$|[^0-9A-Za-z_.])")
 _STEP = re2.compile(r"(?i)^(?:state|global|current|train|training)_?step$")
@@ -33,7 +32,7 @@ _SED_PROBLEMS = {
 }
 
 
-def exponents(script: Script) -> Iterator[Finding]:
+def exponents(script: Script) -> Findings:
     """`echo "5e-5 * 2" | bc`, also where the number stands in a variable."""
     for pipeline in script.pipelines:
         stages = [list(script.commands_within(stage)) for stage in pipeline.stages]
@@ -43,7 +42,7 @@ def exponents(script: Script) -> Iterator[Finding]:
                     yield script.finding(command.node.start_byte, "bc-exponent")
 
 
-def accumulation(script: Script) -> Iterator[Finding]:
+def accumulation(script: Script) -> Findings:
     """A plain division, in a script that never looks at a remainder."""
     if next(within(script.root, "%"), None) is not None:
         return
@@ -57,7 +56,7 @@ def accumulation(script: Script) -> Iterator[Finding]:
                 yield script.finding(assignment.node.start_byte, "accumulation-rounded")
 
 
-def heredocs(script: Script) -> Iterator[Finding]:
+def heredocs(script: Script) -> Findings:
     """Here-documents that do not end, or that want what they do not get."""
     for at, _, delimiter in unended_documents(script.content):
         yield script.finding(at, "heredoc-not-ended", delimiter)
@@ -76,7 +75,7 @@ def _runs_python(document: Node) -> bool:
     return command is not None and "python" in text_of(command).split()[0]
 
 
-def _unexpanded(script: Script, body: Node, own: set[str]) -> Iterator[Finding]:
+def _unexpanded(script: Script, body: Node, own: set[str]) -> Findings:
     reported = set()
     text = text_of(body)
     for found in _SHELL_NAME.finditer(text):
@@ -87,7 +86,7 @@ def _unexpanded(script: Script, body: Node, own: set[str]) -> Iterator[Finding]:
             yield script.finding(at, "heredoc-not-expanded", f"${{{name}}}")
 
 
-def steps(script: Script) -> Iterator[Finding]:
+def steps(script: Script) -> Findings:
     """`[ "${state_step:-0}" -lt 10000 ]` where nothing sets state_step."""
     own = {assignment.name for assignment in script.assignments}
     for test in within(script.root, "test_command"):
@@ -96,7 +95,7 @@ def steps(script: Script) -> Iterator[Finding]:
                 yield script.finding(name.start_byte, "step-unknown-to-shell", text_of(name))
 
 
-def restores(script: Script) -> Iterator[Finding]:
+def restores(script: Script) -> Findings:
     """`rm -rf X`, then `cp -r $BACKUP X`, where the script does not set BACKUP."""
     own = {assignment.name for assignment in script.assignments}
     deleted: dict[str, Command] = {}
@@ -126,7 +125,7 @@ def _known_patches() -> tuple[tuple[re2._Regexp[str], str], ...]:
     return tuple((re2.compile(entry["pattern"]), entry["problem"]) for entry in entries)
 
 
-def patches(script: Script) -> Iterator[Finding]:
+def patches(script: Script) -> Findings:
     """Here-documents that write files, and `sed -i`, with a change that is known."""
     for body in within(script.root, "heredoc_body"):
         text = text_of(body)

@@ -6,6 +6,7 @@ import difflib
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from urllib.parse import quote
@@ -105,17 +106,11 @@ def as_json(
         },
         "findings": [
             {
-                "id": finding.check.id,
-                "severity": finding.check.severity,
-                "title": finding.check.title,
+                **asdict(finding.check),
                 "path": finding.path,
                 "line": finding.line,
                 "evidence": clean(finding.evidence),
                 "detail": clean(finding.detail),
-                "why": finding.check.why,
-                "since": finding.check.since,
-                "source": finding.check.source,
-                "fix": finding.check.fix,
                 "fixable": bool(finding.edits),
             }
             for finding in findings

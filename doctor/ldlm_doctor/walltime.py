@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import re2
 
 from ldlm_doctor.bash_script import Script
-from ldlm_doctor.model import Finding
+from ldlm_doctor.model import Findings
 from ldlm_doctor.option_rules import TIMEOUTS
 from ldlm_doctor.options import Group, count, slurm_options
 from ldlm_doctor.setting import Environment, GroupTimeout, Setting, Surroundings
@@ -56,7 +56,7 @@ def _seconds(text: str, *, lsf: bool) -> float:
 
 def beyond(
     script: Script, environment: Environment, groups: list[Group], around: Surroundings
-) -> Iterator[Finding]:
+) -> Findings:
     """Timeouts that end after the job's time limit, where several processes communicate."""
     limit = limit_of(script)
     if limit is not None and environment.launch is not None:
@@ -65,7 +65,7 @@ def beyond(
         yield from _compared(_given(environment, groups), around, limit.seconds, at, cost)
 
 
-def of_job(environment: Environment, group: Group, around: Surroundings) -> Iterator[Finding]:
+def of_job(environment: Environment, group: Group, around: Surroundings) -> Findings:
     """The same for a process in a job of Slurm, by the times that Slurm gives it."""
     start, end = (next(environment.of(name), None) for name in _TIMES)
     allowed = _number(end) - _number(start) if start and end else 0.0
@@ -79,7 +79,7 @@ def _compared(
     allowed: float,
     at: Setting,
     cost: str = "",
-) -> Iterator[Finding]:
+) -> Findings:
     """The timeouts of a launch that its job does not reach; without one, that of the project."""
     places = list(given)
     least = None if places else _least(around)

@@ -112,8 +112,8 @@ def test_slack_gets_blocks_in_which_nothing_acts(transition: Transition) -> None
 
 
 @given(st.lists(transitions(), min_size=1, max_size=3))
-def test_a_group_in_slack_and_in_services_shows_nothing_that_acts(told: list[Transition]) -> None:
-    notifications = tuple(from_transition(each) for each in told)
+def test_a_group_in_slack_and_in_services_shows_nothing_that_acts(passed: list[Transition]) -> None:
+    notifications = tuple(from_transition(each) for each in passed)
     message = Message(
         step="first",
         group=1,
@@ -171,8 +171,8 @@ def test_the_daemons_line_is_one_line(transition: Transition) -> None:
     check(shown)
     assert "\n" not in shown
     assert "\t" not in shown
-    told = transition_json(transition)
-    assert found_in("".join(strings(json.loads(told)))) == []
+    passed = transition_json(transition)
+    assert found_in("".join(strings(json.loads(passed)))) == []
 
 
 class Tags(HTMLParser):

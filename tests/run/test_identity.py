@@ -35,7 +35,7 @@ UID = "0b2d9a70-1c7e-4a43-9f62-4a1f3f1c3d11"
         ("-", Origin("stdin")),
     ],
 )
-def test_a_path_tells_run_node_and_rank(path: str, origin: Origin) -> None:
+def test_a_path_has_run_node_and_rank(path: str, origin: Origin) -> None:
     assert origin_of(path) == origin
 
 

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ldlm_doctor.model import Edit, Finding
-from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.program import INIT_PROCESS_GROUP, Program, naming
+from ldlm_doctor.model import Edits, Findings
+from ldlm_doctor.python_code.module import Module, naming
+from ldlm_doctor.python_code.program import INIT_PROCESS_GROUP, Program
 from ldlm_doctor.python_code.source_text import replaced
 from ldlm_doctor.python_code.values import UNKNOWN, arguments, constant, seconds
 from ldlm_monitor.text.format import duration
@@ -26,7 +26,7 @@ _LONGEST_HEARTBEAT = 1800
 _HEARTBEAT_DEFAULT, _ON = "480", "1"
 
 
-def inspect(module: Module, program: Program) -> Iterator[Finding]:
+def inspect(module: Module, program: Program) -> Findings:
     """Each process group that is made."""
     is_script = bool(program.loops(module)) or _runs_itself(module)
     destroyed = program.any_relative(naming("destroy_process_group"), module)
@@ -111,7 +111,7 @@ def _setting(
         yield EnvironmentSetting(name, "" if known is UNKNOWN else str(known), value, key, at)
 
 
-def inspect_environment(module: Module, program: Program) -> Iterator[Finding]:
+def inspect_environment(module: Module, program: Program) -> Findings:
     """Each setting that is known to do harm, or nothing."""
     starts = list(module.calls_to(INIT_PROCESS_GROUP))
     for setting in _settings(module):
@@ -120,7 +120,7 @@ def inspect_environment(module: Module, program: Program) -> Iterator[Finding]:
             yield module.finding("python-env-set-too-late", setting.at)
 
 
-def _judged(module: Module, setting: EnvironmentSetting) -> Iterator[Finding]:
+def _judged(module: Module, setting: EnvironmentSetting) -> Findings:
     name, value = setting.name, setting.value.strip().lower()
     bare = name.removeprefix("TORCH_")
     if bare == "NCCL_HEARTBEAT_TIMEOUT_SEC" and value.isdecimal():
@@ -155,7 +155,7 @@ def _is_written(module: Module, setting: EnvironmentSetting) -> bool:
     return setting.name in written and f"TORCH_{setting.name}" not in module.words
 
 
-def _value(module: Module, setting: EnvironmentSetting, text: str) -> tuple[Edit, ...]:
+def _value(module: Module, setting: EnvironmentSetting, text: str) -> Edits:
     """The value as another string of the same quotes, or `str()` of another number."""
     node = setting.node
     match node:

@@ -7,11 +7,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ldlm_doctor.model import Finding
+from ldlm_doctor.model import Findings
 from ldlm_doctor.python_code.checkpoints import SAVE, full_path, is_checkpoint
-from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.program import DDP, Program, calling
-from ldlm_doctor.python_code.tree import Function, body_of, inside, last_name, owner_name, words_in
+from ldlm_doctor.python_code.expressions import last_name, owner_name, words_in
+from ldlm_doctor.python_code.module import Module, calling
+from ldlm_doctor.python_code.program import DDP, Program
+from ldlm_doctor.python_code.tree import Function, body_of, inside
 from ldlm_doctor.python_code.values import arguments
 
 PROGRESS = re.compile(
@@ -134,7 +135,7 @@ def _is_handed_on(module: Module, load: ast.Call) -> bool:
     return False
 
 
-def inspect(module: Module, program: Program) -> Iterator[Finding]:
+def inspect(module: Module, program: Program) -> Findings:
     """Each torch.save of a checkpoint in a training on several ranks."""
     saves = list(module.calls_to(SAVE))
     if not saves or not program.any_near(calling(DDP), module) or program.framework_does_it(module):
