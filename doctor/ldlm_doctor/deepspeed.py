@@ -81,12 +81,12 @@ def loss_scale(whole: Section) -> Findings:
     if half is None or not half.enabled():
         return
     scale = half.option("loss_scale")
-    fixed = _number(scale) if scale is not None else None
+    fixed = _number(scale)
     if scale is not None and fixed is not None and fixed > 0:
         yield scale.finding("deepspeed-static-loss-scale", "", scale.with_value("0"))
         return
     least = half.option("min_loss_scale")
-    floor = _number(least) if least is not None else None
+    floor = _number(least)
     if least is not None and floor is not None and floor <= 0:
         yield least.finding("deepspeed-loss-scale-floor", "", least.with_value("1"))
 
@@ -160,9 +160,9 @@ def zero(whole: Section) -> Findings:
             yield gathered.finding("deepspeed-weights-not-gathered")
 
 
-def _number(option: Setting) -> float | None:
+def _number(option: Setting | None) -> float | None:
     try:
-        return float(option.value or "")
+        return float((option and option.value) or "")
     except ValueError:
         return None
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import re2
 
-from ldlm_doctor import environment_rules, option_rules, walltime
+from ldlm_doctor import environment_rules, jobs, option_rules
 from ldlm_doctor.bash_walk import read_script
 from ldlm_doctor.model import Findings
 from ldlm_doctor.options import Group, of_command
@@ -143,7 +143,7 @@ def audit(process: Process, project: Surroundings = _NO_FILES) -> Findings:
     yield from environment_rules.judge(environment, around)
     group = _options(process)
     yield from option_rules.judge(group)
-    yield from walltime.of_job(environment, group, around)
+    yield from jobs.of_job(environment, group, around)
     yield from environment_rules.advise(environment, around)
 
 

@@ -39,17 +39,14 @@ def loader(group: Group) -> Findings:
     workers = next(_workers(group), None)
     if workers is None or workers.number is None:
         return
-    persistent = list(group.of(*_either("persistent_workers")))
     if workers.number == 0:
-        for option in persistent:
-            if option.truth:
-                yield option.finding(
-                    "config-loader-without-workers", _with(workers), _switched_off(option)
-                )
+        for option in group.on(*_either("persistent_workers")):
+            edit = _switched_off(option)
+            yield option.finding("config-loader-without-workers", _with(workers), edit)
         for option in group.of(*_either("prefetch_factor")):
             if option.number:
                 yield option.finding("config-loader-without-workers", _with(workers))
-    for option in persistent:
+    for option in group.of(*_either("persistent_workers")):
         if workers.number > 0 and option.truth is False:
             yield option.finding("workers-not-persistent", _with(workers))
     for option in group.of(*_either("pin_memory")):
@@ -101,28 +98,22 @@ def divergence(group: Group) -> Findings:
     for option in group.of("no_check_for_nan_in_loss_and_grad"):
         if option.truth is not False:
             yield option.finding("nan-check-off")
-    for option in group.of("logging_nan_inf_filter"):
-        if option.truth:
-            yield option.finding("nan-filtered-from-log", "", option.with_value("false"))
+    for option in group.on("logging_nan_inf_filter"):
+        yield option.finding("nan-filtered-from-log", "", option.with_value("false"))
 
 
 def distributed(group: Group) -> Findings:
     """Flags of DistributedDataParallel."""
-    for option in group.of("find_unused_parameters", "ddp_find_unused_parameters"):
-        if option.truth:
-            yield option.finding("find-unused-parameters")
-    for option in group.of("strategy"):
-        if option.value == "ddp_find_unused_parameters_true":
-            yield option.finding("find-unused-parameters")
+    strategies = (o for o in group.of("strategy") if o.value == "ddp_find_unused_parameters_true")
+    unused = group.on("find_unused_parameters", "ddp_find_unused_parameters")
+    yield from (option.finding("find-unused-parameters") for option in (*unused, *strategies))
     modes = [
         o for o in group.options if (o.value or "").lower() in _MODES and "sampl" not in o.name
     ]
     frozen = [o for o in group.options if o.name.startswith("freeze") and o.truth]
-    for option in group.of("static_graph", "ddp_static_graph"):
-        if option.truth and (modes or frozen):
-            other = (modes or frozen)[0]
-            edit = _switched_off(option)
-            yield option.finding("static-graph-with-modes", f"{other.name}: {other.value}", edit)
+    for option in group.on("static_graph", "ddp_static_graph") if modes or frozen else ():
+        other, edit = (modes or frozen)[0], _switched_off(option)
+        yield option.finding("static-graph-with-modes", f"{other.name}: {other.value}", edit)
 
 
 def launchers(group: Group) -> Findings:
@@ -133,8 +124,8 @@ def launchers(group: Group) -> Findings:
         if host in _HERE:
             yield option.finding("rendezvous-on-localhost", f"{nodes} nodes")
     names = {option.name for option in group.options}
-    for option in group.of("debug"):
-        if option.truth and {"distributed_type", "num_processes"} <= names:
+    for option in group.on("debug"):
+        if {"distributed_type", "num_processes"} <= names:
             yield option.finding("accelerate-debug", "", option.with_value("false"))
 
 

@@ -78,6 +78,10 @@ class Group:
         """The options of these names."""
         return (option for option in self.options if option.name in names)
 
+    def on(self, *names: str) -> Iterator[Setting]:
+        """The options of these names that are true."""
+        return (option for option in self.of(*names) if option.truth)
+
 
 def normalised(key: str) -> str:
     """`data.num-workers` is `num_workers`."""

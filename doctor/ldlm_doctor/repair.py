@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import shutil
 import subprocess
-import warnings
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import yaml
 
 from ldlm_doctor.bash_syntax import parse
 from ldlm_doctor.model import Edit, Finding, Kind, Project, SourceFile, with_edits
+from ldlm_doctor.python_code.source_text import parsed
 from ldlm_doctor.yaml_nodes import compose
 
 _ROUNDS = 5
@@ -152,29 +152,24 @@ def _is_bash(content: bytes) -> bool:
 
 
 def _is_python(content: bytes) -> bool:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            compile(ast.parse(content), "<fixed>", "exec", dont_inherit=True)
-        except (SyntaxError, ValueError, RecursionError):
-            return False
-    return True
+    with suppress(SyntaxError, ValueError, RecursionError):
+        compile(parsed(content), "<fixed>", "exec", dont_inherit=True)
+        return True
+    return False
 
 
 def _is_json(content: bytes) -> bool:
-    try:
+    with suppress(ValueError):
         json.loads(content)
-    except ValueError:
-        return False
-    return True
+        return True
+    return False
 
 
 def _same_but_values(before: bytes, after: bytes) -> bool:
     """Whether both have the same keys in the same places, and as many values."""
-    try:
+    with suppress(ValueError):
         return _shape(before) == _shape(after)
-    except ValueError:
-        return False
+    return False
 
 
 def _shape(content: bytes) -> list[object]:

@@ -7,15 +7,7 @@ from pathlib import PurePath
 
 import re2
 
-from ldlm_doctor import (
-    deepspeed,
-    environment_rules,
-    option_rules,
-    options,
-    shell_logs,
-    shell_values,
-    walltime,
-)
+from ldlm_doctor import deepspeed, environment_rules, jobs, option_rules, options, shell_values
 from ldlm_doctor.bash_script import Script
 from ldlm_doctor.bash_walk import read_script
 from ldlm_doctor.model import Finding, Findings, Kind, Project, SourceFile
@@ -78,7 +70,7 @@ def _findings(script: Script, around: Surroundings, others: Neighbours) -> Findi
     alone = [array for array in script.arrays if not any(w.start in given for w in array.words)]
     yield from _written_configurations(script)
     groups = [options.of_command(command, script) for command in (*launched, *alone)]
-    yield from walltime.beyond(script, environment, groups, around)
+    yield from jobs.beyond(script, environment, groups, around)
     for group in groups:
         yield from option_rules.judge(group)
 
@@ -105,7 +97,7 @@ def environment_of(script: Script, others: Neighbours) -> Environment:
 
 
 _RULES = (
-    shell_logs.exit_codes, shell_logs.truncations, shell_logs.requeues, shell_values.exponents,
+    jobs.exit_codes, jobs.truncations, jobs.requeues, shell_values.exponents,
     shell_values.accumulation, shell_values.heredocs, shell_values.restores, shell_values.steps,
     shell_values.patches,
 )  # fmt: skip

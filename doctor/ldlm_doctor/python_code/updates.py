@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from ldlm_doctor.model import Edits, Findings
-from ldlm_doctor.python_code.expressions import last_name, owner_name
+from ldlm_doctor.python_code.expressions import last_name, owner_name, receiver
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.source_text import line_after, line_before
@@ -142,10 +142,8 @@ def _scaled(loop: TrainingLoop, steps: list[ast.Call]) -> Findings:
 
 def _is_scaled(call: ast.Call) -> bool:
     """`scaler.scale(loss).backward()`."""
-    match call.func:
-        case ast.Attribute(value=ast.Call(func=ast.Attribute(attr="scale"))):
-            return True
-    return False
+    scaled = receiver(call)
+    return isinstance(scaled, ast.Call) and last_name(scaled.func) == "scale"
 
 
 def _owner(call: ast.Call) -> str:
