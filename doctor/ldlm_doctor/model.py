@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import yaml
 
@@ -71,13 +71,16 @@ class Check:
 
 
 @cache
+def data(name: str) -> Any:
+    """What a file of `checks/` holds."""
+    return yaml.load((_TEXTS / f"{name}.yml").read_bytes(), Loader=LOADER)
+
+
+@cache
 def checks(*subjects: str) -> dict[str, Check]:
     """The checks by id: those of `launch`, of `python`, or all."""
-    found: dict[str, Check] = {}
-    for subject in subjects or ("launch", "python"):
-        texts = yaml.load((_TEXTS / f"{subject}.yml").read_bytes(), Loader=LOADER)
-        found |= {id_: Check(id_, **fields) for id_, fields in texts.items()}
-    return found
+    texts = (data(subject) for subject in subjects or ("launch", "python"))
+    return {id_: Check(id_, **fields) for each in texts for id_, fields in each.items()}
 
 
 @dataclass(frozen=True, slots=True)

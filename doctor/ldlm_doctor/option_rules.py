@@ -4,24 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ldlm_doctor.model import Edit, Findings
+from ldlm_doctor.model import Edit, Findings, data
 from ldlm_doctor.options import Group
 from ldlm_doctor.setting import Setting
 from ldlm_monitor.text.format import duration
 
 TIMEOUTS = {"ddp_timeout": 1, "nccl_timeout": 1, "distributed_timeout_minutes": 60}
 """Options for the process group's timeout (of transformers, verl and Megatron-LM), in seconds."""
-_KEPT = ("keep_last_n", "keep_last", "keep_last_k", "keep_n", "keep_last_n_checkpoints",
-         "keep_n_checkpoints", "max_checkpoints", "max_ckpts", "max_to_keep", "max_keep",
-         "num_checkpoints_to_keep", "num_keep", "keep_checkpoints", "checkpoints_total_limit",
-         "checkpoint_total_limit", "keep_last_n_ckpts", "keep_last_checkpoints", "keep_ckpts",
-         "total_limit", "num_to_keep", "keep_max")  # fmt: skip
-_WORKERS = (
-    "num_workers", "dataloader_num_workers", "data_num_workers", "loader_num_workers",
-    "train_num_workers", "val_num_workers", "eval_num_workers", "test_num_workers",
-    "num_data_workers", "num_loader_workers", "num_dataloader_workers", "dataloader_workers",
-    "data_workers", "loader_workers", "train_workers", "n_workers",
-)  # fmt: skip
 _MODES = frozenset({"sequential", "random", "mixed", "alternate", "alternating", "cycle"})
 _NODES = ("nnodes", "num_machines", "num_nodes")
 _ADDRESSES = ("master_addr", "main_process_ip", "rdzv_endpoint")
@@ -70,7 +59,7 @@ def workers(group: Group) -> Findings:
 
 def rotation(group: Group) -> Findings:
     """0 kept, nothing kept, or everything."""
-    for option in group.of(*_KEPT):
+    for option in group.of(*data("names")["kept"]):
         if option.number == 0:
             yield option.finding("keep-zero-checkpoints")
     for option in group.of("save_top_k"):
@@ -131,7 +120,7 @@ def launchers(group: Group) -> Findings:
 
 def _workers(group: Group) -> Iterator[Setting]:
     """Numbers of workers of a DataLoader; other programs have workers too."""
-    return group.of(*_WORKERS, *(("workers",) if group.launched else ()))
+    return group.of(*data("names")["workers"], *(("workers",) if group.launched else ()))
 
 
 def _either(name: str) -> tuple[str, str]:
