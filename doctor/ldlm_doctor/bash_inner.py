@@ -28,7 +28,7 @@ _EXPANSIONS = frozenset({"simple_expansion", "expansion"})
 
 
 Values = Callable[[Node], Value]
-"""What a word comes to."""
+"""Gives the value of a word."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ class Command:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What the words come to."""
+        """The values of the words."""
         return tuple(word.text for word in self.words)
 
 

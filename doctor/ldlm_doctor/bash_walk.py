@@ -1,4 +1,4 @@
-"""Walks the tree of a shell script in the order in which the shell would come by."""
+"""Walks the tree of a shell script in the order in which the shell runs it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SCOPES = frozenset({"do_group", "subshell"})
 
 
 class _Walk:
-    """One pass over the tree, in the order in which the shell would come by."""
+    """One pass over the tree, in the order in which the shell runs it."""
 
     def __init__(self, script: Script, options: frozenset[str]) -> None:
         self._script = script

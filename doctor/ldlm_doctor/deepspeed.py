@@ -140,8 +140,8 @@ def checkpointing(whole: Section) -> Findings:
     section = whole.section("activation_checkpointing")
     if section is None or "auto" not in whole.values():
         return
-    wanted = [section.option(name) for name in _SAVING]
-    for option in [option for option in wanted if option is not None and option.truth][:1]:
+    options = [section.option(name) for name in _SAVING]
+    for option in [option for option in options if option is not None and option.truth][:1]:
         yield option.finding("deepspeed-checkpointing-ignored", option.name)
 
 

@@ -36,18 +36,18 @@ _TIMES = ("SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME")
 
 def exit_codes(script: Script) -> Findings:
     """Launches that are piped into tee while pipefail is off, and whose status nobody reads."""
-    mended: list[tuple[Scope, Edit]] = []
+    fixed_before: list[tuple[Scope, Edit]] = []
     for place in _piped(script):
         options = place.options
         if script.in_function(place.scope):
             options |= script.options_at_end
         if "pipefail" in options or (b"PIPESTATUS" in script.content and _status_read(place.node)):
             continue
-        edit = next((e for scope, e in mended if scope == place.scope[: len(scope)]), None)
+        edit = next((e for scope, e in fixed_before if scope == place.scope[: len(scope)]), None)
         if edit is None:
             edit = _with_pipefail(script, place)
         if edit is not None:
-            mended.append((place.scope, edit))
+            fixed_before.append((place.scope, edit))
         inner = script.commands_within(place.node)
         at = next((c.start for c in inner if launches(c.texts)), place.node.start_byte)
         yield script.finding(at, "exit-code-hidden", "", edit)
@@ -112,7 +112,7 @@ def _with_pipefail(script: Script, place: Pipeline | Command) -> Edit | None:
 
 
 def truncations(script: Script) -> Findings:
-    """A launch that resumes, with a log of a fixed name that is opened anew."""
+    """A launch that resumes, whose log has a fixed name and is truncated."""
     for command in script.commands:
         if not launches(command.texts) or not _may_resume(script, command):
             continue

@@ -2,7 +2,7 @@
 
 Beside the files stands a folder, `.ldlm-doctor`, with a folder for each fix. Before the first file
 is touched, that holds each file as it was and a manifest with the hashes of before and after. So
-after a crash every file is one of the two, and a rollback knows which.
+after a crash every file is one of the two, and a rollback compares the hashes.
 """
 
 from __future__ import annotations

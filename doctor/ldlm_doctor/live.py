@@ -49,7 +49,7 @@ class Process:
 
 
 def look_at(pid: int) -> Process:
-    """Reads what the system tells of a process.
+    """Reads what the system shows of a process.
 
     The environment is the one that it was started with; what a program sets later, with
     os.environ, does not stand there. Raises `InputError` where there is no such process, or it
@@ -135,7 +135,7 @@ def as_json(process: Process, clean: Callable[[str], str]) -> dict[str, object]:
 def audit(process: Process, project: Surroundings = _NO_FILES) -> Findings:
     """What is wrong in its environment and its options; with PyTorch, also what would help later.
 
-    `project` is what the files tell that were named too.
+    `project`: the surroundings by the files that were named, too.
     """
     itself = Setting("", None, f"/proc/{process.pid}/environ", 1, process.command)
     environment = Environment(process.settings, itself if process.torch is not None else None)

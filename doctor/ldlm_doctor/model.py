@@ -110,8 +110,8 @@ def with_edits(content: bytes, edits: Iterable[Edit]) -> bytes:
 class Finding:
     """A check that found something: ``evidence`` is the text of the 1-based ``line``.
 
-    ``detail`` says what is particular to this place; ``edits`` mend it, and are empty where no
-    edit is known to be safe.
+    ``detail`` says what is particular to this place; ``edits`` fix it, and are empty where
+    no edit is known to be safe.
     """
 
     check_id: str

@@ -30,49 +30,49 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a fix would do: the files, the findings that it mends, and those that it must leave.
+    """What a fix would do: the files, the findings that it fixes, and those that it leaves.
 
     `left` are findings whose edits could not be verified.
     """
 
     repairs: tuple[Repair, ...]
-    mended: tuple[Finding, ...]
+    fixed: tuple[Finding, ...]
     left: tuple[Finding, ...]
 
 
 def plan(project: Project, audit: Callable[[Project], Sequence[Finding]]) -> Plan:
     """Applies the findings' edits, and those of what is found then, until none is left.
 
-    So a second fix finds nothing to do. The worst come first where two want the same bytes.
+    So a second fix finds nothing to do. The worst come first where two change the same bytes.
     """
     now = project
-    mended: list[Finding] = []
+    fixed: list[Finding] = []
     left: dict[tuple[str, str, str], Finding] = {}
     for _ in range(_ROUNDS):
-        wanted = [f for f in audit(now) if f.edits and _key(f) not in left]
-        kept, refused = _verified(now, wanted)
+        proposed = [f for f in audit(now) if f.edits and _key(f) not in left]
+        kept, refused = _verified(now, proposed)
         left.update((_key(finding), finding) for finding in refused)
         if not kept:
             break
-        mended.extend(kept)
+        fixed.extend(kept)
         now = _edited(now, kept)
     pairs = zip(project.files, now.files, strict=True)
     repairs = tuple(Repair(was, new.content) for was, new in pairs if was.content != new.content)
-    return Plan(repairs, tuple(mended), tuple(left.values()))
+    return Plan(repairs, tuple(fixed), tuple(left.values()))
 
 
 def _key(finding: Finding) -> tuple[str, str, str]:
     return finding.check.id, finding.path, finding.evidence
 
 
-def _verified(project: Project, wanted: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
+def _verified(project: Project, proposed: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
     """Those that can be applied together, and those that would break a file.
 
-    A finding that wants bytes of another is neither: it has its turn when that is mended.
+    A finding that changes bytes of another is neither: its turn comes in the next round.
     """
     compatible: list[Finding] = []
     taken: list[Edit] = []
-    for finding in wanted:
+    for finding in proposed:
         fresh = [edit for edit in finding.edits if edit not in taken]
         if not any(_conflict(edit, other) for edit in fresh for other in taken):
             compatible.append(finding)

@@ -1,4 +1,4 @@
-"""Secrets that stand in files: few exact forms, because a false alarm hides the next one."""
+"""Secrets in files: few exact forms, because a false alarm hides the next one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FORMS = tuple((what, re2.compile(pattern)) for what, pattern in data("secrets")
 _ANY = re2.compile(
     "|".join(f"(?:{p})" for p in (*data("secrets").values(), *(r.pattern for r in _ASSIGNMENTS)))
 )
-"""Most lines hold nothing: one search tells."""
+"""One search per line: most lines hold no secret."""
 _MAX_LINE = 4096
 
 

@@ -54,7 +54,7 @@ def accumulation(script: Script) -> Findings:
 
 
 def heredocs(script: Script) -> Findings:
-    """Here-documents that do not end, or that want what they do not get."""
+    """Here-documents that do not end, or use variables that are not expanded."""
     for at, _, delimiter in unended_documents(script.content):
         yield script.finding(at, "heredoc-not-ended", delimiter)
     own = {assignment.name for assignment in script.assignments}

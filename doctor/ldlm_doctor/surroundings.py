@@ -1,4 +1,4 @@
-"""What the other files of a project tell of a setting: versions, timeouts, who reads it."""
+"""What other files decide about a setting: versions, timeouts, readers, sourced variables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a resumed training does not take up again, and so begins anew."""
+"""State that a resumed training does not restore, and so starts over."""
 
 from __future__ import annotations
 
@@ -91,10 +91,10 @@ def _dropped(saved: Saved, read: frozenset[str]) -> Findings:
 def _without_optimizer(program: Program, saved: Saved, read: frozenset[str]) -> Findings:
     if not saved.is_whole or not set(saved.progress()) & read:
         return
-    wanted = _KINDS["the optimizer"]
-    if any(wanted.search(word) for value in saved.entries.values() for word in words_in(value)):
+    optimizer = _KINDS["the optimizer"]
+    if any(optimizer.search(word) for value in saved.entries.values() for word in words_in(value)):
         return
-    if any(wanted.search(key) for key in saved.entries) or program.once(
+    if any(optimizer.search(key) for key in saved.entries) or program.once(
         _keeping("the optimizer", "state_dict")
     ):
         return
