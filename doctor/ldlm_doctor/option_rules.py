@@ -29,16 +29,16 @@ def loader(group: Group) -> Findings:
     if workers is None or workers.number is None:
         return
     if workers.number == 0:
-        for option in group.on(*_either("persistent_workers")):
+        for option in group.on("persistent_workers", "dataloader_persistent_workers"):
             edit = _switched_off(option)
             yield option.finding("config-loader-without-workers", _with(workers), edit)
-        for option in group.of(*_either("prefetch_factor")):
+        for option in group.of("prefetch_factor", "dataloader_prefetch_factor"):
             if option.number:
                 yield option.finding("config-loader-without-workers", _with(workers))
-    for option in group.of(*_either("persistent_workers")):
+    for option in group.of("persistent_workers", "dataloader_persistent_workers"):
         if workers.number > 0 and option.truth is False:
             yield option.finding("workers-not-persistent", _with(workers))
-    for option in group.of(*_either("pin_memory")):
+    for option in group.of("pin_memory", "dataloader_pin_memory"):
         if option.truth is False:
             yield option.finding("memory-not-pinned")
 
@@ -121,10 +121,6 @@ def launchers(group: Group) -> Findings:
 def _workers(group: Group) -> Iterator[Setting]:
     """Numbers of workers of a DataLoader; other programs have workers too."""
     return group.of(*data("names")["workers"], *(("workers",) if group.launched else ()))
-
-
-def _either(name: str) -> tuple[str, str]:
-    return name, f"dataloader_{name}"
 
 
 def _with(option: Setting) -> str:

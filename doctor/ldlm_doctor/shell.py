@@ -10,7 +10,7 @@ import re2
 from ldlm_doctor import deepspeed, environment_rules, jobs, option_rules, options, shell_values
 from ldlm_doctor.bash_script import Script
 from ldlm_doctor.bash_walk import read_script
-from ldlm_doctor.model import Finding, Findings, Kind, Project, SourceFile
+from ldlm_doctor.model import Findings, Kind, Project, SourceFile
 from ldlm_doctor.options import distributes, launches
 from ldlm_doctor.setting import Environment, Surroundings
 from ldlm_doctor.shell_settings import settings_of, unexported
@@ -45,15 +45,12 @@ def audit_script(
     """All findings in one script; without edits where it was not wholly understood."""
     script = read_script(content, path)
     for finding in _findings(script, around, others):
-        yield finding if _editable(finding, script) else replace(finding, edits=())
-
-
-def _editable(finding: Finding, script: Script) -> bool:
-    return script.sound and not any(
-        start < edit.end and edit.start < end
-        for edit in finding.edits
-        for start, end in script.inexact
-    )
+        inexact = any(
+            start < edit.end and edit.start < end
+            for edit in finding.edits
+            for start, end in script.inexact
+        )
+        yield finding if script.sound and not inexact else replace(finding, edits=())
 
 
 def _findings(script: Script, around: Surroundings, others: Neighbours) -> Findings:

@@ -56,7 +56,8 @@ def lines(findings: Sequence[Finding], clean: Clean) -> Iterator[str]:
     for finding in findings:
         detail = f": {clean(finding.detail)}" if finding.detail else ""
         place = f"{clean(finding.path)}:{finding.line}"
-        yield f"{place}: {finding.check.severity}: {finding.check.title}{detail} [{finding.check.id}]"
+        title = f"{finding.check.severity}: {finding.check.title}{detail}"
+        yield f"{place}: {title} [{finding.check_id}]"
 
 
 def _paragraph(check: Check, group: list[Finding], clean: Clean, colour: bool) -> Iterator[str]:

@@ -72,14 +72,11 @@ def _zeroed_first(loop: TrainingLoop, steps: list[ast.Call]) -> Findings:
             between = [c for c in loop.backwards if _surely_before(module, c, zero)]
             again = [c for c in loop.backwards if zero.lineno < c.lineno < step.lineno]
             earlier = [s for s in steps if _stepped(s) == _stepped(step) and s is not step]
+            # `optimizer.step(closure)` computes the gradients itself
+            closure = bool(step.args) and _owner(step) == _stepped(step)
             used = any(s.lineno < zero.lineno for s in earlier)
-            if between and not again and not used and not _is_closure(module, step):
+            if between and not again and not used and not closure:
                 yield module.finding("zero-grad-before-step", zero)
-
-
-def _is_closure(module: Module, step: ast.Call) -> bool:
-    """`optimizer.step(closure)` computes the gradients itself."""
-    return bool(step.args) and last_name(step.func) == "step" and _owner(step) == _stepped(step)
 
 
 def _clipped_late(loop: TrainingLoop, steps: list[ast.Call]) -> Findings:
