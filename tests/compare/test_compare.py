@@ -240,7 +240,7 @@ def test_an_input_of_several_runs_is_refused_by_name(ask: Ask, folder: Path) -> 
     ("words", "line"),
     [
         (("a.jsonl",), "compare: two runs are needed at least"),
-        (("a.jsonl", "none"), "none: no such file, or nothing that matches"),
+        (("a.jsonl", "none"), "none: no such file, or no match"),
         (("a.jsonl", "a.jsonl", "--target", "faster"), '--target: cannot read "faster"'),
         (("a.jsonl", "a.jsonl", "--at", "noon"), '--at: cannot read "noon"'),
         (("a.jsonl", "a.jsonl", "--warm-up", "x"), '--warm-up: cannot read "x"'),

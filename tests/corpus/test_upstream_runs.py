@@ -8,10 +8,7 @@ from ldlm_monitor.config import Settings
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.playback.replay import Replay
 
-RUNS = Path(__file__).resolve().parents[2] / "../shared/corpus/upstream"
-pytestmark = pytest.mark.skipif(
-    not RUNS.is_dir(), reason="the corpus of upstream's runs is not beside this clone"
-)
+RUNS = Path(__file__).parent / "runs/upstream"
 
 ON_THE_GRID = -1
 """The line is that at which the next slot of the grid falls: when the log was copied decides."""
@@ -35,7 +32,7 @@ EXPECTED = {
 }
 
 
-def told(transition: Transition) -> tuple[str, str, int | None]:
+def summary(transition: Transition) -> tuple[str, str, int | None]:
     """Alert, state and line."""
     line = transition.position and transition.position.line
     graded = transition.alert == "StepsSkipped"
@@ -50,12 +47,12 @@ def replayed(run: str, **more: bool) -> list[Transition]:
 
 @pytest.mark.parametrize("run", EXPECTED)
 def test_with_its_companions_each_run_raises_what_a_careful_reader_would(run: str) -> None:
-    assert [told(each) for each in replayed(run)] == EXPECTED[run]
+    assert [summary(each) for each in replayed(run)] == EXPECTED[run]
 
 
 @pytest.mark.parametrize("run", sorted(EXPECTED.keys() - {"H_hang_sigstop_rank1_90s"}))
-def test_the_log_alone_tells_the_same(run: str) -> None:
-    assert [told(each) for each in replayed(run, companions=False)] == EXPECTED[run]
+def test_the_log_alone_has_the_same_alerts(run: str) -> None:
+    assert [summary(each) for each in replayed(run, companions=False)] == EXPECTED[run]
 
 
 @pytest.mark.parametrize("run", ["E_crash_index_error_rank", "F1_sigkill_rank1"])
@@ -65,7 +62,7 @@ def test_a_crash_names_the_rank_that_failed_first(run: str) -> None:
     assert "rank 1" in crash.annotations["summary"]
 
 
-def test_a_hang_is_told_while_it_lasts() -> None:
+def test_a_hang_is_reported_while_it_lasts() -> None:
     fired, resolved = replayed("H_hang_sigstop_rank1_90s")
     assert fired.time is not None
     assert resolved.time is not None
@@ -81,3 +78,30 @@ def test_the_line_itself_travels_with_the_alert() -> None:
     assert crash.line.startswith("RuntimeError: element 0 of tensors does not require grad")
     assert nan.position is not None
     assert nan.position.offset == 7135
+
+
+@pytest.mark.parametrize(
+    ("run", "kind", "rank", "state"),
+    [
+        ("A_healthy_1proc", None, None, ""),
+        ("B_healthy_2proc", None, None, ""),
+        ("G_resume_same_name", None, None, ""),
+        ("C1_nan_latent_stable", "nonfinite_metric", 0, "ended"),
+        ("C2_nan_blocks_prefix_trainer", "nonfinite_metric", None, "ended"),
+        ("E_crash_index_error_rank", "python_exception", 1, "ended"),
+        ("F1_sigkill_rank1", "elastic_worker_failed", 1, "ended"),
+        ("H_hang_sigstop_rank1_90s", "hang_no_progress", None, "recovered"),
+    ],
+)
+def test_a_failure_is_one_incident_and_health_is_none(
+    run: str, kind: str | None, rank: int | None, state: str
+) -> None:
+    logs = sorted((RUNS / run / "train_logs").glob("*.log"))
+    played = Replay(Settings(files=tuple(map(str, logs)), companions=False))
+    list(played.transitions())
+    found = played.snapshot().incidents
+    if kind is None:
+        assert found == ()
+        return
+    (incident,) = found
+    assert (incident.root.kind, incident.root.rank, incident.state) == (kind, rank, state)

@@ -5,8 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from ldlm_monitor.detect.constant import ConstantDetector
-from ldlm_monitor.detect.loss import LossDetector, mann_kendall, relative_slope
+from ldlm_monitor.detect.loss import ConstantDetector, LossDetector, mann_kendall, relative_slope
 
 STEPS = 3000
 
@@ -19,7 +18,7 @@ def falling(noise: float, seed: int = 1, steps: int = STEPS) -> list[float]:
 
 def seen(losses: list[float]) -> dict[str, float]:
     detector = LossDetector()
-    detector.take(losses)
+    detector.update(losses)
     return dict(detector.measures())
 
 
@@ -28,7 +27,7 @@ def worst(losses: list[float], name: str) -> float:
     detector = LossDetector()
     highest = -1e9
     for loss in losses:
-        detector.take([loss])
+        detector.update([loss])
         highest = max(highest, dict(detector.measures()).get(name, highest))
     return highest
 
@@ -53,6 +52,25 @@ def test_a_spike_stands_out_for_twenty_steps_and_is_no_divergence() -> None:
     assert seen(losses[:2010])["loss_spike_ratio"] > 2
     assert seen(losses[:2030])["loss_spike_ratio"] < 1.6
     assert worst(losses[:2100], "loss_rise_ratio") < 1.5
+
+
+def test_a_spike_is_counted_in_four_times_the_noise() -> None:
+    """A loss of 1 or 11 in turn: no past value is farther than 5 from the median 6.
+
+    The MAD is 5, so that s is 1.4826 * 5, and four of them are the usual distance.
+    """
+    losses = [1.0, 11.0] * 60 + [6.0] * 18 + [6.0 + 4 * 1.4826 * 5 * 1.5] * 2
+    assert seen(losses)["loss_spike_ratio"] == pytest.approx(1.5)
+
+
+def test_a_spike_of_a_quiet_loss_is_counted_in_fifteen_hundredths_of_it() -> None:
+    losses = [10.0] * 100 + [10.0] * 18 + [13.0] * 2
+    assert seen(losses)["loss_spike_ratio"] == pytest.approx(3.0 / 1.5)
+
+
+def test_a_spike_is_counted_in_the_farthest_that_noise_reached_before() -> None:
+    losses = [10.0] * 60 + [14.0] + [10.0] * 40 + [10.0] * 18 + [16.0] * 2
+    assert seen(losses)["loss_spike_ratio"] == pytest.approx(6.0 / 4.0)
 
 
 def test_a_divergence_is_known_within_twenty_steps_and_stays() -> None:
@@ -113,7 +131,7 @@ def test_the_slope_is_that_of_theil_and_sen() -> None:
 
 def constant(losses: list[float]) -> float:
     detector = ConstantDetector()
-    detector.take(losses)
+    detector.update(losses)
     return dict(detector.measures())["loss_constant_ratio"]
 
 
@@ -135,7 +153,7 @@ def test_equal_values_are_normal_in_bf16() -> None:
     assert sum(a == b for a, b in pairwise(losses)) > 0.5 * len(losses)
     detector = ConstantDetector()
     for loss in losses:
-        detector.take([loss])
+        detector.update([loss])
         assert dict(detector.measures())["loss_constant_ratio"] < 1
 
 
@@ -145,5 +163,5 @@ def test_a_value_that_is_shown_until_the_next_is_logged_is_not_stuck() -> None:
     for _ in range(100):
         loss = chance.random()
         for _ in range(50):
-            detector.take([loss])
+            detector.update([loss])
             assert dict(detector.measures())["loss_constant_ratio"] < 1

@@ -480,11 +480,11 @@ def _saving_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rotations_change_nothing() -> None:
-    run_state_machine_as_test(Rotations, settings=_settings(30))
+    run_state_machine_as_test(Rotations, settings=_settings(settings().max_examples))
 
 
 def test_kills_and_rotations_change_nothing() -> None:
-    run_state_machine_as_test(KillsAndRotations, settings=_settings(60))
+    run_state_machine_as_test(KillsAndRotations, settings=_settings(settings().max_examples))
 
 
 @pytest.mark.long

@@ -24,7 +24,7 @@ from ldlm_monitor.state.state_store import StateStore
 NOW = 1_769_681_700.0
 RUN = "train_20260129_101500"
 NAN = "WARNING: Invalid text_loss detected: nan\n"
-CORPUS = Path(__file__).resolve().parents[2] / "../shared/corpus"
+RUNS = Path(__file__).resolve().parents[1] / "corpus/runs"
 
 
 def bars(first: int, last: int) -> str:
@@ -338,11 +338,14 @@ def test_nothing_is_started_or_opened_by_what_stands_in_a_checkpoint(tmp_path: P
     assert not made.exists()
 
 
-LOGS = [*CORPUS.glob("upstream/*/train_logs/*.log"), *CORPUS.glob("elastic_runs/*.log")]
+LOGS = sorted([*RUNS.glob("upstream/*/train_logs/*.log"), *RUNS.glob("elastic/*.log")])
 
 
-@pytest.mark.skipif(not LOGS, reason="the corpus is not beside this clone")
-@pytest.mark.parametrize("log", LOGS, ids=lambda log: log.name)
+@pytest.mark.parametrize(
+    "log",
+    [pytest.param(log, marks=[pytest.mark.long] if i % 8 else []) for i, log in enumerate(LOGS)],
+    ids=lambda log: log.name,
+)
 def test_a_monitor_that_was_frozen_amid_a_genuine_log_goes_on_as_if_it_had_not_been(log) -> None:
     """In pieces of a few lines, so that every kind of record is open at some freezing."""
     undisturbed, frozen = assemble(Settings()), assemble(Settings())

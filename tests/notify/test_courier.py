@@ -1,4 +1,4 @@
-"""Couriers bring everything, in order, through real trouble, and end when told to."""
+"""Couriers bring everything, in order, through real trouble, and end when stopped."""
 
 import signal
 import subprocess
@@ -12,12 +12,12 @@ from itertools import pairwise
 import pytest
 import slack_api as local
 
+from ldlm_monitor.config.policy import Policy
 from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.notify.courier import Courier, Receiver
 from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.notify.notification import Notification, to_json
 from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.notify.routing import Routing
 from ldlm_monitor.notify.slack import SlackWebhook
 from ldlm_monitor.notify.slack_bot import SlackBot
 
@@ -124,7 +124,7 @@ def test_a_fault_of_ours_in_one_message_does_not_end_the_courier(outbox, make_no
     with at_work(Courier(receiver, outbox)):
         assert receiver.wait_for(1) == ["resolved"]
     assert outbox.counts()["slack", "failed"] == 1
-    assert "a fault of ours" in caplog.text
+    assert "a bug of the monitor" in caplog.text
 
 
 def test_stop_sends_what_is_due_first(outbox, make_notification):
@@ -243,13 +243,13 @@ def test_killed_between_answer_and_commit_it_sends_again_and_counts_it(
 
 
 class Paced(Steered):
-    """A channel of people that notes when it was told what."""
+    """A channel of people that notes when it got what."""
 
     def __init__(self) -> None:
         super().__init__("slack", accept)
         self.times: list[float] = []
 
-    def tell(self, message: Message) -> Receipt:
+    def send_group(self, message: Message) -> Receipt:
         self.times.append(time.monotonic())
         self.send(message.lead)
         return Receipt()
@@ -257,7 +257,7 @@ class Paced(Steered):
 
 def test_a_channel_of_people_gets_no_two_posts_within_its_pace(tmp_path, make_notification):
     receiver = Paced()
-    box = Outbox(tmp_path / "outbox.db", Routing(["slack"]), ["slack"])
+    box = Outbox(tmp_path / "outbox.db", {"slack": Policy()})
     for number in range(4):
         box.add(make_notification(run=f"r{number}"), ["slack"], 0.0)
     with at_work(Courier(receiver, box, pace=0.1)):
@@ -268,17 +268,17 @@ def test_a_channel_of_people_gets_no_two_posts_within_its_pace(tmp_path, make_no
 
 
 def test_a_storm_of_a_thousand_alerts_of_a_run_is_three_posts_at_most(tmp_path, make_notification):
-    box = Outbox(tmp_path / "outbox.db", Routing(["slack"]), ["slack"])
+    box = Outbox(tmp_path / "outbox.db", {"slack": Policy()})
     with local.slack_api() as api:
         bot = SlackBot(local.TOKEN, local.CHANNEL, api_url=api.url)
         bot.draw = lambda _: b"\x89PNG"
         with at_work(courier := Courier(bot, box)):
             for rank in range(1000):
-                told = make_notification("NcclTimeout", rank=str(rank), key=f"k{rank}")
-                box.add(told, ["slack"], time.time())
+                made = make_notification("NcclTimeout", rank=str(rank), key=f"k{rank}")
+                box.add(made, ["slack"], time.time())
                 courier.wake()
             api.wait_for(lambda: bool(api.shared))
         assert len(api.messages) + len(api.shared) <= 3
-        told = [alert for each in api.messages.values() for alert in local.named(each["first"])]
-        assert sorted(told) == [("r1", rank) for rank in range(1000)]
+        arrived = [alert for each in api.messages.values() for alert in local.named(each["first"])]
+        assert sorted(arrived) == [("r1", rank) for rank in range(1000)]
     box.close()

@@ -25,7 +25,7 @@ SHORTEST = {"ArtifactoryDetector": 27}
 DELIMITERS = ' =:"\t\r\n\v\f'
 """Its Artifactory rules count the character before a password as part of it."""
 _ANY = re.compile("")
-TELLING = {"IbmCloudIamDetector": re.compile("(?i)ibm|iam|cloud|pass|pwd|token|api.?key")}
+REVEALING = {"IbmCloudIamDetector": re.compile("(?i)ibm|iam|cloud|pass|pwd|token|api.?key")}
 """Whatever is called just `key` is more often that of a cache."""
 
 
@@ -52,7 +52,7 @@ def test_what_detect_secrets_takes_for_a_secret_is_hidden(name: str) -> None:
     seen = 0
 
     @settings(
-        max_examples=20,
+        max_examples=30,  # fewer may hold no string that the detector accepts
         derandomize=True,
         database=None,
         phases=[Phase.generate],
@@ -62,7 +62,7 @@ def test_what_detect_secrets_takes_for_a_secret_is_hidden(name: str) -> None:
     def check(text: str) -> None:
         nonlocal seen
         for secret in detector.analyze_string(text):
-            if len(secret.strip(DELIMITERS)) >= SHORTEST.get(name, 3) and TELLING.get(
+            if len(secret.strip(DELIMITERS)) >= SHORTEST.get(name, 3) and REVEALING.get(
                 name, _ANY
             ).search(text):
                 seen += 1
@@ -114,7 +114,6 @@ def test_the_words_around_a_secret_stay() -> None:
     assert redact(text) == "step 12 loss 2.5 key [redacted] then step 13"
 
 
-@settings(max_examples=100)
 @given(st.lists(st.one_of(st.sampled_from(LINES), st.text(max_size=40)), max_size=4), st.text())
 def test_no_text_around_it_shows_a_secret(lines: list[str], between: str) -> None:
     assert found_in(redact(f" {between}\n ".join(lines))) == []

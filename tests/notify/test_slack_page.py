@@ -11,8 +11,12 @@ from stories import OUT_OF_MEMORY
 
 from ldlm_monitor.notify.message import Message
 from ldlm_monitor.notify.notification import Notification
-from ldlm_monitor.notify.slack import Block, mrkdwn, slack_message
-from ldlm_monitor.notify.slack_groups import news_message, standing_message
+from ldlm_monitor.notify.slack_blocks import (
+    group_message,
+    news_message,
+    slack_message,
+)
+from ldlm_monitor.notify.slack_text import Block, mrkdwn
 
 STORY = replace(
     OUT_OF_MEMORY,
@@ -20,17 +24,17 @@ STORY = replace(
 )
 
 
-def sent(told: tuple[Notification, ...]) -> list[list[Block]]:
+def sent(alerts: tuple[Notification, ...]) -> list[list[Block]]:
     """Every form in which these alerts may reach Slack."""
-    forms = [slack_message(each)[1] for each in told]
+    forms = [slack_message(each)[1] for each in alerts]
     for story in (None, STORY):
         for flaps in (0, 9):
-            for news in (told, told[:1], ()):
+            for news in (alerts, alerts[:1], ()):
                 message = Message(
                     step="follow-up" if news else "repeat", group=1, identity="1", news=news,
-                    standing=told, opened_at=1_700_000_000.0, story=story, flaps=flaps,
+                    alerts=alerts, opened_at=1_700_000_000.0, story=story, flaps=flaps,
                 )  # fmt: skip
-                forms.append(standing_message(message)[1])
+                forms.append(group_message(message)[1])
                 forms += [news_message(message)[1]] if message.firing or news else []
     return forms
 
@@ -53,11 +57,11 @@ def in_blocks(blocks: list[Block]) -> list[str]:
 def test_every_message_is_drawn_with_all_its_words(
     make_notification: Callable[..., Notification], state: str, severity: str
 ) -> None:
-    told = (
+    alerts = (
         make_notification(state=state, severity=severity, cause="rank 3", at=1_700_000_100.0),
         make_notification("RankLost", state="firing", line="<b>it's `gone`</b> & *so on*"),
     )
-    for blocks in sent(told):
+    for blocks in sent(alerts):
         drawn = html.unescape(re.sub(r"<[^>]*>", "\n", page([Shown(blocks)])))
         shown = set(words(drawn))
         for text in in_blocks(blocks):

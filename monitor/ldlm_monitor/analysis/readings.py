@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.records import Event, Record, Sample, SampleBlock
 from ldlm_monitor.parse import ROW_SUFFIXES, Parser
-from ldlm_monitor.run.durations import StepDurations
 from ldlm_monitor.run.identity import RunNames
-from ldlm_monitor.run.sources import Source, is_of_its_rank, source_of
+from ldlm_monitor.run.pace import StepDurations
+from ldlm_monitor.run.quantity import ValueSource, is_of_its_rank, source_of
 
 STEPS = "steps"
 """The quantity that holds every step of a source, with its time."""
@@ -120,8 +120,8 @@ class RunReadings:
     files: dict[str, None] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
     events: list[tuple[str, float]] = field(default_factory=list)
-    _exact: Counter[tuple[Source, int | None]] = field(default_factory=Counter)
-    _columns: dict[str, dict[tuple[Source, int | None], Column]] = field(default_factory=dict)
+    _exact: Counter[tuple[ValueSource, int | None]] = field(default_factory=Counter)
+    _columns: dict[str, dict[tuple[ValueSource, int | None], Column]] = field(default_factory=dict)
     _epochs: dict[str, tuple[float, int, int]] = field(default_factory=dict)
     _at: dict[str, tuple[bool, int]] = field(default_factory=dict)
 
@@ -204,12 +204,12 @@ class RunReadings:
                     result.add(step, at, meter.fresh.pop())
         return result
 
-    def _leader(self) -> tuple[Source, int | None]:
+    def _leader(self) -> tuple[ValueSource, int | None]:
         return min(self._columns[STEPS], key=lambda key: (key[0], -1 if key[1] is None else key[1]))
 
     def put(self, quantity: str, column: Column, *, exact: bool = False) -> None:
         """Set a quantity that was measured elsewhere."""
-        key = Source.CALLBACK, None
+        key = ValueSource.CALLBACK, None
         self._columns.setdefault(quantity, {})[key] = column
         if exact:
             self._exact[key] += len(column)
@@ -255,10 +255,10 @@ class RunReadings:
         if event.kind in _KEPT_EVENTS:
             self.events.append((event.kind, event.time if event.time is not None else at))
 
-    def _of(self, quantity: str, key: tuple[Source, int | None]) -> Column:
+    def _of(self, quantity: str, key: tuple[ValueSource, int | None]) -> Column:
         return self._columns.setdefault(quantity, {}).setdefault(key, Column())
 
-    def _step_of(self, sample: Sample, key: tuple[Source, int | None]) -> int:
+    def _step_of(self, sample: Sample, key: tuple[ValueSource, int | None]) -> int:
         """Its step; without one, the last step, or a count where the file has no steps at all."""
         path = sample.position.path
         has_steps, last = self._at.get(path, (False, -1))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ldlm_monitor.analysis.bench.bench_records import BenchRecord
 
 INTERRUPTED = 130
+"""128 + SIGINT, as shells report it."""
 _Switch = Parameter(negative="")
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ldlm_monitor.model.view import Snapshot
 
 INTERRUPTED = 130
+"""128 + SIGINT, as shells report it."""
 
 
 def follow(*files: str, flags: FollowFlags | None = None) -> int:

@@ -17,8 +17,8 @@ from ldlm_monitor.model.errors import UsageError
 if TYPE_CHECKING:
     from ldlm_monitor.model.records import Sample
     from ldlm_monitor.parse import Parser
+    from ldlm_monitor.parse.coverage import Understood
     from ldlm_monitor.parse.formats import Definitions
-    from ldlm_monitor.parse.understood import Understood
 
 app = App(name="formats", help="Tests and lists what the monitor recognises in logs.")
 
@@ -54,7 +54,7 @@ def try_out(file: Path, *logs: str, flags: InputFlags | None = None) -> int:
 
 def _try_examples(file: Path, definitions: Definitions, parser: Parser) -> bool:
     """Prints which examples fail, on stderr, or that all are met."""
-    from ldlm_monitor.parse.examples import try_examples
+    from ldlm_monitor.parse.coverage import try_examples
     from ldlm_monitor.text.sanitize import plain
 
     trial = try_examples(definitions, parser)

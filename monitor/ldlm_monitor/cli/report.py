@@ -68,7 +68,7 @@ def print_once(found: Settings) -> int:
 def _written(found: Settings, suffix: str) -> tuple[Snapshot, str]:
     """Readings are collected during the replay, so that standard input is read once."""
     from ldlm_monitor.analysis.readings import Readings
-    from ldlm_monitor.parse.recording_parser import RecordingParser
+    from ldlm_monitor.parse.parser import RecordingParser
     from ldlm_monitor.playback.replay import Replay
 
     parser = RecordingParser(found.formats)

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ldlm_monitor.parse.understood import Understood
+    from ldlm_monitor.parse.coverage import Understood
 
 SHOWN_FORMS = 10
 """Of lines that look like metrics and gave nothing, so many forms are shown as text."""
 _TEXT_WIDTH = 120
+"""A form is recognised by its first words; longer lines wrap in a terminal."""
 
 
 def as_text(found: Understood) -> str:

@@ -1,19 +1,26 @@
-"""Causes outside of the training: who stopped it (tier 0), and which machine broke (tier 1)."""
+"""Causes reported from outside of a process: who stopped the job (tier 0), which machine broke
+(tier 1), and how launchers saw processes end (tier 2)."""
 
 from __future__ import annotations
 
+import signal
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ldlm_monitor.incidents.clues import TIMEOUTS, Clue, Tier
 from ldlm_monitor.incidents.evidence import Evidence
-from ldlm_monitor.incidents.verdict import Verdict, by_sources
+from ldlm_monitor.incidents.facts import RootCause, RunFacts, by_sources, compressed, names_of
+from ldlm_monitor.model.view import Confidence
 
 BEFORE_SECONDS: Final = 300.0
-"""A machine's fault so long before a hang began can be its cause."""
+"""A machine's fault at most this long before a hang can be its cause: an Xid or an OOM kill ends a
+process at once, and a disk that blocks is reported after 120 s (`hung_task_timeout_secs`)."""
 _SLACK_SECONDS: Final = 5.0
-"""Lines of several processes about one moment lie apart by so much."""
+"""Lines of several processes about one moment differ by this at most: buffers and clocks."""
 _CONSEQUENCES: Final = ("TASK FAILURE", "non-zero exit code")
+"""Reasons with which Slurm cancels a step because one of its tasks failed."""
 _COLLATERAL: Final = (None, -15, -2)
+"""Exits by SIGTERM and SIGINT, which launchers send to the processes that are left."""
 
 _GPU: Final = frozenset({"gpu_xid", "gpu_fallen_off_bus", "nvswitch_sxid"})
 _MEMORY: Final = frozenset({"host_oom_kill", "slurm_oom_kill", "k8s_pod_killed"})
@@ -39,7 +46,7 @@ _SHOWS: Final = (
 _EXITS: Final = ((_MEMORY, -9), (frozenset({"host_segfault"}), -11))
 
 
-def external(evidence: Evidence) -> Verdict | None:
+def external(evidence: Evidence) -> RootCause | None:
     """The scheduler, a person or an eviction ended the job before anything of it failed."""
     clues = [
         fold.first
@@ -51,7 +58,7 @@ def external(evidence: Evidence) -> Verdict | None:
     if clue is None or _failed_before(evidence, clue, given=bool(reasoned)):
         return None
     reason = clue.fields.get("reason")
-    return Verdict(
+    return RootCause(
         tier=Tier.EXTERNAL,
         kind=clue.kind,
         message=clue.message,
@@ -67,7 +74,7 @@ def external(evidence: Evidence) -> Verdict | None:
 
 
 def _failed_before(evidence: Evidence, clue: Clue, *, given: bool) -> bool:
-    """Whether the job had failed already; who cleans up after a failure gives no reason."""
+    """Whether the job had failed already; a launcher that cleans up gives no reason."""
     until = clue.seen - _SLACK_SECONDS if given else clue.seen + _SLACK_SECONDS / 5
     own = [
         fold.first.seen
@@ -80,11 +87,11 @@ def _failed_before(evidence: Evidence, clue: Clue, *, given: bool) -> bool:
     return min(own, default=float("inf")) <= until
 
 
-def hardware(evidence: Evidence, local: Clue | None) -> Verdict | None:
+def hardware(evidence: Evidence, local: Clue | None) -> RootCause | None:
     """A GPU, the kernel or storage of one machine; `local` is the best cause within a process.
 
-    A process that tells of an error of its own, which the machine's fault does not look like,
-    is the nearer cause: a kernel log is full of other people's trouble.
+    A process with an error of its own that the machine's fault does not explain is the nearer
+    cause: a kernel log contains faults of other jobs.
     """
     clues = [clue for fold in evidence.of_tier(Tier.HARDWARE) for clue in fold.clues]
     began = _hang_began(evidence)
@@ -101,12 +108,12 @@ def hardware(evidence: Evidence, local: Clue | None) -> Verdict | None:
     sources = {"kernel", *(reason for reason in why if ranks)}
     machine = clue.host or clue.node
     place = f" on {machine}" if machine else ""
-    return Verdict(
+    return RootCause(
         tier=Tier.HARDWARE,
         kind=clue.kind,
         message=clue.message,
         confidence=by_sources(sources, doubtful=bool(evidence.roster.facts) and len(ranks) != 1),
-        why=(f"the machine itself reports it{place}", *why),
+        why=(f"the machine itself reported it{place}", *why),
         ranks=frozenset(ranks),
         clue=clue,
         host=machine,
@@ -114,7 +121,7 @@ def hardware(evidence: Evidence, local: Clue | None) -> Verdict | None:
 
 
 def _same_moment(clues: list[Clue], first: Clue) -> list[Clue]:
-    """The lines in which a machine reports one fault: the one with the process tells most."""
+    """The lines in which a machine reports one fault; the one with the process is preferred."""
     until = first.seen + _SLACK_SECONDS
     same = [clue for clue in clues if clue.kind == first.kind and clue.seen <= until]
     return sorted(same, key=lambda each: each.order)
@@ -134,7 +141,7 @@ def _same_process(evidence: Evidence, fault: Clue, local: Clue) -> bool:
 
 
 def _who(evidence: Evidence, clue: Clue, local: Clue | None) -> tuple[list[str], set[int]]:
-    """The ranks that a machine's fault hit, and what tells so."""
+    """The ranks that a machine's fault hit, and the reasons."""
     rank = evidence.roster.by_pid(clue.pid)
     if rank is not None:
         return [f"process {clue.pid} is rank {rank} by the launcher's table"], {rank}
@@ -144,7 +151,8 @@ def _who(evidence: Evidence, clue: Clue, local: Clue | None) -> tuple[list[str],
     killed = {
         evidence.roster.of_death(death)
         for death in evidence.deaths
-        if death.exitcode in signals and _not_elsewhere(death.clue, clue)
+        if death.exitcode in signals
+        and (None in (death.clue.host, clue.host) or death.clue.host == clue.host)
     }
     if len(killed) == 1 and (only := killed.pop()) is not None:
         return [f"rank {only} is the only one that died of signal {-signals[0]}"], {only}
@@ -152,10 +160,139 @@ def _who(evidence: Evidence, clue: Clue, local: Clue | None) -> tuple[list[str],
     return ([f"ranks of that machine: {len(ranks)}"] if ranks else []), ranks
 
 
-def _not_elsewhere(first: Clue, second: Clue) -> bool:
-    return first.host is None or second.host is None or first.host == second.host
-
-
 def _hang_began(evidence: Evidence) -> float:
-    told = [fold.first.effective for fold in evidence.folds.values() if fold.kind in TIMEOUTS]
-    return min(told, default=float("-inf"))
+    began = [fold.first.effective for fold in evidence.folds.values() if fold.kind in TIMEOUTS]
+    return min(began, default=float("-inf"))
+
+
+_LATE_SECONDS: Final = 1.0
+"""A death this long after the first timeout is its consequence: watchdogs abort at once."""
+_OWN_SIGNALS: Final = frozenset({-9, -11, -7, -4, -8})
+"""SIGKILL, SIGSEGV, SIGBUS, SIGILL, SIGFPE: no launcher or lost peer raises them in a process."""
+_CAUSED_EXITS: Final = frozenset({None, 0, -15, -2})
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a process ended by itself: neither its launcher nor a lost peer ended it.
+
+    `silent`: it printed no error. `collected`: had it printed one, it would be in this file.
+    """
+
+    rank: int | None
+    code: int
+    clue: Clue
+    silent: bool
+    collected: bool
+
+    @property
+    def deadly(self) -> bool:
+        """Whether a signal ended it that another rank's failure does not cause."""
+        return self.code in _OWN_SIGNALS
+
+
+def own_exits(evidence: Evidence) -> list[Exit]:
+    """Processes that died by themselves, one for each rank, the earliest first."""
+    found: dict[int | None, Exit] = {}
+    for death in sorted(evidence.deaths, key=lambda each: each.clue.order):
+        rank = evidence.roster.of_death(death)
+        if _is_own(evidence, rank, death.exitcode, death.pid, death.clue):
+            ended = death.exitcode if death.exitcode is not None else 1
+            clue = replace(death.clue, rank=rank)
+            found.setdefault(rank, _exit(evidence, rank, ended, clue))
+    tables = [fold.first for fold in evidence.of_kind("elastic_failure_table")]
+    for rank, facts in sorted(evidence.roster.facts.items()):
+        code = facts.exitcode
+        if not tables or rank in found or not _is_own(evidence, rank, code, facts.pid, tables[0]):
+            continue
+        clue = replace(tables[0], kind="elastic_worker_failed", rank=rank, message=exit_text(code))
+        found[rank] = _exit(evidence, rank, code or 1, clue)
+    return list(found.values())
+
+
+def _exit(evidence: Evidence, rank: int | None, code: int, clue: Clue) -> Exit:
+    silent = rank is not None and not evidence.roster.of(rank).has_error
+    return Exit(rank, code, clue, silent, evidence.roster.has_rank_lines(clue.position.path))
+
+
+def _is_own(
+    evidence: Evidence, rank: int | None, code: int | None, pid: int | None, clue: Clue
+) -> bool:
+    """Whether a process ended by itself, and before the first timeout of a rank."""
+    if code in _CAUSED_EXITS or (clue.position.path, pid) in evidence.forced:
+        return False
+    late = evidence.first_timeout
+    if late is not None and clue.seen > late + _LATE_SECONDS:
+        return False
+    return rank is None or not evidence.roster.of(rank).waited
+
+
+def exit_text(code: int | None) -> str:
+    """An exit code as text, such as `was killed by SIGSEGV`."""
+    if code is None:
+        return "ended"
+    if code < 0:
+        try:
+            return f"was killed by {signal.Signals(-code).name}"
+        except ValueError:
+            return f"was killed by signal {-code}"
+    return f"left with exit code {code}"
+
+
+def by_exit(evidence: Evidence, exits: list[Exit], run: RunFacts) -> RootCause | None:
+    """The cause by exit codes alone: a process that was killed prints nothing."""
+    deadly = [each for each in exits if each.deadly]
+    chosen = deadly or [each for each in exits if each.silent or each.rank is None]
+    if not chosen:
+        return None
+    ranks = {each.rank for each in chosen if each.rank is not None}
+    first = min(chosen, key=lambda each: (each.rank is None, *each.clue.order))
+    if len(ranks) > 1 and 2 * len(ranks) >= evidence.roster.size(run):
+        return everywhere(first.clue, ranks)
+    if not deadly and (len(chosen) > 1 or first.rank is None):
+        return None
+    return _of_exit(evidence, first, rivals=ranks - {first.rank})
+
+
+def _of_exit(evidence: Evidence, first: Exit, *, rivals: set[int]) -> RootCause:
+    rank = first.rank
+    whose = "a process" if rank is None else f"rank {rank}"
+    why = [f"{whose} {exit_text(first.code)}" + (" and printed no error" if first.silent else "")]
+    sources = {"its exit code"}
+    others = evidence.roster.waiting - {rank}
+    if others:
+        why.append(f"{names_of(others)} only waited for, or lost, another rank")
+        sources.add("its peers")
+    if any(claim.rank == rank for claim in evidence.claims):
+        why.append("torchelastic names it, too")
+    if rivals:
+        why.append(f"but {names_of(rivals)} died by itself as well")
+    sure: Confidence = by_sources(sources, doubtful=bool(rivals) or rank is None)
+    if not first.deadly and not (first.collected and others):
+        sure = "weak"  # a launcher often blames the first process that lost its peer
+        why.append("only the launcher reports it: the output of this process is not read")
+    elif first.code == 1 and sure == "confirmed":
+        sure = "probable"  # an exception would have left a traceback
+    return RootCause(
+        tier=Tier.LOCAL,
+        kind=first.clue.kind,
+        message=f"process {exit_text(first.code).removeprefix('was ')}",
+        confidence=sure,
+        why=tuple(why),
+        ranks=frozenset() if rank is None else frozenset({rank}),
+        clue=replace(first.clue, fields={**first.clue.fields, "exitcode": first.code}),
+    )
+
+
+def everywhere(clue: Clue, ranks: set[int]) -> RootCause:
+    """The same failure on most ranks: none of them is the cause."""
+    same = f"the same on {len(ranks)} ranks ({compressed(ranks)})"
+    return RootCause(
+        tier=Tier.LOCAL,
+        kind=clue.kind,
+        message=clue.message,
+        confidence="probable",
+        why=(f"{same}: a fault of program, data or configuration rather than of one rank",),
+        ranks=frozenset(ranks),
+        clue=clue,
+    )

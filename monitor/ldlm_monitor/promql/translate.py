@@ -1,4 +1,4 @@
-"""The tree of `promql_parser` as our nodes, once it holds nothing that is not evaluated here."""
+"""Copies the tree of `promql_parser` into our nodes, and refuses what is not evaluated here."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -9,12 +9,10 @@ import promql_parser
 
 from ldlm_monitor.model.errors import RuleError
 from ldlm_monitor.model.points import Matcher
-from ldlm_monitor.promql.aggregation import AGGREGATIONS
 from ldlm_monitor.promql.floats import ARITHMETIC, COMPARISON
 from ldlm_monitor.promql.functions import DATES, ELEMENTWISE, OVER_VECTOR, compile_pattern
-from ldlm_monitor.promql.labels import NAME
-from ldlm_monitor.promql.matching import SET_OPERATORS
 from ldlm_monitor.promql.nodes import (
+    NAME,
     Aggregation,
     Binary,
     Call,
@@ -28,6 +26,7 @@ from ldlm_monitor.promql.nodes import (
     Subquery,
     Text,
 )
+from ldlm_monitor.promql.operators import AGGREGATIONS, SET_OPERATORS
 from ldlm_monitor.promql.ranges import OVER_RANGE
 
 SPECIAL_FUNCTIONS = frozenset(
@@ -41,7 +40,7 @@ _ALIASES = {"holt_winters": "double_exponential_smoothing"}  # its name in Prome
 
 
 class Refusal(Exception):  # noqa: N818
-    """Why an expression is not accepted, and the word in it, or the offset, that is to blame."""
+    """Why an expression is not accepted, and the word or the offset that causes it."""
 
     def __init__(
         self,
@@ -61,7 +60,7 @@ class Refusal(Exception):  # noqa: N818
 
 
 def unsupported(feature: str, word: str = "", offset: int | None = None) -> Refusal:
-    """The refusal of something that Prometheus may well evaluate."""
+    """The refusal of a feature that Prometheus evaluates."""
     return Refusal(
         f"{feature} is not supported",
         word,
@@ -81,7 +80,10 @@ def translate(tree: Any) -> Node:
 
 @lru_cache(maxsize=4096)
 def _shared(node: Node) -> Node:
-    """The first of all equal nodes: what is equal is then the same, and evaluated once."""
+    """The first of all equal nodes, so that equal nodes are evaluated once.
+
+    The bound is that of all nodes of a hundred rules; beyond it equal nodes are evaluated twice.
+    """
     return node
 
 

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from ldlm_monitor.analysis.readings import RunReadings
 from ldlm_monitor.model.view import RunView, View
-from ldlm_monitor.run.durations import COARSE_SECONDS
+from ldlm_monitor.run.pace import COARSE_SECONDS
 from ldlm_monitor.text.format import duration
 
 PAUSE = 3.0

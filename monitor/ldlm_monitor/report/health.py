@@ -19,11 +19,14 @@ from ldlm_monitor.text.format import byte_size, duration, number, utc
 from ldlm_monitor.text.sanitize import plain, shorten, shorten_path
 
 WIDTH = 80
+"""Columns of a terminal that nobody has resized, and of a mail."""
 
 _NO_BREAK = "\u00a0"
 _BAR = 30
 _ISSUES = 8
+"""The most severe of a screenful; all are in the JSON."""
 _QUANTITIES = 12
+"""A table that fits one screen; all quantities are in the JSON."""
 _ISSUE_SEVERITIES = frozenset(SEVERITIES[1:])
 _FIRST_QUANTITIES = ("loss", "eval_loss", "grad_norm", "learning_rate", "step_seconds")
 

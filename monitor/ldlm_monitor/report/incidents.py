@@ -11,6 +11,7 @@ WIDTH = 80
 SHOWN = 5
 """More incidents than these of one run are counted, not shown; the newest are."""
 SYMPTOMS = 8
+"""Kinds of symptoms in a line; the most frequent ones come first."""
 _INDENT = 12
 
 

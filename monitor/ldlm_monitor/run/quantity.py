@@ -1,20 +1,59 @@
-"""One quantity of one rank: the metric that exports it, and its last values."""
+"""One quantity of one rank: its source, the metric that exports it, and its last values."""
 
 from __future__ import annotations
 
 import math
 from array import array
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import lru_cache
 
-from ldlm_monitor.model.points import Labels, make_labels
-from ldlm_monitor.model.records import Position, Sample
-from ldlm_monitor.run.curve import Curve
-from ldlm_monitor.run.sources import Source
+from ldlm_monitor.model.points import Labels, Point, make_labels
+from ldlm_monitor.model.records import Event, Position, Sample
+from ldlm_monitor.run.curve import RunCurve
+
+
+class ValueSource(IntEnum):
+    """Where a value comes from, the best first (contract: "One value, one source")."""
+
+    CALLBACK = 0
+    JSONL = 1
+    TRACKER = 2
+    TEXT = 3
+    BAR = 4
+
+
+EVENT_FILE = ".tfevents."
+"""In the names of TensorBoard's files."""
+_TRANSACTIONS = ".wandb"
+"""Ends the names of W&B's."""
+
+
+def source_of(sample: Sample, *, rows: bool) -> ValueSource:
+    """The source of a sample. `rows`: its file is JSON lines. A progress bar has `progress`."""
+    name = sample.position.path.rsplit("/", 1)[-1]
+    if rows:
+        return ValueSource.CALLBACK if name.startswith("health_rank") else ValueSource.JSONL
+    if EVENT_FILE in name or name.endswith(_TRANSACTIONS):
+        return ValueSource.TRACKER
+    return ValueSource.BAR if "progress" in sample.values else ValueSource.TEXT
+
+
+def is_of_its_rank(quantity: str, source: ValueSource) -> bool:
+    """Whether each rank reports a rate of its own, so that the run's rate is their sum.
+
+    The callback reports what its rank processed; a trainer's log the sum of all ranks.
+    """
+    return source is ValueSource.CALLBACK and quantity in (
+        "samples_per_second",
+        "tokens_per_second",
+    )
+
 
 WINDOW = 1000
-"""Values of a quantity that statistics are over."""
+"""Values that statistics are computed over: memory is 8 kB a quantity and rank."""
 
 _EXPORTED = {
     "loss": "ldlm_train_loss",
@@ -44,6 +83,7 @@ def exported_name(quantity: str) -> tuple[str, Labels]:
     return "ldlm_train_metric", make_labels(name=quantity)
 
 
+@lru_cache(maxsize=65536)
 def labels_of(run: str, rank: int | None, own: Labels) -> Labels:
     """The labels of a series of a run, and of a rank where one reported it, with its `own`."""
     shared = make_labels(run=run, rank=None if rank is None else str(rank))
@@ -51,8 +91,11 @@ def labels_of(run: str, rank: int | None, own: Labels) -> Labels:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """The line that last changed a series; of two, the later one has the greater `order`."""
+class SourceLine:
+    """The line that last changed a series; of two, the later one has the greater `order`.
+
+    `text` is None where only its position is stored.
+    """
 
     position: Position
     step: int | None
@@ -60,11 +103,11 @@ class Evidence:
     order: int = 0
 
 
-class Quantity:
-    """One quantity of one rank: what it is exported as, and its last values.
+class QuantityValues:
+    """One quantity of one rank: the series that exports it, and its last values.
 
-    `fresh` are those that no detector has seen; None: none looks at the quantity. `curve`
-    is what a chart is drawn from; of several ranks, only the first one's.
+    `fresh` holds those that no detector has read; None: no detector reads the quantity.
+    `curve` is what a chart is drawn from; of several ranks, only the first has one.
     """
 
     __slots__ = (
@@ -81,10 +124,10 @@ class Quantity:
     )
 
     def __init__(
-        self, metric: str, labels: Labels, source: Source, sample: Sample, *, measured: bool
+        self, metric: str, labels: Labels, source: ValueSource, sample: Sample, *, measured: bool
     ) -> None:
         self.fresh = array("d") if measured else None
-        self.curve: Curve | None = None
+        self.curve: RunCurve | None = None
         self.metric = metric
         self.labels = labels
         self.source = source
@@ -94,11 +137,79 @@ class Quantity:
         self.nonfinite = 0
         self.recent: deque[float] = deque(maxlen=WINDOW)
 
-    def take(self, column: Sequence[float], last: Sample, order: int) -> None:
-        """Several finite values, the last of them from `last`."""
+    def extend(self, column: Sequence[float], last: Sample, order: int) -> None:
+        """Add several finite values, the last of them from `last`."""
         self.value = column[-1]
         self.sample = last
         self.order = order
         self.recent.extend(column)
         if self.fresh is not None:
             self.fresh.extend(column)
+
+
+METRIC = "ldlm_train_nonfinite_total"
+_COUNTED_STEPS = 64
+"""Steps kept to count each once: ranks and files of a run log a step within few steps."""
+
+
+@dataclass(slots=True)
+class _Count:
+    labels: Labels
+    count: int = 0
+    steps: deque[int] = field(default_factory=lambda: deque(maxlen=_COUNTED_STEPS))
+    evidence: SourceLine | None = None
+
+
+class NonfiniteCounts:
+    """Non-finite values by quantity and rank, each step once.
+
+    Loss and gradient norm are exported as 0 from the start, so that `increase()` sees the first.
+    """
+
+    def __init__(self, run: str) -> None:
+        self._run = run
+        self._counts: dict[tuple[str, int | None], _Count] = {}
+        for quantity in ("loss", "grad_norm"):
+            self._of(quantity, None)
+
+    def count(self, quantity: str, rank: int | None, evidence: SourceLine) -> bool:
+        """Count a value; False if its step was counted already."""
+        seen = self._of(quantity, rank)
+        if evidence.step is not None:
+            if evidence.step in seen.steps:
+                return False
+            seen.steps.append(evidence.step)
+        seen.count += 1
+        seen.evidence = evidence
+        return True
+
+    def count_event(self, event: Event, order: int) -> bool:
+        """Count the value that a `nonfinite_metric` event reports; True if it is new."""
+        quantity = str(event.fields.get("quantity") or "loss")
+        step = event.fields.get("step")
+        number = int(step) if isinstance(step, int) else None
+        return self.count(
+            quantity, event.rank, SourceLine(event.position, number, event.message, order)
+        )
+
+    def items(self) -> Iterator[tuple[str, int]]:
+        """QuantityValues and count, of each rank."""
+        for (quantity, _), seen in self._counts.items():
+            yield quantity, seen.count
+
+    def points(self) -> list[Point]:
+        """All counts."""
+        return [Point(METRIC, seen.labels, seen.count) for seen in self._counts.values()]
+
+    def evidence(self) -> Iterator[tuple[str, Labels, SourceLine]]:
+        """Metric, labels and last line of every count."""
+        for seen in self._counts.values():
+            if seen.evidence is not None:
+                yield METRIC, seen.labels, seen.evidence
+
+    def _of(self, quantity: str, rank: int | None) -> _Count:
+        seen = self._counts.get((quantity, rank))
+        if seen is None:
+            labels = labels_of(self._run, rank, (("quantity", quantity),))
+            seen = self._counts[quantity, rank] = _Count(labels)
+        return seen

@@ -45,7 +45,7 @@ _PREFIXED = (
     r"|sntry[su]_[A-Za-z0-9_=+/-]{30,}|NRAK-[A-Z0-9]{20,}|AT[AC]TT3[A-Za-z0-9_=-]{30,}"
     r"|lin_api_[A-Za-z0-9]{30,}|ntn_[A-Za-z0-9]{30,}|shp(?:at|ca|pa|ss)_[A-Fa-f0-9]{32}"
     r"|pul-[0-9a-f]{40}|whsec_[A-Za-z0-9+/=]{20,}|AGE-SECRET-KEY-1[0-9A-Z]{50,}"
-    r"|sq0[a-z]{3}-[A-Za-z0-9_\\-]{22,}|AKC[A-Za-z0-9]{10,}|AP[0-9A-F][A-Za-z0-9]{24,}"
+    r"|sq0[a-z]{3}-[A-Za-z0-9_\\-]{22,}|AKC[A-Za-z0-9]{10,}|AP[0-9A-F][A-Za-z0-9]{22,}"
     r"|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|[0-9]{8,10}:[A-Za-z0-9_-]{35}"
     r"|[MNO][A-Za-z0-9_-]{23,25}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}"
     r"|eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*){1,4}"  # JWT, JWE
@@ -60,9 +60,10 @@ _QUERY = (
     r"|password|x-(?:amz|goog)-[a-z-]+)=)[^&\s\"'<>#]+"
 )
 _VENDOR = (
-    r"(?i)((?:\b|[_-])(?:api|cloudant|cloud|clou|cl|cos|iam|ibm|secret|softlayer|sl)"
+    r"(?i)((?:\b|[_-])(?:(?:api|cloudant|cloud|clou|cl|cos|iam|ibm(?:[_-]?cos)?|secret|softlayer|sl)"
     r"(?:[_-]{0,2}(?:access|api|cloud|hmac|iam|secret)){0,3}[_-]{0,2}"
-    r"(?:key|password|pass|pwd|pw|token)[\"']?\]?\s*(?:::|:=|=>|=|:|\s)\s*[\"']?)"
+    r"(?:key|password|pass|pwd|pw|token)|pass|pwd)"
+    r"[\"']?\]?\s*(?:::|:=|=>|=|:|\s)\s*[\"']?)"
 )
 _TO_SPACE = r"[^\s\"'<>]+"
 
@@ -87,7 +88,7 @@ _RULES = (
         rf"\1{REDACTED}",
     ),
     (
-        r"(?i)(\btoken\\?[\"']?\s*(?::=|=>|=|:)\s*\\?[\"']?)[A-Za-z0-9._~+/=-]{16,}",
+        r"(?i)(\btoken\\?[\"']?\]?\s*(?:::|:=|=>|=|:)\s*\\?[\"']?)[A-Za-z0-9._~+/=-]{16,}",
         rf"\1{REDACTED}",
     ),
     (
@@ -108,6 +109,7 @@ _KEY_LINE = r"(?m)(^|\s)(?:[A-Za-z0-9+/]{64}|[A-Za-z0-9+/]{70}|[A-Za-z0-9+/]{76}
 
 
 _SCAN_MEMORY = 64 * 1024 * 1024
+"""Bytes for RE2's automaton of all rules; its default is 8 MiB."""
 
 
 def _compile() -> tuple[tuple[Any, ...], Any]:

@@ -13,6 +13,7 @@ from ldlm_monitor.model.errors import TruthError
 
 Severity: TypeAlias = Literal["failure", "warning", "benign"]
 _SHOWN = 3
+"""Names in one message: enough to recognise a wrong folder, short enough for one line."""
 _FORM = (
     'it must be [{"file": "a.log", "truth": {"events": '
     '[{"kind": "nan", "line_number": 7, "severity": "failure"}]}}]'

@@ -28,6 +28,7 @@ POLL_SHARE = 0.05
 DRAIN_SECONDS = 2.0
 """How long to wait for the rest of the output: a grandchild may hold the pipe open."""
 _READ = 64 * 1024
+"""The capacity of a Linux pipe: one read empties it."""
 
 
 @dataclass(frozen=True, slots=True)

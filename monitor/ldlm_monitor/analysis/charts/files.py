@@ -14,8 +14,10 @@ from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.text.sanitize import plain
 
 WIDTH = 860
+"""Pixels; a page in portrait at 96 dpi, with room for the axis."""
 _MARGIN = 16
 _LEGEND = 110
+"""Characters of all names, at about seven pixels each in `WIDTH`."""
 _COLORS = ("#0072b2", "#b85c00", "#007a5a", "#a0437a", "#7a6200")
 SUFFIXES = (".svg", ".png")
 

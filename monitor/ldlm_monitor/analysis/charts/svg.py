@@ -15,6 +15,7 @@ from ldlm_monitor.text.format import number
 from ldlm_monitor.text.sanitize import plain, shorten_path
 
 HEIGHT = 216
+"""Pixels; four charts fit a page of a laptop's screen."""
 _TOP = 30
 _BOTTOM = 24
 LEGEND = 44
@@ -22,6 +23,7 @@ LEGEND = 44
 APART = 0.02
 """Of the width: values that are not finite and closer together are one stretch."""
 _SIZE = 1000
+"""Units of the inner drawing, so that one decimal is finer than a pixel."""
 GUTTER = 46
 """Pixels that its place must leave free at the left, for what the y axis says."""
 MARKS = 40

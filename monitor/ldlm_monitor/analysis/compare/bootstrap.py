@@ -18,11 +18,13 @@ from itertools import accumulate
 from statistics import fmean, median, pstdev
 
 REPLICATES = 400
+"""The error of a standard error from 400 draws is 3.5 %, below that of its estimation."""
 SERIES = 1000
 """A longer series is thinned to about this many values, which bounds the cost of a draw."""
 LEAST_VALUES = 20
 """Fewer values give no interval: their spread and memory cannot be estimated."""
 SEED = 20260129
+"""Fixed, so that the same logs give the same verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,7 @@ def _widened(
 LONGEST = 0.97
 """A stronger correlation cannot be distinguished from a drift."""
 _ROUNDS = 4
+"""Rounds of a fixed-point iteration; the bias is capped at a half, so it converges fast."""
 
 
 @dataclass(frozen=True, slots=True)

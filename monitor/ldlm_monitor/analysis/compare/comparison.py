@@ -21,6 +21,7 @@ from ldlm_monitor.model.view import View
 
 SCHEMA: Final = "ldlm.compare/1"
 CONFIDENCE = 0.95
+"""The usual level of an interval; `--confidence` changes it."""
 
 
 class TargetResult(View):

@@ -11,6 +11,7 @@ from ldlm_monitor.analysis.compare.bootstrap import Location
 LEAST_FREEDOM = 3
 """With fewer degrees of freedom, Student's interval is too wide to be of use."""
 _GREATEST = 700.0
+"""exp() overflows above 709."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from ldlm_monitor.text.format import duration
 WINDOW = 0.1
 """A loss is the mean over the last tenth of what lies before the point."""
 ENOUGH = 2 * LEAST_VALUES
+"""Twice the least, so that thinning and blocks leave enough."""
 REACH = 0.5
 """Where a tenth holds fewer than `ENOUGH` values, up to half of it is taken."""
 PAIRED = 0.9

@@ -12,6 +12,7 @@ from ldlm_monitor.text.sanitize import plain
 _NAMES = 24, 40
 """The column of names is as wide as the longest, within this."""
 _VALUE = 12
+"""Columns of a value with its unit, such as `1023.9 KiB`."""
 
 
 def table(comparison: Comparison) -> str:

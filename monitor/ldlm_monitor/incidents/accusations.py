@@ -1,0 +1,228 @@
+"""Accused ranks (tier 3): ranks that other lines report as missing, or as calling otherwise."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from ldlm_monitor.incidents.clues import Clue, Tier, named_ranks, rank_in, ranks_in
+from ldlm_monitor.incidents.communication import Collective
+from ldlm_monitor.incidents.evidence import Evidence
+from ldlm_monitor.incidents.facts import RootCause, RunFacts, by_sources, names_of
+
+_FEW: Final = 8
+"""At most one of 8 ranks is accused by a mark that all ranks have in a common hang: a node has 8
+GPUs, so that a single rank of one node still is."""
+_REPORTS: Final = (
+    (
+        "monitored_barrier_failed",
+        "barrier",
+        "the barrier timed out waiting for",
+        "did not reach the barrier",
+    ),
+    ("ras_status", "ras", "NCCL's own status lacks", "missing or dead by NCCL's status"),
+    ("fr_dump", "flight recorder", "the flight record lacks", "did not join the collective"),
+    ("stack_dump", "stacks", "the stacks show outside of the collective:", "not in the collective"),
+)
+"""Event kind, source, text before the accused ranks, and what they are accused of."""
+_NEVER_JOINED: Final = ("never_joined", "finished_not_joined")
+
+
+@dataclass(frozen=True, slots=True)
+class Accusation:
+    """The ranks that one source holds at fault; `message` is the fault, without the rank."""
+
+    source: str
+    kind: str
+    ranks: frozenset[int]
+    why: str
+    clue: Clue | None
+    message: str
+
+
+def accused(
+    evidence: Evidence, run: RunFacts, collective: Collective | None, silent: set[int]
+) -> RootCause | None:
+    """The rank that the most direct source accuses; a second source confirms it.
+
+    `silent`: the ranks that did not report the collective, where that is known.
+    """
+    found = [each for each in _accusations(evidence, run, collective) if each.ranks]
+    if not found:
+        return None
+    first = found[0]
+    agreeing = [each for each in found if each.ranks == first.ranks]
+    why = list(dict.fromkeys(each.why for each in agreeing))
+    sources = {each.source for each in agreeing}
+    if silent and first.ranks == silent and first.kind != "collective_mismatch":
+        sources.add("silence")
+        why.append(f"{names_of(first.ranks)} logged no timeout; all other ranks did")
+    against = {rank for each in found for rank in each.ranks} - first.ranks
+    if against:
+        why.append(f"but other lines accuse {names_of(against)}")
+    return RootCause(
+        tier=Tier.NAMED,
+        kind=first.kind,
+        message=first.message,
+        confidence=by_sources(sources, doubtful=bool(against)),
+        why=tuple(why),
+        ranks=first.ranks,
+        clue=first.clue,
+    )
+
+
+def _accusations(
+    evidence: Evidence, run: RunFacts, collective: Collective | None
+) -> Iterator[Accusation]:
+    """All accusations, the most direct first."""
+    yield from _missing(evidence)
+    yield from _fingerprints(evidence)
+    yield from _parameters(evidence)
+    yield from _different_calls(collective)
+    yield from _desync(evidence, collective)
+    yield from _hung(evidence)
+    yield from _stuck(evidence, run)
+
+
+def _missing(evidence: Evidence) -> Iterator[Accusation]:
+    """Ranks missing at a barrier or in a flight record, or dead by NCCL's status."""
+    for kind, source, who, what in _REPORTS:
+        for fold in sorted(evidence.of_kind(kind), key=lambda each: each.first.order):
+            ranks = frozenset(rank for clue in fold.clues for rank in named_ranks(clue))
+            if ranks:
+                yield Accusation(source, kind, ranks, f"{who} {names_of(ranks)}", fold.first, what)
+
+
+def _fingerprints(evidence: Evidence) -> Iterator[Accusation]:
+    """Each rank logs its own call and that of another rank: the rarest call is the odd one."""
+    calls: dict[int, Counter[tuple[str, str]]] = defaultdict(Counter)
+    clues: list[Clue] = []
+    for fold in evidence.of_kind("collective_mismatch"):
+        for clue in fold.clues:
+            clues.append(clue)
+            for end in ("a", "b"):
+                rank = rank_in(clue.fields.get(f"rank_{end}"))
+                if rank is not None:
+                    call = (str(clue.fields.get(f"op_{end}")), str(clue.fields.get(f"shape_{end}")))
+                    calls[rank][call] += 1
+    odd = _minority({rank: votes.most_common(1)[0][0] for rank, votes in calls.items()})
+    if odd:
+        first = min(clues, key=lambda each: each.order)
+        op, shape = calls[min(odd)].most_common(1)[0][0]
+        yield Accusation(
+            "fingerprints",
+            "collective_mismatch",
+            odd,
+            f"{names_of(odd)} called {op} of shape [{shape}]; "
+            f"the other {len(calls) - len(odd)} ranks did not",
+            first,
+            f"another collective than the others: {op} of shape [{shape}]",
+        )
+
+
+def _minority(calls: dict[int, tuple[str, str]]) -> frozenset[int]:
+    """The ranks of the rarest call, where it is clearly the rarer one."""
+    counts = Counter(calls.values())
+    if len(counts) < 2:
+        return frozenset()
+    rare, fewest = min(counts.items(), key=lambda item: (item[1], item[0]))
+    if 2 * fewest >= len(calls):
+        return frozenset()
+    return frozenset(rank for rank, call in calls.items() if call == rare)
+
+
+def _parameters(evidence: Evidence) -> Iterator[Accusation]:
+    """DDP compares with process 0: where most others differ from it, it is the odd one."""
+    folds = list(evidence.of_kind("ddp_param_mismatch"))
+    reporters = {rank for fold in folds for rank in fold.ranks}
+    if not folds or not reporters:
+        return
+    first = min((fold.first for fold in folds), key=lambda each: each.order)
+    other = rank_in(first.fields.get("other_rank")) or 0
+    present = set(evidence.roster.facts) - {other}
+    if len(reporters) > 1 and 2 * len(reporters) > len(present):
+        yield Accusation(
+            "parameters",
+            first.kind,
+            frozenset({other}),
+            f"{len(reporters)} ranks differ from rank {other} in a parameter, so it is the odd one",
+            first,
+            "other model parameters than the other ranks",
+        )
+    elif len(reporters) == 1 and len(present) > 2:
+        yield Accusation(
+            "parameters",
+            first.kind,
+            frozenset(reporters),
+            f"only {names_of(reporters)} differs from rank {other}",
+            first,
+            "other model parameters than the other ranks",
+        )
+
+
+def _different_calls(collective: Collective | None) -> Iterator[Accusation]:
+    """Of one collective some ranks made another call: as fingerprints, but from the timeouts."""
+    if collective is None:
+        return
+    odd = _minority(collective.calls)
+    if odd:
+        op, size = collective.calls[min(odd)]
+        yield Accusation(
+            "timeouts",
+            "collective_mismatch",
+            odd,
+            f"only {names_of(odd)} called {op} of {size} elements at #{collective.seq}",
+            None,
+            f"another collective than the others at #{collective.seq}: {op} of {size} elements",
+        )
+
+
+def _desync(evidence: Evidence, collective: Collective | None) -> Iterator[Accusation]:
+    """torch's desync report names ranks of the group."""
+    for fold in sorted(evidence.of_kind("nccl_desync_report"), key=lambda each: each.first.order):
+        fields = fold.first.fields
+        if fields.get("class") not in _NEVER_JOINED:
+            continue
+        pg_ranks = ranks_in(fields.get("ranks"))
+        ranks = frozenset(collective.global_rank(rank) if collective else rank for rank in pg_ranks)
+        yield Accusation(
+            "desync report",
+            fold.kind,
+            ranks,
+            f"torch's desync report: {names_of(ranks)} never joined",
+            fold.first,
+            "never joined the collective",
+        )
+
+
+def _hung(evidence: Evidence) -> Iterator[Accusation]:
+    """nvidia-resiliency-ext: the rank that it reports first hung first."""
+    folds = list(evidence.of_kind("nvrx_rank_hang"))
+    clues = [clue for fold in folds for clue in fold.clues if clue.rank is not None]
+    first = min(clues, key=lambda each: each.order, default=None)
+    if first is not None and first.rank is not None:
+        yield Accusation(
+            "nvrx",
+            first.kind,
+            frozenset({first.rank}),
+            f"rank {first.rank} sent no heartbeat, the earliest of {len(clues)}",
+            first,
+            first.message,
+        )
+
+
+def _stuck(evidence: Evidence, run: RunFacts) -> Iterator[Accusation]:
+    """A watchdog or GIL stuck on few ranks is their own fault; on many ranks, all of them wait."""
+    present = evidence.roster.size(run)
+    for kind, what in (
+        ("nccl_heartbeat_stuck", "the watchdog made no progress"),
+        ("nccl_monitor_kill", "the watchdog hung"),
+        ("gil_hang_suspected", "could not acquire the GIL"),
+    ):
+        folds = [fold for fold in evidence.of_kind(kind) if fold.role == "root"]
+        ranks = frozenset(rank for fold in folds for rank in fold.ranks)
+        if ranks and len(ranks) <= max(1, present // _FEW) < present:
+            first = min((fold.first for fold in folds), key=lambda each: each.order)
+            yield Accusation(kind, kind, ranks, f"{names_of(ranks)}: {what}", first, first.message)

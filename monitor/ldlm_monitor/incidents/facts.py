@@ -1,0 +1,210 @@
+"""What an incident is analysed with: ranks, processes, machines, the run, the root cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Final
+
+from ldlm_monitor.incidents.clues import Clue, Tier, rank_in
+from ldlm_monitor.model.records import Position
+from ldlm_monitor.model.view import Confidence
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """A run when its incident is analysed. Times are Unix seconds.
+
+    `logged_ranks`: ranks that ever logged a record. `rank_steps`: the last step of each rank
+    that logs its own. `step`: the last step of the run.
+    """
+
+    state: str = "running"
+    ended_at: float | None = None
+    last_progress_at: float = float("-inf")
+    step: int | None = None
+    world_size: int | None = None
+    logged_ranks: AbstractSet[int] = field(default_factory=frozenset)
+    rank_steps: dict[int, int] = field(default_factory=dict)
+
+
+_SPANS: Final = 400
+"""Spans of ranks in one text: some 3000 characters, which a message still shows."""
+
+
+def compressed(ranks: Iterable[int]) -> str:
+    """Ranks as text: `0-36,38-63`; after `_SPANS` spans it ends with an ellipsis."""
+    spans: list[list[int]] = []
+    for rank in sorted(set(ranks)):
+        if spans and rank == spans[-1][1] + 1:
+            spans[-1][1] = rank
+        else:
+            spans.append([rank, rank])
+    shown = [f"{a}" if a == b else f"{a}-{b}" for a, b in spans[:_SPANS]]
+    return ",".join([*shown, "…"] if len(spans) > _SPANS else shown)
+
+
+def names_of(ranks: Iterable[int]) -> str:
+    """`rank 3`, `ranks 0-2,5`."""
+    listed = compressed(ranks)
+    return f"rank {listed}" if listed.isdecimal() else f"ranks {listed}"
+
+
+@dataclass(slots=True)
+class RankFacts:
+    """One rank in one incident.
+
+    `waited`: event kinds by which it reported waiting for, or losing, another rank.
+    `has_error`: it printed an error. `exitcode` is negative for a signal. `failed`: its first
+    own error.
+    """
+
+    waited: set[str] = field(default_factory=set)
+    has_error: bool = False
+    failed: Clue | None = None
+    timed_out: bool = False
+    dumped: bool = False
+    exitcode: int | None = None
+    pid: int | None = None
+    host: str | None = None
+    node: str | None = None
+    local_rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """A launcher's report that a process ended. `exitcode` is negative for a signal."""
+
+    clue: Clue
+    exitcode: int | None
+    local_rank: int | None
+    pid: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A launcher's own "root cause": torchelastic prints one for each node."""
+
+    rank: int
+    exitcode: int | None
+    host: str | None
+    node: str | None
+    position: Position
+
+
+class Roster:
+    """Finds ranks by line prefix, process id, or local rank in the file of one launcher."""
+
+    def __init__(self) -> None:
+        self.facts: dict[int, RankFacts] = {}
+        self._by_pid: dict[tuple[str, int], int] = {}
+        self._by_local: dict[tuple[str, int], int] = {}
+        self._rank_span: dict[str, tuple[int, int]] = {}
+
+    @property
+    def waiting(self) -> set[int]:
+        """The ranks that reported waiting for, or losing, another one."""
+        return {rank for rank, facts in self.facts.items() if facts.waited}
+
+    def size(self, run: RunFacts) -> int:
+        """Number of ranks of the job, as far as it is known."""
+        return max(len(self.facts), len(run.logged_ranks), run.world_size or 1)
+
+    def of(self, rank: int) -> RankFacts:
+        """The facts of a rank."""
+        known = self.facts.get(rank)
+        if known is None:
+            known = self.facts[rank] = RankFacts()
+        return known
+
+    def note_line(self, rank: int, path: str) -> None:
+        """A rank has a line in a file, so that lines of its neighbours would be there too."""
+        low, high = self._rank_span.get(path, (rank, rank))
+        self._rank_span[path] = (min(low, rank), max(high, rank))
+
+    def has_rank_lines(self, path: str) -> bool:
+        """Whether a file has lines of ranks, and not only of their launcher."""
+        return path in self._rank_span
+
+    def is_collected(self, rank: int) -> bool:
+        """Whether lines of a rank would be in a file: those of ranks on both sides of it are."""
+        return any(low <= rank <= high for low, high in self._rank_span.values())
+
+    def enter(self, path: str, rank: int, local_rank: int | None, pid: int | None) -> None:
+        """Store which process was which rank, by a launcher's table."""
+        facts = self.of(rank)
+        if pid is not None:
+            self._by_pid[path, pid] = rank
+            facts.pid = pid
+        if local_rank is not None:
+            self._by_local[path, local_rank] = rank
+            facts.local_rank = local_rank
+
+    def by_pid(self, pid: int | None, path: str | None = None) -> int | None:
+        """The rank of a process, in the file of its launcher, or where one number is unique."""
+        if pid is None:
+            return None
+        if path is not None and (path, pid) in self._by_pid:
+            return self._by_pid[path, pid]
+        found = {rank for (_, known), rank in self._by_pid.items() if known == pid}
+        return found.pop() if len(found) == 1 else None
+
+    def of_death(self, death: Death) -> int | None:
+        """The rank that a launcher reports: on the first node local ranks are the global ones."""
+        clue, path = death.clue, death.clue.position.path
+        if clue.rank is not None:
+            return clue.rank
+        if (path, death.pid) in self._by_pid and death.pid is not None:
+            return self._by_pid[path, death.pid]
+        if death.local_rank is None:
+            return None
+        if (path, death.local_rank) in self._by_local:
+            return self._by_local[path, death.local_rank]
+        return rank_in(death.local_rank) if clue.node in (None, "0") else None
+
+    def on_host(self, host: str | None, node: str | None) -> set[int]:
+        """The ranks on a machine, by its host name or node."""
+        names = {_short(name) for name in (host, node) if name}
+        if not names:
+            return set()
+        return {
+            rank
+            for rank, facts in self.facts.items()
+            if names & {_short(name) for name in (facts.host, facts.node) if name}
+        }
+
+
+def _short(host: str) -> str:
+    """A host without its domain; an address stays whole."""
+    return host if host.replace(".", "").isdigit() else host.partition(".")[0].lower()
+
+
+@dataclass(frozen=True, slots=True)
+class RootCause:
+    """The first cause. `ranks` are all that share it; `rank` is set where it is one.
+
+    `why` are reasons for people, the best one first.
+    """
+
+    tier: Tier
+    kind: str
+    message: str
+    confidence: Confidence
+    why: tuple[str, ...]
+    ranks: frozenset[int] = frozenset()
+    clue: Clue | None = None
+    host: str | None = None
+
+    @property
+    def rank(self) -> int | None:
+        """The rank, where it is a single one."""
+        return next(iter(self.ranks)) if len(self.ranks) == 1 else None
+
+
+def by_sources(sources: Iterable[str], *, doubtful: bool) -> Confidence:
+    """Two independent sources confirm; one is probable, a contradicted one weak."""
+    many = len(set(sources)) > 1
+    if doubtful:
+        return "probable" if many else "weak"
+    return "confirmed" if many else "probable"
