@@ -143,7 +143,7 @@ def _read(path: Path, notices: list[str], *, asked: bool) -> SourceFile | None:
             kind = kind_of(path.name, start)
             if kind is None and asked:
                 raise InputError(
-                    "is nothing that the doctor knows",
+                    "is no kind of file that the doctor reads",
                     where=str(path),
                     remedy="name a shell script, a YAML, JSON, Python or .env file, or a folder",
                 )

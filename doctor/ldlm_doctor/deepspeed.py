@@ -81,12 +81,12 @@ def loss_scale(whole: Section) -> Findings:
     if half is None or not half.enabled():
         return
     scale = half.option("loss_scale")
-    fixed = _number(scale) if scale is not None else None
+    fixed = _number(scale)
     if scale is not None and fixed is not None and fixed > 0:
         yield scale.finding("deepspeed-static-loss-scale", "", scale.with_value("0"))
         return
     least = half.option("min_loss_scale")
-    floor = _number(least) if least is not None else None
+    floor = _number(least)
     if least is not None and floor is not None and floor <= 0:
         yield least.finding("deepspeed-loss-scale-floor", "", least.with_value("1"))
 
@@ -140,8 +140,8 @@ def checkpointing(whole: Section) -> Findings:
     section = whole.section("activation_checkpointing")
     if section is None or "auto" not in whole.values():
         return
-    wanted = [section.option(name) for name in _SAVING]
-    for option in [option for option in wanted if option is not None and option.truth][:1]:
+    options = [section.option(name) for name in _SAVING]
+    for option in [option for option in options if option is not None and option.truth][:1]:
         yield option.finding("deepspeed-checkpointing-ignored", option.name)
 
 
@@ -160,9 +160,9 @@ def zero(whole: Section) -> Findings:
             yield gathered.finding("deepspeed-weights-not-gathered")
 
 
-def _number(option: Setting) -> float | None:
+def _number(option: Setting | None) -> float | None:
     try:
-        return float(option.value or "")
+        return float((option and option.value) or "")
     except ValueError:
         return None
 

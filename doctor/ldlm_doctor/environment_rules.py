@@ -190,7 +190,7 @@ def advise(environment: Environment, around: Surroundings) -> Findings:
     if launch is None:
         return
     has_pipes = around.torch is None or around.torch >= (2, 3)
-    for check, names in _WANTED:
+    for check, names in _ADVISED:
         if not environment.sets(*names) and (has_pipes or check != "advice-dump-pipe"):
             yield launch.finding(check)
     words = launch.evidence.split()
@@ -251,7 +251,7 @@ _LEFT_OVER: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("NCCL_IB_RESILIENCY_PORT_FAILOVER", ("1",), "nccl-port-failover"),
     ("TORCH_NCCL_NAN_CHECK", ("1", "TRUE", "Y", "YES", "T", "ON"), "nccl-nan-check"),
 )
-_WANTED = (
+_ADVISED = (
     (
         "advice-async-error-handling",
         ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING"),

@@ -7,18 +7,10 @@ from pathlib import PurePath
 
 import re2
 
-from ldlm_doctor import (
-    deepspeed,
-    environment_rules,
-    option_rules,
-    options,
-    shell_logs,
-    shell_values,
-    walltime,
-)
+from ldlm_doctor import deepspeed, environment_rules, jobs, option_rules, options, shell_values
 from ldlm_doctor.bash_script import Script
 from ldlm_doctor.bash_walk import read_script
-from ldlm_doctor.model import Finding, Findings, Kind, Project, SourceFile
+from ldlm_doctor.model import Findings, Kind, Project, SourceFile
 from ldlm_doctor.options import distributes, launches
 from ldlm_doctor.setting import Environment, Surroundings
 from ldlm_doctor.shell_settings import settings_of, unexported
@@ -53,15 +45,12 @@ def audit_script(
     """All findings in one script; without edits where it was not wholly understood."""
     script = read_script(content, path)
     for finding in _findings(script, around, others):
-        yield finding if _editable(finding, script) else replace(finding, edits=())
-
-
-def _editable(finding: Finding, script: Script) -> bool:
-    return script.sound and not any(
-        start < edit.end and edit.start < end
-        for edit in finding.edits
-        for start, end in script.inexact
-    )
+        inexact = any(
+            start < edit.end and edit.start < end
+            for edit in finding.edits
+            for start, end in script.inexact
+        )
+        yield finding if script.sound and not inexact else replace(finding, edits=())
 
 
 def _findings(script: Script, around: Surroundings, others: Neighbours) -> Findings:
@@ -78,7 +67,7 @@ def _findings(script: Script, around: Surroundings, others: Neighbours) -> Findi
     alone = [array for array in script.arrays if not any(w.start in given for w in array.words)]
     yield from _written_configurations(script)
     groups = [options.of_command(command, script) for command in (*launched, *alone)]
-    yield from walltime.beyond(script, environment, groups, around)
+    yield from jobs.beyond(script, environment, groups, around)
     for group in groups:
         yield from option_rules.judge(group)
 
@@ -105,7 +94,7 @@ def environment_of(script: Script, others: Neighbours) -> Environment:
 
 
 _RULES = (
-    shell_logs.exit_codes, shell_logs.truncations, shell_logs.requeues, shell_values.exponents,
+    jobs.exit_codes, jobs.truncations, jobs.requeues, shell_values.exponents,
     shell_values.accumulation, shell_values.heredocs, shell_values.restores, shell_values.steps,
     shell_values.patches,
 )  # fmt: skip

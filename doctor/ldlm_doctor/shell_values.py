@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 
 import re2
-import yaml
 from tree_sitter import Node
 
 from ldlm_doctor.bash_script import Command, Script
 from ldlm_doctor.bash_syntax import text_of, unended_documents, within
 from ldlm_doctor.bash_values import UNKNOWN
-from ldlm_doctor.model import LOADER, Findings
+from ldlm_doctor.model import Findings, data
 
 _EXPONENT = re2.compile(r"(?:^|[^0-9A-Za-z_.])[0-9]+\.?[0-9]*[eE][-+]?[0-9]+(?:$|[^0-9A-Za-z_.])")
 _STEP = re2.compile(r"(?i)^(?:state|global|current|train|training)_?step$")
@@ -21,7 +19,6 @@ _BACKUP = re2.compile(r"(?i)backup|bak|snapshot|_old|orig")
 _ROUNDED_UP = re2.compile(r"[-+]\s*1\b|%")
 _SHELL_NAME = re2.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _REWRITES = re2.compile(r"\.write\(|\.write_text\(|writelines\(")
-_PATCHES = Path(__file__).with_name("checks") / "patches.yml"
 _SED = re2.compile(
     r"(NCCL_TIMEOUT=[0-9]+|NCCL_BLOCKING_WAIT=0|find_unused_parameters=False)[^/|]*[/|][a-z]*['\"]?$"
 )
@@ -57,7 +54,7 @@ def accumulation(script: Script) -> Findings:
 
 
 def heredocs(script: Script) -> Findings:
-    """Here-documents that do not end, or that want what they do not get."""
+    """Here-documents that do not end, or use variables that are not expanded."""
     for at, _, delimiter in unended_documents(script.content):
         yield script.finding(at, "heredoc-not-ended", delimiter)
     own = {assignment.name for assignment in script.assignments}
@@ -121,8 +118,7 @@ def restores(script: Script) -> Findings:
 
 @cache
 def _known_patches() -> tuple[tuple[re2._Regexp[str], str], ...]:
-    entries = yaml.load(_PATCHES.read_bytes(), Loader=LOADER)
-    return tuple((re2.compile(entry["pattern"]), entry["problem"]) for entry in entries)
+    return tuple((re2.compile(each["pattern"]), each["problem"]) for each in data("patches"))
 
 
 def patches(script: Script) -> Findings:

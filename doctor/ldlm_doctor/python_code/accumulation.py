@@ -74,7 +74,7 @@ def _zeroed(loop: TrainingLoop) -> Findings:
     steps = loop.optimizer_steps()
     if not steps or not all(_is_modulo(loop, step) for step in steps):
         return
-    owners = {ast.dump(owner) for step in steps for owner in _stepped(step)}
+    owners = {ast.dump(owner) for step in steps for owner in (*step.args[:1], receiver(step))}
     for zero in loop.calls("zero_grad"):
         if ast.dump(receiver(zero)) not in owners or _is_modulo(loop, zero):
             continue
@@ -82,10 +82,6 @@ def _zeroed(loop: TrainingLoop) -> Findings:
         drops_all = any(last < zero.lineno < step.lineno for step in steps)  # worse: see updates
         if loop.is_every_turn(zero) and not drops_all:
             yield loop.module.finding("accumulation-zeroed", zero)
-
-
-def _stepped(step: ast.Call) -> list[ast.expr]:
-    return [*step.args[:1], *([step.func.value] if isinstance(step.func, ast.Attribute) else [])]
 
 
 def _averages(module: Module) -> bool:

@@ -83,7 +83,7 @@ def is_checkpoint(module: Module, held: ast.expr | None, path: ast.expr) -> bool
 
 
 def _varies(module: Module, program: Program, place: ast.expr, path: ast.expr) -> bool:
-    """The path has the step in it, here or where the folder is handed over."""
+    """The path has the step in it, here or where the folder is passed."""
     if _has_step(module, place):
         return True
     folder = _folder(place)

@@ -79,8 +79,8 @@ def _workers(
         detail = f"{count:.0f} workers of {'each rank' if has_ranks else 'one process'}{where}"
         yield module.finding("loader-too-many-workers", call, detail)
     persistent = given["persistent_workers"]
-    anew = given.lacks("persistent_workers") or constant(module, persistent) is False
-    if count is not None and count > 0 and anew and not _is_made_in_loop(module, call):
+    restarted = given.lacks("persistent_workers") or constant(module, persistent) is False
+    if count is not None and count > 0 and restarted and not _is_made_in_loop(module, call):
         yield _not_persistent(module, program, call, given, exact)
         if given.lacks("prefetch_factor"):
             yield module.finding("loader-prefetch-factor", call)
@@ -244,7 +244,7 @@ def _guarded(module: Module, workers: ast.expr, options: list[tuple[str, ast.exp
 
 
 def _may_divide_to_zero(module: Module, node: ast.expr) -> bool:
-    """The number is a division of what only a run can tell, and nothing holds it above 0."""
+    """The number is a division of values that only a run decides, without a lower bound of 1."""
     if number(module, node) is not None:
         return False
     match node:

@@ -34,7 +34,7 @@ _HANDLERS = frozenset({"logging.FileHandler", "logging.basicConfig"})
 
 
 def inspect(module: Module, program: Program) -> Findings:
-    """Each file of a program that trains and resumes which is opened anew."""
+    """Each file of a program that trains and resumes which is truncated."""
     if not program.trains(module) or not program.any_relative(matching(_RESUME), module):
         return
     for call in module.calls:

@@ -61,17 +61,12 @@ def _stack(module: Module, cls: ast.ClassDef) -> ast.stmt | None:
     lists = list(calls_in(ast.walk(cls), ("ModuleList",)))
     if not lists or all(_is_shallow(module, each) for each in lists):
         return None
-    methods = (each for each in cls.body if isinstance(each, ast.FunctionDef))
-    return next(
-        (
-            node
-            for method in methods
-            if method.name.startswith("forward")
-            for node in inside(method.body)
-            if isinstance(node, ast.For) and _applies(node)
-        ),
-        None,
-    )
+    for method in cls.body:
+        if isinstance(method, ast.FunctionDef) and method.name.startswith("forward"):
+            for node in inside(method.body):
+                if isinstance(node, ast.For) and _applies(node):
+                    return node
+    return None
 
 
 def _applies(loop: ast.For) -> bool:

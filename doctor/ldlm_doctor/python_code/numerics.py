@@ -192,7 +192,7 @@ def _is_one_minus_cosine(node: ast.expr) -> bool:
 
 
 def _half_weights(module: Module) -> Findings:
-    """A model is cast as a whole, and then handed to an optimizer of torch."""
+    """A model is cast as a whole, and then passed to an optimizer of torch."""
     optimized = {
         owner_name(part)
         for call in module.calls

@@ -130,10 +130,11 @@ class Program:
     def relatives(self, module: Module) -> list[Module]:
         """The module, all that it imports and that import it, and what is near it."""
         if module not in self._relatives:
-            found = dict.fromkeys(self.imports_of(module))
-            found.update(dict.fromkeys(_reached([module], self._importers, _MOST_RELATIVES)))
-            found.update(dict.fromkeys(sorted(self.near(module), key=lambda m: m.file.path)))
-            self._relatives[module] = list(found)
+            importers = _reached([module], self._importers, _MOST_RELATIVES)
+            near = sorted(self.near(module), key=lambda each: each.file.path)
+            self._relatives[module] = [
+                *dict.fromkeys((*self.imports_of(module), *importers, *near))
+            ]
         return self._relatives[module]
 
     def class_of(self, module: Module, node: ast.expr) -> tuple[Module, ast.ClassDef] | None:
@@ -145,11 +146,8 @@ class Program:
             folder = tuple(dotted.split(".")[:-1])
             found = self._named(module, 0, folder) or self._named(module, 1, folder)
             places = [found] if found is not None else []
-        for place in places:
-            for cls in place.each(ast.ClassDef):
-                if cls.name == name:
-                    return place, cls
-        return None
+        classes = ((place, cls) for place in places for cls in place.each(ast.ClassDef))
+        return next(((place, cls) for place, cls in classes if cls.name == name), None)
 
     def any_relative(self, fact: Callable[[Module], bool], module: Module) -> bool:
         """Whether something holds for the module or one that is connected with it."""

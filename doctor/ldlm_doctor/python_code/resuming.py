@@ -1,4 +1,4 @@
-"""What a resumed training does not take up again, and so begins anew."""
+"""State that a resumed training does not restore, and so starts over."""
 
 from __future__ import annotations
 
@@ -91,10 +91,10 @@ def _dropped(saved: Saved, read: frozenset[str]) -> Findings:
 def _without_optimizer(program: Program, saved: Saved, read: frozenset[str]) -> Findings:
     if not saved.is_whole or not set(saved.progress()) & read:
         return
-    wanted = _KINDS["the optimizer"]
-    if any(wanted.search(word) for value in saved.entries.values() for word in words_in(value)):
+    optimizer = _KINDS["the optimizer"]
+    if any(optimizer.search(word) for value in saved.entries.values() for word in words_in(value)):
         return
-    if any(wanted.search(key) for key in saved.entries) or program.once(
+    if any(optimizer.search(key) for key in saved.entries) or program.once(
         _keeping("the optimizer", "state_dict")
     ):
         return
@@ -206,7 +206,9 @@ def _name_reset(module: Module, statement: ast.Assign, name: str) -> Findings:
         for node in ast.walk(scope)
         if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
     ]
-    if not loads and PROGRESS.match(name) and not _is_declared_outside(scope, name):
+    outside = (n for n in ast.walk(scope) if isinstance(n, ast.Global | ast.Nonlocal))
+    declared_outside = any(name in node.names for node in outside)
+    if not loads and PROGRESS.match(name) and not declared_outside:
         yield module.finding("resume-counter-reset", statement, f"{name} is read nowhere")
         return
     again = _set_again(module, scope, statement, name)
@@ -241,13 +243,6 @@ def _is_restored(value: ast.expr) -> bool:
             case ast.Call() if re.search(r"load_(ckpt|checkpoint)|resume", last_name(part.func)):
                 return True
     return False
-
-
-def _is_declared_outside(function: Function | ast.Module, name: str) -> bool:
-    return any(
-        isinstance(node, ast.Global | ast.Nonlocal) and name in node.names
-        for node in ast.walk(function)
-    )
 
 
 def _set_again(

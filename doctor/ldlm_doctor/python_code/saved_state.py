@@ -75,7 +75,7 @@ def state_of(node: ast.expr) -> str:
 
 
 def _grows(module: Module, node: ast.Dict) -> bool:
-    """Keys are added to the dictionary later, or it is handed on by a name that others change."""
+    """Keys are added to the dictionary later, or its name is passed to `update`."""
     statement = module.statement(node)
     if not isinstance(statement, ast.Assign) or statement.value is not node:
         return False
@@ -87,7 +87,7 @@ def _grows(module: Module, node: ast.Dict) -> bool:
 
 
 def keys_read(program: Program) -> frozenset[str] | None:
-    """The keys that code looks up anywhere; None: some checkpoint is handed on as a whole."""
+    """The keys that code looks up anywhere; None: some checkpoint is passed on as a whole."""
     found: set[str] = set()
     loads = False
     for module in program.modules:
@@ -160,7 +160,7 @@ def inspect(module: Module, program: Program) -> Findings:
 def _is_reached_by_all(
     module: Module, program: Program, node: ast.AST, turning: set[int], depth: int = 0
 ) -> bool:
-    """A training loop comes to the node, and nothing on the way looks at the rank."""
+    """A training loop reaches the node, and no condition on the way tests the rank."""
     in_training = False
     child = node
     for outer in module.above(node):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from ldlm_doctor.model import Findings
 from ldlm_doctor.python_code.expressions import keyword, last_name, receiver, variables_in
@@ -124,19 +124,16 @@ def _waits_in_forward(module: Module) -> Findings:
     ]
     if not reads:
         return
-    for forward in (*forwards(module), *_steps_of_frameworks(module)):
+    # `training_step` of Lightning, `compute_loss` of transformers' Trainer
+    names = ("training_step", "compute_loss") if uses_framework(module) else ()
+    steps = [function for function in module.functions if function.name in names]
+    for forward in (*forwards(module), *steps):
         if forward.args.args and forward.args.args[0].arg == "ctx":
             continue  # an autograd function's own
         places = [call for call in reads if _is_always(module, call, forward)]
         if places:
             detail = "; ".join(filter(None, ("in every forward pass", _also_in(places))))
             yield module.finding("sync-every-step", places[0], detail)
-
-
-def _steps_of_frameworks(module: Module) -> Iterator[Function]:
-    """`training_step` of Lightning, `compute_loss` of transformers' Trainer."""
-    if uses_framework(module):
-        yield from (f for f in module.functions if f.name in ("training_step", "compute_loss"))
 
 
 def _is_always(module: Module, node: ast.AST, forward: ast.AST) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from ldlm_doctor.model import Edits, Findings
-from ldlm_doctor.python_code.expressions import last_name, owner_name
+from ldlm_doctor.python_code.expressions import last_name, owner_name, receiver
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.source_text import line_after, line_before
@@ -72,14 +72,11 @@ def _zeroed_first(loop: TrainingLoop, steps: list[ast.Call]) -> Findings:
             between = [c for c in loop.backwards if _surely_before(module, c, zero)]
             again = [c for c in loop.backwards if zero.lineno < c.lineno < step.lineno]
             earlier = [s for s in steps if _stepped(s) == _stepped(step) and s is not step]
+            # `optimizer.step(closure)` computes the gradients itself
+            closure = bool(step.args) and _owner(step) == _stepped(step)
             used = any(s.lineno < zero.lineno for s in earlier)
-            if between and not again and not used and not _is_closure(module, step):
+            if between and not again and not used and not closure:
                 yield module.finding("zero-grad-before-step", zero)
-
-
-def _is_closure(module: Module, step: ast.Call) -> bool:
-    """`optimizer.step(closure)` computes the gradients itself."""
-    return bool(step.args) and last_name(step.func) == "step" and _owner(step) == _stepped(step)
 
 
 def _clipped_late(loop: TrainingLoop, steps: list[ast.Call]) -> Findings:
@@ -142,10 +139,8 @@ def _scaled(loop: TrainingLoop, steps: list[ast.Call]) -> Findings:
 
 def _is_scaled(call: ast.Call) -> bool:
     """`scaler.scale(loss).backward()`."""
-    match call.func:
-        case ast.Attribute(value=ast.Call(func=ast.Attribute(attr="scale"))):
-            return True
-    return False
+    scaled = receiver(call)
+    return isinstance(scaled, ast.Call) and last_name(scaled.func) == "scale"
 
 
 def _owner(call: ast.Call) -> str:
