@@ -19,7 +19,7 @@ from ldlm_monitor.model.view import IncidentView
 from ldlm_monitor.notify import from_transition, slack_message
 from ldlm_monitor.playback.replay import Replay
 from ldlm_monitor.report.health import health_report
-from ldlm_monitor.serve.api import resource
+from ldlm_monitor.serve.pages import resource
 from ldlm_monitor.text.lines import transition_line
 
 AT = 660.0

@@ -1,6 +1,7 @@
 """Alerts that are sent together: the first at once, what follows in one message, nothing lost."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -588,3 +589,27 @@ def test_what_was_queued_without_a_group_is_grouped_at_the_start(channel, make_n
     slack.outbox = slack.opened()
     (message,) = slack.sent()
     assert names(message) == ["NonFiniteLoss firing", "TrainingCrashed firing"]
+
+
+def test_an_end_for_two_receivers_leaves_other_failures_of_the_run_alone(
+    tmp_path, make_notification
+):
+    """A later alert is a failure of its own, also where the end of the first came meanwhile."""
+    box = Outbox(tmp_path / "outbox.sqlite", {"slack": Policy(), "apprise": Policy()})
+    first = make_notification("NonFiniteLoss")
+    other = make_notification("TrainingCrashed", incident="r1/2")
+    for now, each in ((0, first), (300, other), (400, replace(other, state="ended"))):
+        box.add(each, ["slack", "apprise"], NOON + now)
+    box.add(replace(first, state="ended"), ["slack", "apprise"], NOON + 900)
+    box.add(make_notification("CheckpointStale"), ["slack", "apprise"], NOON + 1300)
+    for receiver in ("slack", "apprise"):
+        sent = []
+        while (pending := box.due(receiver, NOON + 1500)) is not None:
+            sent.append(names(pending.message))
+            box.accepted(pending, NOON + 1500, Receipt())
+        assert sent == [
+            ["NonFiniteLoss firing", "NonFiniteLoss ended"],
+            ["TrainingCrashed firing", "TrainingCrashed ended"],
+            ["CheckpointStale firing"],
+        ]
+    box.close()

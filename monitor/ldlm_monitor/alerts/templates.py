@@ -100,7 +100,6 @@ _ACTION = re.compile(
 _TOKEN = re.compile(r'\s*(?:(\|)|("(?:[^"\\]|\\.)*"|`[^`]*`)|([^\s|"`]+))')
 _LABEL = re.compile(r"(?:\$labels|\$?\.Labels)\.([a-zA-Z_][a-zA-Z0-9_]*)")
 _VALUES = frozenset({"$value", ".Value", "$.Value"})
-_BLOCKS = frozenset({"if", "with", "else", "end"})
 _VERBS = re.compile(r"%(?:%|[-+0 ]*\d*(?:\.\d*)?([a-zA-Z]))")
 
 

@@ -138,6 +138,7 @@ class ThroughputDetector:
 RANK_RECENT = 20
 """Steps of each rank: a median of them ignores a rank's turn at logging or saving."""
 LEAST_RANKS = 2
+"""Ranks without which there is no other to compare with."""
 
 
 class RankDetector:

@@ -259,6 +259,7 @@ class Incidents:
 
     def _settle(self, run: _RunIncidents, incident: Incident, at: float, facts: RunFacts) -> None:
         over = facts.ended_at if facts.state in _OVER else None
+        # The clocks of a run's files differ by up to a second.
         if over is not None and over < incident.opened - 1.0:
             # The launcher restarted the job without logging it: a process of it died, too.
             over = incident.updated if incident.deadly else None

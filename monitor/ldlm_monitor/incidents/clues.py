@@ -157,6 +157,7 @@ _OF_A_PEER: Final = (
     "gloo/transport/",
 )
 """In a traceback: the exception was raised because another rank had gone."""
+# Fields that the analysis reads or views show; others are dropped, since lines can be huge.
 _KEPT: Final = frozenset(
     {
         *("seq", "op_type", "numel_in", "numel_out", "timeout_ms", "ran_ms", "pg_guid", "pg_desc"),

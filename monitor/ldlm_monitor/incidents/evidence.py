@@ -39,6 +39,7 @@ _TABLE: Final = "elastic_failure_table"
 _DEATH: Final = "elastic_worker_failed"
 _NO_DIGITS: Final = str.maketrans("", "", digits)
 _SERIOUS: Final = frozenset({"error", "critical"})
+# Roles of a line that a rank itself prints about its failure.
 _OWN_ROLES: Final = frozenset({"root", "evidence", "victim"})
 
 FoldKey = tuple[str, ...]

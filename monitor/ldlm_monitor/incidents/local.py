@@ -9,6 +9,7 @@ from ldlm_monitor.incidents.clues import Clue, Tier, rank_in
 from ldlm_monitor.incidents.evidence import Evidence, Fold
 from ldlm_monitor.incidents.facts import RootCause, RunFacts, by_sources, names_of
 from ldlm_monitor.incidents.outside import (
+    LATE_SECONDS,
     Exit,
     by_exit,
     everywhere,
@@ -19,6 +20,7 @@ from ldlm_monitor.model.view import Confidence
 
 _TOGETHER_SECONDS: Final = 2.0
 """The order of two errors this close is undecided: output is buffered and clocks differ."""
+# Exit codes by what `faulthandler` prints. "Aborted" is missing: any library may abort.
 _DIES_OF: Final = {
     "Segmentation fault": -11,
     "SIGSEGV": -11,
@@ -68,7 +70,7 @@ def _earliest(evidence: Evidence) -> tuple[Fold | None, Clue | None]:
     best: tuple[Fold | None, Clue | None] = (None, None)
     for fold in evidence.of_tier(Tier.LOCAL):
         for clue in fold.clues:
-            if late is not None and clue.seen > late + _TOGETHER_SECONDS / 2:
+            if late is not None and clue.seen > late + LATE_SECONDS:
                 continue
             clue = _with_rank(clue)  # noqa: PLW2901
             if clue.rank is not None and _only_waited(evidence, clue):

@@ -43,6 +43,7 @@ _SHOWS: Final = (
     ),
 )
 """What a machine's fault looks like from within the process."""
+# Exit codes that a machine's fault causes.
 _EXITS: Final = ((_MEMORY, -9), (frozenset({"host_segfault"}), -11))
 
 
@@ -75,7 +76,8 @@ def external(evidence: Evidence) -> RootCause | None:
 
 def _failed_before(evidence: Evidence, clue: Clue, *, given: bool) -> bool:
     """Whether the job had failed already; a launcher that cleans up gives no reason."""
-    until = clue.seen - _SLACK_SECONDS if given else clue.seen + _SLACK_SECONDS / 5
+    # A reason outweighs errors that are about as early; without one a second decides.
+    until = clue.seen - _SLACK_SECONDS if given else clue.seen + 1.0
     own = [
         fold.first.seen
         for fold in evidence.folds.values()
@@ -97,8 +99,9 @@ def hardware(evidence: Evidence, local: Clue | None) -> RootCause | None:
     began = _hang_began(evidence)
     clues = [clue for clue in clues if clue.seen >= began - BEFORE_SECONDS]
     if local is not None:
+        own = {local.rank} - {None}
         clues = [
-            clue for clue in clues if _same_process(evidence, clue, local) or shows(clue, local)
+            clue for clue in clues if evidence.roster.by_pid(clue.pid) in own or shows(clue, local)
         ]
     clue = min(clues, key=lambda each: each.order, default=None)
     if clue is None:
@@ -135,11 +138,6 @@ def shows(fault: Clue, local: Clue) -> bool:
     return any(fault.kind in kinds and local.kind in seen for kinds, seen in _SHOWS)
 
 
-def _same_process(evidence: Evidence, fault: Clue, local: Clue) -> bool:
-    rank = evidence.roster.by_pid(fault.pid)
-    return rank is not None and rank == local.rank
-
-
 def _who(evidence: Evidence, clue: Clue, local: Clue | None) -> tuple[list[str], set[int]]:
     """The ranks that a machine's fault hit, and the reasons."""
     rank = evidence.roster.by_pid(clue.pid)
@@ -165,11 +163,13 @@ def _hang_began(evidence: Evidence) -> float:
     return min(began, default=float("-inf"))
 
 
-_LATE_SECONDS: Final = 1.0
-"""A death this long after the first timeout is its consequence: watchdogs abort at once."""
+LATE_SECONDS: Final = 1.0
+"""An error or a death this long after the first timeout is its consequence: watchdogs abort at
+once."""
 _OWN_SIGNALS: Final = frozenset({-9, -11, -7, -4, -8})
 """SIGKILL, SIGSEGV, SIGBUS, SIGILL, SIGFPE: no launcher or lost peer raises them in a process."""
 _CAUSED_EXITS: Final = frozenset({None, 0, -15, -2})
+"""Those of `_COLLATERAL`, and the exit without an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,7 @@ def _is_own(
     if code in _CAUSED_EXITS or (clue.position.path, pid) in evidence.forced:
         return False
     late = evidence.first_timeout
-    if late is not None and clue.seen > late + _LATE_SECONDS:
+    if late is not None and clue.seen > late + LATE_SECONDS:
         return False
     return rank is None or not evidence.roster.of(rank).waited
 

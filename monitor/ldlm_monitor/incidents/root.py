@@ -23,6 +23,7 @@ from ldlm_monitor.incidents.outside import exit_text, external, hardware
 from ldlm_monitor.model.view import ClaimView
 
 _LEAST_SPECIFIC: Final = ("elastic_failure_table", "elastic_sigterm_peer", "nccl_watchdog_teardown")
+# Kinds that follow from most causes, so that they identify none.
 _DIES_WITH: Final = frozenset({"python_exception", "elastic_worker_failed", "cxx_terminate"})
 
 

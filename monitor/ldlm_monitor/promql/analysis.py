@@ -103,7 +103,11 @@ def dependence(node: Node) -> Dependence | None:
         if isinstance(each, Selector) and not names_one_metric(each):
             return None
     metrics = _named(node)
-    return Dependence(tuple(sorted(metrics)), _settles_after(node)) if metrics else None
+    return (
+        Dependence(tuple(sorted(metrics)), _reach(node, 0.0) + ROUNDING_SECONDS)
+        if metrics
+        else None
+    )
 
 
 def settles_after(expr: Expression) -> float:
@@ -112,11 +116,7 @@ def settles_after(expr: Expression) -> float:
     It needs a storage that stores when a series ended: no selector looks back beyond that.
     Infinite for a fixed `@` time.
     """
-    return _settles_after(expr.root)
-
-
-def _settles_after(node: Node) -> float:
-    return _reach(node, 0.0) + ROUNDING_SECONDS
+    return _reach(expr.root, 0.0) + ROUNDING_SECONDS
 
 
 def reads_series(expr: Expression) -> Callable[[str, Labels], bool]:

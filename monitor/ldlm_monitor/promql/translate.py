@@ -28,14 +28,9 @@ from ldlm_monitor.promql.nodes import (
 )
 from ldlm_monitor.promql.operators import AGGREGATIONS, SET_OPERATORS
 from ldlm_monitor.promql.ranges import OVER_RANGE
+from ldlm_monitor.promql.selection import SPECIAL
 
-SPECIAL_FUNCTIONS = frozenset(
-    {
-        *("time", "pi", "vector", "scalar", "timestamp", "absent", "absent_over_time"),
-        "histogram_quantile",
-    }
-)
-FUNCTIONS = frozenset({*ELEMENTWISE, *OVER_VECTOR, *OVER_RANGE, *SPECIAL_FUNCTIONS})
+FUNCTIONS = frozenset({*ELEMENTWISE, *OVER_VECTOR, *OVER_RANGE, *SPECIAL})
 _ALIASES = {"holt_winters": "double_exponential_smoothing"}  # its name in Prometheus 2
 
 

@@ -12,6 +12,7 @@ from ldlm_monitor.model.view import CurveView
 CAPACITY = 512
 """Buckets of one curve, two a column of a wide screen; neighbours are merged when full."""
 _COLUMNS = ("steps", "times", "lows", "highs", "means", "nonfinite", "lines", "offsets", "origins")
+# Quantities of reports and of the screen: a curve costs 30 kB a quantity.
 _CHARTED = frozenset(
     {
         *("loss", "eval_loss", "accuracy", "grad_norm", "learning_rate", "loss_scale"),

@@ -31,6 +31,7 @@ _POD = re.compile(
 _MLFLOW = re.compile(r"(?:^|/)(?P<run>[0-9a-f]{32})/metrics/")
 _EVENT_FILE = "events.out.tfevents."
 _EVALUATIONS = frozenset({"validation", "val", "eval", "test"})
+# Names that trainers give to files and folders of any run.
 _GENERIC = frozenset(
     {"training_log", "trainer_log", "train", "log", "logs", "train_logs", "output", "out"}
     | {"console", "stdout", "stderr", "metrics", "nohup", "health", "heartbeat", "nccl_debug"}
