@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -14,14 +15,13 @@ from ldlm_monitor.core.evaluation_schedule import EvaluationSchedule
 from ldlm_monitor.core.evaluation_throttle import EvaluationThrottle
 from ldlm_monitor.core.incident_tracker import IncidentTracker
 from ldlm_monitor.core.rule_engine import RuleEngine
-from ldlm_monitor.core.self_counts import SelfCounts
-from ldlm_monitor.core.self_metrics import core_points
+from ldlm_monitor.core.self_metrics import SelfCounts, core_points
 from ldlm_monitor.detect import DetectorsByRun
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.points import Point
 from ldlm_monitor.model.records import Event, Record, SampleBlock
-from ldlm_monitor.model.view import Snapshot
+from ldlm_monitor.model.view import AlertView, MonitorView, Snapshot
 from ldlm_monitor.parse import ROW_SUFFIXES, Parser
 from ldlm_monitor.promql import Expression, parse
 from ldlm_monitor.run.fleet import Fleet
@@ -98,8 +98,16 @@ class Monitor:
         """Changes whenever anything did that a snapshot shows."""
         return self._version
 
-    def feed(self, chunk: Chunk, now: float) -> list[Transition]:
-        """Take in new bytes of one file, read at `now` (Unix seconds)."""
+    def feed(self, chunk: Chunk, now: float, *, counted: bool = True) -> list[Transition]:
+        """Take in new bytes of one file, read at `now` (Unix seconds).
+
+        `counted`: they count in the monitor's own metrics, which bytes that are read a second
+        time, after a restart, do not.
+        """
+        with nullcontext() if counted else self._parser.uncounted():
+            return self._feed(chunk, now)
+
+    def _feed(self, chunk: Chunk, now: float) -> list[Transition]:
         origin = self.names.origin(chunk.path)
         transitions = self._complete_blocks(now)
         self._witness.look_at(chunk)
@@ -150,12 +158,6 @@ class Monitor:
         earliest = min(time for time in times if time is not None)
         return None if math.isinf(earliest) else earliest
 
-    def compiled(self) -> Iterator[tuple[str, object]]:
-        """What is made of rules and definitions alone, by name: see `checkpoint`."""
-        yield from self._parser.compiled()
-        yield from self._judge.compiled()
-        yield "stopwatch", self._stopwatch
-
     def count_dropped(self, reason: str, count: int = 1) -> None:
         """Count what the edge had to drop, or could not read."""
         if count:
@@ -174,18 +176,31 @@ class Monitor:
         self.runs.set_stall(stall)
         self._changed(max(self._clock, 0.0))
 
-    def firing(self) -> list[Transition]:
-        """The alerts that fire, each as when it began to."""
-        firing = (self._testify(each) for each in self._judge.firing())
-        return [self._causes.explained(each, self._clock) for each in firing]
+    def alerts(self) -> list[AlertView]:
+        """The active alerts."""
+        return list(self._judge.views(self._witness.position))
 
-    def starts(self) -> dict[str, float]:
-        """When each active alert's condition first held, by the alert's key."""
-        return self._judge.starts()
+    def active(self) -> Collection[str]:
+        """The keys of the active alerts."""
+        return self._judge.starts().keys()
+
+    def counts(self) -> MonitorView:
+        """What was counted since the first start."""
+        return self._own.view()
+
+    def restore_counts(self, counts: MonitorView) -> None:
+        """Go on from what was counted before a restart."""
+        self._own.restore(counts)
 
     def restore_starts(self, starts: Mapping[str, float]) -> None:
-        """Give active alerts the earlier start times that were known before a restart."""
+        """Give active alerts the earlier start times that were known before a restart, by key."""
         self._judge.restore_starts(starts)
+
+    def carry_over(self, alerts: Iterable[AlertView]) -> list[Transition]:
+        """Go on with alerts of before a restart: see `RuleEngine.carry_over`."""
+        found = self._judge.carry_over(alerts, self._clock)
+        self._changed(max(self._clock, 0.0))
+        return [self._causes.explained(self._testify(each), self._clock) for each in found]
 
     def snapshot(self) -> Snapshot:
         """Everything a reader may see, as it stands at the last feed or tick."""
@@ -200,7 +215,7 @@ class Monitor:
                 )
                 for run in self.runs
             ),
-            alerts=tuple(self._judge.views(self._witness.position)),
+            alerts=tuple(self.alerts()),
             incidents=self._causes.views(self._clock),
             events=tuple(self._events),
             transitions=tuple(self._transitions),

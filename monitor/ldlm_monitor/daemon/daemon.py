@@ -88,8 +88,8 @@ def run(
         posting = list(couriers(settings, outbox, receivers))
         _start(posting, stack)
         stack.callback(drawn.close)
-        ledger = StateStore(state.path / "ledger.sqlite")
-        stack.callback(ledger.close)
+        store = StateStore(state.path / "ledger.sqlite")
+        stack.callback(store.close)
         silences = Silences(state.path / "silences.sqlite")
         stack.callback(silences.close)
         journal = Journal()
@@ -103,7 +103,7 @@ def run(
         pump = Pump(
             settings,
             outbox,
-            ledger,
+            store,
             names,
             waker,
             silences=silences,

@@ -57,6 +57,7 @@ class Inputs:
         self._seeks_companions = companions
         self._followed: dict[Path, Path] = {}
         self._names: set[Path] = set()
+        self._named: set[str] = set()
         self._heard_of: set[Path] = set()
         self._said: set[str] = set()
         self._seek: dict[Path, tuple[float, float]] = {}
@@ -70,8 +71,9 @@ class Inputs:
         self._seeks_companions = companions
         self._scanned_at = -math.inf
 
-    def adopt(self, paths: Iterable[Path]) -> None:
-        """These were followed before a restart, and are again."""
+    def adopt(self, paths: Iterable[Path], runs: Iterable[str]) -> None:
+        """These were followed before a restart, and are again; `runs` keep their names."""
+        self._named |= set(runs)
         for path in paths:
             if not self._is_new(path) and path not in self._names:  # its server is silent
                 self._names.add(path)
@@ -158,7 +160,7 @@ class Inputs:
             return
         if told is None:
             return
-        if self._standing(log_path) is None:
+        if self._standing(log_path) is None and run not in self._named:
             self._monitor.names.call(run, told)
         elif told != run and not self._monitor.names.is_given:
             self._say(

@@ -29,10 +29,6 @@ class Incident:
     the alerts about it that fire.
     """
 
-    def __getstate__(self) -> dict[str, object]:
-        """Without what is made again from the rest."""
-        return {**self.__dict__, "_judged": None, "_viewed": None}
-
     def __init__(self, run: str, number: int, opened: float) -> None:
         self.run = run
         self.number = number

@@ -130,9 +130,6 @@ class Shape:
             return None
         return shape_of(self.signature, tuple(optional.items()))
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return shape_of, (self.signature,)
-
     def decode(self, raws: list[bytes], start: int) -> list[msgspec.Struct]:
         """The rows from `start` on, up to the first that looks different."""
         rows: list[msgspec.Struct] = []

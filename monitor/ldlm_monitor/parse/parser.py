@@ -51,11 +51,14 @@ class Parser:
         self._open: dict[str, FileState] = {}  # of these, those that may have open blocks
         self.counters = ParseCounters()
 
-    def compiled(self) -> Iterator[tuple[str, object]]:
-        """What is compiled from definitions, by name: the same for every parser of the same."""
-        yield "text reader", self._text
-        for number, rule in enumerate(self._text.rules.targets):
-            yield f"definition {number}", rule
+    @contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """Count nothing meanwhile: what is read was counted before."""
+        counters, self.counters = self.counters, ParseCounters()
+        try:
+            yield
+        finally:
+            self.counters = counters
 
     @contextmanager
     def noting(self, note: Note) -> Iterator[None]:

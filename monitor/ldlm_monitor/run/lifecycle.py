@@ -97,11 +97,6 @@ class Lifecycle:
             times.append(self.last_progress_at + self.stall_limit)
         return min(times, default=None)
 
-    def restore_progress(self, at: float) -> None:
-        """The last step was taken at `at`: a log only tells when it was last written."""
-        if not self.ended and at < self.last_progress_at:
-            self.last_progress_at = self._alive_at = at
-
     def tick(self, now: float) -> bool:
         """Let time pass; True if the state changed."""
         before = self.state

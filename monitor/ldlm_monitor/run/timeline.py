@@ -68,7 +68,7 @@ class Timeline:
     """Estimated arrival times of one file's bytes.
 
     `offsets[i]` is the first byte that arrived at `times[i]`; both rise. `timed`
-    says whether the times mean anything beyond their order; the first `seen` do anyway.
+    says whether the times mean anything beyond their order, or says it of each time.
     """
 
     def __init__(
@@ -76,13 +76,34 @@ class Timeline:
         offsets: Sequence[int],
         times: Sequence[float],
         *,
-        timed: bool = True,
-        seen: int = 0,
+        timed: bool | Sequence[bool] = True,
     ) -> None:
         self._offsets = offsets
         self._times = times
-        self.timed = timed
-        self._seen = seen
+        self._timed = timed
+
+    @classmethod
+    def joined(cls, parts: Sequence[tuple[int, float, "Timeline"]]) -> "Timeline":
+        """One of several: (first byte, earliest time, timeline), each up to the next one's byte."""
+        offsets: list[int] = []
+        times: list[float] = []
+        timed: list[bool] = []
+        for index, (start, floor, part) in enumerate(parts):
+            stop = parts[index + 1][0] if index + 1 < len(parts) else math.inf
+            first = max(bisect_right(part._offsets, start) - 1, 0)
+            for place in range(first, len(part._offsets)):
+                offset = max(part._offsets[place], start)
+                if offset >= stop:
+                    break
+                offsets.append(offset)
+                times.append(max(part._times[place], floor))
+                timed.append(part._is_timed(place))
+        return cls(offsets, times, timed=timed)
+
+    @property
+    def timed(self) -> bool:
+        """Whether any of the times means more than an order."""
+        return self._timed if isinstance(self._timed, bool) else any(self._timed)
 
     @property
     def start(self) -> float:
@@ -102,19 +123,8 @@ class Timeline:
     def without_start(self) -> "Timeline":
         """What came before the first mark arrived with it: what lies between was left out."""
         return Timeline(
-            self._offsets, [*self._times[1:2], *self._times[1:]] or self._times, timed=self.timed
+            self._offsets, [*self._times[1:2], *self._times[1:]] or self._times, timed=self._timed
         )
-
-    def following(self, seen: Sequence[tuple[int, float]], offset: int, floor: float) -> "Timeline":
-        """What was `seen` to arrive (offset, time); from `offset` on these, none before `floor`."""
-        later = [
-            (max(at, offset), max(when, floor))
-            for at, when in zip(self._offsets, self._times, strict=True)
-        ]
-        begun = max((index for index, (at, _) in enumerate(later) if at <= offset), default=0)
-        marks = [*seen, *later[begun:]]
-        offsets, times = [at for at, _ in marks], [when for _, when in marks]
-        return Timeline(offsets, times, timed=self.timed, seen=len(seen))
 
     def split(self, chunk: Chunk) -> Iterator[tuple[float, Chunk]]:
         """The chunk in pieces of whole records, each with its time."""
@@ -139,9 +149,12 @@ class Timeline:
                 line += piece.newlines
                 start = end
 
+    def _is_timed(self, index: int) -> bool:
+        return self._timed if isinstance(self._timed, bool) else self._timed[index]
+
     def _mark(self, piece: Chunk, index: int) -> Chunk:
         """In place: a copy would have its lines counted again."""
-        piece.timed = self.timed or index < self._seen
+        piece.timed = self._is_timed(index)
         return piece
 
 

@@ -20,8 +20,8 @@ class Continuation:
     """What a file got since its kept position: chunks, exactly as they would have come live.
 
     `path` is the followed name, `place` where the file is now, `offset` where the first
-    chunk begins, `modified` (Unix seconds) when it was written last. `has_name`: it is the
-    one that the name leads to now. `start`: the file's first bytes.
+    chunk begins, `size` its bytes, `modified` (Unix seconds) when it was written last.
+    `has_name`: it is the one that the name leads to now. `start`: the file's first bytes.
     """
 
     def __init__(self, tail: Tail, disk: Disk) -> None:
@@ -36,6 +36,7 @@ class Continuation:
         self.file: FileId = tail.splitter.file
         self.offset = tail.splitter.offset
         self.modified = self._status.st_mtime
+        self.size = self._status.st_size
         self.has_name = tail.retired_at is None
         self.start = disk.pread(descriptor, START_BYTES, 0)
 
@@ -49,6 +50,11 @@ class Continuation:
         """
         tail = Recall(journal, disk).find(position, Path(position.path), now)
         return None if tail is None else cls(tail, disk)
+
+    def begin_at(self, offset: int, line: int) -> None:
+        """Read again from `offset` on, where a record begins; `line` is its line."""
+        self._tail.begin_at(offset, line)
+        self.offset = offset
 
     def chunks(self, now: float) -> Iterator[Chunk]:
         """Whole records up to the file's end, read at `now`. Raises `OSError`."""

@@ -38,7 +38,8 @@ class Notice:
 class Journal:
     """Notices since they were last drained, and counts since the start.
 
-    `lost_bytes` were seen to be there and were gone before they could be read;
+    `lost_bytes` were seen to be there and were gone before they could be read, or read again
+    after a restart;
     what is written and truncated between two looks nobody can count, which is
     why `truncations` are (files emptied or rewritten in place). `replacements`:
     another file appeared under a followed name. `gone`: files that were read before
@@ -88,13 +89,6 @@ class Journal:
         self.gone += 1
         self.note(
             "gone", path, f"the file read before is gone, and what it got after byte {read} with it"
-        )
-
-    def lost(self, path: str, count: int) -> None:
-        """`count` bytes of `path` were judged after the last checkpoint and are there no more."""
-        self.lost_bytes += count
-        self.note(
-            "gone", path, f"{count} bytes that were read just before the restart are there no more"
         )
 
     def stalled(self, path: str, mount: Mount, seconds: float) -> None:

@@ -70,6 +70,11 @@ class Position:
         """Device and inode."""
         return self.device, self.inode
 
+    @property
+    def file(self) -> FileId:
+        """Names the content."""
+        return self.device, self.inode, self.generation
+
     def verify(self, disk: Disk, descriptor: int) -> Fingerprint | None:
         """What the file holds, if that is the content that was read; else None."""
         found = Fingerprint.of(disk, descriptor, self.read)

@@ -78,6 +78,7 @@ class Database:
 
     def _connect(self) -> sqlite3.Connection:
         self._path.touch(mode=0o600)  # it holds log lines; its companions get the same mode
+        self._path.chmod(0o600)
         connection = _plain_connection(str(self._path))
         try:
             if (damage := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
