@@ -83,8 +83,8 @@ class Restart:
                     own.get((found.path, before), []),
                     names.origin(position.path).run,
                     now,
-                    judged=(self.state.judged, position.offset if is_same else 0),
-                    line=position.line if is_same else 1,
+                    kept=position if is_same else Position.at_start(found.path, found.file),
+                    judged=self.state.judged,
                     was_named=not position.nameless,
                     budget=budget,
                     disk=disk,
@@ -109,7 +109,7 @@ class Restart:
         """By name, where reading stands now, and the files are given back."""
         found = {str(path): [*self.waiting.get(str(path), ())] for path in self.paths}
         for file in self.files:
-            if (position := file.continuation.position()) is not None:
+            if (position := file.position()) is not None:
                 found[file.path].append(position)
             file.continuation.close()
         return found

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.playback.content import Content
 from ldlm_monitor.run.timeline import Timeline, at_once
-from ldlm_monitor.source import Continuation, Disk
+from ldlm_monitor.source import Continuation, Disk, Position
 from ldlm_monitor.source.split import PEEK_SECONDS
 from ldlm_monitor.state.read_log import Arrival
 
@@ -37,9 +37,9 @@ class Unseen:
 class ResumedFile:
     """What the read log has comes as it came then; the rest as its content lets estimate.
 
-    `arrivals` are those of this file, `judged` how far: the last number in the read log, and
-    the byte. `run` is the file's. `now`: when it is read. `was_named`: its name led to it before
-    the restart. Of a file that is longer than `budget`, the start is read, and what came last.
+    `arrivals` are those of this file; it was judged up to `kept`, and up to the number `judged`
+    of the read log. `run` is the file's. `now`: when it is read. `was_named`: its name led to it
+    before the restart. Of a file that is longer than `budget`, the start is read, and what came last.
     """
 
     def __init__(
@@ -49,8 +49,8 @@ class ResumedFile:
         run: str,
         now: float,
         *,
-        judged: tuple[int, int] = (0, 0),
-        line: int = 1,
+        kept: Position,
+        judged: int,
         was_named: bool = True,
         budget: int | None = None,
         disk: Disk,
@@ -60,6 +60,7 @@ class ResumedFile:
         self.was_named = was_named
         self.timeline = at_once(0.0)
         self._now = now
+        self._kept = kept
         self._judged = judged
         self._disk = disk
         self._budget = budget
@@ -70,7 +71,7 @@ class ResumedFile:
         )
         self._records = [each for each in self._rows if each.kind == "records"]
         self._begin = max((each.stop for each in arrivals if each.kind == "skipped"), default=0)
-        self.start = self._choose_start(line)
+        self.start = self._choose_start()
 
     @property
     def path(self) -> str:
@@ -81,7 +82,7 @@ class ResumedFile:
     def seen_to(self) -> int:
         """Up to which byte it was read before the restart."""
         read = max((each.stop for each in self._rows), default=self._begin)
-        return max(read, self._judged[1])
+        return max(read, self._kept.offset)
 
     @property
     def is_rows(self) -> bool:
@@ -126,8 +127,16 @@ class ResumedFile:
 
     def is_news(self, chunk: Chunk, order: float) -> bool:
         """Whether it was not judged before the restart."""
-        number, offset = self._judged
-        return chunk.offset >= offset if math.isinf(order) else order > number
+        return chunk.offset >= self._kept.offset if math.isinf(order) else order > self._judged
+
+    def position(self) -> Position | None:
+        """Where reading stands now, not before `kept`: its mount may have stopped answering.
+
+        None: it was finished, and nobody can write to it by name.
+        """
+        reached = self.continuation.position()
+        is_behind = reached is not None and reached.offset < self._kept.offset
+        return self._kept if is_behind else reached
 
     def pieces(self) -> Iterator[Piece]:
         """Pieces with their times, and their order among those of the same time."""
@@ -157,15 +166,15 @@ class ResumedFile:
                     yield replace(chunk, file=self.continuation.file, final=False)
         yield from self.continuation.chunks(self._now)
 
-    def _choose_start(self, line: int) -> int:
+    def _choose_start(self) -> int:
         """From where on all is read: a record that the read log has, or the judged end."""
         places = {each.start: each.line for each in self._records}
-        places[self._judged[1]] = line
+        places[self._kept.offset] = self._kept.line
         if self._begin == 0:
             places[0] = 1
         least = 0 if self._budget is None else self.continuation.size - self._budget
         fitting = [place for place in places if place >= max(least, self._begin)]
-        start = min(fitting, default=self._judged[1])
+        start = min(fitting, default=self._kept.offset)
         self.continuation.begin_at(start, places[start])
         return start
 
