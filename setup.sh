@@ -1,8 +1,8 @@
 #!/bin/sh
-# Makes .venv in this folder and installs ldlm-monitor into it.
-#   sh setup.sh          what the monitor needs
-#   sh setup.sh dev      also what its tests need
-# PYTHON names another interpreter than python3.
+# Makes .venv in this folder and installs ldlm-monitor into it, with the versions of requirements/.
+#   sh setup.sh          what every documented command needs
+#   sh setup.sh dev      also what the tests and the site need
+# PYTHON names another interpreter than python3. uv installs where it is present, pip otherwise.
 set -eu
 cd "$(dirname "$0")"
 python=${PYTHON:-python3}
@@ -43,10 +43,22 @@ if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
     apt_install "$package" || fail "could not install $package; as root: apt-get install $package"
 fi
 
+install() {
+    if command -v uv >/dev/null 2>&1; then
+        # uv does not read pip's configuration, so a mirror may be known to pip alone.
+        uv pip install --quiet --python "$venv/bin/python" "$@" && return
+        echo "setup.sh: uv failed; trying pip" >&2
+    fi
+    "$venv/bin/pip" install --quiet --disable-pip-version-check "$@"
+}
+
 [ -x "$venv/bin/pip" ] || "$python" -m venv --clear "$venv"
-if [ "${1:-}" = dev ]; then
-    "$venv/bin/pip" install --quiet --editable '.[dev]'
-else
-    "$venv/bin/pip" install --quiet --editable .
+locked=requirements/run.txt
+[ "${1:-}" != dev ] || locked=requirements/dev.txt
+# The lock is complete, so there is nothing to resolve; and nothing to install while it is the same.
+if ! cmp -s "$locked" "$venv/${locked##*/}"; then
+    install --no-deps --require-hashes --requirement "$locked"
+    cp "$locked" "$venv/"
 fi
+install --no-deps --no-build-isolation --editable .
 "$venv/bin/ldlm-monitor" --version

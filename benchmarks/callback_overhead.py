@@ -2,14 +2,14 @@
 
 Values come after a real step: forward, backward, clipping and AdamW of a small transformer,
 sized to take 50 ms here; numbers were asked of its tensors before. After a sleep of 50 ms they
-are told too, but not judged: nothing is as cold as a processor that had nothing to do, on a
+are printed too, but not judged: nothing is as cold as a processor that had nothing to do, on a
 virtual machine above all, and no step is a sleep.
 
 After each step `on_step` is called with four values, a learning rate, a batch index and two
 counts; after every fifth, drawn by lot, an empty method that takes the same instead. What is
 judged is the whole time of the call (mean, so that waits for the interpreter's lock are in
 it), not the difference with the empty method: a loop without the callback would not call
-that either. It stands beside, for it tells what any call costs in that place. Calls in which
+that either. It is printed beside: it is what any call costs in that place. Calls in which
 the kernel gave the processor to another program (`ru_nivcsw`) are left out, and counted.
 """
 
@@ -88,16 +88,16 @@ else:
 from ldlm_monitor.callback import HealthCallback
 
 callback, control = HealthCallback(run="benchmark", out=out, rank=0), Control()
-told = 0
+steps_done = 0
 
 def call(who, values):
-    global told
-    told += who is callback
+    global steps_done
+    steps_done += who is callback
     loss, norm, text, latent = values
     before = resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
     began = time.perf_counter()
     who.on_step(
-        told, loss=loss, grad_norm=norm, lr=1e-4, samples=8, tokens=4096, batch=told,
+        steps_done, loss=loss, grad_norm=norm, lr=1e-4, samples=8, tokens=4096, batch=steps_done,
         loss_text=text, loss_latent=latent,
     )
     took = time.perf_counter() - began
@@ -158,10 +158,10 @@ def measure(kind: str, after: str, steps: int) -> dict[str, float]:
         )
     if done.returncode:
         raise bench.MeasurementError(f"{kind}: {done.stderr[-2000:]}")
-    told: dict[str, float] = json.loads(done.stdout)
-    if told["errors"] or told["rows"] != steps + WARM_UP + ROUNDS * TOGETHER:
-        raise bench.MeasurementError(f"{kind}: {told}")
-    return told
+    measured: dict[str, float] = json.loads(done.stdout)
+    if measured["errors"] or measured["rows"] != steps + WARM_UP + ROUNDS * TOGETHER:
+        raise bench.MeasurementError(f"{kind}: {measured}")
+    return measured
 
 
 def cases() -> list[tuple[str, str]]:
@@ -186,24 +186,24 @@ def rows(args: Namespace) -> list[bench.Row]:
     found = []
     seen: set[str] = set()
     for kind, after in cases():
-        told = measure(kind, after, steps)
+        measured = measure(kind, after, steps)
         what = f"callback, 4 values as {names[kind]}"
         if kind not in seen:
             seen.add(kind)
             waits = ", no device wait" if kind == "cuda" else ""
-            ours = f"median {told['together']:.1f} µs{waits}"
-            met = told["together"] < CALL_TARGET
+            ours = f"median {measured['together']:.1f} µs{waits}"
+            met = measured["together"] < CALL_TARGET
             target = f"< {CALL_TARGET:g} µs"
             found.append(bench.Row(f"{what}, call after call", target, ours, met=met))
-        share = told["mean"] / (STEP_SECONDS * 1e6) * 100
+        share = measured["mean"] / (STEP_SECONDS * 1e6) * 100
         ours = (
-            f"{share:.3f} %: mean {told['mean']:.0f} µs, median {told['median']:.0f}, "
-            f"p99 {told['p99']:.0f}; an empty method {told['empty']:.0f}; "
-            f"{told['left_out']:.0f} of {steps} calls left out"
+            f"{share:.3f} %: mean {measured['mean']:.0f} µs, median {measured['median']:.0f}, "
+            f"p99 {measured['p99']:.0f}; an empty method {measured['empty']:.0f}; "
+            f"{measured['left_out']:.0f} of {steps} calls left out"
         )
         if kind != "cuda":  # where PyTorch has threads of its own
-            ours += f"; {told['own_cpu']:.0f} µs of processor time in its threads"
-        what = f"{what}, after {told['step'] * 1000:.0f} ms of {after}"
+            ours += f"; {measured['own_cpu']:.0f} µs of processor time in its threads"
+        what = f"{what}, after {measured['step'] * 1000:.0f} ms of {after}"
         if after == "sleep":
             found.append(bench.Row(what, "", ours))
         else:

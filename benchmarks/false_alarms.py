@@ -1,4 +1,4 @@
-"""How often the rules cry wolf over healthy trainings, and how soon they tell of a fault.
+"""False alarms of the rules over healthy trainings, and time to detect faults.
 
 Logs of healthy trainings are written (`healthy_training.py`) and replayed with the packaged
 rules: every alert of severity warning or above that fires is false. So is one in a real log in
@@ -44,8 +44,8 @@ class Tally:
         self.fired += other.fired
 
     def __str__(self) -> str:
-        told = ", ".join(f"{name} {count}" for name, count in self.fired.most_common())
-        return told or "no alert"
+        fired = ", ".join(f"{name} {count}" for name, count in self.fired.most_common())
+        return fired or "no alert"
 
 
 def fired(settings: Settings) -> tuple[list[Transition], int]:
@@ -59,7 +59,7 @@ def fired(settings: Settings) -> tuple[list[Transition], int]:
     return found, replay.snapshot().monitor.records.get("sample", 0)
 
 
-def heard(written: Written) -> list[Transition]:
+def transitions_of(written: Written) -> list[Transition]:
     """The loud alerts of a written training, whose files are one run."""
     found, samples = fired(
         Settings(files=(str(written.folder),), run=written.training.name, companions=False)
@@ -72,12 +72,12 @@ def heard(written: Written) -> list[Transition]:
 def healthy(training: Training) -> tuple[str, Tally]:
     with tempfile.TemporaryDirectory(prefix="false-alarms-") as name:
         written = write(training, Path(name) / "logs")
-        alarms = heard(written)
+        alarms = transitions_of(written)
         return training.name, Tally(len(written.times), Counter(each.alert for each in alarms))
 
 
 def real(corpus: Path) -> Iterator[tuple[str, Tally]]:
-    """Real logs of a corpus in which, as its indexes tell, nothing went wrong."""
+    """Real logs of a corpus in which, by its indexes, nothing went wrong."""
     for log in _healthy_logs(corpus):
         found, samples = fired(Settings(files=(str(log),), companions=log.is_dir()))
         yield log.name, Tally(samples, Counter(each.alert for each in found))
@@ -98,7 +98,9 @@ def detect(case: Case) -> tuple[str, str, int | None, Counter[str]]:
     with tempfile.TemporaryDirectory(prefix="faults-") as name:
         written = write(case.training, Path(name) / "logs", case.fault, BEGINS)
         began = written.times[BEGINS - 1]
-        since = [each for each in heard(written) if each.time is None or each.time >= began]
+        since = [
+            each for each in transitions_of(written) if each.time is None or each.time >= began
+        ]
         others = Counter(each.alert for each in since if each.alert != case.alert)
         times = [each.time for each in since if each.alert == case.alert]
         if not times:
@@ -148,9 +150,11 @@ def _detections(args: Namespace) -> list[bench.Row]:
     found = []
     with ProcessPoolExecutor(args.jobs) as pool:
         for alert, what, steps, others in pool.map(detect, there):
-            told = "never" if steps is None else f"after {steps:,} steps"
+            steps_to = "never" if steps is None else f"after {steps:,} steps"
             more = f"; also {', '.join(sorted(others))}" if others else ""
-            found.append(bench.Row(f"{alert}: {what}", "fires", told + more, met=steps is not None))
+            found.append(
+                bench.Row(f"{alert}: {what}", "fires", steps_to + more, met=steps is not None)
+            )
     missing = [case.alert for case in CASES if case.alert not in named]
     if missing:
         found.append(bench.Row("faults without a rule yet", "", ", ".join(missing)))

@@ -30,14 +30,14 @@ NCCL = (
 def row(rank: int, step: int, at: float) -> str:
     """A step as the callback writes it; each rank has its own values."""
     loss = 2 + 3 / (step + 1) + 0.001 * rank
-    told = {
+    values = {
         "type": "step", "step": step, "time": at, "loss": loss, "loss_text": loss / 2,
         "loss_latent": loss / 2, "grad_norm": 0.8 + 0.01 * rank, "learning_rate": 1e-4,
         "step_seconds": 1.0 + 0.001 * rank, "busy_seconds": 0.9 + 0.001 * rank,
         "data_seconds": 0.01, "samples_per_second": 64.0, "tokens_per_second": 65536.0,
         "memory_allocated_bytes": 6e10, "memory_reserved_bytes": 7e10, "total_steps": 100000,
     }  # fmt: skip
-    return json.dumps(told) + "\n"
+    return json.dumps(values) + "\n"
 
 
 class Node:

@@ -3,7 +3,7 @@
 A node is eight ranks of one job, each with the callback's rows, and a log. Monitors follow the
 nodes for real. What one of them serves is then served many times over, with the ranks numbered on
 and the names of other nodes, to a real Prometheus with the rules of a fleet. Both are measured at
-several sizes; what a bigger fleet costs is drawn on from the line through them, and told as that.
+several sizes; what a bigger fleet costs is extrapolated along a line through them, and marked so.
 """
 
 import gzip

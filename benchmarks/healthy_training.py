@@ -113,7 +113,7 @@ SCENARIOS: tuple[Training, ...] = (
     Training("four ranks, a file each", "ranks", 0, 0, ranks=4, step_seconds=1.2),
     Training("slow steps of a large model", "rows", 0, 0, step_seconds=12.0, checkpoint_seconds=60),
     Training("epochs of 300 steps", "rows", 0, 0, epoch=300, loss=0.4, drop=3.0, noise=0.05),
-    Training("bars, fp16 that tells of its overflows", "mmldlm", 0, 0, fp16=True, warmup=200),
+    Training("bars, fp16 that logs its overflows", "mmldlm", 0, 0, fp16=True, warmup=200),
     Training("bars, bf16", "mmldlm", 0, 0, bf16=True, step_seconds=0.12, eval_every=5_000),
 )
 
@@ -269,7 +269,7 @@ def _write_mmldlm(written: Written, steps: Iterator[Step]) -> None:
 
 
 def _clock(seconds: float) -> str:
-    """As tqdm tells elapsed time."""
+    """Elapsed time as tqdm prints it."""
     minutes, second = divmod(int(seconds), 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute:02d}:{second:02d}"

@@ -95,7 +95,7 @@ KINDS: dict[str, Noise] = {
 
 def step_times(noise: Iterator[list[float]], truth: float) -> Difference | None:
     """Runs compared by the medians of their step times, warm-up left out."""
-    told = []
+    locations = []
     for by in (1.0, truth):
         values = [by * math.exp(value) for value in next(noise)]
         readings = RunReadings("run")
@@ -103,16 +103,16 @@ def step_times(noise: Iterator[list[float]], truth: float) -> Difference | None:
         readings.put(STEPS, Column(steps, times, times))
         readings.put("step_seconds", Column(steps, times, array("d", values)))
         side = Side("run", readings)
-        told.append(median_of([math.log(value) for value in side.steady("step_seconds")]))
+        locations.append(median_of([math.log(value) for value in side.steady("step_seconds")]))
         if not side.is_settled:
             return None
-    return _between(of_logarithms, *told)
+    return _between(of_logarithms, *locations)
 
 
 def losses(noise: Iterator[list[float]], truth: float) -> Difference | None:
     """Runs of which each has noise of its own, by their means."""
-    told = [mean_of([by * (1 + value) for value in next(noise)]) for by in (1.0, truth)]
-    return _between(of_means, *told)
+    locations = [mean_of([by * (1 + value) for value in next(noise)]) for by in (1.0, truth)]
+    return _between(of_means, *locations)
 
 
 def paired_losses(noise: Iterator[list[float]], truth: float) -> Difference | None:
@@ -144,12 +144,12 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Shares of pairs, 0..1; `covered` of those that are `told`, NaN where none is.
+    """Shares of pairs, 0..1; `covered`: of those with an interval (`given`), NaN where none has.
 
     `false`: a difference is seen where there is none; `found`: where there is one.
     """
 
-    told: float
+    given: float
     covered: float
     false: float
     found: float
@@ -193,13 +193,13 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=PAIRS, help=f"of each kind (default {PAIRS})")
     pairs = parser.parse_args().pairs
     wanted = list(cases())
-    print("| compared | noise | steps | memory | told | held | false | found |")
+    print("| compared | noise | steps | memory | given | held | false | found |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         for case, answer in zip(
             wanted, pool.map(rates, wanted, [pairs] * len(wanted)), strict=True
         ):
-            shares = (answer.told, answer.covered, answer.false, answer.found)
+            shares = (answer.given, answer.covered, answer.false, answer.found)
             cells = (case.compared, case.noise, case.count, case.memory)
             row = (*map(str, cells), *(f"{100 * share:.0f} %" for share in shares))
             print(f"| {' | '.join(row)} |", flush=True)

@@ -87,15 +87,15 @@ def pieces(size: int, seed: int) -> Iterator[bytes]:
     rng = random.Random(seed)
     blocks = ["".join(info_line(rng) for _ in range(BLOCK_LINES)).encode() for _ in range(BLOCKS)]
     places = [size * share // 10 for share in (1, 4, 7, 9)]
-    told = written = 0
+    done = written = 0
     while written < size:
         block = rng.choice(blocks)[: size - written]
         block = block[: block.rfind(b"\n") + 1] or b"node00:1:1 [0] NCCL INFO end\n"
         yield block
         written += len(block)
-        while told < len(places) and written >= places[told]:
-            yield INTERESTING[told].encode()
-            told += 1
+        while done < len(places) and written >= places[done]:
+            yield INTERESTING[done].encode()
+            done += 1
 
 
 def generate(log: Path, size: int, seed: int = 1) -> int:

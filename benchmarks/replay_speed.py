@@ -1,4 +1,4 @@
-"""How long a replay of three days takes, of which one run tells something every second.
+"""How long a replay of three days takes, of which one run logs a row every second.
 
 A log of progress bars, and the same as JSON rows with times; and a short log that was silent
 for three days before its last line: what such silence costs is the difference to the same log
@@ -40,7 +40,7 @@ def bars(log: Path, steps: int, *, pause: int = 0) -> None:
 
 
 def timed_rows(log: Path, steps: int) -> None:
-    """A row a second, with what trainers tell in one."""
+    """A row a second, with the values of a usual trainer."""
     with log.open("w") as file:
         for step in _steps(steps):
             file.write(

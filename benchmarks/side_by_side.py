@@ -38,7 +38,7 @@ class MeasurementError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the table. `met` is None where the line is only told, not promised."""
+    """One line of the table. `met` is None where the line is informative, not promised."""
 
     what: str
     target: str
@@ -362,7 +362,7 @@ def running_daemon(command: str, folder: Path, webhook: str | None = None) -> It
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """Ask it to end, and make it end if it does not hear."""
+    """Ask it to end, and kill it if it does not."""
     process.terminate()
     try:
         process.wait(10)

@@ -1,4 +1,4 @@
-"""One fault each, put into a training that is healthy otherwise, and the alert that must tell."""
+"""One fault each, put into a training that is healthy otherwise, and the alert that must fire."""
 
 import math
 from collections.abc import Callable
@@ -90,7 +90,7 @@ _ALERTS: tuple[tuple[str, str, Training, Callable[[Step, int], None]], ...] = (
     ("LossScaleCollapsed", "every step overflows", replace(_ROWS, fp16=True), _collapse_scale),
     (
         "StepsSkipped",
-        "every step overflows, and each is told",
+        "every step overflows, and each is logged",
         Training("fault", "mmldlm", STEPS, 7, fp16=True),
         _collapse_scale,
     ),

@@ -1,4 +1,4 @@
-"""Writes what the pages tell of the code: `python docs/generate.py`.
+"""Writes the parts of pages that come from code: `python docs/generate.py`.
 
 `metrics.md` and the schemas whole, and the head of each page in `runbook/`; what stands below a
 head is written by people, and kept.
@@ -28,7 +28,7 @@ RULE = "\n## The rule\n"
 SECTIONS = "\n## Meaning\n\n## Why\n\n## What to do\n"
 TEMPLATES = re.compile(r"{{ *with .*?{{ *end *}}|{{.*?}}")
 GROUPS = (
-    ("Training", "ldlm_train_", "What the trainer tells. `rank` is there where a rank told it."),
+    ("Training", "ldlm_train_", "What the trainer logs. `rank`: where a rank reported the value."),
     ("Runs", "ldlm_run_", "One run, whatever its ranks."),
     ("Events and alerts", "ldlm_(events|alerts|eval)", "Counted by kind; pending and firing."),
     ("Detectors", "ldlm_detect_", "A run against its own past, a rank against the others."),
@@ -116,7 +116,7 @@ def metrics() -> str:
     """The reference of all series that the monitor exports, and of those that are recorded."""
     about = (
         "What `/metrics` serves, made of `names.py` by `python docs/generate.py`. Units are base "
-        "units; NaN and infinities are told as such. A run's series stay for a quarter of an hour "
+        "units; NaN and infinities are exported. A run's series stay for a quarter of an hour "
         "after its end (`end_series_after_seconds`).\n"
     )
     parts = ["# Metrics\n", about]

@@ -22,28 +22,30 @@ fi
 sh setup.sh dev
 
 bin=.venv/bin
-"$bin/pip" install --quiet 'torch==2.13.0' 'numpy>=1.26' ||
-    echo "tests/run.sh: no PyTorch; tests of the trainer are skipped" >&2
-"$bin/pip" install --quiet transformers lightning accelerate nvidia-ml-py ||
-    echo "tests/run.sh: not all frameworks; tests of their adapters are skipped" >&2
+# Modules are compiled when they are first imported, since most of torch's never are; so what was
+# compiled has to be kept.
+unset PYTHONDONTWRITEBYTECODE
+pip_install() {
+    "$bin/pip" install --quiet --no-compile --disable-pip-version-check "$@"
+}
+# The first torch that pip finds, so that a machine without a GPU may have a build without CUDA.
+pip_install --no-deps --require-hashes --requirement requirements/frameworks.txt &&
+    pip_install 'torch==2.13.0' ||
+    echo "tests/run.sh: no PyTorch or not all frameworks; tests that need them are skipped" >&2
+
+static=$(mktemp)
+sh tests/static.sh >"$static" 2>&1 &
+checks=$!
+trap 'kill "$checks" 2>/dev/null; rm -f "$static"' EXIT
 
 failed=
-check() {
-    echo "== $*"
-    "$bin/$@" || failed="$failed $1"
-}
-check ruff format --check .
-check ruff check .
-check mypy
-check lint-imports
 if [ $# -eq 0 ]; then
-    # Tests that start a daemon, a Prometheus or a training have the machine to themselves.
-    check pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder \
-        -m "not live and not long"
-    check pytest -m "live and not long"
-else
-    check pytest "$@"
+    # More than cores: many tests wait for a daemon, a training or a timeout.
+    set -- -n 4 --dist worksteal
 fi
+"$bin/pytest" "$@" || failed="$failed pytest"
+wait "$checks" || failed="$failed static-checks"
+cat "$static"
 [ -z "$failed" ] || {
     echo "tests/run.sh: failed:$failed" >&2
     exit 1

@@ -4,10 +4,13 @@ import os
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 pytestmark = pytest.mark.live
 ROOT = Path(__file__).resolve().parents[1]
@@ -53,6 +56,51 @@ def test_the_trainer_is_in_the_wheel_and_needs_torch_by_its_extra_only(wheel: Pa
     torch = [need for need in needs if need.startswith(("torch", "numpy"))]
     assert torch
     assert all("extra == 'trainer'" in need.replace('"', "'") for need in torch)
+
+
+def test_the_parser_of_shell_scripts_comes_with_the_doctor_only(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (metadata,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
+        text = archive.read(metadata).decode()
+    parsers = [line for line in text.splitlines() if line.startswith("Requires-Dist: tree-sitter")]
+    extras = {line.partition("extra == ")[2].strip("'\"") for line in parsers}
+    assert extras == {"doctor", "all"}
+
+
+def locked(name: str) -> dict[str, set[str]]:
+    """The versions of each package in a lock file. Every one has a hash, and none an address."""
+    versions: dict[str, set[str]] = {}
+    text = (ROOT / "requirements" / f"{name}.txt").read_text(encoding="utf-8")
+    for entry in text.replace("\\\n", "").splitlines():
+        requirement, *hashes = entry.split("--hash=")
+        assert hashes, entry
+        assert all(part.startswith("sha256:") for part in hashes), entry
+        found = Requirement(requirement)
+        assert found.url is None
+        versions.setdefault(found.name, set()).add(str(found.specifier))
+    return versions
+
+
+def test_the_lock_is_whole_and_its_parts_agree() -> None:
+    run, dev, frameworks = map(locked, ("run", "dev", "frameworks"))
+    assert run == {name: dev[name] for name in run}
+    assert all(dev.get(name, versions) == versions for name, versions in frameworks.items())
+
+
+@pytest.mark.parametrize("name", ["run", "dev", "frameworks"])
+def test_the_lock_holds_what_the_project_asks_for(name: str) -> None:
+    """After a change of the dependencies: sh requirements/lock.sh."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    extras, groups = project["project"]["optional-dependencies"], project["dependency-groups"]
+    wanted = {"frameworks": list(groups["frameworks"])}
+    (everything,) = map(Requirement, extras["all"])
+    wanted["run"] = [*project["project"]["dependencies"], *groups["build"]]
+    wanted["run"] += [need for extra in everything.extras for need in extras[extra]]
+    wanted["dev"] = [*wanted["run"], *groups["docs"], *groups["test"]]
+    versions = locked(name)
+    for need in map(Requirement, wanted[name]):
+        found = versions[canonicalize_name(need.name)]
+        assert all(need.specifier.contains(each.removeprefix("==")) for each in found), need
 
 
 def test_an_installed_wheel_finds_its_rules(wheel: Path, tmp_path: Path) -> None:

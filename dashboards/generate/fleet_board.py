@@ -14,7 +14,7 @@ _WORLD_SIZE = (
 )
 _STALLED = f'max by (cluster, run) (ldlm_run_state{{{SCRAPED},state="stalled"}})'
 _LOST_GPUS = f"{_STALLED} * on (cluster, run) ({_WORLD_SIZE} or {_STALLED} ^ 0)"
-"""By run, as rules/recording.yml has it; one where no log tells the world size."""
+"""By run, as rules/recording.yml has it; one where no log has the world size."""
 
 
 def fleet() -> models.Dashboard:

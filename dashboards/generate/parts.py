@@ -87,7 +87,7 @@ def _variable(name: str) -> dashboard.QueryVariable:
         .sort(models.VariableSort.ALPHABETICAL_ASC)
         .multi(True)
         .include_all(True)
-        # A cluster or a rank is not told everywhere: all of them includes none.
+        # Not every series has a cluster or a rank: all of them includes none.
         .all_value(".*" if name in ("cluster", "rank") else ".+")
         .current(models.VariableOption(text="All", value="$__all", selected=True))
     )

@@ -1,4 +1,4 @@
-"""The ranks of a training, and what NCCL tells of them."""
+"""The ranks of a training, and NCCL's events."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def run_health() -> models.Dashboard:
                 ),
                 number(
                     "Step",
-                    "The last step that was told.",
+                    "The last logged step.",
                     "none",
                     f"max by (run) (ldlm_train_step{{{RUN}}})",
                 ),
@@ -67,7 +67,7 @@ def run_health() -> models.Dashboard:
             "Learning": [
                 graph(
                     "Loss",
-                    "As each rank tells it. A gap is NaN or infinite; see the alerts on the axis.",
+                    "As each rank logs it. A gap is NaN or infinite; see the alerts on the axis.",
                     "short",
                     query(f"ldlm_train_loss{{{RUN}}}", "{{run}} {{rank}}"),
                     query(f"ldlm_eval_loss{{{RUN}}}", "{{run}} evaluation"),
@@ -75,7 +75,7 @@ def run_health() -> models.Dashboard:
                 ),
                 graph(
                     "Components of the loss",
-                    "Each part that the trainer tells by name.",
+                    "Each part that the trainer logs by name.",
                     "short",
                     query(f"ldlm_train_component_loss{{{RUN}}}", "{{component}} {{rank}}"),
                     width=12,
@@ -89,7 +89,7 @@ def run_health() -> models.Dashboard:
                 ),
                 graph(
                     "Learning rate",
-                    "As the trainer tells it.",
+                    "As the trainer logs it.",
                     "sci",
                     query(f"max by (cluster, run) (ldlm_train_learning_rate{{{RUN}}})", "{{run}}"),
                 ),
@@ -111,7 +111,7 @@ def run_health() -> models.Dashboard:
             "Speed and memory": [
                 graph(
                     "Throughput",
-                    "Samples and tokens (axis on the right) a second, as told.",
+                    "Samples and tokens (axis on the right) a second, as logged.",
                     "short",
                     query(f"ldlm_train_samples_per_second{{{RUN}}}", "samples {{rank}}"),
                     query(f"ldlm_train_tokens_per_second{{{RUN}}}", "tokens {{rank}}"),

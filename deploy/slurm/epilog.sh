@@ -1,5 +1,5 @@
 #!/bin/sh
-# Epilog of slurm.conf: ends the monitor that prolog.sh started, once it has told how the job ended.
+# Epilog of slurm.conf: ends the monitor that prolog.sh started, once it has sent how the job ended.
 # The exit status stays 0: any other drains the node.
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 settings=${LDLM_SLURM_SETTINGS:-/etc/ldlm-monitor/slurm.env}
@@ -15,7 +15,7 @@ is_ours() {
     { tr '\0' '\n' <"/proc/$pid/environ"; } 2>/dev/null | grep -qx "LDLM_RUN=job-$SLURM_JOB_ID"
 }
 
-# The end of a job is read and told within seconds.
+# The end of a job is read and sent within seconds.
 waited=0
 while is_ours && [ "$waited" -lt "${LINGER_SECONDS:-5}" ]; do
     sleep 1

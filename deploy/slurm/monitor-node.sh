@@ -1,7 +1,7 @@
 #!/bin/sh
 # The monitor of one node of a Slurm job, in the foreground. prolog.sh starts it as the job's
 # user; without a prolog, the job script does (job.sbatch). It reads what this node's ranks write,
-# so that no series is told by two nodes, and says in FILE_SD_DIR where Prometheus finds it.
+# so that no series is exported by two nodes, and says in FILE_SD_DIR where Prometheus finds it.
 set -eu
 : "${SLURM_JOB_ID:?is set by Slurm}"
 node=${SLURMD_NODENAME:-$(hostname -s)}

@@ -11,7 +11,7 @@ set -a
 set +a
 [ "$SLURM_JOB_UID" != 0 ] || [ "${WATCH_ROOT:-no}" = yes ] || exit 0
 
-# Which node of the job this is: prologs are not told. By this name they know the list of nodes,
+# Which node of the job this is: prologs have no variable for it. By this name they know the list of nodes,
 # which jobs have as SLURM_JOB_NODELIST.
 SLURM_NODEID=0
 for name in $(scontrol show hostnames "${SLURM_NODELIST:-$SLURM_JOB_NODELIST}" 2>/dev/null); do

@@ -57,14 +57,14 @@ def row(run: str, rank: int, step: int, at: float) -> str:
     loss: float | str = 1.8 + 2.5 * math.exp(-step / 200) + 0.03 * math.sin(7 * step + rank)
     if run == "slow, NaN" and step > PAST + 90 and step % 7 == 0:
         loss = "NaN"
-    told = {
+    values = {
         "type": "step", "step": step, "time": at, "loss": loss, "loss_text": 1.1, "eval_loss": 2.1,
         "grad_norm": 0.7 + 0.2 * math.sin(step / 9), "learning_rate": 1e-4 * min(1, step / 300),
         "samples_per_second": 64 / slow, "tokens_per_second": 65536 / slow, "step_seconds": slow,
         "busy_seconds": 0.8 * slow, "memory_allocated_bytes": 5e10 + 2e9 * rank,
         "memory_reserved_bytes": 7e10, "skipped_steps": step // 200, "total_steps": 5000,
     }  # fmt: skip
-    return json.dumps(told) + "\n"
+    return json.dumps(values) + "\n"
 
 
 class Training:
@@ -164,7 +164,7 @@ def filled(query: str, run: str) -> str:
 
 
 def named(series: dict[str, Any], legend: str) -> str:
-    """By the panel's legend, or by all labels that tell series apart."""
+    """By the panel's legend, or by all labels that differ between series."""
     labels = {k: v for k, v in series["metric"].items() if k not in ("job", "instance", "__name__")}
     if legend in ("", "__auto"):
         return " ".join(labels.values())
@@ -251,14 +251,14 @@ def words(axes: Any, panel: dict[str, Any], prometheus: Prometheus) -> None:
     named_only = panel["options"]["textMode"] == "name"
     found = prometheus.now(target["expr"])
     for number, series in enumerate(found[:5]):
-        told = series["value"][1]
+        value = series["value"][1]
         label = named(series, target.get("legendFormat", ""))
-        text = healths(told) if health else label if named_only else short(float(told), unit)
+        text = healths(value) if health else label if named_only else short(float(value), unit)
         place = 0.5 if len(found) == 1 else 0.85 - 0.8 * number / len(found)
         size = 15 if len(found) == 1 else 8
         axes.text(0.5, place, text if len(found) == 1 or named_only else f"{text}  {label}",
                   ha="center", va="center", fontsize=size, transform=axes.transAxes,
-                  color=COLOURS[int(float(told))] if health else "black")  # fmt: skip
+                  color=COLOURS[int(float(value))] if health else "black")  # fmt: skip
     axes.axis("off")
 
 
@@ -277,8 +277,8 @@ def table(axes: Any, panel: dict[str, Any], prometheus: Prometheus) -> None:
             if not options["excludeByName"].get(name):
                 title = options["renameByName"][name]
                 (unit, *more) = (each["value"] for each in overrides[title])
-                told = series["value"][1]
-                row[title] = healths(told) if more else short(float(told), unit)
+                value = series["value"][1]
+                row[title] = healths(value) if more else short(float(value), unit)
     titles = list(dict.fromkeys(title for row in rows.values() for title in row))
     shown = [[row.get(title, "") for title in titles] for _, row in sorted(rows.items())][:14]
     if shown:

@@ -49,8 +49,8 @@ def write_run(folder: Path) -> None:
             file.write(json.dumps(row) + "\n")
             beat = {"run": "gpt2", "rank": rank, "host": f"node{rank // 8}", "pid": 100 + rank}
             phase = "all_reduce" if rank == SLOW else "forward"
-            told = {"type": "heartbeat", **beat, "step": step, "phase": phase, "time": now}
-            file.write(json.dumps(told) + "\n")
+            beating = {"type": "heartbeat", **beat, "step": step, "phase": phase, "time": now}
+            file.write(json.dumps(beating) + "\n")
     for file in files:
         file.close()
 

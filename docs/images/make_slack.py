@@ -1,6 +1,6 @@
 """Makes the pictures of docs/slack.md again: `python docs/images/make_slack.py`.
 
-The real daemon follows an example log while it grows, and tells a server on this machine that
+The real daemon follows an example log while it grows, and posts to a server on this machine that
 behaves as Slack does: a webhook of the training that crashed, a bot of the one that met NaN, until
 its alert is over. What that received is drawn in Slack's layout (`slack_page.py`) by a headless
 Chromium. Slack itself is not asked. It takes seven minutes, and needs the Debian packages chromium,
@@ -54,7 +54,7 @@ def follow(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "ldlm-monitor.toml").write_text(
-            f'companions = false\n[route]\ngroup_interval = "3s"\n{config}', encoding="utf-8"
+            f"companions = false\n[slack]\nfollow_up_seconds = 3\n{config}", encoding="utf-8"
         )
         files = [folder / path for path in paths]
         texts = [(EXAMPLES / path).read_bytes() for path in paths]
@@ -91,7 +91,7 @@ def by_webhook() -> list[Shown]:
 def by_bot() -> dict[str, list[Shown]]:
     """The message of a NaN as it came first, and as it stood when it was over, with its thread."""
     with slack_api.slack_api() as api:
-        config = f'[slack]\nchannel = "{slack_api.CHANNEL}"\napi_url = "{api.url}"\n'
+        config = f'channel = "{slack_api.CHANNEL}"\napi_url = "{api.url}"\n'
 
         def over() -> bool:
             with api.changed:

@@ -91,10 +91,10 @@ def _block(block: Mapping[str, Any]) -> str:
 
 def _text(text: Mapping[str, Any]) -> str:
     match text:
-        case {"type": "plain_text", "text": str(told)}:
-            return html.escape(told)
-        case {"type": "mrkdwn", "text": str(told), "verbatim": True}:
-            return _mrkdwn(told)
+        case {"type": "plain_text", "text": str(content)}:
+            return html.escape(content)
+        case {"type": "mrkdwn", "text": str(content), "verbatim": True}:
+            return _mrkdwn(content)
     raise ValueError(f"a text that is not drawn: {text}")
 
 

@@ -4,27 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from ldlm_doctor import (
-    advice,
-    environment_checks,
-    files,
-    nccl_checks,
-    option_rules,
-    python_code,
-    secrets,
-    shell,
-    yaml_config,
-)
-from ldlm_doctor.finding import Check, Finding
-from ldlm_doctor.project import Project
+from ldlm_doctor import configuration, python_code, secrets, shell
+from ldlm_doctor.model import Finding, Project
 from ldlm_monitor.model.names import SEVERITIES
 
 AUDITS: tuple[Callable[[Project], Iterator[Finding]], ...] = (
-    shell.audit, yaml_config.audit, python_code.audit, files.audit, secrets.audit,
-)  # fmt: skip
-CHECKS: tuple[Check, ...] = (
-    *environment_checks.CHECKS, *nccl_checks.CHECKS, *option_rules.CHECKS, *shell.CHECKS,
-    *yaml_config.CHECKS, *python_code.CHECKS, *secrets.CHECKS, *advice.CHECKS,
+    shell.audit, configuration.audit, python_code.audit, secrets.audit,
 )  # fmt: skip
 
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
-from ldlm_doctor.bash_values import Value
+from ldlm_doctor.bash_values import UNKNOWN, Value
+from ldlm_doctor.model import Edit, Finding
+from ldlm_doctor.setting import Setting
 
 Scope = tuple[int, ...]
 """The conditional parts, loops, functions and subshells around a statement, from outside in."""
@@ -98,6 +100,7 @@ class Script:
 
     content: bytes
     root: Node
+    path: str = ""
     sound: bool = True
     """Whether all of it was understood."""
     assignments: list[Assignment] = field(default_factory=list)
@@ -141,6 +144,16 @@ class Script:
         start = self._ends[line - 2] + 1 if line > 1 else 0
         end = self._ends[line - 1] if line <= len(self._ends) else len(self.content)
         return self.content[start:end].decode(errors="replace").strip()
+
+    def finding(self, at: int, check: str, detail: str = "", edit: Edit | None = None) -> Finding:
+        """A finding at a byte."""
+        edits = (edit,) if edit is not None else ()
+        return Finding(check, self.path, self.line_at(at), self.line_text(at), detail, edits)
+
+    def setting(self, at: int, name: str = "", value: str | None = None) -> Setting:
+        """A name and its value at a byte; a value that is not known is None."""
+        known = None if value is None or UNKNOWN in value else value
+        return Setting(name, known, self.path, self.line_at(at), self.line_text(at))
 
     def commands_within(self, node: Node) -> Iterator[Command]:
         """The commands in a part of the script, in the order in which they are written."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 from tree_sitter import Node
 
-from ldlm_doctor.bash_documents import document_in, readers_of
-from ldlm_doctor.bash_inner import READERS, Inner, handed_on, script_in
+from ldlm_doctor import bash_inner
 from ldlm_doctor.bash_script import (
     Assignment,
     Command,
@@ -24,6 +23,8 @@ from ldlm_doctor.bash_syntax import parse, text_of, within
 from ldlm_doctor.bash_values import UNKNOWN, Value
 from ldlm_doctor.bash_variables import Variables
 
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""Bash takes it for a part of the first word."""
 _SOURCES = frozenset({"source", "."})
 _STARTERS = frozenset({"srun", "mpirun", "nohup", "exec", "time", "timeout"})
 _EXPORTING = ("export", "declare -x", "typeset -x")
@@ -32,14 +33,14 @@ _ASSIGNED = frozenset({"variable_assignment", "variable_name"})
 _SCOPES = frozenset({"do_group", "subshell"})
 
 
-class Walk:
+class _Walk:
     """One pass over the tree, in the order in which the shell would come by."""
 
     def __init__(self, script: Script, options: frozenset[str]) -> None:
         self._script = script
         self.options = options
         self._variables = Variables()
-        self._written: dict[str, Inner] = {}
+        self._written: dict[str, bash_inner.Inner] = {}
         self._special: dict[str, Callable[[Node, Scope], None]] = {
             "if_statement": self._branches,
             "function_definition": self._function,
@@ -148,16 +149,12 @@ class Walk:
             for changed in within(name_node or node, "variable_name"):
                 self._variables.forget(text_of(changed), scope)
             return
-        name = text_of(name_node)
-        if value_node is None:
-            value = Value("", node.end_byte, node.end_byte)
-        else:
+        name, value, words = text_of(name_node), Value("", node.end_byte, node.end_byte), None
+        if value_node is not None:
             value = self._variables.value(value_node, scope)
             self._children(value_node, (*scope, value_node.start_byte))
+            words = self._array(value_node, scope) if value_node.type == "array" else None
         appended = any(child.type == "+=" for child in node.children)
-        words = None
-        if value_node is not None and value_node.type == "array":
-            words = self._array(value_node, scope)
         if command is None:
             self._variables.assign(name, scope, value, words, appended=appended)
         if appended:
@@ -186,13 +183,13 @@ class Walk:
 
     def _redirected(self, node: Node, scope: Scope) -> None:
         body = node.child_by_field_name("body")
-        redirects = tuple(self._redirects(node, scope))
+        redirects = self._variables.redirects(node, scope)
         for child in node.children:
             if child == body and child.type == "command":
                 self._command(child, scope, redirects)
             elif child.type == "heredoc_redirect":
                 self._children(child, scope)
-                inside = tuple(self._redirects(child, scope))
+                inside = self._variables.redirects(child, scope)
                 self._document(child, body, (*redirects, *inside), scope)
             else:
                 self.visit(child, scope)
@@ -200,15 +197,12 @@ class Walk:
     def _document(
         self, node: Node, command: Node | None, redirects: tuple[Redirect, ...], scope: Scope
     ) -> None:
-        """A here-document that a shell or a scheduler gets is a script, read in its place.
-
-        One that is written to a file is kept, for when that is run.
-        """
-        document = document_in(node)
+        """Walk a here-document for a shell as a script; keep one that goes to a file."""
+        document = bash_inner.document_in(node)
         if document is None:
             return
-        names = readers_of(node, command)
-        if names & READERS:
+        names = bash_inner.readers_of(node, command)
+        if names & bash_inner.READERS:
             self._run(document, scope)
         elif names == {"cat"} or "tee" in names:
             files = [redirect.target for redirect in redirects]
@@ -219,7 +213,7 @@ class Walk:
                     self._written[file.text.removeprefix("./")] = document
             self._script.documents.append((document.start, document.text))
 
-    def _run(self, inner: Inner, scope: Scope) -> None:
+    def _run(self, inner: bash_inner.Inner, scope: Scope) -> None:
         """A script within this one, at its place."""
         before = self.options
         if not inner.same_shell:
@@ -230,16 +224,6 @@ class Walk:
         self._children(root, scope if inner.same_shell else (*scope, inner.start))
         if not inner.same_shell:
             self.options = before
-
-    def _redirects(self, node: Node, scope: Scope) -> Iterator[Redirect]:
-        for child in node.children:
-            if child.type != "file_redirect":
-                continue
-            target = child.child_by_field_name("destination")
-            sign = next((part for part in child.children if ">" in part.type), None)
-            if target is not None and sign is not None:
-                value = self._variables.value(target, scope)
-                yield Redirect(sign.type, (sign.start_byte, sign.end_byte), value)
 
     def _command(self, node: Node, scope: Scope, redirects: tuple[Redirect, ...] = ()) -> None:
         words: list[Value] = []
@@ -254,15 +238,15 @@ class Walk:
                 words.extend(self._variables.words(child, scope))
                 for inner in within(child, "command_substitution", "process_substitution"):
                     self._children(inner, (*scope, inner.start_byte))
-        text = handed_on(given)
+        text = bash_inner.handed_on(given)
         if text is not None:
             plain = self._variables.words(text, scope)
             words[len(words) - len(plain) :] = self._variables.value(text, scope).split
-        own = (*redirects, *self._redirects(node, scope))
+        own = (*redirects, *self._variables.redirects(node, scope))
         command = Command(tuple(words), node, scope, self.options, own)
         self._script.commands.append(command)
         self._effects(command, node, scope)
-        inner_script = script_in(given, lambda word: self._variables.value(word, scope))
+        inner_script = bash_inner.script_in(given, lambda word: self._variables.value(word, scope))
         if inner_script is not None:
             self._run(inner_script, scope)
 
@@ -279,7 +263,7 @@ class Walk:
             self._assigned_defaults(node, scope)
         elif name in _SOURCES and len(texts) > 1:
             self._script.sources.append(Sourced(texts[1], node.start_byte, scope))
-        runs = name in READERS or name in _SOURCES or name in _STARTERS
+        runs = name in bash_inner.READERS or name in _SOURCES or name in _STARTERS
         for text in texts if runs and self._written else texts[:1]:
             document = self._written.pop(text.removeprefix("./"), None)
             if document is not None:
@@ -295,3 +279,20 @@ class Walk:
                 name = text_of(parts[0])
                 self._script.assignments.append(Assignment(name, value, expansion, scope))
                 self._variables.assign(name, scope, value)
+
+
+def read_script(content: bytes, path: str = "") -> Script:
+    """Parse a script. Syntax errors are left out; nesting beyond the recursion limit is empty."""
+    meant = bash_inner.ended_as_meant(content)
+    root = parse(meant)
+    sound = meant == content and not root.has_error and not content.startswith(_BYTE_ORDER_MARK)
+    script = Script(content, root, path, sound)
+    first = content.split(b"\n", 1)[0].decode(errors="replace")
+    options = options_after(first.split()[1:]) if first.startswith("#!") else frozenset()
+    walk = _Walk(script, options)
+    try:
+        walk.visit(script.root, ())
+    except RecursionError:
+        return Script(content, parse(b""), path)
+    script.options_at_end = walk.options
+    return script

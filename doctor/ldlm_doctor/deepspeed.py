@@ -11,108 +11,9 @@ from typing import TypeGuard
 
 import yaml
 
-from ldlm_doctor.finding import Check, Edit, Finding
-from ldlm_doctor.options import Option
+from ldlm_doctor.model import Finding
+from ldlm_doctor.setting import Setting
 from ldlm_doctor.yaml_nodes import Document, scalars
-
-_DOCS = "https://www.deepspeed.ai/docs/config-json/"
-
-STATIC_SCALE = Check(
-    "deepspeed-static-loss-scale",
-    "warning",
-    "fp16 with a loss scale that never changes",
-    "0 means dynamic. With any other number a step whose gradients overflow is skipped, and the "
-    "scale stays: if the overflow stays too, every step is skipped, and the training learns "
-    "nothing without a word.",
-    f"{_DOCS}#fp16-training-options; deepspeed/runtime/fp16/loss_scaler.py",
-    "",
-    "loss_scale: 0, or bf16 where the GPUs have it.",
-)
-SCALE_FLOOR = Check(
-    "deepspeed-loss-scale-floor",
-    "warning",
-    "The loss scale may sink to nothing",
-    "DeepSpeed stops a training that overflows at the least scale. With min_loss_scale 0 it never "
-    "gets there: the scale is halved without end, gradients vanish, and the divergence is hidden. "
-    "DeepSpeed 0.19 refuses the value.",
-    "deepspeed/runtime/fp16/loss_scaler.py and precision_config.py",
-    "",
-    "min_loss_scale: 1, the default.",
-)
-TWO_PRECISIONS = Check(
-    "deepspeed-two-precisions",
-    "error",
-    "fp16 and bf16 are both enabled",
-    "DeepSpeed stops at the start: bfloat16 and fp16 modes cannot be enabled at once.",
-    "deepspeed/runtime/config.py",
-    "",
-    "Enable one of them; bf16 needs no loss scale.",
-)
-BATCH_MISMATCH = Check(
-    "deepspeed-batch-mismatch",
-    "error",
-    "The batch sizes contradict each other",
-    "train_batch_size must be train_micro_batch_size_per_gpu x gradient_accumulation_steps x "
-    "processes: no number of processes makes these equal, and DeepSpeed stops at the start.",
-    f"{_DOCS}#batch-size-related-parameters; deepspeed/runtime/config.py",
-    "",
-    "Give two of the three, or a total that the product divides.",
-)
-CLIPPING_OFF = Check(
-    "deepspeed-clipping-off",
-    "info",
-    "Gradients are not clipped",
-    "gradient_clipping is 0, and DeepSpeed clips nothing: a single bad batch may throw the weights "
-    "away.",
-    f"{_DOCS}#gradient-clipping",
-    "",
-    "gradient_clipping: 1.0, or auto under transformers.",
-)
-PROFILING = Check(
-    "deepspeed-profiling-on",
-    "info",
-    "DeepSpeed measures in every step",
-    "Timers of phases, of communication and of operations wait for the GPU or count each module: "
-    "for a diagnosis, not for a long run.",
-    f"{_DOCS}#logging and #flops-profiler",
-    "",
-    "Switch it off.",
-)
-CHECKPOINTING_IGNORED = Check(
-    "deepspeed-checkpointing-ignored",
-    "info",
-    "Activation checkpointing that no model asks for",
-    "This section configures deepspeed.checkpointing, which the model has to call. Models of "
-    "transformers do not: with `auto` values, which its Trainer fills in, activations are neither "
-    "partitioned nor laid out in one buffer.",
-    "https://deepspeed.readthedocs.io/en/latest/activation-checkpointing.html; "
-    "torch.utils.checkpoint in transformers",
-    "cpu_checkpointing reaches transformers since DeepSpeed 0.19",
-    "gradient_checkpointing: true in the arguments of the training, and no such option.",
-)
-WEIGHTS_LEFT_SHARDED = Check(
-    "deepspeed-weights-not-gathered",
-    "info",
-    "ZeRO-3 saves no model that can be loaded as it is",
-    "Each rank holds a part of the weights. Unless they are gathered, save_16bit_model writes "
-    "nothing, and get_state_dict of Accelerate raises an error, often after days.",
-    "deepspeed/runtime/engine.py (save_16bit_model); accelerate/accelerator.py (get_state_dict)",
-    "ZeRO stage 3",
-    "stage3_gather_16bit_weights_on_model_save: true, or zero_to_fp32.py afterwards.",
-)
-OLD_SETTING = Check(
-    "deepspeed-setting-deprecated",
-    "info",
-    "A setting that DeepSpeed has given up",
-    "It is named deprecated in DeepSpeed's own configuration.",
-    "deepspeed/runtime/zero/config.py",
-    "",
-    "Use the new name.",
-)
-CHECKS = (
-    STATIC_SCALE, SCALE_FLOOR, TWO_PRECISIONS, BATCH_MISMATCH, CLIPPING_OFF, PROFILING,
-    CHECKPOINTING_IGNORED, WEIGHTS_LEFT_SHARDED, OLD_SETTING,
-)  # fmt: skip
 
 _TYPICAL = frozenset({"zero_optimization", "train_micro_batch_size_per_gpu"})
 _RENAMED = {
@@ -132,7 +33,7 @@ class Section:
     document: Document
     node: yaml.MappingNode
 
-    def option(self, name: str) -> Option | None:
+    def option(self, name: str) -> Setting | None:
         """A key with a plain value."""
         pairs = (pair for pair in scalars(self.node) if pair[0].value == name)
         return next((self.document.option(key, value) for key, value in pairs), None)
@@ -146,7 +47,9 @@ class Section:
     def enabled(self, *, certainly: bool = False) -> bool:
         """Whether `enabled` is true; `auto` may be."""
         option = self.option("enabled")
-        return option is not None and bool(option.truth or (_auto(option) and not certainly))
+        return option is not None and bool(
+            option.truth or (option.value == "auto" and not certainly)
+        )
 
     def values(self) -> Iterator[str]:
         """All plain values in it, at any depth."""
@@ -180,12 +83,12 @@ def loss_scale(whole: Section) -> Iterator[Finding]:
     scale = half.option("loss_scale")
     fixed = _number(scale) if scale is not None else None
     if scale is not None and fixed is not None and fixed > 0:
-        yield scale.finding(STATIC_SCALE, "", scale.with_value("0"))
+        yield scale.finding("deepspeed-static-loss-scale", "", scale.with_value("0"))
         return
     least = half.option("min_loss_scale")
     floor = _number(least) if least is not None else None
     if least is not None and floor is not None and floor <= 0:
-        yield least.finding(SCALE_FLOOR, "", least.with_value("1"))
+        yield least.finding("deepspeed-loss-scale-floor", "", least.with_value("1"))
 
 
 def precisions(whole: Section) -> Iterator[Finding]:
@@ -195,7 +98,7 @@ def precisions(whole: Section) -> Iterator[Finding]:
     if half and brain and half.enabled(certainly=True) and brain.enabled(certainly=True):
         option = brain.option("enabled")
         if option is not None:
-            yield option.finding(TWO_PRECISIONS)
+            yield option.finding("deepspeed-two-precisions")
 
 
 def batches(whole: Section) -> Iterator[Finding]:
@@ -207,14 +110,14 @@ def batches(whole: Section) -> Iterator[Finding]:
     product = micro.number * ((steps.number if steps is not None else None) or 1)
     if total.number % product:
         detail = f"{total.number} is no multiple of {product}"
-        yield total.finding(BATCH_MISMATCH, detail)
+        yield total.finding("deepspeed-batch-mismatch", detail)
 
 
 def clipping(whole: Section) -> Iterator[Finding]:
     """Only where it is said, not where it is left out."""
     option = whole.option("gradient_clipping")
     if option is not None and _number(option) == 0:
-        yield option.finding(CLIPPING_OFF)
+        yield option.finding("deepspeed-clipping-off")
 
 
 def profiling(whole: Section) -> Iterator[Finding]:
@@ -225,7 +128,11 @@ def profiling(whole: Section) -> Iterator[Finding]:
         options.append(section.option("enabled") if section else None)
     for option in options:
         if option is not None and option.truth:
-            yield option.finding(PROFILING, "", _switched_off(option))
+            yield option.finding(
+                "deepspeed-profiling-on",
+                "",
+                option.with_value("false") if option.value == "true" else None,
+            )
 
 
 def checkpointing(whole: Section) -> Iterator[Finding]:
@@ -235,7 +142,7 @@ def checkpointing(whole: Section) -> Iterator[Finding]:
         return
     wanted = [section.option(name) for name in _SAVING]
     for option in [option for option in wanted if option is not None and option.truth][:1]:
-        yield option.finding(CHECKPOINTING_IGNORED, option.name)
+        yield option.finding("deepspeed-checkpointing-ignored", option.name)
 
 
 def zero(whole: Section) -> Iterator[Finding]:
@@ -246,26 +153,18 @@ def zero(whole: Section) -> Iterator[Finding]:
     for old, new in _RENAMED.items():
         option = section.option(old)
         if option is not None and option.truth is not None:
-            yield option.finding(OLD_SETTING, f"{old} is now {new}")
+            yield option.finding("deepspeed-setting-deprecated", f"{old} is now {new}")
     for name in ("stage3_gather_16bit_weights_on_model_save", "gather_16bit_weights_on_model_save"):
         gathered, stage = section.option(name), section.option("stage")
         if gathered is not None and gathered.truth is False and stage and stage.number == 3:
-            yield gathered.finding(WEIGHTS_LEFT_SHARDED)
+            yield gathered.finding("deepspeed-weights-not-gathered")
 
 
-def _auto(option: Option) -> bool:
-    return option.value == "auto"
-
-
-def _number(option: Option) -> float | None:
+def _number(option: Setting) -> float | None:
     try:
         return float(option.value or "")
     except ValueError:
         return None
-
-
-def _switched_off(option: Option) -> Edit | None:
-    return option.with_value("false") if option.value == "true" else None
 
 
 _RULES: tuple[Callable[[Section], Iterator[Finding]], ...] = (

@@ -9,8 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from ldlm_doctor.audit import CHECKS
-from ldlm_doctor.finding import Check
+from ldlm_doctor.model import Check, checks
 from ldlm_monitor.model.names import SEVERITIES
 
 BEGIN, END = "<!-- checks -->", "<!-- end of checks -->"
@@ -18,7 +17,7 @@ BEGIN, END = "<!-- checks -->", "<!-- end of checks -->"
 
 def checks_in_words() -> str:
     """A paragraph for each check, the worst first."""
-    worst_first = sorted(CHECKS, key=lambda c: (-SEVERITIES.index(c.severity), c.id))
+    worst_first = sorted(checks().values(), key=lambda c: (-SEVERITIES.index(c.severity), c.id))
     return "\n".join(line for check in worst_first for line in _paragraph(check))
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ldlm_doctor import environment_checks as checks
-from ldlm_doctor import nccl_checks
-from ldlm_doctor.finding import Check, Finding
+from ldlm_doctor.model import Finding
 from ldlm_doctor.setting import Environment, Setting, Surroundings
+from ldlm_monitor.text.format import duration
 
 _DAY = 86_400
 _MINUTES_TAKEN_FOR_SECONDS = 300
@@ -19,6 +18,7 @@ _ALIASES = {
     "NCCL_DESYNC_DEBUG": "TORCH_NCCL_DESYNC_DEBUG",
     "NCCL_ENABLE_TIMING": "TORCH_NCCL_ENABLE_TIMING",
 }
+_RECORDS = ("TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_FR_BUFFER_SIZE")
 _OF_ONE_NODE = ("/tmp/", "/var/tmp/", "/dev/shm/")
 _PER_RANK = ("%p", "$SLURM_PROCID", "${SLURM_PROCID", "$SLURM_LOCALID", "${SLURM_LOCALID",
              "$LOCAL_RANK", "${LOCAL_RANK", "$RANK", "${RANK", "OMPI_COMM_WORLD")  # fmt: skip
@@ -51,27 +51,28 @@ def heartbeat(environment: Environment, around: Surroundings) -> Iterator[Findin
         edit = setting.with_value(str(_HEARTBEAT_WITH_LONG_GROUPS if long else _HEARTBEAT_DEFAULT))
         if seconds >= _DAY:
             off = any(_off(other) for other in environment.of("TORCH_NCCL_ENABLE_MONITORING"))
-            detail = f"{_days(seconds)}{'; the monitor is off besides' if off else ''}"
-            yield setting.finding(checks.HEARTBEAT_DAYS, detail, edit)
+            detail = f"{duration(seconds)}{'; the monitor is off too' if off else ''}"
+            yield setting.finding("heartbeat-timeout-days", detail, edit)
         elif seconds > (known or 3600.0):
-            than = f", the process group's {known:.0f} s" if known else ""
-            yield setting.finding(checks.HEARTBEAT_LONG, f"{seconds:.0f} s{than}")
+            than = f", the process group's {duration(known)}" if known else ""
+            yield setting.finding("heartbeat-timeout-long", f"{duration(seconds)}{than}")
         elif 0 < seconds < 120:
-            yield setting.finding(checks.HEARTBEAT_SHORT, f"{seconds:.0f} s")
+            yield setting.finding("heartbeat-timeout-short", duration(seconds))
 
 
-def monitoring(environment: Environment, _: Surroundings) -> Iterator[Finding]:
-    """Off, as a word or a number."""
-    for setting in environment.of("TORCH_NCCL_ENABLE_MONITORING"):
-        if _off(setting):
-            yield setting.finding(checks.MONITORING_OFF, "", setting.with_value("1"))
+def switches(environment: Environment, _: Surroundings) -> Iterator[Finding]:
+    """What is on or off and should not be, by the name that wins."""
+    for names, is_wrong, check, detail, right in _SWITCHES:
+        for setting in _effective(environment, *names):
+            if is_wrong(setting):
+                yield setting.finding(check, detail, setting.with_value(right))
 
 
 def nccl_timeout(environment: Environment, around: Surroundings) -> Iterator[Finding]:
     """Only where the project itself does not read it."""
     if "NCCL_TIMEOUT" not in around.readers:
         for setting in environment.of("NCCL_TIMEOUT"):
-            yield setting.finding(checks.NCCL_TIMEOUT, "", setting.removed())
+            yield setting.finding("nccl-timeout-unread", "", setting.removed())
 
 
 def deepspeed_timeout(environment: Environment, _: Surroundings) -> Iterator[Finding]:
@@ -79,7 +80,7 @@ def deepspeed_timeout(environment: Environment, _: Surroundings) -> Iterator[Fin
     for setting in environment.of("DEEPSPEED_TIMEOUT"):
         minutes = _number(setting) or 0.0
         if minutes >= _MINUTES_TAKEN_FOR_SECONDS:
-            yield setting.finding(checks.DEEPSPEED_TIMEOUT, f"{minutes / 60:.0f} hours")
+            yield setting.finding("deepspeed-timeout-minutes", duration(minutes * 60))
 
 
 def names(environment: Environment, around: Surroundings) -> Iterator[Finding]:
@@ -91,60 +92,40 @@ def names(environment: Environment, around: Surroundings) -> Iterator[Finding]:
                 winner = next(environment.of(new), None)
                 place = f"={winner.value or '...'} of line {winner.line}" if winner else ""
                 detail = f"{new}{place} wins"
-                yield setting.finding(checks.DEPRECATED_NAME, detail, setting.removed())
+                yield setting.finding("nccl-name-deprecated", detail, setting.removed())
             else:
                 edits = (setting.with_name(new),) if around.since_2_2 else ()
-                yield setting.finding(checks.DEPRECATED_NAME, f"now {new}", *edits)
+                yield setting.finding("nccl-name-deprecated", f"now {new}", *edits)
         for setting in environment.of(new) if old_torch else ():
-            yield setting.finding(checks.NAME_IGNORED, f"{old} in this version")
-
-
-def blocking_wait(environment: Environment, _: Surroundings) -> Iterator[Finding]:
-    """By the name that wins."""
-    for setting in _effective(environment, "NCCL_BLOCKING_WAIT"):
-        if _on(setting):
-            yield setting.finding(checks.BLOCKING_WAIT, "", setting.with_value("0"))
-
-
-def async_handling(environment: Environment, _: Surroundings) -> Iterator[Finding]:
-    """0 is no handling at all."""
-    for setting in _effective(environment, "NCCL_ASYNC_ERROR_HANDLING"):
-        if _off(setting):
-            yield setting.finding(checks.ASYNC_OFF, "", setting.with_value("1"))
+            yield setting.finding("torch-nccl-name-ignored", f"{old} in this version")
 
 
 def recorder_unset(environment: Environment, around: Surroundings) -> Iterator[Finding]:
     """A launch without the flight recorder, by what the version of PyTorch does by itself."""
-    sized = environment.sets("TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_FR_BUFFER_SIZE")
+    sized = environment.sets(*_RECORDS)
     dumps = environment.sets("TORCH_NCCL_DUMP_ON_TIMEOUT")
     launch = environment.launch
     if launch is not None:
         if around.torch_within((2, 6), (2, 6)) and not dumps:
-            yield launch.finding(checks.NEVER_DUMPS)
+            yield launch.finding("flight-recorder-never-dumps")
         elif around.torch_within((2, 2), (2, 5)) and not sized:
-            yield launch.finding(checks.RECORDER_OFF)
+            yield launch.finding("flight-recorder-off")
         elif around.torch is None and environment.tunes_watchdog() and not (sized or dumps):
-            yield launch.finding(checks.RECORDER_OFF, "the version of PyTorch is not known here")
+            yield launch.finding("flight-recorder-off", "the version of PyTorch is not known here")
 
 
 def recorder(environment: Environment, around: Surroundings) -> Iterator[Finding]:
-    """The flight recorder: off, never dumped, dumped where it is lost, or its pipe is missing."""
-    for setting in environment.of("TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_FR_BUFFER_SIZE"):
-        if setting.value == "0":
-            yield setting.finding(checks.RECORDER_OFF, "0 entries", setting.with_value("2000"))
-    for setting in environment.of("TORCH_NCCL_DUMP_ON_TIMEOUT"):
-        if _off(setting):
-            yield setting.finding(checks.RECORDER_OFF, "no dump", setting.with_value("1"))
+    """The flight recorder: dumped to a disk that is lost, cut short, or without its pipe."""
     for setting in environment.of("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "TORCH_FR_DUMP_TEMP_FILE"):
         if (setting.value or "").startswith(_OF_ONE_NODE):
-            yield setting.finding(checks.DUMP_LOCAL)
+            yield setting.finding("flight-recorder-dump-local")
     for setting in environment.of("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC"):
         if (_number(setting) or 15_000) < 15_000:
-            yield setting.finding(checks.DUMP_WAIT_SHORT, f"{setting.value} ms")
+            yield setting.finding("flight-recorder-dump-wait-short", f"{setting.value} ms")
     for setting in environment.of("TORCH_NCCL_DEBUG_INFO_PIPE_FILE"):
         newer = around.torch is not None and around.torch >= (2, 12)
         if not newer and not environment.sets("TORCH_NCCL_TRACE_BUFFER_SIZE"):
-            yield setting.finding(checks.PIPE_IGNORED)
+            yield setting.finding("flight-recorder-pipe-ignored")
 
 
 def debugging(environment: Environment, _: Surroundings) -> Iterator[Finding]:
@@ -157,12 +138,12 @@ def debugging(environment: Environment, _: Surroundings) -> Iterator[Finding]:
                 yield setting.finding(check, f"{name}={setting.value}")
     for setting in _effective(environment, "NCCL_DESYNC_DEBUG", "NCCL_ENABLE_TIMING"):
         if _on(setting) and not setting.conditional:
-            yield setting.finding(checks.DESYNC_DEBUG)
+            yield setting.finding("nccl-timing")
     chosen = [s for s in environment.of("NCCL_DEBUG_SUBSYS") if (s.value or "").upper() != "ALL"]
     for setting in environment.of("NCCL_DEBUG"):
         level = (setting.value or "").upper()
         if not setting.conditional and (level == "TRACE" or (level == "INFO" and not chosen)):
-            yield setting.finding(nccl_checks.DEBUG_NOISE, "", setting.with_value("WARN"))
+            yield setting.finding("nccl-debug-noise", "", setting.with_value("WARN"))
 
 
 def debug_file(environment: Environment, _: Surroundings) -> Iterator[Finding]:
@@ -171,7 +152,7 @@ def debug_file(environment: Environment, _: Surroundings) -> Iterator[Finding]:
         written = f"{setting.value or ''} {setting.evidence}"
         nowhere = setting.value == "" or written.startswith("/dev/std")
         if not nowhere and not any(rank in written for rank in _PER_RANK):
-            yield setting.finding(nccl_checks.DEBUG_FILE)
+            yield setting.finding("nccl-debug-file-shared")
 
 
 def fabric(environment: Environment, around: Surroundings) -> Iterator[Finding]:
@@ -179,34 +160,52 @@ def fabric(environment: Environment, around: Surroundings) -> Iterator[Finding]:
     for setting in environment.of("NCCL_IB_TIMEOUT"):
         value = _number(setting)
         if value is not None and not 18 <= value <= 22:
-            yield setting.finding(nccl_checks.IB_TIMEOUT)
+            yield setting.finding("nccl-ib-timeout")
     for setting in environment.of("NCCL_IB_GID_INDEX"):
         if around.torch is not None and around.torch >= (2, 5) and setting.value != "-1":
-            yield setting.finding(nccl_checks.IB_GID)
+            yield setting.finding("nccl-ib-gid-index")
     threads = [*environment.of("NCCL_SOCKET_NTHREADS"), *environment.of("NCCL_NSOCKS_PERTHREAD")]
     over_ib = any(setting.value == "0" for setting in environment.of("NCCL_IB_DISABLE"))
     if environment.sets("NCCL_IB_HCA") or over_ib or _product(threads) > 64:
         for setting in threads:
-            yield setting.finding(nccl_checks.SOCKET_THREADS)
+            yield setting.finding("nccl-socket-threads")
 
 
 def old_settings(environment: Environment, around: Surroundings) -> Iterator[Finding]:
     """What has no effect any more, or two names for one thing."""
     for setting in environment.of("NCCL_LAUNCH_MODE", "NCCL_CHECKS_DISABLE", "NCCL_CHECK_POINTERS"):
-        yield setting.finding(nccl_checks.NCCL_OLD_SETTING)
+        yield setting.finding("nccl-setting-deprecated")
     if around.torch is not None and around.torch >= (2, 8):
         for setting in environment.of("TORCH_NCCL_AVOID_RECORD_STREAMS"):
-            yield setting.finding(checks.RECORD_STREAMS, "", setting.removed())
+            yield setting.finding("avoid-record-streams", "", setting.removed())
     first = next(environment.of("PYTORCH_CUDA_ALLOC_CONF"), None)
     for setting in environment.of("PYTORCH_ALLOC_CONF"):
         if first and None not in (first.value, setting.value) and first.value != setting.value:
-            yield setting.finding(checks.ALLOCATOR_TWICE, f"line {first.line} has {first.value}")
+            yield setting.finding("allocator-set-twice", f"line {first.line} has {first.value}")
+
+
+def advise(environment: Environment, around: Surroundings) -> Iterator[Finding]:
+    """What is unset where a training starts; nothing where none does."""
+    launch = environment.launch
+    if launch is None:
+        return
+    has_pipes = around.torch is None or around.torch >= (2, 3)
+    for check, names in _WANTED:
+        if not environment.sets(*names) and (has_pipes or check != "advice-dump-pipe"):
+            yield launch.finding(check)
+    words = launch.evidence.split()
+    if "ray" in words and not environment.sets("RAY_DEDUP_LOGS"):
+        yield launch.finding("advice-ray-dedup")
+    if "nnodes" in launch.evidence and not environment.sets("NCCL_SOCKET_IFNAME"):
+        yield launch.finding("advice-socket-interface")
+    if "torchrun" in launch.evidence and not around.records_errors:
+        yield launch.finding("advice-record")
 
 
 def _effective(environment: Environment, *old_names: str) -> Iterator[Setting]:
     """The settings of a thing with two names: those of the new one where it is set."""
     for old in old_names:
-        new = _ALIASES[old]
+        new = _ALIASES.get(old, old)
         yield from environment.of(new if environment.sets(new) else old)
 
 
@@ -232,23 +231,38 @@ def _product(settings: list[Setting]) -> float:
     return product if len(settings) > 1 else 0.0
 
 
-def _days(seconds: float) -> str:
-    return f"{seconds:.0f} s are {seconds // _DAY:.0f} days"
-
-
-_LEFT_OVER: tuple[tuple[str, tuple[str, ...], Check], ...] = (
-    ("TORCH_DISTRIBUTED_DEBUG", ("DETAIL",), checks.DEBUG_DETAIL),
-    ("CUDA_LAUNCH_BLOCKING", ("1",), checks.LAUNCH_BLOCKING),
-    ("NCCL_P2P_DISABLE", ("1",), nccl_checks.TRANSPORT_OFF),
-    ("NCCL_SHM_DISABLE", ("1",), nccl_checks.TRANSPORT_OFF),
-    ("NCCL_IB_DISABLE", ("1",), nccl_checks.TRANSPORT_OFF),
-    ("NCCL_NET_GDR_LEVEL", ("0", "LOC"), nccl_checks.TRANSPORT_OFF),
-    ("NCCL_RAS_ENABLE", ("0",), nccl_checks.RAS_OFF),
-    ("NCCL_IB_RETURN_ASYNC_EVENTS", ("0",), nccl_checks.ASYNC_EVENTS_OFF),
-    ("NCCL_IB_RESILIENCY_PORT_FAILOVER", ("1",), nccl_checks.PORT_FAILOVER),
-    ("TORCH_NCCL_NAN_CHECK", ("1", "TRUE", "Y", "YES", "T", "ON"), checks.NAN_CHECK),
+_SWITCHES: tuple[tuple[tuple[str, ...], Callable[[Setting], bool], str, str, str], ...] = (
+    (("TORCH_NCCL_ENABLE_MONITORING",), _off, "nccl-monitoring-off", "", "1"),
+    (("NCCL_BLOCKING_WAIT",), _on, "nccl-blocking-wait", "", "0"),
+    (("NCCL_ASYNC_ERROR_HANDLING",), _off, "nccl-async-error-handling-off", "", "1"),
+    (_RECORDS, lambda setting: setting.value == "0", "flight-recorder-off", "0 entries", "2000"),
+    (("TORCH_NCCL_DUMP_ON_TIMEOUT",), _off, "flight-recorder-off", "no dump", "1"),
+)
+"""Names, what is wrong, the check, its detail, and the right value."""
+_LEFT_OVER: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("TORCH_DISTRIBUTED_DEBUG", ("DETAIL",), "distributed-debug-detail"),
+    ("CUDA_LAUNCH_BLOCKING", ("1",), "cuda-launch-blocking"),
+    ("NCCL_P2P_DISABLE", ("1",), "nccl-transport-off"),
+    ("NCCL_SHM_DISABLE", ("1",), "nccl-transport-off"),
+    ("NCCL_IB_DISABLE", ("1",), "nccl-transport-off"),
+    ("NCCL_NET_GDR_LEVEL", ("0", "LOC"), "nccl-transport-off"),
+    ("NCCL_RAS_ENABLE", ("0",), "nccl-ras-off"),
+    ("NCCL_IB_RETURN_ASYNC_EVENTS", ("0",), "nccl-async-events-off"),
+    ("NCCL_IB_RESILIENCY_PORT_FAILOVER", ("1",), "nccl-port-failover"),
+    ("TORCH_NCCL_NAN_CHECK", ("1", "TRUE", "Y", "YES", "T", "ON"), "nccl-nan-check"),
+)
+_WANTED = (
+    (
+        "advice-async-error-handling",
+        ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING"),
+    ),
+    ("advice-nccl-debug", ("NCCL_DEBUG",)),
+    ("advice-torch-log-level", ("TORCH_CPP_LOG_LEVEL",)),
+    ("advice-faulthandler", ("PYTHONFAULTHANDLER",)),
+    ("advice-unbuffered", ("PYTHONUNBUFFERED",)),
+    ("advice-dump-pipe", ("TORCH_NCCL_DEBUG_INFO_PIPE_FILE",)),
 )
 _RULES: tuple[Callable[[Environment, Surroundings], Iterator[Finding]], ...] = (
-    heartbeat, monitoring, nccl_timeout, deepspeed_timeout, names, blocking_wait, async_handling,
-    recorder_unset, recorder, debugging, debug_file, fabric, old_settings,
+    heartbeat, switches, nccl_timeout, deepspeed_timeout, names, recorder_unset, recorder,
+    debugging, debug_file, fabric, old_settings,
 )  # fmt: skip

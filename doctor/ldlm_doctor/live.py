@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import re2
 
-from ldlm_doctor import (
-    advice,
-    environment_rules,
-    launcher_rules,
-    option_rules,
-    walltime,
-)
-from ldlm_doctor.bash_reading import read_script
-from ldlm_doctor.finding import Finding
+from ldlm_doctor import environment_rules, option_rules, walltime
+from ldlm_doctor.bash_walk import read_script
+from ldlm_doctor.model import Finding
 from ldlm_doctor.options import Group, of_command
 from ldlm_doctor.setting import Environment, Release, Setting, Surroundings
 from ldlm_monitor.model.errors import InputError
@@ -115,6 +109,29 @@ def defaults(process: Process) -> dict[str, str]:
     return found
 
 
+def described(process: Process, clean: Callable[[str], str]) -> Iterator[str]:
+    """The process and its settings as text; `clean` removes secrets and control characters."""
+    torch = ".".join(map(str, process.torch)) if process.torch else "not loaded"
+    yield f"process {process.pid}: {clean(process.command)[:160]}"
+    yield f"  PyTorch {torch}, {process.cores} cores; as it was started:"
+    found = [f"  {clean(setting.evidence)}" for setting in known_settings(process)]
+    yield from found or ["  no setting of NCCL or PyTorch"]
+    yield from (f"  {name}={value} (default)" for name, value in defaults(process).items())
+    yield ""
+
+
+def as_json(process: Process, clean: Callable[[str], str]) -> dict[str, object]:
+    """The process and its settings for programs."""
+    return {
+        "pid": process.pid,
+        "command": clean(process.command),
+        "torch": process.torch and ".".join(map(str, process.torch)),
+        "cores": process.cores,
+        "settings": {s.name: clean(s.value or "") for s in known_settings(process)},
+        "defaults": defaults(process),
+    }
+
+
 def audit(process: Process, project: Surroundings = _NO_FILES) -> Iterator[Finding]:
     """What is wrong in its environment and its options; with PyTorch, also what would help later.
 
@@ -126,15 +143,14 @@ def audit(process: Process, project: Surroundings = _NO_FILES) -> Iterator[Findi
     yield from environment_rules.judge(environment, around)
     group = _options(process)
     yield from option_rules.judge(group)
-    yield from launcher_rules.judge(group)
     yield from walltime.of_job(environment, group, around)
-    yield from advice.judge(environment, around)
+    yield from environment_rules.advise(environment, around)
 
 
 def _options(process: Process) -> Group:
     """Those of its command line; its workers have its cores."""
     path = f"/proc/{process.pid}/cmdline"
-    script = read_script(shlex.join(process.arguments).replace("\n", " ").encode())
+    script = read_script(shlex.join(process.arguments).replace("\n", " ").encode(), path)
     words = script.commands[0] if script.commands else None
-    group = of_command(words, script, path) if words else Group(())
+    group = of_command(words, script) if words else Group(())
     return replace(group, cores=process.cores)

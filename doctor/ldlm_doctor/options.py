@@ -1,74 +1,80 @@
-"""Options of a training, wherever they are written: a configuration file or a command's words."""
+"""The commands that start a training, and the options of a training wherever they are written."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import re2
 
 from ldlm_doctor.bash_script import Command, Script
-from ldlm_doctor.finding import Check, Edit, Finding
+from ldlm_doctor.bash_values import UNKNOWN, Value
+from ldlm_doctor.setting import Setting
 
 _FLAG = re2.compile(r"^(?:--?|\+{0,2})([A-Za-z][A-Za-z0-9_.-]*?)(?:=(.*))?$")
 _OVERRIDE = re2.compile(r"^\+{0,2}[A-Za-z][A-Za-z0-9_.]*=")
 _DIRECTIVE = re2.compile(r"(?m)^#SBATCH[ \t]+-{1,2}([a-zA-Z-]+)(?:[= \t]+([^\s#]+))?")
+_PROCESSES = ("nproc_per_node", "num_gpus", "num_processes", "devices", "nproc")
 _SHORT = {"N": "nodes", "n": "ntasks", "G": "gpus", "t": "time"}
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """A key and its value; `name` is the key's last part, in lower case with underscores.
-
-    `value` is None where it is only known when it runs, `value_at` the bytes that spell it.
-    """
-
-    name: str
-    value: str | None
-    path: str
-    line: int
-    evidence: str
-    value_at: tuple[int, int] | None = None
-
-    def finding(self, check: Check, detail: str = "", edit: Edit | None = None) -> Finding:
-        """What a check says of it."""
-        edits = (edit,) if edit is not None else ()
-        return Finding(check, self.path, self.line, self.evidence, detail, edits)
-
-    def with_value(self, text: str) -> Edit | None:
-        """Another value in its place."""
-        return self.value_at and Edit(self.path, *self.value_at, text.encode())
-
-    @property
-    def number(self) -> int | None:
-        """The value as a whole number, if it is one."""
-        text = (self.value or "").strip().replace("_", "")
-        return int(text) if text.lstrip("-").isdigit() and len(text) < 15 else None
-
-    @property
-    def truth(self) -> bool | None:
-        """The value as a truth value, if it is one."""
-        word = (self.value or "").strip().lower()
-        return {"true": True, "yes": True, "on": True, "1": True,
-                "false": False, "no": False, "off": False, "0": False}.get(word)  # fmt: skip
+_WRAPPERS = frozenset({
+    "apptainer", "chrt", "command", "conda", "docker", "enroot", "env", "eval", "exec", "ionice",
+    "micromamba", "nice", "nohup", "numactl", "pipenv", "podman", "poetry", "pixi", "setsid",
+    "singularity", "srun", "ssh", "stdbuf", "sudo", "taskset", "time", "timeout", "unbuffer",
+    "uv", "xargs", "mpirun", "mpiexec", "orterun", "pdsh", "clush", "sh", "bash", "zsh",
+})  # fmt: skip
+_SUBMITTERS = frozenset({"sbatch", "qsub", "kubectl"})
+_DISTRIBUTED = frozenset({
+    "torchrun", "torchrun_hf", "deepspeed", "horovodrun", "composer", "colossalai",
+    "fairseq-hydra-train", "torchpippy", "torchx", "msrun", "ds",
+})  # fmt: skip
+_SUBCOMMANDS = {
+    "accelerate": {"launch"},
+    "llamafactory-cli": {"train"},
+    "axolotl": {"train"},
+    "tune": {"run"},
+    "lightning": {"run"},
+    "fabric": {"run"},
+    "oumi": {"train", "distributed"},
+    "swift": {"sft", "pt", "rlhf"},
+    "xtuner": {"train"},
+    "nemo": {"llm"},
+}
+_SHELLS = frozenset({"sh", "bash", "zsh"})
+_SEPARATORS = frozenset({";", "&&", "||", "|", "&", "|&"})
+_COMMAND_FLAG = re2.compile(r"^-[a-z]*c$")
+_PYTHON = re2.compile(r"^(?:python|pypy)[0-9.]*$")
+_MODULES = re2.compile(
+    r"^(?:torch\.distributed\.(?:run|launch)|accelerate\.commands\.launch|deepspeed\.launcher.*)$"
+)
+_TRAINING = re2.compile(
+    r"(?i)(?:^|[^a-z])(?:(?:pre|re)?train(?:er|ing)?|(?:fine|instruct)?_?-?tun(?:e|ing)|finetune|"
+    r"sft|dpo|grpo|ppo|rlhf|pretrain_[a-z0-9]+|main|launch|run)(?:[^a-z]|$)"
+)
+_NO_TRAINING = re2.compile(
+    r"(?i)(?:^|[^a-z])(?:eval(?:uate|uation)?|infer(?:ence)?|predict|generate|sampl(?:e|ing)|serve|"
+    r"download|prepare|preprocess|tokenize|convert|export|merge|plot|install|build|tests?|lint|"
+    r"docker|jupyter|server|demo|docs?|clean|upload|sync)"
+    r"(?:[^a-z]|$)"
+)
+_SCRIPT = re2.compile(r"\.(?:py|sh|bash|sbatch|slurm)$")
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Options that are given together.
+    """Settings that are given together.
 
     `processes` and `cores` are those of a node (None: not known); `all_names` are the names in
     the whole file. `launched`: a training is started with them.
     """
 
-    options: tuple[Option, ...]
+    options: tuple[Setting, ...]
     processes: int | None = None
     cores: int | None = None
     all_names: frozenset[str] = frozenset()
     launched: bool = False
 
-    def of(self, *names: str) -> Iterator[Option]:
+    def of(self, *names: str) -> Iterator[Setting]:
         """The options of these names."""
         return (option for option in self.options if option.name in names)
 
@@ -78,38 +84,33 @@ def normalised(key: str) -> str:
     return key.rsplit(".", 1)[-1].replace("-", "_").lower()
 
 
-def of_command(command: Command, script: Script, path: str) -> Group:
-    """What a command is given: `--name value`, `--name=value`, `group.name=value`."""
-    options = []
-    words = command.words
-    for at, word in enumerate(words):
-        found = _FLAG.match(word.text)
-        if not found or not (word.text.startswith("-") or _OVERRIDE.match(word.text)):
-            continue
-        key, given = str(found.group(1)), found.group(2)
-        value_at = None
-        if given is None:
-            following = words[at + 1] if at + 1 < len(words) else None
-            if following is None or following.text.startswith("-"):
-                given = "true"
-            else:
-                given = following.text
-                value_at = (
-                    (following.start, following.end) if following.end > following.start else None
-                )
-        else:
-            value_at = _after_equals(script.content, word.start, word.end, str(given))
-        value = str(given) if "\0" not in str(given) else None
-        line = script.line_at(word.start)
-        evidence = script.line_text(word.start)
-        options.append(Option(normalised(key), value, path, line, evidence, value_at))
+def of_command(command: Command, script: Script) -> Group:
+    """The options of a command: `--name value`, `--name=value`, `group.name=value`."""
+    options = tuple(_options(command.words, script))
     slurm = slurm_options(script)
     tasks = count(slurm, "ntasks_per_node", "gpus_per_node")
     each = count(slurm, "cpus_per_task", "cpus_per_gpu", "c")
     cores = each * (tasks or 1) if each and "exclusive" not in slurm else None
-    processes = _processes(options) or tasks
+    processes = next((o.number for o in options if o.name in _PROCESSES and o.number), None)
     names = frozenset(option.name for option in options)
-    return Group(tuple(options), processes, cores, names, launched=True)
+    return Group(options, processes or tasks, cores, names, launched=True)
+
+
+def _options(words: Sequence[Value], script: Script) -> Iterator[Setting]:
+    for at, word in enumerate(words):
+        found = _FLAG.match(word.text)
+        if not found or not (word.text.startswith("-") or _OVERRIDE.match(word.text)):
+            continue
+        given, value_at = found.group(2), None
+        if given is not None:
+            value_at = _after_equals(script.content, word.start, word.end, str(given))
+        elif at + 1 == len(words) or words[at + 1].text.startswith("-"):
+            given = "true"
+        else:
+            given, start, end = words[at + 1].text, words[at + 1].start, words[at + 1].end
+            value_at = (start, end) if end > start else None
+        name = normalised(str(found.group(1)))
+        yield replace(script.setting(word.start, name, str(given)), value_at=value_at)
 
 
 def _after_equals(content: bytes, start: int, end: int, value: str) -> tuple[int, int] | None:
@@ -141,6 +142,76 @@ def count(slurm: dict[str, str], *names: str) -> int | None:
     return None
 
 
-def _processes(options: list[Option]) -> int | None:
-    names = ("nproc_per_node", "num_gpus", "num_processes", "devices", "nproc")
-    return next((o.number for o in options if o.name in names and o.number), None)
+def wraps(text: str) -> bool:
+    """Whether a command is there to start another one."""
+    return text.rsplit("/", 1)[-1] in _WRAPPERS | _SUBMITTERS
+
+
+def starts(text: str) -> bool:
+    """Whether a word is the program that a wrapper starts."""
+    name = text.rsplit("/", 1)[-1]
+    return bool(name in _DISTRIBUTED or _PYTHON.match(name) or _SCRIPT.search(name))
+
+
+def launches(texts: Sequence[str]) -> bool:
+    """Whether a command starts a training: a launcher, or a script whose name says so."""
+    return any(_launches(part) for part in _simple_commands(texts))
+
+
+def _simple_commands(texts: Sequence[str]) -> Iterator[list[str]]:
+    """The commands in the text that eval, or a shell by -c, is given; mostly there is one."""
+    command: list[str] = []
+    for text in texts:
+        shell = any(word.rsplit("/", 1)[-1] in _SHELLS for word in command[:-1])
+        if command == ["eval"] or (shell and _COMMAND_FLAG.match(command[-1])):
+            yield command
+            command = []
+        if text in _SEPARATORS or text.endswith(";"):
+            yield [*command, text.rstrip(";")] if text.strip(";&|") else command
+            command = []
+        else:
+            command.append(text)
+    yield command
+
+
+def _launches(texts: Sequence[str]) -> bool:
+    for at, text in enumerate(texts):
+        name = text.rsplit("/", 1)[-1]
+        rest = texts[at + 1 :]
+        if name in _DISTRIBUTED or (rest and rest[0] in _SUBCOMMANDS.get(name, ())):
+            return True
+        if _PYTHON.match(name):
+            return _trains(rest)
+        if _SCRIPT.search(name):
+            return _is_training(name.rsplit(".", 1)[0])
+        if at == 0 and name not in _WRAPPERS and text != UNKNOWN:
+            return False
+    return False
+
+
+def distributes(texts: Sequence[str]) -> bool:
+    """Whether it starts several processes that talk to each other."""
+    names = [text.rsplit("/", 1)[-1] for text in texts]
+    started = _DISTRIBUTED.intersection(names) or any(bool(_MODULES.match(name)) for name in names)
+    spread = {"srun", "mpirun", "mpiexec", "accelerate"} & set(names)
+    return launches(texts) and bool(started or spread)
+
+
+def _trains(arguments: Sequence[str]) -> bool:
+    """What Python is given: the first word that is no flag is a script, or -m names a module."""
+    words = iter(arguments)
+    for word in words:
+        if word == "-m":
+            module = next(words, "")
+            return bool(_MODULES.match(module)) or _is_training(module.replace(".", "/"))
+        if word in ("-c", "-"):
+            return False
+        if word in ("-W", "-X"):
+            next(words, None)
+        elif not word.startswith("-"):
+            return _is_training(word.rsplit("/", 1)[-1].removesuffix(".py"))
+    return False
+
+
+def _is_training(name: str) -> bool:
+    return bool(_TRAINING.search(name)) and not _NO_TRAINING.search(name)

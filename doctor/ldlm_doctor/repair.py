@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 import yaml
 
 from ldlm_doctor.bash_syntax import parse
-from ldlm_doctor.finding import Edit, Finding
-from ldlm_doctor.project import Kind, Project, SourceFile
+from ldlm_doctor.model import Edit, Finding, Kind, Project, SourceFile, with_edits
 from ldlm_doctor.yaml_nodes import compose
 
 _ROUNDS = 5
@@ -116,16 +115,6 @@ def _edited(project: Project, findings: Iterable[Finding]) -> Project:
             for file in project.files
         )
     )
-
-
-def with_edits(content: bytes, edits: Iterable[Edit]) -> bytes:
-    """The bytes after edits that do not overlap."""
-    pieces: list[bytes] = []
-    done = 0
-    for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
-        pieces += (content[done : edit.start], edit.text)
-        done = edit.end
-    return b"".join((*pieces, content[done:]))
 
 
 def verified(file: SourceFile, after: bytes) -> bool:

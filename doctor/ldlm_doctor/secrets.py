@@ -7,22 +7,8 @@ from pathlib import PurePath
 
 import re2
 
-from ldlm_doctor.finding import Check, Finding
-from ldlm_doctor.project import Kind, Project, SourceFile
+from ldlm_doctor.model import Finding, Kind, Project, SourceFile
 
-SECRET = Check(
-    "secret-in-file",
-    "critical",
-    "A secret stands in a file",
-    "Whoever can read the repository, its history, its backups or a job's printed script can "
-    "use it; "
-    "`set -x` writes it into the log.",
-    "https://docs.github.com/en/code-security/secret-scanning/introduction/about-secret-scanning",
-    "",
-    "Revoke it and make a new one, which stands in the environment of the job or in a file that "
-    "only its user may read. Taking it out of the file is not enough: it stays in the history.",
-)
-CHECKS = (SECRET,)
 REDACTED = "REDACTED"
 
 _KINDS: tuple[tuple[str, str], ...] = (
@@ -82,7 +68,7 @@ def _in_file(file: SourceFile) -> Iterator[Finding]:
             continue
         what, shown = find(line[:_MAX_LINE], code=file.kind is Kind.PYTHON)
         if what:
-            yield Finding(SECRET, file.path, number, shown.strip(), what)
+            yield Finding("secret-in-file", file.path, number, shown.strip(), what)
 
 
 def find(line: str, *, code: bool = False) -> tuple[str, str]:
@@ -92,7 +78,7 @@ def find(line: str, *, code: bool = False) -> tuple[str, str]:
     """
     kinds, shown = [], line
     for what, pattern in _FORMS:
-        if any(not _PLACEHOLDER.search(found) for found in _all(pattern, shown)):
+        if any(not _PLACEHOLDER.search(str(found.group(0))) for found in pattern.finditer(shown)):
             kinds.append(what)
             shown = pattern.sub(REDACTED, shown)
     rules = () if code else ((_NAMED, "a key"), (_ASSIGNED, "a password or key"))
@@ -103,10 +89,6 @@ def find(line: str, *, code: bool = False) -> tuple[str, str]:
                 kinds.append(what)
                 shown = shown.replace(value, REDACTED)
     return ", ".join(dict.fromkeys(kinds)), shown
-
-
-def _all(pattern: re2._Regexp[str], text: str) -> list[str]:
-    return [str(found.group(0)) for found in pattern.finditer(text)]
 
 
 def _is_secret(value: str, *, named: bool) -> bool:

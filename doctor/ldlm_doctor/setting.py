@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ldlm_doctor.finding import Check, Edit, Finding
+from ldlm_doctor.model import Edit, Finding
 
 Release = tuple[int, int]
 """Major and minor of a version of PyTorch."""
@@ -20,10 +20,10 @@ _OF_THE_WATCHDOG = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One assignment that a training gets to see.
+    """A name and its value: an environment variable, an option, a key of a configuration.
 
-    `value` is None where it is only known when it runs. `name_at` and `value_at` are the bytes
-    that spell them, `removal` the bytes to drop and what takes their place (None: no edit).
+    `value` is None where it is known only at run time. `name_at` and `value_at` are the bytes
+    that spell them, `removal` the bytes to delete and their replacement (None: no edit).
     `optional`: a default that the caller may override; `conditional`: set under some condition.
     """
 
@@ -32,19 +32,32 @@ class Setting:
     path: str
     line: int
     evidence: str
-    name_at: tuple[int, int] | None = None
     value_at: tuple[int, int] | None = None
+    name_at: tuple[int, int] | None = None
     removal: tuple[int, int, bytes] | None = None
     optional: bool = False
     conditional: bool = False
 
-    def finding(self, check: Check, detail: str = "", *edits: Edit | None) -> Finding:
-        """What a check says of it; edits that are not possible are None."""
+    def finding(self, check: str, detail: str = "", *edits: Edit | None) -> Finding:
+        """A finding at this place; without edits where one of them is None."""
         if self.optional:
             detail = f"{detail}{', ' if detail else ''}unless the caller sets another"
         wanted = tuple(edit for edit in edits if edit is not None)
         possible = wanted if len(wanted) == len(edits) else ()
         return Finding(check, self.path, self.line, self.evidence, detail, possible)
+
+    @property
+    def number(self) -> int | None:
+        """The value as a whole number, if it is one."""
+        text = (self.value or "").strip().replace("_", "")
+        return int(text) if text.lstrip("-").isdigit() and len(text) < 15 else None
+
+    @property
+    def truth(self) -> bool | None:
+        """The value as a truth value, if it is one."""
+        word = (self.value or "").strip().lower()
+        return {"true": True, "yes": True, "on": True, "1": True,
+                "false": False, "no": False, "off": False, "0": False}.get(word)  # fmt: skip
 
     def with_value(self, text: str) -> Edit | None:
         """Another value in its place."""

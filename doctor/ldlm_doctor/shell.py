@@ -9,36 +9,23 @@ from pathlib import PurePath
 import re2
 
 from ldlm_doctor import (
-    advice,
     deepspeed,
     environment_rules,
-    launcher_rules,
     option_rules,
     options,
     shell_logs,
     shell_values,
     walltime,
-    wrong_fixes,
 )
-from ldlm_doctor.bash_reading import read_script
 from ldlm_doctor.bash_script import Script
-from ldlm_doctor.environment_checks import NOT_EXPORTED
-from ldlm_doctor.finding import Finding
-from ldlm_doctor.launch import distributes, launches
-from ldlm_doctor.neighbours import NO_NEIGHBOURS, Neighbours, neighbours
-from ldlm_doctor.project import Kind, Project, SourceFile
-from ldlm_doctor.setting import Environment, Setting, Surroundings
+from ldlm_doctor.bash_walk import read_script
+from ldlm_doctor.model import Finding, Kind, Project, SourceFile
+from ldlm_doctor.options import distributes, launches
+from ldlm_doctor.setting import Environment, Surroundings
 from ldlm_doctor.shell_settings import settings_of, unexported
-from ldlm_doctor.surroundings import surroundings
+from ldlm_doctor.surroundings import NO_NEIGHBOURS, Neighbours, neighbours, surroundings
 from ldlm_doctor.yaml_nodes import read
 
-CHECKS = (
-    *shell_logs.CHECKS,
-    *shell_values.CHECKS,
-    *wrong_fixes.CHECKS,
-    *launcher_rules.CHECKS,
-    *walltime.CHECKS,
-)
 _DEBUGGING = re2.compile(
     r"(?i)(?:^|[^a-z])(?:debug|diagnos[a-z]*|test|benchmark|bench)(?:[^a-z]|$)"
 )
@@ -57,16 +44,16 @@ def advise(project: Project) -> Iterator[Finding]:
     around = surroundings(project)
     others = neighbours(project)
     for file in project.of(Kind.SHELL):
-        environment = environment_of(read_script(file.content), file.path, others)
-        yield from advice.judge(environment, around)
+        environment = environment_of(read_script(file.content, file.path), others)
+        yield from environment_rules.advise(environment, around)
 
 
 def audit_script(
     content: bytes, path: str, around: Surroundings, others: Neighbours = NO_NEIGHBOURS
 ) -> Iterator[Finding]:
     """All findings in one script; without edits where it was not wholly understood."""
-    script = read_script(content)
-    for finding in _findings(script, path, around, others):
+    script = read_script(content, path)
+    for finding in _findings(script, around, others):
         yield finding if _editable(finding, script) else replace(finding, edits=())
 
 
@@ -78,54 +65,48 @@ def _editable(finding: Finding, script: Script) -> bool:
     )
 
 
-def _findings(
-    script: Script, path: str, around: Surroundings, others: Neighbours
-) -> Iterator[Finding]:
-    environment = environment_of(script, path, others)
+def _findings(script: Script, around: Surroundings, others: Neighbours) -> Iterator[Finding]:
+    environment = environment_of(script, others)
     yield from environment_rules.judge(environment, around)
     if environment.launch is not None:
-        for setting in unexported(script, path):
+        for setting in unexported(script):
             if environment_rules.is_known(setting.name):
-                yield setting.finding(NOT_EXPORTED)
+                yield setting.finding("setting-not-exported")
     for rule in _RULES:
-        yield from rule(script, path)
+        yield from rule(script)
     launched = [command for command in script.commands if launches(command.texts)]
     given = {word.start for command in launched for word in command.words}
     alone = [array for array in script.arrays if not any(w.start in given for w in array.words)]
-    yield from _written_configurations(script, path)
-    groups = [options.of_command(command, script, path) for command in (*launched, *alone)]
-    yield from walltime.beyond(script, path, environment, groups, around)
+    yield from _written_configurations(script)
+    groups = [options.of_command(command, script) for command in (*launched, *alone)]
+    yield from walltime.beyond(script, environment, groups, around)
     for group in groups:
         yield from option_rules.judge(group)
-        yield from launcher_rules.judge(group)
 
 
-def _written_configurations(script: Script, path: str) -> Iterator[Finding]:
+def _written_configurations(script: Script) -> Iterator[Finding]:
     """DeepSpeed's configuration in a here-document; what the shell puts in is not known."""
     for start, text in script.documents:
         above = b"\n" * (script.line_at(start) - 1)
-        document = read(SourceFile(path, Kind.JSON, above + text)) if b"{" in text else None
+        document = read(SourceFile(script.path, Kind.JSON, above + text)) if b"{" in text else None
         if document is not None:
             for root in filter(deepspeed.is_configuration, document.roots):
                 for finding in deepspeed.judge(document, root):
                     yield replace(finding, edits=())
 
 
-def environment_of(script: Script, path: str, others: Neighbours) -> Environment:
+def environment_of(script: Script, others: Neighbours) -> Environment:
     """What the script sets, and where it starts processes that talk to each other."""
     launch = next((c for c in script.commands if distributes(c.texts)), None)
-    started = None
-    if launch is not None:
-        at = launch.start
-        started = Setting("", None, path, script.line_at(at), script.line_text(at))
-    debugging = bool(_DEBUGGING.search(PurePath(path).stem))
-    taken = (name for _, names in others.sourced(script, path) for name in names)
-    elsewhere = others.of_callers(path).union(taken) if started is not None else frozenset()
-    return Environment(settings_of(script, path, others), started, elsewhere, debugging)
+    started = script.setting(launch.start) if launch is not None else None
+    debugging = bool(_DEBUGGING.search(PurePath(script.path).stem))
+    taken = (name for _, names in others.sourced(script) for name in names)
+    elsewhere = others.of_callers(script.path).union(taken) if started is not None else frozenset()
+    return Environment(settings_of(script, others), started, elsewhere, debugging)
 
 
 _RULES = (
     shell_logs.exit_codes, shell_logs.truncations, shell_logs.requeues, shell_values.exponents,
     shell_values.accumulation, shell_values.heredocs, shell_values.restores, shell_values.steps,
-    wrong_fixes.patches,
+    shell_values.patches,
 )  # fmt: skip

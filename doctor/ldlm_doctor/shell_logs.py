@@ -7,47 +7,12 @@ from collections.abc import Iterator, Sequence
 import re2
 from tree_sitter import Node
 
-from ldlm_doctor.bash_reading import read_script
 from ldlm_doctor.bash_script import Command, Pipeline, Scope, Script
 from ldlm_doctor.bash_syntax import text_of, within
 from ldlm_doctor.bash_values import UNKNOWN, Value
-from ldlm_doctor.finding import Check, Edit, Finding
-from ldlm_doctor.launch import launches
-
-_BASH = "https://www.gnu.org/software/bash/manual/bash.html"
-
-EXIT_CODE_HIDDEN = Check(
-    "exit-code-hidden",
-    "error",
-    "A pipe to tee hides the exit code of the training",
-    "Without pipefail a pipeline's exit code is that of its last command, tee: a training that "
-    "crashed "
-    "counts as done, for `set -e`, for $?, for the scheduler, and for who restarts it.",
-    f"{_BASH}#Pipelines",
-    "",
-    "set -o pipefail before it, or read ${PIPESTATUS[0]}.",
-)
-LOG_TRUNCATED = Check(
-    "launch-truncates-log",
-    "error",
-    "A resumed training empties its own log",
-    "The log of the run so far, and with it the reason why it stopped, is gone when the training "
-    "goes on.",
-    f"{_BASH}#Redirections",
-    "",
-    "Append (>>, tee -a), or give each attempt a file of its own.",
-)
-REQUEUE_TRUNCATES = Check(
-    "requeue-truncates-log",
-    "error",
-    "A requeued job empties its own log",
-    "A requeued job has the same id, hence the same file, and Slurm opens it anew unless it is "
-    "told to append: why the first attempt ended is lost.",
-    "https://slurm.schedmd.com/sbatch.html#OPT_open-mode",
-    "Slurm; its administrator may change the default (JobFileAppend)",
-    "#SBATCH --open-mode=append",
-)
-CHECKS = (EXIT_CODE_HIDDEN, LOG_TRUNCATED, REQUEUE_TRUNCATES)
+from ldlm_doctor.bash_walk import read_script
+from ldlm_doctor.model import Edit, Finding
+from ldlm_doctor.options import launches
 
 _RESUMES = re2.compile(
     r"(?i)^(?:-{0,2}[a-z0-9_.+]*\b(?:auto[-_])?(?:resume|restart)(?:[-_](?:from|training|path|ckpt|"
@@ -58,7 +23,7 @@ _DIRECTIVE = re2.compile(r"(?m)^#SBATCH[ \t]+(.*)$")
 _SWALLOWS = re2.compile(r"(?:^|/)(?:head|grep|less|sed)$")
 
 
-def exit_codes(script: Script, path: str) -> Iterator[Finding]:
+def exit_codes(script: Script) -> Iterator[Finding]:
     """Launches that are piped into tee while pipefail is off, and whose status nobody reads."""
     mended: list[tuple[Scope, Edit]] = []
     for place in _piped(script):
@@ -69,12 +34,12 @@ def exit_codes(script: Script, path: str) -> Iterator[Finding]:
             continue
         edit = next((e for scope, e in mended if scope == place.scope[: len(scope)]), None)
         if edit is None:
-            edit = _with_pipefail(script, path, place)
+            edit = _with_pipefail(script, place)
         if edit is not None:
             mended.append((place.scope, edit))
         inner = script.commands_within(place.node)
         at = next((c.start for c in inner if launches(c.texts)), place.node.start_byte)
-        yield _finding(script, path, at, EXIT_CODE_HIDDEN, edit=edit)
+        yield script.finding(at, "exit-code-hidden", "", edit)
 
 
 def _piped(script: Script) -> Iterator[Pipeline | Command]:
@@ -111,7 +76,7 @@ def _status_read(node: Node) -> bool:
     )
 
 
-def _with_pipefail(script: Script, path: str, place: Pipeline | Command) -> Edit | None:
+def _with_pipefail(script: Script, place: Pipeline | Command) -> Edit | None:
     """`set -o pipefail` before it, unless another pipeline would then end the script."""
     node = place.node
     first = script.content.split(b"\n", 1)[0]
@@ -128,10 +93,14 @@ def _with_pipefail(script: Script, path: str, place: Pipeline | Command) -> Edit
         return None
     start = script.content.rfind(b"\n", 0, node.start_byte) + 1
     before = script.content[start : node.start_byte]
-    return Edit(path, start, start, before + b"set -o pipefail\n") if not before.strip() else None
+    return (
+        Edit(script.path, start, start, before + b"set -o pipefail\n")
+        if not before.strip()
+        else None
+    )
 
 
-def truncations(script: Script, path: str) -> Iterator[Finding]:
+def truncations(script: Script) -> Iterator[Finding]:
     """A launch that resumes, with a log of a fixed name that is opened anew."""
     for command in script.commands:
         if not launches(command.texts) or not _may_resume(script, command):
@@ -140,15 +109,15 @@ def truncations(script: Script, path: str) -> Iterator[Finding]:
             if redirect.operator in (">", "&>", ">|") and _fixed(redirect.target):
                 start, end = redirect.operator_at
                 sign = b"&>>" if redirect.operator == "&>" else b">>"
-                edit = Edit(path, start, end, sign)
+                edit = Edit(script.path, start, end, sign)
                 name = redirect.target.text
-                yield _finding(script, path, start, LOG_TRUNCATED, name, edit=edit)
+                yield script.finding(start, "launch-truncates-log", name, edit)
         for tee in _tees_of(script, command):
             if not any(text in ("-a", "--append", "-ai") for text in tee.texts):
                 at = tee.words[0].end
-                edit = Edit(path, at, at, b" -a")
+                edit = Edit(script.path, at, at, b" -a")
                 name = tee.texts[-1]
-                yield _finding(script, path, tee.node.start_byte, LOG_TRUNCATED, name, edit=edit)
+                yield script.finding(tee.node.start_byte, "launch-truncates-log", name, edit)
 
 
 def _may_resume(script: Script, command: Command) -> bool:
@@ -194,7 +163,7 @@ def _tees_of(script: Script, command: Command) -> Iterator[Command]:
                 yield tee
 
 
-def requeues(script: Script, path: str) -> Iterator[Finding]:
+def requeues(script: Script) -> Iterator[Finding]:
     """`#SBATCH --requeue` of a training without `--open-mode=append`."""
     text = script.content.decode("latin-1")
     directives = [(found.start(), str(found.group(1))) for found in _DIRECTIVE.finditer(text)]
@@ -204,12 +173,5 @@ def requeues(script: Script, path: str) -> Iterator[Finding]:
     for start, words in directives:
         if words.split()[:1] == ["--requeue"]:
             end = script.content.find(b"\n", start) + 1
-            edit = Edit(path, end, end, b"#SBATCH --open-mode=append\n") if end else None
-            yield _finding(script, path, start, REQUEUE_TRUNCATES, edit=edit)
-
-
-def _finding(
-    script: Script, path: str, at: int, check: Check, detail: str = "", *, edit: Edit | None
-) -> Finding:
-    edits = (edit,) if edit is not None else ()
-    return Finding(check, path, script.line_at(at), script.line_text(at), detail, edits)
+            edit = Edit(script.path, end, end, b"#SBATCH --open-mode=append\n") if end else None
+            yield script.finding(start, "requeue-truncates-log", "", edit)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import re2
@@ -11,9 +11,9 @@ from tree_sitter import Node
 
 from ldlm_doctor.bash_script import Assignment, Command, Scope, Script
 from ldlm_doctor.bash_syntax import text_of
-from ldlm_doctor.launch import launches, starts, wraps
-from ldlm_doctor.neighbours import NO_NEIGHBOURS, Neighbours
+from ldlm_doctor.options import launches, starts, wraps
 from ldlm_doctor.setting import Setting
+from ldlm_doctor.surroundings import NO_NEIGHBOURS, Neighbours
 
 _PAIR = re2.compile(r"^([A-Za-z_][A-Za-z0-9_]*)=(.*)$")
 _SEVERAL = re2.compile(r"^--env=[A-Za-z_][A-Za-z0-9_]*=.*,[A-Za-z_][A-Za-z0-9_]*=")
@@ -41,9 +41,7 @@ class _Event:
     """Names that what is started does not get (`env -u`)."""
 
 
-def settings_of(
-    script: Script, path: str, around: Neighbours = NO_NEIGHBOURS
-) -> tuple[Setting, ...]:
+def settings_of(script: Script, around: Neighbours = NO_NEIGHBOURS) -> tuple[Setting, ...]:
     """The settings that are in effect where something is started, the first to last.
 
     One that a later assignment, a sourced file or `unset` replaces before anything was started is
@@ -51,19 +49,19 @@ def settings_of(
     """
     taken = (
         _Event(source.at, source.scope, name)
-        for source, names in around.sourced(script, path)
+        for source, names in around.sourced(script)
         for name in names
     )
-    events = sorted((*_events(script, path), *taken), key=lambda event: event.at)
+    events = sorted((*_events(script), *taken), key=lambda event: event.at)
     kept = []
     for index, event in enumerate(events):
         if event.setting is not None and not _replaced(event, events[index + 1 :]):
             kept.append(event.setting)
-    passed = [setting for command in script.commands for setting in _passed(command, script, path)]
-    return (*kept, *passed, *_directives(script, path))
+    passed = [setting for command in script.commands for setting in _passed(command, script)]
+    return (*kept, *passed, *_directives(script))
 
 
-def unexported(script: Script, path: str) -> Iterator[Setting]:
+def unexported(script: Script) -> Iterator[Setting]:
     """Variables that are set but that no process gets to see, and that are not used either."""
     used = {
         text_of(node)
@@ -81,7 +79,7 @@ def unexported(script: Script, path: str) -> Iterator[Setting]:
             or assignment.name in used
         )
         if hidden and assignment.name not in exported:
-            yield _setting(assignment, script, path)
+            yield _setting(assignment, script)
 
 
 def _names_in(node: Node) -> Iterator[Node]:
@@ -91,7 +89,7 @@ def _names_in(node: Node) -> Iterator[Node]:
         yield from _names_in(child)
 
 
-def _events(script: Script, path: str) -> Iterator[_Event]:
+def _events(script: Script) -> Iterator[_Event]:
     launching = {
         name
         for name, scope in script.functions.items()
@@ -102,9 +100,9 @@ def _events(script: Script, path: str) -> Iterator[_Event]:
         at, name = assignment.node.start_byte, assignment.name
         if assignment.command is not None:
             if not _is_for_itself(assignment):
-                yield _Event(at, (*assignment.scope, at), name, _setting(assignment, script, path))
+                yield _Event(at, (*assignment.scope, at), name, _setting(assignment, script))
         elif name in exported:
-            yield _Event(at, assignment.scope, name, _setting(assignment, script, path))
+            yield _Event(at, assignment.scope, name, _setting(assignment, script))
     for removal in script.removals:
         yield _Event(removal.node.start_byte, removal.scope, removal.name)
     for command in script.commands:
@@ -142,19 +140,15 @@ def _replaced(event: _Event, later: list[_Event]) -> bool:
     return spared
 
 
-def _setting(assignment: Assignment, script: Script, path: str) -> Setting:
+def _setting(assignment: Assignment, script: Script) -> Setting:
     node = assignment.node
     value = assignment.value
     name = node.child_by_field_name("name") or node.named_children[0]
-    return Setting(
-        assignment.name,
-        value.text if value.known else None,
-        path,
-        script.line_at(node.start_byte),
-        script.line_text(node.start_byte),
-        (name.start_byte, name.end_byte),
-        (value.start, value.end),
-        _removal(assignment, script.content),
+    return replace(
+        script.setting(node.start_byte, assignment.name, value.text),
+        value_at=(value.start, value.end),
+        name_at=(name.start_byte, name.end_byte),
+        removal=_removal(assignment, script.content),
         optional=value.default,
         conditional=script.conditional(assignment.scope),
     )
@@ -214,7 +208,7 @@ def _whole_lines(content: bytes, start: int, end: int) -> tuple[int, int]:
     return first, last
 
 
-def _passed(command: Command, script: Script, path: str) -> Iterator[Setting]:
+def _passed(command: Command, script: Script) -> Iterator[Setting]:
     """`env NAME=value`, `mpirun -x NAME=value`, `docker run -e NAME=value`, `srun --export=`."""
     if not command.words or not wraps(command.texts[0]):
         return
@@ -225,43 +219,36 @@ def _passed(command: Command, script: Script, path: str) -> Iterator[Setting]:
         if text.startswith(("--export=", "--env=")):
             start = text.index("=") + 1
             many = text.startswith("--export=") or _SEVERAL.match(text)
-            yield from (_listed if many else _pair)(text[start:], word.start + start, script, path)
+            yield from (_listed if many else _pair)(text[start:], word.start + start, script)
         elif passer == "env" or (passer and before in _PASSING_FLAGS):
             many = before in _LIST_FLAGS
-            yield from (_listed if many else _pair)(text, word.start, script, path)
+            yield from (_listed if many else _pair)(text, word.start, script)
         if starts(text):
             return
         passer = name if name in _PASSING else passer
         before = text
 
 
-def _pair(text: str, at: int, script: Script, path: str) -> Iterator[Setting]:
+def _pair(text: str, at: int, script: Script) -> Iterator[Setting]:
     found = _PAIR.match(text)
     if not found:
         return
     name, value = found.group(1), found.group(2)
-    middle = at + len(name)
-    raw = script.content[middle + 1 : middle + 1 + len(value)].decode(errors="replace")
-    exact = raw == value
-    yield Setting(
-        name,
-        value if "\0" not in value else None,
-        path,
-        script.line_at(at),
-        script.line_text(at),
-        (at, middle) if exact else None,
-        (middle + 1, middle + 1 + len(value.encode())) if exact else None,
-    )
+    setting = script.setting(at, name, value)
+    middle, end = at + len(name), at + len(name) + 1 + len(value.encode())
+    if script.content[middle + 1 : end] == value.encode():
+        setting = replace(setting, value_at=(middle + 1, end), name_at=(at, middle))
+    yield setting
 
 
-def _listed(text: str, start: int, script: Script, path: str) -> Iterator[Setting]:
+def _listed(text: str, start: int, script: Script) -> Iterator[Setting]:
     """`ALL,A=1,B=2`."""
     for part in text.split(","):
-        yield from _pair(part, start, script, path)
+        yield from _pair(part, start, script)
         start += len(part.encode()) + 1
 
 
-def _directives(script: Script, path: str) -> Iterator[Setting]:
+def _directives(script: Script) -> Iterator[Setting]:
     text = script.content.decode("latin-1")
     for found in _DIRECTIVE.finditer(text):
-        yield from _listed(found.group(1).strip(), found.start(1), script, path)
+        yield from _listed(found.group(1).strip(), found.start(1), script)

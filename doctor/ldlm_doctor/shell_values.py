@@ -3,79 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 
 import re2
+import yaml
 from tree_sitter import Node
 
 from ldlm_doctor.bash_script import Command, Script
 from ldlm_doctor.bash_syntax import text_of, unended_documents, within
 from ldlm_doctor.bash_values import UNKNOWN
-from ldlm_doctor.finding import Check, Finding
-
-BC_EXPONENT = Check(
-    "bc-exponent",
-    "error",
-    "bc is given a number with an exponent",
-    "bc does not know 5e-5: it reports a syntax error and prints nothing, and the variable stays "
-    "empty, here a learning rate or a factor of one.",
-    "POSIX bc; tried with GNU bc 1.07",
-    "",
-    'Use awk or Python: python -c "print(5e-5 * 2)".',
-)
-ACCUMULATION_ROUNDED = Check(
-    "accumulation-rounded",
-    "warning",
-    "Gradient accumulation is rounded down",
-    "The shell divides integers: 128 / (4 * 24) is 1, and the batch is 96 instead of 128, "
-    "without a "
-    "word; where the divisor is greater, it is 0.",
-    "https://www.gnu.org/software/bash/manual/bash.html#Shell-Arithmetic",
-    "",
-    "Stop where the division leaves a remainder: (( target % divisor == 0 )) || exit 1.",
-)
-HEREDOC_QUOTED = Check(
-    "heredoc-not-expanded",
-    "error",
-    "A quoted here-document uses a variable of the shell",
-    "With quotes around its delimiter nothing in it is expanded: the program sees ${NAME} as it is "
-    "written.",
-    "https://www.gnu.org/software/bash/manual/bash.html#Here-Documents",
-    "",
-    "Export the variable and read it in the program (os.environ), or pass it as an argument.",
-)
-HEREDOC_OPEN = Check(
-    "heredoc-not-ended",
-    "error",
-    "A here-document does not end where it seems to",
-    "The delimiter must stand alone on its line. With words after it, the rest of the script "
-    "belongs to the here-document, and the words are no arguments.",
-    "https://www.gnu.org/software/bash/manual/bash.html#Here-Documents",
-    "",
-    "Give the arguments where the program is called: python - \"$a\" <<'EOF'.",
-)
-RESTORE_DELETES = Check(
-    "restore-from-unset",
-    "critical",
-    "A restore deletes first, and copies from a variable that may be empty",
-    "In a new shell the variable is not set: what is there is deleted, and the copy fails.",
-    "https://www.gnu.org/software/bash/manual/bash.html#Shell-Parameter-Expansion",
-    "",
-    'Copy before anything is deleted, and stop where the variable is empty: "${BACKUP:?}". Better: '
-    "a tag of git, or ldlm-monitor doctor --rollback.",
-)
-STEP_UNKNOWN = Check(
-    "step-unknown-to-shell",
-    "warning",
-    "A launch script asks for the training's step, which it cannot know",
-    "The variable is set nowhere in the script: its default holds for the whole run, whatever "
-    "the training does after it has started.",
-    "https://www.gnu.org/software/bash/manual/bash.html#Shell-Parameter-Expansion",
-    "",
-    "Change batch size or accumulation in the training loop, by its own step.",
-)
-CHECKS = (
-    BC_EXPONENT, ACCUMULATION_ROUNDED, HEREDOC_QUOTED, HEREDOC_OPEN, STEP_UNKNOWN, RESTORE_DELETES,
-)  # fmt: skip
+from ldlm_doctor.model import LOADER, Finding
 
 _EXPONENT = re2.compile(r"(?:^|[^0-9A-Za-z_.])[0-9]+\.?[0-9]*[eE][-+]?[0-9]+(?:$|[^0-9A-Za-z_.])")
 _STEP = re2.compile(r"(?i)^(?:state|global|current|train|training)_?step$")
@@ -83,19 +21,29 @@ _ACCUMULATION = re2.compile(r"(?i)accum")
 _BACKUP = re2.compile(r"(?i)backup|bak|snapshot|_old|orig")
 _ROUNDED_UP = re2.compile(r"[-+]\s*1\b|%")
 _SHELL_NAME = re2.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_REWRITES = re2.compile(r"\.write\(|\.write_text\(|writelines\(")
+_PATCHES = Path(__file__).with_name("checks") / "patches.yml"
+_SED = re2.compile(
+    r"(NCCL_TIMEOUT=[0-9]+|NCCL_BLOCKING_WAIT=0|find_unused_parameters=False)[^/|]*[/|][a-z]*['\"]?$"
+)
+_SED_PROBLEMS = {
+    "NCCL_TIMEOUT": "nothing reads NCCL_TIMEOUT: remove it, and give init_process_group a timeout",
+    "NCCL_BLOCKING_WAIT": "where TORCH_NCCL_BLOCKING_WAIT=1 is set it wins: remove both",
+    "find_unused_parameters": "freeze parameters before DDP wraps the model, then it can be False",
+}
 
 
-def exponents(script: Script, path: str) -> Iterator[Finding]:
+def exponents(script: Script) -> Iterator[Finding]:
     """`echo "5e-5 * 2" | bc`, also where the number stands in a variable."""
     for pipeline in script.pipelines:
         stages = [list(script.commands_within(stage)) for stage in pipeline.stages]
         if stages[-1] and stages[-1][0].texts[:1] == ("bc",):
             for command in (command for stage in stages[:-1] for command in stage):
                 if any(_EXPONENT.search(text) for text in command.texts[1:]):
-                    yield _at(script, path, command.node, BC_EXPONENT)
+                    yield script.finding(command.node.start_byte, "bc-exponent")
 
 
-def accumulation(script: Script, path: str) -> Iterator[Finding]:
+def accumulation(script: Script) -> Iterator[Finding]:
     """A plain division, in a script that never looks at a remainder."""
     if next(within(script.root, "%"), None) is not None:
         return
@@ -106,21 +54,20 @@ def accumulation(script: Script, path: str) -> Iterator[Finding]:
         for sum_ in within(value, "arithmetic_expansion"):
             divides = next(within(sum_, "/"), None) is not None
             if divides and not _ROUNDED_UP.search(text_of(sum_)):
-                yield _at(script, path, assignment.node, ACCUMULATION_ROUNDED)
+                yield script.finding(assignment.node.start_byte, "accumulation-rounded")
 
 
-def heredocs(script: Script, path: str) -> Iterator[Finding]:
+def heredocs(script: Script) -> Iterator[Finding]:
     """Here-documents that do not end, or that want what they do not get."""
     for at, _, delimiter in unended_documents(script.content):
-        line, evidence = script.line_at(at), script.line_text(at)
-        yield Finding(HEREDOC_OPEN, path, line, evidence, delimiter)
+        yield script.finding(at, "heredoc-not-ended", delimiter)
     own = {assignment.name for assignment in script.assignments}
     for document in within(script.root, "heredoc_redirect"):
         start = next(within(document, "heredoc_start"), None)
         body = next(within(document, "heredoc_body"), None)
         quoted = start is not None and text_of(start)[:1] in ("'", '"', "\\")
         if quoted and body is not None and _runs_python(document):
-            yield from _unexpanded(script, path, body, own)
+            yield from _unexpanded(script, body, own)
 
 
 def _runs_python(document: Node) -> bool:
@@ -129,7 +76,7 @@ def _runs_python(document: Node) -> bool:
     return command is not None and "python" in text_of(command).split()[0]
 
 
-def _unexpanded(script: Script, path: str, body: Node, own: set[str]) -> Iterator[Finding]:
+def _unexpanded(script: Script, body: Node, own: set[str]) -> Iterator[Finding]:
     reported = set()
     text = text_of(body)
     for found in _SHELL_NAME.finditer(text):
@@ -137,21 +84,19 @@ def _unexpanded(script: Script, path: str, body: Node, own: set[str]) -> Iterato
         if name in own and name not in reported:
             reported.add(name)
             at = body.start_byte + len(text[: found.start()].encode())
-            yield Finding(
-                HEREDOC_QUOTED, path, script.line_at(at), script.line_text(at), f"${{{name}}}"
-            )
+            yield script.finding(at, "heredoc-not-expanded", f"${{{name}}}")
 
 
-def steps(script: Script, path: str) -> Iterator[Finding]:
+def steps(script: Script) -> Iterator[Finding]:
     """`[ "${state_step:-0}" -lt 10000 ]` where nothing sets state_step."""
     own = {assignment.name for assignment in script.assignments}
     for test in within(script.root, "test_command"):
         for name in within(test, "variable_name"):
             if _STEP.match(text_of(name)) and text_of(name) not in own:
-                yield _at(script, path, name, STEP_UNKNOWN, text_of(name))
+                yield script.finding(name.start_byte, "step-unknown-to-shell", text_of(name))
 
 
-def restores(script: Script, path: str) -> Iterator[Finding]:
+def restores(script: Script) -> Iterator[Finding]:
     """`rm -rf X`, then `cp -r $BACKUP X`, where the script does not set BACKUP."""
     own = {assignment.name for assignment in script.assignments}
     deleted: dict[str, Command] = {}
@@ -170,9 +115,33 @@ def restores(script: Script, path: str) -> Iterator[Finding]:
                 and ":?" not in text_of(node)
             ]
             if target in deleted and unset:
-                yield _at(script, path, deleted[target].node, RESTORE_DELETES, unset[0])
+                yield script.finding(
+                    deleted[target].node.start_byte, "restore-from-unset", unset[0]
+                )
 
 
-def _at(script: Script, path: str, node: Node, check: Check, detail: str = "") -> Finding:
-    at = node.start_byte
-    return Finding(check, path, script.line_at(at), script.line_text(at), detail)
+@cache
+def _known_patches() -> tuple[tuple[re2._Regexp[str], str], ...]:
+    entries = yaml.load(_PATCHES.read_bytes(), Loader=LOADER)
+    return tuple((re2.compile(entry["pattern"]), entry["problem"]) for entry in entries)
+
+
+def patches(script: Script) -> Iterator[Finding]:
+    """Here-documents that write files, and `sed -i`, with a change that is known."""
+    for body in within(script.root, "heredoc_body"):
+        text = text_of(body)
+        if not _REWRITES.search(text):
+            continue
+        for pattern, problem in _known_patches():
+            found = pattern.search(text)
+            if found:
+                at = body.start_byte + len(text[: found.start()].encode())
+                yield script.finding(at, "patch-known-wrong", problem)
+    for command in script.commands:
+        if command.texts[:1] != ("sed",) or not any(t.startswith("-i") for t in command.texts):
+            continue
+        for word in command.words[1:]:
+            found = _SED.search(word.text)
+            if found and word.text.lstrip().startswith("s"):
+                name = str(found.group(1)).partition("=")[0]
+                yield script.finding(word.start, "patch-known-wrong", _SED_PROBLEMS[name])

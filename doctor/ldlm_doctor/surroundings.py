@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import PurePath
 
 import re2
 
-from ldlm_doctor.project import Kind, Project, SourceFile
+from ldlm_doctor.bash_script import Script, Sourced
+from ldlm_doctor.model import Kind, Project, SourceFile
 from ldlm_doctor.setting import GroupTimeout, Release, Surroundings
 
 _TORCH_PINNED = re2.compile(
@@ -31,6 +34,7 @@ _WRITTEN = re2.compile(
 _ASSIGNED = re2.compile(r"\b([A-Z][A-Z0-9_]+)=")
 _MODERN = re2.compile(r"\bTORCH_(?:NCCL|FR)_[A-Z_]+")
 _ALIKE = re2.compile(r"\bTORCH_NCCL_(?:ASYNC_ERROR_HANDLING|BLOCKING_WAIT)\b")
+_SET = re2.compile(r"(?m)^[ \t]*(?:export[ \t]+|declare -x[ \t]+)?([A-Z][A-Z0-9_]{3,})=")
 
 
 @lru_cache(maxsize=2)
@@ -89,3 +93,55 @@ def _readers(project: Project) -> Iterator[str]:
                 own = written.union(_ASSIGNED.findall(line))  # NAME="${NAME:-1800}" is no use of it
                 for pair in _READ.findall(line):
                     yield from (name for name in pair if name and name not in own)
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    path: str
+    name: str
+    text: str
+    sets: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """The files that set variables in capitals."""
+
+    _files: tuple[_File, ...] = ()
+
+    def sourced(self, script: Script) -> Iterator[tuple[Sourced, frozenset[str]]]:
+        """Each file that a script takes variables from, and their names."""
+        for source in script.sources:
+            name = PurePath(source.name.rsplit("/", 1)[-1]).name
+            found = [file for file in self._files if file.name == name and file.path != script.path]
+            beside = [file for file in found if _folder(file.path) == _folder(script.path)]
+            for file in beside or found:
+                yield source, file.sets
+
+    def of_callers(self, path: str) -> frozenset[str]:
+        """The names that are set by scripts which name this one."""
+        name = PurePath(path).name
+        return frozenset(
+            variable
+            for file in self._files
+            if file.path != path and name in file.text
+            for variable in file.sets
+        )
+
+
+NO_NEIGHBOURS = Neighbours()
+
+
+def _folder(path: str) -> PurePath:
+    return PurePath(path).parent
+
+
+def neighbours(project: Project) -> Neighbours:
+    """The project's scripts and `.env` files that set something."""
+    files = []
+    for file in (*project.of(Kind.SHELL), *project.of(Kind.ENVIRONMENT)):
+        text = file.content.decode(errors="replace")
+        names = frozenset(str(name) for name in _SET.findall(text))
+        if names:
+            files.append(_File(file.path, PurePath(file.path).name, text, names))
+    return Neighbours(tuple(files))

@@ -1,4 +1,4 @@
-"""How long a job may run, by what its scheduler is told, against how long a hang may last."""
+"""The time limit of a job against the timeouts of its process groups."""
 
 from __future__ import annotations
 
@@ -8,25 +8,11 @@ from dataclasses import dataclass
 import re2
 
 from ldlm_doctor.bash_script import Script
-from ldlm_doctor.finding import Check, Finding
+from ldlm_doctor.model import Finding
 from ldlm_doctor.option_rules import TIMEOUTS
-from ldlm_doctor.options import Group, Option, count, slurm_options
+from ldlm_doctor.options import Group, count, slurm_options
 from ldlm_doctor.setting import Environment, GroupTimeout, Setting, Surroundings
-
-BEYOND_WALLTIME = Check(
-    "timeout-beyond-walltime",
-    "warning",
-    "A hang outlasts the job",
-    "The process group's timeout is not shorter than the job's time limit: a rank that hangs is "
-    "never told, and all GPUs wait until the scheduler ends the job, without a dump, a checkpoint "
-    "or a reason.",
-    "https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.init_process_group; "
-    "https://slurm.schedmd.com/sbatch.html#OPT_time",
-    "",
-    "A timeout of half an hour or less; let one process prepare the data beforehand instead of "
-    "all waiting for it.",
-)
-CHECKS = (BEYOND_WALLTIME,)
+from ldlm_monitor.text.format import duration
 
 _LIMITS = (
     re2.compile(r"(?m)^#SBATCH[ \t]+(?:--time[= \t]+|-t[ \t]*)([0-9:-]+)"),
@@ -69,42 +55,44 @@ def _seconds(text: str, *, lsf: bool) -> float:
 
 
 def beyond(
-    script: Script, path: str, environment: Environment, groups: list[Group], around: Surroundings
+    script: Script, environment: Environment, groups: list[Group], around: Surroundings
 ) -> Iterator[Finding]:
-    """Timeouts that the job's time limit comes before, where processes talk to each other."""
+    """Timeouts that end after the job's time limit, where several processes communicate."""
     limit = limit_of(script)
-    if limit is None or environment.launch is None:
-        return
-    told = list(_given(environment, groups))
-    for seconds, place in told:
-        if seconds >= limit.seconds:
-            yield place.finding(BEYOND_WALLTIME, _cost(seconds, limit, script))
-    least = None if told else _least(around)
-    if least is not None and least.seconds >= limit.seconds:
-        said = f"{least.path}:{least.line} gives {_cost(least.seconds, limit, script)}"
-        line, evidence = script.line_at(limit.at), script.line_text(limit.at)
-        yield Finding(BEYOND_WALLTIME, path, line, evidence, said)
+    if limit is not None and environment.launch is not None:
+        at = script.setting(limit.at)
+        cost = _cost(limit, script)
+        yield from _compared(_given(environment, groups), around, limit.seconds, at, cost)
 
 
 def of_job(environment: Environment, group: Group, around: Surroundings) -> Iterator[Finding]:
     """The same for a process in a job of Slurm, by the times that Slurm gives it."""
     start, end = (next(environment.of(name), None) for name in _TIMES)
     allowed = _number(end) - _number(start) if start and end else 0.0
-    if end is None or not 0 < allowed < _number(end):
-        return
-    told = list(_given(environment, [group]))
-    for seconds, place in told:
+    if end is not None and 0 < allowed < _number(end):
+        yield from _compared(_given(environment, [group]), around, allowed, end)
+
+
+def _compared(
+    given: Iterator[tuple[float, Setting]],
+    around: Surroundings,
+    allowed: float,
+    at: Setting,
+    cost: str = "",
+) -> Iterator[Finding]:
+    """The timeouts of a launch that its job does not reach; without one, that of the project."""
+    places = list(given)
+    least = None if places else _least(around)
+    for seconds, place in places:
         if seconds >= allowed:
-            yield place.finding(BEYOND_WALLTIME, _compared(seconds, allowed))
-    least = None if told else _least(around)
+            detail = f"{duration(seconds)}, the job has {duration(allowed)}{cost}"
+            yield place.finding("timeout-beyond-walltime", detail)
     if least is not None and least.seconds >= allowed:
-        said = f"{least.path}:{least.line} gives {_compared(least.seconds, allowed)}"
-        yield end.finding(BEYOND_WALLTIME, said)
+        detail = f"{duration(least.seconds)}, the job has {duration(allowed)}{cost}"
+        yield at.finding("timeout-beyond-walltime", f"{least.path}:{least.line} gives {detail}")
 
 
-def _given(
-    environment: Environment, groups: list[Group]
-) -> Iterator[tuple[float, Option | Setting]]:
+def _given(environment: Environment, groups: list[Group]) -> Iterator[tuple[float, Setting]]:
     """The timeouts of a launch, in seconds, and where they stand."""
     for group in groups:
         for option in group.of(*TIMEOUTS):
@@ -124,20 +112,11 @@ def _number(setting: Setting) -> float:
     return float(text) if text.isdigit() else 0.0
 
 
-def _compared(seconds: float, allowed: float) -> str:
-    return f"{_hours(seconds)}, the job has {_hours(allowed)}"
-
-
-def _cost(seconds: float, limit: Limit, script: Script) -> str:
-    """What a hang may take: at most the job's whole time, on all its GPUs."""
-    said = _compared(seconds, limit.seconds)
+def _cost(limit: Limit, script: Script) -> str:
+    """What a hang may cost: at most the job's whole time, on all its GPUs."""
     slurm = slurm_options(script)
     nodes = count(slurm, "nodes") or 1
     each = count(slurm, "gpus_per_node", "gres", "gpus_per_task")
     total = count(slurm, "gpus") or (each and each * nodes)
     hours = limit.seconds / 3600 * (total or 0)
-    return f"{said}: up to {hours:.0f} GPU-hours" if total and hours >= 1 else said
-
-
-def _hours(seconds: float) -> str:
-    return f"{seconds / 3600:.0f} h" if seconds >= 7200 else f"{seconds / 60:.0f} min"
+    return f": up to {hours:.0f} GPU-hours" if total and hours >= 1 else ""

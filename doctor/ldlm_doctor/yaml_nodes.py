@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import yaml
 
-from ldlm_doctor.options import Option, normalised
-from ldlm_doctor.project import SourceFile
+from ldlm_doctor.model import SourceFile
+from ldlm_doctor.options import normalised
+from ldlm_doctor.setting import Setting
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's is nine times as quick, and gives the same places."""
@@ -53,12 +54,12 @@ class Document:
         end = self.text.find("\n", start)
         return number + 1, self.text[start : end if end >= 0 else None].strip()
 
-    def option(self, name: yaml.ScalarNode, value: yaml.ScalarNode) -> Option:
+    def option(self, name: yaml.ScalarNode, value: yaml.ScalarNode) -> Setting:
         """A key and its value."""
         line, evidence = self.line(name)
         known = None if "${" in value.value else str(value.value)
         at = self.span(value) if value.style not in ("|", ">") else None
-        return Option(normalised(str(name.value)), known, self.file.path, line, evidence, at)
+        return Setting(normalised(str(name.value)), known, self.file.path, line, evidence, at)
 
 
 def read(file: SourceFile) -> Document | None:

@@ -11,10 +11,8 @@ from ldlm_monitor.config import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples/train_logs"
-CORPUS = ROOT / "../shared/corpus"
-needs_corpus = pytest.mark.skipif(
-    not CORPUS.is_dir(), reason="the corpus of public logs is not beside this clone"
-)
+RUNS = ROOT / "tests/corpus/runs/upstream"
+PUBLIC = ROOT / "../shared/corpus/public"
 
 
 def scores(truth: Path, *logs: Path) -> list[LogScore]:
@@ -66,10 +64,9 @@ def test_each_log_is_a_run_of_its_own(tmp_path: Path) -> None:
     assert [one.counts.found for one in scores(truth, tmp_path)] == [1, 1]
 
 
-@needs_corpus
 def test_the_quote_tells_which_state_of_a_progress_bar_is_meant(tmp_path: Path) -> None:
     """Line 229 holds the bars of half a minute, and the pause after its first state."""
-    log = next((CORPUS / "upstream/H_hang_sigstop_rank1_90s/train_logs").glob("*.log"))
+    log = next((RUNS / "H_hang_sigstop_rank1_90s/train_logs").glob("*.log"))
     truth = written(tmp_path, (log.name, [event("TrainingStalled", 229, "200/475")]))
     (one,) = scores(truth, log)
     (finding,) = one.findings
@@ -77,11 +74,10 @@ def test_the_quote_tells_which_state_of_a_progress_bar_is_meant(tmp_path: Path) 
     assert finding.seconds == pytest.approx(30, abs=1)
 
 
-@needs_corpus
+@pytest.mark.shared
 def test_the_truth_of_the_public_corpus_is_understood_and_no_healthy_log_rings() -> None:
-    public = CORPUS / "public"
-    files = [public / entry["file"] for entry in json.loads((public / "index.json").read_bytes())]
-    total = overall(scores(public / "index.json", *files))
+    files = [PUBLIC / entry["file"] for entry in json.loads((PUBLIC / "index.json").read_bytes())]
+    total = overall(scores(PUBLIC / "index.json", *files))
     assert (total.logs, total.healthy, total.healthy_with_false_alarms) == (40, 26, 0)
     assert total.counts.expected == 30
     assert total.counts.precision == 1.0

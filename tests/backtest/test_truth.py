@@ -46,7 +46,7 @@ def entry(event: str = NAN, file: str = "a.log") -> str:
         ),
         (
             json.dumps([*json.loads(entry()), *json.loads(entry())]),
-            "truth.json: a.log stands twice; put its events into one entry",
+            "truth.json: a.log has two entries; put its events into one entry",
         ),
     ],
 )
@@ -94,7 +94,7 @@ def test_an_entry_and_its_log_find_each_other_by_the_end_of_the_path(tmp_path: P
             ["a.log", "b.log", "c.log", "d.log", "e.log"],
             ["a.log"],
             (
-                "truth.json: speaks of b.log, c.log, d.log and 1 more, not among the logs given; "
+                "truth.json: names b.log, c.log, d.log and 1 more, not among the logs given; "
                 "name these logs too, or take them out of the truth file"
             ),
         ),
@@ -102,7 +102,7 @@ def test_an_entry_and_its_log_find_each_other_by_the_end_of_the_path(tmp_path: P
             ["a.log"],
             ["a.log", "logs/b.log"],
             (
-                "truth.json: says nothing of logs/b.log; add an entry for it (of no events, "
+                "truth.json: has no entry for logs/b.log; add an entry for it (of no events, "
                 "if it is healthy), or leave the log out"
             ),
         ),

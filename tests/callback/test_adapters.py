@@ -70,6 +70,7 @@ def test_transformers_steps_evaluations_and_checkpoints_are_told(train) -> None:
     assert end["status"] == "finished"
 
 
+@pytest.mark.long
 @needs("torch", "transformers", "accelerate")
 def test_a_nan_that_the_trainer_hides_is_told_and_accumulated_losses_are_means(train) -> None:
     training = train(TRANSFORMERS.format(bad=5, accumulate=2))
@@ -133,6 +134,7 @@ def test_lightning_tells_optimizer_steps_and_whole_losses(train) -> None:
     assert training.rows()[-1]["status"] == "finished"
 
 
+@pytest.mark.long
 @needs("torch", "lightning")
 def test_an_exception_in_lightnings_fit_is_told(train) -> None:
     training = train(LIGHTNING.format(raises=2))

@@ -1,5 +1,8 @@
 """Whatever happens to the callback, training goes on as if it were not there."""
 
+import fcntl
+import json
+import os
 import subprocess
 import threading
 from pathlib import Path
@@ -133,6 +136,45 @@ def test_of_rows_that_wait_too_long_the_oldest_go_and_are_counted(tmp_path) -> N
         f'{{"number":{number}}}' for number in range(150, 250)
     ]
     assert "the callback dropped 150 rows that could not be written in time" in lines[1]
+
+
+def test_what_cannot_be_made_a_row_is_counted_and_the_rows_beside_it_are_written(tmp_path) -> None:
+    def make(_: object) -> list[dict[str, object]]:
+        raise ValueError("a value that raises when it is read")
+
+    path = tmp_path / "rows.jsonl"
+    writer = RowWriter(path, lambda: {"type": "run"}, make=make)
+    writer.start()
+    writer.put({"number": 1})
+    writer.put((2, 0.0, None, 0.0, None, {}, None, None, None))
+    writer.put({"number": 3})
+    assert writer.close(10.0)
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [row["number"] for row in rows if "number" in row] == [1, 3]
+    assert writer.dropped == 1
+    assert rows[-1]["fields"]["dropped"] == 1
+
+
+def test_rows_that_were_on_their_way_when_the_file_broke_are_counted() -> None:
+    """The kernel refuses to write into a sealed file, by an error that no waiting mends."""
+    file = os.memfd_create("rows", os.MFD_ALLOW_SEALING)
+    sealed = threading.Event()
+
+    def seal() -> None:
+        if not sealed.is_set():
+            fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
+            for number in range(3):
+                writer.put({"number": number})
+            sealed.set()
+
+    writer = RowWriter(Path(f"/proc/self/fd/{file}"), lambda: {"type": "run"}, idle=seal)
+    writer.start()
+    assert sealed.wait(10.0)
+    writer.close(10.0)
+    assert os.pread(file, 100, 0) == b'{"type":"run"}\n'
+    os.close(file)
+    assert writer.problem == "Operation not permitted"
+    assert writer.dropped >= 3
 
 
 def test_rows_that_come_fast_are_written_before_they_are_too_many(

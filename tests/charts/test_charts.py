@@ -9,8 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ldlm_monitor.analysis.charts import Chart, Mark, bucketed, svg, write
-from ldlm_monitor.analysis.charts.axis import axis_of
-from ldlm_monitor.analysis.charts.chart import BUCKETS
+from ldlm_monitor.analysis.charts.chart import BUCKETS, axis_of
 from ldlm_monitor.model.errors import UsageError
 
 FINITE = st.floats(-1e12, 1e12) | st.floats(allow_nan=False, allow_infinity=False)

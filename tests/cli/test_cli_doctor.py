@@ -327,3 +327,26 @@ def test_advice_is_given_on_request(ask: Ask, folder: Path) -> None:
     said = ask("doctor", "a.sh", "--advice").out
     for check in ("advice-nccl-debug", "advice-socket-interface", "advice-record"):
         assert check in said
+
+
+@pytest.mark.parametrize("missing", ["tree_sitter", "tree_sitter_bash", "ldlm_doctor"])
+def test_a_missing_package_is_named_with_the_command_that_installs_it(
+    tmp_path: Path, missing: str
+) -> None:
+    (tmp_path / "a.sh").write_text("torchrun train.py\n")
+    code = (
+        f"import sys; sys.modules[{missing!r}] = None\n"
+        "from ldlm_monitor.cli import main\n"
+        "sys.argv = ['ldlm-monitor', 'doctor', 'a.sh']\n"
+        "sys.exit(main())"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"ldlm-monitor: doctor: the package {missing} is not installed; "
+        "run: pip install 'ldlm-monitor[doctor]'\n"
+    )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ldlm_monitor.analysis.backtest.kinds import DETECTED_BY
+from ldlm_monitor.analysis.backtest.truth import DETECTED_BY
 
 Ask = Callable[..., Any]
 NAN = {"kind": "nan", "line_number": 20, "severity": "failure", "quote": "ERROR: Invalid loss"}
@@ -37,10 +37,7 @@ def test_the_score_is_shown_log_by_log_and_over_all(ask: Ask, truth: Path, examp
             "train_20261121_083451_node0.log  1 of 2 found  0 of 1 alerts false"
             "  recall 50 %  precision 100 %"
         ),
-        (
-            "    found   failure nan at train_20261121_083451_node0.log:20"
-            " by NonFiniteLoss after 0s"
-        ),
+        ("    found   failure nan at train_20261121_083451_node0.log:20 by NonFiniteLoss after 0s"),
         (
             "    MISSED  warning loss_spike at train_20261121_083451_node0.log:18:"
             " no LossSpike or LossDiverging"
@@ -104,11 +101,11 @@ def test_a_truth_file_may_lie_among_the_logs(ask: Ask, folder: Path, examples: P
     [
         (("", ""), ("--truth", "none.json"), "--truth none.json: cannot be read (No such file"),
         (("[", "{"), (), "truth.json, line 1, column 2: is no JSON: Expecting property name"),
-        (("083409", "0"), (), "truth.json: speaks of train_20261121_0_node0.log, not among the"),
+        (("083409", "0"), (), "truth.json: names train_20261121_0_node0.log, not among the"),
         (('line_number": 20', 'line_number": 2000'), (), "event 1 (nan): the log has no line 2000"),
         (("ERROR:", "WARN:"), (), "event 1 (nan): line 20 does not hold 'WARN: Invalid loss'"),
         (("", ""), ("--companions",), "replay: --companions does not go with --truth; leave it"),
-        (("", ""), ("-",), "--truth: what is known of a log is found by its name, which a pipe"),
+        (("", ""), ("-",), "--truth: the truth of a log is found by its name, and a pipe"),
     ],
 )
 def test_what_cannot_be_scored_is_refused_in_one_line_before_anything_is_played(

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 from made import write_run
 
-from ldlm_monitor.analysis.compare.steady import steady_from
+from ldlm_monitor.analysis.compare.sides import steady_from
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -98,7 +98,7 @@ def test_the_table_says_it_in_words(ask: Ask, folder: Path) -> None:
     assert lines[0].endswith("the first 10 steps left out as warm-up")
     (speed,) = [line for line in lines if line.endswith("target +25 %: reached")]
     assert " % faster [" in speed
-    assert "Told by no run: tokens/s, GPU memory allocated, accuracy." in lines
+    assert "Not in any run: tokens/s, GPU memory allocated, accuracy." in lines
 
 
 def test_more_than_two_runs_share_a_table(ask: Ask, folder: Path) -> None:
@@ -113,7 +113,7 @@ def test_of_a_few_steps_nothing_is_told(ask: Ask, folder: Path) -> None:
     write_run(folder / "short.jsonl", steps=12, step=0.1)
     cell = rows(ask("base.jsonl", "short.jsonl", "--json"))["step_seconds"][1]
     assert (cell["verdict"], cell["change"]) == ("unclear", None)
-    assert cell["said"] == "cannot be told: too few steps (11 values)"
+    assert cell["said"] == "unclear: too few steps (11 values)"
 
 
 def test_runs_without_steps_in_common_are_compared_at_equal_time_alone(
@@ -127,16 +127,16 @@ def test_runs_without_steps_in_common_are_compared_at_equal_time_alone(
     assert "loss at equal time" in answer.out
     assert "loss at equal step" not in answer.out
     assert "loss: the runs have too few steps in common to be compared there\n" in answer.out
-    assert "Told by no run: tokens/s, GPU memory allocated, accuracy.\n" in answer.out
+    assert "Not in any run: tokens/s, GPU memory allocated, accuracy.\n" in answer.out
 
 
 def test_what_only_one_run_tells_is_said_to_be_missing(ask: Ask, folder: Path) -> None:
     write_run(folder / "base.jsonl")
     write_run(folder / "more.jsonl", memory=10)
     there = rows(ask("more.jsonl", "base.jsonl", "--json"))["memory_allocated_bytes"][1]
-    assert there["said"] == "not told"
+    assert there["said"] == "not in this run"
     back = rows(ask("base.jsonl", "more.jsonl", "--json"))["memory_allocated_bytes"]
-    assert [cell["said"] for cell in back] == ["not told", "the baseline does not tell it"]
+    assert [cell["said"] for cell in back] == ["not in this run", "not in the baseline"]
 
 
 @pytest.mark.parametrize(
@@ -163,8 +163,8 @@ def test_a_target_is_reached_missed_or_open(
 def test_a_target_that_nothing_told_stands_for_is_said_so(ask: Ask, folder: Path) -> None:
     write_run(folder / "a.jsonl")
     answer = ask("a.jsonl", "a.jsonl", "--target", "sped=+30%", "--target", "memory=-5%")
-    assert "target sped +30 %: not told by all runs" in answer.out
-    assert "target memory -5.0 %: not told by all runs" in answer.out
+    assert "target sped +30 %: not in all runs" in answer.out
+    assert "target memory -5.0 %: not in all runs" in answer.out
 
 
 def test_a_larger_batch_is_judged_by_samples_not_by_steps(ask: Ask, folder: Path) -> None:
@@ -240,7 +240,7 @@ def test_an_input_of_several_runs_is_refused_by_name(ask: Ask, folder: Path) -> 
     ("words", "line"),
     [
         (("a.jsonl",), "compare: two runs are needed at least"),
-        (("a.jsonl", "none"), "none: no such file, or nothing that matches"),
+        (("a.jsonl", "none"), "none: no such file, or no match"),
         (("a.jsonl", "a.jsonl", "--target", "faster"), '--target: cannot read "faster"'),
         (("a.jsonl", "a.jsonl", "--at", "noon"), '--at: cannot read "noon"'),
         (("a.jsonl", "a.jsonl", "--warm-up", "x"), '--warm-up: cannot read "x"'),
@@ -285,7 +285,7 @@ def test_a_pace_that_never_settles_is_said_so(ask: Ask, folder: Path) -> None:
     )
     answer = ask("drift.jsonl", "drift.jsonl")
     assert "drift.jsonl: its pace kept changing up to half of the run" in answer.out
-    assert "cannot be told: the pace of drift.jsonl and drift.jsonl (2) kept changing" in answer.out
+    assert "unclear: the pace of drift.jsonl and drift.jsonl (2) kept changing" in answer.out
 
 
 def test_a_run_has_the_same_colour_in_every_drawing(ask: Ask, folder: Path) -> None:

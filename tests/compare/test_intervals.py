@@ -8,11 +8,22 @@ from statistics import fmean
 import pytest
 
 from interval_coverage import Case, cases, rates, remembering
-from ldlm_monitor.analysis.compare.bootstrap import Location, block_length, mean_of, median_of
-from ldlm_monitor.analysis.compare.difference import Difference, of_logarithms, of_means, of_pairs
-from ldlm_monitor.analysis.compare.memory import memory_of
+from ldlm_monitor.analysis.compare.bootstrap import (
+    Location,
+    block_length,
+    mean_of,
+    median_of,
+    memory_of,
+)
+from ldlm_monitor.analysis.compare.difference import (
+    Difference,
+    inside,
+    of_logarithms,
+    of_means,
+    of_pairs,
+    quantile,
+)
 from ldlm_monitor.analysis.compare.quantities import LOSS
-from ldlm_monitor.analysis.compare.student import inside, quantile
 from ldlm_monitor.analysis.compare.verdict import verdict
 
 PAIRS = 40
@@ -20,14 +31,14 @@ PAIRS = 40
 
 
 def covered(found: Sequence[Difference | None], truth: float) -> float:
-    told = [each for each in found if each is not None]
-    return fmean(each.low <= truth <= each.high for each in told)
+    given = [each for each in found if each is not None]
+    return fmean(each.low <= truth <= each.high for each in given)
 
 
 @pytest.mark.parametrize("memory", [0.0, 0.6])
 def test_an_interval_holds_the_truth_and_a_tenth_is_seen_in_200_steps(memory: float) -> None:
     found = rates(Case("step time", "steady", 200, memory), PAIRS)
-    assert found.told == 1
+    assert found.given == 1
     assert found.covered >= 0.9
     assert found.false <= 0.1
     assert found.found >= 0.9
@@ -36,14 +47,14 @@ def test_an_interval_holds_the_truth_and_a_tenth_is_seen_in_200_steps(memory: fl
 @pytest.mark.parametrize("noise", ["spikes", "wild", "warm-up", "rhythm"])
 def test_slow_steps_do_not_hide_the_truth(noise: str) -> None:
     found = rates(Case("step time", noise, 100, 0.3), PAIRS)
-    assert found.told >= 0.8
+    assert found.given >= 0.8
     assert found.covered >= 0.88
     assert found.false <= 0.1
 
 
 @pytest.mark.parametrize(("count", "memory"), [(40, 0.8), (100, 0.9)])
 def test_of_too_few_independent_steps_nothing_is_told(count: int, memory: float) -> None:
-    assert rates(Case("step time", "steady", count, memory), PAIRS).told <= 0.1
+    assert rates(Case("step time", "steady", count, memory), PAIRS).given <= 0.1
 
 
 @pytest.mark.long
@@ -51,7 +62,7 @@ def test_of_too_few_independent_steps_nothing_is_told(count: int, memory: float)
 def test_the_rates_hold_over_many_pairs(case: Case) -> None:
     """Where few pairs get an interval, they are those whose memory does not show."""
     found = rates(case, 300)
-    assert found.covered >= (0.93 if found.told > 0.5 else 0.87) or found.told < 0.2
+    assert found.covered >= (0.93 if found.given > 0.5 else 0.87) or found.given < 0.2
     assert found.false <= 0.08
 
 
@@ -83,8 +94,8 @@ def test_the_interval_of_a_loss_holds_the_truth(
     found = [how(losses(chance, 80, 2.0), losses(chance, 80, level)) for _ in range(120)]
     assert 0.90 <= covered(found, truth) <= 1.0
     if not truth:
-        told = [verdict(LOSS, each)[0] for each in found if each is not None]
-        assert told.count("better") + told.count("worse") <= 10
+        given = [verdict(LOSS, each)[0] for each in found if each is not None]
+        assert given.count("better") + given.count("worse") <= 10
 
 
 def test_steps_that_share_their_noise_are_compared_more_sharply() -> None:

@@ -107,7 +107,7 @@ def test_steps_that_begin_anew_with_each_epoch_are_counted_on() -> None:
         RunNames("r").origin("a.jsonl"),
         NOW,
     ):
-        run.take(record, NOW)  # type: ignore[arg-type]
+        run.add_sample(record, NOW)  # type: ignore[arg-type]
     assert list(of(run, "loss").steps) == [1, 2, 3, 4, 5, 6]
 
 

@@ -12,9 +12,7 @@ from ldlm_monitor.model.view import IncidentView
 from ldlm_monitor.playback.replay import Replay
 
 CORPUS = Path(__file__).resolve().parents[2] / "../shared/corpus"
-pytestmark = pytest.mark.skipif(
-    not CORPUS.is_dir(), reason="the corpus of public logs is not beside this clone"
-)
+pytestmark = pytest.mark.shared
 LOGS = json.loads((CORPUS / "public/index.json").read_text()) if CORPUS.is_dir() else []
 HEALTHY = [
     log["file"]
@@ -59,25 +57,3 @@ def test_a_failure_is_one_incident(name: str, kind: str, rank: int | None) -> No
 def test_two_failures_of_one_kernel_log_that_lie_far_apart_are_two() -> None:
     found = incidents(CORPUS / "public/gp02__dmesg-host-oom-kill.log")
     assert [incident.root.kind for incident in found] == ["gpu_xid", "host_oom_kill"]
-
-
-@pytest.mark.parametrize(
-    ("run", "kind", "rank", "state"),
-    [
-        ("A_healthy_1proc", None, None, ""),
-        ("B_healthy_2proc", None, None, ""),
-        ("G_resume_same_name", None, None, ""),
-        ("C1_nan_latent_stable", "nonfinite_metric", 0, "ended"),
-        ("C2_nan_blocks_prefix_trainer", "nonfinite_metric", None, "ended"),
-        ("E_crash_index_error_rank", "python_exception", 1, "ended"),
-        ("F1_sigkill_rank1", "elastic_worker_failed", 1, "ended"),
-        ("H_hang_sigstop_rank1_90s", "hang_no_progress", None, "recovered"),
-    ],
-)
-def test_runs_of_mm_ldlm(run: str, kind: str | None, rank: int | None, state: str) -> None:
-    found = incidents(*sorted((CORPUS / "upstream" / run / "train_logs").glob("*.log")))
-    if kind is None:
-        assert found == ()
-        return
-    (incident,) = found
-    assert (incident.root.kind, incident.root.rank, incident.state) == (kind, rank, state)

@@ -14,9 +14,7 @@ from ldlm_monitor.model.records import Event
 from ldlm_monitor.parse import Parser
 
 CORPUS = Path(__file__).resolve().parents[2] / "../shared/corpus"
-pytestmark = pytest.mark.skipif(
-    not CORPUS.is_dir(), reason="the corpus of public logs is not beside this clone"
-)
+pytestmark = pytest.mark.shared
 LOGS = json.loads((CORPUS / "public/index.json").read_text()) if CORPUS.is_dir() else []
 
 OF_NUMBERS = {"nan", "loss_spike", "slow"}
@@ -27,8 +25,8 @@ SERIOUS = ("error", "critical")
 
 
 @cache
-def events_of(name: str, folder: str = "public") -> list[Event]:
-    path = CORPUS / folder / name
+def events_of(name: str) -> list[Event]:
+    path = CORPUS / "public" / name
     parser = Parser()
     chunk = Chunk(name, (1, 1, 0), 0, 1, path.read_bytes(), final=True)
     records = parser.feed(chunk, Origin("r"), 0.0) + parser.finish(name)
@@ -101,33 +99,3 @@ def test_no_event_is_critical_where_nothing_failed(log: dict[str, Any]) -> None:
         if event.severity in SERIOUS and (first is None or event.position.line < first)
     ]
     assert unexpected == []
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("kill.log", [("gloo_peer_closed", 0), ("gloo_peer_closed", 2)]),
-        ("raise.log", [("python_exception", 1), ("gloo_peer_closed", 0), ("gloo_peer_closed", 2)]),
-        (
-            "segv.log",
-            [("gloo_peer_closed", 3), ("gloo_peer_closed", 1), ("fatal_python_error", None)],
-        ),
-        ("m_findunused.log", []),
-        ("m_mbar.log", [("monitored_barrier_peer", 1)] * 2 + [("monitored_barrier_failed", 0)] * 2),
-        ("m_storeget.log", [("tcpstore_connection_lost", 1)] * 2 + [("tcpstore_wait_timeout", 1)]),
-        ("m_unused.log", [("ddp_unfinished_reduction", rank) for rank in (1, 2, 0)]),
-        ("mn_kill0.log", []),
-        ("mn_kill1.log", []),
-    ],
-)
-def test_what_the_workers_of_torchrun_say_comes_before_what_the_agent_says(
-    name: str, expected: list[tuple[str, int | None]]
-) -> None:
-    serious = [e for e in events_of(name, "elastic_runs") if e.severity in SERIOUS]
-    told_by_the_agent = ["elastic_worker_failed", "python_exception", "elastic_failure_table"]
-    if not expected and name.startswith("m_"):
-        assert serious == []
-        return
-    assert [(e.kind, e.rank) for e in serious[:-3]] == expected
-    assert [e.kind for e in serious[-3:]] == told_by_the_agent
-    assert serious[-2].fields["role"] == "death"

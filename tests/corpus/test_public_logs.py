@@ -9,9 +9,7 @@ from ldlm_monitor.config import Settings
 from ldlm_monitor.playback.replay import Replay
 
 CORPUS = Path(__file__).resolve().parents[2] / "../shared/corpus"
-pytestmark = pytest.mark.skipif(
-    not CORPUS.is_dir(), reason="the corpus of public logs is not beside this clone"
-)
+pytestmark = pytest.mark.shared
 LOGS = json.loads((CORPUS / "public/index.json").read_text()) if CORPUS.is_dir() else []
 HEALTHY = [
     log["file"]
@@ -42,23 +40,9 @@ def test_a_healthy_log_raises_nothing_serious(name: str) -> None:
         ("public/t08__accelerate-sigkill-host-oom.log", [("TrainingCrashed", "4")]),
         ("public/sl01__torchrun-sigint.log", [("JobKilled", None)]),
         ("public/bs17__megatron-gpt2-n64-timelimit.log", [("JobKilled", None)]),
-        ("elastic_runs/kill.log", [("TrainingCrashed", "1")]),
-        ("elastic_runs/raise.log", [("TrainingCrashed", "1")]),
-        ("elastic_runs/segv.log", [("TrainingCrashed", "2")]),
-        ("elastic_runs/m_findunused.log", []),
-        ("elastic_runs/m_mbar.log", [("TrainingCrashed", "2")]),
-        ("elastic_runs/mn_kill1.log", [("TrainingCrashed", "3")]),
-        ("elastic_runs/mn_kill0.log", [("TrainingCrashed", None)]),
     ],
 )
 def test_a_failure_is_told_with_the_rank_that_caused_it(
     name: str, expected: list[tuple[str, str | None]]
 ) -> None:
     assert alerts(CORPUS / name) == expected
-
-
-def test_of_two_nodes_logs_the_one_that_saw_the_kill_is_believed() -> None:
-    logs = tuple(str(CORPUS / "elastic_runs" / f"mn_kill{node}.log") for node in (0, 1))
-    played = Replay(Settings(files=logs, run="mn", companions=False)).transitions()
-    told = [each for each in played if not each.is_heartbeat]
-    assert [(each.alert, each.labels.get("rank")) for each in told] == [("TrainingCrashed", "3")]

@@ -12,9 +12,7 @@ from ldlm_monitor.model.records import Sample
 from ldlm_monitor.parse import Parser
 
 CORPUS = Path(__file__).resolve().parents[2] / "../shared/corpus/public"
-pytestmark = pytest.mark.skipif(
-    not CORPUS.is_dir(), reason="the corpus of public logs is not beside this clone"
-)
+pytestmark = pytest.mark.shared
 INDEX = json.loads((CORPUS / "index.json").read_text()) if CORPUS.is_dir() else []
 LOGS = [log for log in INDEX if log["truth"].get("metrics_example")]
 

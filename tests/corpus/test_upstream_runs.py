@@ -8,10 +8,7 @@ from ldlm_monitor.config import Settings
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.playback.replay import Replay
 
-RUNS = Path(__file__).resolve().parents[2] / "../shared/corpus/upstream"
-pytestmark = pytest.mark.skipif(
-    not RUNS.is_dir(), reason="the corpus of upstream's runs is not beside this clone"
-)
+RUNS = Path(__file__).parent / "runs/upstream"
 
 ON_THE_GRID = -1
 """The line is that at which the next slot of the grid falls: when the log was copied decides."""
@@ -81,3 +78,30 @@ def test_the_line_itself_travels_with_the_alert() -> None:
     assert crash.line.startswith("RuntimeError: element 0 of tensors does not require grad")
     assert nan.position is not None
     assert nan.position.offset == 7135
+
+
+@pytest.mark.parametrize(
+    ("run", "kind", "rank", "state"),
+    [
+        ("A_healthy_1proc", None, None, ""),
+        ("B_healthy_2proc", None, None, ""),
+        ("G_resume_same_name", None, None, ""),
+        ("C1_nan_latent_stable", "nonfinite_metric", 0, "ended"),
+        ("C2_nan_blocks_prefix_trainer", "nonfinite_metric", None, "ended"),
+        ("E_crash_index_error_rank", "python_exception", 1, "ended"),
+        ("F1_sigkill_rank1", "elastic_worker_failed", 1, "ended"),
+        ("H_hang_sigstop_rank1_90s", "hang_no_progress", None, "recovered"),
+    ],
+)
+def test_a_failure_is_one_incident_and_health_is_none(
+    run: str, kind: str | None, rank: int | None, state: str
+) -> None:
+    logs = sorted((RUNS / run / "train_logs").glob("*.log"))
+    played = Replay(Settings(files=tuple(map(str, logs)), companions=False))
+    list(played.transitions())
+    found = played.snapshot().incidents
+    if kind is None:
+        assert found == ()
+        return
+    (incident,) = found
+    assert (incident.root.kind, incident.root.rank, incident.state) == (kind, rank, state)

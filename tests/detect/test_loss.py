@@ -5,8 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from ldlm_monitor.detect.constant import ConstantDetector
-from ldlm_monitor.detect.loss import LossDetector, mann_kendall, relative_slope
+from ldlm_monitor.detect.loss import ConstantDetector, LossDetector, mann_kendall, relative_slope
 
 STEPS = 3000
 
@@ -53,6 +52,25 @@ def test_a_spike_stands_out_for_twenty_steps_and_is_no_divergence() -> None:
     assert seen(losses[:2010])["loss_spike_ratio"] > 2
     assert seen(losses[:2030])["loss_spike_ratio"] < 1.6
     assert worst(losses[:2100], "loss_rise_ratio") < 1.5
+
+
+def test_a_spike_is_counted_in_four_times_the_noise() -> None:
+    """A loss of 1 or 11 in turn: no past value is farther than 5 from the median 6.
+
+    The MAD is 5, so that s is 1.4826 * 5, and four of them are the usual distance.
+    """
+    losses = [1.0, 11.0] * 60 + [6.0] * 18 + [6.0 + 4 * 1.4826 * 5 * 1.5] * 2
+    assert seen(losses)["loss_spike_ratio"] == pytest.approx(1.5)
+
+
+def test_a_spike_of_a_quiet_loss_is_counted_in_fifteen_hundredths_of_it() -> None:
+    losses = [10.0] * 100 + [10.0] * 18 + [13.0] * 2
+    assert seen(losses)["loss_spike_ratio"] == pytest.approx(3.0 / 1.5)
+
+
+def test_a_spike_is_counted_in_the_farthest_that_noise_reached_before() -> None:
+    losses = [10.0] * 60 + [14.0] + [10.0] * 40 + [10.0] * 18 + [16.0] * 2
+    assert seen(losses)["loss_spike_ratio"] == pytest.approx(6.0 / 4.0)
 
 
 def test_a_divergence_is_known_within_twenty_steps_and_stays() -> None:

@@ -5,14 +5,15 @@ from array import array
 
 import pytest
 
-from ldlm_monitor.detect.change_point import ChangePoint
-from ldlm_monitor.detect.checkpoints import CheckpointDetector
 from ldlm_monitor.detect.detectors import Detector, Detectors
-from ldlm_monitor.detect.gradient import GradientDetector
-from ldlm_monitor.detect.memory import MemoryDetector
-from ldlm_monitor.detect.precision import LossScaleDetector, OverflowDetector, SkippedSteps
-from ldlm_monitor.detect.ranks import RankDetector
-from ldlm_monitor.detect.throughput import ThroughputDetector
+from ldlm_monitor.detect.gradient import (
+    GradientDetector,
+    LossScaleDetector,
+    OverflowDetector,
+    SkippedSteps,
+)
+from ldlm_monitor.detect.storage import CheckpointDetector, MemoryDetector
+from ldlm_monitor.detect.throughput import ChangePoint, RankDetector, ThroughputDetector
 from ldlm_monitor.model.measured import Measured
 
 GIB = 2.0**30

@@ -1,11 +1,11 @@
 """Whatever stands in a file, the doctor reads it, and what it fixes is valid and fixed."""
 
 from doctor_cases import HERE
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ldlm_doctor.audit import audit
-from ldlm_doctor.project import Kind, Project, SourceFile
+from ldlm_doctor.model import Kind, Project, SourceFile
 from ldlm_doctor.repair import plan, verified
 
 LINES = sorted(
@@ -25,7 +25,6 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=60)
 @given(st.sampled_from(list(Kind)), st.lists(PIECES, max_size=25).map("".join))
 @example(Kind.SHELL, "(" * 5000)
 @example(Kind.SHELL, "(" * 2000 + "a" + ")" * 2000)
@@ -46,7 +45,6 @@ def test_no_file_is_too_strange_to_be_read(kind: Kind, text: str) -> None:
             assert 0 <= edit.start <= edit.end <= len(text.encode())
 
 
-@settings(max_examples=25)
 @given(SCRIPTS)
 def test_any_script_is_fixed_in_one_go_and_stays_a_script(text: str) -> None:
     file = SourceFile("run.sh", Kind.SHELL, text.encode())

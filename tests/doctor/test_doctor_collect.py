@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ldlm_doctor.collect import MAX_BYTES, collect
-from ldlm_doctor.project import Kind
+from ldlm_doctor.model import Kind
 from ldlm_monitor.model.errors import InputError
 
 CONFIGURATION = b'{"zero_optimization": {"stage": 2}}'

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ldlm_doctor.journal import Change, apply, rollback
@@ -42,7 +42,6 @@ def tree(root: Path, *contents: bytes) -> list[Change]:
     return changes
 
 
-@settings(max_examples=25)
 @given(st.lists(st.tuples(st.binary(max_size=60), st.binary(max_size=60)), min_size=1, max_size=5))
 def test_what_was_fixed_and_taken_back_is_what_it_was(
     tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[bytes, bytes]]

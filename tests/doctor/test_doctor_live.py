@@ -61,11 +61,9 @@ def test_the_time_that_slurm_gives_a_job_is_held_against_its_timeouts() -> None:
     words = ("python", "train.py")
     project = Surroundings(group_timeouts=(GroupTimeout(10_800.0, "train.py", 7),))
     check = "timeout-beyond-walltime"
-    assert found(Process(1, words, long, None, 8), Surroundings())[check] == (
-        "2 h, the job has 2 h"
-    )
+    assert found(Process(1, words, long, None, 8), Surroundings())[check] == ("2h, the job has 2h")
     assert found(Process(1, words, settings, None, 8), project)[check] == (
-        "train.py:7 gives 3 h, the job has 2 h"
+        "train.py:7 gives 3h, the job has 2h"
     )
     short = (*words, "--ddp_timeout", "1800")
     assert check not in found(Process(1, short, settings, None, 8), Surroundings())

@@ -9,9 +9,7 @@ import pytest
 from doctor_cases import cases, expected
 
 from ldlm_doctor.audit import audit
-from ldlm_doctor.environment_checks import HEARTBEAT_DAYS, MONITORING_OFF
-from ldlm_doctor.finding import Edit, Finding
-from ldlm_doctor.project import Kind, Project, SourceFile
+from ldlm_doctor.model import Edit, Finding, Kind, Project, SourceFile
 from ldlm_doctor.repair import plan, verified
 
 
@@ -205,7 +203,14 @@ def test_json_keeps_its_form() -> None:
 
 
 def finding(text: bytes, *edits: Edit, worst: bool = False) -> Finding:
-    return Finding(HEARTBEAT_DAYS if worst else MONITORING_OFF, "a.py", 1, text.decode(), "", edits)
+    return Finding(
+        "heartbeat-timeout-days" if worst else "nccl-monitoring-off",
+        "a.py",
+        1,
+        text.decode(),
+        "",
+        edits,
+    )
 
 
 def test_where_two_findings_want_the_same_bytes_the_first_has_them() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ldlm_doctor.bash_reading import read_script
+from ldlm_doctor.bash_walk import read_script
 from ldlm_doctor.walltime import limit_of
 
 

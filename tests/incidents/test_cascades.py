@@ -104,6 +104,25 @@ def test_a_machine_that_all_others_lost_is_named_weakly() -> None:
     assert (incident.root.tier, incident.confidence) == ("network", "weak")
 
 
+def test_a_broken_link_comes_before_the_silence_that_follows_from_it() -> None:
+    """The rank behind the link waits for ever and writes nothing; it is not the cause."""
+    lines = trained(60)
+    for rank in (3, 4):
+        broken = (
+            f"gpu-node07:4821{rank}:48990 [{rank}] transport/net_ib/p2p.cc:688 "
+            "(ncclIbLogCompletionWithError) NCCL WARN NET/IB: Got completion from peer "
+            "gpu-node04<41232> with status=IBV_WC_RETRY_EXC_ERR(12) opcode=IBV_WC_SEND(0) "
+            "vendor_err=129  localGid fe80::1 remoteGidsfe80::2 hca mlx5_3"
+        )
+        lines.append((59.5, "node0.log", broken))
+    lines += nccl_timeout(without(37), AT) + agents(AT + 61, 8, terminated=[37])
+    incident = incident_of(lines)
+    assert (incident.root.tier, incident.root.kind) == ("network", "nccl_ib_completion_error")
+    assert incident.root.rank != 37
+    alone = incident_of([line for line in lines if "NET/IB" not in line[2]])
+    assert (alone.root.tier, alone.root.rank) == ("silence", 37)
+
+
 def test_ctrl_c_is_told_as_such_and_no_rank_lost_a_peer() -> None:
     lines = trained(60)
     for rank in range(4):

@@ -18,7 +18,7 @@ from ldlm_monitor.playback.replay import Replay
 
 LOGS = Path(__file__).parent / "injected"
 TRUTH: dict[str, dict[str, Any]] = json.loads((LOGS / "truth.json").read_text())
-CORPUS = Path(__file__).resolve().parents[2] / "../shared/corpus"
+RUNS = Path(__file__).resolve().parents[1] / "corpus/runs/elastic"
 
 
 def incidents(*paths: Path) -> tuple[IncidentView, ...]:
@@ -79,7 +79,6 @@ def test_a_contradiction_says_why_the_other_rank_is_not_the_cause() -> None:
     )
 
 
-@pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus of logs is not beside this clone")
 @pytest.mark.parametrize(
     ("name", "rank", "kind"),
     [
@@ -95,13 +94,11 @@ def test_a_contradiction_says_why_the_other_rank_is_not_the_cause() -> None:
     ],
 )
 def test_logs_of_other_injected_failures(name: str, rank: int | None, kind: str) -> None:
-    (incident,) = incidents(CORPUS / "elastic_runs" / name)
+    (incident,) = incidents(RUNS / name)
     assert (incident.root.rank, incident.root.kind) == (rank, kind)
 
 
-@pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus of logs is not beside this clone")
 def test_of_two_nodes_logs_of_a_kill_there_is_one_incident() -> None:
-    folder = CORPUS / "elastic_runs"
-    (incident,) = incidents(folder / "mn_kill0.log", folder / "mn_kill1.log")
+    (incident,) = incidents(RUNS / "mn_kill0.log", RUNS / "mn_kill1.log")
     assert (incident.root.rank, incident.confidence) == (3, "confirmed")
     assert {claim.rank: claim.agrees for claim in incident.claims} == {1: False, 3: True}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ldlm_monitor.core.monitor import Monitor
@@ -78,7 +78,6 @@ def events(draw: st.DrawFn) -> Event:
 
 
 @given(st.lists(st.tuples(events(), st.floats(0.0, 400.0)), max_size=25), st.data())
-@settings(max_examples=150, deadline=None)
 def test_no_sequence_of_events_is_too_odd(
     told: list[tuple[Event, float]], data: st.DataObject
 ) -> None:
@@ -111,7 +110,6 @@ def events_of(name: str) -> tuple[tuple[Event, ...], ...]:
 
 
 @given(st.sampled_from(NODES), st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
 def test_the_order_in_which_files_are_read_does_not_change_the_outcome(name, random) -> None:
     """Lines of one file keep their order; those of two files come in any."""
     queues = [list(each) for each in events_of(name)]
@@ -129,7 +127,6 @@ def outcome(told: list[Event]) -> list[IncidentView]:
 
 
 @given(st.sampled_from(["hang.log", "raise.log", "segv.log", "shape.log"]), st.data())
-@settings(max_examples=12, deadline=None)
 def test_how_a_file_is_cut_does_not_change_the_outcome(name: str, data: st.DataObject) -> None:
     body = (LOGS / name).read_bytes()
     ends = [index + 1 for index, byte in enumerate(body) if byte == 10]

@@ -76,7 +76,7 @@ def test_a_server_that_is_dead_at_the_start_holds_up_no_other_file_and_its_files
     daemon = start(*BOTH, slack=slack).ready()
     append(HERE, NAN)
     assert RUN in slack.next()
-    daemon.wait_for_message("no answer from", "mounted (fuse) for", "the other files go on")
+    daemon.wait_for_message("no answer from", "mounted (fuse) for", "other files are still read")
     assert f'ldlm_train_step{{run="{RUN}"}} 39.0' in daemon.get("/metrics")
     mount.revive()
     assert FAR_RUN in slack.next()
@@ -99,7 +99,7 @@ def test_a_server_that_dies_later_holds_up_no_other_file_and_what_it_got_is_read
     append(HERE, NAN)
     message = slack.next()
     assert RUN in message
-    daemon.wait_for_message("no answer from", "mounted (fuse) for", "the other files go on")
+    daemon.wait_for_message("no answer from", "mounted (fuse) for", "other files are still read")
     append("train_logs/other.log", bars(0, 5) + NAN)
     assert "other" in slack.next()
     mount.revive()

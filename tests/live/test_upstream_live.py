@@ -8,13 +8,8 @@ from pathlib import Path
 
 import pytest
 
-RUNS = Path(__file__).resolve().parents[2] / "../shared/corpus/upstream"
-pytestmark = [
-    pytest.mark.live,
-    pytest.mark.skipif(
-        not RUNS.is_dir(), reason="the corpus of upstream's runs is not beside this clone"
-    ),
-]
+RUNS = Path(__file__).resolve().parents[1] / "corpus/runs/upstream"
+pytestmark = pytest.mark.live
 
 FAST = 25.0
 EXPECTED = {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from failing_lines import NAN
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ldlm_monitor.alerts import load_rules
@@ -380,7 +380,6 @@ def timed_rows(draw: st.DrawFn) -> list[dict[str, float]]:
     return rows
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     timed_rows(),
     st.sampled_from([StallSettings(), StallSettings(floor=2.0), StallSettings(floor=0.1)]),
@@ -406,7 +405,6 @@ def test_rows_that_tell_their_times_are_judged_together_as_one_by_one(
     assert seen.monitor.evaluations == known.monitor.evaluations
 
 
-@settings(max_examples=50)
 @given(st.lists(st.floats(0.0, 700.0), max_size=40))
 def test_how_often_time_is_said_to_pass_changes_nothing(ticks: list[float]) -> None:
     """Lines of a traceback with pauses, a hang, a NaN: all at seconds of their own."""

@@ -488,15 +488,15 @@ def alerts(monitor: Monitor) -> dict[str, str]:
 
 
 def test_rotations_change_nothing() -> None:
-    run_state_machine_as_test(Rotations, settings=_settings(30))
+    run_state_machine_as_test(Rotations, settings=_settings(settings().max_examples))
 
 
 def test_kills_change_nothing() -> None:
-    run_state_machine_as_test(Kills, settings=_settings(40))
+    run_state_machine_as_test(Kills, settings=_settings(settings().max_examples))
 
 
 def test_kills_and_rotations_change_nothing() -> None:
-    run_state_machine_as_test(KillsAndRotations, settings=_settings(40))
+    run_state_machine_as_test(KillsAndRotations, settings=_settings(settings().max_examples))
 
 
 @pytest.mark.long

@@ -153,7 +153,7 @@ ROWS = settings(
 )
 
 
-@settings(ROWS, max_examples=40)
+@ROWS
 @given(rows_as_written())
 def test_rows_that_tell_their_times_are_replayed_as_they_came(writes: list[Write]) -> None:
     """The same transitions at the same times, of the same lines, in the same order."""
@@ -240,7 +240,7 @@ def compare_bars(writes: list[Write]) -> None:
                 assert abs(at - replayed_at) < LATE_SECONDS, (key, state)
 
 
-@settings(ROWS, max_examples=25)
+@ROWS
 @given(bars_as_written())
 def test_bars_are_replayed_as_they_came_but_for_some_seconds(writes: list[Write]) -> None:
     """Each alert goes through the same states within twenty seconds.

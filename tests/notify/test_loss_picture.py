@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ldlm_monitor.model.view import CurveView
@@ -56,7 +56,6 @@ def test_the_incident_stands_at_its_step_whenever_that_was_read():
     assert beyond == loss_picture(curve(means), 1099.0, "r1"), "no step of this curve"
 
 
-@settings(max_examples=10)
 @given(
     means=st.lists(st.floats(), min_size=3, max_size=40),
     at=st.floats(allow_nan=False, allow_infinity=False),
@@ -71,7 +70,7 @@ def test_a_run_without_a_curve_has_no_picture(make_notification):
     from ldlm_monitor.notify.message import Message
 
     message = Message(
-        step="picture", group=1, identity="1", news=(), standing=(make_notification(),),
+        step="picture", group=1, identity="1", news=(), alerts=(make_notification(),),
         opened_at=0.0,
     )  # fmt: skip
     assert picture_of(dict)(message) is None

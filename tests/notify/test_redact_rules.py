@@ -52,7 +52,6 @@ def test_what_detect_secrets_takes_for_a_secret_is_hidden(name: str) -> None:
     seen = 0
 
     @settings(
-        max_examples=20,
         derandomize=True,
         database=None,
         phases=[Phase.generate],
@@ -62,7 +61,9 @@ def test_what_detect_secrets_takes_for_a_secret_is_hidden(name: str) -> None:
     def check(text: str) -> None:
         nonlocal seen
         for secret in detector.analyze_string(text):
-            if len(secret.strip(DELIMITERS)) >= SHORTEST.get(name, 3) and TELLING.get(name, _ANY).search(text):
+            if len(secret.strip(DELIMITERS)) >= SHORTEST.get(name, 3) and TELLING.get(
+                name, _ANY
+            ).search(text):
                 seen += 1
                 assert secret not in redact(text), text
 
@@ -112,7 +113,6 @@ def test_the_words_around_a_secret_stay() -> None:
     assert redact(text) == "step 12 loss 2.5 key [redacted] then step 13"
 
 
-@settings(max_examples=100)
 @given(st.lists(st.one_of(st.sampled_from(LINES), st.text(max_size=40)), max_size=4), st.text())
 def test_no_text_around_it_shows_a_secret(lines: list[str], between: str) -> None:
     assert found_in(redact(f" {between}\n ".join(lines))) == []

@@ -1,4 +1,4 @@
-"""What the parser's tests share: a way to feed bytes, and the corpus where it is at hand."""
+"""What the parser's tests share: a way to feed bytes, and genuine runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.records import Record
 from ldlm_monitor.parse import Parser
 
-SHARED = Path(__file__).resolve().parents[2] / "../shared"
+RUNS = Path(__file__).resolve().parents[1] / "corpus/runs"
 
 Parse = Callable[..., list[Record]]
 
@@ -33,6 +33,5 @@ def parse() -> Parse:
 
 @pytest.fixture(scope="session")
 def corpus() -> Path:
-    if not (SHARED / "corpus").is_dir():
-        pytest.skip("the corpus of genuine logs is not beside this checkout")
-    return SHARED / "corpus"
+    """The genuine runs."""
+    return RUNS

@@ -169,7 +169,7 @@ def test_every_jsonl_row_is_a_sample_with_every_number(run) -> None:
 )
 def test_a_run_without_a_fault_has_no_event_of_severity_error(corpus, name) -> None:
     folder = corpus / "upstream" / name
-    for path in (log_of(folder), folder / "console.out"):
+    for path in (log_of(folder), *folder.glob("console.out")):
         serious = [
             r
             for r in records_of(path)
@@ -246,7 +246,7 @@ ELASTIC = {
 @pytest.mark.parametrize("name", ELASTIC)
 def test_interleaved_ranks_come_apart(corpus, name) -> None:
     kinds, ranks, root = ELASTIC[name]
-    events = [r for r in records_of(corpus / "elastic_runs" / name) if isinstance(r, Event)]
+    events = [r for r in records_of(corpus / "elastic" / name) if isinstance(r, Event)]
     wanted = {"python_exception", "gloo_peer_closed", "fatal_python_error"}
     serious = [
         e for e in events if e.kind in wanted and e.fields["role"] not in ("death", "context")

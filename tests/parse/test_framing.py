@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ldlm_monitor.model.chunk import Chunk, Origin
@@ -61,7 +61,6 @@ def fed(data: bytes, cuts: list[int]) -> list[Record]:
     return sorted(found, key=lambda record: (record.position.offset, repr(record)))
 
 
-@settings(max_examples=300, deadline=None)
 @given(RECORDS, st.data())
 def test_any_split_into_whole_records_gives_the_same_records(parts, data) -> None:
     ends = [0]
@@ -73,7 +72,6 @@ def test_any_split_into_whole_records_gives_the_same_records(parts, data) -> Non
     assert repr(fed(whole, cuts)) == repr(fed(whole, []))
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=400), st.integers(0, 10**9), st.integers(1, 10**6))
 def test_records_are_what_lies_between_terminators(data, offset, number) -> None:
     lines = Lines(Chunk("a", (1, 1, 0), offset, number, data))
@@ -89,7 +87,6 @@ def test_records_are_what_lies_between_terminators(data, offset, number) -> None
     assert cut == expected
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.binary(min_size=1, max_size=400), st.data())
 def test_going_straight_to_a_byte_gives_the_record_around_it(data, draw) -> None:
     chunk = Chunk("a", (1, 1, 0), 0, 1, data)

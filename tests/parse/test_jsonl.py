@@ -136,6 +136,26 @@ def test_the_step_is_known_by_any_of_its_names(parse, key: str) -> None:
     assert (sample.step, sample.values) == (5, {"my_metric": 2.5})
 
 
+@pytest.mark.parametrize("step", [3.5, -0.25, math.inf, math.nan, True, "7"])
+def test_a_step_that_is_no_whole_number_is_a_value_like_any_other(parse, step: object) -> None:
+    found = parse(json.dumps({"step": step, "loss": 2.5}) + "\n", path="any.jsonl")
+    assert [sample.step for sample in found] == [None]
+    assert found[0].values["loss"] == 2.5
+
+
+def test_a_step_that_is_written_as_a_float_counts_if_it_is_whole(parse) -> None:
+    (sample,) = parse('{"step": 3.0, "global_step": 3.5, "loss": 2.5}\n', path="any.jsonl")
+    assert (sample.step, sample.values) == (3, {"global_step": 3.5, "loss": 2.5})
+
+
+def test_a_heartbeat_whose_step_is_no_whole_number_is_an_error() -> None:
+    row = {"type": "heartbeat", "time": 1781178260.0, "rank": 0, "pid": 7, "step": 3.5}
+    parser = Parser()
+    chunk = Chunk("health_rank0.jsonl", (1, 1, 0), 0, 1, json.dumps(row).encode() + b"\n")
+    assert parser.feed(chunk, Origin(run="r"), 0.0) == []
+    assert parser.counters.parse_errors == 1
+
+
 @pytest.mark.parametrize(
     ("row", "said"),
     [

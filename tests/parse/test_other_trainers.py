@@ -10,7 +10,7 @@ from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.errors import FormatError
 from ldlm_monitor.model.records import Event, Record, Sample
 from ldlm_monitor.parse import Parser
-from ldlm_monitor.parse.quantities import quantity
+from ldlm_monitor.parse.patterns import quantity
 from ldlm_monitor.parse.vocabulary import measure
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ldlm_monitor.model.chunk import Chunk, Origin
@@ -79,7 +79,6 @@ def _compile_before_time_is_measured() -> None:
     compiled()
 
 
-@settings(max_examples=150)
 @given(st.data())
 def test_a_text_cut_anywhere_gives_no_value_that_the_whole_text_does_not_give(data) -> None:
     whole = data.draw(st.sampled_from(texts())).encode()
@@ -89,7 +88,6 @@ def test_a_text_cut_anywhere_gives_no_value_that_the_whole_text_does_not_give(da
     assert found <= {value for _, value in sure} | written(whole.decode())
 
 
-@settings(max_examples=100)
 @given(st.data())
 def test_a_text_cut_anywhere_gives_no_other_sample(data) -> None:
     text = data.draw(st.sampled_from(texts()))
@@ -124,7 +122,6 @@ def test_no_text_that_begins_at_any_byte_gives_a_number_that_was_shortened() -> 
     assert wrong == []
 
 
-@settings(max_examples=100)
 @given(st.data())
 def test_a_text_that_begins_anywhere_raises_nothing(data) -> None:
     whole = data.draw(st.sampled_from(texts())).encode()
@@ -133,7 +130,6 @@ def test_a_text_that_begins_anywhere_raises_nothing(data) -> None:
         assert 0 <= record.position.offset <= len(whole) - start
 
 
-@settings(max_examples=150)
 @given(st.data())
 def test_lines_of_two_ranks_in_any_order_give_no_value_that_neither_gives_alone(data) -> None:
     ranks = [data.draw(st.sampled_from(texts())).splitlines() for _ in range(2)]

@@ -14,9 +14,7 @@ from ldlm_monitor.parse import formats
 TAXONOMY = Path(__file__).resolve().parents[2] / "../shared/reference/taxonomy_patterns.json"
 TRAPS = (Path(__file__).parent / "traps.log").read_text().splitlines()
 """Section 5, line by line, and more of the kind."""
-pytestmark = pytest.mark.skipif(
-    not TAXONOMY.is_file(), reason="the failure taxonomy is not beside this clone"
-)
+pytestmark = pytest.mark.shared
 KINDS: list[dict[str, Any]] = (
     json.loads(TAXONOMY.read_text())["kinds"] if TAXONOMY.is_file() else []
 )

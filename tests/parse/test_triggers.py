@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.parse import formats
-from ldlm_monitor.parse.triggers import MARKS, Scanner, compile_triggers, mark_of
+from ldlm_monitor.parse.scan import MARKS, Scanner, compile_triggers, mark_of
 
 TRAPS = Path(__file__).with_name("traps.log").read_bytes()
 

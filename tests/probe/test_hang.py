@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.model.records import Event, Heartbeat, Position
-from ldlm_monitor.probe.hang import Rank, accused, events_of, look
+from ldlm_monitor.probe.hang import SKEW_SECONDS, Rank, accused, beats, events_of, look
 from ldlm_monitor.probe.heartbeat import pages, read
 from ldlm_monitor.probe.stacks import Stacks, ask, may_ask, stacks_of
 
@@ -180,6 +180,61 @@ def test_a_rank_that_is_a_step_behind_is_accused(rank) -> None:
 def test_of_two_ranks_the_one_that_does_not_wait_is_accused(rank) -> None:
     told = [rank(0, 12, COLLECTIVE), rank(1, 12, LOADING)]
     assert accused(told)[0] == {1}
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [([12, 11], {1}), ([12, 11, 12, 11], {1, 3}), ([12, 11, 11], set()), ([12, 12], set())],
+)
+def test_at_most_half_of_the_ranks_are_accused_of_being_behind(rank, steps, expected) -> None:
+    told = [rank(number, step, COLLECTIVE) for number, step in enumerate(steps)]
+    assert accused(told)[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("silent", "answering", "expected"), [(1, 1, {0}), (2, 2, {0, 1}), (2, 1, set()), (2, 0, set())]
+)
+def test_no_more_are_accused_of_silence_than_answered(rank, silent, answering, expected) -> None:
+    told = [rank(number, 12, None) for number in range(silent)]
+    told += [rank(silent + number, 12, COLLECTIVE) for number in range(answering)]
+    assert accused(told)[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("loading", "waiting", "expected"), [(1, 1, {0}), (2, 2, {0, 1}), (2, 3, {0, 1}), (3, 2, set())]
+)
+def test_at_most_half_are_accused_of_being_elsewhere_than_where_the_others_wait(
+    rank, loading, waiting, expected
+) -> None:
+    told = [rank(number, 12, LOADING) for number in range(loading)]
+    told += [rank(loading + number, 12, COLLECTIVE) for number in range(waiting)]
+    found, why = accused(told)
+    assert (found if why == "is not where the others wait for it" else set()) == expected
+
+
+@pytest.mark.parametrize(
+    ("phases", "expected"),
+    [
+        (["data", "eval"], set()),
+        (["data", "eval", "eval"], {0}),
+        (["data", "data", "eval", "eval"], set()),
+        (["data", "data", "eval", "eval", "eval"], {0, 1}),
+    ],
+)
+def test_fewer_than_half_are_accused_of_standing_elsewhere(rank, phases, expected) -> None:
+    told = [rank(number, 12, LOADING, phase) for number, phase in enumerate(phases)]
+    assert accused(told)[0] == expected
+
+
+def test_a_lone_rank_is_accused_of_taking_no_step(rank) -> None:
+    assert accused([rank(3, 12, COLLECTIVE)]) == (frozenset({3}), "takes no step")
+
+
+def test_a_page_counts_from_ten_seconds_before_the_runs_last_step_on(ranks) -> None:
+    page = read(ranks / "heartbeat_rank0")
+    assert page is not None
+    assert 0 in {beat.rank for beat in beats("r", [ranks], page.time + SKEW_SECONDS)}
+    assert 0 not in {beat.rank for beat in beats("r", [ranks], page.time + SKEW_SECONDS + 0.01)}
 
 
 def test_nobody_is_accused_where_all_stand_at_one_place(rank) -> None:

@@ -49,10 +49,10 @@ def test_all_that_the_callback_tells_is_read(page) -> None:
             step=41, batch=7, steps=42, time=5.0, phase_since=4.0, phase=b"eval", status=b"failed"
         )
     )
-    writer.tell_standing(
+    writer.store_standing(
         written.Standing(loss=2.5, nonfinite=3, nonfinite_step=40, nonfinite_quantity=b"loss_text")
     )
-    writer.tell_device(
+    writer.store_device(
         written.DeviceBeat(6.0, 0.5, 0.1, 2.0, 8.0, 71.0, 1e9, 2e9, 300.0, 1.0, b"H100")
     )
     writer.sync()

@@ -209,7 +209,7 @@ loosely = settings(
 
 @pytest.mark.live
 @needs_prometheus
-@settings(loosely, max_examples=1500, derandomize=True)
+@settings(loosely, max_examples=15 * settings().max_examples, derandomize=True)
 @given(questions())
 def test_prometheus_answers_random_expressions_alike(
     server: Prometheus, question: Question
@@ -219,7 +219,7 @@ def test_prometheus_answers_random_expressions_alike(
 
 @pytest.mark.live
 @needs_prometheus
-@settings(loosely, max_examples=100, derandomize=True)
+@settings(loosely, derandomize=True)
 @given(questions(sortings))
 def test_prometheus_sorts_alike(server: Prometheus, question: Question) -> None:
     check(server, question, ordered=True)

@@ -19,7 +19,7 @@ def run_scripts(*paths: Path) -> tuple[str, int]:
     return done.stdout.splitlines()[-1], done.returncode
 
 
-@pytest.mark.skipif(not SCRIPTS, reason="shared/promql is not beside this clone")
+@pytest.mark.shared
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
 def test_prometheus_scripts_pass(path: Path) -> None:
     summary, code = run_scripts(path)

@@ -41,6 +41,12 @@ def test_what_happened_twice_may_take_twice_as_long() -> None:
     assert pace.limit("running") == 110
 
 
+@pytest.mark.parametrize(("gap", "limit"), [(30.0, 240), (40.0, 240), (48.0, 240), (50.0, 250)])
+def test_what_waiting_for_data_may_take_ends_at_four_minutes(gap: float, limit: float) -> None:
+    """Eight times the slowest usual gap up to there; five times it counts beyond."""
+    assert learned(gap).limit("running") == limit
+
+
 @pytest.mark.parametrize(("gap", "limit"), [(0.1, 120), (60.0, 600), (400.0, 800)])
 def test_while_few_steps_are_known_the_limit_is_careful(gap: float, limit: float) -> None:
     assert learned(gap, 3).limit("running") == limit
@@ -59,6 +65,21 @@ def test_a_checkpoint_is_announced_when_it_is_over_so_steps_must_allow_for_the_n
     pace = learned(1.0)
     pace.learn_pause("checkpointing", 75)
     assert pace.limit("running") == 150
+
+
+def test_a_checkpoint_is_allowed_for_while_few_steps_are_known() -> None:
+    pace = learned(1.0, 3)
+    assert pace.limit("running") == 120
+    pace.learn_pause("checkpointing", 75)
+    assert pace.limit("running") == 150
+
+
+def test_a_pause_may_take_as_long_as_a_step_may() -> None:
+    pace = learned(20.0)
+    pace.learn_pause("evaluating", 40)
+    assert pace.limit("evaluating") == pace.limit("running") == 160
+    pace.learn_pause("evaluating", 5)
+    assert learned(1.0).limit("running") == StallSettings().floor
 
 
 def test_the_users_own_limit_replaces_what_was_learned() -> None:

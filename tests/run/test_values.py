@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from ldlm_monitor.model.records import Event, Position, Sample, SampleBlock
 from ldlm_monitor.run.pace import StallSettings
-from ldlm_monitor.run.quantity import exported_name
-from ldlm_monitor.run.sources import Source
+from ldlm_monitor.run.quantity import ValueSource, exported_name
 from ldlm_monitor.run.training_run import TrainingRun
 from ldlm_monitor.run.values import MAX_QUANTITIES, RunValues
 
@@ -45,9 +44,9 @@ def test_every_quantity_has_its_metric(quantity: str, name: Any) -> None:
 
 def test_a_better_source_takes_over_and_a_worse_one_is_ignored_from_then_on() -> None:
     values = RunValues("r")
-    values.observe(sample(loss=9.0, grad_norm=1.0), Source.BAR)
-    values.observe(sample(loss=2.0), Source.JSONL)
-    values.observe(sample(loss=9.5, grad_norm=1.5), Source.BAR)
+    values.observe(sample(loss=9.0, grad_norm=1.0), ValueSource.BAR)
+    values.observe(sample(loss=2.0), ValueSource.JSONL)
+    values.observe(sample(loss=9.5, grad_norm=1.5), ValueSource.BAR)
     assert values.last("loss") == 2.0
     assert values.last("grad_norm") == 1.5
     loss = values.statistics()["loss"]
@@ -57,9 +56,9 @@ def test_a_better_source_takes_over_and_a_worse_one_is_ignored_from_then_on() ->
 def test_a_better_source_of_some_rank_ends_a_worse_one_that_knows_no_rank() -> None:
     """A log began; then came the callback's files. A spike must not ring for both."""
     values = RunValues("r")
-    values.observe(sample(loss=2.0, grad_norm=1.0), Source.JSONL)
-    values.observe(sample(rank=1, loss=3.0), Source.CALLBACK)
-    values.observe(sample(loss=9.0, grad_norm=1.5), Source.JSONL)
+    values.observe(sample(loss=2.0, grad_norm=1.0), ValueSource.JSONL)
+    values.observe(sample(rank=1, loss=3.0), ValueSource.CALLBACK)
+    values.observe(sample(loss=9.0, grad_norm=1.5), ValueSource.JSONL)
     shown = exported(values)
     assert [name for name in shown if name.startswith("ldlm_train_loss")] == ["ldlm_train_loss 1"]
     assert shown["ldlm_train_loss 1"] == 3.0
@@ -68,8 +67,8 @@ def test_a_better_source_of_some_rank_ends_a_worse_one_that_knows_no_rank() -> N
 
 def test_each_rank_has_its_own_series() -> None:
     values = RunValues("r")
-    values.observe(sample(rank=0, loss=2.0), Source.CALLBACK)
-    values.observe(sample(rank=1, loss=3.0), Source.CALLBACK)
+    values.observe(sample(rank=0, loss=2.0), ValueSource.CALLBACK)
+    values.observe(sample(rank=1, loss=3.0), ValueSource.CALLBACK)
     shown = exported(values)
     assert (shown["ldlm_train_loss 0"], shown["ldlm_train_loss 1"]) == (2.0, 3.0)
 
@@ -79,7 +78,7 @@ def test_the_rate_of_a_run_is_the_sum_of_what_each_callback_was_given() -> None:
     for step in (1, 2):
         for rank in (0, 1):
             rates = {"samples_per_second": 40.0 * step + rank, "loss": 2.0 + rank}
-            values.observe(sample(step, rank, **rates), Source.CALLBACK)
+            values.observe(sample(step, rank, **rates), ValueSource.CALLBACK)
     known = values.statistics()
     rate = known["samples_per_second"]
     assert (rate.current, rate.minimum, rate.maximum, rate.count) == (161.0, 81.0, 161.0, 2)
@@ -90,14 +89,14 @@ def test_the_rate_of_a_run_is_the_sum_of_what_each_callback_was_given() -> None:
 def test_the_rate_that_a_log_tells_is_that_of_all_ranks() -> None:
     values = RunValues("r")
     for rank in (0, 1):
-        values.observe(sample(1, rank, samples_per_second=160.0), Source.TEXT)
+        values.observe(sample(1, rank, samples_per_second=160.0), ValueSource.TEXT)
     assert values.statistics()["samples_per_second"].current == 160.0
 
 
 def test_counts_of_what_is_not_finite_begin_at_zero_and_count_a_step_once() -> None:
     values = RunValues("r")
     assert exported(values)["ldlm_train_nonfinite_total loss"] == 0
-    assert values.observe(sample(44, loss=math.nan), Source.JSONL)
+    assert values.observe(sample(44, loss=math.nan), ValueSource.JSONL)
     block = {"quantity": "loss", "step": 44}
     told = Event(
         kind="nonfinite_metric", severity="error", run="r", message="m", fields=block, position=AT
@@ -129,7 +128,7 @@ def test_a_loss_that_the_trainer_hides_behind_a_constant_is_counted() -> None:
 def test_quantities_are_bounded_and_what_is_dropped_is_counted() -> None:
     values = RunValues("r")
     many = {f"key_{index}": 1.0 for index in range(MAX_QUANTITIES + 5)}
-    values.observe(sample(**many), Source.JSONL)
+    values.observe(sample(**many), ValueSource.JSONL)
     assert values.dropped == 5
 
 
@@ -147,7 +146,7 @@ def test_a_block_with_too_many_quantities_drops_what_its_rows_would() -> None:
         values=columns,
     )
     values = RunValues("r")
-    values.observe_block(block, block.sample(2), Source.JSONL)
+    values.observe_block(block, block.sample(2), ValueSource.JSONL)
     assert values.dropped == 15
 
 

@@ -4,7 +4,7 @@ import base64
 
 import bcrypt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ldlm_monitor.serve.access import Access
@@ -65,7 +65,6 @@ def test_credentials_are_judged(access: Access, told: str, grant: str | None) ->
     assert access.judge(told) == grant, "nor does it matter what is remembered"
 
 
-@settings(max_examples=50)
 @given(st.text(alphabet=st.characters(max_codepoint=255), max_size=60))
 def test_nothing_else_opens_the_door(access: Access, told: str) -> None:
     assert access.judge(told) is None
@@ -82,6 +81,29 @@ def test_what_is_no_hash_of_bcrypt_is_refused_and_not_repeated(text: str) -> Non
     with pytest.raises(ValueError, match='"ada" is no bcrypt hash') as refused:
         Access({"ada": text}, ())
     assert not text or text not in str(refused.value)
+
+
+@pytest.mark.parametrize(("length", "grant"), [(71, "user"), (72, "user"), (73, None)])
+def test_a_password_has_at_most_as_many_bytes_as_bcrypt_looks_at(
+    length: int, grant: str | None
+) -> None:
+    """A longer one would be as good as its first 72 bytes."""
+    password = "x" * length
+    access = Access({"ada": hashed(password[:72])}, ())
+    assert access.judge(basic("ada", password)) == grant
+
+
+def test_what_bcrypt_said_is_remembered_of_the_last_256_passwords() -> None:
+    access = Access({"ada": hashed("engines")}, ())
+    for number in range(300):
+        assert access.judge(basic("ada", f"guess {number}")) is None
+    assert len(access._known) == 256
+    kept = set(access._known)
+    access.judge(basic("ada", "guess 299"))
+    access.judge(basic("ada", "guess 44"))
+    assert set(access._known) == kept, "the last 256 are known"
+    access.judge(basic("ada", "guess 43"))
+    assert set(access._known) != kept, "the one before them is not"
 
 
 def test_a_client_is_told_which_credentials_are_taken() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.source.excerpt import Span, count_lines, excerpt
+from ldlm_monitor.source.log_parts import Span, count_lines, excerpt
 
 GB = 10**9
 MIB = 1024 * 1024
@@ -54,7 +54,7 @@ def test_of_ten_gigabytes_the_start_and_the_end_come_first(opened):
     assert found.middle == Span(first.end, last.start, 1 + head[: first.end].count(b"\n"))
     assert not last.exact
     assert found.note(skipped=True) == (
-        f"its first 1.0 MB and last 66.1 MB are read first; 10.0 GB between them "
+        f"its first 1.0 MiB and last 63.0 MiB are read first; 9.3 GiB between them "
         f"(bytes {first.end} to {last.start}) are skipped"
     )
     assert "read afterwards" in found.note(skipped=False)

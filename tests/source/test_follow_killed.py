@@ -60,7 +60,7 @@ class Killed:
             self.writer.write(b"%d %s\n" % (self.count, b"x" * self.random.randrange(0, 900)))
 
     def rotate(self) -> None:
-        """The old file stays beside; so it is found whoever follows."""
+        """The old file stays in the folder, where every reader finds it."""
         self.rotated += 1
         self.log.rename(self.folder / f"train.log.{self.rotated}")
         old, self.writer = self.writer, self.log.open("ab", buffering=0)

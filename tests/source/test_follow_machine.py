@@ -73,7 +73,7 @@ class Writers(RuleBasedStateMachine):
         self.lost: list[set[int]] = []
         self.chunks: list[Chunk] = []
         self.delivered: set[int] = set()
-        self.told: set[str] = set()
+        self.noticed: set[str] = set()
         self.old: list[Life] = []
         self.deleted: list[Life] = []
         self.present = True
@@ -256,7 +256,7 @@ class Writers(RuleBasedStateMachine):
         for chunk in new:
             if not chunk.peek:
                 self.delivered.update(int(number) for number in WHOLE.findall(chunk.data))
-        self.told.update(notice.kind for notice in self.follower.journal.drain())
+        self.noticed.update(notice.kind for notice in self.follower.journal.drain())
         self.life.seen = self.life.seen or self.present
         self.down = False
         return new
@@ -356,11 +356,11 @@ class Writers(RuleBasedStateMachine):
         assert not missing - set().union(*self.lost), f"records {sorted(missing)} were lost"
         for life in self.lost:
             if life & missing and life & set(numbers):
-                assert self.told & LOSSES, f"nothing was said of {sorted(life & missing)}"
+                assert self.noticed & LOSSES, f"nothing was said of {sorted(life & missing)}"
 
 
 def test_every_record_comes_exactly_once_or_is_known_to_be_lost():
-    run_state_machine_as_test(Writers, settings=_settings(150))
+    run_state_machine_as_test(Writers, settings=_settings(settings().max_examples))
 
 
 @pytest.mark.long

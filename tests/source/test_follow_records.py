@@ -122,6 +122,40 @@ def test_three_hundred_megabytes_without_an_end_are_cut_and_the_next_lines_are_r
     assert reader.notices() == ["record_cut"]
 
 
+@pytest.mark.parametrize(
+    ("after", "ending", "rest"),
+    [
+        (b"end\rbar 1\rbar 2\n", b"end\r", b"bar 1\rbar 2\n"),
+        (b"end\nline 1\nbar\r", b"end\n", b"line 1\nbar\r"),
+        (b"end\r\nline 1\n", b"end\r", b"\nline 1\n"),
+        (b"end\r", b"end\r", None),
+    ],
+)
+def test_a_long_record_ends_at_the_first_end_of_either_kind(
+    after: bytes, ending: bytes, rest: bytes | None
+) -> None:
+    splitter = Splitter("x", (1, 2, 0))
+    long = b"x" * CHUNK_BYTES
+    assert splitter.feed(long, 0.0) == []
+    first, *others = splitter.feed(after, 0.0)
+    assert first.data == long + ending
+    assert [(chunk.data, chunk.offset, chunk.line) for chunk in others] == (
+        [] if rest is None else [(rest, len(first.data), 1 + first.newlines)]
+    )
+
+
+def test_of_a_record_that_is_too_long_the_end_is_kept_and_what_follows_stands_at_its_place() -> (
+    None
+):
+    splitter = Splitter("x", (1, 2, 0))
+    for _ in range(5):
+        assert splitter.feed(b"x" * CHUNK_BYTES, 0.0) == []
+    cut, after = splitter.feed(b"end\rbar\r", 0.0)
+    assert cut.data == b"x" * RECORD_BYTES + b"\r"
+    assert (after.data, after.offset) == (b"bar\r", 5 * CHUNK_BYTES + len(b"end\r"))
+    assert splitter.cut_records == 1
+
+
 def test_a_chunk_is_at_most_256_kib_and_its_position_is_that_of_its_first_byte(reading, log):
     text = b"".join(b"line %d\n" % i for i in range(100_000))
     append(log, text)

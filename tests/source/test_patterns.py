@@ -133,5 +133,5 @@ def test_a_dash_is_standard_input(tmp_path):
 
 @pytest.mark.parametrize("argument", ["", "a\0b"])
 def test_what_cannot_be_a_name_is_refused(argument, tmp_path):
-    with pytest.raises(InputError, match="is no file name"):
+    with pytest.raises(InputError, match="is not a file name"):
         resolve([argument], base=tmp_path)

@@ -270,5 +270,5 @@ def test_a_file_that_is_where_it_was_is_found_without_a_look_at_its_folder(tmp_p
     """For a thousand logs in one folder, a thousand entries would be read a thousand times."""
     log = tmp_path / "a.log"
     log.write_text("a line\n" * 10)
-    told = subprocess.check_output([sys.executable, "-c", FINDS, str(log)], text=True)
-    assert told.splitlines() == ["70 True []", f"70 False ['{tmp_path}']"]
+    output = subprocess.check_output([sys.executable, "-c", FINDS, str(log)], text=True)
+    assert output.splitlines() == ["70 True []", f"70 False ['{tmp_path}']"]

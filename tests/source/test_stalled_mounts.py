@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.source import Follower
-from ldlm_monitor.source.disk import Disk
-from ldlm_monitor.source.mounts import Mount, MountTable
+from ldlm_monitor.source.file_system import Disk, Mount, MountTable
 
 
 @pytest.fixture
@@ -40,7 +39,7 @@ def test_the_other_files_are_read_while_a_server_does_not_answer(server, followe
         assert [chunk.data for chunk in follower.read(None, 1000.0 + second)] == [b"local more\n"]
     (notice,) = follower.journal.drain()
     assert str(notice) == (
-        f"{there}: no answer from {server.folder} (nfs4) for 5 s; the other files go on"
+        f"{there}: no answer from {server.folder} (nfs4) for 5s; other files are still read"
     )
     assert follower.journal.stalls == 1
     server.revive()

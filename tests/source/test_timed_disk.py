@@ -17,7 +17,7 @@ from ldlm_monitor.source import (
     companions,
     resolve,
 )
-from ldlm_monitor.source.disk import OPEN_FLAGS
+from ldlm_monitor.source.file_system import OPEN_FLAGS
 
 SECONDS = 0.05
 
@@ -43,7 +43,7 @@ def test_a_call_to_a_silent_server_fails_and_the_next_do_at_once_until_it_answer
         with pytest.raises(TimeoutError):
             timed.disk.listing(server.folder)
     assert os.read(server.entered, 100) == b".", "it was asked once"
-    assert sum(thread.name.startswith("ask ") for thread in threading.enumerate()) == 1
+    assert sum(thread.name.startswith("call ") for thread in threading.enumerate()) == 1
     server.revive()
     answered(timed, log)
     assert timed.disk.stat(log).st_size == 4

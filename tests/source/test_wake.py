@@ -10,7 +10,7 @@ import pytest
 
 from ldlm_monitor.source import Follower, Journal, PollingWaker, WatchdogWaker
 from ldlm_monitor.source import wake as wake_module
-from ldlm_monitor.source.mounts import MountTable, file_system
+from ldlm_monitor.source.file_system import MountTable, file_system
 
 LONG = 30.0
 """Never waited for when all is well: something rings."""
@@ -105,7 +105,7 @@ def test_a_watcher_that_died_is_started_once_more_and_then_polling_is_said(
     waker.wait(0)
     assert waker.polling
     (notice,) = journal.drain()
-    assert str(notice) == ("the watcher of file events died twice; looking every 0.25 s instead")
+    assert str(notice) == ("the watcher of file events failed twice; polling every 0.25s")
     assert waker.wait(LONG) == set(), "comes back at once to look at everything"
 
 
@@ -124,9 +124,7 @@ def test_a_network_file_system_is_polled_and_it_is_said_once(journal, tmp_path):
     waker.watch(folders)
     assert waker.polling
     (notice,) = journal.drain()
-    assert str(notice) == (
-        f"{tmp_path} (nfs4) is a network file system; looking every 0.25 s instead"
-    )
+    assert str(notice) == (f"{tmp_path} (nfs4) is a network file system; polling every 0.25s")
     waker.close()
 
 

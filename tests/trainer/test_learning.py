@@ -47,6 +47,7 @@ def test_latents_tell_of_their_text(settings: Make) -> None:
     assert other["eval_text_loss"] - own["eval_text_loss"] >= 0.1
 
 
+@pytest.mark.long
 def test_texts_tell_of_their_latent(settings: Make) -> None:
     """The velocity is missed by 0.7 times as much, at most, as with another's text."""
     # At a higher rate it depends on the order of additions whether it leaves the plateau.
@@ -59,7 +60,14 @@ def test_texts_tell_of_their_latent(settings: Make) -> None:
     assert own["eval_latent_loss"] <= 0.7 * other["eval_latent_loss"]
 
 
-@pytest.mark.parametrize("mode", ["unconditional", "mixed", "sequential"])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        "mixed",
+        pytest.param("unconditional", marks=pytest.mark.long),
+        pytest.param("sequential", marks=pytest.mark.long),
+    ],
+)
 def test_every_mode_learns(settings: Make, mode: str) -> None:
     chosen = settings(
         objective__mode=mode, objective__phase_steps=20, schedule__steps=60,

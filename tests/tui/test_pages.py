@@ -8,7 +8,7 @@ from textual.scrollbar import ScrollBar, ScrollBarRender
 
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.notify import Silences
-from ldlm_monitor.source import log_slice
+from ldlm_monitor.source import log_parts
 from ldlm_monitor.tui.log_page import LogPage
 from ldlm_monitor.tui.loss_chart import LossChart
 
@@ -170,7 +170,7 @@ def test_the_log_is_searched_both_ways(shown: Shown) -> None:
 def test_a_search_goes_on_where_one_question_ends(
     shown: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_slice, "LOOKED_AT", 500)
+    monkeypatch.setattr(log_parts, "SEARCHED_BYTES", 500)
 
     async def steps(screen: Screen) -> None:
         await screen.press("4")

@@ -17,7 +17,7 @@ FAULTS = "LDLM_FAULTS"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The exit code; a `UsageError` is told in one line."""
+    """The exit code; a `UsageError` is printed in one line."""
     try:
         _run(_parser().parse_args(arguments))
     except UsageError as error:
@@ -58,8 +58,8 @@ def _run(given: argparse.Namespace) -> None:
 
         export(given.folder, given.out)
     else:
-        told = [f"run.faults={os.environ[FAULTS]}"] if os.environ.get(FAULTS) else []
-        settings = config.load(given.config, [*told, *given.settings])
+        faults = [f"run.faults={os.environ[FAULTS]}"] if os.environ.get(FAULTS) else []
+        settings = config.load(given.config, [*faults, *given.settings])
         (_preflight if given.command == "preflight" else _train)(settings, given)
 
 

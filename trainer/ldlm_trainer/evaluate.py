@@ -30,7 +30,7 @@ def evaluate(
 ) -> dict[str, float]:
     """`eval_loss`, `eval_text_loss` (nats a token), `eval_latent_loss` over the first batches.
 
-    `shuffled` gives every sample the latent of another: how much worse that is tells
+    `shuffled` gives every sample the latent of another: how much worse that is shows
     how much the model makes of it.
     """
     objective, size = settings.objective, settings.data.batch_size

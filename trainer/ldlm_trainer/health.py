@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Health(Protocol):
-    """What the loop tells of itself."""
+    """What the loop reports of itself."""
 
     def on_step(self, step: int, **values: Any) -> None:
         """A step was taken."""
@@ -27,7 +27,7 @@ class Health(Protocol):
 
 
 class Silent:
-    """Tells nobody."""
+    """Reports nothing."""
 
     def on_step(self, step: int, **values: Any) -> None:
         """Nothing."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ldlm_trainer import config
 
 TIME_SCALE = 1000.0
-"""Times are in [0, 1]; sinusoids of them tell near ones apart only after scaling."""
+"""Times are in [0, 1]; their sinusoids differ for near ones only after scaling."""
 FREQUENCIES = 128
 
 

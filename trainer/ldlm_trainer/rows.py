@@ -60,7 +60,7 @@ def health_values(result: Result, trainer: Trainer) -> Values:
     """What this rank alone knows: its own losses, and how long it worked itself.
 
     `busy_seconds` is the time before it waits for other ranks. In a step that counts the
-    waiting all ranks are as slow as the slowest, and nobody can tell which it is. The
+    waiting all ranks are as slow as the slowest, and it cannot be seen which that is. The
     gradient norm is of all ranks and stands in `training_log.jsonl`.
     """
     return {

@@ -185,13 +185,13 @@ class Trainer:
         if improved:
             self.keeper.best = self.step
         lowered = self.plateau.observe(losses["eval_loss"])
-        told = " ".join(f"{name}: {value:.4g}" for name, value in losses.items())
-        self.log.lines(f"step: {self.step}/{self.settings.schedule.steps} {told}")
+        shown = " ".join(f"{name}: {value:.4g}" for name, value in losses.items())
+        self.log.lines(f"step: {self.step}/{self.settings.schedule.steps} {shown}")
         if lowered:
             self.log.lines(f"Plateau: learning rate times {self.plateau.factor:g} from now on")
 
     def _save(self, *, evaluation_due: bool) -> None:
-        """Write a checkpoint on rank 0. A disk that is full ends no training: it is told.
+        """Write a checkpoint on rank 0. A full disk does not end the training; it is logged.
 
         `evaluation_due`: there was no time for the evaluation that belongs to this step,
         so a resumed run begins with it.
@@ -274,7 +274,7 @@ class Trainer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Tell how it ended."""
+        """Log how it ended."""
         self.health.close(error)
         self.log.close()
 

@@ -4,6 +4,6 @@
 nothing is said about it; edits are offered only where a rule can tell that they are right.
 """
 
-from ldlm_doctor.python_code.audit import CHECKS, audit
+from ldlm_doctor.python_code.audit import audit
 
-__all__ = ["CHECKS", "audit"]
+__all__ = ["audit"]

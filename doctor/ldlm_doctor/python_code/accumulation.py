@@ -6,67 +6,19 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ldlm_doctor.finding import Check, Finding
-from ldlm_doctor.project import Kind, SourceFile
-from ldlm_doctor.python_code.bindings import inside
-from ldlm_doctor.python_code.module import Module, last_name
-from ldlm_doctor.python_code.program import DDP, YAML_NUMBER, Program
-from ldlm_doctor.python_code.training import (
-    TrainingLoop,
-    is_optimizer_step,
-    names_in,
-)
+from ldlm_doctor.model import Finding, Kind, SourceFile
+from ldlm_doctor.python_code.module import Module
+from ldlm_doctor.python_code.program import DDP, YAML_NUMBER, Program, calling, naming
+from ldlm_doctor.python_code.training import TrainingLoop, is_optimizer_step
+from ldlm_doctor.python_code.tree import inside, last_name, names_in, receiver, variables_in
 from ldlm_doctor.python_code.values import likely, option_names
 
-UNREAD = Check(
-    id="accumulation-unread",
-    severity="error",
-    title="Gradient accumulation is configured, and no code reads it",
-    why="The batch of a step is smaller than the settings say by that factor; learning rate and "
-    "number of steps were chosen for another one.",
-    source="no Python file of the audit has the name, other than where it is declared",
-    since="",
-    fix="Accumulate, or take the setting away.",
-)
-EVERY_BACKWARD = Check(
-    id="accumulation-without-no-sync",
-    severity="warning",
-    title="Gradients are reduced after every micro-batch",
-    why="DDP all-reduces all gradients in every backward pass. Accumulated over n micro-batches "
-    "only the last one needs it: the others cost n - 1 reductions a step.",
-    source="https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel."
-    "DistributedDataParallel.html#torch.nn.parallel.DistributedDataParallel.no_sync; "
-    "4 micro-batches on 2 ranks: 199 instead of 291 ms a step",
-    since="1.1",
-    fix="with model.no_sync(): around forward and backward of all micro-batches but the last.",
-)
-ZEROED = Check(
-    id="accumulation-zeroed",
-    severity="error",
-    title="Accumulated gradients are dropped after every micro-batch",
-    why="The optimizer steps after n micro-batches, and zero_grad() runs at each: only the last "
-    "one has an effect, the others are computed for nothing.",
-    source="https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation",
-    since="",
-    fix="zero_grad() where the optimizer has stepped, under the same condition.",
-)
-SUMMED = Check(
-    id="accumulation-not-averaged",
-    severity="warning",
-    title="Gradients of micro-batches are added up, not averaged",
-    why="The loss is a mean over a micro-batch. Accumulated over n of them without a division the "
-    "gradient is n times that of one large batch: clipping cuts more, and SGD's steps are n "
-    "times as large.",
-    source="https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation",
-    since="",
-    fix="(loss / accumulation_steps).backward(), or a division by the number of tokens.",
-)
-CHECKS = (UNREAD, EVERY_BACKWARD, ZEROED, SUMMED)
 _NAME = re.compile(
     r"^(grad(ient)?_?)?(accum(ulation|ulate)?)(_?grad(ient)?s?|_?batches)?(_?(steps?|iters?|iter))?$"
     r"|^grad(ient)?_acc(_steps)?$",
     re.I,
 )
+_NO_SYNC = ("no_sync", "require_backward_grad_sync", "set_requires_gradient_sync")
 _COUNTS = re.compile(r"accum|micro|grad.*steps|update_freq|iter_size|loss", re.I)
 """Names of what a loss or its gradients are divided by, and of the loss itself."""
 
@@ -83,10 +35,10 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
             yield from _summed(loop)
         if (
             _accumulates(loop)
-            and program.any_near(_wraps_in_ddp, module)
-            and not program.any_relative(_holds_back, module)
+            and program.any_near(calling(DDP), module)
+            and not program.any_relative(naming(*_NO_SYNC), module)
         ):
-            yield module.finding(EVERY_BACKWARD, loop.backwards[0])
+            yield module.finding("accumulation-without-no-sync", loop.backwards[0])
 
 
 def inspect_settings(program: Program) -> Iterator[Finding]:
@@ -104,17 +56,8 @@ def _unread_keys(file: SourceFile, words: frozenset[str]) -> Iterator[Finding]:
         name = found[1].decode()
         if _NAME.match(name) and int(found[2]) > 1 and name not in words:
             line = file.content.count(b"\n", 0, found.start(1)) + 1
-            yield Finding(UNREAD, file.path, line, found[0].decode("utf-8", "replace").strip())
-
-
-def _wraps_in_ddp(module: Module) -> bool:
-    return any(True for _ in module.calls_to(DDP))
-
-
-def _holds_back(module: Module) -> bool:
-    return bool(
-        module.words & {"no_sync", "require_backward_grad_sync", "set_requires_gradient_sync"}
-    )
+            evidence = found[0].decode("utf-8", "replace").strip()
+            yield Finding("accumulation-unread", file.path, line, evidence)
 
 
 def _accumulates(loop: TrainingLoop) -> bool:
@@ -133,13 +76,12 @@ def _zeroed(loop: TrainingLoop) -> Iterator[Finding]:
         return
     owners = {ast.dump(owner) for step in steps for owner in _stepped(step)}
     for zero in loop.calls("zero_grad"):
-        owner = zero.func.value if isinstance(zero.func, ast.Attribute) else zero.func
-        if ast.dump(owner) not in owners or _is_modulo(loop, zero):
+        if ast.dump(receiver(zero)) not in owners or _is_modulo(loop, zero):
             continue
         last = max(call.lineno for call in loop.backwards)
         drops_all = any(last < zero.lineno < step.lineno for step in steps)  # worse: see updates
         if loop.is_every_turn(zero) and not drops_all:
-            yield loop.module.finding(ZEROED, zero)
+            yield loop.module.finding("accumulation-zeroed", zero)
 
 
 def _stepped(step: ast.Call) -> list[ast.expr]:
@@ -150,7 +92,7 @@ def _averages(module: Module) -> bool:
     """Something is divided by what counts the micro-batches, or gradients are scaled by hand."""
     if {"scale_grads", "reduction", "num_items_in_batch"} & module.words:
         return True
-    for node in (*module.nodes.get(ast.BinOp, ()), *module.nodes.get(ast.AugAssign, ())):
+    for node in module.each(ast.BinOp, ast.AugAssign):
         match node:
             case ast.BinOp(op=ast.Div() | ast.Mult(), left=left, right=right):
                 parts: tuple[ast.expr, ...] = (left, right)
@@ -160,30 +102,18 @@ def _averages(module: Module) -> bool:
                 continue
         if any(_COUNTS.search(name) for part in parts for name in names_in(part)):
             return True
-    return any(call.args for name in ("div_", "mul_", "div") for call in _calls(module, name))
-
-
-def _calls(module: Module, name: str) -> list[ast.Call]:
-    return module.methods_called.get(name, [])
+    return any(call.args for call in module.called("div_", "mul_", "div"))
 
 
 def _summed(loop: TrainingLoop) -> Iterator[Finding]:
     """`loss.backward()` of a loss as the model gave it."""
     for call in loop.backwards:
-        match call:
-            case ast.Call(func=ast.Attribute(value=ast.Name(id=name)), args=[]):
-                pass
-            case ast.Call(
-                func=ast.Attribute(
-                    value=ast.Call(func=ast.Attribute(attr="scale"), args=[ast.Name(id=name)])
-                ),
-                args=[],
-            ):
-                pass
-            case _:
-                continue
-        if _is_given_by_model(loop, name):
-            yield loop.module.finding(SUMMED, call)
+        match receiver(call):
+            case (
+                ast.Name(id=name)
+                | ast.Call(func=ast.Attribute(attr="scale"), args=[ast.Name(id=name)])
+            ) if not call.args and _is_given_by_model(loop, name):
+                yield loop.module.finding("accumulation-not-averaged", call)
 
 
 def _is_given_by_model(loop: TrainingLoop, name: str) -> bool:
@@ -191,12 +121,7 @@ def _is_given_by_model(loop: TrainingLoop, name: str) -> bool:
     given = [
         node.value
         for node in loop.nodes()
-        if isinstance(node, ast.Assign)
-        and any(
-            isinstance(part, ast.Name) and part.id == name
-            for target in node.targets
-            for part in ast.walk(target)
-        )
+        if isinstance(node, ast.Assign) and name in set().union(*map(variables_in, node.targets))
     ]
     return len(given) == 1 and isinstance(given[0], ast.Call)
 
@@ -224,15 +149,13 @@ def _is_left_before(loop: TrainingLoop, step: ast.Call) -> bool:
 
 def _counts(module: Module, test: ast.expr) -> bool:
     """A condition on a remainder, directly or by a name for it."""
-    for part in ast.walk(test):
-        if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod):
-            return True
-        bound = module.bound(part) if isinstance(part, ast.Name) else None
-        if bound is not None and any(
-            isinstance(each, ast.BinOp) and isinstance(each.op, ast.Mod) for each in ast.walk(bound)
-        ):
-            return True
-    return False
+    bound = (module.bound(part) for part in ast.walk(test) if isinstance(part, ast.Name))
+    return any(
+        isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod)
+        for node in (test, *bound)
+        if node is not None
+        for part in ast.walk(node)
+    )
 
 
 def _counts_micro_batches(loop: TrainingLoop) -> bool:
@@ -245,19 +168,19 @@ def _counts_micro_batches(loop: TrainingLoop) -> bool:
 
 def _unread_options(module: Module, program: Program) -> Iterator[Finding]:
     """An option of argparse whose attribute is read nowhere."""
-    for call in module.methods_called.get("add_argument", ()):
+    for call in module.called("add_argument"):
         names = [name for name in option_names(call) if _NAME.match(name)]
         if not names or not program.trains(module):
             continue
         if not any(_reads(other, names) for other in program.relatives(module)):
-            yield module.finding(UNREAD, call, f"args.{names[0]} is read nowhere")
+            yield module.finding("accumulation-unread", call, f"args.{names[0]} is read nowhere")
 
 
 def _unread_names(module: Module, program: Program) -> Iterator[Finding]:
     """A constant, or a field of a class with settings, that is set and never used."""
     if not program.trains(module):
         return
-    for statement in (*module.nodes.get(ast.Assign, ()), *module.nodes.get(ast.AnnAssign, ())):
+    for statement in module.each(ast.Assign, ast.AnnAssign):
         match statement:
             case ast.Assign(targets=[ast.Name() as target], value=value):
                 pass
@@ -269,19 +192,14 @@ def _unread_names(module: Module, program: Program) -> Iterator[Finding]:
         if not _NAME.match(target.id) or (likely(module, value) or 0) <= 1:
             continue
         if not any(_reads(other, [target.id]) for other in program.relatives(module)):
-            yield module.finding(UNREAD, statement, f"{target.id} is read nowhere")
+            yield module.finding("accumulation-unread", statement, f"{target.id} is read nowhere")
 
 
 def _reads(module: Module, names: list[str]) -> bool:
-    if {"vars", "asdict"} & module.words:  # handed on as a whole
+    if {"vars", "asdict"} & module.words:  # every setting may be passed on
         return True
-    for node in module.nodes.get(ast.Attribute, ()):
-        if isinstance(node, ast.Attribute) and node.attr in names:
-            return True
-    for node in module.nodes.get(ast.Constant, ()):
-        if isinstance(node, ast.Constant) and node.value in names:
-            return True
-    for node in module.nodes.get(ast.Name, ()):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names:
-            return True
-    return False
+    return (
+        any(node.attr in names for node in module.each(ast.Attribute))
+        or any(node.value in names for node in module.each(ast.Constant))
+        or any(n.id in names and isinstance(n.ctx, ast.Load) for n in module.each(ast.Name))
+    )

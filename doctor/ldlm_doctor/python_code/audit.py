@@ -7,16 +7,13 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ldlm_doctor.finding import Check, Finding
-from ldlm_doctor.project import Kind, Project, SourceFile
+from ldlm_doctor.model import Finding, Kind, Project, SourceFile
 from ldlm_doctor.python_code import (
     accumulation,
     checkpoints,
     collectives,
     ddp,
-    environment,
     leaving,
-    loader_workers,
     loaders,
     logs,
     models,
@@ -25,31 +22,22 @@ from ldlm_doctor.python_code import (
     process_groups,
     resuming,
     rotation,
-    samplers,
-    savers,
-    schedules,
-    splits,
+    sampling,
+    saved_state,
     steps,
     updates,
 )
 from ldlm_doctor.python_code.module import Module, UnreadableError, read
 from ldlm_doctor.python_code.program import Program
 
-UNREADABLE = Check(
-    id="python-not-parsed",
-    severity="info",
-    title="Not read: this is no Python that the running interpreter knows",
-    why="Nothing can be said about the file.",
-    source="https://docs.python.org/3/library/ast.html#ast.parse",
-    since="",
-    fix="Mend the syntax, or audit it with the version of Python that it is written for.",
-)
-_ROOMS = (
-    loader_workers, loaders, samplers, ddp, process_groups, environment, collectives, leaving,
-    steps, updates, numerics, accumulation, optimizers, schedules, models, checkpoints, savers,
-    resuming, rotation, logs, splits,
+_INSPECTIONS = (
+    loaders.inspect_workers, loaders.inspect_speed, sampling.inspect_samplers,
+    sampling.inspect_splits, ddp.inspect, process_groups.inspect,
+    process_groups.inspect_environment, collectives.inspect, leaving.inspect, steps.inspect,
+    updates.inspect, numerics.inspect, accumulation.inspect, optimizers.inspect,
+    optimizers.inspect_schedules, models.inspect, checkpoints.inspect, saved_state.inspect,
+    resuming.inspect, rotation.inspect, logs.inspect,
 )  # fmt: skip
-CHECKS: tuple[Check, ...] = (UNREADABLE, *(check for room in _ROOMS for check in room.CHECKS))
 _TEST_FILE = re.compile(r"^(test_.*|.*_test|conftest)$")
 _TEST_FOLDERS = {"test", "tests", "testing", "test_utils"}
 
@@ -90,7 +78,7 @@ def _findings(project: Project) -> list[Finding]:
     found = unreadable
     for module in modules:
         try:
-            found.extend([each for room in _ROOMS for each in room.inspect(module, program)])
+            found.extend([each for inspect in _INSPECTIONS for each in inspect(module, program)])
         except RecursionError:
             found.append(_unreadable(module.file, UnreadableError("nested too deeply", 1)))
     found.extend(accumulation.inspect_settings(program))
@@ -106,7 +94,7 @@ def _unreadable(file: SourceFile, error: UnreadableError) -> Finding:
     lines = file.content.splitlines()
     text = lines[error.line - 1] if 0 < error.line <= len(lines) else b""
     evidence = text.decode("utf-8", "replace").strip()[:400]
-    return Finding(UNREADABLE, file.path, max(1, error.line), evidence, error.reason)
+    return Finding("python-not-parsed", file.path, max(1, error.line), evidence, error.reason)
 
 
 def _shared_folders(files: tuple[SourceFile, ...]) -> int:

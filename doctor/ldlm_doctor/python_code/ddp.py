@@ -1,108 +1,41 @@
-"""How a model is wrapped for several ranks, and what its modes do to that."""
+"""How a model is wrapped for several ranks, and parameters that are frozen while it trains."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
+from typing import TypeGuard
 
-from ldlm_doctor.finding import Check, Edit, Finding
-from ldlm_doctor.python_code.edits import keyword_added, replaced
-from ldlm_doctor.python_code.freezing import freezing
+from ldlm_doctor.model import Edit, Finding
 from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.program import DDP, Program
+from ldlm_doctor.python_code.program import DDP, Program, forwards, naming
+from ldlm_doctor.python_code.source_text import keyword_added, replaced
+from ldlm_doctor.python_code.training import TrainingLoop
+from ldlm_doctor.python_code.tree import (
+    Function,
+    calls_in,
+    inside,
+    is_value,
+    keyword,
+    last_name,
+    names_in,
+)
 from ldlm_doctor.python_code.values import Arguments, arguments, constant
 
-_DOCS = (
-    "https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html"
-)
-FREEZES = Check(
-    id="ddp-modes-freeze-parameters",
-    severity="critical",
-    title="Parameters are frozen after DDP has counted them",
-    why="DDP waits for a gradient of every parameter that was trainable when it wrapped the "
-    "model. What is frozen later gives none: the next step raises 'Expected to have finished "
-    "reduction in the prior iteration', and the step before it was not reduced, so that the "
-    "ranks have drifted apart already.",
-    source=f"{_DOCS}; run with 2 ranks of torch 2.13",
-    since="1.0",
-    fix="Freeze before wrapping, the same on every rank, and wrap anew where the mode changes; "
-    "as the code stands it needs find_unused_parameters=True.",
-)
-STATIC_MODES = Check(
-    id="ddp-static-graph-with-modes",
-    severity="critical",
-    title="static_graph=True, but the parameters that are trained change",
-    why="static_graph fixes which parameters get gradients in the first step. At the first "
-    "change of the mode the step raises 'Your training graph has changed in this iteration'.",
-    source=f"{_DOCS}; run with 2 ranks of torch 2.13",
-    since="1.11",
-    fix="Leave static_graph out, and freeze before wrapping.",
-)
-STATIC_NO_SYNC = Check(
-    id="ddp-static-graph-with-no-sync",
-    severity="error",
-    title="static_graph=True together with no_sync()",
-    why="A first step under no_sync() ends in an internal assertion, and later ones may go "
-    "unreduced without a word.",
-    source="https://github.com/pytorch/pytorch/issues/143580; run with torch 2.13",
-    since="1.11",
-    fix="Leave static_graph out.",
-)
-UNUSED = Check(
-    id="ddp-find-unused-parameters",
-    severity="warning",
-    title="Every step searches the graph for unused parameters",
-    why="find_unused_parameters=True walks the whole autograd graph after each forward pass. "
-    "Where every parameter gets a gradient that is pure loss, and DDP says so in a warning. "
-    "Where some get none it is needed, so that no edit is offered.",
-    source=_DOCS,
-    since="1.0",
-    fix="Find out which parameters get no gradient (TORCH_DISTRIBUTED_DEBUG=INFO names them), "
-    "freeze those before wrapping, then leave the option out.",
-)
-BUCKET_VIEW = Check(
-    id="ddp-gradient-as-bucket-view",
-    severity="info",
-    title="Gradients are kept twice",
-    why="Without gradient_as_bucket_view=True the gradients and DDP's buckets are two copies: "
-    "memory of the size of all gradients, and a copy at each step.",
-    source=_DOCS,
-    since="1.7",
-    fix="gradient_as_bucket_view=True, unless gradients are detached in place.",
-)
-BUFFERS = Check(
-    id="ddp-broadcast-buffers",
-    severity="info",
-    title="Constant buffers are sent from rank 0 before every forward pass",
-    why="broadcast_buffers is on unless told otherwise. It serves running statistics, such as "
-    "BatchNorm's; other buffers are usually constants.",
-    source=_DOCS,
-    since="1.0",
-    fix="broadcast_buffers=False (torch 2.13 and newer: forward_sync_buffers=False).",
-)
-STATISTICS = Check(
-    id="ddp-unsynced-batch-norm",
-    severity="warning",
-    title="BatchNorm's statistics differ between ranks",
-    why="With broadcast_buffers=False each rank keeps running statistics of its own share of "
-    "the data; the checkpoint holds those of the rank that saves.",
-    source=_DOCS,
-    since="1.0",
-    fix="torch.nn.SyncBatchNorm.convert_sync_batchnorm(model), or leave broadcast_buffers on.",
-)
-CHECKS = (FREEZES, STATIC_MODES, STATIC_NO_SYNC, UNUSED, BUCKET_VIEW, BUFFERS, STATISTICS)
 _POSITIONAL = (
     "module", "device_ids", "output_device", "dim", "broadcast_buffers", "process_group",
     "bucket_cap_mb", "find_unused_parameters", "check_reduction", "gradient_as_bucket_view",
     "static_graph",
 )  # fmt: skip
+_DEEPEST = 5
 
 
 def inspect(module: Module, program: Program) -> Iterator[Finding]:
     """Each place where DDP is applied."""
     for call in module.calls_to(DDP):
         given = arguments(module, call, _POSITIONAL)
-        place = freezing(module, program)
+        place = _frozen_in_training(module, program)
         yield from _unused(module, program, call, given, place)
         yield from _static(module, program, call, given, place)
         if program.trains(module):
@@ -117,7 +50,7 @@ def _unused(
     value = constant(module, option) if option is not None else None
     if value is True:
         detail = f"needed as it is: {place}" if place else ""
-        yield module.finding(UNUSED, option or call, detail)
+        yield module.finding("ddp-find-unused-parameters", option or call, detail)
     elif place and (given.lacks("find_unused_parameters") or value is False):
         if static is not None and constant(module, static) is True:
             return
@@ -128,7 +61,7 @@ def _unused(
             edits = keyword_added(module, call, "find_unused_parameters=True")
         if program.any_relative(_computes_again_reentrantly, module):
             edits = ()
-        yield module.finding(FREEZES, option or call, place, edits)
+        yield module.finding("ddp-modes-freeze-parameters", option or call, place, edits)
 
 
 def _static(
@@ -143,27 +76,22 @@ def _static(
         off = (replaced(module, option, "False"),)
     if place:
         unused = given["find_unused_parameters"]
-        if isinstance(unused, ast.Constant) and unused.value is False:
+        if is_value(unused, False):
             off = (*off, replaced(module, unused, "True")) if off else ()
         elif given.lacks("find_unused_parameters") and off:
             off = (*off, *keyword_added(module, call, "find_unused_parameters=True"))
-        yield module.finding(STATIC_MODES, option, place, off)
-    elif program.any_relative(_holds_back, module):
-        yield module.finding(STATIC_NO_SYNC, option, edits=off)
+        yield module.finding("ddp-static-graph-with-modes", option, place, off)
+    elif program.any_relative(naming("no_sync"), module):
+        yield module.finding("ddp-static-graph-with-no-sync", option, edits=off)
 
 
 def _computes_again_reentrantly(module: Module) -> bool:
     """Activations are checkpointed in the form that some programs need static_graph for."""
-    for call in module.calls:
-        if module.resolve(call.func).startswith("torch.utils.checkpoint."):
-            option = next((k.value for k in call.keywords if k.arg == "use_reentrant"), None)
-            if not (isinstance(option, ast.Constant) and option.value is False):
-                return True
-    return False
-
-
-def _holds_back(module: Module) -> bool:
-    return "no_sync" in module.methods_called
+    return any(
+        module.resolve(call.func).startswith("torch.utils.checkpoint.")
+        and not is_value(keyword(call, "use_reentrant"), False)
+        for call in module.calls
+    )
 
 
 def _memory(
@@ -171,24 +99,25 @@ def _memory(
 ) -> Iterator[Finding]:
     option = given["gradient_as_bucket_view"]
     if option is not None:
-        if isinstance(option, ast.Constant) and option.value is False:
-            yield module.finding(BUCKET_VIEW, option)
+        if is_value(option, False):
+            yield module.finding("ddp-gradient-as-bucket-view", option)
         return
     if not given.lacks("gradient_as_bucket_view"):
         return
     if program.any_relative(_replaces_gradients, module):
-        yield module.finding(BUCKET_VIEW, call, "gradients are replaced or detached by hand here")
+        detail = "gradients are replaced or detached by hand here"
+        yield module.finding("ddp-gradient-as-bucket-view", call, detail)
         return
     edits = keyword_added(module, call, "gradient_as_bucket_view=True")
-    yield module.finding(BUCKET_VIEW, call, edits=edits)
+    yield module.finding("ddp-gradient-as-bucket-view", call, edits=edits)
 
 
 def _replaces_gradients(module: Module) -> bool:
     """`p.grad = something`, or `p.grad.detach_()`: buckets and gradients would part, or raise."""
-    for node in module.nodes.get(ast.Assign, ()):
+    for node in module.each(ast.Assign):
         match node:
             case ast.Assign(targets=[ast.Attribute(attr="grad")], value=value):
-                if not (isinstance(value, ast.Constant) and value.value is None):
+                if not (is_value(value, None)):
                     return True
     return "detach_" in module.methods_called
 
@@ -199,14 +128,14 @@ def _buffers(
     option = given["broadcast_buffers"] or given["forward_sync_buffers"]
     has_statistics = program.any_relative(_uses_batch_norm, module)
     if option is not None and constant(module, option) is False and has_statistics:
-        yield module.finding(STATISTICS, option)
+        yield module.finding("ddp-unsynced-batch-norm", option)
     elif (
         given.lacks("broadcast_buffers")
         and given.lacks("forward_sync_buffers")
         and not has_statistics
-        and program.any_relative(_has_buffers, module)
+        and program.any_relative(naming("register_buffer"), module)
     ):
-        yield module.finding(BUFFERS, call)
+        yield module.finding("ddp-broadcast-buffers", call)
 
 
 def _uses_batch_norm(module: Module) -> bool:
@@ -216,5 +145,82 @@ def _uses_batch_norm(module: Module) -> bool:
     )
 
 
-def _has_buffers(module: Module) -> bool:
-    return "register_buffer" in module.methods_called
+def _frozen_in_training(module: Module, program: Program) -> str:
+    """Where parameters are frozen while the model trains; "" where they are not."""
+    for other in program.imports_of(module):
+        found = _freezing_statement(other, program.loops(other))
+        if found is not None:
+            return f"{other.file.path}:{found.lineno} freezes parameters in every step"
+    return ""
+
+
+def _freezing_statement(module: Module, loops: list[TrainingLoop]) -> ast.stmt | None:
+    """The statement that freezes, in a training loop or in what it or `forward` calls."""
+    freezing = {
+        function.name: statement
+        for function in module.functions
+        if function.name != "__init__"
+        and (statement := _first_freeze(module, inside(function.body))) is not None
+    }
+    for loop in loops:
+        if (found := _first_freeze(module, loop.nodes())) is not None:
+            return found
+    starts: list[Function | TrainingLoop] = [*forwards(module), *loops] if freezing else []
+    reached = (_reached_freeze(module, start, freezing) for start in starts)
+    return next((found for found in reached if found is not None), None)
+
+
+def _reached_freeze(
+    module: Module, start: Function | TrainingLoop, freezing: dict[str, ast.stmt]
+) -> ast.stmt | None:
+    own = {function.name: function for function in module.functions}
+    waiting, seen = [(start, 0)], set()
+    while waiting:
+        where, depth = waiting.pop()
+        nodes = where.nodes() if isinstance(where, TrainingLoop) else inside(where.body)
+        if isinstance(where, Function) and where.name in freezing:
+            return freezing[where.name]
+        for call in calls_in(nodes, own):
+            name = last_name(call.func)
+            if name not in seen and depth < _DEEPEST and _is_own(call):
+                seen.add(name)
+                waiting.append((own[name], depth + 1))
+    return None
+
+
+def _is_own(call: ast.Call) -> bool:
+    """A function of the file or a method of `self`, and not some other object's."""
+    match call.func:
+        case ast.Name() | ast.Attribute(value=ast.Name() | ast.Attribute(attr="module")):
+            return True
+    return False
+
+
+def _first_freeze(module: Module, nodes: Iterable[ast.AST]) -> ast.stmt | None:
+    return next((node for node in nodes if _is_freeze(node, module)), None)
+
+
+def _is_freeze(node: ast.AST, module: Module) -> TypeGuard[ast.stmt]:
+    """`p.requires_grad = False`, or `.requires_grad_(False)`, of parameters."""
+    match node:
+        case (
+            ast.Assign(
+                targets=[ast.Attribute(attr="requires_grad")], value=ast.Constant(value=False)
+            )
+            | ast.Expr(
+                value=ast.Call(
+                    func=ast.Attribute(attr="requires_grad_"), args=[ast.Constant(value=False)]
+                )
+            )
+        ):
+            return _is_of_model(module, node)
+    return False
+
+
+def _is_of_model(module: Module, statement: ast.stmt) -> bool:
+    """Parameters or a part of the model, and not a tensor of this step."""
+    for outer in module.above(statement):
+        if isinstance(outer, ast.For):
+            return any(re.search("param|module|children", name) for name in names_in(outer.iter))
+    owners = (part.value for part in ast.walk(statement) if isinstance(part, ast.Attribute))
+    return any(isinstance(owner, ast.Name) and owner.id == "self" for owner in owners)

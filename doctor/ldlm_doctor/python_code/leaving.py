@@ -6,68 +6,27 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ldlm_doctor.finding import Check, Finding
-from ldlm_doctor.python_code.agreement import agreed, rank_branch
-from ldlm_doctor.python_code.bindings import inside
-from ldlm_doctor.python_code.module import Loop, Module, last_name
+from ldlm_doctor.model import Finding
+from ldlm_doctor.python_code.agreement import agreed, described, rank_branch
+from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.training import (
-    Ranks,
     TrainingLoop,
     ends_process,
     is_optimizer_step,
-    names_in,
     without_gradient,
 )
+from ldlm_doctor.python_code.tree import (
+    Loop,
+    body_of,
+    inside,
+    is_value,
+    last_name,
+    names_in,
+    passed,
+    variables_in,
+)
 
-NAN_SKIP = Check(
-    id="nan-skip-on-one-rank",
-    severity="critical",
-    title="A rank that meets NaN skips the step alone",
-    why="The loss is this rank's own. Where it is not finite this rank leaves out backward, in "
-    "which the others wait for its gradients until the process group's timeout. Skipped after "
-    "backward, the others apply the NaN that it sent them, and the ranks drift apart.",
-    source="run with 2 ranks of torch 2.13: the other rank waits in all-reduce until the timeout",
-    since="",
-    fix="Decide together: all_reduce the flag (MAX) before the branch; or always run backward "
-    "and skip by the gradient norm, which is the same on every rank.",
-)
-FAILURE_SKIP = Check(
-    id="exception-skip-on-one-rank",
-    severity="critical",
-    title="A rank that meets an error goes on without the others",
-    why="Out of memory or a bad batch is met by one rank. It leaves the step out and asks for the "
-    "next batch, while the others wait in backward for its gradients: from then on the ranks are "
-    "a step apart, or hang until the process group's timeout.",
-    source="run with 2 ranks of torch 2.13 (gloo): one rank ends a step before the other, which "
-    "waits for it",
-    since="",
-    fix="Let the exception end the process, so that the launcher ends the others and restarts "
-    "all; or agree on it by an all_reduce before backward.",
-)
-BATCH_SKIP = Check(
-    id="batch-skip-on-one-rank",
-    severity="error",
-    title="A rank leaves out a batch that the others train on",
-    why="Whether a batch is empty differs between ranks. The rank that leaves it out calls no "
-    "backward, in which the others wait for its gradients.",
-    source="https://docs.pytorch.org/docs/stable/notes/ddp.html",
-    since="",
-    fix="Drop empty batches in the data set or the sampler, so that every rank has as many, or "
-    "run the step with a loss of zero times the output.",
-)
-LEFT = Check(
-    id="loop-left-by-one-rank",
-    severity="critical",
-    title="One rank leaves the training loop alone",
-    why="The other ranks go on to the next step, and wait in backward for the gradients of the "
-    "one that has left.",
-    source="https://docs.pytorch.org/docs/stable/notes/ddp.html",
-    since="",
-    fix="Decide on one rank and tell the others: broadcast the flag (or all_reduce it, MAX) "
-    "before all of them test it.",
-)
-CHECKS = (NAN_SKIP, FAILURE_SKIP, BATCH_SKIP, LEFT)
 _FINITE = {"isnan", "isinf", "isfinite"}
 _FAILURES = {
     "RuntimeError", "Exception", "BaseException", "OutOfMemoryError", "AcceleratorError",
@@ -80,7 +39,7 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
     """Each training loop that several ranks run."""
     if not (program.is_distributed(module) or program.framework_does_it(module)):
         return
-    if not any(is_optimizer_step(call) for call in module.methods_called.get("step", ())):
+    if not any(is_optimizer_step(call) for call in module.called("step")):
         return  # gradients are looked at, and nothing is trained
     yield from _left(module, program)
     for loop in program.loops(module):
@@ -104,7 +63,7 @@ def _nan_skips(module: Module, loop: TrainingLoop) -> Iterator[Finding]:
             for call in loop.backwards
         )
         after = "after backward: the other ranks apply the gradients that this one drops"
-        yield module.finding(NAN_SKIP, node.test, after if late else "")
+        yield module.finding("nan-skip-on-one-rank", node.test, after if late else "")
 
 
 def _looks_at_loss(module: Module, test: ast.expr) -> set[str]:
@@ -113,10 +72,10 @@ def _looks_at_loss(module: Module, test: ast.expr) -> set[str]:
     for part in ast.walk(test):
         if _asks_for_nan(part):
             asked |= names_in(part)
-        elif isinstance(part, ast.Name) and (bound := module.bound(part)) is not None:
-            asked |= (
-                {part.id} | names_in(bound) if any(map(_asks_for_nan, ast.walk(bound))) else set()
-            )
+        elif isinstance(part, ast.Name):
+            bound = module.bound(part)
+            if bound is not None and any(map(_asks_for_nan, ast.walk(bound))):
+                asked |= {part.id} | names_in(bound)
     return asked if any("loss" in name.lower() for name in asked) else set()
 
 
@@ -139,7 +98,7 @@ def _leaves(module: Module, branch: ast.If, loop: TrainingLoop) -> bool:
             case ast.Continue():
                 return in_loop
             case ast.Break():
-                return in_loop and _loop_of(module, node) is loop.loop
+                return in_loop and module.loop(node) is loop.loop
             case ast.Return():
                 return own_function is not None
             case ast.Raise():
@@ -154,36 +113,28 @@ def _leaves(module: Module, branch: ast.If, loop: TrainingLoop) -> bool:
     return in_body != otherwise
 
 
-def _loop_of(module: Module, node: ast.AST) -> Loop | None:
-    return next((outer for outer in module.above(node) if isinstance(outer, Loop)), None)
-
-
 def _batch_skips(module: Module, loop: TrainingLoop) -> Iterator[Finding]:
     """`if batch is None: continue`, before backward, of what the loop itself draws."""
     if not isinstance(loop.loop, ast.For) or loop.bodies[0] is not loop.loop.body:
         return
-    drawn = {n.id for n in ast.walk(loop.loop.target) if isinstance(n, ast.Name)}
-    if _is_counter(loop.loop.iter):
+    source = loop.loop.iter
+    if isinstance(source, ast.Call) and last_name(source.func) in ("range", "trange"):
         return
+    drawn = variables_in(loop.loop.target)
     for statement in loop.loop.body:
         if any(node in loop.backwards for node in inside([statement])):
             return
         match statement:
-            case ast.If(test=test, body=[*_, ast.Continue()], orelse=[]):
-                if _asks_for_emptiness(test, drawn) and not agreed(
-                    module, loop.nodes(), statement, names_in(test)
-                ):
-                    yield module.finding(BATCH_SKIP, test)
-
-
-def _is_counter(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and last_name(node.func) in ("range", "trange")
+            case ast.If(test=test, body=[*_, ast.Continue()], orelse=[]) if _asks_for_emptiness(
+                test, drawn
+            ) and not agreed(module, loop.nodes(), statement, names_in(test)):
+                yield module.finding("batch-skip-on-one-rank", test)
 
 
 def _asks_for_emptiness(test: ast.expr, drawn: set[str]) -> bool:
     match test:
         case ast.Compare(left=ast.Name(id=name), ops=[ast.Is()], comparators=[right]):
-            return name in drawn and isinstance(right, ast.Constant) and right.value is None
+            return name in drawn and is_value(right, None)
         case ast.Compare(
             left=ast.Call(func=ast.Name(id="len"), args=[ast.Name(id=name)]), ops=[sign]
         ):
@@ -209,7 +160,7 @@ def _failures(module: Module, loop: TrainingLoop) -> Iterator[Finding]:
         for handler in node.handlers:
             kinds = names_in(handler.type) if handler.type is not None else {"BaseException"}
             if kinds & _FAILURES and _goes_on(handler):
-                yield module.finding(FAILURE_SKIP, handler)
+                yield module.finding("exception-skip-on-one-rank", handler)
 
 
 def _goes_on(handler: ast.ExceptHandler) -> bool:
@@ -241,16 +192,15 @@ def _left(module: Module, program: Program) -> Iterator[Finding]:
     own = {id(loop.loop): loop for loop in program.loops(module)}
     for home, loop in program.loops_around(module):
         for node in inside(loop.body):
-            if not isinstance(node, ast.Break) or _loop_of(home, node) is not loop:
+            if not isinstance(node, ast.Break) or home.loop(node) is not loop:
                 continue
             if without_gradient(home, node):
                 continue
             branch = rank_branch(home, node, within=loop)
             if branch is not None:
-                whose = "rank 0" if branch[0] is Ranks.MAIN else "the ranks other than 0"
-                yield home.finding(LEFT, node, f"only {whose}, by line {branch[1].lineno}")
+                yield home.finding("loop-left-by-one-rank", node, described(branch))
             elif (flag := _own_flag(home, node, loop, own.get(id(loop)))) is not None:
-                yield home.finding(LEFT, flag)
+                yield home.finding("loop-left-by-one-rank", flag)
 
 
 def _own_flag(
@@ -274,23 +224,16 @@ def _own_flag(
 
 def _is_set_by_one_rank(module: Module, branch: ast.If, name: str) -> bool:
     """`if rank == 0: stop = True`, and nowhere else anything but False."""
-    scope = module.scope(branch)
-    body = [] if isinstance(scope, ast.Lambda) else scope.body
     alone = False
-    for node in inside(body):
+    for node in inside(body_of(module.scope(branch))):
         match node:
-            case ast.Assign(targets=targets, value=value) if name in {
-                each for target in targets for each in names_in(target)
-            }:
-                if isinstance(value, ast.Constant) and not value.value:
+            case ast.Assign() if name in set().union(*map(names_in, node.targets)):
+                if isinstance(node.value, ast.Constant) and not node.value.value:
                     continue
                 if rank_branch(module, node) is None:
                     return False
                 alone = True
-            case ast.Call() if last_name(node.func) not in ("print", "bool") and any(
-                isinstance(each, ast.Name) and each.id == name
-                for given in (*node.args, *(k.value for k in node.keywords))
-                for each in ast.walk(given)
-            ):
-                return False  # it may be told to the others there
+            case ast.Call() if last_name(node.func) not in ("print", "bool"):
+                if name in set().union(*map(variables_in, passed(node))):
+                    return False  # the function may send it to the other ranks
     return alone

@@ -1,4 +1,4 @@
-"""How quickly batches are loaded: the options of `DataLoader`."""
+"""The options of `DataLoader`: what raises without workers, and how fast batches are loaded."""
 
 from __future__ import annotations
 
@@ -6,66 +6,24 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ldlm_doctor.finding import Check, Edit, Finding
-from ldlm_doctor.python_code.bindings import Function, inside
-from ldlm_doctor.python_code.edits import can_be_repeated, keyword_added, replaced
-from ldlm_doctor.python_code.module import Loop, Module, last_name
+from ldlm_doctor.model import Edit, Finding
+from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
-from ldlm_doctor.python_code.training import words_in
-from ldlm_doctor.python_code.values import (
-    Arguments,
-    arguments,
-    constant,
-    likely,
-    number,
+from ldlm_doctor.python_code.source_text import can_be_repeated, keyword_added, replaced
+from ldlm_doctor.python_code.tree import (
+    Function,
+    Loop,
+    calls_in,
+    inside,
+    is_value,
+    last_name,
+    owner_name,
+    words_in,
 )
+from ldlm_doctor.python_code.values import Arguments, arguments, constant, likely, number
 
-_DOCS = "https://docs.pytorch.org/docs/stable/data.html"
-PERSISTENT = Check(
-    id="loader-persistent-workers",
-    severity="info",
-    title="Workers are started anew for every epoch",
-    why="Without persistent_workers=True each epoch starts the worker processes again, which "
-    "import everything and open the data set again while the GPU waits.",
-    source=_DOCS,
-    since="1.7",
-    fix="persistent_workers=True (persistent_workers=num_workers > 0 where it may be 0).",
-)
-PREFETCH = Check(
-    id="loader-prefetch-factor",
-    severity="info",
-    title="Two batches a worker are loaded ahead, the default",
-    why="Where batches take uneven time to load, two a worker may not bridge the slow ones. "
-    "More of them take host memory and shared memory, which is why this is not edited.",
-    source=_DOCS,
-    since="1.7",
-    fix="Measure prefetch_factor=4; /dev/shm must hold workers x batches.",
-)
-PIN = Check(
-    id="loader-pin-memory",
-    severity="info",
-    title="Batches are copied to the GPU from pageable memory",
-    why="From pageable memory a copy to the GPU waits for a copy into a pinned buffer, and "
-    "non_blocking=True has no effect.",
-    source="https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html",
-    since="",
-    fix="pin_memory=True, and .to(device, non_blocking=True).",
-)
-TOO_MANY = Check(
-    id="loader-too-many-workers",
-    severity="warning",
-    title="More workers than a node has CPUs for",
-    why="num_workers counts for each rank and each loader: 16 of 8 ranks are 128 processes on "
-    "one node, which compete for its CPUs and its memory. torch itself warns where one loader "
-    "has more workers than the CPUs that the process may use.",
-    source="torch/utils/data/dataloader.py, DataLoader.check_worker_number_rationality",
-    since="1.7",
-    fix="At most len(os.sched_getaffinity(0)) // LOCAL_WORLD_SIZE for each rank.",
-)
-CHECKS = (PERSISTENT, PREFETCH, PIN, TOO_MANY)
-
-LOADER = frozenset({"torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"})
-POSITIONAL = (
+_LOADER = frozenset({"torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"})
+_POSITIONAL = (
     "dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn",
     "pin_memory", "drop_last", "timeout",
 )  # fmt: skip
@@ -73,16 +31,21 @@ FOR_EVALUATION = re.compile(
     r"(^|_)(val|valid|validation|eval|test|dev|infer|predict|holdout)", re.I
 )
 _FOR_TRAINING = re.compile(r"(^|_)train", re.I)
-MANY_OF_A_RANK = 16
+_MANY_OF_A_RANK = 16
 """On a node of eight ranks these are as many processes as large nodes have CPUs."""
-MANY_OF_A_PROCESS = 64
+_MANY_OF_A_PROCESS = 64
+_NEED_WORKERS = (("persistent_workers", "False"), ("prefetch_factor", "None"), ("timeout", "0"))
 
 
-def inspect(module: Module, program: Program) -> Iterator[Finding]:
+def inspect_speed(module: Module, program: Program) -> Iterator[Finding]:
     """Loaders of training data."""
-    for call in module.calls_to(LOADER):
+    for call in module.calls_to(_LOADER):
         if _trains_on(module, program, call):
-            yield from _advice(module, program, call, arguments(module, call, POSITIONAL))
+            given = arguments(module, call, _POSITIONAL)
+            exact = number(module, given["num_workers"])
+            yield from _workers(module, program, call, given, exact)
+            if program.is_on_cuda(module) and not given.lacks("num_workers") and exact != 0:
+                yield from _pinned(module, program, call, given)
 
 
 def _trains_on(module: Module, program: Program, call: ast.Call) -> bool:
@@ -105,44 +68,53 @@ def called(module: Module, call: ast.Call) -> Iterator[str]:
         yield function.name
 
 
-def _advice(
-    module: Module, program: Program, call: ast.Call, given: Arguments
+def _workers(
+    module: Module, program: Program, call: ast.Call, given: Arguments, exact: float | None
 ) -> Iterator[Finding]:
-    workers = given["num_workers"]
-    exact, where = number(module, workers), ""
-    count = exact
+    """How many workers there are, and how long they live."""
+    workers, count, where = given["num_workers"], exact, ""
     if exact is None and workers is not None:
-        count, where = configured(module, program, workers)
+        count, where = _configured(module, program, workers)
         where = f", by {where}" if where else ""
     if count is None:
         count, where = likely(module, workers), " unless a setting says otherwise"
+    has_ranks = program.is_distributed(module) or program.framework_does_it(module)
     if workers is not None and _is_all_cpus(module, workers):
-        if _has_ranks(module, program):
-            yield module.finding(TOO_MANY, call, "every rank takes as many as the node has CPUs")
-    elif count is not None:
-        yield from _too_many(module, program, call, count, where)
+        if has_ranks:
+            detail = "every rank takes as many as the node has CPUs"
+            yield module.finding("loader-too-many-workers", call, detail)
+    elif count is not None and count >= (_MANY_OF_A_RANK if has_ranks else _MANY_OF_A_PROCESS):
+        detail = f"{count:.0f} workers of {'each rank' if has_ranks else 'one process'}{where}"
+        yield module.finding("loader-too-many-workers", call, detail)
     persistent = given["persistent_workers"]
     anew = given.lacks("persistent_workers") or constant(module, persistent) is False
     if count is not None and count > 0 and anew and not _is_made_in_loop(module, call):
         yield _not_persistent(module, program, call, given, exact)
         if given.lacks("prefetch_factor"):
-            yield module.finding(PREFETCH, call)
-    if not program.is_on_cuda(module) or given.lacks("num_workers") or exact == 0:
-        return
+            yield module.finding("loader-prefetch-factor", call)
+
+
+def _pinned(
+    module: Module, program: Program, call: ast.Call, given: Arguments
+) -> Iterator[Finding]:
     if program.any_relative(_loads_to_gpu, module):
-        return  # what is on the GPU already cannot be pinned
+        return  # tensors on the GPU cannot be pinned
     pin = given["pin_memory"]
+    edits: tuple[Edit, ...] = ()
     if given.lacks("pin_memory"):
-        yield module.finding(PIN, call, edits=keyword_added(module, call, "pin_memory=True"))
-    elif isinstance(pin, ast.Constant) and pin.value is False:
-        yield module.finding(PIN, call, edits=(replaced(module, pin, "True"),))
+        edits = keyword_added(module, call, "pin_memory=True")
+    elif is_value(pin, False):
+        edits = (replaced(module, pin, "True"),)
+    else:
+        return
+    yield module.finding("loader-pin-memory", call, edits=edits)
 
 
-def configured(module: Module, program: Program, node: ast.expr) -> tuple[float | None, str]:
+def _configured(module: Module, program: Program, node: ast.expr) -> tuple[float | None, str]:
     """What the settings of the project say of `config.num_workers`, and where."""
     match node:
         case ast.Name() if (bound := module.bound(node)) is not None:
-            return configured(module, program, bound)
+            return _configured(module, program, bound)
         case ast.Call(args=[_, _, *_]) if last_name(node.func) == "min":
             found = [program.settings.number(module, each) for each in node.args]
             known = [each for each, _ in found if each is not None]
@@ -168,11 +140,9 @@ def _loads_to_gpu(module: Module) -> bool:
     for function in module.functions:
         if not re.search(r"^__(getitem|iter|getitems)__$|collate", function.name):
             continue
-        for node in inside(function.body):
-            if not isinstance(node, ast.Call) or last_name(node.func) not in ("cuda", "to"):
-                continue
-            words = set().union(*(words_in(argument) for argument in node.args), ())
-            if last_name(node.func) == "cuda" or any(re.search("device|cuda", w) for w in words):
+        for call in calls_in(inside(function.body), ("cuda", "to")):
+            words = set().union(*map(words_in, call.args))
+            if last_name(call.func) == "cuda" or any(re.search("device|cuda", w) for w in words):
                 return True
     return False
 
@@ -180,14 +150,15 @@ def _loads_to_gpu(module: Module) -> bool:
 def _not_persistent(
     module: Module, program: Program, call: ast.Call, given: Arguments, exact: float | None
 ) -> Finding:
-    if _data_set_changes(module, program):
+    if program.any_relative(_changes_data_set, module):
         detail = "the data set is changed between epochs, which workers that stay would not see"
-        return module.finding(PERSISTENT, call, detail)
+        return module.finding("loader-persistent-workers", call, detail)
     workers = given["num_workers"]
     value = "True"
     if exact is None:
         if workers is None or not can_be_repeated(workers):
-            return module.finding(PERSISTENT, call, "num_workers is decided by a setting")
+            detail = "num_workers is decided by a setting"
+            return module.finding("loader-persistent-workers", call, detail)
         value = f"{module.text(workers)} > 0"
     present = given["persistent_workers"]
     edits: tuple[Edit, ...] = (
@@ -195,39 +166,17 @@ def _not_persistent(
         if isinstance(present, ast.Constant)
         else keyword_added(module, call, f"persistent_workers={value}")
     )
-    return module.finding(PERSISTENT, call, edits=edits)
-
-
-def _data_set_changes(module: Module, program: Program) -> bool:
-    """Attributes of a data set are set after it was made."""
-    return program.any_relative(_changes_data_set, module)
+    return module.finding("loader-persistent-workers", call, edits=edits)
 
 
 def _changes_data_set(module: Module) -> bool:
-    for node in module.nodes.get(ast.Attribute, ()):
+    for node in module.each(ast.Attribute):
         match node:
             case ast.Attribute(value=ast.Name() | ast.Attribute() as owner, ctx=ast.Store()):
                 if re.search(r"data_?set$|^train_(data|set)$", last_name(owner), re.I):
                     return True
-    for call in module.methods_called.get("set_epoch", ()):
-        if isinstance(call.func, ast.Attribute) and re.search(
-            r"data_?set|loader|^dl$", last_name(call.func.value), re.I
-        ):
-            return True
-    return False
-
-
-def _too_many(
-    module: Module, program: Program, call: ast.Call, count: float, where: str
-) -> Iterator[Finding]:
-    distributed = _has_ranks(module, program)
-    if count >= (MANY_OF_A_RANK if distributed else MANY_OF_A_PROCESS):
-        whose = "each rank" if distributed else "one process"
-        yield module.finding(TOO_MANY, call, f"{count:.0f} workers of {whose}{where}")
-
-
-def _has_ranks(module: Module, program: Program) -> bool:
-    return program.is_distributed(module) or program.framework_does_it(module)
+    owners = map(owner_name, module.called("set_epoch"))
+    return any(re.search(r"data_?set|loader|^dl$", owner, re.I) for owner in owners)
 
 
 def _is_all_cpus(module: Module, node: ast.expr) -> bool:
@@ -235,3 +184,86 @@ def _is_all_cpus(module: Module, node: ast.expr) -> bool:
         bound = module.bound(node)
         return bound is not None and _is_all_cpus(module, bound)
     return isinstance(node, ast.Call) and last_name(node.func) == "cpu_count"
+
+
+def inspect_workers(module: Module, program: Program) -> Iterator[Finding]:
+    """Each loader, also of evaluations."""
+    for call in module.calls_to(_LOADER):
+        yield from _without_workers(module, program, call)
+
+
+def _without_workers(module: Module, program: Program, call: ast.Call) -> Iterator[Finding]:
+    given = arguments(module, call, _POSITIONAL)
+    options, places = _options_of_workers(module, program, given)
+    if not options:
+        return
+    workers = given["num_workers"]
+    named = ", ".join(name for name, _, _ in options)
+    if given.lacks("num_workers") or (workers is not None and number(module, workers) == 0):
+        edits = tuple(
+            replaced(module, value, off)
+            for _, value, off in options
+            if isinstance(value, ast.Constant)
+        )
+        where = "; ".join(places)
+        detail = f"num_workers is 0, but {named} set{': ' if where else ''}{where}"
+        yield module.finding("loader-options-without-workers", call, detail, edits)
+    elif workers is not None and _may_divide_to_zero(module, workers):
+        detail = f"{named} set whatever the division gives"
+        yield module.finding("loader-workers-may-be-zero", call, detail)
+    elif workers is not None:
+        count, where = _configured(module, program, workers)
+        if count == 0 and where:
+            detail = f"num_workers is 0 by {'; '.join([where, *places])}, but {named} set"
+            edits = _guarded(module, workers, options)
+            yield module.finding("loader-options-without-workers", call, detail, edits)
+
+
+def _options_of_workers(
+    module: Module, program: Program, given: Arguments
+) -> tuple[list[tuple[str, ast.expr, str]], list[str]]:
+    """The options that need workers, each with what switches it off; the settings that say so."""
+    options: list[tuple[str, ast.expr, str]] = []
+    places = []
+    for name, off in _NEED_WORKERS:
+        value = given[name]
+        known = program.settings.known(module, value)
+        if value is None or known is None:
+            continue
+        is_number = isinstance(known.value, int | float) and not isinstance(known.value, bool)
+        asks = known.value is True if name == "persistent_workers" else is_number
+        if asks and not (name == "timeout" and known.value == 0):
+            options.append((name, value, off))
+            places += [known.where] if known.where else []
+    return options, places
+
+
+def _guarded(
+    module: Module, workers: ast.expr, options: list[tuple[str, ast.expr, str]]
+) -> tuple[Edit, ...]:
+    """Each option only where there are workers, as far as both are plain to see."""
+    if not can_be_repeated(workers):
+        return ()
+    number_of = module.text(workers)
+    edits = []
+    for name, value, off in options:
+        if not isinstance(value, ast.Constant):
+            return ()
+        on = f"{number_of} > 0"
+        text = on if name == "persistent_workers" else f"{module.text(value)} if {on} else {off}"
+        edits.append(replaced(module, value, text))
+    return tuple(edits)
+
+
+def _may_divide_to_zero(module: Module, node: ast.expr) -> bool:
+    """The number is a division of what only a run can tell, and nothing holds it above 0."""
+    if number(module, node) is not None:
+        return False
+    match node:
+        case ast.BinOp(op=ast.FloorDiv()):
+            return True
+        case ast.Call(args=[_, *_]) if last_name(node.func) in ("min", "int"):
+            return any(_may_divide_to_zero(module, each) for each in node.args)
+        case ast.Name() if (bound := module.bound(node)) is not None:
+            return _may_divide_to_zero(module, bound)
+    return False

@@ -6,49 +6,21 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ldlm_doctor.finding import Check, Edit, Finding
-from ldlm_doctor.python_code.bindings import inside
-from ldlm_doctor.python_code.edits import inserted
-from ldlm_doctor.python_code.module import Module, last_name
+from ldlm_doctor.model import Edit, Finding
+from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
-from ldlm_doctor.python_code.training import names_in
+from ldlm_doctor.python_code.source_text import inserted
+from ldlm_doctor.python_code.tree import (
+    calls_in,
+    inside,
+    is_value,
+    keyword,
+    last_name,
+    names_in,
+    variables_in,
+)
 from ldlm_doctor.python_code.values import likely
 
-_DOCS = "https://docs.pytorch.org/docs/stable/checkpoint.html"
-MISSING = Check(
-    id="model-no-activation-checkpointing",
-    severity="info",
-    title="All activations of all blocks are kept for the backward pass",
-    why="Activations grow with batch, length and depth, and soon take more memory than the "
-    "weights. Checkpointing each block keeps its input alone and computes the rest again: "
-    "57 % less peak memory was measured, for about a third more computation.",
-    source=f"{_DOCS}; peak memory of MM-LDLM's backbone with torch 2.13",
-    since="1.11 (use_reentrant=False)",
-    fix="torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) in the loop over the "
-    "blocks while training, with a switch.",
-)
-KEYWORD_ONLY = Check(
-    id="checkpoint-keyword-only-call",
-    severity="critical",
-    title="checkpoint() passes by position what must be passed by name",
-    why="The module's forward takes keywords only: 'takes 1 positional argument but 4 were "
-    "given' at the first step.",
-    source="MMDiT.forward of mmdit 0.2 and 0.3; run with torch 2.13",
-    since="",
-    fix="checkpoint(module, name=value, ..., use_reentrant=False) hands keywords on.",
-)
-WHOLE = Check(
-    id="checkpoint-whole-backbone",
-    severity="warning",
-    title="The whole backbone is one checkpoint",
-    why="In the backward pass all blocks are computed again at once, and all their activations "
-    "are kept then: 8 % less peak memory was measured, where a checkpoint a block gives 57 %, "
-    "at the same cost.",
-    source=f"{_DOCS}; peak memory of MM-LDLM's backbone with torch 2.13",
-    since="",
-    fix="One checkpoint for each block, in the loop over the blocks.",
-)
-CHECKS = (MISSING, KEYWORD_ONLY, WHOLE)
 CHECKPOINT = frozenset(
     {"torch.utils.checkpoint.checkpoint", "torch.utils.checkpoint", "checkpoint.checkpoint"}
 )
@@ -74,51 +46,48 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
     yield from _checkpoints(module, program)
     if not program.trains(module) or program.any_relative(_checkpoints_activations, module):
         return
-    for cls in module.classes:
+    for cls in module.each(ast.ClassDef):
         place = _deep_backbone(module, cls)
         if place is None and _attends(module, program, cls):
             place = _stack(module, cls)
         if place is not None:
-            yield module.finding(MISSING, place)
+            yield module.finding("model-no-activation-checkpointing", place)
 
 
 def _checkpoints_activations(module: Module) -> bool:
     names = {local for local, name in module.imports.items() if name.startswith(_OF_TORCH)}
-    if any(getattr(node, "id", "") in names for node in module.nodes.get(ast.Name, ())):
+    if any(getattr(node, "id", "") in names for node in module.each(ast.Name)):
         return True
-    if _OF_TORCH in map(module.resolve, module.nodes.get(ast.Attribute, ())):
+    if _OF_TORCH in map(module.resolve, module.each(ast.Attribute)):
         return True
     return any(_CHECKPOINTING.search(word) for word in module.words)
 
 
 def _stack(module: Module, cls: ast.ClassDef) -> ast.stmt | None:
     """The loop of `forward` in which a list of blocks is applied one after the other."""
-    lists = [
-        n for n in ast.walk(cls) if isinstance(n, ast.Call) and last_name(n.func) == "ModuleList"
-    ]
+    lists = list(calls_in(ast.walk(cls), ("ModuleList",)))
     if not lists or all(_is_shallow(module, each) for each in lists):
         return None
-    for method in cls.body:
-        if not isinstance(method, ast.FunctionDef) or not method.name.startswith("forward"):
-            continue
-        for node in inside(method.body):
-            if isinstance(node, ast.For) and _applies(node):
-                return node
-    return None
+    methods = (each for each in cls.body if isinstance(each, ast.FunctionDef))
+    return next(
+        (
+            node
+            for method in methods
+            if method.name.startswith("forward")
+            for node in inside(method.body)
+            if isinstance(node, ast.For) and _applies(node)
+        ),
+        None,
+    )
 
 
 def _applies(loop: ast.For) -> bool:
     """`for block in self.blocks: x = block(x)`."""
-    targets = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
-    if not any(
-        isinstance(n, ast.Attribute) and re.search(r"block|layer|^h$|stage", n.attr, re.I)
-        for n in ast.walk(loop.iter)
-    ):
+    attributes = (part.attr for part in ast.walk(loop.iter) if isinstance(part, ast.Attribute))
+    if not any(re.search(r"block|layer|^h$|stage", name, re.I) for name in attributes):
         return False
-    return any(
-        isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in targets
-        for n in inside(loop.body)
-    )
+    called = calls_in(inside(loop.body), variables_in(loop.target))
+    return any(isinstance(call.func, ast.Name) for call in called)
 
 
 def _is_shallow(module: Module, blocks: ast.expr) -> bool:
@@ -147,11 +116,12 @@ def _blocks(cls: ast.ClassDef) -> list[ast.expr]:
     found = []
     for node in ast.walk(cls):
         match node:
-            case ast.ListComp(elt=ast.Call() as made) | ast.GeneratorExp(elt=ast.Call() as made):
-                found.append(made.func)
-            case ast.Call(func=ast.Attribute(attr="append"), args=[ast.Call() as made]):
-                found.append(made.func)
-            case ast.List(elts=[ast.Call() as made, *_]):
+            case (
+                ast.ListComp(elt=ast.Call() as made)
+                | ast.GeneratorExp(elt=ast.Call() as made)
+                | ast.Call(func=ast.Attribute(attr="append"), args=[ast.Call() as made])
+                | ast.List(elts=[ast.Call() as made, *_])
+            ):
                 found.append(made.func)
     return found
 
@@ -166,25 +136,18 @@ def _repeats(module: Module, call: ast.Call) -> bool:
 
 def _deep_backbone(module: Module, cls: ast.ClassDef) -> ast.stmt | None:
     """`self.x = Backbone(depth=...)` of a package, which has no switch of its own here."""
-    for node in ast.walk(cls):
-        match node:
-            case ast.Assign(
-                targets=[ast.Attribute(value=ast.Name(id="self"))], value=ast.Call() as call
-            ):
-                depth = next((k.value for k in call.keywords if k.arg in _DEPTHS), None)
-                name = module.resolve(call.func)
-                if name in _TORCH_STACKS and depth is None and len(call.args) > 1:
-                    depth = call.args[1]
-                count = likely(module, depth)
-                shallow = count is not None and count <= _SHALLOW
-                if (name in _KEYWORD_ONLY or name in _TORCH_STACKS) and depth and not shallow:
-                    return node
-                if name == "torch.nn.Sequential" and _repeats(module, call):
-                    return node
+    for statement, _, call in _attributes(cls):
+        depth = next((k.value for k in call.keywords if k.arg in _DEPTHS), None)
+        name = module.resolve(call.func)
+        if name in _TORCH_STACKS and depth is None and len(call.args) > 1:
+            depth = call.args[1]
+        count = likely(module, depth)
+        shallow = count is not None and count <= _SHALLOW
+        if (name in _KEYWORD_ONLY or name in _TORCH_STACKS) and depth and not shallow:
+            return statement
+        if name == "torch.nn.Sequential" and _repeats(module, call):
+            return statement
     return None
-
-
-# checkpoint(...) as it is called
 
 
 def _checkpoints(module: Module, program: Program) -> Iterator[Finding]:
@@ -196,24 +159,28 @@ def _checkpoints(module: Module, program: Program) -> Iterator[Finding]:
             continue
         names = _keyword_only(module, program, made)
         if names:
-            yield module.finding(KEYWORD_ONLY, call, edits=_named(module, call, names))
+            edits = _named(module, call, names)
+            yield module.finding("checkpoint-keyword-only-call", call, edits=edits)
         if _is_stack(module, program, made):
-            yield module.finding(WHOLE, call)
+            yield module.finding("checkpoint-whole-backbone", call)
 
 
 def _made(module: Module, target: ast.Attribute, at: ast.AST) -> ast.Call | None:
     """The call that made `self.x`, in the class around."""
     cls = module.class_of(at)
-    if cls is None:
-        return None
+    attributes = _attributes(cls) if cls is not None else ()
+    return next((call for _, name, call in attributes if name == target.attr), None)
+
+
+def _attributes(cls: ast.ClassDef) -> Iterator[tuple[ast.stmt, str, ast.Call]]:
+    """Each `self.name = call(...)` of a class."""
     for node in ast.walk(cls):
         match node:
             case ast.Assign(
                 targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)],
                 value=ast.Call() as call,
-            ) if name == target.attr:
-                return call
-    return None
+            ):
+                yield node, name, call
 
 
 def _keyword_only(module: Module, program: Program, made: ast.Call) -> tuple[str, ...]:
@@ -239,8 +206,8 @@ def _named(module: Module, call: ast.Call, names: tuple[str, ...]) -> tuple[Edit
         return ()
     if any(k.arg in names or k.arg is None for k in call.keywords):
         return ()
-    if not any(k.arg == "use_reentrant" and _is_false(k.value) for k in call.keywords):
-        return ()  # the reentrant form hands no keywords on
+    if not is_value(keyword(call, "use_reentrant"), False):
+        return ()  # the reentrant form passes no keywords on
     return tuple(
         inserted(module, _opening(module, each), f"{name}=")
         for name, each in zip(names, passed, strict=False)
@@ -258,10 +225,6 @@ def _opening(module: Module, node: ast.expr) -> int:
             break
         at = before
     return at
-
-
-def _is_false(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is False
 
 
 def _is_stack(module: Module, program: Program, made: ast.Call) -> bool:

@@ -7,21 +7,26 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from pathlib import PurePosixPath
-from typing import TypeAlias
+from typing import TypeVar, cast
 
-from ldlm_doctor.project import SourceFile
-from ldlm_doctor.python_code.bindings import (
+from ldlm_doctor.model import SourceFile
+from ldlm_doctor.python_code.source_text import SourceText, parsed
+from ldlm_doctor.python_code.tree import (
     Bindings,
     Function,
+    Loop,
     Scope,
     attributes_of,
     bound_in,
     children,
+    last_name,
 )
-from ldlm_doctor.python_code.source_text import SourceText, parsed
 
-Loop: TypeAlias = ast.For | ast.AsyncFor | ast.While
+Node = TypeVar("Node", bound=ast.AST)
+_LONGEST_STRING = 200
+"""Characters of a string that are read for words: names and paths are shorter, prose is not."""
 
 
 class UnreadableError(Exception):
@@ -60,15 +65,13 @@ class Module(SourceText):
             else:
                 nodes[kind] = [node]
             waiting.extend(reversed(children(node)))  # nodes come in the order of the file
-        for statement in self.nodes.get(ast.Import, ()):
-            assert isinstance(statement, ast.Import)
+        for statement in self.each(ast.Import):
             for alias in statement.names:
                 self.imported.append((0, alias.name))
                 name = alias.asname or alias.name.partition(".")[0]
                 self.imports[name] = alias.name if alias.asname else name
-        for statement in self.nodes.get(ast.ImportFrom, ()):
-            assert isinstance(statement, ast.ImportFrom)
-            self._note_from(statement)
+        for imported in self.each(ast.ImportFrom):
+            self._note_from(imported)
 
     def _note_from(self, statement: ast.ImportFrom) -> None:
         base = statement.module or ""
@@ -125,7 +128,7 @@ class Module(SourceText):
     @cached_property
     def calls(self) -> list[ast.Call]:
         """All calls in the order of the file."""
-        return [node for node in self.nodes.get(ast.Call, ()) if isinstance(node, ast.Call)]
+        return [*self.each(ast.Call)]
 
     @cached_property
     def methods_called(self) -> dict[str, list[ast.Call]]:
@@ -135,34 +138,29 @@ class Module(SourceText):
             found.setdefault(last_name(call.func), []).append(call)
         return found
 
+    def called(self, *names: str) -> Iterator[ast.Call]:
+        """Calls of functions or methods of these names, one name after the other."""
+        return chain.from_iterable(self.methods_called.get(name, ()) for name in names)
+
+    def each(self, *kinds: type[Node]) -> Iterator[Node]:
+        """The nodes of some kinds, each kind in the order of the file."""
+        return chain.from_iterable(cast("list[Node]", self.nodes.get(kind, [])) for kind in kinds)
+
     @cached_property
     def functions(self) -> list[Function]:
         """All functions and methods in the order of the file."""
-        plain, others = (
-            self.nodes.get(ast.FunctionDef, ()),
-            self.nodes.get(ast.AsyncFunctionDef, ()),
-        )
-        found = [n for n in (*plain, *others) if isinstance(n, Function)]
-        return sorted(found, key=_place)
-
-    @cached_property
-    def classes(self) -> list[ast.ClassDef]:
-        """All classes in the order of the file."""
-        return [n for n in self.nodes.get(ast.ClassDef, ()) if isinstance(n, ast.ClassDef)]
+        return sorted(self.each(ast.FunctionDef, ast.AsyncFunctionDef), key=_place)
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """Every identifier and every string that is one word: what the file can read or set."""
-        found = {n.id for n in self.nodes.get(ast.Name, ()) if isinstance(n, ast.Name)}
-        found |= {n.attr for n in self.nodes.get(ast.Attribute, ()) if isinstance(n, ast.Attribute)}
-        found |= {
-            n.arg for n in self.nodes.get(ast.keyword, ()) if isinstance(n, ast.keyword) and n.arg
-        }
-        found |= {n.arg for n in self.nodes.get(ast.arg, ()) if isinstance(n, ast.arg)}
-        found |= set(self.imports)
-        for node in self.nodes.get(ast.Constant, ()):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found.update(re.findall(r"\w+", node.value[:200]))
+        """Every identifier, and the words of every string: what the file can read or set."""
+        found = {node.id for node in self.each(ast.Name)} | set(self.imports)
+        found |= {node.attr for node in self.each(ast.Attribute)}
+        found |= {node.arg for node in self.each(ast.keyword) if node.arg}
+        found |= {node.arg for node in self.each(ast.arg)}
+        for node in self.each(ast.Constant):
+            if isinstance(node.value, str):
+                found.update(re.findall(r"\w+", node.value[:_LONGEST_STRING]))
         return frozenset(found)
 
     # Where a node stands
@@ -196,9 +194,17 @@ class Module(SourceText):
         """The named function around a node."""
         return next((outer for outer in self.above(node) if isinstance(outer, Function)), None)
 
+    def loop(self, node: ast.AST) -> Loop | None:
+        """The innermost loop around a node, also outside of its function."""
+        return next((outer for outer in self.above(node) if isinstance(outer, Loop)), None)
+
     def class_of(self, node: ast.AST) -> ast.ClassDef | None:
         """The class around a node."""
-        return next((outer for outer in self.above(node) if isinstance(outer, ast.ClassDef)), None)
+        return self.around(node, ast.ClassDef)
+
+    def around(self, node: ast.AST, *kinds: type[Node]) -> Node | None:
+        """The innermost node of some kinds around a node."""
+        return next((outer for outer in self.above(node) if isinstance(outer, kinds)), None)
 
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
         """The list of statements that a statement stands in."""
@@ -255,13 +261,6 @@ def read(file: SourceFile) -> Module:
         raise UnreadableError(error.msg, error.lineno or 1) from error
     except (ValueError, RecursionError, MemoryError) as error:
         raise UnreadableError(str(error) or type(error).__name__, 1) from error
-
-
-def last_name(node: ast.AST) -> str:
-    """The last part of a dotted expression: `step` of `self.optimizer.step`."""
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _place(node: ast.AST) -> tuple[int, int]:

@@ -6,69 +6,26 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ldlm_doctor.finding import Check, Finding
-from ldlm_doctor.python_code.module import Module, last_name
+from ldlm_doctor.model import Finding
+from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.training import without_gradient
+from ldlm_doctor.python_code.tree import (
+    calls_in,
+    is_value,
+    last_name,
+    names_in,
+    owner_name,
+    passed,
+    variables_in,
+)
 from ldlm_doctor.python_code.values import arguments, number
 
-CLAMPED = Check(
-    id="loss-clamped",
-    severity="error",
-    title="The loss is cut off at a constant",
-    why="Beyond the limit the gradient is zero: a batch that diverges teaches nothing, and the "
-    "log shows the same number over and over instead of the divergence.",
-    source="run with torch 2.13: the gradient of torch.clamp is 0 beyond its limits",
-    since="",
-    fix="Leave the clamp out; clip the gradient norm, and log the loss as it is.",
-)
-NAN_HIDDEN = Check(
-    id="loss-nan-to-num",
-    severity="error",
-    title="NaN in the loss is replaced by a number",
-    why="The step looks healthy in the log, and what is wrong in data or weights stays there.",
-    source="https://docs.pytorch.org/docs/stable/generated/torch.nan_to_num.html",
-    since="1.8",
-    fix="Leave it out, and skip the step on all ranks by the gradient norm.",
-)
-CONSTANT = Check(
-    id="nan-replaced-by-constant",
-    severity="error",
-    title="A loss that is not finite becomes a constant",
-    why="The log shows the constant and not the NaN. It has no graph: where it is all of the "
-    "loss, backward raises 'element 0 of tensors does not require grad' on this rank alone, and "
-    "the others wait for it.",
-    source="run with torch 2.13",
-    since="",
-    fix="Let the NaN through, and skip the step on all ranks by the gradient norm.",
-)
-COSINE = Check(
-    id="loss-weight-changed-by-cosine",
-    severity="warning",
-    title="1 - cosine is the normalised squared error with another weight",
-    why="The mean squared error of two unit vectors of D numbers is 2 (1 - cos) / D. To replace "
-    "it by 1 - cos multiplies its weight by D / 2, and changes nothing else: 512 times at 1024. "
-    "A clamp of it to [0, 2] never acts, and lengths are not learnt by either.",
-    source="||a - b||^2 = 2 (1 - cos) for unit vectors; run with torch 2.13",
-    since="",
-    fix="Keep the squared error and watch the cosine as a metric, or multiply by 2 / D.",
-)
-BF16_WEIGHTS = Check(
-    id="weights-in-half-precision",
-    severity="warning",
-    title="The optimizer updates weights of half precision",
-    why="A weight in bfloat16 has 8 significant bits: an update below 1/256 of it is lost. At a "
-    "learning rate of 5e-5 AdamW's first step changed 57 % of the weights, in float32 all.",
-    source="run with torch 2.13: weights N(0, 0.02)",
-    since="",
-    fix="Keep the weights in float32 and compute under torch.autocast.",
-)
-CHECKS = (CLAMPED, NAN_HIDDEN, CONSTANT, COSINE, BF16_WEIGHTS)
 _LOSS = re.compile(r"(^|_)loss(es)?(_|\d|$)|^(l|L)oss", re.I)
 _NO_LOSS = re.compile(
     r"scale|weight|fn|func|coef|lambda|scaler|ratio|type|name|config|log|hist", re.I
 )
-_CLAMPS = {"clamp", "clamp_", "clip", "clip_", "clamp_max", "clamp_max_"}
+_CLAMPS = ("clamp", "clamp_", "clamp_max", "clamp_max_", "clip", "clip_")
 _FINITE = {"isnan", "isinf", "isfinite"}
 _COSINES = {"cosine_similarity", "CosineSimilarity"}
 _HALF = ("torch.bfloat16", "torch.float16", "torch.half")
@@ -103,17 +60,16 @@ def _subject(module: Module, call: ast.Call) -> ast.expr | None:
 
 
 def _clamps(module: Module, known: set[int]) -> Iterator[Finding]:
-    for name in (*sorted(_CLAMPS), "nan_to_num", "nan_to_num_"):
-        for call in module.methods_called.get(name, ()):
-            subject = _subject(module, call)
-            if subject is None or id(call) in known or not _is_loss(subject):
-                continue
-            if not _is_trained_with(module, call):
-                continue
-            if name.startswith("nan_to_num"):
-                yield module.finding(NAN_HIDDEN, call)
-            elif (limit := _greatest(module, call)) is not None:
-                yield module.finding(CLAMPED, call, limit)
+    for call in module.called(*_CLAMPS, "nan_to_num", "nan_to_num_"):
+        subject = _subject(module, call)
+        if subject is None or id(call) in known or not _is_loss(subject):
+            continue
+        if not _is_trained_with(module, call):
+            continue
+        if last_name(call.func).startswith("nan_to_num"):
+            yield module.finding("loss-nan-to-num", call)
+        elif (limit := _greatest(module, call)) is not None:
+            yield module.finding("loss-clamped", call, limit)
 
 
 def _greatest(module: Module, call: ast.Call) -> str | None:
@@ -122,7 +78,7 @@ def _greatest(module: Module, call: ast.Call) -> str | None:
     names = ("max",) if last_name(call.func).startswith("clamp_max") else ("min", "max")
     positional = ("input", *names) if at_function else names
     limit = arguments(module, call, positional)["max"]
-    if limit is None or (isinstance(limit, ast.Constant) and limit.value is None):
+    if limit is None or (is_value(limit, None)):
         return None
     return f"at {module.text(limit)}"
 
@@ -153,57 +109,38 @@ def _is_trained_with(module: Module, call: ast.Call) -> bool:
 
 def _constants(module: Module) -> Iterator[Finding]:
     """`if isnan(loss): loss = torch.tensor(0.0)`."""
-    for branch in module.nodes.get(ast.If, ()):
-        assert isinstance(branch, ast.If)
-        asked = {
-            last_name(part)
-            for call in ast.walk(branch.test)
-            if isinstance(call, ast.Call) and last_name(call.func) in _FINITE
-            for part in ast.walk(call)
-            if isinstance(part, ast.Name | ast.Attribute)
-        }
-        if not asked or without_gradient(module, branch):
+    for branch in module.each(ast.If):
+        tests = calls_in(ast.walk(branch.test), _FINITE)
+        tested = set().union(*map(names_in, tests))
+        if not tested or without_gradient(module, branch):
             continue
         for statement in branch.body:
             match statement:
                 case ast.Assign(targets=[target], value=value) if _is_loss(target):
-                    if _is_fixed(module, value) and last_name(target) in asked:
-                        yield module.finding(CONSTANT, statement)
+                    if _is_fixed(module, value) and last_name(target) in tested:
+                        yield module.finding("nan-replaced-by-constant", statement)
 
 
 def _choices(module: Module) -> Iterator[Finding]:
     """`loss if isfinite(loss) else 0.0`, and the same by `torch.where`."""
-    for choice in module.nodes.get(ast.IfExp, ()):
-        assert isinstance(choice, ast.IfExp)
-        if _asks_loss(choice.test) and any(
-            _is_fixed(module, each) for each in (choice.body, choice.orelse)
-        ):
-            yield from _as_loss(module, choice)
-    for call in module.methods_called.get("where", ()):
+    choices: list[tuple[ast.expr, ast.expr, list[ast.expr]]] = [
+        (choice, choice.test, [choice.body, choice.orelse]) for choice in module.each(ast.IfExp)
+    ]
+    for call in module.called("where"):
         if module.resolve(call.func) == "torch.where" and len(call.args) == 3:
-            test, *either = call.args
-            if _asks_loss(test) and any(_is_fixed(module, each) for each in either):
-                yield from _as_loss(module, call)
-
-
-def _as_loss(module: Module, node: ast.expr) -> Iterator[Finding]:
-    statement = module.statement(node)
-    if (
-        isinstance(statement, ast.Assign)
-        and statement.value is node
-        and any(_is_loss(target) for target in statement.targets)
-        and not without_gradient(module, node)
-    ):
-        yield module.finding(CONSTANT, node)
-
-
-def _asks_loss(test: ast.expr) -> bool:
-    return any(
-        isinstance(call, ast.Call)
-        and last_name(call.func) in _FINITE
-        and any(_is_loss(p) for p in ast.walk(call) if isinstance(p, ast.Name | ast.Attribute))
-        for call in ast.walk(test)
-    )
+            choices.append((call, call.args[0], call.args[1:]))
+    for node, test, either in choices:
+        tests = calls_in(ast.walk(test), _FINITE)
+        looks_at_loss = any(_is_loss(part) for each in tests for part in ast.walk(each))
+        if looks_at_loss and any(_is_fixed(module, each) for each in either):
+            statement = module.statement(node)
+            if (
+                isinstance(statement, ast.Assign)
+                and statement.value is node
+                and any(map(_is_loss, statement.targets))
+                and not without_gradient(module, node)
+            ):
+                yield module.finding("nan-replaced-by-constant", node)
 
 
 def _is_fixed(module: Module, node: ast.expr) -> bool:
@@ -221,21 +158,15 @@ def _is_fixed(module: Module, node: ast.expr) -> bool:
 
 
 def _cosines(module: Module) -> Iterator[tuple[ast.Call, Finding]]:
-    """A cosine loss with a clamp to its own range, as the seeds' replacement has it."""
-    for name in ("clamp", "clip"):
-        for call in module.methods_called.get(name, ()):
-            subject = _subject(module, call)
-            if not isinstance(subject, ast.Name):
-                continue
-            made = _assigned_before(module, subject, call)
-            limit = arguments(module, call, ("input", "min", "max"))["max"]
-            if (
-                made is None
-                or number(module, limit) != 2.0
-                or not _is_one_minus_cosine(module, made)
-            ):
-                continue
-            yield call, module.finding(COSINE, made)
+    """A loss of one minus a cosine, clamped to its own range [0, 2]."""
+    for call in module.called("clamp", "clip"):
+        subject = _subject(module, call)
+        if not isinstance(subject, ast.Name):
+            continue
+        made = _assigned_before(module, subject, call)
+        limit = arguments(module, call, ("input", "min", "max"))["max"]
+        if made is not None and number(module, limit) == 2.0 and _is_one_minus_cosine(made):
+            yield call, module.finding("loss-weight-changed-by-cosine", made)
 
 
 def _assigned_before(module: Module, name: ast.Name, before: ast.AST) -> ast.expr | None:
@@ -251,40 +182,29 @@ def _assigned_before(module: Module, name: ast.Name, before: ast.AST) -> ast.exp
     return found
 
 
-def _is_one_minus_cosine(module: Module, node: ast.expr) -> bool:
+def _is_one_minus_cosine(node: ast.expr) -> bool:
     for part in ast.walk(node):
         match part:
             case ast.BinOp(left=ast.Constant(value=1 | 1.0), op=ast.Sub(), right=right):
-                return _is_cosine(module, right)
-    return False
-
-
-def _is_cosine(module: Module, node: ast.expr) -> bool:
-    for part in ast.walk(node):
-        if isinstance(part, ast.Call) and last_name(part.func) in _COSINES:
-            return True
-        if isinstance(part, ast.Name) and "cos" in part.id.lower():
-            return True
+                named = any("cos" in name.lower() for name in variables_in(right))
+                return named or any(True for _ in calls_in(ast.walk(right), _COSINES))
     return False
 
 
 def _half_weights(module: Module) -> Iterator[Finding]:
     """A model is cast as a whole, and then handed to an optimizer of torch."""
     optimized = {
-        last_name(part.func.value)
+        owner_name(part)
         for call in module.calls
         if module.resolve(call.func).startswith("torch.optim.")
-        for argument in (*call.args, *(k.value for k in call.keywords))
-        for part in ast.walk(argument)
-        if isinstance(part, ast.Call)
-        and isinstance(part.func, ast.Attribute)
-        and part.func.attr in ("parameters", "named_parameters")
+        for argument in passed(call)
+        for part in calls_in(ast.walk(argument), ("parameters", "named_parameters"))
     }
-    for statement in module.nodes.get(ast.Assign, ()):
+    for statement in module.each(ast.Assign):
         match statement:
             case ast.Assign(targets=[target], value=ast.Call() as call):
-                if last_name(target) in optimized and _is_cast(module, call):
-                    yield module.finding(BF16_WEIGHTS, call)
+                if last_name(target) in optimized - {""} and _is_cast(module, call):
+                    yield module.finding("weights-in-half-precision", call)
 
 
 def _is_cast(module: Module, call: ast.Call) -> bool:
@@ -292,8 +212,7 @@ def _is_cast(module: Module, call: ast.Call) -> bool:
         return False
     if call.func.attr in ("half", "bfloat16") and not call.args:
         return True
-    given = [*call.args, *(k.value for k in call.keywords)]
-    if call.func.attr == "to" and any(module.resolve(each) in _HALF for each in given):
+    if call.func.attr == "to" and any(module.resolve(each) in _HALF for each in passed(call)):
         return True
     inner = call.func.value
     return (

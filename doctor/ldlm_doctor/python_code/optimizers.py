@@ -1,40 +1,28 @@
-"""How the optimizer is made."""
+"""How optimizers are constructed, and schedules that each rank steps by its own loss."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
-from ldlm_doctor.finding import Check, Edit, Finding
-from ldlm_doctor.python_code.edits import keyword_added
+from ldlm_doctor.model import Edit, Finding
+from ldlm_doctor.python_code.agreement import agreed, agrees, decides_together
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
+from ldlm_doctor.python_code.source_text import keyword_added
+from ldlm_doctor.python_code.tree import inside, last_name, names_in, passed
 from ldlm_doctor.python_code.values import arguments
 
-UNFUSED = Check(
-    id="optimizer-unfused",
-    severity="info",
-    title="The optimizer's step is many kernels",
-    why="fused=True updates all parameters with few CUDA kernels. What it saves is at most the "
-    "optimizer's share of the step.",
-    source="https://docs.pytorch.org/docs/stable/generated/torch.optim.AdamW.html",
-    since="2.0",
-    fix="fused=torch.cuda.is_available(), with the parameters on the GPU.",
-)
-MISPLACED = Check(
-    id="optimizer-fused-misplaced",
-    severity="critical",
-    title="fused is passed to tuple() instead of the optimizer",
-    why="tuple() takes no keyword arguments: the line raises TypeError when it runs.",
-    source="https://docs.python.org/3/library/functions.html#func-tuple",
-    since="",
-    fix="Move fused=True to the call of the optimizer.",
-)
-CHECKS = (UNFUSED, MISPLACED)
 _FUSED = frozenset(
     f"torch.optim.{where}{name}" for name in ("Adam", "AdamW") for where in ("", f"{name.lower()}.")
 )
 _INSTEAD = ("fused", "foreach", "capturable", "differentiable")
+_PLATEAUS = frozenset(
+    {"torch.optim.lr_scheduler.ReduceLROnPlateau", "torch.optim.ReduceLROnPlateau"}
+)
+_OF_EVALUATION = re.compile(r"(^|_)(val|valid|validation|eval|test|dev|metric|acc|score)", re.I)
+_ANY_LOSS = re.compile(r"loss", re.I)
 
 
 def inspect(module: Module, program: Program) -> Iterator[Finding]:
@@ -47,7 +35,7 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
         if any(call in module.above(other) for other in _fused_tuples(module)):
             continue
         if all(given.lacks(name) for name in _INSTEAD) and not _is_fallback(module, call):
-            yield module.finding(UNFUSED, call, edits=_fused(module, call))
+            yield module.finding("optimizer-unfused", call, edits=_fused(module, call))
 
 
 def _fused(module: Module, call: ast.Call) -> tuple[Edit, ...]:
@@ -58,30 +46,112 @@ def _fused(module: Module, call: ast.Call) -> tuple[Edit, ...]:
 
 def _is_fallback(module: Module, call: ast.Call) -> bool:
     """Another one beside it is fused: this is for where that does not work."""
-    around = module.function(call) or module.tree
-    for other in module.calls_to(_FUSED):
-        beside = other is not call and (module.function(other) or module.tree) is around
-        if beside and not arguments(module, other).lacks("fused"):
-            return True
-    return False
+    return any(
+        other is not call
+        and module.function(other) is module.function(call)
+        and not arguments(module, other).lacks("fused")
+        for other in module.calls_to(_FUSED)
+    )
 
 
 def _misplaced(module: Module) -> Iterator[Finding]:
     for call in _fused_tuples(module):
         only = call.keywords[0]
-        outer = next((n for n in module.above(call) if isinstance(n, ast.Call)), None)
+        outer = module.around(call, ast.Call)
         edits: tuple[Edit, ...] = ()
         if outer is not None and not any(k.arg == "fused" for k in outer.keywords):
             removed = Edit(module.file.path, module.end(call.args[0]), module.end(only), b"")
             edits = (removed, *keyword_added(module, outer, f"fused={module.text(only.value)}"))
-        yield module.finding(MISPLACED, call, edits=edits)
+        yield module.finding("optimizer-fused-misplaced", call, edits=edits)
 
 
 def _fused_tuples(module: Module) -> list[ast.Call]:
     """`tuple(betas, fused=True)`, as a replacement of text by a script leaves it."""
-    found = []
-    for call in module.methods_called.get("tuple", ()):
-        match call:
-            case ast.Call(func=ast.Name(), args=[_], keywords=[ast.keyword(arg="fused")]):
-                found.append(call)
-    return found
+    return [
+        call
+        for call in module.called("tuple")
+        if isinstance(call.func, ast.Name)
+        and len(call.args) == 1
+        and [each.arg for each in call.keywords] == ["fused"]
+    ]
+
+
+def inspect_schedules(module: Module, program: Program) -> Iterator[Finding]:
+    """Each step of a schedule that looks at a loss."""
+    if not program.is_distributed(module) or program.framework_does_it(module):
+        return
+    elsewhere = program.any_near(decides_together, module)
+    made = program.once(_plateaus)
+    near = program.near(module)
+    owners = {name for each, names in made.items() if each in near for name in names}
+    for call in module.called("step"):
+        if not (isinstance(call.func, ast.Attribute) and (call.args or call.keywords)):
+            continue
+        if last_name(call.func.value) in owners:
+            given = passed(call)
+            names = {name for each in given for name in names_in(each)}
+            if not any(map(_ANY_LOSS.search, names)) or any(map(_OF_EVALUATION.search, names)):
+                continue
+            if not elsewhere or _is_own(module, program, call, names):
+                yield module.finding("plateau-by-rank", call)
+
+
+def _is_own(module: Module, program: Program, call: ast.Call, names: set[str]) -> bool:
+    """The loss comes from functions in which ranks bring nothing together, and none does since."""
+    scope = module.scope(call)
+    if isinstance(scope, ast.Lambda):
+        return False
+    if agreed(module, inside(scope.body), module.statement(call), names):
+        return False
+    origins = [
+        made
+        for name in names & module.bindings(scope).keys()
+        for made in module.bindings(scope)[name]
+    ]
+    return bool(origins) and all(
+        isinstance(made, ast.Call) and _brings_nothing_together(module, program, made)
+        for made in origins
+    )
+
+
+def _brings_nothing_together(module: Module, program: Program, made: ast.Call) -> bool:
+    name = last_name(made.func)
+    bodies = [f.body for each in program.near(module) for f in each.functions if f.name == name]
+    return len(bodies) == 1 and not any(
+        isinstance(node, ast.Call) and agrees(node) for node in inside(bodies[0])
+    )
+
+
+def _plateaus(program: Program) -> dict[Module, set[str]]:
+    """The files that make such a scheduler, with the names that they give it."""
+    found = {module: set(_made(module)) - {""} for module in program.modules}
+    return {module: names for module, names in found.items() if names}
+
+
+def _made(module: Module) -> Iterator[str]:
+    """The names of schedulers that react to a loss: torch's, and classes of the file."""
+    own = {cls.name for cls in module.each(ast.ClassDef) if _reacts(cls)}
+    for statement in module.each(ast.Assign):
+        match statement:
+            case ast.Assign(targets=[target], value=ast.Call(func=func)):
+                if module.means(func, _PLATEAUS) or last_name(func) in own:
+                    yield last_name(target)
+
+
+def _reacts(cls: ast.ClassDef) -> bool:
+    """Its `step(loss)` compares the loss with an earlier one and changes the learning rate."""
+    steps = [m for m in cls.body if isinstance(m, ast.FunctionDef) and m.name == "step"]
+    if not steps or not any(
+        isinstance(node, ast.Subscript)
+        and isinstance(node.ctx, ast.Store)
+        and isinstance(node.slice, ast.Constant)
+        and node.slice.value == "lr"
+        for node in ast.walk(cls)
+    ):
+        return False
+    given = {argument.arg for step in steps for argument in step.args.args[1:]}
+    return any(
+        isinstance(node, ast.Compare) and names_in(node) & given
+        for step in steps
+        for node in ast.walk(step)
+    )

@@ -6,13 +6,14 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TypeVar, cast
 
-from ldlm_doctor.project import SourceFile
-from ldlm_doctor.python_code.module import Loop, Module, last_name
+from ldlm_doctor.model import SourceFile
+from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.settings import Settings
 from ldlm_doctor.python_code.training import TrainingLoop, training_loops
+from ldlm_doctor.python_code.tree import Loop, last_name
 
 DDP = frozenset(
     {
@@ -34,6 +35,7 @@ INIT_PROCESS_GROUP = frozenset(
         "torch.distributed.distributed_c10d.init_process_group",
     }
 )
+_SEVERAL_RANKS = DDP | FSDP | INIT_PROCESS_GROUP
 YAML_NUMBER = re.compile(rb"^[ \t]*([A-Za-z_]\w*)[ \t]*:[ \t]*(\d+)[ \t]*(?:#.*)?$", re.M)
 """A line of a YAML file that gives a key a whole number."""
 _FRAMEWORKS = frozenset(
@@ -150,7 +152,7 @@ class Program:
             found = self._named(module, 0, folder) or self._named(module, 1, folder)
             places = [found] if found is not None else []
         for place in places:
-            for cls in place.classes:
+            for cls in place.each(ast.ClassDef):
                 if cls.name == name:
                     return place, cls
         return None
@@ -222,9 +224,7 @@ class Program:
                 if function is None or depth >= _FARTHEST or function.name in _COMMON:
                     continue
                 callers = [
-                    (each, call)
-                    for each in self.near(where)
-                    for call in each.methods_called.get(function.name, ())
+                    (each, call) for each in self.near(where) for call in each.called(function.name)
                 ]
                 if len(callers) <= _MOST_CALLERS:
                     waiting += [(each, call, depth + 1) for each, call in callers]
@@ -245,33 +245,37 @@ class Program:
         return bool(self.loops(module)) or uses_framework(module)
 
     def is_distributed(self, module: Module) -> bool:
-        """Several ranks run the module, as PyTorch's own means tell."""
-        return self.any_near(wraps, module) or self.any_near(starts_group, module)
+        """Several ranks run the module: it is wrapped, or starts a process group."""
+        return self.any_near(calling(_SEVERAL_RANKS), module)
 
     def is_on_cuda(self, module: Module) -> bool:
         """The program uses GPUs where there are any."""
-        return self.any_relative(names_cuda, module)
+        return self.any_relative(naming("cuda", "nccl"), module)
 
     def framework_does_it(self, module: Module) -> bool:
         """Lightning, Accelerate or the like set up ranks, samplers and precision."""
         return uses_framework(module) or (
-            not self.any_relative(wraps, module) and self.any_relative(uses_framework, module)
+            not self.any_relative(calling(DDP | FSDP), module)
+            and self.any_relative(uses_framework, module)
         )
 
 
-def wraps(module: Module) -> bool:
-    """DDP or FSDP is applied here."""
-    return any(True for _ in module.calls_to(DDP | FSDP))
+@cache
+def calling(names: frozenset[str]) -> Callable[[Module], bool]:
+    """The fact that a module calls one of these dotted names."""
+    return lambda module: any(True for _ in module.calls_to(names))
 
 
-def starts_group(module: Module) -> bool:
-    """A process group is started here."""
-    return any(True for _ in module.calls_to(INIT_PROCESS_GROUP))
+@cache
+def naming(*words: str) -> Callable[[Module], bool]:
+    """The fact that one of these words stands in a module, as an identifier or in a string."""
+    return lambda module: not module.words.isdisjoint(words)
 
 
-def names_cuda(module: Module) -> bool:
-    """CUDA is spoken of."""
-    return "cuda" in module.words or "nccl" in module.words
+@cache
+def matching(pattern: re.Pattern[str]) -> Callable[[Module], bool]:
+    """The fact that a pattern matches a word of a module."""
+    return lambda module: any(map(pattern.search, module.words))
 
 
 def uses_framework(module: Module) -> bool:
@@ -298,7 +302,7 @@ def _reached(
 
 def forwards(module: Module) -> Iterator[ast.FunctionDef]:
     """The `forward` of each class."""
-    for cls in module.classes:
+    for cls in module.each(ast.ClassDef):
         for statement in cls.body:
             if isinstance(statement, ast.FunctionDef) and statement.name == "forward":
                 yield statement

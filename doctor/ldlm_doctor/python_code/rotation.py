@@ -5,39 +5,16 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from typing import TypeAlias
 
-from ldlm_doctor.finding import Check, Edit, Finding
-from ldlm_doctor.python_code.bindings import Function, inside
-from ldlm_doctor.python_code.edits import replaced
-from ldlm_doctor.python_code.module import Module, last_name
+from ldlm_doctor.model import Edit, Finding
+from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
-from ldlm_doctor.python_code.training import names_in
+from ldlm_doctor.python_code.source_text import replaced
+from ldlm_doctor.python_code.tree import Function, Loop, calls_in, inside, last_name, names_in
 from ldlm_doctor.python_code.values import number
 
-KEEP_ZERO = Check(
-    id="rotation-keep-zero",
-    severity="error",
-    title="Nothing holds the number of checkpoints to keep above 0",
-    why="At 0 a rotation by [n:] or len(found) - n deletes every checkpoint, the one just "
-    "written included; by [:-n] it deletes none at all, since -0 is 0, and the disk fills up.",
-    source="Python's slices: x[:-0] is empty, x[0:] is everything",
-    since="",
-    fix="Refuse less than 1: max(1, n), or raise ValueError.",
-)
-FOREIGN = Check(
-    id="rotation-deletes-foreign",
-    severity="error",
-    title="The rotation deletes folders that are no checkpoints",
-    why="It takes everything in the folder whose name can be read as a number somehow: eval-7, "
-    "samples-100 and 2026-01-29 were deleted in a trial with keep 3.",
-    source="run of the proposed rotation on a folder of a run",
-    since="",
-    fix="Match the whole name (re.fullmatch(r'step_\\d{8}', name)) and look for a file that only "
-    "a complete checkpoint has; spare the newest, the best and the one resumed from.",
-)
-CHECKS = (KEEP_ZERO, FOREIGN)
 _ABOUT = re.compile(r"ckpt|checkpoint|keep|snapshot|save_dir|step|epoch|rotat|prune|old_", re.I)
-_DELETES = {"rmtree", "unlink", "remove"}
 _LISTS = {"iterdir", "listdir", "scandir", "glob", "rglob", "iglob"}
 _STRICT = {
     "startswith",
@@ -50,36 +27,31 @@ _STRICT = {
     "isfile",
     "fnmatch",
 }
+_Body: TypeAlias = Function | ast.Module
 
 
 def inspect(module: Module, program: Program) -> Iterator[Finding]:
     """Each function that deletes checkpoints in a loop."""
-    seen: set[int] = set()
-    for name in _DELETES:
-        for call in module.methods_called.get(name, ()):
-            if name == "remove" and module.resolve(call.func) != "os.remove":
-                continue
-            function = module.function(call) or module.tree
-            loop = next((n for n in module.above(call) if isinstance(n, ast.For | ast.While)), None)
-            if loop is None or id(loop) in seen or not _is_about_checkpoints(function):
-                continue
-            seen.add(id(loop))
-            yield from _unbounded(module, loop, call, function)
-            if name == "rmtree":
-                yield from _foreign(module, loop, call, function)
+    seen: set[Loop] = set()
+    for call in module.called("rmtree", "unlink", "remove"):
+        name = last_name(call.func)
+        if name == "remove" and module.resolve(call.func) != "os.remove":
+            continue
+        function, loop = module.function(call) or module.tree, module.loop(call)
+        if loop is None or loop in seen or not _is_about_checkpoints(function):
+            continue
+        seen.add(loop)
+        yield from _unbounded(module, loop, call, function)
+        if name == "rmtree":
+            yield from _foreign(module, call, function)
 
 
-def _is_about_checkpoints(function: Function | ast.Module) -> bool:
+def _is_about_checkpoints(function: _Body) -> bool:
     name = function.name if isinstance(function, Function) else ""
     return any(_ABOUT.search(word) for word in (name, *names_in(function)))
 
 
-# How many are kept
-
-
-def _unbounded(
-    module: Module, loop: ast.For | ast.While, call: ast.Call, function: Function | ast.Module
-) -> Iterator[Finding]:
+def _unbounded(module: Module, loop: Loop, call: ast.Call, function: _Body) -> Iterator[Finding]:
     if isinstance(loop, ast.While):
         yield from _popped(module, loop, call, function)
         return
@@ -95,7 +67,7 @@ def _unbounded(
         case None, ast.UnaryOp(op=ast.USub(), operand=keep):
             if _may_be_zero(module, keep, function):
                 detail = f"{module.text(keep)} = 0 deletes nothing: [:-0] is empty"
-                yield module.finding(KEEP_ZERO, call, detail)
+                yield module.finding("rotation-keep-zero", call, detail)
         case None, ast.BinOp(left=ast.Call(func=ast.Name(id="len")), op=ast.Sub(), right=keep):
             if _may_be_zero(module, keep, function):
                 detail = (
@@ -103,13 +75,12 @@ def _unbounded(
                     f"{module.text(keep)} the difference is negative and counts from the end"
                 )
                 edits = _held(module, upper, keep)
-                yield module.finding(KEEP_ZERO, call, detail, edits)
+                yield module.finding("rotation-keep-zero", call, detail, edits)
         case keep, None if keep is not None and not isinstance(keep, ast.UnaryOp):
             if _may_be_zero(module, keep, function):
                 edits = (replaced(module, keep, f"max(1, {module.text(keep)})"),)
-                yield module.finding(
-                    KEEP_ZERO, call, f"{module.text(keep)} = 0 deletes all of them", edits
-                )
+                detail = f"{module.text(keep)} = 0 deletes all of them"
+                yield module.finding("rotation-keep-zero", call, detail, edits)
 
 
 def _held(module: Module, difference: ast.BinOp, keep: ast.expr) -> tuple[Edit, ...]:
@@ -119,18 +90,15 @@ def _held(module: Module, difference: ast.BinOp, keep: ast.expr) -> tuple[Edit, 
     return (replaced(module, difference, f"max(0, {length}max(1, {module.text(keep)}))"),)
 
 
-def _popped(
-    module: Module, loop: ast.While, call: ast.Call, function: Function | ast.Module
-) -> Iterator[Finding]:
+def _popped(module: Module, loop: ast.While, call: ast.Call, function: _Body) -> Iterator[Finding]:
     """`while len(found) > keep: rmtree(found.pop(0))`."""
     match loop.test:
         case ast.Compare(
             left=ast.Call(func=ast.Name(id="len")), ops=[ast.Gt()], comparators=[keep]
         ) if _may_be_zero(module, keep, function):
             edits = (replaced(module, keep, f"max(1, {module.text(keep)})"),)
-            yield module.finding(
-                KEEP_ZERO, call, f"{module.text(keep)} = 0 deletes all of them", edits
-            )
+            detail = f"{module.text(keep)} = 0 deletes all of them"
+            yield module.finding("rotation-keep-zero", call, detail, edits)
 
 
 def _sliced(module: Module, node: ast.expr) -> tuple[ast.expr | None, ast.expr | None] | None:
@@ -145,7 +113,7 @@ def _sliced(module: Module, node: ast.expr) -> tuple[ast.expr | None, ast.expr |
     return None
 
 
-def _may_be_zero(module: Module, keep: ast.expr, function: Function | ast.Module) -> bool:
+def _may_be_zero(module: Module, keep: ast.expr, function: _Body) -> bool:
     """The number comes from outside, and nothing refuses 0 or replaces it."""
     if not isinstance(keep, ast.Name | ast.Attribute) or number(module, keep) is not None:
         return False
@@ -177,8 +145,8 @@ def _is_guarded(place: ast.AST, name: str) -> bool:
             case ast.If(test=test) | ast.Assert(test=test) | ast.IfExp(test=test):
                 if _asks(test, name):
                     return True
-            case ast.Assign(targets=[target], value=value):
-                if last_name(target) == name and _is_bounded(value):
+            case ast.Assign(targets=[target], value=value) if last_name(target) == name:
+                if _is_bounded(value):
                     return True
             case ast.Call() if last_name(node.func) == "max" and name in names_in(node):
                 return True
@@ -201,35 +169,26 @@ def _asks(test: ast.expr, name: str) -> bool:
     return False
 
 
-# Which ones are taken
-
-
-def _foreign(
-    module: Module, loop: ast.For | ast.While, call: ast.Call, function: Function | ast.Module
-) -> Iterator[Finding]:
-    body = function.body
+def _foreign(module: Module, call: ast.Call, function: _Body) -> Iterator[Finding]:
     listings = [
         node
-        for node in inside(body)
-        if isinstance(node, ast.Call)
-        and last_name(node.func) in _LISTS
-        and not _is_narrow(module, node)
-        and not _is_dedicated(module, node)
+        for node in calls_in(inside(function.body), _LISTS)
+        if not _is_narrow(module, node) and not _is_dedicated(module, node)
     ]
     if not listings:
         return
-    for node in inside(body):
+    for node in inside(function.body):
         match node:
-            case ast.Call() if last_name(node.func) in _STRICT and not _is_of_base(node, listings):
+            case ast.Call() if last_name(node.func) == "compile" or (
+                last_name(node.func) in _STRICT and not _is_of_base(node, listings)
+            ):
                 return
             case ast.Compare(left=ast.Constant(value=str()), ops=[ast.In()]):
                 return
             case ast.Compare(left=left, ops=[ast.Eq() | ast.In()]) if last_name(left) == "suffix":
                 return
-            case ast.Call() if last_name(node.func) in ("compile",):
-                return
     detail = f"line {listings[0].lineno} takes all that is there"
-    yield module.finding(FOREIGN, call, detail)
+    yield module.finding("rotation-deletes-foreign", call, detail)
 
 
 def _is_dedicated(module: Module, call: ast.Call) -> bool:
@@ -260,7 +219,7 @@ def _is_narrow(module: Module, call: ast.Call) -> bool:
             last = part.value.rpartition("/")[2]
             if re.match(r"[A-Za-z0-9_]{2,}", last) or re.search(r"\.\w+$", last):
                 return True
-    return isinstance(pattern, ast.Name | ast.Attribute) and not isinstance(pattern, ast.Constant)
+    return isinstance(pattern, ast.Name | ast.Attribute)
 
 
 def _is_of_base(call: ast.Call, listings: list[ast.Call]) -> bool:

@@ -14,9 +14,9 @@ from functools import cached_property
 
 import yaml
 
-from ldlm_doctor.project import Kind, SourceFile
-from ldlm_doctor.python_code.bindings import Function
-from ldlm_doctor.python_code.module import Module, last_name
+from ldlm_doctor.model import Kind, SourceFile
+from ldlm_doctor.python_code.module import Module
+from ldlm_doctor.python_code.tree import Function, keyword, last_name
 from ldlm_doctor.python_code.values import UNKNOWN, constant, option_names
 from ldlm_doctor.yaml_nodes import compose
 
@@ -166,15 +166,14 @@ class Settings:
         """The names of what code stores into settings, or hands to a copy of them."""
         found: set[str] = set()
         for module in self._modules:
-            declaring = {cls.name for cls in module.classes}
-            for node in module.nodes.get(ast.Attribute, ()):
-                match node:
-                    case ast.Attribute(value=ast.Name(id="self")):
-                        pass
-                    case ast.Attribute(attr=name, ctx=ast.Store()):
-                        found.add(name)
-            for node in module.nodes.get(ast.Subscript, ()):
-                match node:
+            declaring = {cls.name for cls in module.each(ast.ClassDef)}
+            found.update(
+                node.attr
+                for node in module.each(ast.Attribute)
+                if isinstance(node.ctx, ast.Store) and getattr(node.value, "id", "") != "self"
+            )
+            for item in module.each(ast.Subscript):
+                match item:
                     case ast.Subscript(slice=ast.Constant(value=str() as key), ctx=ast.Store()):
                         found.add(key)
             for call in module.calls:
@@ -198,41 +197,40 @@ def _keys(module: Module, node: ast.expr) -> tuple[str, ...]:
     keys: list[str] = []
     for _ in range(_DEEPEST):
         match node:
-            case ast.Name() if (bound := module.bound(node)) is not None and keys:
-                if isinstance(bound, ast.Call) and not _is_lookup(bound):
+            case ast.Name() if keys and (bound := module.bound(node)) is not None:
+                if isinstance(bound, ast.Call) and last_name(bound.func) not in ("get", "getattr"):
                     return _found(keys, node.id)
                 node = bound
-            case ast.Name() if node.id not in module.imports:
-                return _found(keys, node.id)
+                continue
+            case ast.Name():
+                return _found(keys, node.id) if node.id not in module.imports else ()
             case ast.Attribute(value=ast.Name(id="self"), attr=owner):
                 return _found(keys, owner)
-            case ast.Attribute(value=ast.expr() as owner_node, attr=key):
-                node = owner_node
-                keys.insert(0, key)
-            case ast.Subscript(
-                value=ast.expr() as owner_node, slice=ast.Constant(value=str() as key)
-            ):
-                node = owner_node
-                keys.insert(0, key)
-            case ast.Call(
-                func=ast.Attribute(value=ast.expr() as owner_node, attr="get"),
-                args=[ast.Constant(value=str() as key), *_],
-            ):
-                node = owner_node
-                keys.insert(0, key)
-            case ast.Call(
-                func=ast.Name(id="getattr"),
-                args=[ast.expr() as owner_node, ast.Constant(value=str() as key), *_],
-            ):
-                node = owner_node
-                keys.insert(0, key)
-            case _:
-                return ()
+        found = _lookup(node)
+        if found is None:
+            return ()
+        node = found[0]
+        keys.insert(0, found[1])
     return ()
 
 
-def _is_lookup(call: ast.Call) -> bool:
-    return last_name(call.func) in ("get", "getattr")
+def _lookup(node: ast.expr) -> tuple[ast.expr, str] | None:
+    """The object and the key of `x.key`, `x["key"]`, `x.get("key")`, `getattr(x, "key")`."""
+    match node:
+        case (
+            ast.Attribute(value=ast.expr() as owner, attr=key)
+            | ast.Subscript(value=ast.expr() as owner, slice=ast.Constant(value=str() as key))
+            | ast.Call(
+                func=ast.Attribute(value=ast.expr() as owner, attr="get"),
+                args=[ast.Constant(value=str() as key), *_],
+            )
+            | ast.Call(
+                func=ast.Name(id="getattr"),
+                args=[ast.expr() as owner, ast.Constant(value=str() as key), *_],
+            )
+        ):
+            return owner, key
+    return None
 
 
 def _found(keys: list[str], owner: str) -> tuple[str, ...]:
@@ -268,7 +266,7 @@ def _scalar(node: yaml.ScalarNode) -> object:
 
 
 def _of_argparse(module: Module) -> Iterator[Declared]:
-    for call in module.methods_called.get("add_argument", ()):
+    for call in module.called("add_argument"):
         given = {k.arg: k.value for k in call.keywords}
         value = constant(module, given["default"]) if "default" in given else None
         action = given.get("action")
@@ -276,19 +274,18 @@ def _of_argparse(module: Module) -> Iterator[Declared]:
             value = action.value == "store_false" if "default" not in given else value
         if "required" in given:
             value = UNKNOWN
-        names = option_names(call)
-        for name in names:
+        for name in option_names(call):
             where = f"the default of {name} in {module.file.path}:{call.lineno}"
             yield Declared((name,), value, where)
 
 
 def _of_classes(module: Module) -> Iterator[Declared]:
-    for cls in module.classes:
+    for cls in module.each(ast.ClassDef):
         for statement in cls.body:
             match statement:
                 case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
                     if isinstance(value, ast.Call) and last_name(value.func) in ("field", "Field"):
-                        given = next((k.value for k in value.keywords if k.arg == "default"), None)
+                        given = keyword(value, "default")
                         given = given or (value.args[0] if value.args else value)
                         value = given
                     where = f"{cls.name}.{name} in {module.file.path}:{statement.lineno}"

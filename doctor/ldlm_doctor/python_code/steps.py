@@ -4,69 +4,21 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from ldlm_doctor.finding import Check, Finding
-from ldlm_doctor.python_code.bindings import Function, inside
-from ldlm_doctor.python_code.module import Module, last_name
+from ldlm_doctor.model import Finding
+from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program, forwards, uses_framework
 from ldlm_doctor.python_code.training import TrainingLoop, is_optimizer_step
+from ldlm_doctor.python_code.tree import (
+    Function,
+    inside,
+    keyword,
+    last_name,
+    receiver,
+    variables_in,
+)
 from ldlm_doctor.python_code.values import constant
-
-_TUNING = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
-_AMP = "https://docs.pytorch.org/docs/stable/notes/amp_examples.html"
-SYNC = Check(
-    id="sync-every-step",
-    severity="warning",
-    title="The CPU waits for the GPU at every step",
-    why=".item(), .cpu(), float() and print() of a tensor wait until the GPU has computed it; "
-    "at every step the CPU can never run ahead, and the GPU idles while it catches up.",
-    source=f"{_TUNING} (avoid unnecessary CPU-GPU synchronization)",
-    since="",
-    fix="Keep loss.detach() and read it every n steps, when it is logged.",
-)
-EMPTY_CACHE = Check(
-    id="empty-cache-every-step",
-    severity="warning",
-    title="torch.cuda.empty_cache() at every step",
-    why="It waits for the GPU and gives all cached memory back, which the next step has to ask "
-    "the driver for again. It frees nothing that tensors still hold.",
-    source="https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-memory-management",
-    since="",
-    fix="Leave it out; against fragmentation PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.",
-)
-ZEROS = Check(
-    id="zero-grad-keeps-tensors",
-    severity="info",
-    title="Gradients are filled with zeros instead of being dropped",
-    why="set_to_none=False keeps all gradients in memory during the forward pass and writes "
-    "them once more; None has been the default since torch 2.0. Optimizers treat a gradient of "
-    "zero and none differently, so that it is not edited.",
-    source="https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",
-    since="2.0",
-    fix="optimizer.zero_grad(), unless something relies on gradients that are zero.",
-)
-SCALER_BF16 = Check(
-    id="grad-scaler-with-bf16",
-    severity="warning",
-    title="GradScaler with bfloat16",
-    why="bfloat16 has the range of float32, so that there is nothing to scale: the scaler costs "
-    "a pass over all gradients and a wait for the GPU at each step, and hides overflows by "
-    "skipping steps.",
-    source="https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling",
-    since="1.10",
-    fix="Leave GradScaler out, or GradScaler(enabled=dtype == torch.float16).",
-)
-SCHEDULER = Check(
-    id="scheduler-before-optimizer",
-    severity="warning",
-    title="The scheduler steps before the optimizer",
-    why="The first value of the learning rate is skipped; torch warns about it once.",
-    source="https://docs.pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate",
-    since="1.1",
-    fix="scheduler.step() after optimizer.step().",
-)
-CHECKS = (SYNC, EMPTY_CACHE, ZEROS, SCALER_BF16, SCHEDULER)
 
 _LOSS = re.compile(r"(^|_)(loss|losses|grad_norm|norm)(_|\d|$)", re.I)
 _SCALERS = frozenset(
@@ -108,34 +60,33 @@ def _waits(loop: TrainingLoop) -> Iterator[Finding]:
         if loop.is_every_turn(node) and not any(node is place for place in places):
             places.append(node)
     if places:
-        lines = sorted({place.lineno for place in places})
         places.sort(key=lambda place: (place.lineno, place.col_offset))
-        others = ", ".join(str(line) for line in lines[1:8])
-        more = f"also in lines {others}" if others else ""
-        yield loop.module.finding(SYNC, places[0], more)
+        yield loop.module.finding("sync-every-step", places[0], _also_in(places))
+
+
+def _also_in(places: Sequence[ast.expr]) -> str:
+    """The lines of further places, at most seven of them."""
+    lines = sorted({place.lineno for place in places})[1:8]
+    return f"also in lines {', '.join(map(str, lines))}" if lines else ""
 
 
 def _tensors(loop: TrainingLoop) -> set[str]:
     """Names that hold a tensor in a turn: what is called `.backward()` of, and gradient norms."""
-    found = set()
+    found: set[str] = set()
     for call in loop.backwards:
-        receiver = call.func.value if isinstance(call.func, ast.Attribute) else call.func
-        scaled = receiver.args if isinstance(receiver, ast.Call) else [receiver]
-        given = [*scaled, *call.args]
-        for each in given:
-            found |= {part.id for part in ast.walk(each) if isinstance(part, ast.Name)}
+        owner = receiver(call)
+        scaled = owner.args if isinstance(owner, ast.Call) else [owner]
+        found = found.union(*map(variables_in, (*scaled, *call.args)))
     for node in loop.nodes():
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call):
                 method = last_name(call.func)
-                kept = method in ("detach", "mean", "sum", "clone") and found & _direct(call)
+                kept = method in ("detach", "mean", "sum", "clone") and found & variables_in(
+                    call.func
+                )
                 if kept or method == "clip_grad_norm_":
                     found.add(name)
     return {name for name in found if _LOSS.search(name)}
-
-
-def _direct(call: ast.Call) -> set[str]:
-    return {part.id for part in ast.walk(call.func) if isinstance(part, ast.Name)}
 
 
 def _reads(module: Module, node: ast.expr, tensors: set[str]) -> bool:
@@ -144,7 +95,7 @@ def _reads(module: Module, node: ast.expr, tensors: set[str]) -> bool:
         case ast.Call(func=ast.Attribute(value=owner, attr="item" | "tolist"), args=[]):
             return not _is_host(module, owner)
         case ast.Call(func=ast.Attribute(value=owner, attr="cpu" | "numpy")):
-            return bool({p.id for p in ast.walk(owner) if isinstance(p, ast.Name)} & tensors)
+            return bool(variables_in(owner) & tensors)
         case ast.Call(func=ast.Name(id="float" | "print"), args=[*given]):
             return any(isinstance(each, ast.Name) and each.id in tensors for each in given)
         case ast.FormattedValue(value=ast.Name(id=name)):
@@ -164,20 +115,18 @@ def _is_host(module: Module, owner: ast.expr) -> bool:
 
 
 def _is_printed(module: Module, node: ast.expr) -> bool:
-    for outer in module.above(node):
-        if isinstance(outer, ast.Call):
-            return last_name(outer.func) in ("print", "write", "info", "set_description", "debug")
-        if isinstance(outer, ast.stmt):
-            return False
-    return False
+    outer = module.around(node, ast.Call, ast.stmt)
+    printers = ("print", "write", "info", "set_description", "debug")
+    return isinstance(outer, ast.Call) and last_name(outer.func) in printers
 
 
 def _waits_in_forward(module: Module) -> Iterator[Finding]:
     """Losses that a model reads in its own forward pass."""
     reads = [
         call
-        for call in module.methods_called.get("item", ())
-        if isinstance(call.func, ast.Attribute) and _names_loss(call.func.value)
+        for call in module.called("item")
+        if isinstance(call.func, ast.Attribute)
+        and any("loss" in name.lower() for name in variables_in(call.func.value))
     ]
     if not reads:
         return
@@ -186,20 +135,14 @@ def _waits_in_forward(module: Module) -> Iterator[Finding]:
             continue  # an autograd function's own
         places = [call for call in reads if _is_always(module, call, forward)]
         if places:
-            lines = sorted({place.lineno for place in places})
-            others = ", ".join(str(line) for line in lines[1:8])
-            more = f"in every forward pass{'; also in lines ' + others if others else ''}"
-            yield module.finding(SYNC, places[0], more)
+            detail = "; ".join(filter(None, ("in every forward pass", _also_in(places))))
+            yield module.finding("sync-every-step", places[0], detail)
 
 
 def _steps_of_frameworks(module: Module) -> Iterator[Function]:
     """`training_step` of Lightning, `compute_loss` of transformers' Trainer."""
     if uses_framework(module):
         yield from (f for f in module.functions if f.name in ("training_step", "compute_loss"))
-
-
-def _names_loss(node: ast.expr) -> bool:
-    return any("loss" in n.id.lower() for n in ast.walk(node) if isinstance(n, ast.Name))
 
 
 def _is_always(module: Module, node: ast.AST, forward: ast.AST) -> bool:
@@ -214,15 +157,14 @@ def _is_always(module: Module, node: ast.AST, forward: ast.AST) -> bool:
 def _cache(loop: TrainingLoop) -> Iterator[Finding]:
     for call in loop.calls("empty_cache"):
         if loop.module.resolve(call.func).startswith("torch.") and loop.is_every_turn(call):
-            yield loop.module.finding(EMPTY_CACHE, call)
+            yield loop.module.finding("empty-cache-every-step", call)
             return
 
 
 def _zeros(loop: TrainingLoop) -> Iterator[Finding]:
     for call in loop.calls("zero_grad"):
-        for keyword in call.keywords:
-            if keyword.arg == "set_to_none" and constant(loop.module, keyword.value) is False:
-                yield loop.module.finding(ZEROS, call)
+        if constant(loop.module, keyword(call, "set_to_none")) is False:
+            yield loop.module.finding("zero-grad-keeps-tensors", call)
 
 
 def _scaled_bf16(module: Module) -> Iterator[Finding]:
@@ -230,15 +172,15 @@ def _scaled_bf16(module: Module) -> Iterator[Finding]:
     if not kinds or not all(kind in _BF16 for kind in kinds):
         return
     for call in module.calls_to(_SCALERS):
-        enabled = next((k.value for k in call.keywords if k.arg == "enabled"), None)
+        enabled = keyword(call, "enabled")
         unpacked = any(k.arg is None for k in call.keywords)
         if not unpacked and (enabled is None or constant(module, enabled) is True):
-            yield module.finding(SCALER_BF16, call)
+            yield module.finding("grad-scaler-with-bf16", call)
 
 
 def _kind(module: Module, call: ast.Call) -> str:
     """The dotted name of the type that an autocast computes in; "" where it is not plain."""
-    given = next((k.value for k in call.keywords if k.arg == "dtype"), None)
+    given = keyword(call, "dtype")
     if given is None and len(call.args) > 1:
         given = call.args[1]
     if isinstance(given, ast.Name) and (bound := module.bound(given)) is not None:
@@ -258,7 +200,7 @@ def _scheduled(loop: TrainingLoop) -> Iterator[Finding]:
                     if is_optimizer_step(call):
                         break
                     if _is_scheduler(loop.module, call) and not call.args:
-                        yield loop.module.finding(SCHEDULER, call)
+                        yield loop.module.finding("scheduler-before-optimizer", call)
                 case ast.If() if any(
                     isinstance(n, ast.Call) and is_optimizer_step(n) for n in inside([statement])
                 ):
@@ -267,7 +209,6 @@ def _scheduled(loop: TrainingLoop) -> Iterator[Finding]:
 
 def _is_scheduler(module: Module, call: ast.Call) -> bool:
     """A scheduler of torch, by what it was made with."""
-    owner = call.func.value if isinstance(call.func, ast.Attribute) else call.func
-    if not _SCHEDULER.search(last_name(owner)):
+    if not _SCHEDULER.search(last_name(receiver(call))):
         return False
     return any("lr_scheduler" in name for name in (*module.imports.values(), *module.words))

@@ -5,85 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ldlm_doctor.finding import Check, Edit, Finding
-from ldlm_doctor.python_code.bindings import Function
-from ldlm_doctor.python_code.edits import line_after, line_before
-from ldlm_doctor.python_code.module import Module, last_name
+from ldlm_doctor.model import Edit, Finding
+from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
+from ldlm_doctor.python_code.source_text import line_after, line_before
 from ldlm_doctor.python_code.training import TrainingLoop
+from ldlm_doctor.python_code.tree import Function, last_name, owner_name
 
-_OPTIM = "https://docs.pytorch.org/docs/stable/optim.html#taking-an-optimization-step"
-_AMP = "https://docs.pytorch.org/docs/stable/notes/amp_examples.html"
-NEVER_ZEROED = Check(
-    id="zero-grad-missing",
-    severity="error",
-    title="Gradients are never set to zero",
-    why="backward adds to the gradients that are there: each step uses the sum of all batches "
-    "since the start.",
-    source=_OPTIM,
-    since="",
-    fix="optimizer.zero_grad() after each optimizer.step().",
-)
-ZEROED_FIRST = Check(
-    id="zero-grad-before-step",
-    severity="critical",
-    title="Gradients are dropped before the optimizer uses them",
-    why="zero_grad() stands between backward and step: the optimizer finds no gradient, or zeros, "
-    "and the model does not learn.",
-    source=_OPTIM,
-    since="",
-    fix="zero_grad() before backward, or after step.",
-)
-CLIPPED_LATE = Check(
-    id="clip-after-step",
-    severity="error",
-    title="Gradients are clipped after the step",
-    why="The optimizer has used them as they were; what is clipped is dropped next.",
-    source="https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.clip_grad_norm_.html",
-    since="",
-    fix="Clip between backward and step.",
-)
-CLIP = Check(
-    id="clip-before-unscale",
-    severity="error",
-    title="Gradients are clipped while they are still scaled",
-    why="GradScaler multiplies the gradients, by 65536 at first. Clipped without "
-    "scaler.unscale_(optimizer) before, they are cut to a norm that is that much too small.",
-    source=f"{_AMP}#gradient-clipping",
-    since="1.6",
-    fix="scaler.unscale_(optimizer) before clip_grad_norm_.",
-)
-NOT_UPDATED = Check(
-    id="scaler-without-update",
-    severity="error",
-    title="scaler.step() without scaler.update()",
-    why="The second step raises 'step() has already been called since the last update()'.",
-    source=f"{_AMP}#typical-mixed-precision-training; run with torch 2.13",
-    since="1.6",
-    fix="scaler.update() after scaler.step(optimizer).",
-)
-NOT_SCALED = Check(
-    id="scaler-without-scale",
-    severity="error",
-    title="scaler.step() of gradients that were not scaled",
-    why="Without scaler.scale(loss).backward() the first step raises 'Attempted step but _scale "
-    "is None'; float16 gradients below 6e-8 would be lost besides.",
-    source=f"{_AMP}#typical-mixed-precision-training; run with torch 2.13",
-    since="1.6",
-    fix="scaler.scale(loss).backward().",
-)
-STEPPED_SCALED = Check(
-    id="scaled-gradients-stepped",
-    severity="error",
-    title="The optimizer steps with gradients that are still scaled",
-    why="After scaler.scale(loss).backward() they are 65536 times as large at first. "
-    "optimizer.step() applies them as they are, and skips no overflow; scaler.step(optimizer) "
-    "divides by the scale and looks for inf.",
-    source=f"{_AMP}#typical-mixed-precision-training",
-    since="1.6",
-    fix="scaler.step(optimizer), then scaler.update().",
-)
-CHECKS = (NEVER_ZEROED, ZEROED_FIRST, CLIP, CLIPPED_LATE, NOT_UPDATED, NOT_SCALED, STEPPED_SCALED)
 _CLIPS = ("clip_grad_norm_", "clip_grad_value_")
 _DROPS = frozenset({"zero_grad", "zero_grads", "clear_grad", "zero_gradients"})
 
@@ -108,12 +36,9 @@ def _drops(module: Module) -> bool:
     """Gradients are dropped somewhere: by a method of any object, by `.grad = None`, in place."""
     if _DROPS & module.words:
         return True
-    return any(
-        isinstance(node, ast.Attribute) and node.attr == "grad" and isinstance(node.ctx, ast.Store)
-        for node in module.nodes.get(ast.Attribute, ())
-    ) or any(
-        isinstance(call.func, ast.Attribute) and last_name(call.func.value) == "grad"
-        for call in module.methods_called.get("zero_", ())
+    stored = (node for node in module.each(ast.Attribute) if isinstance(node.ctx, ast.Store))
+    return any(node.attr == "grad" for node in stored) or any(
+        owner_name(call) == "grad" for call in module.called("zero_")
     )
 
 
@@ -135,7 +60,7 @@ def _never_zeroed(loop: TrainingLoop, steps: list[ast.Call]) -> Iterator[Finding
         if isinstance(statement, ast.Expr) and statement.value is own[0]:
             name = module.text(own[0].func.value)
             edits = line_after(module, statement, f"{name}.zero_grad()")
-    yield module.finding(NEVER_ZEROED, own[0], edits=edits)
+    yield module.finding("zero-grad-missing", own[0], edits=edits)
 
 
 def _zeroed_first(loop: TrainingLoop, steps: list[ast.Call]) -> Iterator[Finding]:
@@ -149,7 +74,7 @@ def _zeroed_first(loop: TrainingLoop, steps: list[ast.Call]) -> Iterator[Finding
             earlier = [s for s in steps if _stepped(s) == _stepped(step) and s is not step]
             used = any(s.lineno < zero.lineno for s in earlier)
             if between and not again and not used and not _is_closure(module, step):
-                yield module.finding(ZEROED_FIRST, zero)
+                yield module.finding("zero-grad-before-step", zero)
 
 
 def _is_closure(module: Module, step: ast.Call) -> bool:
@@ -168,7 +93,7 @@ def _clipped_late(loop: TrainingLoop, steps: list[ast.Call]) -> Iterator[Finding
         if not before or not computed or later or first:
             continue
         if all(c.lineno < before[0].lineno for c in computed):
-            yield module.finding(CLIPPED_LATE, clip)
+            yield module.finding("clip-after-step", clip)
 
 
 def _clipped(loop: TrainingLoop) -> Iterator[Finding]:
@@ -185,7 +110,7 @@ def _clipped(loop: TrainingLoop) -> Iterator[Finding]:
         if len(same) == 1 and len(steps) == 1 and isinstance(same[0].func, ast.Attribute):
             scaler, optimizer = module.text(same[0].func.value), module.text(same[0].args[0])
             edits = line_before(module, statement, f"{scaler}.unscale_({optimizer})")
-        yield module.finding(CLIP, call, edits=edits)
+        yield module.finding("clip-before-unscale", call, edits=edits)
         return
 
 
@@ -205,14 +130,14 @@ def _scaled(loop: TrainingLoop, steps: list[ast.Call]) -> Iterator[Finding]:
             edits: tuple[Edit, ...] = ()
             if len(of_scaler) == 1 and isinstance(statement, ast.Expr):
                 edits = line_after(module, statement, f"{scaler}.update()")
-            yield module.finding(NOT_UPDATED, of_scaler[0], edits=edits)
+            yield module.finding("scaler-without-update", of_scaler[0], edits=edits)
         uses_scale = "scale" in module.methods_called
         if not uses_scale and all(_owner(c) not in ("self", "") for c in loop.backwards):
-            yield module.finding(NOT_SCALED, loop.backwards[0])
+            yield module.finding("scaler-without-scale", loop.backwards[0])
     elif scaled and not any(True for _ in loop.calls("unscale_", "unscale")):
         for step in steps:
             if not step.args and all(_surely_before(module, c, step) for c in scaled):
-                yield module.finding(STEPPED_SCALED, step)
+                yield module.finding("scaled-gradients-stepped", step)
 
 
 def _is_scaled(call: ast.Call) -> bool:
@@ -246,18 +171,11 @@ def _surely_before(module: Module, first: ast.Call, second: ast.Call) -> bool:
         conditional = isinstance(outer, ast.If | ast.For | ast.While | ast.Try | ast.IfExp)
         if conditional and id(outer) not in inner:
             return False
-        if isinstance(outer, ast.If) and not _in_one_branch(module, outer, first, second):
+        if isinstance(outer, ast.If) and not _in_one_branch(outer, first, second):
             return False
     return True
 
 
-def _in_one_branch(module: Module, branch: ast.If, first: ast.AST, second: ast.AST) -> bool:
-    def side(node: ast.AST) -> bool:
-        child = node
-        for outer in module.above(node):
-            if outer is branch:
-                return any(child is each for each in branch.body)
-            child = outer
-        return False
-
-    return side(first) == side(second)
+def _in_one_branch(branch: ast.If, first: ast.AST, second: ast.AST) -> bool:
+    bodies = {id(node) for statement in branch.body for node in ast.walk(statement)}
+    return (id(first) in bodies) == (id(second) in bodies)

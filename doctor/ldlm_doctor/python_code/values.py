@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from ldlm_doctor.python_code.bindings import Function
-from ldlm_doctor.python_code.module import Module, last_name
+from ldlm_doctor.python_code.module import Module
+from ldlm_doctor.python_code.tree import Function, keyword, last_name, receiver
 
 TIMEDELTA = frozenset({"datetime.timedelta", "timedelta"})
 _SECONDS = {
@@ -23,14 +23,8 @@ _OPERATIONS: dict[type[ast.operator], Callable[[float, float], float]] = {
 _DEEPEST = 8
 
 
-class Unknown:
-    """What only a run can tell."""
-
-    def __repr__(self) -> str:
-        return "UNKNOWN"
-
-
-UNKNOWN: Final = Unknown()
+UNKNOWN: Final = object()
+"""The value of what only a run decides."""
 
 
 def constant(module: Module, node: ast.expr | None, depth: int = 0) -> object:
@@ -41,11 +35,9 @@ def constant(module: Module, node: ast.expr | None, depth: int = 0) -> object:
         case ast.Constant():
             return node.value
         case ast.Name():
-            bound = module.bound(node)
-            return UNKNOWN if bound is None else constant(module, bound, depth + 1)
+            return constant(module, module.bound(node), depth + 1)
         case ast.Attribute():
-            bound = module.bound_attribute(node)
-            return UNKNOWN if bound is None else constant(module, bound, depth + 1)
+            return constant(module, module.bound_attribute(node), depth + 1)
         case ast.UnaryOp(op=ast.USub()):
             operand = number(module, node.operand, depth + 1)
             return UNKNOWN if operand is None else -operand
@@ -151,12 +143,12 @@ def default_of(function: Function, name: str) -> ast.expr | None:
 def module_defaults(module: Module) -> dict[str, float]:
     """Defaults of argparse options and of the fields of classes, by name of the attribute."""
     found: dict[str, float] = {}
-    for call in module.methods_called.get("add_argument", ()):
-        default = next((k.value for k in call.keywords if k.arg == "default"), None)
+    for call in module.called("add_argument"):
+        default = keyword(call, "default")
         value = number(module, default)
         if value is not None:
             found.update(dict.fromkeys(option_names(call), value))
-    for cls in module.classes:
+    for cls in module.each(ast.ClassDef):
         for statement in cls.body:
             if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
                 value = number(module, statement.value)
@@ -167,9 +159,8 @@ def module_defaults(module: Module) -> dict[str, float]:
 
 def option_names(call: ast.Call) -> list[str]:
     """The attribute that an option of argparse sets, by each of its long names."""
-    for keyword in call.keywords:
-        if keyword.arg == "dest" and isinstance(keyword.value, ast.Constant):
-            return [str(keyword.value.value)]
+    if isinstance(dest := keyword(call, "dest"), ast.Constant):
+        return [str(dest.value)]
     given = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
     return [name.lstrip("-").replace("-", "_") for name in given if name.startswith("--")]
 
@@ -186,11 +177,11 @@ def seconds(module: Module, node: ast.expr | None, depth: int = 0) -> float | No
         if amount is None:
             return None
         total += amount * _SECONDS[name]
-    for keyword in node.keywords:
-        amount = number(module, keyword.value)
-        if keyword.arg not in _SECONDS or amount is None:
+    for given in node.keywords:
+        amount = number(module, given.value)
+        if given.arg not in _SECONDS or amount is None:
             return None
-        total += amount * _SECONDS[keyword.arg]
+        total += amount * _SECONDS[given.arg]
     return total
 
 
@@ -218,11 +209,11 @@ def arguments(module: Module, call: ast.Call, positional: tuple[str, ...] = ()) 
             break
         if at < len(positional):
             found.given[positional[at]] = value
-    for keyword in call.keywords:
-        if keyword.arg is None:
-            _unpack(module, keyword.value, found)
+    for given in call.keywords:
+        if given.arg is None:
+            _unpack(module, given.value, found)
         else:
-            found.given[keyword.arg] = keyword.value
+            found.given[given.arg] = given.value
     return found
 
 
@@ -246,7 +237,7 @@ def _unpack(module: Module, node: ast.expr, into: Arguments, depth: int = 0) -> 
         case ast.Name() if depth < _DEEPEST and (bound := module.bound(node)) is not None:
             _unpack(module, bound, into, depth + 1)
             into.given.update(dict.fromkeys(_stored(module, node)))
-            if _is_handed_on(module, node):
+            if _is_changed(module, node):
                 into.complete = False
         case _:
             into.complete = False
@@ -255,19 +246,16 @@ def _unpack(module: Module, node: ast.expr, into: Arguments, depth: int = 0) -> 
 def _stored(module: Module, name: ast.Name) -> set[str]:
     """The keys that are stored into a dictionary one by one."""
     found = set()
-    for node in module.nodes.get(ast.Subscript, ()):
+    for node in module.each(ast.Subscript):
         match node:
-            case ast.Subscript(value=ast.Name(id=name.id), slice=ast.Constant(value=str() as key)):
-                if isinstance(node.ctx, ast.Store):
-                    found.add(key)
+            case ast.Subscript(
+                value=ast.Name(id=name.id), slice=ast.Constant(value=str() as key), ctx=ast.Store()
+            ):
+                found.add(key)
     return found
 
 
-def _is_handed_on(module: Module, name: ast.Name) -> bool:
+def _is_changed(module: Module, name: ast.Name) -> bool:
     """Whether a dictionary is changed by a method of its own."""
-    for method in ("update", "setdefault", "pop"):
-        for call in module.methods_called.get(method, ()):
-            match call.func:
-                case ast.Attribute(value=ast.Name(id=name.id)):
-                    return True
-    return False
+    owners = map(receiver, module.called("update", "setdefault", "pop"))
+    return any(isinstance(owner, ast.Name) and owner.id == name.id for owner in owners)

@@ -1,7 +1,7 @@
-"""Every number that runs told, in full: what comparing two runs and accounting for time needs.
+"""Every number of a run, for comparing two runs and for accounting for time.
 
-The monitor keeps what is needed to judge the present; this keeps each value with its step
-and its time, from the same parser.
+The monitor keeps what it needs to judge the present. This keeps each value with its step
+and time, from the same parser.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from dataclasses import dataclass, field
 from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.records import Event, Record, Sample, SampleBlock
 from ldlm_monitor.parse import ROW_SUFFIXES, Parser
-from ldlm_monitor.run.durations import StepDurations
 from ldlm_monitor.run.identity import RunNames
-from ldlm_monitor.run.sources import Source, is_of_its_rank, source_of
+from ldlm_monitor.run.pace import StepDurations
+from ldlm_monitor.run.quantity import ValueSource, is_of_its_rank, source_of
 
 STEPS = "steps"
-"""The quantity under which every step that a source told stands, with its time as value."""
+"""The quantity that holds every step of a source, with its time."""
 MOSTLY = 0.9
-"""So many of the steps must have come with their very time."""
+"""Share of the steps that must have a time of their own for a run's times to be exact."""
 _PACE = frozenset({"step_seconds", "samples_per_second", "tokens_per_second", "steps_per_second"})
 _MEMORY = frozenset({"memory_allocated_bytes", "memory_reserved_bytes"})
 _LEARNED = ("loss_", "accuracy_", "eval_loss", "eval_accuracy")
@@ -43,7 +43,7 @@ def is_kept(quantity: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """The step fell: from `step_before`, told at `time_before`, to `step`, told at `time`."""
+    """The step fell from `step_before` at `time_before` to `step` at `time`."""
 
     time_before: float
     step_before: int
@@ -56,8 +56,8 @@ class Column:
     """Finite values of one quantity in the order of their steps.
 
     `times`: Unix seconds, NaN where none is known. `nonfinite` are the steps of NaN and
-    infinities. What was trained again after a resume stands as it was trained last; `resumes`
-    tell of each.
+    infinities. Steps trained again after a resume keep their last values; `resumes`
+    lists each.
     """
 
     steps: array[int] = field(default_factory=lambda: array("q"))
@@ -70,7 +70,7 @@ class Column:
         return len(self.steps)
 
     def add(self, step: int, at: float, value: float) -> None:
-        """One value. A step that was told last is told again in vain; a smaller one is a resume."""
+        """One value. A repeated step is ignored; a smaller one is a resume."""
         if self.steps and step <= self.steps[-1]:
             if step == self.steps[-1]:
                 return
@@ -114,19 +114,19 @@ class Column:
 
 @dataclass(slots=True)
 class RunReadings:
-    """What one run told. `events`: those that explain a pause, in the order they came."""
+    """The numbers of one run. `events`: those that explain a pause, in log order."""
 
     name: str
     files: dict[str, None] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
     events: list[tuple[str, float]] = field(default_factory=list)
-    _exact: Counter[tuple[Source, int | None]] = field(default_factory=Counter)
-    _columns: dict[str, dict[tuple[Source, int | None], Column]] = field(default_factory=dict)
+    _exact: Counter[tuple[ValueSource, int | None]] = field(default_factory=Counter)
+    _columns: dict[str, dict[tuple[ValueSource, int | None], Column]] = field(default_factory=dict)
     _epochs: dict[str, tuple[float, int, int]] = field(default_factory=dict)
     _at: dict[str, tuple[bool, int]] = field(default_factory=dict)
 
     def quantities(self) -> list[str]:
-        """What was told at least once."""
+        """Quantities with at least one value."""
         return [name for name in self._columns if name != STEPS]
 
     def column(self, quantity: str) -> Column | None:
@@ -162,40 +162,40 @@ class RunReadings:
 
     @property
     def steps(self) -> Column:
-        """Every step that was told, by the source that knows best, and when."""
+        """Every step, from the best source, with its time."""
         found = self._columns.get(STEPS)
         return found[self._leader()] if found else Column()
 
     @property
     def first_step(self) -> int | None:
-        """None where no step was told."""
+        """None where there is no step."""
         return self.steps.steps[0] if len(self.steps) else None
 
     @property
     def last_step(self) -> int | None:
-        """None where no step was told."""
+        """None where there is no step."""
         return self.steps.steps[-1] if len(self.steps) else None
 
     @property
     def started(self) -> float:
-        """When the first step was told, Unix seconds; NaN where that is not known."""
+        """Time of the first step, Unix seconds; NaN where it is not known."""
         return next(iter(self.steps.times), math.nan)
 
     @property
     def seconds(self) -> float | None:
-        """From the first step told to the last; None where no times are known."""
+        """Seconds from the first step to the last; None where no times are known."""
         times = self.steps.times
         spent = times[-1] - times[0] if len(times) else math.nan
         return spent if math.isfinite(spent) else None
 
     @property
     def is_exact(self) -> bool:
-        """Whether each step came with its very time."""
+        """Whether the steps have times of their own."""
         count = len(self.steps)
         return count > 0 and self._exact[self._leader()] >= MOSTLY * count
 
     def durations(self) -> Column:
-        """Seconds a step by when the steps were told; empty where no times are known."""
+        """Seconds a step, from the times of the steps; empty where no times are known."""
         result, meter, exact = Column(), StepDurations(), self.is_exact
         for step, at in zip(self.steps.steps, self.steps.times, strict=True):
             if math.isfinite(at):
@@ -204,18 +204,18 @@ class RunReadings:
                     result.add(step, at, meter.fresh.pop())
         return result
 
-    def _leader(self) -> tuple[Source, int | None]:
+    def _leader(self) -> tuple[ValueSource, int | None]:
         return min(self._columns[STEPS], key=lambda key: (key[0], -1 if key[1] is None else key[1]))
 
     def put(self, quantity: str, column: Column, *, exact: bool = False) -> None:
-        """Have a quantity as it was measured elsewhere."""
-        key = Source.CALLBACK, None
+        """Set a quantity that was measured elsewhere."""
+        key = ValueSource.CALLBACK, None
         self._columns.setdefault(quantity, {})[key] = column
         if exact:
             self._exact[key] += len(column)
 
-    def take(self, sample: Sample, at: float, *, exact: bool = False) -> None:
-        """A sample, told at `at` (NaN where only the order is known), exactly or about."""
+    def add_sample(self, sample: Sample, at: float, *, exact: bool = False) -> None:
+        """Add a sample logged at `at` (NaN where only the order is known), exactly or about."""
         if sample.step is None and not any(map(is_kept, sample.values)):
             return
         self.files[sample.position.path] = None
@@ -230,8 +230,8 @@ class RunReadings:
             if is_kept(quantity):
                 self._of(quantity, key).add(step, when, value)
 
-    def take_block(self, block: SampleBlock, at: float) -> None:
-        """Rows that are alike."""
+    def add_block(self, block: SampleBlock, at: float) -> None:
+        """Add a block of rows of one shape."""
         self.files[block.path] = None
         key = source_of(block.sample(0), rows=True), block.rank
         self._exact[key] += len(block) if block.times is not None else 0
@@ -246,7 +246,7 @@ class RunReadings:
                 for row, value in cells.items():
                     kept.add(block.steps[row], times[row], value)
 
-    def take_event(self, event: Event, at: float) -> None:
+    def add_event(self, event: Event, at: float) -> None:
         """An event; of most only the time is kept."""
         if event.kind in ("config", "run_started"):
             for name, value in event.fields.items():
@@ -255,21 +255,21 @@ class RunReadings:
         if event.kind in _KEPT_EVENTS:
             self.events.append((event.kind, event.time if event.time is not None else at))
 
-    def _of(self, quantity: str, key: tuple[Source, int | None]) -> Column:
+    def _of(self, quantity: str, key: tuple[ValueSource, int | None]) -> Column:
         return self._columns.setdefault(quantity, {}).setdefault(key, Column())
 
-    def _step_of(self, sample: Sample, key: tuple[Source, int | None]) -> int:
-        """Its step; of one that tells none the last one's, or its number where none does."""
+    def _step_of(self, sample: Sample, key: tuple[ValueSource, int | None]) -> int:
+        """Its step; without one, the last step, or a count where the file has no steps at all."""
         path = sample.position.path
-        told, last = self._at.get(path, (False, -1))
+        has_steps, last = self._at.get(path, (False, -1))
         if sample.step is not None:
-            if not told and last >= 0:
+            if not has_steps and last >= 0:
                 for columns in self._columns.values():
-                    columns.pop(key, None)  # they were numbered for want of steps
-            told, last = True, self._counted_on(sample, sample.step)
-        elif not told:
+                    columns.pop(key, None)  # they were counted, not logged
+            has_steps, last = True, self._counted_on(sample, sample.step)
+        elif not has_steps:
             last += 1
-        self._at[path] = told, last
+        self._at[path] = has_steps, last
         return last
 
     def _counted_on(self, sample: Sample, step: int) -> int:
@@ -303,20 +303,20 @@ class Readings:
         """
         origin: Origin = self._names.origin(chunk.path)
         at = now - chunk.age if timed and chunk.timed else math.nan
-        self.take(self._parser.feed_blocks(chunk, origin, now), at)
+        self.add(self._parser.feed_blocks(chunk, origin, now), at)
 
     def finish(self, paths: Iterable[str]) -> None:
         """The files have ended."""
         for path in paths:
-            self.take(self._parser.finish(path), math.nan)
+            self.add(self._parser.finish(path), math.nan)
 
-    def take(self, found: Iterable[Record | SampleBlock], at: float) -> None:
-        """Records that were told at `at` (Unix seconds), NaN where only their order is known."""
+    def add(self, found: Iterable[Record | SampleBlock], at: float) -> None:
+        """Add records logged at `at` (Unix seconds), NaN where only their order is known."""
         for item in found:
             run = self.runs.setdefault(item.run, RunReadings(item.run))
             if isinstance(item, SampleBlock):
-                run.take_block(item, at)
+                run.add_block(item, at)
             elif isinstance(item, Sample):
-                run.take(item, at, exact=self._live)
+                run.add_sample(item, at, exact=self._live)
             elif isinstance(item, Event):
-                run.take_event(item, at)
+                run.add_event(item, at)

@@ -2,7 +2,7 @@
 
 A guest in the training process: it needs the standard library alone, never raises
 into the loop, never waits for a device or a disk, and says on stderr once what it
-cannot do. docs/callback.md tells how to use it; the adapters are modules of their own
+cannot do. docs/callback.md shows how to use it; the adapters are modules of their own
 (`lightning`, `huggingface`, `accelerate`).
 """
 

@@ -1,4 +1,4 @@
-"""`HealthTracker` for Accelerate: what the loop gives to `accelerator.log` is told."""
+"""`HealthTracker` for Accelerate: logs what the loop gives to `accelerator.log`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Values on their way from a device: copied behind the training, read when they are there.
 
 Nothing here waits for a device. The values of a step are stacked there and copied to
-pinned memory on the stream that made them; an event tells later that they came.
+pinned memory on the stream that made them; an event later shows that they arrived.
 PyTorch is never imported: it is the one that made the tensors.
 """
 
@@ -110,7 +110,7 @@ _BLANK = _UNWRITTEN.to_bytes(4, sys.byteorder) * WIDTH
 
 
 def is_tensor(value: Any) -> bool:
-    """Whether it is a PyTorch tensor, told without importing PyTorch."""
+    """Whether it is a PyTorch tensor, without importing PyTorch."""
     return hasattr(value, "is_cpu") and hasattr(value, "detach")
 
 
@@ -149,8 +149,8 @@ def is_capturing() -> bool:
 def leave_uncompiled(hooks: Iterable[Any]) -> None:
     """Have `torch.compile` leave the frames of these functions alone, and those they call.
 
-    It compiles every frame below a compiled one, also that of a function which it was
-    told not to look into. What tells it otherwise is private (torch 2.13), so without it
+    It compiles every frame below a compiled one, also that of a function marked
+    as disabled. The switch for whole frames is private (torch 2.13); without it
     all goes on, slower where somebody compiles his whole loop.
     """
     if "torch" not in sys.modules:

@@ -31,10 +31,10 @@ _was_blocked: dict[int, bool] = {}
 _registered = False
 
 
-def tell_of_forks(who: Forks) -> None:
-    """Let an object know of forks for as long as it lives."""
+def register_fork_hooks(owner: Forks) -> None:
+    """Call an object's fork hooks for as long as it lives."""
     global _registered  # noqa: PLW0603 hooks cannot be taken back, so there is one for all
-    _interested.add(who)
+    _interested.add(owner)
     if not _registered and hasattr(os, "register_at_fork"):
         _registered = True
         os.register_at_fork(
@@ -43,7 +43,7 @@ def tell_of_forks(who: Forks) -> None:
 
 
 def _hold_sigterm() -> None:
-    """What ends a child must wait until the child is one: it would tell our pipe, or be lost."""
+    """Hold SIGTERM during a fork: in the child it would write to the parent's pipe, or be lost."""
     held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     _was_blocked[threading.get_ident()] = signal.SIGTERM in held
 
@@ -70,7 +70,7 @@ class ProcessEnd:
         atexit.register(exited)
 
     def forget(self) -> None:
-        """Undo this, as far as nobody else has come after us."""
+        """Undo this where no later handler was set."""
         atexit.unregister(self._exited)
         if sys.excepthook == self._hook:
             sys.excepthook = self._previous
@@ -84,18 +84,18 @@ class ProcessEnd:
 
 
 class Termination:
-    """Calls `told` before SIGTERM does what it did before: ends the process, or calls a handler.
+    """Calls `on_term` before SIGTERM's usual effect: the process ends, or a handler is called.
 
     Python calls handlers between two instructions of the main thread. A rank that hangs
-    in a collective comes to no such place, and with a handler it would outlive SIGTERM
-    as it did not without. So a thread hears of the signal too, through the descriptor
-    that Python writes to at once, and ends the process in the main thread's stead.
+    in a collective executes none, so with a Python handler it would survive SIGTERM.
+    A thread therefore also reads the signal, from the descriptor that Python writes to
+    at once, and ends the process if the main thread does not.
     Raises `ValueError` outside of the main thread.
     """
 
-    def __init__(self, told: Callable[[bool], None]) -> None:
-        """`told` gets whether the process is about to end."""
-        self._told = told
+    def __init__(self, on_term: Callable[[bool], None]) -> None:
+        """`on_term` gets whether the process is about to end."""
+        self._on_term = on_term
         self._previous = signal.getsignal(signal.SIGTERM)
         self._handled = False
         self._stopped = False
@@ -117,7 +117,7 @@ class Termination:
             self._thread.start()
 
     def forget(self) -> None:
-        """Undo this, as far as nobody else has come after us."""
+        """Undo this where no later handler was set."""
         self._stopped = True
         if threading.current_thread() is not threading.main_thread():
             return
@@ -143,7 +143,7 @@ class Termination:
             signal.signal(signal.SIGTERM, self._previous)
 
     def _listen(self, to: int | None = None) -> bool:
-        """Have signals told on our pipe (or nowhere), unless somebody else has theirs."""
+        """Have signals written to our pipe (or nowhere), unless another descriptor is set."""
         if self._writing < 0 or threading.current_thread() is not threading.main_thread():
             return False
         before = signal.set_wakeup_fd(
@@ -158,7 +158,7 @@ class Termination:
         self._handled = True
         ends = not callable(self._previous)
         with suppress(Exception):
-            self._told(ends)
+            self._on_term(ends)
         if callable(self._previous):
             self._previous(number, frame)
         else:
@@ -174,7 +174,7 @@ class Termination:
                 time.sleep(0.02)
             if not self._handled and not self._stopped:
                 with suppress(Exception):
-                    self._told(True)
+                    self._on_term(True)
                 # Python lets the main thread alone set a handler; the C library any.
                 ctypes.CDLL(None).signal(int(signal.SIGTERM), None)
                 os.kill(os.getpid(), signal.SIGTERM)

@@ -48,7 +48,7 @@ class GpuSampler:
         try:
             nvml = importlib.import_module("pynvml")
             nvml.nvmlInit()
-        except Exception:  # noqa: BLE001 no package, no driver: nothing to tell
+        except Exception:  # noqa: BLE001 no package or no driver: no values
             return
         try:
             self._sample(nvml)
@@ -66,7 +66,7 @@ class GpuSampler:
             if handle is None and not was_there:
                 return
             was_there = True
-            # Of a GPU that fell off the bus it is told that nothing is known any more.
+            # For a GPU that fell off the bus, store that its values are unknown now.
             self._take(sample(nvml, handle, time.time(), self._local_rank))
 
 
@@ -117,7 +117,7 @@ def values(beat: DeviceBeat) -> dict[str, float]:
 def find(nvml: Any, local_rank: int) -> Any | None:
     """The driver's handle of the GPU that this rank trains on.
 
-    PyTorch knows its UUID; before that, CUDA_VISIBLE_DEVICES tells, whose numbers are
+    PyTorch knows its UUID; before that, CUDA_VISIBLE_DEVICES has it; its numbers are
     the driver's where all GPUs are of one kind.
     """
     try:

@@ -34,16 +34,16 @@ def _not_compiled(hook: Hook) -> Hook:
 
 
 class HealthCallback:
-    """Tells the monitor how one rank's training does.
+    """Reports one rank's training to the monitor, through files.
 
     Writes `health_rank{rank}.jsonl` (schema `ldlm.health/1`), `heartbeat_rank{rank}` and
     `stack_rank{rank}.txt` into `out`, by default `saved/{run}`. No method raises, waits
     for a device or a disk, or does anything in a forked child. As a context manager it
-    tells how the block ended.
+    reports how the block ended.
 
     `every`: write a row for steps that it divides, and for others with a NaN in host memory;
     the heartbeat knows all of them.
-    `rank`, `world_size`: default to what the launcher tells. `config`: settings to show
+    `rank`, `world_size`: default to the launcher's. `config`: settings to show
     with the run. `framework`: the name of the training loop. `serve`: a port, or
     HOST:PORT, for metrics over HTTP. `sigterm`: finish the file when the process is
     terminated. `stack_signal`: the signal upon which the process writes its stacks,
@@ -123,33 +123,33 @@ class HealthCallback:
         if session is None or not session.is_mine:
             return
         try:
-            session.steps.tell_values(values)
-        except Exception as error:  # noqa: BLE001
+            session.steps.add_values(values)
+        except Exception as error:  # noqa: BLE001 training goes on
             self._hurt(error)
 
     @_not_compiled
     def phase(self, name: str) -> Phase:
         """A context manager: within it the rank is in this phase.
 
-        `eval` and `checkpoint` are told as such, so that the monitor allows for them;
+        `eval` and `checkpoint` are reported as such, so that the monitor allows for them;
         `data`, `forward`, `backward` and `optimizer` are parts of a step.
         """
         return Phase(self, str(name)[:32])
 
     @_not_compiled
     def event(self, kind: str, message: str = "", severity: str = "info", **fields: Any) -> None:
-        """Something happened that the monitor should know of (severity: info to critical)."""
+        """Report an event to the monitor (severity: info to critical)."""
         session = self._session
         if session is None or not session.is_mine:
             return
         try:
             session.steps.event(kind, message or kind, severity, fields)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001 training goes on
             self._hurt(error)
 
     @_not_compiled
     def watch(self, parameters: Any, every: int = 100) -> None:
-        """Also tell the gradient norm of each group of parameters, every so many steps.
+        """Also report the gradient norm of each group of parameters, every `every` steps.
 
         `parameters`: a module (its children are the groups), or parameters by name of
         group. They are measured at once after a value that was not finite. Call
@@ -160,12 +160,12 @@ class HealthCallback:
             return
         try:
             session.steps.watch(parameters, every)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001 training goes on
             self._hurt(error)
 
     @_not_compiled
     def close(self, error: BaseException | str | None = None) -> None:
-        """Tell how it ended, well or with an error, and write what waits: seconds at most."""
+        """Report how it ended, well or with an error, and write what waits: seconds at most."""
         session = self._session
         if session is None or not session.is_mine:
             return
@@ -175,7 +175,7 @@ class HealthCallback:
             else:
                 session.end("finished" if error is None else "failed", error)
             session.close()
-        except Exception as problem:  # noqa: BLE001
+        except Exception as problem:  # noqa: BLE001 training goes on
             self._hurt(problem)
 
     def __enter__(self) -> HealthCallback:
@@ -223,7 +223,7 @@ class Phase:
             return
         try:
             self._before = session.steps.enter(self._name)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001 training goes on
             self._callback._hurt(error)
 
     @_not_compiled
@@ -238,7 +238,7 @@ class Phase:
             return
         try:
             session.steps.leave(before, error)
-        except Exception as problem:  # noqa: BLE001
+        except Exception as problem:  # noqa: BLE001 training goes on
             self._callback._hurt(problem)
 
 

@@ -1,4 +1,4 @@
-"""The heartbeat: one page per rank that tells where it stands, also after `kill -9`.
+"""The heartbeat: one page per rank with its position, readable also after `kill -9`.
 
 A file of 4 KiB that is mapped into memory, so that a beat is a store and no system
 call. All numbers are little-endian, as the processors are that train. The page holds four blocks:
@@ -11,8 +11,8 @@ call. All numbers are little-endian, as the processors are that train. The page 
 | 3072 | `DEVICE` | the thread that asks the driver, every few seconds |
 
 The last three begin and end with a sequence number (u64), which their one writer counts
-up. It writes from front to back; so who reads two different numbers has read amid a
-store, and reads again. What is written while a page is read twice alike was stable: that
+up. It writes from front to back; so a reader of two different numbers has read during
+a store, and reads again. What is written while a page is read twice alike was stable: that
 holds on processors too that let others see stores out of order. The monitor's
 `probe/heartbeat.py` reads the page; a test holds both to the same layout.
 """
@@ -29,6 +29,7 @@ from operator import attrgetter
 from pathlib import Path
 
 SIZE = 4096
+"""A page of memory: the smallest unit that is mapped."""
 MAGIC = b"ldlmhb01"
 IDENTITY_AT, BEAT_AT, STANDING_AT, DEVICE_AT = 0, 1024, 2048, 3072
 IDENTITY = struct.Struct("<8sIIQQdii64s128s64s108s")
@@ -146,7 +147,7 @@ class Heartbeat:
             self._phase = self._status = b""
             block = memoryview(self._page)[BEAT_AT : BEAT_AT + BEAT.size]
             self._whole, self._real = block.cast("q"), block.cast("d")
-            # Whoever has the old page open keeps it: nobody's mapping is ever cut short.
+            # A reader that has the old page open keeps it: no mapping is ever truncated.
             os.replace(temporary, path)
         except OSError:
             os.close(self._fd)
@@ -154,7 +155,7 @@ class Heartbeat:
             raise
 
     def beat(self, beat: Beat) -> None:
-        """Tell where the rank is. Of the loop's thread alone.
+        """Store the rank's position. Called by the loop's thread alone.
 
         Cells are stored one by one, in the machine's byte order: the code of
         `struct.pack_into` would have to be fetched anew after each step's work.
@@ -174,13 +175,13 @@ class Heartbeat:
             _WORDS.pack_into(self._page, BEAT_AT + _WORDS_AT, beat.phase, beat.status)
         whole[_LAST] = number
 
-    def tell_standing(self, standing: Standing) -> None:
-        """Tell how it does. Of the rows' thread alone."""
+    def store_standing(self, standing: Standing) -> None:
+        """Store the rank's values. Called by the rows' thread alone."""
         self._standings = number = self._standings + 1
         STANDING.pack_into(self._page, STANDING_AT, number, *_of_standing(standing), number)
 
-    def tell_device(self, device: DeviceBeat) -> None:
-        """Tell how its accelerator does. Of the sampler's thread alone."""
+    def store_device(self, device: DeviceBeat) -> None:
+        """Store its accelerator's values. Called by the sampler's thread alone."""
         self._devices = number = self._devices + 1
         DEVICE.pack_into(self._page, DEVICE_AT, number, *_of_device(device), number)
 

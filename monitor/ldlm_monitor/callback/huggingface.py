@@ -88,7 +88,7 @@ class HealthTrainerCallback(TrainerCallback):
 
     @harmless
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **given: Any) -> None:
-        """The Trainer logs: the gradient norm is told here only."""
+        """The Trainer logs: the gradient norm is available here only."""
         norm = (logs or {}).get("grad_norm")
         if self._health is not None and norm is not None:
             self._health.log(grad_norm=_number(norm))

@@ -35,13 +35,13 @@ class Launch:
         rank: int | None,
         world_size: int | None,
     ) -> Launch:
-        """What is not said is asked of the environment, and of a process group that is there."""
+        """Takes what is not given from the process group, if there is one, then the environment."""
         group = _process_group()
         found_rank, found_world = group if group is not None else (None, None)
         name = run or (Path(out).resolve().name if out is not None else _text(_RUN)) or "run"
-        told = [rank, found_rank, _number(_RANK), 0]
+        candidates = [rank, found_rank, _number(_RANK), 0]
         world = [world_size, found_world, _number(_WORLD), -1]
-        number = next(each for each in told if each is not None)
+        number = next(each for each in candidates if each is not None)
         local = _number(_LOCAL)
         return cls(
             run=str(name)[:256],

@@ -1,6 +1,6 @@
 """`HealthLightningCallback` for Lightning's Trainer (2.x, `lightning` or `pytorch_lightning`).
 
-What `training_step` returns is told: `loss`, and any other scalar of its dictionary.
+What `training_step` returns is logged: `loss`, and any other scalar of its dictionary.
 Nothing that the Trainer logs is read, because reading it may wait for the GPU.
 """
 
@@ -91,7 +91,7 @@ class HealthLightningCallback(Callback):
 
     @harmless
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Any) -> None:
-        """A checkpoint is about to be written; no hook tells when it is."""
+        """A checkpoint is about to be written; no hook is called after it."""
         self._enter("checkpoint")
 
     @harmless
@@ -115,9 +115,9 @@ class HealthLightningCallback(Callback):
 
     def _add(self, outputs: Any, parts: int) -> None:
         """Sum up a batch's scalars. Its loss came back divided by the accumulation."""
-        told = outputs if isinstance(outputs, dict) else {"loss": outputs}
+        values = outputs if isinstance(outputs, dict) else {"loss": outputs}
         self._batches += 1
-        for name, value in told.items():
+        for name, value in values.items():
             if not is_tensor(value) or value.numel() != 1:
                 continue
             own = value.detach() * (parts if name == "loss" else 1)

@@ -13,9 +13,9 @@ Row: TypeAlias = dict[str, Any]
 Entry: TypeAlias = tuple[
     int, float, float | None, float, float | None, dict[str, Any], Any, Any, Any
 ]
-"""A step as the loop told it: its number; when, in Unix seconds, and on the monotonic clock
-(None: more is known of a step told before); seconds spent so far in phases that are no part
-of a step, and in waiting for data (None: never told); values; samples; tokens; batch."""
+"""A step of the loop: its number; Unix time; monotonic time (None: further values of an earlier
+step); seconds spent so far in phases outside of steps, and in waiting for data (None: not
+measured); values; samples; tokens; batch."""
 
 
 class Rows:
@@ -71,9 +71,9 @@ class Rows:
         if data is not None:
             row["data_seconds"], self._data = data - self._data, data
 
-    def _count(self, row: Row, **told: Any) -> None:
+    def _count(self, row: Row, **counts: Any) -> None:
         """Totals and rates of samples and tokens."""
-        for name, count in told.items():
+        for name, count in counts.items():
             if count is None:
                 continue
             number = whole(count, 0)
@@ -83,7 +83,7 @@ class Rows:
                 row[f"{name}_per_second"] = number / self._span
 
     def _new(self, bad: dict[str, float]) -> list[tuple[str, float]]:
-        """What was not bad in the row before."""
+        """The non-finite values that were finite in the row before."""
         new = [(name, value) for name, value in bad.items() if name not in self._bad]
         self._bad = set(bad)
         if new:
@@ -104,9 +104,9 @@ class Rows:
         standing.nonfinite += len(bad)
 
     def _event(self, name: str, value: float, row: Row) -> Row:
-        """A value that is not finite, told once until it is again."""
-        told = spelled(value)
-        fields: Row = {"quantity": name, "value": told, "family": "numerics", "role": "root"}
+        """The event of a value that became non-finite; one until it is finite again."""
+        text = spelled(value)
+        fields: Row = {"quantity": name, "value": text, "family": "numerics", "role": "root"}
         where = f"step {row['step']}"
         if "batch" in row:
             fields["batch"] = row["batch"]
@@ -117,7 +117,7 @@ class Rows:
             "severity": "error",
             "time": row["time"],
             "step": row["step"],
-            "message": f"{name} is {told} at {where} on rank {self._rank}",
+            "message": f"{name} is {text} at {where} on rank {self._rank}",
             "fields": fields,
         }
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ldlm_monitor.callback.exits import ProcessEnd, Termination, tell_of_forks
+from ldlm_monitor.callback.exits import ProcessEnd, Termination, register_fork_hooks
 from ldlm_monitor.callback.exporter import Exporter
 from ldlm_monitor.callback.gpu import GpuSampler
 from ldlm_monitor.callback.gpu import values as gpu_values
@@ -33,8 +33,11 @@ SCHEMA = "ldlm.health/1"
 READY_SECONDS = 1.0
 """How long the first files are waited for, where the disk is slow."""
 CLOSE_SECONDS = 2.0
+"""Limit of each wait at the end: a dead disk must not hold a job beyond its grace period."""
 _SYNC_SECONDS = 1.0
+"""Where the page cannot be mapped, a write a second is what a network disk bears."""
 _TRACEBACK_LINES = 60
+"""The frames of a training loop and its framework; the last lines matter most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ class Session:
         self._process_end = ProcessEnd(self._exited, self.failed)
         if wishes.sigterm and threading.current_thread() is threading.main_thread():
             self._termination = Termination(self._terminated)
-        tell_of_forks(self)
+        register_fork_hooks(self)
         self._writer.start()
         self._ready.wait(READY_SECONDS)
 
@@ -95,11 +98,11 @@ class Session:
         """The training ends with this exception."""
         lines = traceback.format_exception(error)
         text = "".join(traceback.format_exception_only(error)).strip()
-        told = {"exc_type": type(error).__name__, "traceback": "".join(lines)[-16_000:]}
-        self.end("failed", text, told)
+        fields = {"exc_type": type(error).__name__, "traceback": "".join(lines)[-16_000:]}
+        self.end("failed", text, fields)
 
-    def end(self, status: str, error: str | None = None, told: Mapping[str, Any] = {}) -> None:
-        """Put the last row, once, and write what waits, two seconds long at most."""
+    def end(self, status: str, error: str | None = None, fields: Mapping[str, Any] = {}) -> None:
+        """Write the last row, once, and all that waits, for at most two seconds a flush."""
         if not self.is_mine or self._ended:
             return
         self._ended = True
@@ -114,7 +117,7 @@ class Session:
             "time": time.time(),
             "step": steps.beat.step,
             "phase": steps.beat.phase.decode(errors="replace"),
-            **told,
+            **fields,
         }
         unwritten = {
             "dropped": self._writer.dropped,
@@ -124,7 +127,7 @@ class Session:
         row |= {name: count for name, count in unwritten.items() if count}
         self._writer.put(row)
         steps.beat.status = status.encode()
-        steps.tell(steps.beat)
+        steps.store_beat(steps.beat)
         if not self._writer.flush(CLOSE_SECONDS):
             problem = self._writer.problem or "the disk does not answer"
             self._say(f"the last rows of rank {self._launch.rank} are lost: {problem}")
@@ -171,7 +174,7 @@ class Session:
     def _take_device(self, device: DeviceBeat) -> None:
         self._rows.extra = gpu_values(device)
         if self._heartbeat is not None:
-            self._heartbeat.tell_device(device)
+            self._heartbeat.store_device(device)
 
     def _prepare(self) -> None:
         """In the writer's thread: every call that a slow disk may hold up."""
@@ -220,7 +223,7 @@ class Session:
             heartbeat = Heartbeat(path, identity)
             heartbeat.beat(self.steps.beat)
             heartbeat.sync()
-            self._heartbeat, self.steps.tell = heartbeat, heartbeat.beat
+            self._heartbeat, self.steps.store_beat = heartbeat, heartbeat.beat
         except (OSError, ValueError) as error:
             self._say(f"{path}: {error}; there is no heartbeat")
 
@@ -238,7 +241,7 @@ class Session:
             return
         standing = self._rows.standing
         standing.dropped, standing.errors = self._writer.dropped, self.errors
-        heartbeat.tell_standing(standing)
+        heartbeat.store_standing(standing)
         if now - self._synced_at >= _SYNC_SECONDS:
             self._synced_at = now
             with suppress(OSError):  # the rows' own writer says what is wrong with the disk

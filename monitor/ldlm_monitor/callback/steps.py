@@ -24,6 +24,7 @@ _ANNOUNCED = {
 """Events at the begin of a phase, at its end, and where it ended with an exception."""
 _ALIASES = {"evaluation": "eval", "validation": "eval", "evaluate": "eval", "save": "checkpoint"}
 _IDLE_SECONDS = 0.3
+"""Longer than almost all steps: the loop settles its own copies where it goes on."""
 
 
 class Entered(NamedTuple):
@@ -36,13 +37,13 @@ class Entered(NamedTuple):
 
 
 class Steps:
-    """Takes the loop's calls: tells a beat, and puts what becomes rows (`put`).
+    """Takes the loop's calls: stores a beat, and passes on what becomes rows (`put`).
 
-    What costs time is left to the thread that writes, and values on a device are taken only
-    of steps that `every` divides. `is_live` is False where nothing may
-    be done any more. `suspicious`: somebody saw a value that was not finite. `tell` takes
-    a beat, once there is a heartbeat. `hurry` is called where what was put should be
-    written now: the first loss that is not finite, and steps that no other step follows.
+    Work that takes time is done by the writer's thread. Values on a device are copied only
+    for steps that `every` divides. `is_live`: False after the end and in a forked child.
+    `suspicious`: a value was not finite. `store_beat` gets a beat, once there is a heartbeat.
+    `hurry` is called where rows should be written now: at the first loss that is not finite,
+    and at steps that no other step follows.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class Steps:
         hurry: Callable[[], None] = lambda: None,
     ) -> None:
         self.is_live = True
-        self.tell: Callable[[Beat], None] = lambda beat: None
+        self.store_beat: Callable[[Beat], None] = lambda beat: None
         self.suspicious = False
         self.beat = Beat(phase_since=time.time())
         self.unread = 0
@@ -89,7 +90,7 @@ class Steps:
         beat.steps += 1
         loss = given.get("loss")
         if type(loss) is float:
-            if loss - loss != 0.0:  # NaN or infinite, told without a call
+            if loss - loss != 0.0:  # NaN or infinite, found without a call
                 self.suspicious = True
                 if beat.loss - beat.loss == 0.0:
                     self._hurry()
@@ -99,7 +100,7 @@ class Steps:
         if self._is_outside:
             self._is_outside = False
             beat.phase, beat.phase_since = b"train", beat.time
-        self.tell(beat)
+        self.store_beat(beat)
         entry = (
             number, beat.time, beat.monotonic, self._paused, self._data,
             given, samples, tokens, batch,
@@ -109,7 +110,7 @@ class Steps:
         else:
             self._put(entry)
 
-    def tell_values(self, given: dict[str, Any]) -> None:
+    def add_values(self, given: dict[str, Any]) -> None:
         """More is known of the last step."""
         on_device = snapshot(given)
         number = max(self.beat.step, 0)
@@ -157,7 +158,7 @@ class Steps:
         )
 
     def watch(self, parameters: Any, every: int) -> None:
-        """Also tell gradient norms by group."""
+        """Also measure gradient norms by group."""
         self._groups = parameter_groups(parameters)
         self._groups_every = max(int(every), 1)
 
@@ -219,7 +220,7 @@ class Steps:
             entry[5].update(zip(names, values, strict=True))
             copies.pop()
         self._put(entry)
-        # In this order: whoever sees nothing wait may put the next step's entry at once.
+        # In this order: a thread that finds `_waiting` empty may put the next entry at once.
         self._waiting.popleft()
         return True
 
@@ -240,14 +241,14 @@ class Steps:
         return sent
 
     def _start_copy(self, device: Any, tensors: list[Any]) -> Copy | None:
-        """None where too much is under way, or nothing can be copied from that kind of device."""
+        """None where too many copies are pending, or this kind of device allows none."""
         try:
             if device not in self._copies:
                 self._copies[device] = None
                 self._copies[device] = DeviceCopies(device)
             copies = self._copies[device]
             return None if copies is None else copies.start(tensors)
-        except Exception:  # noqa: BLE001 the row is told without these values
+        except Exception:  # noqa: BLE001 the row goes out without these values
             self._copies[device] = None
             return None
 
@@ -256,7 +257,7 @@ class Steps:
         beat.phase, beat.phase_since = phase.encode()[:32], since
         self._is_outside = phase not in STEP_PHASES
         beat.time, beat.monotonic = time.time(), time.monotonic()
-        self.tell(beat)
+        self.store_beat(beat)
         if phase not in STEP_PHASES:
-            told = {"time": beat.time, "step": max(beat.step, 0), "phase": phase}
-            self._put({"type": "heartbeat", **told, **self._identity})
+            now = {"time": beat.time, "step": max(beat.step, 0), "phase": phase}
+            self._put({"type": "heartbeat", **now, **self._identity})

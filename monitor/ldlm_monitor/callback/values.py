@@ -1,4 +1,4 @@
-"""What `on_step` is given, told apart: numbers at hand, tensors on a device, and the rest."""
+"""The arguments of `on_step`, sorted: numbers, tensors on a device, and the rest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Any
 from ldlm_monitor.callback.device import host_number, is_tensor, local_value
 
 MAX_NAME = 128
+"""A longer name is an error of the caller; a row stays below 64 KiB with `MAX_VALUES`."""
 MAX_VALUES = 256
+"""Values in a row; gradient norms of a model's blocks are a hundred at most."""
 LARGEST = 2**63
 """Of whole numbers; what is larger is no count of anything."""
 PLAIN = frozenset({float, int, bool, str, type(None)})

@@ -20,11 +20,14 @@ from ldlm_monitor.callback.rows import Entry, Row, spelled
 MAX_ROWS = 10_000
 """Rows that wait for the disk; beyond, the oldest are dropped and counted."""
 MAX_TEXT = 16 * 1024
+"""Characters of a text in a row; a traceback's end fits."""
 POLL_SECONDS = 0.5
 """How often waiting rows are written: a row is that old at most when it reaches the disk.
 To wake costs more than to write a row, so not at each."""
 RETRY_SECONDS = 1.0
+"""A full disk or a dead mount is tried again this often, not at each row."""
 _BATCH = 256
+"""Rows in one write: some 64 KiB, so that one write rarely waits for a disk twice."""
 _STAYS_OPEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EAGAIN})
 """After these errors the file may take more later; after others it is opened anew."""
 
@@ -63,7 +66,7 @@ class RowWriter:
         self._rows: deque[Row | Entry] = deque(maxlen=limit)
         self._tail = b""
         self._fd: int | None = None
-        self._told = 0
+        self._reported = 0
         self._retry_at = -math.inf
         self._closing = False
         self._has_said = False
@@ -172,10 +175,10 @@ class RowWriter:
         return b"".join(lines)
 
     def _drops(self) -> bytes:
-        """A line that tells of rows dropped since the last one, if there are any."""
-        if self.dropped == self._told:
+        """An event of the rows dropped since the last such event, or nothing."""
+        if self.dropped == self._reported:
             return b""
-        new, self._told = self.dropped - self._told, self.dropped
+        new, self._reported = self.dropped - self._reported, self.dropped
         return encode(
             {
                 "type": "event",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ldlm_monitor.analysis.bench.bench_records import BenchRecord
 
 INTERRUPTED = 130
+"""128 + SIGINT, as shells report it."""
 _Switch = Parameter(negative="")
 
 
@@ -44,7 +45,7 @@ def bench(
     name
         Name of the record; `compare` knows it by that.
     steps
-        Stop so many steps after the first that it tells.
+        Stop this many steps after the first one logged.
     seconds
         Stop after so many seconds.
     grace

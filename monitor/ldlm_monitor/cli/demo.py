@@ -7,6 +7,7 @@ from importlib.resources import as_file, files
 from ldlm_monitor.cli.flags import ScreenFlags, settings
 
 SPEED = 10.0
+"""The recording's 450 seconds take 45: long enough to follow, short enough to finish."""
 RECORDING = "demo.jsonl.gz"
 
 

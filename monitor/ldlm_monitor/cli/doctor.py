@@ -20,8 +20,8 @@ from ldlm_monitor.model.names import SEVERITIES
 
 if TYPE_CHECKING:
     from ldlm_doctor.collect import Collected
-    from ldlm_doctor.finding import Finding
     from ldlm_doctor.live import Process
+    from ldlm_doctor.model import Finding
     from ldlm_doctor.repair import Plan
     from ldlm_monitor.config import FailOn
 
@@ -53,18 +53,19 @@ def doctor(
     check
         For CI: a line for each finding, nothing is changed.
     fix
-        Mend what can be mended safely: shows the changes, asks, keeps what was there.
+        Make the edits that are safe: shows them, asks, and keeps the original files.
     yes
         Do not ask.
     rollback
-        Take the last fix back, byte for byte.
+        Undo the last fix, byte for byte.
     live
-        Look at the environment of this running process.
+        Audit the environment and the options of this running process.
     advice
-        Say also what launch scripts leave unset that would help after a failure.
+        Also list settings that would help after a failure and that launch scripts leave unset.
     """
     fail_on = settings(flags).fail_on
     _refuse_contradictions(paths, live=live, check=check, fix=fix, rollback=rollback, yes=yes)
+    _require_packages()
     if rollback:
         return _roll_back(paths)
     from ldlm_doctor.collect import collect
@@ -86,7 +87,9 @@ def doctor(
 
 
 _DASH = "\0-"
-"""How the command line hands on `-`."""
+"""How the command line passes `-`."""
+_PACKAGES = frozenset({"ldlm_doctor", "tree_sitter", "tree_sitter_bash"})
+"""What the extra `doctor` installs."""
 
 
 def _refuse_contradictions(
@@ -104,6 +107,21 @@ def _refuse_contradictions(
         raise UsageError(
             "a process has no files to change", where="doctor --live", remedy="name a folder"
         )
+
+
+def _require_packages() -> None:
+    """Raises `UsageError` where a package of the extra `doctor` is not installed."""
+    try:
+        import ldlm_doctor.bash_syntax  # noqa: F401 (it loads tree-sitter and its grammar)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in _PACKAGES:
+            raise
+        raise UsageError(
+            f"the package {package} is not installed",
+            where="doctor",
+            remedy="run: pip install 'ldlm-monitor[doctor]'",
+        ) from error
 
 
 def _clean(text: str) -> str:
@@ -145,10 +163,10 @@ def _reaches(findings: Sequence[Finding], fail_on: FailOn) -> bool:
 def _print_text(
     findings: Sequence[Finding], collected: Collected, process: Process | None, *, brief: bool
 ) -> None:
-    from ldlm_doctor import show
+    from ldlm_doctor import live, show
 
     if process is not None and not brief:
-        for line in _described(process):
+        for line in live.described(process, _clean):
             print(line)
     files = len(collected.project.files)
     if brief:
@@ -161,33 +179,13 @@ def _print_text(
         print(line)
 
 
-def _described(process: Process) -> Iterator[str]:
-    from ldlm_doctor.live import defaults, known_settings
-
-    torch = ".".join(map(str, process.torch)) if process.torch else "not loaded"
-    yield f"process {process.pid}: {_clean(process.command)[:160]}"
-    yield f"  PyTorch {torch}, {process.cores} cores; as it was started:"
-    found = [f"  {_clean(setting.evidence)}" for setting in known_settings(process)]
-    yield from found or ["  no setting of NCCL or PyTorch"]
-    yield from (f"  {name}={value} (default)" for name, value in defaults(process).items())
-    yield ""
-
-
 def _print_json(findings: Sequence[Finding], collected: Collected, process: Process | None) -> None:
-    from ldlm_doctor import show
-    from ldlm_doctor.live import defaults, known_settings
+    from ldlm_doctor import live, show
 
     files = len(collected.project.files)
     found = show.as_json(findings, files, collected.notices, _clean)
     if process is not None:
-        found["process"] = {
-            "pid": process.pid,
-            "command": _clean(process.command),
-            "torch": process.torch and ".".join(map(str, process.torch)),
-            "cores": process.cores,
-            "settings": {s.name: _clean(s.value or "") for s in known_settings(process)},
-            "defaults": defaults(process),
-        }
+        found["process"] = live.as_json(process, _clean)
     print(json.dumps(found, indent=2))
 
 
@@ -219,8 +217,8 @@ def _fix(collected: Collected, paths: Sequence[str], *, yes: bool, aside: bool) 
     stream = sys.stderr if aside else sys.stdout
     for finding in planned.left:
         place = f"{finding.path}:{finding.line}"
-        said = f"{place}: {finding.check.id} is not mended: the file would not be valid"
-        print(printable(said), file=sys.stderr)
+        reason = f"{place}: {finding.check.id} is not fixed: the file would not be valid"
+        print(printable(reason), file=sys.stderr)
     if not planned.repairs:
         print("nothing to fix", file=stream)
         return collected
@@ -233,7 +231,7 @@ def _fix(collected: Collected, paths: Sequence[str], *, yes: bool, aside: bool) 
     names = " ".join(paths)
     print(
         f"fixed: {len(planned.mended)} findings in {_files(len(planned.repairs))}; "
-        f"to take it back: ldlm-monitor doctor --rollback {printable(names)}",
+        f"to undo it: ldlm-monitor doctor --rollback {printable(names)}",
         file=stream,
     )
     print(file=stream)

@@ -1,7 +1,7 @@
 """Flags that commands share, and how they become settings.
 
 A flag that was not given stays None, so that the environment and the configuration
-file are heard.
+file decide.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class FollowFlags(JudgeFlags, ScreenFlags):
     """HOST:PORT of /metrics (default: 127.0.0.1:9847, or the next free port)."""
 
     file_sd: _Path = None
-    """File that tells Prometheus (file_sd_configs) where this monitor is scraped."""
+    """File (file_sd_configs) by which Prometheus finds this monitor."""
     web_config: _Path = None
     """TLS, users and tokens of what is served, in a file as Prometheus has it."""
 

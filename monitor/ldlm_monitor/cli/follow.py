@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ldlm_monitor.model.view import Snapshot
 
 INTERRUPTED = 130
+"""128 + SIGINT, as shells report it."""
 
 
 def follow(*files: str, flags: FollowFlags | None = None) -> int:
@@ -63,7 +64,7 @@ def has_terminal() -> bool:
 
 
 def _on_screen(found: Settings, load: Callable[[], Settings]) -> int:
-    """The daemon behind the screen; what it logs meanwhile is told there, and at the end here."""
+    """The daemon behind the screen; its log lines are shown there, and printed here at the end."""
     # Collecting garbage while all this is imported would be a seventh of the wait.
     gc.disable()
     from ldlm_monitor.cli import logs

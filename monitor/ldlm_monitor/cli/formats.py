@@ -17,8 +17,8 @@ from ldlm_monitor.model.errors import UsageError
 if TYPE_CHECKING:
     from ldlm_monitor.model.records import Sample
     from ldlm_monitor.parse import Parser
+    from ldlm_monitor.parse.coverage import Understood
     from ldlm_monitor.parse.formats import Definitions
-    from ldlm_monitor.parse.understood import Understood
 
 app = App(name="formats", help="Tests and lists what the monitor recognises in logs.")
 
@@ -54,7 +54,7 @@ def try_out(file: Path, *logs: str, flags: InputFlags | None = None) -> int:
 
 def _try_examples(file: Path, definitions: Definitions, parser: Parser) -> bool:
     """Prints which examples fail, on stderr, or that all are met."""
-    from ldlm_monitor.parse.examples import try_examples
+    from ldlm_monitor.parse.coverage import try_examples
     from ldlm_monitor.text.sanitize import plain
 
     trial = try_examples(definitions, parser)
@@ -78,7 +78,8 @@ def _made_of(found: Understood, definitions: Definitions) -> Iterator[str]:
     events = {kind: count for kind, count in found.kinds.most_common() if kind in own}
     yield f"  {plain(name)}: {_some(found.formats[name], 'sample')}"
     yield from (
-        f"    line {sample.position.line}: {_told(sample)}" for sample in found.first.get(name, ())
+        f"    line {sample.position.line}: {_values(sample)}"
+        for sample in found.first.get(name, ())
     )
     yield from (f"  {kind}: {_some(count, 'event')}" for kind, count in events.items())
     yield from (
@@ -89,13 +90,13 @@ def _made_of(found: Understood, definitions: Definitions) -> Iterator[str]:
     yield from unknown_lines(found)
 
 
-def _told(sample: Sample) -> str:
+def _values(sample: Sample) -> str:
     from ldlm_monitor.text.format import number
     from ldlm_monitor.text.sanitize import plain
 
     heads = {"step": sample.step, "epoch": sample.epoch, "rank": sample.rank}
-    told = {name: value for name, value in heads.items() if value is not None} | sample.values
-    return ", ".join(f"{plain(name)} {number(value)}" for name, value in told.items())
+    shown = {name: value for name, value in heads.items() if value is not None} | sample.values
+    return ", ".join(f"{plain(name)} {number(value)}" for name, value in shown.items())
 
 
 @app.command(name="list")
@@ -112,7 +113,7 @@ def listed(*files: Path, flags: InputFlags | None = None) -> int:
     from ldlm_monitor.text.sanitize import plain, shorten
 
     given = files or (*packaged_formats(), *settings(flags).formats)
-    rows = [] if files else [(name, "built in", "whole files", told) for name, told in READERS]
+    rows = [] if files else [(name, "built in", "whole files", what) for name, what in READERS]
     for path in given:
         loaded = load_formats(path)
         lines = sum(line.experimental for line in loaded.lines)

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from ldlm_monitor.model.view import Health, Snapshot
 
 UNHEALTHY = 3
+"""Exit code of health at or above --fail-on, apart from 1 (bug) and 2 (usage)."""
 _WORST_ALLOWED: dict[FailOn, Health] = {
     "warning": "HEALTHY",
     "error": "WARNING",

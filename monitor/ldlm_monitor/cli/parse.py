@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ldlm_monitor.model.chunk import Chunk, Origin
     from ldlm_monitor.model.records import Record
     from ldlm_monitor.parse import Parser
-    from ldlm_monitor.parse.understood import Understood
+    from ldlm_monitor.parse.coverage import Understood
 
 
 def parse(
@@ -66,7 +66,7 @@ def parse(
 
 def understood(parser: Parser, place: str, origin: Origin) -> Understood:
     """What the parser makes of a file. Raises InputError."""
-    from ldlm_monitor.parse.understood import Witness
+    from ldlm_monitor.parse.coverage import Witness
 
     witness = Witness(parser, _shown(place))
     now = time.time()

@@ -66,9 +66,9 @@ def print_once(found: Settings) -> int:
 
 
 def _written(found: Settings, suffix: str) -> tuple[Snapshot, str]:
-    """What tells where time went is kept on the way, so that standard input will do."""
+    """Readings are collected during the replay, so that standard input is read once."""
     from ldlm_monitor.analysis.readings import Readings
-    from ldlm_monitor.parse.recording_parser import RecordingParser
+    from ldlm_monitor.parse.parser import RecordingParser
     from ldlm_monitor.playback.replay import Replay
 
     parser = RecordingParser(found.formats)
@@ -80,12 +80,12 @@ def _written(found: Settings, suffix: str) -> tuple[Snapshot, str]:
     for when, chunk, _ in replay.played():
         if chunk is not None:  # what is complete only at the end came with the last bytes
             at = when - chunk.age if when is not None and chunk.timed else math.nan
-        readings.take(parser.taken(), at)
+        readings.add(parser.taken(), at)
     snapshot = replay.snapshot()
-    return snapshot, _told(snapshot, readings.runs, suffix)
+    return snapshot, _rendered(snapshot, readings.runs, suffix)
 
 
-def _told(snapshot: Snapshot, readings: Mapping[str, RunReadings], suffix: str) -> str:
+def _rendered(snapshot: Snapshot, readings: Mapping[str, RunReadings], suffix: str) -> str:
     if suffix == ".txt":
         from ldlm_monitor.report.health import health_report
 
@@ -94,7 +94,7 @@ def _told(snapshot: Snapshot, readings: Mapping[str, RunReadings], suffix: str) 
     from ldlm_monitor.report.html import page
     from ldlm_monitor.report.markdown import markdown
 
-    told = document(snapshot, readings)
+    found = document(snapshot, readings)
     if suffix == ".json":
-        return told.model_dump_json(indent=2) + "\n"
-    return page(told) if suffix == ".html" else markdown(told)
+        return found.model_dump_json(indent=2) + "\n"
+    return page(found) if suffix == ".html" else markdown(found)

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ldlm_monitor.parse.understood import Understood
+    from ldlm_monitor.parse.coverage import Understood
 
 SHOWN_FORMS = 10
 """Of lines that look like metrics and gave nothing, so many forms are shown as text."""
 _TEXT_WIDTH = 120
+"""A form is recognised by its first words; longer lines wrap in a terminal."""
 
 
 def as_text(found: Understood) -> str:
@@ -23,7 +24,7 @@ def as_json(found: Understood) -> str:
     """One object a line."""
     from ldlm_monitor.text.sanitize import encodable, plain
 
-    told: dict[str, Any] = {
+    shown: dict[str, Any] = {
         "path": found.path,
         "formats": dict(found.formats.most_common()),
         "lines": found.lines,
@@ -43,7 +44,7 @@ def as_json(found: Understood) -> str:
             ],
         },
     }
-    return encodable(json.dumps(told, ensure_ascii=False)) + "\n"
+    return encodable(json.dumps(shown, ensure_ascii=False)) + "\n"
 
 
 def _lines(found: Understood) -> Iterator[str]:

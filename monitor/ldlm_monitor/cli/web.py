@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from ldlm_monitor.model.queries import Source
 
 PORTS_TRIED = 20
+"""More monitors than these on one host name their ports."""
 LOOK_SECONDS = 0.2
+"""How late the end of the daemon is seen: below what a person notices."""
 _POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
     "connect-src 'self' ws: wss:; img-src 'self' data:; frame-ancestors 'none'"

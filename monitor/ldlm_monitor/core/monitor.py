@@ -24,10 +24,10 @@ from ldlm_monitor.model.records import Event, Record, SampleBlock
 from ldlm_monitor.model.view import AlertView, MonitorView, Snapshot
 from ldlm_monitor.parse import ROW_SUFFIXES, Parser
 from ldlm_monitor.promql import Expression, parse
+from ldlm_monitor.run.evidence import EvidenceFinder
 from ldlm_monitor.run.fleet import Fleet
 from ldlm_monitor.run.identity import RunNames
 from ldlm_monitor.run.pace import StallSettings
-from ldlm_monitor.run.witness import Witness
 
 RECENT_EVENTS = 500
 RECENT_TRANSITIONS = 500
@@ -77,7 +77,7 @@ class Monitor:
             self._settings.retention,
         )
         self._grid = EvaluationSchedule(self._settings.evaluation_interval, self._judge, self.runs)
-        self._witness = Witness(self.runs)
+        self._witness = EvidenceFinder(self.runs)
         self._causes = IncidentTracker(self.runs)
         self._detectors = DetectorsByRun()
         self._timed = True

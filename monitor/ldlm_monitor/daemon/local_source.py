@@ -24,7 +24,7 @@ from ldlm_monitor.model.queries import (
 from ldlm_monitor.model.view import AlertView, CurveView, Snapshot
 from ldlm_monitor.notify import Silences, redact
 from ldlm_monitor.parse.envelope import level_of, peel
-from ldlm_monitor.source.log_slice import OpenLog, RawLine, take
+from ldlm_monitor.source.log_parts import OpenLog, RawLine, first_matching
 from ldlm_monitor.text.sanitize import without_escapes
 
 SHOWN = 4000
@@ -122,8 +122,8 @@ def _answer(log: OpenLog, query: LogQuery) -> LogSlice:
         at, line = found, None
     number = line if line is not None else log.line_number(at)
     wanted = _filter(query, at)
-    before, first = take(log.before(at), min(query.before, MAX_LINES), wanted)
-    after, last = take(log.after(at), min(query.after, MAX_LINES), wanted)
+    before, first = first_matching(log.before(at), min(query.before, MAX_LINES), wanted)
+    after, last = first_matching(log.after(at), min(query.after, MAX_LINES), wanted)
     start = first.offset if first and query.before else at
     end = last.end if last and query.after else at
     lines = [

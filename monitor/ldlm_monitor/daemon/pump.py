@@ -33,7 +33,7 @@ from ldlm_monitor.source import (
     Waker,
     resolve,
 )
-from ldlm_monitor.source.mounts import MountTable, read_mounts
+from ldlm_monitor.source.file_system import MountTable, read_mounts
 from ldlm_monitor.state.state_dir import Room
 from ldlm_monitor.state.state_store import State, StateStore
 from ldlm_monitor.text.sanitize import plain

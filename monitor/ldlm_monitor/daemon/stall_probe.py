@@ -17,8 +17,8 @@ from typing import Protocol, TypeVar
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.records import Heartbeat, Record
 from ldlm_monitor.probe.evidence import Case
-from ldlm_monitor.run.suspects import Suspect, find_suspects
-from ldlm_monitor.source.worker import Worker
+from ldlm_monitor.run.fleet import ProbeCandidate, probe_candidates
+from ldlm_monitor.source.file_system import Worker
 from ldlm_monitor.text.sanitize import plain
 
 LOOK_SECONDS = 5.0
@@ -119,7 +119,9 @@ class Probing:
         self._turned_at = now
         is_old_due = self._holds or now - self._old_at >= OLD_PAUSE_SECONDS
         since = -math.inf if is_old_due else now - OLD_SECONDS
-        suspects = list(find_suspects(monitor.runs, now + LEAD_SECONDS, now - WATCH_SECONDS, since))
+        suspects = list(
+            probe_candidates(monitor.runs, now + LEAD_SECONDS, now - WATCH_SECONDS, since)
+        )
         for suspect in suspects:
             standing = self._standing(suspect)
             if standing.found is None:
@@ -147,7 +149,7 @@ class Probing:
         standing.looks = max(standing.looks, 1)
         return Found(run, at, found)
 
-    def _standing(self, suspect: Suspect) -> _Standing:
+    def _standing(self, suspect: ProbeCandidate) -> _Standing:
         known = self._standings.get(suspect.run)
         if known is None or known.since != suspect.last_progress_at:
             known = self._standings[suspect.run] = _Standing(suspect.last_progress_at)
@@ -178,7 +180,7 @@ class Probing:
                 standing.found = events
         return True
 
-    def _ask(self, monitor: Monitor, suspects: Sequence[Suspect], now: float) -> None:
+    def _ask(self, monitor: Monitor, suspects: Sequence[ProbeCandidate], now: float) -> None:
         """One thing at a time: runs to look at come before those to note."""
         if self._asked is not None or not self._has_watched():
             return
@@ -205,7 +207,7 @@ class Probing:
                 self._watching = self._post(lambda: self._host.watch(noted))
 
     def _going_on(self, monitor: Monitor) -> list[Case]:
-        alive = find_suspects(monitor.runs, math.inf, math.inf)
+        alive = probe_candidates(monitor.runs, math.inf, math.inf)
         return [self._case(each) for each in alive if each.state != "stalled"]
 
     def _heard(self, now: float) -> Iterator[Found]:
@@ -231,7 +233,7 @@ class Probing:
         known = self._beats.get(beat.position.path)
         return known is None or (known.step, known.phase) != (beat.step, beat.phase)
 
-    def _wanted(self, suspects: Sequence[Suspect], now: float) -> list[Suspect]:
+    def _wanted(self, suspects: Sequence[ProbeCandidate], now: float) -> list[ProbeCandidate]:
         """The runs to look at now: those that stopped of late before those that did long ago."""
         wanted = [each for each in suspects if self._wants_look(each, now)]
         late = [each for each in wanted if now - each.last_progress_at < OLD_SECONDS]
@@ -253,7 +255,7 @@ class Probing:
             return True
         return False
 
-    def _wants_look(self, suspect: Suspect, now: float) -> bool:
+    def _wants_look(self, suspect: ProbeCandidate, now: float) -> bool:
         standing = self._standings[suspect.run]
         if suspect.ended_at is not None:
             recent = now - suspect.ended_at < WATCH_SECONDS
@@ -268,7 +270,7 @@ class Probing:
         near = suspect.stalls_at - lead <= now
         return near and now - self._early_at.get(suspect.run, -math.inf) >= EARLY_SECONDS
 
-    def _case(self, suspect: Suspect) -> Case:
+    def _case(self, suspect: ProbeCandidate) -> Case:
         return Case(
             run=suspect.run,
             logs=tuple(path for path in suspect.files if path != "-"),
@@ -286,7 +288,7 @@ class Probing:
     def _post(self, work: Callable[[], T]) -> Future[T]:
         if self._worker is None:
             self._worker = Worker("probe")
-        answer = self._worker.post(work)
+        answer = self._worker.submit(work)
         answer.add_done_callback(lambda _: self._ring())
         return answer
 

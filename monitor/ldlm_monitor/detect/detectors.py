@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-from ldlm_monitor.detect.checkpoints import CheckpointDetector
-from ldlm_monitor.detect.constant import ConstantDetector
-from ldlm_monitor.detect.gradient import GradientDetector
-from ldlm_monitor.detect.loss import LossDetector
-from ldlm_monitor.detect.memory import MemoryDetector
-from ldlm_monitor.detect.precision import LossScaleDetector, OverflowDetector, SkippedSteps
-from ldlm_monitor.detect.ranks import RankDetector
-from ldlm_monitor.detect.throughput import ThroughputDetector
+from ldlm_monitor.detect.gradient import (
+    GradientDetector,
+    LossScaleDetector,
+    OverflowDetector,
+    SkippedSteps,
+)
+from ldlm_monitor.detect.loss import ConstantDetector, LossDetector
+from ldlm_monitor.detect.storage import CheckpointDetector, MemoryDetector
+from ldlm_monitor.detect.throughput import RankDetector, ThroughputDetector
 from ldlm_monitor.detect.window import Values, positive
 from ldlm_monitor.model.measured import BUSY_SECONDS, DERIVED_STEP_SECONDS, Measured
 from ldlm_monitor.model.names import DETECT_PREFIX

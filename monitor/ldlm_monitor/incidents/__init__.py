@@ -5,6 +5,6 @@
 """
 
 from ldlm_monitor.incidents.book import Incidents
-from ldlm_monitor.incidents.standing import Standing
+from ldlm_monitor.incidents.facts import Standing
 
 __all__ = ["Incidents", "Standing"]

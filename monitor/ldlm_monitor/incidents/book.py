@@ -13,10 +13,9 @@ from collections.abc import Callable
 from typing import Final
 
 from ldlm_monitor.incidents.clues import Clue, Tier, clue_of, fails
-from ldlm_monitor.incidents.incident import Incident
-from ldlm_monitor.incidents.openers import OPENERS, alert_clue, is_early
+from ldlm_monitor.incidents.facts import Standing
+from ldlm_monitor.incidents.incident import OPENERS, Incident, alert_clue, is_early
 from ldlm_monitor.incidents.outside import BEFORE_SECONDS
-from ldlm_monitor.incidents.standing import Standing
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.records import Event
 from ldlm_monitor.model.view import IncidentView

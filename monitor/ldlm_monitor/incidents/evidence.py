@@ -13,7 +13,7 @@ from string import digits
 from typing import Final
 
 from ldlm_monitor.incidents.clues import TIMEOUTS, Clue, Tier, clue_of, rank_in, tier_of
-from ldlm_monitor.incidents.ranks import Claim, Death, Roster
+from ldlm_monitor.incidents.facts import Claim, Death, Roster
 from ldlm_monitor.model.records import Event
 
 MAX_FOLDS: Final = 256

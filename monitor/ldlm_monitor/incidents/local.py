@@ -7,7 +7,8 @@ from typing import Final
 
 from ldlm_monitor.incidents.clues import Clue, Tier, rank_in
 from ldlm_monitor.incidents.evidence import Evidence, Fold
-from ldlm_monitor.incidents.exits import (
+from ldlm_monitor.incidents.facts import Standing, Verdict, by_sources, compressed
+from ldlm_monitor.incidents.outside import (
     Exit,
     by_exit,
     everywhere,
@@ -16,9 +17,6 @@ from ldlm_monitor.incidents.exits import (
     participants,
     said,
 )
-from ldlm_monitor.incidents.ranks import compressed
-from ldlm_monitor.incidents.standing import Standing
-from ldlm_monitor.incidents.verdict import Verdict, by_sources
 from ldlm_monitor.model.view import Confidence
 
 _TOGETHER_SECONDS: Final = 2.0

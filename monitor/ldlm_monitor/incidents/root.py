@@ -5,18 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from ldlm_monitor.incidents.accusations import named
 from ldlm_monitor.incidents.clues import Clue, Tier
-from ldlm_monitor.incidents.collectives import Collective, first_collective
+from ldlm_monitor.incidents.communication import (
+    Collective,
+    behind,
+    broken_link,
+    first_collective,
+    lost_peer,
+    silence,
+    silent_ranks,
+)
 from ldlm_monitor.incidents.evidence import Evidence, Fold
-from ldlm_monitor.incidents.exits import said
+from ldlm_monitor.incidents.facts import Claim, Standing, Verdict, compressed
 from ldlm_monitor.incidents.local import first_failure
-from ldlm_monitor.incidents.named import named
-from ldlm_monitor.incidents.network import broken_link, lost_peer
-from ldlm_monitor.incidents.outside import external, hardware
-from ldlm_monitor.incidents.ranks import Claim, compressed
-from ldlm_monitor.incidents.silence import behind, silence, silent_ranks
-from ldlm_monitor.incidents.standing import Standing
-from ldlm_monitor.incidents.verdict import Verdict
+from ldlm_monitor.incidents.outside import external, hardware, said
 
 _TELL_LEAST: Final = ("elastic_failure_table", "elastic_sigterm_peer", "nccl_watchdog_teardown")
 _DIES_WITH: Final = frozenset({"python_exception", "elastic_worker_failed", "cxx_terminate"})

@@ -9,11 +9,10 @@ from importlib.resources import files
 from typing import Final
 
 from ldlm_monitor.incidents.clues import TIMEOUTS, Clue, Tier
-from ldlm_monitor.incidents.collectives import Collective
+from ldlm_monitor.incidents.communication import Collective
 from ldlm_monitor.incidents.evidence import Evidence, Fold
-from ldlm_monitor.incidents.ranks import compressed
+from ldlm_monitor.incidents.facts import Verdict, compressed
 from ldlm_monitor.incidents.root import Judgement
-from ldlm_monitor.incidents.verdict import Verdict
 from ldlm_monitor.model.view import ClaimView, CollectiveView, ExcerptView, RootView, SymptomView
 
 SYMPTOMS: Final = 40

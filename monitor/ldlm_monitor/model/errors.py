@@ -60,7 +60,7 @@ class FormatError(UsageError):
 
 
 class TruthError(UsageError):
-    """A truth file that is malformed, or speaks of other logs than those given."""
+    """A truth file that is malformed, or names other logs than those given."""
 
 
 class RemoteError(UsageError):

@@ -18,7 +18,7 @@ Of a run that has ended, the worst that fired when it did or since.
 
 
 Confidence = Literal["confirmed", "probable", "weak", "none"]
-"""How sure a first cause is: two sources that do not know of each other confirm it."""
+"""Confidence in a first cause: two independent sources confirm it."""
 
 
 class View(BaseModel):
@@ -50,7 +50,7 @@ class VerdictView(View):
 
 
 class RankView(View):
-    """One rank of a run: its last step, when it last spoke, and its phase where it tells it."""
+    """One rank of a run: its last step, when it last logged, and its phase where it reports one."""
 
     rank: int
     step: int | None
@@ -60,9 +60,9 @@ class RankView(View):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveView:
-    """One quantity over a run, as columns of buckets in the order they were told.
+    """One quantity over a run, as columns of buckets in log order.
 
-    A bucket begins with sample `steps[i]`, told at `times[i]` (Unix seconds) on line
+    A bucket begins with sample `steps[i]`, logged at `times[i]` (Unix seconds) on line
     `lines[i]`, byte `offsets[i]` of `files[origins[i]]`. `lows`, `highs` and `means` are of
     its finite values (NaN where it has none); `nonfinite` counts its NaN and infinities.
     """
@@ -107,7 +107,7 @@ class RunView(View):
     settings: dict[str, str] = Field(description="what the log says of its configuration")
     failed_rank: int | None
     verdict: VerdictView | None = None
-    ranks: tuple[RankView, ...] = Field(default=(), description="those that tell their own steps")
+    ranks: tuple[RankView, ...] = Field(default=(), description="those that report their own steps")
     detected: dict[str, float] = Field(
         default={}, description="what detectors compute for the whole run, without their prefix"
     )
@@ -115,8 +115,8 @@ class RunView(View):
     @property
     def also_called(self) -> str | None:
         """The name that the run gives itself, where it is known by another."""
-        told = self.settings.get("run")
-        return told if told and told != self.name else None
+        called = self.settings.get("run")
+        return called if called and called != self.name else None
 
     @property
     def headline(self) -> str:
@@ -200,7 +200,7 @@ class ClaimView(View):
 
 
 class ExcerptView(View):
-    """A line of the log that tells of the first cause, or of its first consequence."""
+    """A log line with the first cause, or with its first consequence."""
 
     rank: int | None
     text: str
@@ -234,7 +234,7 @@ class IncidentView(View):
 
 
 class MonitorView(View):
-    """What the monitor tells about itself; counts since its start."""
+    """The monitor's own figures; counts since its start."""
 
     lines: int
     bytes: int

@@ -6,13 +6,11 @@ are `READERS` of whole files and the definitions of `packaged_formats`. `frame_t
 `METRIC_TIME` tell when the records of trackers' files were written.
 """
 
-from ldlm_monitor.parse.clock import clock_marks
 from ldlm_monitor.parse.formats import load as load_formats
 from ldlm_monitor.parse.formats import packaged_files as packaged_formats
-from ldlm_monitor.parse.metric_file import ROW_TIME as METRIC_TIME
-from ldlm_monitor.parse.metric_file import metric_of
-from ldlm_monitor.parse.parser import ParseCounters, Parser
-from ldlm_monitor.parse.whole_file import READERS, ROW_SUFFIXES, frame_times
+from ldlm_monitor.parse.parser import ParseCounters, Parser, clock_marks
+from ldlm_monitor.parse.whole_file import READERS, ROW_SUFFIXES, frame_times, metric_of
+from ldlm_monitor.parse.whole_file import ROW_TIME as METRIC_TIME
 
 __all__ = [
     "METRIC_TIME",

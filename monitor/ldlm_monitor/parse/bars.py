@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ldlm_monitor.parse.envelope import can_be_peeled
-from ldlm_monitor.parse.patterns import Pattern, compile_pattern
-from ldlm_monitor.parse.vocabulary import number
+from ldlm_monitor.parse.patterns import Pattern, compile_pattern, number
 
 if TYPE_CHECKING:
     from ldlm_monitor.parse.number_formats import Bar

@@ -1,4 +1,9 @@
-"""TensorBoard's event files: scalars, one frame each, with step and wall time.
+"""Protocol buffers' wire format: the fields of a message, by number.
+
+The few fields that are read of trackers' files are not worth their protocol buffers, which
+come with all of TensorFlow, TensorBoard or W&B.
+
+TensorBoard's event files: scalars, one frame each, with step and wall time.
 
 A frame holds an `Event` (tensorflow/core/util/event.proto): 1 wall_time, double; 2 step,
 varint; 5 summary, whose 1 is a value (summary.proto): 1 tag, 2 simple_value, float;
@@ -14,16 +19,58 @@ import struct
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ldlm_monitor.model.tfrecord import frames
 from ldlm_monitor.parse.events import Place
 from ldlm_monitor.parse.samples import Numbers
-from ldlm_monitor.parse.wire_format import DAMAGE, fields_of, varint
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.chunk import Chunk, Origin
     from ldlm_monitor.model.records import Record
+
+Field: TypeAlias = tuple[int, int | bytes]
+"""A field's number, and its varint, its 4 or 8 bytes, or its content."""
+
+DAMAGE = (struct.error, IndexError, ValueError, OverflowError)
+"""What reading a message that is none may raise."""
+
+
+def fields_of(content: bytes) -> Iterator[Field]:
+    """The fields of a message (protobuf.dev/programming-guides/encoding). Raises `DAMAGE`."""
+    at, end = 0, len(content)
+    while at < end:
+        key, at = varint(content, at)
+        wire = key & 7
+        if wire == 0:
+            value, at = varint(content, at)
+            yield key >> 3, value
+            continue
+        if wire == 2:
+            size, at = varint(content, at)
+        elif wire in (1, 5):
+            size = 8 if wire == 1 else 4
+        else:
+            raise ValueError("a wire type that nobody writes")
+        if size > end - at:
+            raise ValueError("a field is longer than its message")
+        yield key >> 3, content[at : at + size]
+        at += size
+
+
+def varint(content: bytes, at: int) -> tuple[int, int]:
+    """A number of seven bits a byte, and where it ends."""
+    value = shift = 0
+    while True:
+        byte = content[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & (1 << 64) - 1, at
+        shift += 7
+        if shift > 63:
+            raise ValueError("a number is longer than 64 bits")
+
 
 MAX_TAG_BYTES = 128
 _FLOAT, _DOUBLE, _INT32, _INT64 = 1, 2, 3, 9

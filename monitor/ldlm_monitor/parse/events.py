@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ldlm_monitor.model.records import Event, FieldValue, Position, Record, Sample, Severity
-from ldlm_monitor.parse.patterns import Found, Pattern, compile_pattern
-from ldlm_monitor.parse.vocabulary import number
+from ldlm_monitor.parse.patterns import Found, Pattern, compile_pattern, number
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.chunk import Origin

@@ -1,17 +1,22 @@
 """Records cut out of a chunk, each with the place where its text begins.
 
-A record ends at `\\n`, `\\r\\n` or a bare `\\r` (tqdm repaints a line with it).
+A record ends at `\n`, `\r\n` or a bare `\r` (tqdm repaints a line with it).
 Nothing here walks a chunk line by line unless asked to: `around` goes straight
 to the record that holds a byte, and costs what lies between it and the last one.
+
+A record of text on its way through the rules: cleaned, its prefixes peeled off, and placed.
 """
 
 from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ldlm_monitor.model.chunk import Chunk, Origin
+from ldlm_monitor.parse.envelope import Envelope, peel
+from ldlm_monitor.parse.events import Place
 from ldlm_monitor.parse.patterns import compile_pattern
 
 if TYPE_CHECKING:
@@ -150,3 +155,52 @@ def _unwrapped(raw: bytes) -> Clean:
     head = f"{time} {stream} F ".encode("utf-8", "replace")
     # Every byte of it stands for the beginning of the record.
     return Clean(head + inner.text, [0], [0])
+
+
+_HEADER = compile_pattern(r"(?:\[rank\d+\]:)?\[?[EWIF]\d{3,4} \d\d:\d\d:\d\d\.\d+ [^\]]{1,200}\] ")
+_WRITER = compile_pattern(r"(?:\[[A-Za-z_]+\d+\]: ?)+")
+
+
+@dataclass(slots=True)
+class Opened:
+    """One record; `now` is when it was read."""
+
+    line: Line
+    cleaned: Clean
+    envelope: Envelope
+    place: Place
+    now: float
+
+    @classmethod
+    def of(cls, line: Line, chunk: Chunk, origin: Origin, now: float) -> Opened:
+        """The record of a line of a file whose run, node and rank `origin` tells."""
+        cleaned = clean(line.raw)
+        envelope = peel(cleaned.text)
+        rank = origin.rank if envelope.rank is None else envelope.rank
+        if envelope.node is not None:
+            origin = replace(origin, node=envelope.node)
+        place = Place(chunk.path, line.number, line.offset, origin, rank, envelope.time)
+        return cls(line, cleaned, envelope, place, now)
+
+    @property
+    def text(self) -> bytes:
+        """The record without what a terminal would obey."""
+        return self.cleaned.text
+
+    def place_of(self, index: int) -> Place:
+        """The place of text that begins at `index` inside the record."""
+        return self.place.moved(self.cleaned.raw_index(index)) if index else self.place
+
+    def glued(self, begin: int) -> tuple[Place, bytes, bytes]:
+        """Place, text and writer of what is glued to something else, by what stands before it."""
+        place, stream = self.place_of(begin), self.envelope.stream
+        for pattern, reach in ((_HEADER, 200), (_WRITER, 0)):
+            for match in pattern.finditer(self.text):
+                start, end = match.span()
+                if end <= begin <= end + reach and start:
+                    peeled = peel(self.text, start)
+                    place = self.place_of(start)
+                    if peeled.rank is not None:
+                        place = replace(place, rank=peeled.rank)
+                    return place, self.text[end:], peeled.stream or stream
+        return place, self.text[begin:], stream

@@ -15,15 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from ldlm_monitor.model.names import SEVERITIES
 from ldlm_monitor.model.records import Heartbeat, Sample, Scalar
-from ldlm_monitor.parse.vocabulary import (
-    STEP_KEYS,
-    canonical,
-    is_known,
-    number,
-    plain,
-    put,
-    tells_of_training,
-)
+from ldlm_monitor.parse.patterns import number
+from ldlm_monitor.parse.vocabulary import STEP_KEYS, canonical, is_known, is_training, plain, put
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.records import FieldValue, Record, Severity
@@ -88,7 +81,7 @@ def training_row(text: bytes, place: Place) -> list[Record]:
     except BadRowError:
         return []
     if all(isinstance(row, Sample) and row.step is None for row in rows):
-        return [row for row in rows if isinstance(row, Sample) and tells_of_training(row.values)]
+        return [row for row in rows if isinstance(row, Sample) and is_training(row.values)]
     return rows
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from ldlm_monitor.parse.quantities import UNITS
+from ldlm_monitor.parse.patterns import UNITS
 
 
 class Entry(BaseModel):

@@ -3,18 +3,21 @@
 tqdm is used for everything: downloads, tokenising, loading shards, training. So a bar
 counts only if a definition knows its description, if it has none and counts
 iterations, or if a loss stands behind it.
+
+What the progress bars of one file tell: phases that begin and end, and samples, each once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from ldlm_monitor.parse.bars import BarRule, Reading
+from ldlm_monitor.model.records import Record
+from ldlm_monitor.parse.bars import BarRule, Phases, Reading
+from ldlm_monitor.parse.events import Place, text_of
 from ldlm_monitor.parse.free_fields import read_fields
-from ldlm_monitor.parse.patterns import Pattern, compile_pattern
-from ldlm_monitor.parse.quantities import quantity
+from ldlm_monitor.parse.patterns import Pattern, compile_pattern, quantity
 from ldlm_monitor.parse.samples import Numbers, told, values_of, whole
 from ldlm_monitor.parse.vocabulary import canonical
 
@@ -229,3 +232,46 @@ def bar_of(
             if other is not None:
                 return other
     return None
+
+
+@dataclass(slots=True)
+class ShownBars:
+    """Remembers which phase the bars are in, and the bar of an unfinished record."""
+
+    unnamed: UnnamedBars = field(default_factory=UnnamedBars)
+    _phases: Phases = field(default_factory=Phases)
+    _peeked: tuple[int, str] = (-1, "")
+
+    def take(self, phase: str, reading: Reading, place: Place, text: bytes) -> list[Record]:
+        """What a bar tells that is drawn as `text`."""
+        found: list[Record] = []
+        for kind in self._phases.follow(phase, reading):
+            message = text_of(text)
+            total = {"total": reading.total} if reading.total else {}
+            found.append(
+                place.event(
+                    kind, "info", message, family="progress", role="progress", fields={**total}
+                )
+            )
+        sample = _sample(phase, reading, place)
+        peeked, self._peeked = self._peeked, (-1, "")
+        again = peeked[0] == place.offset and peeked[1] == repr(sample)
+        if sample is not None and not again:
+            found.append(sample)
+        return found
+
+    def peek(self, phase: str, reading: Reading, place: Place) -> list[Record]:
+        """The sample of a bar whose record is unfinished, unless it was given before."""
+        sample = _sample(phase, reading, place)
+        shown = (place.offset, repr(sample))
+        if sample is None or shown == self._peeked:
+            return []
+        self._peeked = shown
+        return [sample]
+
+
+def _sample(phase: str, reading: Reading, place: Place) -> Record | None:
+    step = reading.step if phase in ("train", "steps") else None
+    if step is None and not reading.values:
+        return None
+    return place.sample(reading.values, step, reading.epoch)

@@ -1,4 +1,12 @@
-"""The parser: chunks of bytes in, typed records out."""
+"""The parser: chunks of bytes in, typed records out.
+
+The records that a monitor takes in, for whoever needs them too: files are parsed once.
+
+A light first pass over a finished file: what its lines tell of time.
+
+tqdm's elapsed field is the only clock of an MM-LDLM log; its JSONL rows have
+none, but their steps line up with the bar's.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from ldlm_monitor.model.chunk import Chunk, Origin
+from ldlm_monitor.model.chunk import Chunk, ClockMark, Origin
 from ldlm_monitor.model.records import Record, SampleBlock
 from ldlm_monitor.parse.blocks import SILENCE_SECONDS
+from ldlm_monitor.parse.patterns import compile_pattern
 from ldlm_monitor.parse.scan import compiled
 from ldlm_monitor.parse.text import FileState, Note, TextReader
 from ldlm_monitor.parse.whole_file import WholeFile, reader_of, reads_lines
@@ -152,3 +161,83 @@ class Parser:
             else:
                 self.counters.records[item.type] += 1
         return found
+
+
+class RecordingParser(Parser):
+    """A parser that remembers what it gave until that is taken."""
+
+    def __init__(self, format_files: Sequence[Path] = ()) -> None:
+        super().__init__(format_files)
+        self._given: list[Record | SampleBlock] = []
+
+    def taken(self) -> list[Record | SampleBlock]:
+        """What was given since the last call."""
+        given, self._given = self._given, []
+        return given
+
+    def feed_blocks(self, chunk: Chunk, origin: Origin, now: float) -> list[Record | SampleBlock]:
+        """As `Parser`."""
+        found = super().feed_blocks(chunk, origin, now)
+        self._given += found
+        return found
+
+    def tick(self, now: float) -> list[Record]:
+        """As `Parser`."""
+        found = super().tick(now)
+        self._given += found
+        return found
+
+    def finish(self, path: str) -> list[Record]:
+        """As `Parser`."""
+        found = super().finish(path)
+        self._given += found
+        return found
+
+
+_BAR = compile_pattern(
+    r"(?P<bar>Training|Eval|Skipping batches): +\d+%\|[^|\r\n]*\| *(?P<step>\d{1,18})/\d{1,18} "
+    r"\[(?P<elapsed>\d[\d:]*)[<,]"
+)
+_ROW = compile_pattern(
+    r'(?m)^ *\{[^\n]*?"(?:step|global_step|iteration|current_steps|iter|num_updates)": ?'
+    r"(?P<step>\d{1,18})[,}]"
+)
+
+
+def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[ClockMark]:
+    """The marks of a file's bytes, in order; `offset` is that of the first byte.
+
+    Text: every training bar with its step and elapsed time, and those of an evaluation or of
+    skipped batches, which are `inner`. `rows` (the file is JSON lines): every row with its step.
+    """
+    if rows:
+        return [
+            ClockMark(offset + match.span()[0], int(match.groups()[0] or 0), None)
+            for match in _ROW.finditer(data)
+        ]
+    marks: list[ClockMark] = []
+    if b"%" not in data:  # one byte is looked for ten times as fast as the pattern
+        return marks
+    begin = 0
+    for match in _BAR.finditer(data):
+        start, end = match.span()
+        before = max(data.rfind(b"\r", begin, start), data.rfind(b"\n", begin, start))
+        bar, step, elapsed = match.groups()
+        marks.append(
+            ClockMark(
+                offset + (begin if before < 0 else before + 1),
+                int(step or 0),
+                seconds(elapsed or b"0"),
+                inner=bar != b"Training",
+            )
+        )
+        begin = end
+    return marks
+
+
+def seconds(elapsed: bytes) -> float:
+    """Seconds of tqdm's `MM:SS` or `H:MM:SS`; hours are unbounded."""
+    total = 0
+    for part in elapsed.split(b":"):
+        total = total * 60 + int(part[:18] or b"0")
+    return float(total)

@@ -1,23 +1,120 @@
-"""Patterns over log text: google-re2 on bytes, so that no line can make one slow.
+"""Numbers with units, as trainers print them: `420.87ms`, `52.78GiB`, `11,251`, `20.60%`.
+
+Patterns over log text: google-re2 on bytes, so that no line can make one slow.
 
 Bytes are read as Latin-1: text that is not valid UTF-8 matches like any other,
 and every index is a byte index. `{{number}}` in a pattern stands for the number
 grammar of `vocabulary`, `{{quantity}}` for that of `quantities`, `{{nccl_warn}}` for the
 header of NCCL's warnings.
+
+Numbers that tell by their unit what they are: `11,251 tokens/s/device`, `1.25 s/it`.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import re2
 
-from ldlm_monitor.parse.quantities import QUANTITY
-from ldlm_monitor.parse.vocabulary import NUMBER
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+NUMBER = (
+    r"[-+]?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?"
+    r"|(?i:nan|inf(?:inity)?)(?:\.0?)?)"
+)
+"""A number as C and Python print it, with `nan.0` and `inf.` (Lightning's bar)."""
+THOUSANDS = r"[-+]?\d{1,3}(?:,\d{3})+(?:\.\d+)?"
+"""A number in groups of thousands. Only for formats whose fields no comma separates."""
+
+_NUMBER = re.compile(NUMBER)
+_WRAPPED = re.compile(r"(?:tensor|np\.\w+|torch\.tensor)\((?P<inner>[^,()]*)(?:,[^()]*)?\)")
+
+UNITS = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "min": 60.0,
+    "h": 3600.0,
+    "KB": 1e3,
+    "MB": 1e6,
+    "GB": 1e9,
+    "TB": 1e12,
+    "KiB": 2.0**10,
+    "MiB": 2.0**20,
+    "GiB": 2.0**30,
+    "TiB": 2.0**40,
+    "%": 0.01,
+    "k": 1e3,
+    "K": 1e3,
+    "M": 1e6,
+    "B": 1e9,
+    "G": 1e9,
+    "T": 1e12,
+    "TFLOP": 1e12,
+    "TFLOPs": 1e12,
+    "TFLOPS": 1e12,
+}
+"""How much of the base unit (seconds, bytes, a ratio, a count) one of each is; `B` is a billion."""
+
+QUANTITY = rf"(?:{THOUSANDS}|{NUMBER})(?: ?(?:(?:[mnu]?s|[KMGT]i?B|[kKMBGT]|TFLOP[sS]?)\b|%))?"
+"""A quantity as a pattern: a number, with groups of thousands or a unit where it has some."""
+
+_MAX_TEXT = 64
+_PARTS = re.compile(rf"(?P<amount>{THOUSANDS}|{NUMBER}) ?(?P<unit>[A-Za-z%]{{1,6}})?")
+
+
+def number(text: str) -> float | None:
+    """The number that `text` spells, whole; None where it spells none.
+
+    Reads every non-finite spelling of formats.md section 11 that is a number:
+    any case, quotes, `nan.0`, `tensor(nan, device='cuda:0')`, `np.float64(nan)`.
+    """
+    if "_" in text or not text.isascii():
+        return _unusual(text)
+    try:
+        return float(text)
+    except ValueError:
+        return _unusual(text)
+
+
+def _unusual(text: str) -> float | None:
+    stripped = text.strip().strip("'\"")
+    wrapped = _WRAPPED.fullmatch(stripped)
+    if wrapped:
+        stripped = wrapped["inner"].strip()
+    if not _NUMBER.fullmatch(stripped):
+        return None
+    if stripped[-1] in ".0" and "n" in stripped.lower():
+        stripped = stripped.rstrip(".0")
+    return float(stripped)
+
+
+def scaled(value: float, factor: float) -> float:
+    """A number in another unit; by division where that is exact: 18 ms are 0.018 s."""
+    return value / (1 / factor) if factor < 1 else value * factor
+
+
+def quantity(text: str, unit: str | None = None) -> float | None:
+    """What a text says in base units; None where it says no quantity.
+
+    `unit` is what the trainer is known to count in, whatever it prints: DeepSpeed's
+    `3.96GB` are GiB.
+    """
+    amount, printed = number(text), None
+    if amount is None:
+        match = _PARTS.fullmatch(text.strip()) if len(text) <= _MAX_TEXT else None
+        if match is None:
+            return None
+        amount, printed = number(match["amount"].replace(",", "")), match["unit"]
+    unit = printed if unit is None else unit
+    if amount is None or unit is None:
+        return amount
+    return scaled(amount, UNITS[unit]) if unit in UNITS else None
 
 
 _NCCL_WARN = (
@@ -94,3 +191,59 @@ def compile_pattern(text: str) -> Pattern:
         for name, index in sorted(compiled.groupindex.items(), key=lambda item: item[1])
     )
     return Pattern(text, groups, compiled)
+
+
+_PER_SECOND = (
+    r" ?(?P<what>(?i:tokens?|toks?|samples?|sequences|seqs?|images?|imgs?|iterations|iters?|it"
+    r"|steps?|batches))/s(?:ec(?:ond)?)?(?P<each>/(?i:device|gpu))?\b"
+)
+_PER_STEP = r"/(?P<step>(?i:iteration|iter|it|step|batch))\b"
+_UNIT = compile_pattern(f"{_PER_SECOND}|{_PER_STEP}")
+_BARE = compile_pattern(
+    rf"(?:^|[\s|,(\[])(?P<amount>{{{{quantity}}}})(?:{_PER_SECOND}|{_PER_STEP})"
+)
+_COUNTED = {
+    "tok": "tokens_per_second",
+    "sam": "samples_per_second",
+    "seq": "samples_per_second",
+    "ima": "samples_per_second",
+    "img": "samples_per_second",
+    "it": "steps_per_second",
+    "ste": "steps_per_second",
+    "bat": "steps_per_second",
+}
+"""By how the counted thing begins."""
+
+
+def rate_behind(text: bytes, start: int, amount: bytes) -> tuple[str, int] | None:
+    """What an amount that ends at `start` is by the unit behind it, and where that ends."""
+    match = _UNIT.match(text, start)
+    if match is None:
+        return None
+    end = match.span()[1]
+    if text[end:].lstrip()[:1] in (b"=", b":"):
+        return None  # the next field's key
+    name = _name(*match.groups(), amount=amount)
+    return None if name is None else (name, end)
+
+
+def bare_rates(text: bytes) -> Iterator[tuple[str, float, int, int]]:
+    """Amounts that stand alone with such a unit: name, value, and from where to where."""
+    for match in _BARE.finditer(text):
+        amount, *unit = match.groups()
+        name = _name(*unit, amount=amount or b"")
+        value = quantity((amount or b"").decode("latin-1"))
+        if name is not None and value is not None:
+            yield name, value, *match.span()
+
+
+def _name(
+    what: bytes | None, each: bytes | None, step: bytes | None, *, amount: bytes
+) -> str | None:
+    if step is not None:
+        return "step_seconds" if amount.endswith(b"s") else None
+    counted = (what or b"").decode("latin-1").lower()
+    name = next((name for begin, name in _COUNTED.items() if counted.startswith(begin)), None)
+    if each is None:
+        return name
+    return "tokens_per_second_per_device" if name == "tokens_per_second" else None

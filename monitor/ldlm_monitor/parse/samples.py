@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from ldlm_monitor.parse.events import text_of
 from ldlm_monitor.parse.free_fields import read_fields
 from ldlm_monitor.parse.number_formats import Name, Value
-from ldlm_monitor.parse.patterns import Pattern, certain, compile_pattern
-from ldlm_monitor.parse.quantities import quantity
+from ldlm_monitor.parse.patterns import Pattern, certain, compile_pattern, quantity
 from ldlm_monitor.parse.vocabulary import EPOCH_KEYS, STEP_KEYS, plain, put
 
 if TYPE_CHECKING:

@@ -13,12 +13,10 @@ from ldlm_monitor.parse.bars import BarRule
 from ldlm_monitor.parse.blocks import Block, Blocks, Rows, SampleRows
 from ldlm_monitor.parse.envelope import level_of, peel
 from ldlm_monitor.parse.events import MAX_MESSAGE_BYTES, EventRule, Place, text_of
-from ldlm_monitor.parse.framing import Line, Lines
-from ldlm_monitor.parse.opened import Opened
-from ldlm_monitor.parse.other_bars import OtherReading, bar_of
+from ldlm_monitor.parse.framing import Line, Lines, Opened
+from ldlm_monitor.parse.other_bars import OtherReading, ShownBars, bar_of
 from ldlm_monitor.parse.patterns import Found, certain
 from ldlm_monitor.parse.scan import Claims, Rules
-from ldlm_monitor.parse.shown_bars import ShownBars
 from ldlm_monitor.parse.stacks import StackDump
 from ldlm_monitor.parse.tables import FailureTable
 from ldlm_monitor.parse.tracebacks import Traceback

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from ldlm_monitor.model.records import Sample
 from ldlm_monitor.model.wandb_log import transactions
 from ldlm_monitor.parse import jsonl
+from ldlm_monitor.parse.event_file import DAMAGE, fields_of
 from ldlm_monitor.parse.events import Place
-from ldlm_monitor.parse.wire_format import DAMAGE, fields_of
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.chunk import Chunk, Origin

@@ -1,19 +1,240 @@
-"""Files that are something else than text, as a whole: what they are, and who reads them."""
+"""The rows of one JSON-lines file: in blocks where they are alike, one by one where not.
+
+Tables of metrics with a header: what Lightning, Keras, timm and ultralytics write as CSV.
+
+A file is one by its first line, whatever it is called: names with commas between them,
+of which one counts steps or epochs and another is a metric. The header may come again
+with other columns: after a restart, and where a metric appears late.
+
+MLflow's file store: a file for each metric of a run, named as the metric.
+
+`mlruns/{experiment}/{run}/metrics/{metric}` holds lines of time (Unix milliseconds),
+value and step, and since MLflow 3 the name and digest of a dataset where one is told
+(mlflow/store/tracking/file_store.py). A metric `train/loss` is a file in a folder.
+
+Files that are something else than text, as a whole: what they are, and who reads them.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ldlm_monitor.parse.csv_rows import TableReader, begins_table
+from ldlm_monitor.parse import jsonl
+from ldlm_monitor.parse.columns import Owner, Shape, offsets_of, shape_of, signature
 from ldlm_monitor.parse.event_file import EventFileReader, event_times
-from ldlm_monitor.parse.metric_file import MetricFileReader, metric_of
-from ldlm_monitor.parse.rows import RowReader
+from ldlm_monitor.parse.events import Place
+from ldlm_monitor.parse.framing import MAX_RECORD_BYTES
+from ldlm_monitor.parse.patterns import compile_pattern, number
+from ldlm_monitor.parse.samples import Numbers, whole
+from ldlm_monitor.parse.vocabulary import EPOCH_KEYS, STEP_KEYS, is_training, measure, plain
 from ldlm_monitor.parse.wandb_file import WandbReader, history_times
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.chunk import Chunk, Origin
     from ldlm_monitor.model.records import Record, SampleBlock
+
+
+class RowReader:
+    """Reads one file's rows.
+
+    `errors` and `truncated` count the lines that are no JSON objects and those that
+    are longer than 1 MiB, until somebody sets them back to 0.
+    """
+
+    name = "JSON lines"
+
+    def __init__(self) -> None:
+        self.errors = 0
+        self.truncated = 0
+        self._rank: int | None = None
+        self._shape: Shape | None = None
+        self._alone: tuple[int, tuple[str, ...]] = (-1, ())  # line and keys of the last such row
+
+    def feed(self, chunk: Chunk, origin: Origin) -> list[Record | SampleBlock]:
+        """What a chunk's rows tell, in order of position."""
+        raws = chunk.data.split(b"\n")
+        if not raws[-1]:
+            raws.pop()
+        offsets = offsets_of(raws, chunk.offset)
+        if len(chunk.data) > MAX_RECORD_BYTES:
+            self.truncated += sum(len(raw) > MAX_RECORD_BYTES for raw in raws)
+            raws = [raw if len(raw) <= MAX_RECORD_BYTES else b"" for raw in raws]
+        found: list[Record | SampleBlock] = []
+        at = 0
+        while at < len(raws):
+            alike = self._shape.decode(raws, at) if self._shape is not None else []
+            stop = at + len(alike)
+            owner = Owner(origin.run, chunk.path, origin.rank if self._rank is None else self._rank)
+            blocks = (
+                self._shape.blocks(alike, owner, chunk.line + at, offsets[at:stop])
+                if self._shape is not None and alike
+                else []
+            )
+            for block in blocks or ():
+                found += (block,) if len(block) > 1 else block.samples()
+            first = at if blocks is None else stop
+            for index in range(first, min(stop + 1, len(raws))):
+                place = Place(
+                    chunk.path, chunk.line + index, offsets[index], origin, owner.rank, None
+                )
+                found += self._row(raws[index], place)
+            at = stop + 1
+        return found
+
+    def _row(self, raw: bytes, place: Place) -> list[Record]:
+        """A row that is read alone."""
+        if not raw or raw.isspace():
+            return []
+        try:
+            row = jsonl.decode(raw)
+            found = jsonl.records(row, place)
+        except jsonl.BadRowError:
+            self.errors += 1
+            return []
+        if row.get("type") == "run" and found:
+            self._rank = found[0].rank
+        self._learn(row, place.line)
+        return found
+
+    def _learn(self, row: dict[str, Any], line: int) -> None:
+        """What the next rows may look like, when two rows of the same keys were read alone."""
+        before, self._alone = self._alone, (line, tuple(row))
+        if before[1] != self._alone[1]:
+            return
+        signed, shape = signature(row), self._shape
+        if signed is None or (shape is not None and shape.signature == signed):
+            return
+        wider = None if shape is None else shape.with_more(signed)
+        if wider is None and before[0] == line - 1:
+            wider = shape_of(signed)
+        self._shape = wider or shape
+
+
+_MAX_LINE = 1 << 16
+_HEADER = compile_pattern(r"\s*[A-Za-z_][\w/.@%() \-]*(?:,\s*[A-Za-z_][\w/.@%() \-]*)+$")
+
+
+def header_of(line: bytes) -> list[str] | None:
+    """The columns that a line names, if it is the header of a table of metrics."""
+    line = line.rstrip(b"\r")
+    if len(line) > _MAX_LINE or b"," not in line or _HEADER.match(line) is None:
+        return None
+    names = [name.strip() for name in line.decode("latin-1").split(",")]
+    counted = any(plain(name) in STEP_KEYS or plain(name) in EPOCH_KEYS for name in names)
+    return names if counted and _has_metric(names) else None
+
+
+def begins_table(data: bytes) -> bool:
+    """Whether the first line of a file is such a header."""
+    end = data.find(b"\n", 0, _MAX_LINE)
+    return header_of(data[: end if end >= 0 else _MAX_LINE]) is not None
+
+
+class TableReader:
+    """Reads one file's rows, from its header on."""
+
+    name = "CSV table"
+    errors = truncated = 0
+
+    def __init__(self) -> None:
+        self._columns: list[str] = []
+
+    def feed(self, chunk: Chunk, origin: Origin) -> list[Record]:
+        """What a chunk's rows tell, in order of position."""
+        found: list[Record] = []
+        offset, lines = chunk.offset, chunk.data.split(b"\n")
+        for index, line in enumerate(lines):
+            columns = header_of(line)
+            if columns is not None:
+                self._columns = columns
+            elif self._columns and len(line) <= _MAX_LINE:
+                place = Place(chunk.path, chunk.line + index, offset, origin, origin.rank, None)
+                numbers = self._row(line, closed=index < len(lines) - 1)
+                if numbers.values:
+                    found.append(numbers.at(place))
+            offset += len(line) + 1
+        return found
+
+    def _row(self, line: bytes, *, closed: bool) -> Numbers:
+        """The numbers of a row; the last cell of an unfinished one may be cut short."""
+        cells = line.decode("latin-1").split(",")
+        numbers = Numbers()
+        if len(cells) != len(self._columns):
+            return numbers
+        for name, cell in zip(self._columns, cells if closed else cells[:-1], strict=False):
+            value = number(cell.strip())
+            if value is not None:
+                numbers.add(name, value)
+        return numbers
+
+
+def _has_metric(names: list[str]) -> bool:
+    return is_training({measure(name).name: 0.0 for name in names})
+
+
+ROW_TIME = re.compile(rb"^(\d{12,14}) ", re.MULTILINE)
+"""The time of a row, in milliseconds."""
+_NAME = re.compile(r"(?:^|/)metrics/(?P<name>[^\n]{1,250})$")
+_ROW = re.compile(rb"\d{12,14} \S{1,40} \d{1,18}(?: \S{1,512} \S{1,512})?\r?(?:\n|$)")
+_MAX_METRIC_LINE = 2048
+
+
+def metric_of(path: str, data: bytes) -> str | None:
+    """The metric whose file it is, by its path and its first line; None for another file."""
+    if "metrics/" not in path or _ROW.match(data) is None:
+        return None
+    named = _NAME.search(path)
+    return None if named is None else named["name"]
+
+
+class MetricFileReader:
+    """Reads one metric's rows.
+
+    Each metric may count steps of its own (system metrics do), so only the loss tells
+    where the run stands. `errors` counts lines that are no rows, until it is set to 0.
+    """
+
+    name = "MLflow metric"
+    truncated = 0
+
+    def __init__(self, metric: str) -> None:
+        self.errors = 0
+        self._metric = metric
+        self._tells_steps = measure(metric).name == "loss"
+
+    def feed(self, chunk: Chunk, origin: Origin) -> list[Record]:
+        """What a chunk's rows tell, in order of position."""
+        found: list[Record] = []
+        offset = chunk.offset
+        lines = chunk.data.split(b"\n")
+        # Without its end, the last number may be cut short.
+        for line_number, line in enumerate(lines[:-1], start=chunk.line):
+            row = _row(line)
+            if row is not None:
+                time, value, step = row
+                numbers = Numbers(step=step if self._tells_steps else None)
+                numbers.add(self._metric, value)
+                place = Place(chunk.path, line_number, offset, origin, origin.rank, time)
+                if numbers.values:
+                    found.append(numbers.at(place))
+            elif line.strip():
+                self.errors += 1
+            offset += len(line) + 1
+        return found
+
+
+def _row(line: bytes) -> tuple[float, float, int] | None:
+    """Time, value and step; None for a line that is no row."""
+    cells = line.split(None, 3) if len(line) <= _MAX_METRIC_LINE else []
+    if len(cells) < 3:
+        return None
+    time, value, step = whole(cells[0]), number(cells[1].decode("latin-1")), whole(cells[2])
+    if time is None or value is None or step is None:
+        return None
+    return time / 1000, value, step
+
 
 ROW_SUFFIXES = (".jsonl", ".ndjson")
 """How the names of files end that hold JSON lines."""

@@ -15,7 +15,7 @@ from ldlm_monitor.parse import METRIC_TIME, clock_marks, frame_times, metric_of
 from ldlm_monitor.parse.patterns import compile_pattern
 from ldlm_monitor.run.timeline import StepClock, Timeline, from_rows, from_steps
 from ldlm_monitor.source import Disk
-from ldlm_monitor.source.excerpt import START_BYTES, Span, excerpt
+from ldlm_monitor.source.log_parts import START_BYTES, Span, excerpt
 from ldlm_monitor.source.split import CHUNK_BYTES, RECORD_BYTES, Splitter, after_last_end
 
 Form: TypeAlias = Literal["text", "rows", "metric", "frames"]

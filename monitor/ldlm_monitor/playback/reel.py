@@ -19,7 +19,7 @@ from ldlm_monitor.playback.history import Played
 from ldlm_monitor.playback.pace import paced
 from ldlm_monitor.playback.recording import Begun, Entry, Fed, Finished, Observed, entries
 from ldlm_monitor.playback.replay import Replay
-from ldlm_monitor.source.log_slice import OpenLog
+from ldlm_monitor.source.log_parts import OpenLog
 
 Play: TypeAlias = Callable[[], list[Transition]]
 

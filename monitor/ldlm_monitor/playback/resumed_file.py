@@ -39,7 +39,7 @@ class ResumedFile:
 
     `arrivals` are those of this file; it was judged up to `kept`, and up to the number `judged`
     of the read log. `run` is the file's. `now`: when it is read. `was_named`: its name led to it
-    before the restart. Of a file that is longer than `budget`, the start is read, and what came last.
+    before the restart. Of a file that is longer than `budget`, the start and the end are read.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""What the host knows of a training that no log tells: read-only, at the edge."""
+"""What the host shows of a training and no log contains: read-only, at the edge."""

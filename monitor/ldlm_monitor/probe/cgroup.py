@@ -14,12 +14,12 @@ from pathlib import Path
 
 MOUNT = Path("/sys/fs/cgroup")
 _NO_LIMIT = 1 << 60
-"""Version 1 writes the largest multiple of a page where there is no limit."""
+"""Version 1 writes the largest multiple of a page, above 2^60, where there is no limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryGroup:
-    """A control group's memory. None: not told, or no limit. Sizes in bytes."""
+    """A control group's memory. None: not readable, or no limit. Sizes in bytes."""
 
     path: Path
     oom_kills: int
@@ -29,11 +29,11 @@ class MemoryGroup:
 
 def group_of(membership: str, mount: Path = MOUNT) -> Path | None:
     """The folder of a process' memory group, by the text of its /proc/PID/cgroup."""
-    told = [line.split(":", 2) for line in membership.splitlines() if line.count(":") >= 2]
-    for _, controllers, path in told:
+    hierarchies = [line.split(":", 2) for line in membership.splitlines() if line.count(":") >= 2]
+    for _, controllers, path in hierarchies:
         if "memory" in controllers.split(","):
             return _below(mount / "memory", path)
-    for _, controllers, path in told:
+    for _, controllers, path in hierarchies:
         if not controllers:
             unified = mount / "unified"
             return _below(unified if unified.is_dir() else mount, path)
@@ -41,13 +41,13 @@ def group_of(membership: str, mount: Path = MOUNT) -> Path | None:
 
 
 def _below(mount: Path, path: str) -> Path:
-    """Within a container, the path may be the host's and lead nowhere: its own is at the mount."""
+    """In a container the path may be the host's and not exist: the container's own is the mount."""
     inner = mount.joinpath(*(part for part in Path(path).parts if part not in ("/", "..")))
     return inner if inner.is_dir() else mount
 
 
 def look(folder: Path) -> MemoryGroup | None:
-    """The group as it stands; None where it is gone or counts nothing."""
+    """The group now; None where it is gone or has no counters."""
     for counters, limit, used in (
         ("memory.events", "memory.max", "memory.current"),
         ("memory.oom_control", "memory.limit_in_bytes", "memory.usage_in_bytes"),

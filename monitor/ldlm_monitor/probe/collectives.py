@@ -3,7 +3,7 @@
 Collectives of a process group are numbered alike on all its ranks. Where the group hangs,
 most ranks wait in the same one; who has not enqueued that one holds the others up. No rank
 is the reference (as the first is in torch's own analysis): the most frequent answer counts.
-Ranks without a dump are told, never passed over: the culprit's is the one that lacks most
+Ranks without a dump are listed, never skipped: the culprit's is the one that lacks most
 often.
 """
 
@@ -36,7 +36,7 @@ class Finding:
 
     `missing` have not enqueued it, `waiting` have; of these, `mismatched` called another
     one than most, or with other sizes. `without_dump` are members of the group of which
-    no dump was found; `all_known`: the dumps tell who the members are.
+    no dump was found; `all_known`: the dumps name the members.
     `frames`: by rank, where the training's code called it, of the missing ones their last
     collective in the group. `since` is Unix seconds.
     """
@@ -60,7 +60,7 @@ class Finding:
 
 
 def analyse(dumps: Sequence[Dump], world_size: int | None = None) -> list[Finding]:
-    """What hangs, in the order of how well it tells who is at fault, then of time."""
+    """What hangs, those that name a rank at fault first, then by time."""
     groups = {name for dump in dumps for name in (*dump.status, *dump.descriptions)}
     findings = []
     for name in sorted(groups):

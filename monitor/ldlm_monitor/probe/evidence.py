@@ -1,4 +1,4 @@
-"""What was found of a training on its host, as the events that the log would have held."""
+"""What the host shows of a training, as events of the kinds that logs contain."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from ldlm_monitor.probe.wording import ranks_text
 MAX_SHOWN = 64
 """Processes in an event, those that are gone first."""
 MAX_RANKS = 4096
+"""Ranks in one field: an event stays below a few tens of KiB."""
 MAX_MESSAGE = 1000
+"""Characters; a message is one line of an alert."""
 ENDED = ("gone", "zombie")
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A run that is looked at, in what its logs tell.
+    """A run to examine, as its logs describe it.
 
     `pids` by rank are of this host. `dumps` are files that the log names. `since` (Unix
     seconds) is the last step. Events get `position`.
@@ -38,7 +40,7 @@ class Case:
 
 
 def of_processes(case: Case, looks: Collection[dict[str, Scalar]]) -> Event:
-    """How the processes of a training stand that takes no step."""
+    """The state of the processes of a training without progress."""
     gone = [look for look in looks if look["state"] in ENDED]
     counts: dict[str, list[dict[str, Scalar]]] = {}
     for look in looks:
@@ -106,12 +108,12 @@ def of_oom_kill(case: Case, rank: int | None, group: MemoryGroup, kills: int) ->
 
 
 def of_ras(case: Case, status: RasStatus) -> Event:
-    """What NCCL's RAS says; that it finds nothing is context, and clears nobody."""
+    """What NCCL's RAS reports; where it finds nothing, that is context and excludes no rank."""
     fields: dict[str, FieldValue] = {}
     for what in ("missing", "unresponsive", "dead", "behind", "failed"):
         ranks = {each.rank for each in status.suspects if each.what == what}
-        if told := _scalars(rank for rank in ranks if rank is not None):
-            fields[what] = told
+        if listed := _scalars(rank for rank in ranks if rank is not None):
+            fields[what] = listed
     found = [each for each in status.suspects if each.pid is not None]
     processes: list[dict[str, Scalar]] = [
         {"rank": each.rank, "pid": each.pid, "host": each.host, "gpu": each.gpu, "what": each.what}
@@ -129,7 +131,7 @@ def of_ras(case: Case, status: RasStatus) -> Event:
 
 
 def of_finding(case: Case, finding: Finding, dumps: int, unread: Collection[int]) -> Event:
-    """A collective that hangs, by `dumps` flight recorders; those of `unread` ranks failed us."""
+    """A hanging collective, by `dumps` flight recorders; those of `unread` ranks are missing."""
     accused = finding.missing or finding.mismatched
     frame = next((finding.frames[rank] for rank in accused if rank in finding.frames), None)
     return _event(

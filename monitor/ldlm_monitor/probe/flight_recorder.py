@@ -35,9 +35,13 @@ _NAME = re.compile(
 _RANKED = re.compile(r"(?P<prefix>.*?)(?P<rank>\d{1,7})(?:\.json)?$")
 _RANKS = re.compile(r"\d{1,7}")
 MAX_FILES = 4096
+"""Ranks whose dumps are read from one host's folders; shared folders hold all ranks'."""
 MAX_LISTED = 50_000
+"""Names read of one folder: /tmp of a busy host has thousands."""
 MAX_ENTRIES = 20_000
+"""Ten times the usual ring of 2,000 entries."""
 _MAX_TEXT = 200
+"""Characters of a field from a file that anyone may have written."""
 _MAX_TENSORS = 8
 _MAX_FRAMES = 64
 _LIBRARIES = ("site-packages/", "dist-packages/", "/torch/distributed/", "threading.py")
@@ -51,43 +55,43 @@ class DumpError(ValueError):
 class Entry:
     """One collective that a rank enqueued in a process group, by its number there.
 
-    Of thousands a few are asked for more than that, so `told` keeps what was dumped.
+    `dumped` keeps the raw entry: of thousands, only a few are read further.
     """
 
     group: str
     seq: int
     completed: bool
-    told: Mapping[object, object]
+    dumped: Mapping[object, object]
 
     @property
     def operation(self) -> str:
         """Such as `all_reduce`, without the backend."""
-        return _text(self.told.get("profiling_name")).rpartition(":")[2]
+        return _text(self.dumped.get("profiling_name")).rpartition(":")[2]
 
     @property
     def sizes(self) -> str:
         """Of its inputs."""
-        return _sizes(self.told.get("input_sizes"))
+        return _sizes(self.dumped.get("input_sizes"))
 
     @property
     def dtypes(self) -> str:
         """Of its inputs."""
-        return _sizes(self.told.get("input_dtypes"))
+        return _sizes(self.dumped.get("input_dtypes"))
 
     @property
     def frame(self) -> str | None:
         """Where the training's code called it; None where the stack was not recorded."""
-        return _frame(self.told.get("frames"))
+        return _frame(self.dumped.get("frames"))
 
     @property
     def created(self) -> float:
         """When it was enqueued, Unix seconds."""
-        return (_number(self.told.get("time_created_ns")) or 0) / 1e9
+        return (_number(self.dumped.get("time_created_ns")) or 0) / 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """How far a rank got in a group, by the collectives' numbers; None: not told."""
+    """How far a rank got in a group, by the collectives' numbers; None: not recorded."""
 
     enqueued: int | None
     completed: int | None
@@ -114,7 +118,7 @@ def find(
 ) -> dict[int, Path]:
     """By global rank, the newest dump file written at `since` (Unix seconds) or later.
 
-    `folders` may hold dumps under their usual names, `named` are paths that a log tells,
+    `folders` may hold dumps under their usual names, `named` are paths that a log names,
     `environments` are of the training's processes, `PWD` their working directory.
     """
     prefixes: dict[tuple[Path, str], None] = {}
@@ -137,8 +141,8 @@ def find(
 
 def _prefixes(environment: Mapping[str, str]) -> Iterator[Path]:
     home = environment.get("HOME", "")
-    told = [environment[name] for name in PREFIX_VARIABLES if environment.get(name)]
-    for text in told or _DEFAULTS:
+    named = [environment[name] for name in PREFIX_VARIABLES if environment.get(name)]
+    for text in named or _DEFAULTS:
         if not text.startswith("~/"):
             yield Path(environment.get("PWD", "/"), text)
         elif home:
@@ -217,8 +221,8 @@ def _entry(each: dict[object, object], names: dict[str, str], dump: Dump) -> Ent
     seq = _number(each.get("collective_seq_id", each.get("seq_id")))
     if each.get("is_p2p") is True or seq is None:
         return None
-    told = each.get("process_group")
-    pair = [*told[:2], ""] if isinstance(told, list | tuple) and told else [told, ""]
+    named = each.get("process_group")
+    pair = [*named[:2], ""] if isinstance(named, list | tuple) and named else [named, ""]
     group = _text(pair[0] if pair[0] is not None else each.get("pg_id"))
     names[str(each.get("pg_id"))] = group
     dump.descriptions.setdefault(group, _text(pair[1]))
@@ -227,13 +231,13 @@ def _entry(each: dict[object, object], names: dict[str, str], dump: Dump) -> Ent
 
 def _frame(frames: object) -> str | None:
     """The innermost frame outside of libraries: the line of the training that called."""
-    told = [
+    calls = [
         f"{_text(each.get('name'))} ({_text(each.get('filename'))}:{_number(each.get('line'))})"
         for each in (frames[:_MAX_FRAMES] if isinstance(frames, list) else ())
         if isinstance(each, dict)
     ]
-    own = (frame for frame in told if not any(library in frame for library in _LIBRARIES))
-    return next(own, told[0] if told else None)
+    own = (frame for frame in calls if not any(library in frame for library in _LIBRARIES))
+    return next(own, calls[0] if calls else None)
 
 
 def _sizes(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Of ranks that tell where they are, which one the others wait for, as events."""
+"""From the ranks' heartbeats and stacks: which rank the others wait for, as events."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from ldlm_monitor.probe.heartbeat import Page, is_process, pages
 from ldlm_monitor.probe.stacks import Stacks, ask, may_ask
 
 ASKED_AT_ONCE = 16
+"""Requests for stacks in flight; each waits for its rank, not for a processor."""
 MAX_ASKED = 256
 """Ranks of one host."""
 SKEW_SECONDS = 10.0
-"""Clocks of hosts may differ by so much."""
+"""Clocks of hosts may differ by this much without NTP."""
 _MAX_SHOWN = 8
+"""Threads in an event: the main one and those of loaders and autograd."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +35,9 @@ class Rank:
 def look(
     run: str, folders: Collection[Path], position: Position, now: float, seconds: float
 ) -> list[Event | Heartbeat]:
-    """What the ranks of a run, by the heartbeats in these folders, tell of themselves.
+    """The state of a run's ranks, by the heartbeats in these folders.
 
-    A rank that went on since the monitor heard of it is a `Heartbeat`. Stacks are asked of
+    A rank with progress since its last record is a `Heartbeat`. Stacks are asked of
     those of this host, within `seconds`. `now` in Unix seconds; events get `position`.
     """
     until = time.monotonic() + seconds

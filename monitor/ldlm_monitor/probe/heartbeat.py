@@ -1,8 +1,8 @@
-"""Heartbeat pages of the training callback: where each rank says that it is.
+"""Heartbeat pages of the training callback: the last step and phase of each rank.
 
 Format: `ldlm_monitor/callback/heartbeat.py`, which this does not import; a test holds
-both to it. Whoever may write into the folder may write such a file, so what it says
-is believed of a process only as far as the kernel agrees.
+both to it. Anyone who may write into the folder may write such a file, so a page counts
+for a process only as far as the kernel confirms it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ PATTERN = "heartbeat_rank*"
 SIZE = 4096
 MAGIC = b"ldlmhb01"
 MAX_PAGES = 4096
+"""Pages read per look: a folder of thousands of ranks is one that a shared disk holds."""
 _IDENTITY = struct.Struct("<8sIIQQdii64s128s64s108s")
 _BLOCKS = (
     (struct.Struct("<Qqqqdddd32s16sQ"), 1024),
@@ -33,11 +34,12 @@ _BLOCKS = (
 _NO_BEAT: tuple[Any, ...] = (-1, -1, 0, math.nan, math.nan, math.nan, math.nan, b"", b"")
 _NO_STANDING: tuple[Any, ...] = (*[math.nan] * 7, 0, -1, 0, 0, b"")
 _TRIES = 20
+"""A store takes nanoseconds; a page that changes this often is no heartbeat."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A rank's GPU as its driver told at `time`: ratios, bytes, Celsius; NaN: not known."""
+    """A rank's GPU, as the driver reported it at `time`: ratios, bytes, Celsius; NaN: not known."""
 
     time: float
     name: str
@@ -122,11 +124,11 @@ def read(path: Path) -> Page | None:
     if data is None:
         return None
     page = page_of(data, path, status.st_uid)
-    return _left_amid_a_store(data, path, status.st_uid) if page is None else page
+    return _left_during_a_store(data, path, status.st_uid) if page is None else page
 
 
 def page_of(data: bytes, path: Path, owner: int = -1, *, is_final: bool = False) -> Page | None:
-    """What the bytes of a page say; None: they are none, or were read amid a store.
+    """What the bytes of a page say; None: they are none, or were read during a store.
 
     `is_final`: nobody writes any more, so a beat that was begun counts. Its cells are of
     two beats in a row, each of them whole.
@@ -141,7 +143,7 @@ def page_of(data: bytes, path: Path, owner: int = -1, *, is_final: bool = False)
         return None
     beat, standing, device = blocks
     step, batch, steps, time, _, since, loss, phase, status = beat or _NO_BEAT
-    _, told_loss, *_, nonfinite, bad_step, dropped, _, quantity = standing or _NO_STANDING
+    _, last_loss, *_, nonfinite, bad_step, dropped, _, quantity = standing or _NO_STANDING
     return Page(
         path=path,
         owner=owner,
@@ -162,7 +164,7 @@ def page_of(data: bytes, path: Path, owner: int = -1, *, is_final: bool = False)
         phase=_text(phase),
         phase_since=since,
         status=_text(status),
-        loss=told_loss if math.isnan(loss) else loss,
+        loss=last_loss if math.isnan(loss) else loss,
         nonfinite=nonfinite,
         nonfinite_step=bad_step,
         nonfinite_quantity=_text(quantity),
@@ -202,8 +204,8 @@ def _stable(fd: int) -> bytes | None:
     return None
 
 
-def _left_amid_a_store(data: bytes, path: Path, owner: int) -> Page | None:
-    """The page of a process that was killed while it told a beat, None of one that lives."""
+def _left_during_a_store(data: bytes, path: Path, owner: int) -> Page | None:
+    """The page of a process that was killed while it stored a beat; None for one that lives."""
     page = page_of(data, path, owner, is_final=True)
     here = page is not None and page.host == socket.gethostname()
     return page if page is not None and here and not is_process(page) else None
@@ -212,15 +214,15 @@ def _left_amid_a_store(data: bytes, path: Path, owner: int) -> Page | None:
 def _block(
     layout: struct.Struct, data: bytes, at: int, *, is_final: bool
 ) -> tuple[Any, ...] | None:
-    """Fields of a block, none where it was never told; None: it was read amid a store."""
+    """Fields of a block, () where it was never stored; None: it was read during a store."""
     first, *fields, last = layout.unpack_from(data, at)
     if first != last and not is_final:
         return None
     return tuple(fields) if first else ()
 
 
-def _gpu(told: tuple[Any, ...]) -> Gpu:
-    time, utilization, _, used, total, temperature, *_, name = told
+def _gpu(block: tuple[Any, ...]) -> Gpu:
+    time, utilization, _, used, total, temperature, *_, name = block
     return Gpu(time, _text(name), utilization, used, total, temperature)
 
 

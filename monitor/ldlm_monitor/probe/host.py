@@ -1,8 +1,8 @@
-"""What this host offers of a training that takes no step, as events; read-only, in seconds.
+"""What this host shows of a training without progress, as events; read-only, in seconds.
 
-Processes are looked at twice, so that it can be told whether they compute. What counts of
-memory is how much a counter rose since the training was seen to go on. Ranks with the
-callback tell where they are, and are asked for their stacks (`hang`).
+Each process is read twice, to see whether it computes. Of memory, the rise of the kernel's
+counters since the last progress counts. Ranks with the callback have heartbeats, and are
+asked for their stacks (`hang`).
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from ldlm_monitor.probe.evidence import ENDED, Case, of_finding, of_oom_kill, of
 from ldlm_monitor.probe.process import Family, Process, Scan
 
 MIN_ASK_SECONDS = 0.5
-"""A rank answers in a tenth of that, if it does."""
+"""A rank that answers does so in a tenth of this, measured on an idle and a busy GIL."""
 APART_SECONDS = 1.0
 """Between the two looks at a process."""
 FILES_SKEW_SECONDS = 60.0
 """How far a file server's clock may be behind."""
 MAX_KNOWN = 4096
-"""Runs that ended of which something is remembered."""
+"""Ended runs that are kept; the oldest go first."""
 _STATES = {
     "R": "running",
     "S": "sleeping",
@@ -85,10 +85,10 @@ class HostProbe:
         self._known: dict[str, _Known] = {}
 
     def watch(self, cases: Sequence[Case]) -> None:
-        """Note who the processes of runs that go on are, and how often memory ran out so far."""
+        """Note the processes of active runs, and the out-of-memory counters so far."""
         seen = process.scan(self._proc)
         for case in cases:
-            # The last ones are those that go on.
+            # Dicts keep insertion order: active runs move to the end, so that the oldest go first.
             known = self._known[case.run] = self._known.pop(case.run, _Known())
             family = _family(case, seen)
             known.ranks = family.ranks or {
@@ -99,7 +99,7 @@ class HostProbe:
             del self._known[next(iter(self._known))]
 
     def beats(self, cases: Sequence[Case]) -> dict[str, list[Heartbeat]]:
-        """Where the ranks of runs that go on say that they are."""
+        """The heartbeats of the ranks of active runs."""
         return {
             case.run: hang.beats(case.run, hang.folders_of(case.logs), case.since) for case in cases
         }
@@ -135,7 +135,7 @@ class HostProbe:
         return found if found is not None and found.started == known.started else None
 
     def _first(self, case: Case, seen: Scan) -> Family:
-        """Who is there; whoever was seen before and is gone stays among the ranks."""
+        """The processes now; those seen before that are gone stay among the ranks."""
         known = self._known.setdefault(case.run, _Known())
         family = _family(case, seen)
         for rank, each in family.ranks.items():
@@ -152,9 +152,9 @@ class HostProbe:
             if now is None or now.status is not None:
                 continue
             names = (*flight_recorder.PREFIX_VARIABLES, nccl_ras.ADDRESS_VARIABLE, "HOME")
-            told = process.environment(each.pid, names, self._proc)
-            if told and (folder := process.working_directory(each.pid, self._proc)):
-                known.environments[rank] = {**told, "PWD": folder}
+            variables = process.environment(each.pid, names, self._proc)
+            if variables and (folder := process.working_directory(each.pid, self._proc)):
+                known.environments[rank] = {**variables, "PWD": folder}
             group = cgroup.group_of(self._text(each.pid, "cgroup"), self._mount)
             if group is not None:
                 known.groups[rank] = group
@@ -222,11 +222,11 @@ class HostProbe:
 
     def _ask_ras(self, case: Case, family: Family, until: float) -> Iterator[Event]:
         """Of a host that several jobs share, only the RAS of this one."""
-        told = {
+        addresses = {
             each.get(nccl_ras.ADDRESS_VARIABLE, "")
             for each in self._known[case.run].environments.values()
         } or {""}
-        for address in {nccl_ras.address_of(text) if text else self._ras for text in told}:
+        for address in {nccl_ras.address_of(text) if text else self._ras for text in addresses}:
             left = until - time.monotonic() - APART_SECONDS
             if address is None or left <= 0:
                 continue
@@ -289,7 +289,7 @@ class HostProbe:
 
 
 def _family(case: Case, seen: Scan) -> Family:
-    """A pid that was told counts only if it was there at the last step: pids are used again."""
+    """A logged pid counts only if its process ran at the last step: pids are reused."""
     named = {
         rank: pid
         for rank, pid in case.pids.items()
@@ -301,5 +301,5 @@ def _family(case: Case, seen: Scan) -> Family:
 
 
 def this_host() -> frozenset[str]:
-    """Names, up to the first dot, under which records may speak of this host."""
+    """Names, up to the first dot, that mean this host in records."""
     return frozenset({socket.gethostname().partition(".")[0], "localhost"})

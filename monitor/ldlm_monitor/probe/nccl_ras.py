@@ -25,6 +25,7 @@ ADDRESS_VARIABLE = "NCCL_RAS_ADDR"
 RAS_SECONDS = 2.0
 """How long RAS itself is to wait for silent processes."""
 MAX_BYTES = 32 * 1024 * 1024
+"""A bound on memory, far above the answer for the largest jobs."""
 
 _MISSING = re.compile(r"The missing ranks?: ([\d ,]{1,200000})")
 _DEAD = re.compile(r"(\d{1,9}) job process(?:es)? (?:is|are) considered dead")
@@ -81,7 +82,7 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True)
 class RasStatus:
-    """What RAS found. `pids` are of all the processes that it tells, where it tells them."""
+    """What RAS found. `pids`: of all processes that it lists, where it lists them."""
 
     suspects: tuple[Suspect, ...]
     communicators: int

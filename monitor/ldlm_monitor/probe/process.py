@@ -1,7 +1,7 @@
 """The processes of a training on this host: who they are, and what they do.
 
-Found by what they have open, never by a name: whoever writes the followed log, whoever
-writes the pipe that its writer (`tee`) reads, and what these started. Everything is
+Found by open files, never by name: the writers of the followed log, the writers of the
+pipe that such a writer (`tee`) reads, and their children. Everything is
 read from /proc (proc(5)).
 """
 
@@ -18,10 +18,13 @@ RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 TICKS = os.sysconf("SC_CLK_TCK")
 """Units of CPU time, and of a start time, in a second."""
 _MAX_FDS = 4096
+"""Descriptors read of one process; trainers with thousands of loaders' pipes stay below."""
 _MAX_ENVIRONMENT = 256 * 1024
+"""Bytes of an environment; Linux permits 128 KiB in one variable."""
 _HOPS = 4
 """Pipes between the training and its log, e.g. `train | sed | tee`."""
 _STATUS_FIELD = 49
+"""Index of exit_code in /proc/PID/stat behind the name (proc(5), field 52)."""
 _LISTENING = "0A"
 _BOOTED = re.compile(r"^btime (\d{1,19})$", re.MULTILINE)
 _FLAGS = re.compile(r"^flags:\s*([0-7]+)", re.MULTILINE)
@@ -31,7 +34,7 @@ _FLAGS = re.compile(r"^flags:\s*([0-7]+)", re.MULTILINE)
 class Process:
     """A process as it stands.
 
-    `started` (ticks after boot) tells it from a later one of the same number. `state` is
+    `started` (ticks after boot) distinguishes it from a later one with its pid. `state` is
     the kernel's letter. `ticks` of CPU it used. `status` is a zombie's wait status, if it
     may be read: a signal in the low seven bits, an exit code above.
     """
@@ -48,7 +51,7 @@ class Process:
 class Family:
     """The processes of a training; `ranks` are its main processes by global rank.
 
-    A training that tells no ranks has one main process, the one that used most CPU time.
+    A training without ranks has one main process, the one that used most CPU time.
     """
 
     members: dict[int, Process] = field(default_factory=dict)
@@ -97,8 +100,8 @@ def look(pid: int, proc: Path = PROC) -> Process | None:
 
 def waits_in(pid: int, proc: Path = PROC) -> str | None:
     """The kernel function that a process sleeps in, where one may know."""
-    told = _text(proc / str(pid) / "wchan").strip()
-    return told if told not in ("", "0") else None
+    symbol = _text(proc / str(pid) / "wchan").strip()
+    return symbol if symbol not in ("", "0") else None
 
 
 def environment(pid: int, names: Collection[str], proc: Path = PROC) -> dict[str, str]:
@@ -156,7 +159,7 @@ def family(
 
 
 def listens(pids: Collection[int], port: int, proc: Path = PROC) -> bool:
-    """Whether one of these processes listens on a TCP port; where that is not told, anyone."""
+    """Whether one of these processes listens on a TCP port; where that cannot be read, True."""
     sockets = set()
     for table in ("net/tcp", "net/tcp6"):
         for line in _text(proc / table, 4 * 1024 * 1024).splitlines()[1:]:
@@ -192,7 +195,7 @@ def _writers(logs: Collection[str], seen: Scan) -> tuple[set[int], set[int]]:
 
 
 def _is_filter(pid: int, proc: Path) -> bool:
-    """Whether a process waits for its standard input, as `tee` does; not told: it may."""
+    """Whether a process waits for its standard input, as `tee` does; True where unknown."""
     call = _text(proc / str(pid) / "syscall").split()
     place = waits_in(pid, proc)
     if len(call) > 1 and call[0].isdecimal():
@@ -203,11 +206,11 @@ def _is_filter(pid: int, proc: Path) -> bool:
 def _main_processes(
     members: Mapping[int, Process], filters: Collection[int], proc: Path
 ) -> dict[int | None, Process]:
-    """By rank, if the processes are told one; the busiest, not a shell that waits for it."""
-    told = {pid: environment(pid, RANK_VARIABLES, proc) for pid in members}
+    """By rank, if their environment names one; the busiest, not a shell that waits for it."""
+    environments = {pid: environment(pid, RANK_VARIABLES, proc) for pid in members}
     ranks: dict[int | None, list[Process]] = {}
     for name in RANK_VARIABLES:
-        for pid, variables in told.items():
+        for pid, variables in environments.items():
             if variables.get(name, "").isdecimal():
                 ranks.setdefault(int(variables[name]), []).append(members[pid])
         if ranks:  # a batch script has Slurm's rank, and what torchrun starts in it has RANK

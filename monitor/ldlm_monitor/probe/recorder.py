@@ -14,6 +14,7 @@ import struct
 from ldlm_monitor.probe.heartbeat import Page, is_process
 
 MAX_BYTES = 64 * 1024 * 1024
+"""As much as a dump file may have: 2,000 entries with stacks are a few MiB."""
 _PATH = "/handler/fr_trace_json"
 _PEER = struct.Struct("3i")
 
@@ -31,13 +32,13 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)
-        told = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-        if _PEER.unpack(told)[0] != self._pid:
+        peer = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+        if _PEER.unpack(peer)[0] != self._pid:
             raise ConnectionRefusedError("the socket is another process's")
 
 
 def fetch(page: Page, seconds: float) -> bytes | None:
-    """The rank's flight recorder as JSON, within about so many seconds; None: not to be had."""
+    """The rank's flight recorder as JSON, within about `seconds`; None: not available."""
     if not page.recorder or page.status != "running" or not is_process(page):
         return None
     connection = _UnixConnection(page.recorder, page.pid, seconds)

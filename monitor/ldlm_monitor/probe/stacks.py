@@ -20,12 +20,14 @@ from pathlib import Path
 from ldlm_monitor.probe.heartbeat import Page, is_process
 
 MAX_BYTES = 256 * 1024
+"""A dump of 100 threads of 100 frames, as faulthandler limits both."""
 MAX_THREADS = 64
 MAX_FRAMES = 64
 _MAX_TEXT = 256
 _QUIET_SECONDS = 0.1
-"""A file that has not grown for so long holds the whole dump."""
+"""A dump of all threads is written at once; no growth for this long means that it is complete."""
 _POLL_SECONDS = 0.01
+"""The dump appears within milliseconds; polling this often costs nothing in a few seconds."""
 _LIBRARIES = ("site-packages/", "dist-packages/", "/lib/python3", "<frozen ", "<string>")
 _WAITING = (
     "torch/distributed/distributed_c10d.py",
@@ -78,7 +80,7 @@ class Stacks:
 
 
 def may_ask(page: Page, proc: Path = Path("/proc")) -> bool:
-    """Whether the process registered the signal for its stack file, as the kernel tells."""
+    """Whether the process registered the signal for its stack file, according to the kernel."""
     if page.status != "running" or not _is_for_users(page.stack_signal):
         return False
     name = page.stack_file
@@ -100,7 +102,7 @@ def may_ask(page: Page, proc: Path = Path("/proc")) -> bool:
 
 
 def ask(page: Page, seconds: float, *, wait: Callable[[float], None] = time.sleep) -> Stacks | None:
-    """A rank's stacks within so many seconds; None: it may not be asked, or does not answer."""
+    """A rank's stacks within `seconds`; None: no request is permitted, or no answer came."""
     path = page.path.parent / page.stack_file
     try:
         # The descriptor means this very process, also if its number is given away meanwhile.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 MAX_RANGES = 12
+"""Ranges in one line; more are a count."""
 
 
 def ranks_text(ranks: Iterable[int]) -> str:

@@ -3,8 +3,7 @@
 The meaning is that of Prometheus 3: ranges and the lookback are open on the left.
 """
 
-from ldlm_monitor.promql.evaluate import Evaluator
-from ldlm_monitor.promql.expression import (
+from ldlm_monitor.promql.analysis import (
     Expression,
     asks,
     counts_samples,
@@ -13,11 +12,12 @@ from ldlm_monitor.promql.expression import (
     names_its_metrics,
     settles_after,
     speaks_of,
+    switches,
     uses_time,
 )
+from ldlm_monitor.promql.evaluate import Evaluator
 from ldlm_monitor.promql.nodes import LOOKBACK
 from ldlm_monitor.promql.parse import parse
-from ldlm_monitor.promql.switches import switches
 
 __all__ = [
     "LOOKBACK",

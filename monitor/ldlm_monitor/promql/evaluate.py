@@ -10,22 +10,12 @@ from typing import Any
 from ldlm_monitor.model.alert import VectorSample
 from ldlm_monitor.model.errors import RuleError
 from ldlm_monitor.model.points import InstantStorage, Labels, Storage
-from ldlm_monitor.promql.aggregation import aggregate
-from ldlm_monitor.promql.expression import Expression
+from ldlm_monitor.promql.analysis import ChangedAt, Expression, Memo
 from ldlm_monitor.promql.functions import (
     ELEMENTWISE,
     KEEPS_NAME,
     OVER_VECTOR,
 )
-from ldlm_monitor.promql.labels import Rename, name_later, settled, without_name
-from ldlm_monitor.promql.matching import (
-    SET_OPERATORS,
-    combine_scalars,
-    combine_sets,
-    combine_vectors,
-    combine_with_scalar,
-)
-from ldlm_monitor.promql.memo import ChangedAt, Memo
 from ldlm_monitor.promql.nodes import (
     LOOKBACK,
     Aggregation,
@@ -35,16 +25,27 @@ from ldlm_monitor.promql.nodes import (
     Node,
     Number,
     Range,
+    Rename,
     Selector,
     Subquery,
     Text,
     Value,
     Vector,
     Window,
+    name_later,
+    settled,
+    without_name,
+)
+from ldlm_monitor.promql.operators import (
+    SET_OPERATORS,
+    aggregate,
+    combine_scalars,
+    combine_sets,
+    combine_vectors,
+    combine_with_scalar,
 )
 from ldlm_monitor.promql.ranges import OVER_RANGE
-from ldlm_monitor.promql.selection import Selection, exact
-from ldlm_monitor.promql.special import SPECIAL, unique
+from ldlm_monitor.promql.selection import SPECIAL, Selection, exact, unique
 
 
 class Evaluator:

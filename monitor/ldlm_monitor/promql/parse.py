@@ -6,23 +6,154 @@ loaded, so that nothing is ever evaluated to something else.
 """
 
 import re
-from typing import Any
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, cast
 
 import promql_parser
 
 from ldlm_monitor.model.errors import RuleError, UnsupportedError
-from ldlm_monitor.promql.expression import Expression, depth
-from ldlm_monitor.promql.nodes import Range, Subquery, Text
-from ldlm_monitor.promql.syntax import (
-    experimental_feature,
-    first_unexpected,
-    high_byte,
-    is_syntax,
-    offset_of,
-    place,
-    tokens,
-)
+from ldlm_monitor.promql.analysis import Expression
+from ldlm_monitor.promql.nodes import Range, Subquery, Text, depth
 from ldlm_monitor.promql.translate import Refusal, translate, unsupported
+
+Kind: TypeAlias = Literal["text", "comment", "word", "number", "sign"]
+
+_TOKEN = re.compile(
+    r"""(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`[^`]*`)
+    |(?P<comment>\#[^\n]*)
+    |(?P<word>[a-zA-Z_:][\w:]*)
+    |(?P<number>(?:\d[\w.]*|\.\d\w*)(?:(?<=[eE])[+-]?\d+)?)
+    |(?P<sign>=~|!~|[=!<>]=|\S)""",
+    re.VERBOSE | re.DOTALL,
+)
+_SYNTAX = re.compile(
+    r"invalid promql query|unexpected |unclosed |bad number|not a valid duration"
+    r"|unknown escape|ParseFloatError|vector selector must contain"
+)
+"""What the parser says of text that is no expression; all else speaks of its meaning."""
+
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+_ENDINGS = {
+    "(": (")", "x)", "1)", "x[1m])", ") (x)", "x) (x)", "(x))", "(x) (x))", "1m)", "'x')"),
+    "[": ("]", "1m]", ":]", "m]"),
+    "{": ("}", "x='x'}", "='x'}", "'x'}", "~'x'}"),
+    "": ("", " x", " 1", "(x)", " (x) x", " (x) (x)", "~'x'", "= x", " 1m", "m"),
+}
+
+_EXPERIMENTAL: Sequence[tuple[re.Pattern[str], str]] = (
+    (re.compile(r"\[[^\]]*?(::)"), "an aligned subquery"),
+    (re.compile(r"\[[^\]]*?([-+*/%^(]|\b(?:step|range|min|max)\b)"), "a duration expression"),
+    (re.compile(r"\boffset\s*[-+]?\s*(\(|\w+\s*\()", re.IGNORECASE), "a duration expression"),
+    (re.compile(r"[\])}\w]\s*\b(anchored|smoothed)\b"), "the modifier {}"),
+    (re.compile(r"\b(fill(?:_left|_right)?)\s*\("), "the modifier {}"),
+    (re.compile(r"(</|>/)"), "the operator {}"),
+)
+_HIGH_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\(?:x[89a-fA-F][\da-fA-F]|[23][0-7]{2})")
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A piece of an expression and where it begins."""
+
+    kind: Kind
+    text: str
+    offset: int
+
+
+def tokens(text: str) -> list[Token]:
+    """The pieces of an expression, comments left out."""
+    found = (
+        Token(cast(Kind, match.lastgroup), match[0], match.start())
+        for match in _TOKEN.finditer(text)
+    )
+    return [token for token in found if token.kind != "comment"]
+
+
+def place(text: str, offset: int) -> str:
+    """`column 7`, or `line 2, column 7` where the text has several lines; both from 1."""
+    line = text.count("\n", 0, offset)
+    column = offset - (text.rfind("\n", 0, offset) + 1) + 1
+    return f"line {line + 1}, column {column}" if "\n" in text.strip() else f"column {column}"
+
+
+def offset_of(text: str, word: str) -> int | None:
+    """Where a string says `word`, or where it stands by itself; None if that is not plain."""
+    found = tokens(text)
+    said = [token.offset for token in found if token.kind == "text" and token.text[1:-1] == word]
+    stands = [token.offset for token in found if token.text.lower() == word.lower()]
+    places = said or stands
+    return places[0] if len(places) == 1 else None
+
+
+def experimental_feature(text: str) -> tuple[str, int] | None:
+    """What stands in the text that only Prometheus with a feature flag reads, and where."""
+    blank = list(text)
+    for token in tokens(text):
+        if token.kind == "text":
+            blank[token.offset : token.offset + len(token.text)] = '"' * len(token.text)
+    for pattern, name in _EXPERIMENTAL:
+        found = pattern.search("".join(blank))
+        if found is not None:
+            return name.format(found[1]), found.start(1)
+    return None
+
+
+def high_byte(text: str) -> int | None:
+    """Where a string writes a byte above 127 as an escape: the parser takes it for a letter."""
+    for token in tokens(text):
+        found = _HIGH_BYTE.search(token.text) if token.kind == "text" else None
+        if found is not None and token.text[0] != "`":
+            return token.offset + found.start()
+    return None
+
+
+def first_unexpected(text: str, parse: Callable[[str], object]) -> Token | None:
+    """The first token with which no expression can go on; None if it ends too early.
+
+    What is before it could be the beginning of an expression, which is tried.
+    """
+    found = tokens(text)
+
+    def hopeless(count: int) -> bool:
+        end = found[count - 1].offset + len(found[count - 1].text) if count else 0
+        return not any(_reads(parse, text[:end] + ending) for ending in _endings(found[:count]))
+
+    count = bisect_left(range(len(found) + 1), True, key=hopeless)
+    return found[count - 1] if count <= len(found) else None
+
+
+def _endings(found: list[Token]) -> list[str]:
+    """What may complete the tokens, by the innermost bracket that is open."""
+    opened: list[str] = []
+    for token in found:
+        if token.kind == "sign" and token.text in _CLOSING:
+            opened.append(token.text)
+        elif opened and token.text == _CLOSING[opened[-1]]:
+            opened.pop()
+    innermost = opened.pop() if opened else ""
+    outer = "".join(_CLOSING[bracket] for bracket in reversed(opened))
+    return [
+        ending + outer + rest
+        for ending in _ENDINGS[innermost]
+        for rest in ("", " (x)", " (x) (x)")
+        if innermost or not rest
+    ]
+
+
+def _reads(parse: Callable[[str], object], text: str) -> bool:
+    try:
+        parse(text)
+    except ValueError as problem:
+        return _SYNTAX.search(str(problem)) is None
+    return True
+
+
+def is_syntax(message: str) -> bool:
+    """Whether the parser's complaint is that the text is no expression."""
+    return _SYNTAX.search(message) is not None
+
 
 MAX_DEPTH = 200
 """How deep an expression may nest; evaluation takes a few stack frames a level."""

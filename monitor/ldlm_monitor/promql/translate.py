@@ -9,12 +9,10 @@ import promql_parser
 
 from ldlm_monitor.model.errors import RuleError
 from ldlm_monitor.model.points import Matcher
-from ldlm_monitor.promql.aggregation import AGGREGATIONS
 from ldlm_monitor.promql.floats import ARITHMETIC, COMPARISON
 from ldlm_monitor.promql.functions import DATES, ELEMENTWISE, OVER_VECTOR, compile_pattern
-from ldlm_monitor.promql.labels import NAME
-from ldlm_monitor.promql.matching import SET_OPERATORS
 from ldlm_monitor.promql.nodes import (
+    NAME,
     Aggregation,
     Binary,
     Call,
@@ -28,6 +26,7 @@ from ldlm_monitor.promql.nodes import (
     Subquery,
     Text,
 )
+from ldlm_monitor.promql.operators import AGGREGATIONS, SET_OPERATORS
 from ldlm_monitor.promql.ranges import OVER_RANGE
 
 SPECIAL_FUNCTIONS = frozenset(

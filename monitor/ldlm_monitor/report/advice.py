@@ -16,7 +16,7 @@ class Setting:
     aliases: tuple[str, ...] = ()
 
     def current(self, settings: Mapping[str, str]) -> str | None:
-        """The value that the log told; None where it told none."""
+        """The logged value; None where none was logged."""
         known = {key.rpartition(".")[2].casefold(): value for key, value in settings.items()}
         names = (self.name.casefold(), *self.aliases)
         return next((known[name] for name in names if name in known), None)
@@ -79,7 +79,7 @@ _SMALLER_STEP = Advice(
 _LONGER_WARMUP = Advice(
     WARMUP_STEPS, "if it happens in, or soon after, the warm-up, make that gentler", factor=2
 )
-_MORE_PRECISION = Advice(DTYPE, "one short run tells whether precision is the cause", to="fp32")
+_MORE_PRECISION = Advice(DTYPE, "one short run shows whether precision is the cause", to="fp32")
 _NO_BLOCKING_WAIT = Advice(
     BLOCKING_WAIT, "1 switches the asynchronous abort of a hung collective off", to="0"
 )

@@ -65,7 +65,7 @@ class ReportRun(RunView):
     facts: dict[str, str]
     incidents: tuple[IncidentView, ...]
     alerts: tuple[AlertView, ...] = Field(description="firing, the worst first")
-    goodput: Goodput | None = Field(description="None where the log tells no times")
+    goodput: Goodput | None = Field(description="None where the log has no times")
     resumed_at: tuple[int, ...] = Field(default=(), description="steps that training went back to")
     timeline: tuple[Entry, ...]
     recommendations: tuple[str, ...]
@@ -92,7 +92,7 @@ class Report(View):
 
 
 def report(snapshot: Snapshot, readings: Mapping[str, RunReadings]) -> Report:
-    """The report of a snapshot; `readings`, by run, tell where time went.
+    """The report of a snapshot; `readings`, by run, give where time went.
 
     Text of logs in it is without secrets, but not escaped.
     """
@@ -137,7 +137,7 @@ def _run(run: RunView, snapshot: Snapshot, readings: RunReadings | None) -> dict
 
 
 def _settings(settings: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Redacted with their names, which tell what is a secret."""
+    """Redacted together with their names, by which secrets are recognised."""
     for name, value in settings.items():
         yield name, plain(f"{name}={value}").removeprefix(f"{plain(name)}=")
 
@@ -154,7 +154,7 @@ def _said(run: RunView, incidents: Sequence[IncidentView], alerts: Sequence[Aler
         more = f"; {len(alerts) - 1} more alerts" if len(alerts) > 1 else ""
         return without_run(summary, run.name) + more
     if run.step is None:
-        return f"{run.state}; no step was told"
+        return f"{run.state}; no step logged"
     of = f" of {run.total_steps}" if run.total_steps else ""
     if run.headline != run.health:
         return f"{run.state} at step {run.step}{of}, and no alert fires any more"
@@ -175,14 +175,16 @@ def _news(run: RunView, snapshot: Snapshot, incidents: Sequence[IncidentView]) -
     for incident in incidents:
         at = incident.root.at if incident.root.at is not None else incident.opened_at
         yield Entry(time=at, kind="incident", severity="critical", text=incident.title)
-    for told in snapshot.transitions:
-        if told.labels.get("run") != run.name or told.state == "pending":
+    for transition in snapshot.transitions:
+        if transition.labels.get("run") != run.name or transition.state == "pending":
             continue
-        severity = told.labels.get("severity", "info")
-        summary = without_run(plain(told.annotations.get("summary", "")), run.name)
-        text = f"{told.alert} {told.state}" + (f": {summary}" if told.state == "firing" else "")
-        kept = severity if severity in SEVERITIES and told.state == "firing" else "info"
-        yield Entry(time=told.time, kind="alert", severity=kept, text=text)
+        severity = transition.labels.get("severity", "info")
+        summary = without_run(plain(transition.annotations.get("summary", "")), run.name)
+        text = f"{transition.alert} {transition.state}" + (
+            f": {summary}" if transition.state == "firing" else ""
+        )
+        kept = severity if severity in SEVERITIES and transition.state == "firing" else "info"
+        yield Entry(time=transition.time, kind="alert", severity=kept, text=text)
 
 
 def _turns(run: RunView, snapshot: Snapshot) -> Iterator[tuple[str, Entry]]:

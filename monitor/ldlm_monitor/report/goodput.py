@@ -15,7 +15,7 @@ from pydantic import Field
 
 from ldlm_monitor.analysis.readings import RunReadings
 from ldlm_monitor.model.view import RunView, View
-from ldlm_monitor.run.durations import COARSE_SECONDS
+from ldlm_monitor.run.pace import COARSE_SECONDS
 from ldlm_monitor.text.format import duration
 
 PAUSE = 3.0
@@ -40,7 +40,7 @@ class Goodput(View):
     productive_seconds: float
     share: float
     step_seconds: float = Field(description="the usual time of a step, the median")
-    least_pause_seconds: float = Field(description="shorter pauses cannot be told from steps")
+    least_pause_seconds: float = Field(description="shorter pauses look like steps")
     losses: tuple[Spent, ...] = Field(description="the greatest first")
 
     @property
@@ -55,7 +55,7 @@ class Goodput(View):
 
 
 def goodput(readings: RunReadings, run: RunView, now: float) -> Goodput | None:
-    """From the run's start to its end, or to `now`; None where the log tells too little of time.
+    """From the run's start to its end, or to `now`; None where the log has too few times.
 
     Evaluations and checkpoints are known where the log announces them; another pause is one
     that nothing explains. Steps that a restart took again are lost work.
@@ -97,7 +97,7 @@ def goodput(readings: RunReadings, run: RunView, now: float) -> Goodput | None:
 
 
 class _Book:
-    """`least`: seconds that are told apart from none."""
+    """`least`: the shortest pause that can be seen, in seconds."""
 
     def __init__(self, least: float) -> None:
         self.least = least
@@ -125,12 +125,12 @@ class _Book:
 
 
 def _explanations(events: Sequence[tuple[str, float]]) -> list[tuple[float, str]]:
-    told = ((at, _CAUSES.get(kind.partition("_")[0])) for kind, at in events)
-    return sorted((at, cause) for at, cause in told if cause is not None and math.isfinite(at))
+    causes = ((at, _CAUSES.get(kind.partition("_")[0])) for kind, at in events)
+    return sorted((at, cause) for at, cause in causes if cause is not None and math.isfinite(at))
 
 
 def _cause(explained: Sequence[tuple[float, str]], after: float, until: float) -> str | None:
     """What was announced first between two times."""
     first = bisect_left(explained, (after, ""))
-    told = explained[first] if first < len(explained) else None
-    return told[1] if told is not None and told[0] <= until else None
+    found = explained[first] if first < len(explained) else None
+    return found[1] if found is not None and found[0] <= until else None

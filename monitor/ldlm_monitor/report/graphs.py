@@ -27,11 +27,11 @@ _PACE = {
     "step_seconds": ("step time", "s"),
     "steps_per_second": ("throughput", "it/s"),
 }
-"""The first that is told is shown."""
+"""The first of these that the run has is shown."""
 
 
 def graphs(run: ReportRun) -> Iterator[Chart]:
-    """Losses, accuracies, gradient norm, learning rate, memory, throughput, where they are told
+    """Losses, accuracies, gradient norm, learning rate, memory, throughput, where the run has them
     at more than one step.
     """
     marks = tuple(_marks(run))
@@ -46,8 +46,8 @@ def graphs(run: ReportRun) -> Iterator[Chart]:
             yield Chart(title=title, unit=unit, lines=lines[:LINES], marks=marks)
 
 
-def _named(wanted: Sequence[str], told: Iterable[str]) -> Iterator[str]:
-    for name in sorted(told):
+def _named(wanted: Sequence[str], available: Iterable[str]) -> Iterator[str]:
+    for name in sorted(available):
         part_of = any(name.startswith(each) for each in wanted if each.endswith("_"))
         if name in wanted or (part_of and name != "loss_scale"):
             yield name

@@ -19,11 +19,14 @@ from ldlm_monitor.text.format import byte_size, duration, number, utc
 from ldlm_monitor.text.sanitize import plain, shorten, shorten_path
 
 WIDTH = 80
+"""Columns of a terminal that nobody has resized, and of a mail."""
 
 _NO_BREAK = "\u00a0"
 _BAR = 30
 _ISSUES = 8
+"""The most severe of a screenful; all are in the JSON."""
 _QUANTITIES = 12
+"""A table that fits one screen; all quantities are in the JSON."""
 _ISSUE_SEVERITIES = frozenset(SEVERITIES[1:])
 _FIRST_QUANTITIES = ("loss", "eval_loss", "grad_norm", "learning_rate", "step_seconds")
 
@@ -33,7 +36,7 @@ def health_report(
 ) -> str:
     """The report of every run, ended by a newline. Log text in it is made harmless.
 
-    `readings`, by run, tell where time went, where they are known.
+    `readings`, by run: where they are known, where the time went.
     """
     lines = [*_between("ldlm-monitor health report", utc(snapshot.at)), "=" * WIDTH]
     for run in snapshot.runs:
@@ -107,8 +110,8 @@ def _facts(run: RunView, snapshot: Snapshot) -> Iterator[str]:
     for name, value in facts(run, snapshot):
         yield f"{name:<13}{value}"
     if run.verdict is not None:
-        told = "; ".join(run.verdict.reasons)
-        shown = f"{run.verdict.word}: {told}" if told else run.verdict.word
+        reasons = "; ".join(run.verdict.reasons)
+        shown = f"{run.verdict.word}: {reasons}" if reasons else run.verdict.word
         yield from _wrapped(f"{'Verdict':<13}{plain(shown)}", hanging=13)
     for index, path in enumerate(run.files):
         yield f"{'' if index else 'Files':<13}{shorten_path(plain(path), WIDTH - 13)}"

@@ -136,10 +136,10 @@ def _incidents(incidents: Sequence[IncidentView]) -> Iterator[str]:
             f"<strong>{escape(incident.title)}</strong>"
             f'<div class="soft">began {utc(began)}, {_end(incident, began)}</div>'
         )
-        told = incident.collective
-        if told is not None:
-            missing = f", missing {told.missing}" if told.missing else ""
-            where = f"{told.op} #{told.seq}: waiting {told.waiting}{missing}"
+        collective = incident.collective
+        if collective is not None:
+            missing = f", missing {collective.missing}" if collective.missing else ""
+            where = f"{collective.op} #{collective.seq}: waiting {collective.waiting}{missing}"
             yield f"<div>collective {escape(where)}</div>"
         yield from _list(incident.root.why)
         for claim in incident.claims:

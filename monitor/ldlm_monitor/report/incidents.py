@@ -11,6 +11,7 @@ WIDTH = 80
 SHOWN = 5
 """More incidents than these of one run are counted, not shown; the newest are."""
 SYMPTOMS = 8
+"""Kinds of symptoms in a line; the most frequent ones come first."""
 _INDENT = 12
 
 
@@ -27,10 +28,10 @@ def _incident(incident: IncidentView) -> Iterator[str]:
     yield from _wrapped(plain(incident.title), first=f"  {sure:<10}")
     yield from _wrapped(_when(incident))
     if incident.collective is not None:
-        told = incident.collective
-        missing = f", missing {told.missing}" if told.missing else ""
-        name = plain(f"{told.op} #{told.seq}", 80)
-        yield from _wrapped(f"collective {name}: waiting {told.waiting}{missing}")
+        collective = incident.collective
+        missing = f", missing {collective.missing}" if collective.missing else ""
+        name = plain(f"{collective.op} #{collective.seq}", 80)
+        yield from _wrapped(f"collective {name}: waiting {collective.waiting}{missing}")
     for reason in incident.root.why:
         yield from _wrapped(f"- {plain(reason)}", hanging=2)
     for claim in incident.claims:
@@ -51,15 +52,15 @@ def _incident(incident: IncidentView) -> Iterator[str]:
 
 def _when(incident: IncidentView) -> str:
     began = incident.root.at if incident.root.at is not None else incident.opened_at
-    told = f"began {utc(began)}"
+    start = f"began {utc(began)}"
     if incident.ended_at is not None:
         lasted = duration(max(incident.ended_at - began, 0.0))
-        return f"{told}, {plain(incident.ended_reason)} after {lasted}"
-    return f"{told}, {incident.state}"
+        return f"{start}, {plain(incident.ended_reason)} after {lasted}"
+    return f"{start}, {incident.state}"
 
 
 def event_counts(incident: IncidentView) -> str:
-    """How many, then by kind, the most frequent first, with the ranks that told of it."""
+    """How many, then by kind, the most frequent first, with the ranks that logged it."""
     plural = "" if incident.events == 1 else "s"
     return f"{incident.events} event{plural}: {_counts(incident.symptoms)}"
 
@@ -73,12 +74,12 @@ def _counts(symptoms: Sequence[SymptomView]) -> str:
             known = ranks.get(symptom.kind)
             ranks[symptom.kind] = symptom.ranks if known is None else f"{known},{symptom.ranks}"
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    told = [
+    shown = [
         f"{plain(kind, 40)} {count}"
         + (f" (ranks {plain(ranks[kind], 60)})" if kind in ranks else "")
         for kind, count in ordered[:SYMPTOMS]
     ]
-    return ", ".join([*told, "…"] if len(ordered) > SYMPTOMS else told)
+    return ", ".join([*shown, "…"] if len(ordered) > SYMPTOMS else shown)
 
 
 def _wrapped(text: str, *, first: str = "", hanging: int = 0) -> list[str]:

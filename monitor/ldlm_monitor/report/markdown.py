@@ -25,8 +25,8 @@ def markdown(report: Report) -> str:
         lines += ["", "No training run was found in what was read."]
     lines += _section("Firing on the monitor itself", _alerts(report.alerts), level=2)
     monitor = report.monitor
-    told = f"read {monitor.lines:,} lines, {monitor.parse_errors:,} parse errors"
-    return "\n".join([*lines, "", f"ldlm-monitor {report.version} {told}."]) + "\n"
+    counts = f"read {monitor.lines:,} lines, {monitor.parse_errors:,} parse errors"
+    return "\n".join([*lines, "", f"ldlm-monitor {report.version} {counts}."]) + "\n"
 
 
 def _run(run: ReportRun) -> Iterator[str]:
@@ -43,8 +43,8 @@ def _run(run: ReportRun) -> Iterator[str]:
     if run.goodput is not None:
         yield from _section("Where the time went", _goodput(run.goodput))
     yield from _section("Statistics over the last values", _statistics(run))
-    told = (f"{utc(entry.time)} {entry.text}" for entry in run.timeline)
-    yield from _section("Timeline", _list(tuple(told)))
+    entries = (f"{utc(entry.time)} {entry.text}" for entry in run.timeline)
+    yield from _section("Timeline", _list(tuple(entries)))
     yield from _section("Configuration seen", _table(("name", "value"), run.settings.items()))
     yield from _section("Files", _list(run.files))
 
@@ -105,8 +105,8 @@ def _alerts(alerts: Iterable[AlertView]) -> Iterator[str]:
         rank = f", rank {_text(labels['rank'])}" if "rank" in labels else ""
         summary = _text(summary_of(alert))
         where = f" `{_code(place.path)}:{place.line}`" if place else ""
-        told = f"({_text(labels.get('severity', ''))}{rank}): {summary}{where}"
-        yield f"- **{_text(alert.name)}** {told}"
+        text = f"({_text(labels.get('severity', ''))}{rank}): {summary}{where}"
+        yield f"- **{_text(alert.name)}** {text}"
 
 
 def _section(title: str, body: Iterable[str], level: int = 3) -> list[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from ldlm_monitor.model.names import ENDED_STATES
 from ldlm_monitor.model.records import Event
 
 TABLE = "elastic_failure_table"
@@ -149,3 +150,109 @@ def absolves(event: Event, known: Ending) -> bool:
     """The table says that the rank accused died of another one's death."""
     told = event.kind == TABLE and event.fields.get("root_role") == "victim"
     return told and known.evidence.kind in _DEATHS
+
+
+TABLE_SECONDS = 3.0
+"""How long torchrun's failure table, which names the rank, is waited for."""
+SILENCE_SECONDS = 10.0
+"""A traceback is a crash only if the run goes on no more: it may have been caught."""
+VICTIM_SECONDS = 60.0
+"""Who died first may be told later than who died of it: an agent gives its workers 30 s."""
+STRAY_SECONDS = 1.0
+"""Another file of the run may tell its last steps this much after the end."""
+
+
+class Suspicion:
+    """How the run may have ended, if `ending` is not None, and by whose fault."""
+
+    def __init__(self) -> None:
+        self.ending: Ending | None = None
+        self._victims: set[int] = set()
+
+    def hear(self, event: Event) -> None:
+        """A rank that tells of what others did to it did not fail first."""
+        if event.rank is not None and suffered(event):
+            self._victims.add(event.rank)
+
+    def clear(self) -> None:
+        """The run has begun anew."""
+        self.ending = None
+        self._victims.clear()
+
+    def went_on(self, at: float) -> None:
+        """A step was taken at `at`: it was no end, unless another file only tells it late."""
+        if self.ending is not None and at - self.ending.since > STRAY_SECONDS:
+            self.ending = None
+        self._victims.clear()
+
+    def take(self, event: Event, at: float, *, phase: str) -> None:
+        """Take in an event, while the run is in `phase`, a word of `names.RUN_STATES`."""
+        kind = event.kind
+        if is_kill(event):
+            if self.ending is not None and explains(event, self.ending):
+                self.ending = None
+            if self.ending is None:
+                self._suspect("killed", at, TABLE_SECONDS, event, phase)
+        elif kind == TABLE:
+            # Where a node blames a victim, another node's table may know better.
+            wait = TABLE_SECONDS if culprit(event) is None else 0.0
+            self._suspect("crashed", at, wait, event, phase)
+        elif is_death(event):
+            self._suspect("crashed", at, TABLE_SECONDS, event, phase)
+        elif phase in ENDED_STATES:
+            return
+        elif is_interrupt(event):
+            if self.ending is None:
+                self._suspect("killed", at, SILENCE_SECONDS, event, phase)
+        elif is_abort(event) or is_fatal(event):
+            self._suspect("crashed", at, SILENCE_SECONDS, event, phase)
+        elif dies_of_another(event):
+            self._suspect("crashed", at, VICTIM_SECONDS, event, phase)
+
+    def _suspect(self, state: str, at: float, wait: float, event: Event, phase: str) -> None:
+        rank, known = culprit(event), self.ending
+        if dies_of_another(event) or (rank in self._victims and not is_fatal(event)):
+            rank = None
+        if known is None:
+            if phase not in ("crashed", "killed"):
+                self.ending = Ending(state, at, at + wait, rank, event)
+        elif known.evidence.fields.get("role") == "victim" and state == "crashed":
+            # SIGTERM is what a launcher sends to the others when one died.
+            self.ending = Ending(state, known.since, at + wait, rank, event)
+        elif known.state == "crashed":
+            stronger = strength(event) > strength(known.evidence)
+            named = known.rank
+            if (rank is not None and (named is None or stronger)) or absolves(event, known):
+                named = rank
+            self.ending = replace(
+                known,
+                confirm_at=min(known.confirm_at, at + wait),
+                rank=named,
+                evidence=event if stronger and event.kind != TABLE else known.evidence,
+            )
+
+
+class Attendance:
+    """Who began, and who has not ended yet. What no rank tells of itself is not its business."""
+
+    def __init__(self) -> None:
+        self._training: set[int] = set()
+
+    def observe(self, event: Event) -> bool:
+        """Take in a begin or an end; whether the end is that of the run.
+
+        The callback's rows name a process (begin) and a status (end); a banner of a log
+        does not, and its end is everybody's.
+        """
+        own = event.rank is not None and not {"pid", "status"}.isdisjoint(event.fields)
+        if event.rank is None or not own:
+            return True
+        if event.kind == "run_started":
+            self._training.add(event.rank)
+        else:
+            self._training.discard(event.rank)
+        return not self._training
+
+    def clear(self) -> None:
+        """The run begins anew."""
+        self._training.clear()

@@ -1,18 +1,65 @@
-"""All runs together: who belongs to which, what falls due, what is exported."""
+"""All runs together: which run a record belongs to, what is due, what is exported."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import NamedTuple
 
 from ldlm_monitor.model.names import SEVERITIES
 from ldlm_monitor.model.points import Point
-from ldlm_monitor.model.records import Record
+from ldlm_monitor.model.records import Position, Record
 from ldlm_monitor.model.view import Health
 from ldlm_monitor.run.pace import StallSettings
 from ldlm_monitor.run.training_run import TrainingRun
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeCandidate:
+    """A run whose host may be asked why no step comes; times in Unix seconds.
+
+    `stalls_at`: when it will count as stalled, None once it ended. `pids` by rank, with
+    the host that they are on, and `dumps` of flight recorders are what its logs tell.
+    """
+
+    run: str
+    state: str
+    last_progress_at: float
+    stalls_at: float | None
+    ended_at: float | None
+    files: tuple[str, ...]
+    pids: dict[int | None, tuple[str, int]]
+    dumps: tuple[str, ...]
+    world_size: int | None
+    position: Position
+
+
+def probe_candidates(
+    runs: Fleet, until: float, ended_since: float, since: float = -math.inf
+) -> Iterator[ProbeCandidate]:
+    """The runs that stall by `until` (Unix seconds), that did, or that ended of late.
+
+    None whose step advanced last before `since`.
+    """
+    for run in runs.nearing(until, ended_since):
+        life = run.life
+        if life.last_progress_at < since:
+            continue
+        yield ProbeCandidate(
+            run=run.name,
+            state=life.state,
+            last_progress_at=life.last_progress_at,
+            stalls_at=None if life.ended else life.last_progress_at + life.stall_limit,
+            ended_at=life.ended_at,
+            files=tuple(run.files),
+            pids=dict(run.findings.pids),
+            dumps=tuple(run.findings.dumps.values()),
+            world_size=run.told.world_size,
+            position=life.progress_position,
+        )
+
 
 HEALTH: tuple[Health, ...] = ("HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL")
 

@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from ldlm_monitor.model.names import ENDED_STATES
 from ldlm_monitor.model.records import Event, Heartbeat, Position, Sample, SampleBlock
-from ldlm_monitor.run.attendance import Attendance
-from ldlm_monitor.run.endings import Ending
+from ldlm_monitor.run.endings import STRAY_SECONDS, Attendance, Ending, Suspicion
 from ldlm_monitor.run.pace import Pace, StallSettings
-from ldlm_monitor.run.suspicion import STRAY_SECONDS, Suspicion
 
 _PHASES = {
     "eval_started": ("evaluating", "evaluating"),

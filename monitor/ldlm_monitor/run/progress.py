@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 
 from ldlm_monitor.model.records import Heartbeat, Sample, SampleBlock
 from ldlm_monitor.model.view import RankView
-from ldlm_monitor.run.durations import StepDurations
 from ldlm_monitor.run.lifecycle import Lifecycle
-from ldlm_monitor.run.sources import Source
+from ldlm_monitor.run.pace import StepDurations
+from ldlm_monitor.run.quantity import ValueSource
 
 PACE_STEPS = 50
 """The pace is that of so many steps."""
@@ -29,7 +29,7 @@ class Progress:
         self.total_steps: int | None = None
         self.epoch: float | None = None
         self.rank_steps: dict[int, int] = {}
-        self._step: tuple[Source, int] | None = None
+        self._step: tuple[ValueSource, int] | None = None
         self._leader: int | None = None
         self._recent: deque[tuple[float, int]] = deque(maxlen=PACE_STEPS)
         self._durations = StepDurations()
@@ -46,7 +46,7 @@ class Progress:
         if self._step is None or not self.total_steps:
             return None
         # A step log counts from 0, a bar counts what is done.
-        done = self._step[1] + (1 if self._step[0] <= Source.JSONL else 0)
+        done = self._step[1] + (1 if self._step[0] <= ValueSource.JSONL else 0)
         return min(done / self.total_steps, 1.0)
 
     @property
@@ -80,7 +80,7 @@ class Progress:
         self.rank_steps[beat.rank] = beat.step
         self._rank_seen[beat.rank] = (at, beat.phase)
 
-    def observe(self, sample: Sample, at: float, source: Source, *, timed: bool) -> None:
+    def observe(self, sample: Sample, at: float, source: ValueSource, *, timed: bool) -> None:
         """Take in a sample; `timed`: `at` means more than an order."""
         if "total_steps" in sample.values:
             self.total_steps = int(sample.values["total_steps"])
@@ -94,11 +94,11 @@ class Progress:
         if sample.rank == self._leader:
             self._observe_pace(sample.step, at, exact=sample.time is not None, timed=timed)
         self._step = (source, sample.step)
-        self._life.pace.told_late = FLUSH_SECONDS if source is Source.TRACKER else 0.0
+        self._life.pace.told_late = FLUSH_SECONDS if source is ValueSource.TRACKER else 0.0
         self.epoch = sample.epoch if sample.epoch is not None else self.epoch
 
     def observe_steps(
-        self, block: SampleBlock, last: Sample, times: Sequence[float], source: Source
+        self, block: SampleBlock, last: Sample, times: Sequence[float], source: ValueSource
     ) -> None:
         """Take in rows at `times`, which never fall; `last` is the last of them."""
         if self._step is None or (source <= self._step[0] and block.rank == self._leader):

@@ -1,17 +1,55 @@
-"""One quantity of one rank: the metric that exports it, and its last values."""
+"""One quantity of one rank: its source, the metric that exports it, and its last values."""
 
 from __future__ import annotations
 
 import math
 from array import array
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
 
-from ldlm_monitor.model.points import Labels, make_labels
-from ldlm_monitor.model.records import Position, Sample
+from ldlm_monitor.model.points import Labels, Point, make_labels
+from ldlm_monitor.model.records import Event, Position, Sample
 from ldlm_monitor.run.curve import Curve
-from ldlm_monitor.run.sources import Source
+
+
+class ValueSource(IntEnum):
+    """Where a value comes from, the best first (contract: "One value, one source")."""
+
+    CALLBACK = 0
+    JSONL = 1
+    TRACKER = 2
+    TEXT = 3
+    BAR = 4
+
+
+EVENT_FILE = ".tfevents."
+"""In the names of TensorBoard's files."""
+_TRANSACTIONS = ".wandb"
+"""Ends the names of W&B's."""
+
+
+def source_of(sample: Sample, *, rows: bool) -> ValueSource:
+    """`rows`: the file is JSON lines. A progress bar is known by its `progress`."""
+    name = sample.position.path.rsplit("/", 1)[-1]
+    if rows:
+        return ValueSource.CALLBACK if name.startswith("health_rank") else ValueSource.JSONL
+    if EVENT_FILE in name or name.endswith(_TRANSACTIONS):
+        return ValueSource.TRACKER
+    return ValueSource.BAR if "progress" in sample.values else ValueSource.TEXT
+
+
+def is_of_its_rank(quantity: str, source: ValueSource) -> bool:
+    """Whether each rank tells a rate of its own, so that the run's is their sum.
+
+    The callback is given what its rank processed; a trainer's log tells of all ranks.
+    """
+    return source is ValueSource.CALLBACK and quantity in (
+        "samples_per_second",
+        "tokens_per_second",
+    )
+
 
 WINDOW = 1000
 """Values of a quantity that statistics are over."""
@@ -81,7 +119,7 @@ class Quantity:
     )
 
     def __init__(
-        self, metric: str, labels: Labels, source: Source, sample: Sample, *, measured: bool
+        self, metric: str, labels: Labels, source: ValueSource, sample: Sample, *, measured: bool
     ) -> None:
         self.fresh = array("d") if measured else None
         self.curve: Curve | None = None
@@ -102,3 +140,71 @@ class Quantity:
         self.recent.extend(column)
         if self.fresh is not None:
             self.fresh.extend(column)
+
+
+METRIC = "ldlm_train_nonfinite_total"
+_COUNTED_STEPS = 64
+"""The last steps that were counted are known."""
+_HIDDEN_LOSS = {"latent_pred": "loss_latent", "latent_target": "loss_latent", "total_loss": "loss"}
+"""A non-finite tensor behind which the trainer puts a constant loss: which loss it hides."""
+
+
+@dataclass(slots=True)
+class _Count:
+    labels: Labels
+    count: int = 0
+    steps: deque[int] = field(default_factory=lambda: deque(maxlen=_COUNTED_STEPS))
+    evidence: Evidence | None = None
+
+
+class NonfiniteCounts:
+    """By quantity and rank; loss and gradient norm are there from the start."""
+
+    def __init__(self, run: str) -> None:
+        self._run = run
+        self._counts: dict[tuple[str, int | None], _Count] = {}
+        for quantity in ("loss", "grad_norm"):
+            self._of(quantity, None)
+
+    def count(self, quantity: str, rank: int | None, evidence: Evidence) -> bool:
+        """Count what a line told; False if its step was counted already."""
+        seen = self._of(quantity, rank)
+        if evidence.step is not None:
+            if evidence.step in seen.steps:
+                return False
+            seen.steps.append(evidence.step)
+        seen.count += 1
+        seen.evidence = evidence
+        return True
+
+    def count_event(self, event: Event, order: int) -> bool:
+        """Count what a `nonfinite_metric` event tells of; True if new."""
+        told = event.fields.get("quantity")
+        quantity = _HIDDEN_LOSS.get(str(told), str(told)) if told else "loss"
+        step = event.fields.get("step")
+        number = int(step) if isinstance(step, int) else None
+        return self.count(
+            quantity, event.rank, Evidence(event.position, number, event.message, order)
+        )
+
+    def items(self) -> Iterator[tuple[str, int]]:
+        """Quantity and count, of each rank."""
+        for (quantity, _), seen in self._counts.items():
+            yield quantity, seen.count
+
+    def points(self) -> list[Point]:
+        """Every count as it stands."""
+        return [Point(METRIC, seen.labels, seen.count) for seen in self._counts.values()]
+
+    def evidence(self) -> Iterator[tuple[str, Labels, Evidence]]:
+        """Metric, labels and last line of every count."""
+        for seen in self._counts.values():
+            if seen.evidence is not None:
+                yield METRIC, seen.labels, seen.evidence
+
+    def _of(self, quantity: str, rank: int | None) -> _Count:
+        seen = self._counts.get((quantity, rank))
+        if seen is None:
+            labels = labels_of(self._run, rank, (("quantity", quantity),))
+            seen = self._counts[quantity, rank] = _Count(labels)
+        return seen

@@ -10,16 +10,13 @@ from ldlm_monitor.model.names import DETECTED_IN, RUN_STATES
 from ldlm_monitor.model.points import Labels, Point, make_labels
 from ldlm_monitor.model.records import Event, Heartbeat, Position, Record, Sample, SampleBlock
 from ldlm_monitor.model.view import CurveView, Health, RunView, VerdictView
-from ldlm_monitor.run.event_counts import EVENTS, EventCounts
-from ldlm_monitor.run.findings import Findings
+from ldlm_monitor.run.events import EVENTS, EventCounts, ToldSettings
 from ldlm_monitor.run.lifecycle import Lifecycle
 from ldlm_monitor.run.pace import StallSettings
 from ldlm_monitor.run.progress import Progress
-from ldlm_monitor.run.quantity import Evidence
-from ldlm_monitor.run.sources import Source, source_of
-from ldlm_monitor.run.told_settings import ToldSettings
+from ldlm_monitor.run.quantity import Evidence, ValueSource, source_of
 from ldlm_monitor.run.values import RunValues
-from ldlm_monitor.run.verdict import Verdict
+from ldlm_monitor.run.verdict import Findings, Verdict
 
 _URGENT = ("error", "critical")
 _SKIPS = frozenset({"skipped_step", "loss_scale_overflow"})
@@ -70,7 +67,7 @@ class TrainingRun:
         if isinstance(record, Sample):
             # What an error block repeats is no source of its own: the next bar tells more.
             remark = record.position == self._remark
-            source = Source.BAR if remark else source_of(record, rows=rows)
+            source = ValueSource.BAR if remark else source_of(record, rows=rows)
             return self._observe_sample(record, at, source)
         if isinstance(record, Heartbeat):
             stalled = self.life.state == "stalled"
@@ -212,12 +209,12 @@ class TrainingRun:
             detected=detected or {},
         )
 
-    def _observe_sample(self, sample: Sample, at: float, source: Source) -> str | None:
+    def _observe_sample(self, sample: Sample, at: float, source: ValueSource) -> str | None:
         alarming = self.values.observe(sample, source, at)
         urgent = self._observe_progress(sample, at, source)
         return f"nonfinite {sample.rank} {' '.join(alarming)}" if alarming else urgent
 
-    def _observe_progress(self, sample: Sample, at: float, source: Source) -> str | None:
+    def _observe_progress(self, sample: Sample, at: float, source: ValueSource) -> str | None:
         self.progress.observe(sample, at, source, timed=self._timed)
         stalled = self.life.state == "stalled"
         changed = self.life.observe_sample(sample, at)

@@ -11,9 +11,15 @@ from ldlm_monitor.model.points import Labels, Point
 from ldlm_monitor.model.records import Event, Sample, SampleBlock
 from ldlm_monitor.model.view import CurveView, Statistics
 from ldlm_monitor.run.curve import Curve, is_charted
-from ldlm_monitor.run.nonfinite import NonfiniteCounts
-from ldlm_monitor.run.quantity import Evidence, Quantity, exported_name, labels_of
-from ldlm_monitor.run.sources import Source, is_of_its_rank
+from ldlm_monitor.run.quantity import (
+    Evidence,
+    NonfiniteCounts,
+    Quantity,
+    ValueSource,
+    exported_name,
+    is_of_its_rank,
+    labels_of,
+)
 
 MAX_QUANTITIES = 200
 """Different quantities of one run; what comes later is counted as dropped."""
@@ -22,7 +28,7 @@ _OF_THE_RUN = frozenset({"progress", "total_steps", "eval_progress", "skip_progr
 """Where the run stands: exported by its lifecycle, not as values."""
 _WITHOUT_STATISTICS = _OF_THE_RUN | {"steps_per_second", "epoch_progress", "batch_in_epoch"}
 
-_SMOOTHED = ("steps_per_second", Source.BAR)
+_SMOOTHED = ("steps_per_second", ValueSource.BAR)
 
 
 class RunValues:
@@ -31,13 +37,13 @@ class RunValues:
     def __init__(self, run: str) -> None:
         self._run = run
         self._by_rank: dict[int | None, dict[str, Quantity]] = {}
-        self._best: dict[str, Source] = {}
-        self._charted: dict[str, Source] = {}
+        self._best: dict[str, ValueSource] = {}
+        self._charted: dict[str, ValueSource] = {}
         self._nonfinite = NonfiniteCounts(run)
         self._order = 0
         self.dropped = 0
 
-    def observe(self, sample: Sample, source: Source, at: float = 0.0) -> list[str]:
+    def observe(self, sample: Sample, source: ValueSource, at: float = 0.0) -> list[str]:
         """Take in a sample; the quantities of which it brought a new non-finite value.
 
         `at` is when it was told (Unix seconds).
@@ -73,7 +79,7 @@ class RunValues:
         self,
         block: SampleBlock,
         last: Sample,
-        source: Source,
+        source: ValueSource,
         *,
         at: float = 0.0,
         times: Sequence[float] | None = None,
@@ -180,7 +186,7 @@ class RunValues:
         quantities: dict[str, Quantity],
         quantity: str,
         sample: Sample,
-        source: Source,
+        source: ValueSource,
         rows: int,
     ) -> Quantity | None:
         kept = quantities.get(quantity)
@@ -189,7 +195,7 @@ class RunValues:
         return kept
 
     def _admit(
-        self, quantity: str, sample: Sample, source: Source, rows: int = 1
+        self, quantity: str, sample: Sample, source: ValueSource, rows: int = 1
     ) -> Quantity | None:
         """The quantity as reported by `source`, None where a better source has it.
 
@@ -219,7 +225,7 @@ class RunValues:
         kept.curve = self._new_curve(quantity, source)
         return kept
 
-    def _new_curve(self, quantity: str, source: Source) -> Curve | None:
+    def _new_curve(self, quantity: str, source: ValueSource) -> Curve | None:
         """None where no chart is drawn of it, or another rank's curve is."""
         if not is_charted(quantity) or self._charted.get(quantity) is source:
             return None

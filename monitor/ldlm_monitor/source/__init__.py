@@ -1,4 +1,4 @@
-"""Which files, and what is new of them: from the disk to `chunk.Chunk`."""
+"""Finds the input files and reads what is new in them, as `model.chunk.Chunk`s."""
 
 from ldlm_monitor.source.companions import (
     Companion,
@@ -7,13 +7,12 @@ from ldlm_monitor.source.companions import (
     companions,
     undecided,
 )
-from ldlm_monitor.source.continuation import Continuation
-from ldlm_monitor.source.disk import DIRECT, Disk
-from ldlm_monitor.source.follow import Follower
+from ldlm_monitor.source.file_system import DIRECT, Disk
+from ldlm_monitor.source.follow import Follower, StdinSource
 from ldlm_monitor.source.journal import Journal, Notice
 from ldlm_monitor.source.patterns import InputPatterns, resolve
 from ldlm_monitor.source.position import Position, positions_from_json, positions_to_json
-from ldlm_monitor.source.stdin import StdinSource
+from ldlm_monitor.source.resume import Continuation
 from ldlm_monitor.source.timed_disk import TimedDisk
 from ldlm_monitor.source.wake import PollingWaker, Waker, WatchdogWaker
 

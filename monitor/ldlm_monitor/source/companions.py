@@ -1,8 +1,8 @@
-"""Files that belong to a followed log because the same launch writes them.
+"""Companions: files that belong to a followed log because the same launch writes them.
 
-An MM-LDLM run's exact values are in `saved/{run}/training_log.jsonl`, not in its
-log. The launch script writes logs into one folder and saves beside it, and the
-trainer prints its working directory, whose last part is the run's name.
+Some trainers write exact values to `saved/{run}/training_log.jsonl` and rounded ones to
+their log. Logs go to one folder and `saved` lies beside it; the log contains the run's
+working directory, whose last part is the run's name.
 """
 
 import fnmatch
@@ -13,20 +13,23 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from ldlm_monitor.source.disk import DIRECT, Disk, Kind
+from ldlm_monitor.source.file_system import DIRECT, Disk, FileKind
 
 STALE_SECONDS = 5.0
-"""Clocks of a file server and of the trainer may differ by so much."""
+"""Allowed difference between the clocks of a file server and of the trainer: NTP keeps them
+within a second, and a launch takes longer than five."""
 PATTERNS = ("training_log.jsonl", "health_rank*.jsonl")
+"""The trainer's exact values, and the callback's files (contract section 6)."""
 NCCL_SUFFIXES = frozenset({"", ".log", ".txt", ".out"})
+"""NCCL_DEBUG_FILE is text from a log: it must not make the monitor read other files."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchFacts:
-    """What a log, or the caller, says of its launch.
+    """Facts about a launch, from its log or from the caller.
 
     `working_directory`, `nccl_debug_file`: as printed, on the machine that trained.
-    `run_names`: names that it calls itself. `started`: Unix seconds.
+    `run_names`: the run's own names. `started`: Unix seconds.
     """
 
     working_directory: str | None = None
@@ -35,19 +38,19 @@ class LaunchFacts:
     started: float | None = None
 
     def names(self) -> frozenset[str]:
-        """Folder names under `saved/` that are this launch's."""
-        told = {Path(name).name for name in self.run_names}
+        """The folder names under `saved/` that are this launch's."""
+        names = {Path(name).name for name in self.run_names}
         if self.working_directory:
-            told.add(Path(self.working_directory).name)
-        return frozenset(told - {""})
+            names.add(Path(self.working_directory).name)
+        return frozenset(names - {""})
 
 
 @dataclass(frozen=True, slots=True)
 class Companion:
-    """A file to follow with a log, and why, in words that end a sentence "added, because ...".
+    """A file to follow with a log; `reason` completes the sentence "added, because ...".
 
-    `stale`: it was last written before the launch began, so what it holds is an
-    earlier launch's until it is emptied.
+    `stale`: it was last written before the launch began, so its content is an earlier
+    launch's until it is emptied.
     """
 
     path: Path
@@ -56,32 +59,29 @@ class Companion:
 
 
 class Surroundings:
-    """The folders near logs that hold companions: around each folder of logs, looked for once.
-
-    For one pass over many logs; what changes later is seen by the next pass, with a new one.
-    """
+    """The folders near logs that hold companions, cached for one pass over many logs."""
 
     def __init__(self, disk: Disk = DIRECT) -> None:
         self.disk = disk
         self._found: dict[Path, list[Path]] = {}
 
     def of(self, folder: Path) -> list[Path]:
-        """Those near a log in `folder`. Raises `TimeoutError` as `companions` does."""
+        """The folders near a log in `folder`. Raises `TimeoutError` as `companions` does."""
         if folder not in self._found:
             self._found[folder] = list(_candidates(folder, self.disk))
         return self._found[folder]
 
 
 def companions(log: Path, facts: LaunchFacts, around: Surroundings) -> list[Companion]:
-    """Files of the same launch as `log` that exist now, sorted by path.
+    """The existing files of the same launch as `log`, sorted by path.
 
-    Raises `TimeoutError` where a server that may hold some does not answer.
+    Raises `TimeoutError` if a server that may hold some does not answer.
     """
     disk = around.disk
     folder, reason = _choose(log, facts, around)
     found = {} if folder is None else dict.fromkeys(_held(folder, disk), reason)
     for path in _nccl(log, facts, disk):
-        found.setdefault(path, f"its log says NCCL_DEBUG_FILE={facts.nccl_debug_file}")
+        found.setdefault(path, f"its log contains NCCL_DEBUG_FILE={facts.nccl_debug_file}")
     return [
         Companion(path, why, stale=_stale(path, facts.started, disk))
         for path, why in sorted(found.items())
@@ -90,7 +90,7 @@ def companions(log: Path, facts: LaunchFacts, around: Surroundings) -> list[Comp
 
 
 def undecided(log: Path, facts: LaunchFacts, around: Surroundings) -> str | None:
-    """Why no folder was taken although there are some; None: nothing was left open.
+    """Why none of several folders was chosen; None if there was nothing to choose.
 
     Raises `TimeoutError` as `companions` does.
     """
@@ -99,7 +99,7 @@ def undecided(log: Path, facts: LaunchFacts, around: Surroundings) -> str | None
 
 
 def _choose(log: Path, facts: LaunchFacts, around: Surroundings) -> tuple[Path | None, str]:
-    """The folder that holds the launch's files, with why; or None, with why not."""
+    """The folder of the launch's files and why; or None and why not."""
     folders = around.of(log.parent)
     if not folders and facts.working_directory is None:
         return None, ""
@@ -107,9 +107,9 @@ def _choose(log: Path, facts: LaunchFacts, around: Surroundings) -> tuple[Path |
     named = [folder for folder in folders if folder.name in names]
     if len(named) == 1:
         return named[0], f"its log names the run {named[0].name}"
-    told = Path(facts.working_directory) if facts.working_directory else None
-    if told is not None and told.is_absolute() and next(_held(told, around.disk), None):
-        return told, f"its log says Working directory: {told}"
+    printed = Path(facts.working_directory) if facts.working_directory else None
+    if printed is not None and printed.is_absolute() and next(_held(printed, around.disk), None):
+        return printed, f"its log contains the working directory {printed}"
     bare = [folder for folder in folders if folder.parent.name != "saved"]
     possible = named or (bare if names else folders)
     if len(possible) == 1:
@@ -119,8 +119,8 @@ def _choose(log: Path, facts: LaunchFacts, around: Surroundings) -> tuple[Path |
     listed = ", ".join(str(folder) for folder in possible[:4])
     more = f" and {len(possible) - 4} more" if len(possible) > 4 else ""
     return None, (
-        f"{listed}{more} may belong to {log}, and it does not say which; "
-        "name the file beside the log to follow it"
+        f"{listed}{more} may belong to {log}, which does not name its folder; "
+        "name the file together with the log to follow it"
     )
 
 
@@ -146,12 +146,12 @@ def _folders(folder: Path, disk: Disk) -> list[Path]:
 
 
 def _held(folder: Path, disk: Disk) -> Iterator[Path]:
-    """The companions in a folder; its listing is remembered until it changes."""
+    """The companions in a folder, whose listing is cached until its mtime changes."""
     try:
         changed = disk.stat(folder).st_mtime_ns
     except TimeoutError:
         raise
-    except (OSError, ValueError):  # not ours to see, or no name
+    except (OSError, ValueError):  # not accessible; ValueError: a NUL byte in the name
         return
     yield from (path for path in _listed(folder, changed, disk) if _is_file(path, disk))
 
@@ -160,18 +160,18 @@ def _is_file(path: Path, disk: Disk) -> bool:
     return stat.S_ISREG(disk.mode(path))
 
 
-def _names(folder: Path, disk: Disk) -> list[tuple[str, Kind]]:
+def _names(folder: Path, disk: Disk) -> list[tuple[str, FileKind]]:
     try:
         return sorted(disk.listing(folder))
     except TimeoutError:
         raise
-    except (OSError, ValueError):  # not ours to see, or no name
+    except (OSError, ValueError):  # as in `_held`
         return []
 
 
 @lru_cache(maxsize=1024)
 def _listed(folder: Path, changed: int, disk: Disk) -> tuple[Path, ...]:
-    """`changed` (the folder's mtime, ns) makes a new listing of a folder that did."""
+    """`changed` (the folder's mtime in ns) is part of the cache key."""
     del changed
     names = [name for name, _ in _names(folder, disk)]
     return tuple(
@@ -183,21 +183,18 @@ def _listed(folder: Path, changed: int, disk: Disk) -> tuple[Path, ...]:
 
 
 def _nccl(log: Path, facts: LaunchFacts, disk: Disk) -> list[Path]:
-    """The files that NCCL_DEBUG_FILE names; NCCL puts host and pid for `%h` and `%p`.
-
-    The text is the log's, so only what may be a log is taken.
-    """
+    """The files that NCCL_DEBUG_FILE names; NCCL replaces `%h` and `%p` by host and pid."""
     if not facts.nccl_debug_file:
         return []
-    told = Path(facts.nccl_debug_file)
-    if told.suffix not in NCCL_SUFFIXES or ".." in told.parts:
+    template = Path(facts.nccl_debug_file)
+    if template.suffix not in NCCL_SUFFIXES or ".." in template.parts:
         return []
-    pattern = re.sub(r"%[hp]", "*", re.sub(r"([*?\[])", r"[\1]", told.name))
-    near = (told.parent, log.parent, log.parent.parent)
-    for folder in near if told.is_absolute() else near[1:]:
+    pattern = re.sub(r"%[hp]", "*", re.sub(r"([*?\[])", r"[\1]", template.name))
+    near = (template.parent, log.parent, log.parent.parent)
+    for folder in near if template.is_absolute() else near[1:]:
         names = (name for name, _ in _names(folder, disk) if fnmatch.fnmatchcase(name, pattern))
         found = [folder / name for name in names if _is_file(folder / name, disk)]
-        if "%" in told.name:  # other launches' files match too
+        if "%" in template.name:  # other launches' files match too
             found = [path for path in found if not _stale(path, facts.started, disk)]
         if found:
             return found

@@ -1,32 +1,41 @@
-"""What is new of many files, exactly once, whichever of their file systems answer."""
+"""The two sources of chunks: files that are followed, and standard input or another pipe."""
 
 import math
+import os
+import queue
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from ldlm_monitor.model.chunk import Chunk, FileId
-from ldlm_monitor.source.disk import Disk
-from ldlm_monitor.source.entry import Entry
+from ldlm_monitor.source.file_system import MOUNT_SECONDS, Disk, Mount, MountTable, read_mounts
+from ldlm_monitor.source.held_files import FollowedName
 from ldlm_monitor.source.journal import Journal, Notice
-from ldlm_monitor.source.lane import Lane
-from ldlm_monitor.source.mounts import MOUNT_SECONDS, Mount, MountTable, read_mounts
+from ldlm_monitor.source.mount_reader import MountReader
+from ldlm_monitor.source.patterns import STANDARD_INPUT
 from ldlm_monitor.source.position import Position
+from ldlm_monitor.source.split import Splitter
 
 TURN_BYTES = 8 * 1024 * 1024
+"""Bytes read in one turn: less than a second of parsing, so that timers and alerts are not
+late while a backlog is read."""
 OPEN_FILES = 256
+"""Descriptors held for idle files; a quarter of the usual limit of 1024 per process."""
 PATIENCE_SECONDS = 0.1
-"""So long a turn waits for all file systems on a network together."""
+"""How long a turn waits for all network file systems together: below what a user notices,
+and long enough for a healthy server to answer in the same turn."""
 
 
 class Follower:
-    """Reads what is new of many files, in chunks of whole records.
+    """Reads what is appended to many files, exactly once, in chunks of whole records.
 
-    Files on local file systems are read where `read` is called. Each network file
-    system is read by a thread of its own that is waited for briefly: what it gives
-    later comes with a later `read`. `open_files` bounds the descriptors held for
-    files at rest of one file system. `journal` counts what went wrong. `disk`,
-    `mounts` and `clock` (monotonic seconds) are what the system offers.
+    Local files are read in the thread that calls `read`. Each network file system has a
+    thread of its own, which `read` waits for briefly; a later `read` returns what comes
+    later. `open_files` bounds the descriptors that idle files of one file system hold.
+    `journal` counts what went wrong. `disk`, `mounts` and `clock` (monotonic seconds) are
+    the system's, or replacements.
     """
 
     def __init__(
@@ -44,18 +53,18 @@ class Follower:
         self._clock = clock
         self._table = mounts()
         self._table_at = -math.inf
-        self._local = self._lane(Mount(point="the local disks"))
-        self._remote: dict[str, Lane] = {}
-        self._lanes: dict[Path, Lane] = {}
+        self._local = self._new_reader(Mount(point="the local disks"))
+        self._remote: dict[str, MountReader] = {}
+        self._readers: dict[Path, MountReader] = {}
 
     @property
     def paths(self) -> Collection[Path]:
         """The followed names, as they were added."""
-        return self._lanes.keys()
+        return self._readers.keys()
 
     @property
     def notices(self) -> list[Notice]:
-        """What happened and was not drained yet (`journal.drain`)."""
+        """Notices that were not drained yet (`journal.drain`)."""
         return self.journal.notices
 
     def add(
@@ -66,99 +75,163 @@ class Follower:
         line: int | None = None,
         resume: Iterable[Position] = (),
     ) -> None:
-        """Follow a name, whether or not it exists yet; nothing changes if it is followed.
+        """Follow a name, whether or not it exists yet. Does nothing if it is followed.
 
-        `offset`: what stands before it in the present file counts as read; `line` is that
-        of `offset`, and the lines are counted if it is not given. `resume`: what
-        `positions` told of this name before a restart, which counts for more than
-        `offset`. Add all resumed names before the first `read`: one of their files may
-        be under another's name now.
+        Bytes before `offset` of the present file count as read; `line` is the line at
+        `offset`, and is counted if not given. `resume`: this name's `positions` from before
+        a restart, which override `offset`. Add all resumed names before the first `read`:
+        one of their files may now have another's name.
         """
-        if path not in self._lanes:
-            lane = self._lanes[path] = self._lane_of(path)
-            lane.add(Entry(path, start=offset, line=line, kept=list(resume)))
+        if path not in self._readers:
+            reader = self._readers[path] = self._reader_of(path)
+            reader.add(FollowedName(path, start=offset, line=line, kept=list(resume)))
 
     def read(
         self, paths: Collection[Path] | None, now: float, budget: int = TURN_BYTES
     ) -> Iterator[Chunk]:
-        """What is new under `paths` (None: all), as read at `now` (Unix seconds).
+        """New chunks of `paths` (None: all), read at `now` (Unix seconds).
 
-        Files that fell behind before are served too. Files take turns of one slice,
-        until `budget` bytes are read; the next call goes on with those whose turn
-        did not come.
+        Files with a backlog are read too. Files take turns of one slice until `budget`
+        bytes are read; the next call continues with the files whose turn did not come.
         """
         self._route(paths, now)
-        threaded = [lane for lane in self._all() if lane.threaded]
-        for lane in threaded:
-            lane.ask(self._share(lane, paths), now, budget)
+        threaded = [reader for reader in self._all() if reader.threaded]
+        for reader in threaded:
+            reader.submit(self._share(reader, paths), now, budget)
         until = self._clock() + PATIENCE_SECONDS
         if not self._local.threaded:
             yield from self._local.read(self._share(self._local, paths), now, budget, self._clock)
-        for lane in threaded:
-            yield from lane.answer(now, max(0.0, until - self._clock()))
+        for reader in threaded:
+            yield from reader.collect(now, max(0.0, until - self._clock()))
 
     def nameless(self) -> set[FileId]:
-        """Files that lost the name under which they are read: they may be gone at any time."""
-        return {file for lane in self._all() for file in lane.nameless()}
+        """Files that lost their name: the system may delete them at any time."""
+        return {file for reader in self._all() for file in reader.nameless()}
 
     def behind(self) -> int:
-        """Bytes written, as far as was seen, and not read. May be called from any thread."""
-        return sum(lane.behind() for lane in self._all())
+        """Bytes known to be written and not read. May be called from any thread."""
+        return sum(reader.behind() for reader in self._all())
 
     def next_peek(self) -> float | None:
-        """When (Unix seconds) the next unfinished record is to be shown as it stands."""
-        times = (lane.next_peek() for lane in self._all())
+        """When (Unix seconds) the next unfinished record is due as a peek."""
+        times = (reader.next_peek() for reader in self._all())
         return min((time for time in times if time is not None), default=None)
 
     def positions(self) -> list[Position]:
-        """How far each file was read, to be kept with what its chunks led to.
+        """The reading position of each file.
 
-        Call it when `read` is exhausted: all chunks that it gave lie before these
-        positions, and none that it did not give. Several of one `path`: older files
-        that lost this name.
+        Call it when `read` is exhausted: then exactly the chunks that `read` returned lie
+        before these positions. Several positions of one `path`: older files that lost
+        this name.
         """
-        return [position for lane in self._all() for position in lane.positions()]
+        return [position for reader in self._all() for position in reader.positions()]
 
     def finish(self) -> Iterator[Chunk]:
-        """The last chunk of every file, for a reader that will not come back."""
-        for lane in self._all():
-            yield from lane.finish(PATIENCE_SECONDS)
+        """The last chunk of every file; nothing more is read."""
+        for reader in self._all():
+            yield from reader.finish(PATIENCE_SECONDS)
 
     def close(self) -> None:
-        """Give all descriptors back."""
-        for lane in self._all():
-            lane.close(PATIENCE_SECONDS)
+        """Close all files and end the threads."""
+        for reader in self._all():
+            reader.close(PATIENCE_SECONDS)
 
-    def _all(self) -> list[Lane]:
+    def _all(self) -> list[MountReader]:
         return [self._local, *self._remote.values()]
 
-    def _lane(self, mount: Mount) -> Lane:
-        return Lane(mount, self.journal, self._disk, self._open_files)
+    def _new_reader(self, mount: Mount) -> MountReader:
+        return MountReader(mount, self.journal, self._disk, self._open_files)
 
-    def _lane_of(self, path: Path) -> Lane:
+    def _reader_of(self, path: Path) -> MountReader:
         mount = self._table.of(path) if self._table.has_remote else Mount()
         if not mount.remote:
             return self._local
         if mount.device not in self._remote:
-            self._remote[mount.device] = self._lane(mount)
+            self._remote[mount.device] = self._new_reader(mount)
         return self._remote[mount.device]
 
-    def _share(self, lane: Lane, paths: Collection[Path] | None) -> Collection[Path] | None:
-        """Those of `paths` that are read in `lane`; what is nobody's name may be a local place."""
+    def _share(
+        self, reader: MountReader, paths: Collection[Path] | None
+    ) -> Collection[Path] | None:
+        """The `paths` that `reader` reads; an unknown path may be the place of a local file."""
         if paths is None or not self._remote:
             return paths
-        return [path for path in paths if self._lanes.get(path, self._local) is lane]
+        return [path for path in paths if self._readers.get(path, self._local) is reader]
 
     def _route(self, paths: Collection[Path] | None, now: float) -> None:
-        """See to it that each name is looked at in the lane of the files it leads to now."""
+        """Move each name to the reader of the file system that it leads to now."""
         if now - self._table_at >= MOUNT_SECONDS:
             self._table_at = now
             self._table = self._read_mounts()
         if not (self._table.has_remote or self._remote):
             return
-        for path in self._lanes.keys() if paths is None else self._lanes.keys() & set(paths):
-            before, lane = self._lanes[path], self._lane_of(path)
-            if lane is not before:
+        for path in self._readers.keys() if paths is None else self._readers.keys() & set(paths):
+            before, reader = self._readers[path], self._reader_of(path)
+            if reader is not before:
                 before.leave(path)
-                lane.add(Entry(path))
-                self._lanes[path] = lane
+                reader.add(FollowedName(path))
+                self._readers[path] = reader
+
+
+PIECE_BYTES = 64 * 1024
+QUEUED_PIECES = 64
+"""The writer of the pipe blocks when 4 MiB are unread; that bounds the memory."""
+
+
+class StdinSource:
+    """Reads a pipe in a thread of its own, so that waiting for input blocks nothing else.
+
+    `ring` is called from that thread whenever there is something to read. `journal`
+    counts records that were cut.
+    """
+
+    def __init__(
+        self, stream: BinaryIO, ring: Callable[[Path], None], journal: Journal | None = None
+    ) -> None:
+        self._journal = Journal() if journal is None else journal
+        self.path = Path(STANDARD_INPUT)
+        status = os.fstat(stream.fileno())
+        self._splitter = Splitter(STANDARD_INPUT, (status.st_dev, status.st_ino, 0))
+        self._pieces: queue.Queue[bytes] = queue.Queue(QUEUED_PIECES)
+        self._ring = ring
+        self.ended = False
+        # A daemon thread: a read of an open pipe cannot be interrupted.
+        self.thread = threading.Thread(target=self._pump, args=(stream,), name="stdin", daemon=True)
+        self.thread.start()
+
+    def read(self, now: float) -> Iterator[Chunk]:
+        """The chunks that arrived; the last one of the stream is `final`."""
+        cut = self.cut_records
+        while not self.ended:
+            try:
+                piece = self._pieces.get_nowait()
+            except queue.Empty:
+                break
+            if piece:
+                yield from self._splitter.feed(piece, now)
+            else:
+                self.ended = True
+                yield self._splitter.finish()
+        self._journal.cut(STANDARD_INPUT, self.cut_records - cut)
+        peek_at = self._splitter.peek_at()
+        if peek_at is not None and peek_at <= now:
+            yield self._splitter.peek()
+
+    def next_peek(self) -> float | None:
+        """When (Unix seconds) the unfinished record is due as a peek."""
+        return self._splitter.peek_at()
+
+    @property
+    def cut_records(self) -> int:
+        """Records that were longer than 1 MiB."""
+        return self._splitter.cut_records
+
+    def _pump(self, stream: BinaryIO) -> None:
+        piece = b"..."
+        while piece:
+            try:
+                piece = os.read(stream.fileno(), PIECE_BYTES)
+            except (OSError, ValueError):  # another thread closed the stream: end of input
+                piece = b""
+            self._pieces.put(piece)
+            self._ring(self.path)

@@ -1,4 +1,4 @@
-"""Which files the arguments of the command line mean, now and later."""
+"""The files that command line arguments stand for: files, folders, globs and `-`."""
 
 import contextlib
 import fnmatch
@@ -10,35 +10,35 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ldlm_monitor.model.errors import InputError
-from ldlm_monitor.source.disk import DIRECT, Disk
+from ldlm_monitor.source.file_system import DIRECT, Disk
 
 STANDARD_INPUT = "-"
 LOG_SUFFIXES = frozenset({".log", ".jsonl", ".out", ".err", ".txt"})
 EVENT_FILE = ".tfevents."
-"""In the names of TensorBoard's files."""
+"""Part of the names of TensorBoard's files."""
 TRANSACTIONS = ".wandb"
-"""Ends the names of W&B's."""
+"""The suffix of W&B's files."""
 FOLDER_LEVELS = 4
-"""`DIR/{run id}/attempt_0/3/stderr.log`, as torchrun's `--log-dir` lays it out, is found."""
-_OF_WANDB = "wandb"
-PASSED_OVER = frozenset({_OF_WANDB, "__pycache__", "node_modules", "site-packages"})
-"""Folders that a folder argument does not mean: wandb keeps copies of the console there."""
+"""Deep enough for `DIR/{run id}/attempt_0/3/stderr.log`, the layout of torchrun's `--log-dir`."""
+_WANDB_FOLDER = "wandb"
+SKIPPED_FOLDERS = frozenset({_WANDB_FOLDER, "__pycache__", "node_modules", "site-packages"})
+"""Folders below a folder argument that are not searched: wandb's has copies of the console."""
 
 _MAGIC = re.compile(r"[*?\[]")
 
 
 def resolve(arguments: Sequence[str], *, base: Path, disk: Disk = DIRECT) -> "InputPatterns":
-    """What `arguments` stand for, relative ones under `base`.
+    """The inputs that `arguments` stand for; relative ones lie under `base`.
 
-    Paths come back as they were spelled when `base` is `Path()`. What a server that does
-    not answer (`TimeoutError` of `disk`) holds is not there meanwhile. Raises `InputError`
-    for an argument that no file can have as its name.
+    With `base` `Path()`, paths keep their spelling. Files of a server that does not answer
+    (`TimeoutError` of `disk`) count as missing. Raises `InputError` for an argument that
+    cannot be a file name.
     """
     sources = []
     for argument in arguments:
         if not argument or "\0" in argument:
             raise InputError(
-                f"{argument!r} is no file name", remedy="name files, folders, globs, or `-`"
+                f"{argument!r} is not a file name", remedy="name files, folders, globs, or `-`"
             )
         if argument != STANDARD_INPUT:
             sources.append(_Source(argument, base / Path(argument).expanduser(), disk))
@@ -47,14 +47,14 @@ def resolve(arguments: Sequence[str], *, base: Path, disk: Disk = DIRECT) -> "In
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """One argument: a file, a folder or a glob, whichever it turns out to be."""
+    """One argument: a file, a folder or a glob; which one is decided at each call."""
 
     argument: str
     path: Path
     disk: Disk
 
     def matches(self) -> Iterator[Path]:
-        """The files that it means now."""
+        """The files that match now."""
         mode = _mode(self.path, self.disk)
         if stat.S_ISDIR(mode):
             yield from _logs_under(self.path, self.disk)
@@ -68,7 +68,7 @@ class _Source:
                     yield match
 
     def folders(self) -> Iterator[Path]:
-        """Existing folders in which a match may appear or change."""
+        """The existing folders in which a match may appear or change."""
         mode = _mode(self.path, self.disk)
         if stat.S_ISDIR(mode):
             yield from (folder for folder, _ in _walk(self.path, FOLDER_LEVELS, self.disk))
@@ -78,7 +78,7 @@ class _Source:
             yield from self._folders_of_glob()
 
     def _split(self) -> tuple[Path, tuple[str, ...]]:
-        """The part before the first wildcard, and the parts from there on."""
+        """The path before the first wildcard, and the parts from there on."""
         parts = self.path.parts
         first = next(i for i, part in enumerate(parts) if _MAGIC.search(part))
         return Path(*parts[:first]), parts[first:]
@@ -93,7 +93,7 @@ class _Source:
 
 @dataclass(frozen=True, slots=True)
 class InputPatterns:
-    """The inputs of one command; asks the file system anew at each call.
+    """The inputs of one command; each call reads the file system again.
 
     `standard_input`: whether `-` is among them.
     """
@@ -103,15 +103,12 @@ class InputPatterns:
     standard_input: bool = False
 
     def files(self) -> list[Path]:
-        """Files that are there now, sorted; of several names of one file, one.
-
-        A name that is not a symbolic link is preferred.
-        """
+        """The existing files, sorted, each under one name: preferably not a symbolic link."""
         found: dict[tuple[int, int], Path] = {}
         for path in sorted(path for source in self.sources for path in source.matches()):
             try:
                 status = self.disk.stat(path)
-            except OSError:  # gone, or not ours to see: it is waited for
+            except OSError:  # deleted or not accessible: it may come later
                 continue
             if not stat.S_ISREG(status.st_mode):
                 continue
@@ -121,29 +118,29 @@ class InputPatterns:
         return sorted(found.values())
 
     def pipes(self) -> list[Path]:
-        """Pipes that were named as such, as `<(command)` does; a glob matches none."""
+        """Arguments that are named pipes, such as `<(command)`; a glob matches none."""
         return [source.path for source in self.sources if source.path.is_fifo()]
 
     def present(self) -> list[Path]:
-        """The files, where all must be there. Raises InputError for one that is not."""
+        """The files. Raises `InputError` for an argument that matches none."""
         if missing := self.missing():
             raise InputError(
-                "no such file, or nothing that matches",
+                "no such file, or no match",
                 where=missing[0],
-                remedy="check the path; a glob must match at least one file here",
+                remedy="check the path; a glob must match at least one file",
             )
         return self.files()
 
     def missing(self) -> list[str]:
-        """Arguments that match no file yet, as they were given."""
+        """The arguments that match no file yet."""
         return [
             source.argument for source in self.sources if next(iter(source.matches()), None) is None
         ]
 
     def folders(self) -> list[Path]:
-        """Folders to watch, none of them recursively, so that no match is overlooked.
+        """The folders to watch, each without its subfolders, to see every future match.
 
-        Where a file is a symbolic link, its target's folder is one too.
+        For a symbolic link, the folder of its target is included.
         """
         folders = {folder for source in self.sources for folder in source.folders()}
         for path in self.files():
@@ -158,9 +155,9 @@ class InputPatterns:
 
 
 def _logs_under(folder: Path, disk: Disk) -> Iterator[Path]:
-    """The logs in a folder; where there are none, what trackers keep in it.
+    """The logs below a folder; the files of trackers only if there are no logs.
 
-    A tracker's files repeat what the log tells, as if it were another run.
+    A tracker's files repeat the values of the log, and would count as another run.
     """
     kept: list[Path] = []
     folders: list[Path] = []
@@ -177,27 +174,27 @@ def _logs_under(folder: Path, disk: Disk) -> Iterator[Path]:
     if not logs:
         yield from kept
         for inside in folders:
-            yield from _transactions(inside / _OF_WANDB, disk)
+            yield from _transactions(inside / _WANDB_FOLDER, disk)
 
 
 def _transactions(folder: Path, disk: Disk) -> Iterator[Path]:
-    """The logs of W&B's runs in its folder, each in a folder of its own."""
+    """The files of W&B's runs, each in a folder of its own below W&B's folder."""
     for inside, names in _walk(folder, 1, disk):
         yield from (inside / name for name in names if name.endswith(TRANSACTIONS))
 
 
 def _is_metrics(folder: Path, disk: Disk) -> bool:
-    """Whether MLflow keeps the metrics of a run in it: `{run}/metrics`, or a folder below."""
+    """Whether MLflow stores a run's metrics in the folder: `{run}/metrics`, or a folder below."""
     above = next((path for path in (folder, *folder.parents) if path.name == "metrics"), None)
     return above is not None and _mode(above.parent / "meta.yaml", disk) != 0
 
 
 def _walk(folder: Path, levels: int, disk: Disk) -> Iterator[tuple[Path, list[str]]]:
-    """Folders from `folder` down, with their files' names; hidden ones and links are left out."""
+    """Folders from `folder` down, with their files' names; not hidden ones, not links."""
     files, folders = [], []
     try:
         listing = disk.listing(folder)
-    except OSError:  # vanished, or not ours to see
+    except OSError:  # deleted or not accessible
         return
     for name, kind in listing:
         if name.startswith("."):
@@ -209,14 +206,14 @@ def _walk(folder: Path, levels: int, disk: Disk) -> Iterator[tuple[Path, list[st
     yield folder, files
     if levels:
         for name in folders:
-            if name not in PASSED_OVER:
+            if name not in SKIPPED_FOLDERS:
                 yield from _walk(folder / name, levels - 1, disk)
 
 
 def _glob(root: Path, parts: Sequence[str], disk: Disk) -> Iterator[Path]:
-    """Paths that match, part by part; `**` is any depth of folders, none of them a link.
+    """Matching paths, part by part; `**` matches any depth of folders, but no links.
 
-    Unlike `glob.glob`, which follows links below `**` and so can walk in circles.
+    `glob.glob` follows links below `**`, and so can walk in circles.
     """
     if not parts:
         yield root
@@ -240,12 +237,12 @@ def _glob(root: Path, parts: Sequence[str], disk: Disk) -> Iterator[Path]:
 def _names(folder: Path, disk: Disk) -> list[str]:
     try:
         return sorted(name for name, _ in disk.listing(folder))
-    except OSError:  # not a folder, vanished, or not ours to see
+    except OSError:  # not a folder, deleted, or not accessible
         return []
 
 
 def _nearest(folder: Path, disk: Disk) -> Path:
-    """The folder, or the first above it that exists or may: there it will appear."""
+    """The folder, or the nearest existing one above it, where it will appear."""
     with contextlib.suppress(TimeoutError):
         while not stat.S_ISDIR(disk.mode(folder)) and folder != folder.parent:
             folder = folder.parent
@@ -257,7 +254,7 @@ def _is_dir(path: Path, disk: Disk) -> bool:
 
 
 def _mode(path: Path, disk: Disk, *, follow: bool = True) -> int:
-    """`st_mode`; 0 where nothing is, or nothing is known."""
+    """`st_mode`; 0 if the file is missing, or a server did not answer."""
     try:
         return (disk.stat if follow else disk.lstat)(path).st_mode
     except OSError:

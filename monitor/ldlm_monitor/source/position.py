@@ -1,10 +1,15 @@
-"""How far a file was read, in a form that survives the process."""
+"""How far a file was read, and the fingerprint that identifies what was read.
+
+Training logs begin alike, so the first KiB alone proves nothing: the KiB before the
+reading position must match too.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
@@ -12,22 +17,69 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from ldlm_monitor.model.chunk import FileId
 from ldlm_monitor.model.errors import InputError
-from ldlm_monitor.source.disk import Disk, Key
-from ldlm_monitor.source.fingerprint import Fingerprint
+from ldlm_monitor.source.file_system import Disk, Key
+
+WINDOW_BYTES = 1024
+"""Compared at every read of every file: more would cost a second page of each file, and a
+KiB of a training log holds several lines with times or losses, which no other log repeats."""
+
+
+class Fingerprint:
+    """The first KiB of a file, and the KiB before `position`, up to which it was read."""
+
+    __slots__ = ("head", "position", "window")
+
+    def __init__(self, head: bytes = b"", window: bytes = b"", position: int = 0) -> None:
+        self.head = head
+        self.window = window
+        self.position = position
+
+    @classmethod
+    def of(cls, disk: Disk, descriptor: int, position: int) -> Fingerprint | None:
+        """The fingerprint of a file read up to `position`; None if the file is shorter."""
+        length = min(WINDOW_BYTES, position)
+        head = disk.pread(descriptor, length, 0)
+        window = disk.pread(descriptor, length, position - length)
+        return cls(head, window, position) if len(window) == len(head) == length else None
+
+    def add(self, data: bytes) -> None:
+        """Append the bytes that were read next."""
+        if len(self.head) < WINDOW_BYTES:
+            self.head = (self.head + data[:WINDOW_BYTES])[:WINDOW_BYTES]
+        self.window = (self.window + data[-WINDOW_BYTES:])[-WINDOW_BYTES:]
+        self.position += len(data)
+
+    def skip(self, count: int) -> None:
+        """Append `count` NUL bytes."""
+        self.add(bytes(min(count, WINDOW_BYTES)))
+        self.position += max(0, count - WINDOW_BYTES)
+
+    def fits(self, disk: Disk, descriptor: int) -> bool:
+        """Whether the file behind `descriptor` still holds the bytes that were read."""
+        before = self.position - len(self.window)
+        return (
+            disk.pread(descriptor, len(self.window), before) == self.window
+            and disk.pread(descriptor, len(self.head), 0) == self.head
+        )
+
+    def digests(self) -> tuple[str, str]:
+        """SHA-256 of head and window: a state file must not contain log text."""
+        return sha256(self.head).hexdigest(), sha256(self.window).hexdigest()
+
 
 Count: TypeAlias = Annotated[int, Field(ge=0)]
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where reading stands in one content of one file, and how to know that content again.
+    """The reading position in one generation of one file, with its fingerprint.
 
-    `path` is the followed name, `place` where the file itself was. All that is before
-    `offset` is in chunks that were given; `line` (1-based, counts `\\n`) is that of
-    `offset`. `read` is `offset` plus what was read of an unfinished record. `head`
-    and `window` are SHA-256 of the first KiB and of the KiB before `read`, shorter
-    where `read` is. `nameless`: the name led to another file, or none, by then. `shown`:
-    up to which byte an unfinished record was shown as it stood.
+    `path` is the followed name, `place` the resolved path. Chunks covered everything
+    before `offset`; `line` (1-based, counts `\\n`) is the line at `offset`. `read` is
+    `offset` plus the bytes that were read of an unfinished record. `head` and `window` are
+    SHA-256 of the first KiB and of the KiB before `read`, or of less if less was read.
+    `nameless`: the followed name no longer led to this file. `shown`: an unfinished record
+    was emitted as a peek up to this byte.
     """
 
     path: str
@@ -45,13 +97,13 @@ class Position:
 
     @classmethod
     def at_start(cls, path: str, file: FileId) -> Position:
-        """That of a file of which nothing was read."""
+        """The position in a file of which nothing was read."""
         nothing = Fingerprint().digests()
         return cls(path, path, *file, 0, 1, 0, *nothing)
 
     @classmethod
     def reached(cls, path: str, offset: int, line: int, disk: Disk) -> Position | None:
-        """That of the file under a name, read up to `offset`; None: it is not there any more."""
+        """The position at `offset` of the file named `path`; None if it cannot be read."""
         try:
             descriptor, key = disk.open_regular(Path(path))
             try:
@@ -76,7 +128,7 @@ class Position:
         return self.device, self.inode, self.generation
 
     def verify(self, disk: Disk, descriptor: int) -> Fingerprint | None:
-        """What the file holds, if that is the content that was read; else None."""
+        """The file's fingerprint if it still holds the content that was read, else None."""
         found = Fingerprint.of(disk, descriptor, self.read)
         if found is None or found.digests() != (self.head, self.window):
             return None
@@ -87,16 +139,16 @@ _POSITIONS = TypeAdapter(list[Position])
 
 
 def positions_to_json(positions: Iterable[Position]) -> str:
-    """One JSON array, ASCII. Names that are not valid UTF-8 come back as they were."""
+    """One JSON array in ASCII. Names that are not valid UTF-8 survive the round trip."""
     return json.dumps([asdict(position) for position in positions], separators=(",", ":"))
 
 
 def positions_from_json(text: str | bytes) -> list[Position]:
-    """The positions of `positions_to_json`. Raises `InputError` for anything else."""
+    """Parse the output of `positions_to_json`. Raises `InputError` for anything else."""
     try:
         return _POSITIONS.validate_python(json.loads(text))
     except (ValueError, ValidationError, RecursionError) as error:
         raise InputError(
-            "the kept reading positions cannot be used",
-            remedy="remove them to read the files from their start",
+            "the saved reading positions cannot be used",
+            remedy="remove them to read the files from the start",
         ) from error

@@ -1,44 +1,31 @@
-"""From bytes in any pieces to chunks of whole records."""
+"""Cuts the bytes of a file, in pieces of any length, into chunks of whole records."""
 
 from ldlm_monitor.model.chunk import Chunk, FileId
 from ldlm_monitor.model.frames import HEAD_BYTES, Form, Frame, form_of, frames
 from ldlm_monitor.model.tfrecord import HEADER_BYTES, frame_bytes
 
 CHUNK_BYTES = 256 * 1024
+"""One slice of a turn. Smaller slices scan slower, larger ones delay the other files."""
 RECORD_BYTES = 1024 * 1024
-"""A longer record is cut: its first MiB and its end are kept."""
+"""A longer record is cut: its first MiB and its terminator are kept. This bounds the memory
+per file; a printed configuration, the longest useful line, is far shorter."""
 PEEK_SECONDS = 2.0
-"""After so long a silence an unfinished record is shown as it stands."""
+"""An unfinished record that has not grown for so long is emitted as a peek. tqdm leaves its
+last bar without a terminator; a writer in the middle of a line finishes it much sooner."""
 
 
 class Splitter:
-    """Cuts the consecutive bytes of one file where records end.
+    """Cuts the consecutive bytes of one file at the ends of records.
 
-    A record ends with `\\n`, `\\r\\n` or `\\r`; a `\\r` at the end of the data ends
-    one too, so that a `\\n` which follows later makes an empty record and lines,
-    counted by `\\n`, stay right. `position` is where the next byte to be fed
-    stands in the file; `offset` and `line` are those of the first byte that is in
-    no chunk yet. At most `RECORD_BYTES` of an unfinished record are kept. `shown` is the
-    `position` at which an unfinished record was shown last, 0 before the first.
+    A record ends with `\\n`, `\\r\\n` or `\\r`. A `\\r` at the end of the data ends one too; a
+    `\\n` that follows later makes an empty record, so that lines, counted by `\\n`, stay
+    right. `position` is the file offset of the next byte to feed; `offset` and `line` are
+    those of the first byte that is in no chunk yet. At most `RECORD_BYTES` of an unfinished
+    record are kept. `shown` is the `position` of the last peek, 0 before the first.
 
-    A file of frames, known by its first bytes, is cut where these end (`framed`, their form);
-    one that is longer than `RECORD_BYTES` is passed over. None: nothing was read that tells.
+    A file of frames, recognised by its first bytes, is cut at the ends of frames (`framed`
+    is their form); a frame longer than `RECORD_BYTES` is skipped. None: not yet recognised.
     """
-
-    __slots__ = (
-        "_cut",
-        "_passing",
-        "_rest",
-        "cut_records",
-        "file",
-        "framed",
-        "grown",
-        "line",
-        "offset",
-        "path",
-        "position",
-        "shown",
-    )
 
     def __init__(
         self,
@@ -58,16 +45,16 @@ class Splitter:
         self.cut_records = 0
         self._rest = bytearray()
         self._cut = False
-        self._passing = 0
+        self._skipping = 0
         self.framed: Form | None = "" if offset and framed is None else framed
 
     @property
     def unfinished(self) -> int:
-        """Bytes held of a record whose end has not been seen."""
+        """Bytes held of a record whose end was not read."""
         return len(self._rest)
 
     def feed(self, data: bytes, now: float) -> list[Chunk]:
-        """The records that `data` completes: the file's next `CHUNK_BYTES` or fewer."""
+        """The records that `data`, the file's next `CHUNK_BYTES` or fewer, completes."""
         held = self.position - self.offset
         self.position += len(data)
         self.grown = now
@@ -89,23 +76,23 @@ class Splitter:
         return chunks
 
     def skip(self, count: int) -> None:
-        """Pass over bytes that belong to no record. Only between records."""
+        """Skip bytes that belong to no record. Only between records."""
         self.position += count
         self.offset = self.position
 
     def peek_at(self) -> float | None:
-        """When the unfinished record is to be shown; None: there is none, or it was."""
+        """When the unfinished record is due as a peek; None if there is none, or it was emitted."""
         was_shown = self.shown >= self.position
         shows = self._rest and not was_shown and not self.framed
         return self.grown + PEEK_SECONDS if shows else None
 
     def peek(self) -> Chunk:
-        """The unfinished record as it stands; its bytes come again when it is whole."""
+        """The unfinished record; its bytes are returned again when it is whole."""
         self.shown = self.position
         return self.rest()
 
     def rest(self) -> Chunk:
-        """The same, without noting that it was shown."""
+        """Like `peek`, without marking it as shown."""
         return Chunk(
             self.path,
             self.file,
@@ -126,26 +113,26 @@ class Splitter:
         return chunk
 
     def ends_record(self, data: bytes) -> bool:
-        """Whether a frame ends with `data`, if it is what comes next."""
+        """Whether a frame would end with `data`, if `data` were fed next."""
         form = self._form(data)
-        if self._passing or not form:
+        if self._skipping or not form:
             return False
         held = bytes(self._rest) + data
         last = max(frames(form, held, self.offset), key=_end, default=None)
         return last is not None and last.end == len(held) and last.payload(held) is not None
 
     def _form(self, data: bytes) -> Form:
-        """The form of the file whose next bytes these are; "" as long as nothing tells."""
+        """The form of the file whose next bytes are `data`; "" if it has no frames."""
         if self.framed is None:
             head = bytes(self._rest[:HEAD_BYTES]) + data[:HEAD_BYTES]
             self.framed = form_of(head) if self.offset == 0 else ""
         return self.framed or ""
 
     def _feed_frames(self, form: Form, data: bytes) -> list[Chunk]:
-        if passed := min(self._passing, len(data)):
-            self._passing -= passed
+        if passed := min(self._skipping, len(data)):
+            self._skipping -= passed
             self.offset += passed
-            self.line += not self._passing
+            self.line += not self._skipping
             data = data[passed:]
         held = bytes(self._rest) + data
         end = max(map(_end, frames(form, held, self.offset, ended=False)), default=0)
@@ -155,7 +142,7 @@ class Splitter:
             size = frame_bytes(held, end) or 0
             if size > RECORD_BYTES:
                 self.cut_records += 1
-                self._passing = size - len(self._rest)
+                self._skipping = size - len(self._rest)
                 self.offset += len(self._rest)
                 self._rest.clear()
         return chunks
@@ -173,7 +160,7 @@ class Splitter:
         self._cut = self._cut or len(data) > room
 
     def _long_record(self, ending: bytes, length: int) -> Chunk:
-        """Alone in its chunk: behind a cut, offsets counted from its start would not hold."""
+        """A long record alone in its chunk: offsets after a cut would be wrong."""
         self._hold(ending[:-1])
         self.cut_records += self._cut
         data = bytes(self._rest) + ending[-1:]
@@ -182,7 +169,7 @@ class Splitter:
 
 
 def after_last_end(data: bytes) -> int:
-    """The index behind the last byte that ends a record; 0 where none does."""
+    """The index after the last byte that ends a record; 0 if none does."""
     newline = data.rfind(b"\n") + 1
     return max(newline, data.rfind(b"\r", newline) + 1)
 

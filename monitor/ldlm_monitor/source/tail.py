@@ -1,67 +1,47 @@
 """One file, read forwards through its open descriptor.
 
-What can happen to a file under a reader, and how it shows:
+What can happen to the file, and how it is detected:
 
-- it grows: read on at `position`;
-- it is emptied, or emptied and written anew past `position` (copytruncate): its
-  size is smaller, or its fingerprint is another. A new generation begins at 0;
-- its start is a hole of NULs, because a writer that does not append was
-  truncated: NULs between records are skipped, NULs at the end are not there yet
-  (a network file system shows them before the data);
-  In a file of frames NULs are data like any other, unless they end it amid a record;
-- its name is taken away: the descriptor still leads to it, see `registry.py`.
+- It grows: reading continues at `position`.
+- It is emptied, or emptied and rewritten past `position` (copytruncate): its size is
+  smaller, or its fingerprint differs. A new generation begins at 0.
+- It begins with a hole of NUL bytes, because a writer without O_APPEND was truncated: NULs
+  between records are skipped. NULs at the end are not data yet: a network file system
+  shows them before the data. In a file of frames NULs are data, unless the file ends with
+  them inside a record.
+- Its name is taken away: the descriptor still leads to it, see `registry.py`.
 
-Bytes that are written and truncated again between two looks cannot be known.
+Bytes that are written and truncated between two checks are not detected.
 """
 
 import contextlib
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.model.frames import HEAD_BYTES, Form, form_of
-from ldlm_monitor.source.disk import Disk, Key
-from ldlm_monitor.source.fingerprint import Fingerprint
+from ldlm_monitor.source.file_system import Disk, Key, likely_places
 from ldlm_monitor.source.journal import Journal
-from ldlm_monitor.source.position import Position
+from ldlm_monitor.source.position import Fingerprint, Position
 from ldlm_monitor.source.split import CHUNK_BYTES, Splitter
 
 SETTLED_SECONDS = 2.0
-"""A file changed so recently may change again under the same size and mtime."""
+"""A file that changed so recently may change again with the same size and mtime: FAT stores
+mtimes with a resolution of two seconds, ext3 with one."""
 COPY_BYTES = 1024
-"""So much must have been read of a file before another can be known as its copy."""
+"""A file of which less was read is too short for a copy to be recognised (`WINDOW_BYTES`)."""
 REST_BYTES = 8 * 1024 * 1024
-"""And so much may be unread of it."""
+"""A file of which more is unread is not compared with a copy: both would be read whole."""
 
 
 class Tail:
-    """Reads what is new of one file and notices when it begins again.
+    """Reads what is appended to one file, and detects when its content is replaced.
 
-    `name` is what its chunks are called, wherever the file is moved. `size` is as
-    last seen. `retired_at` (Unix seconds) is when its name was taken away;
-    `finished`: its last chunk was given.
+    `name` is the path in its chunks, wherever the file is moved. `size` is the last known
+    size. `retired_at` (Unix seconds) is when its name was taken away; `finished`: its last
+    chunk was returned.
     """
-
-    __slots__ = (
-        "_blank",
-        "_checked",
-        "_dirty",
-        "_disk",
-        "_fingerprint",
-        "_journal",
-        "_kept",
-        "_modified",
-        "descriptor",
-        "finished",
-        "key",
-        "name",
-        "place",
-        "retired_at",
-        "size",
-        "splitter",
-    )
 
     def __init__(
         self,
@@ -93,23 +73,23 @@ class Tail:
 
     @property
     def unread(self) -> int:
-        """Bytes that are known to be there and have not been read."""
+        """Bytes that the file is known to have and that were not read."""
         return max(0, self.size - self.splitter.position - self._blank)
 
     @property
     def generation(self) -> int:
-        """Counts the contents that this device and inode have had."""
+        """Counts the contents that this inode has had, from 0."""
         return self.splitter.file[2]
 
     @property
     def due(self) -> bool:
-        """Whether a read may find something."""
+        """Whether a read may return something."""
         return not self.finished and (self._dirty or self.unread > 0)
 
     def start_at(self, offset: int, line: int | None = None, shown: int = 0) -> None:
-        """Begin at `offset`, if the file is that long, as if all before it had been read.
+        """Begin at `offset`, if the file is that long, as if everything before were read.
 
-        `line` is that of `offset`; None: the lines before it are counted, which reads them.
+        `line` is the line at `offset`; None: count the lines before it, which reads them.
         `shown` is as in `Position`.
         """
         descriptor = self._open_descriptor()
@@ -133,7 +113,7 @@ class Tail:
         self.start_at(offset, line)
 
     def _counted(self, descriptor: int, offset: int, *, framed: Form) -> tuple[int, int]:
-        """`offset`, or where the frame begins that holds it, and its line."""
+        """`offset`, or the start of the frame that contains it, and its line."""
         counter = Splitter(self.name, self.splitter.file)
         line = 1
         for at in range(0, offset, CHUNK_BYTES):
@@ -145,19 +125,19 @@ class Tail:
         return (counter.offset, counter.line) if framed else (offset, line)
 
     def continue_from(self, other: "Tail") -> None:
-        """Go on where `other`, which read the same content before, has given its last record."""
+        """Begin after the last record of `other`, which read the same content."""
         before = other.splitter
         self.start_at(before.offset, before.line, before.shown)
 
     def is_copied_by(self, descriptor: int) -> bool:
-        """Whether that file is this one's copy, put in its place: rsync updates so.
+        """Whether the file behind `descriptor` is a copy that replaced this one, as rsync does.
 
-        It holds all that this one holds, and this one has no name any more: after a
-        rotation it would have one. What is short may be alike by chance.
+        It has the whole content of this file, and this file is deleted: after a rotation
+        it would have another name. Short files may be equal by chance.
         """
         offset, size, names = self.splitter.offset, self.size, 0
         if self.descriptor is not None:
-            with contextlib.suppress(OSError):  # a stale handle: gone
+            with contextlib.suppress(OSError):  # a stale handle: the file is deleted
                 status = self._disk.fstat(self.descriptor)
                 size, names = status.st_size, status.st_nlink
         rest = size - offset
@@ -169,7 +149,7 @@ class Tail:
         return self._disk.pread(self.descriptor, rest, offset) == copied
 
     def leave_rest(self) -> None:
-        """Pass over what is unread: it comes from a copy."""
+        """Skip the unread bytes: a copy of the file provides them."""
         if self.descriptor is not None:
             offset, line = self.splitter.offset, self.splitter.line
             rest = self._disk.pread(self.descriptor, REST_BYTES, offset)
@@ -177,7 +157,7 @@ class Tail:
             self.start_at(offset + len(rest), counted)
 
     def position(self) -> Position:
-        """Where reading stands, to be kept over a restart."""
+        """The reading position, to be saved for a restart."""
         splitter, nameless = self.splitter, self.retired_at is not None
         place = str(self.place)
         state = (splitter.offset, splitter.position, splitter.shown, self.generation)
@@ -201,12 +181,12 @@ class Tail:
         return kept
 
     def same_content(self, descriptor: int | None = None) -> bool:
-        """Whether what was read stands where it was read (in `descriptor`, or here)."""
+        """Whether the file (or the one behind `descriptor`) still has the bytes that were read."""
         descriptor = self._open_descriptor() if descriptor is None else descriptor
         return self._fingerprint.fits(self._disk, descriptor)
 
     def see(self, status: os.stat_result, now: float) -> None:
-        """Take in the file's size and time of change."""
+        """Update the file's size and mtime."""
         size, modified = status.st_size, status.st_mtime_ns
         if size != self.size or modified != self._modified:
             if size < self.size:
@@ -218,12 +198,12 @@ class Tail:
             self._dirty = True
 
     def read(self, now: float) -> list[Chunk]:
-        """The next slice of the file, or the end of a generation. Raises `OSError`."""
+        """The chunks of the next slice, or the last chunk of a generation. Raises `OSError`."""
         descriptor = self._open_descriptor()
         position = self.splitter.position
         wanted = max(CHUNK_BYTES - self.splitter.unfinished, CHUNK_BYTES // 4)
         data = self._disk.pread(descriptor, wanted, position)
-        # Checked after reading: what passes now was there when it was read.
+        # Checked after the read: if it holds now, it held during the read.
         if not self.same_content(descriptor):
             return [self._begin_again()]
         at_end = len(data) < wanted or position + len(data) == self.size
@@ -250,7 +230,7 @@ class Tail:
         return chunks
 
     def finish(self) -> Chunk:
-        """The last chunk: nothing more of this file will be read under this identity."""
+        """The last chunk; nothing more is read of this generation."""
         cut = self.splitter.cut_records
         chunk = self.splitter.finish()
         self._journal.cut(self.name, self.splitter.cut_records - cut)
@@ -258,7 +238,7 @@ class Tail:
         return chunk
 
     def reopen(self, path: Path) -> bool:
-        """Open again, if `path` still leads to the same file. Raises `OSError`, `InputError`."""
+        """Open again if `path` leads to the same file. Raises `OSError`, `InputError`."""
         if self.descriptor is None:
             descriptor, key = self._disk.open_regular(path)
             if key != self.key:
@@ -268,18 +248,18 @@ class Tail:
         return True
 
     def find_again(self) -> bool:
-        """Open a file that has lost its name at rest: where it was, or renamed beside it."""
-        for place in places(self.place, self.key[1], read=self.splitter.position):
+        """Open a closed file that lost its name: at its place, or renamed in the same folder."""
+        for place in likely_places(self.place, self.key[1], read=self.splitter.position):
             with contextlib.suppress(OSError, InputError):
                 if self.reopen(place) and self.same_content():
                     return True
-                self.close()  # the number of a deleted file, given to another
+                self.close()  # another file has reused the inode
         return False
 
     def close(self) -> None:
-        """Give the descriptor back; where the reading stands is kept."""
+        """Close the descriptor; the position stays."""
         if self.descriptor is not None:
-            with contextlib.suppress(OSError):  # a stale network handle; it is gone either way
+            with contextlib.suppress(OSError):  # a stale handle; the system has released it
                 self._disk.close(self.descriptor)
             self.descriptor = None
 
@@ -289,11 +269,11 @@ class Tail:
         return self.descriptor
 
     def _skip_hole(self, descriptor: int, data: bytes) -> bytes:
-        """`data` without the NULs that it begins with; all of a hole is jumped over at once."""
+        """`data` without its leading NULs; a whole hole is skipped with one seek."""
         text = data.lstrip(b"\0")
         skipped = len(data) - len(text)
         if not text:
-            with contextlib.suppress(OSError):  # no data behind it, or no such call here
+            with contextlib.suppress(OSError):  # no data after it, or SEEK_DATA is unsupported
                 start = self._disk.lseek(descriptor, self.splitter.position + skipped, os.SEEK_DATA)
                 skipped = start - self.splitter.position
         self.splitter.skip(skipped)
@@ -312,15 +292,3 @@ class Tail:
         self._dirty = True
         self._journal.rewritten(self.name, read, shrunk=shrunk)
         return last
-
-
-def places(place: Path, inode: int, *, read: int) -> Iterator[Path]:
-    """Where a file may be that was at `place`: there, or renamed beside it.
-
-    Where nothing was read that could prove it, its name must begin as it did before.
-    """
-    yield place
-    with contextlib.suppress(OSError), os.scandir(place.parent) as beside:
-        for entry in beside:
-            if entry.inode() == inode and (read or entry.name.startswith(place.name)):
-                yield Path(entry.path)

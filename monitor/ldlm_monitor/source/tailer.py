@@ -1,4 +1,4 @@
-"""What is new of many files, exactly once; for one thread at a time."""
+"""Reads what is appended to the files of one registry; for one thread at a time."""
 
 from collections import deque
 from collections.abc import Collection, Iterator
@@ -6,8 +6,8 @@ from pathlib import Path
 
 from ldlm_monitor.model.chunk import Chunk, FileId
 from ldlm_monitor.model.errors import InputError
-from ldlm_monitor.source.disk import Disk
-from ldlm_monitor.source.entry import Entry
+from ldlm_monitor.source.file_system import Disk
+from ldlm_monitor.source.held_files import FollowedName
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.position import Position
 from ldlm_monitor.source.registry import Registry
@@ -16,9 +16,9 @@ from ldlm_monitor.source.tail import Tail
 
 
 class Tailer:
-    """Reads what is new of the files of a registry, in turns of one slice each.
+    """Reads the files of a registry in turns of one slice each.
 
-    `at` is the name that is being looked at or read.
+    `at` is the name that is checked or read at present.
     """
 
     def __init__(self, journal: Journal, disk: Disk, open_files: int) -> None:
@@ -26,10 +26,10 @@ class Tailer:
         self.at = Path()
         self._registry = Registry(journal, disk, open_files)
         self._unfinished: dict[Tail, None] = {}
-        self._backlog: dict[Entry, None] = {}
+        self._backlog: dict[FollowedName, None] = {}
 
-    def add(self, entry: Entry) -> None:
-        """Follow a name; one that led elsewhere for a while is looked at again."""
+    def add(self, entry: FollowedName) -> None:
+        """Follow a name, also one that led to another file system for a while."""
         self._registry.add(entry)
         self._registry.entries[entry.path].elsewhere = False
 
@@ -43,9 +43,9 @@ class Tailer:
         chosen = self._chosen(paths, now)
         for entry in chosen:
             self.at = entry.path
-            self._registry.look(entry, now)
+            self._registry.check(entry, now)
         if paths is None:
-            chosen |= dict.fromkeys(self._registry.wake_lingering(now))
+            chosen |= dict.fromkeys(self._registry.resume_lingering(now))
         yield from self._drain()
         turns = deque(entry for entry in chosen if entry.due())
         self._backlog = dict.fromkeys(turns)
@@ -61,27 +61,27 @@ class Tailer:
             yield from self._drain()
         yield from self._peeks(now)
 
-    def wants(self, now: float) -> bool:
-        """Whether there is something to do that needs no event."""
+    def has_work(self, now: float) -> bool:
+        """Whether a read would do something without a new event."""
         peek = self.next_peek()
         return bool(self._backlog) or (peek is not None and peek <= now)
 
     def behind(self) -> int:
-        """Bytes written, as far as was seen, and not read. From any thread."""
+        """Bytes known to be written and not read. May be called from any thread."""
         return sum(tail.unread for _, tail in list(self._registry.live.values()))
 
     def nameless(self) -> list[FileId]:
-        """As `Follower.nameless`. From any thread."""
+        """As `Follower.nameless`. May be called from any thread."""
         live = list(self._registry.live.values())
         return [tail.splitter.file for _, tail in live if tail.retired_at is not None]
 
     def next_peek(self) -> float | None:
-        """When (Unix seconds) the next unfinished record is to be shown as it stands."""
+        """When (Unix seconds) the next unfinished record is due as a peek."""
         times = (tail.splitter.peek_at() for tail in self._unfinished if not tail.finished)
         return min((time for time in times if time is not None), default=None)
 
     def positions(self) -> list[Position]:
-        """Where reading stands in every file."""
+        """The reading position of every file."""
         return self._registry.positions()
 
     def finish(self) -> Iterator[Chunk]:
@@ -90,10 +90,10 @@ class Tailer:
         yield from self._drain()
 
     def close(self) -> None:
-        """Give all descriptors back."""
+        """Close all files."""
         self._registry.close()
 
-    def _chosen(self, paths: Collection[Path] | None, now: float) -> dict[Entry, None]:
+    def _chosen(self, paths: Collection[Path] | None, now: float) -> dict[FollowedName, None]:
         entries, places = self._registry.entries, self._registry.places
         chosen = dict(self._backlog)
         if paths is None:
@@ -108,18 +108,18 @@ class Tailer:
                 chosen[self._registry.live[tail.key][0]] = None
         return chosen
 
-    def _serve(self, entry: Entry, now: float) -> int:
-        """Read one slice of the first of a name's files that has one; its bytes."""
+    def _serve(self, entry: FollowedName, now: float) -> int:
+        """Read one slice of the name's first file that has one; how many bytes it counts for."""
         for tail in entry.due():
             before, generation = tail.splitter.position, tail.generation
             self._read_slice(entry, tail, now)
             if tail.generation != generation:
                 return 1
             if tail.splitter.position != before:
-                return min(tail.splitter.position - before, CHUNK_BYTES)  # a hole is no work
+                return min(tail.splitter.position - before, CHUNK_BYTES)  # skipping a hole is free
         return 0
 
-    def _read_slice(self, entry: Entry, tail: Tail, now: float) -> None:
+    def _read_slice(self, entry: FollowedName, tail: Tail, now: float) -> None:
         try:
             if not tail.reopen(entry.path):
                 return
@@ -127,10 +127,10 @@ class Tailer:
         except (OSError, InputError) as error:
             tail.close()
             self._registry.held.forget(tail)
-            self._registry.report(entry, error)
+            entry.report(self.journal, error)
             return
         self._registry.held.use(tail)
-        self._registry.recover(entry)
+        entry.recover(self.journal)
         if tail.splitter.unfinished:
             self._unfinished[tail] = None
         else:

@@ -1,9 +1,8 @@
-"""Looking at files by name where a server may be dead: no call takes longer than a second.
+"""File system calls with a time limit of a second, for files whose server may be dead.
 
-The thread that judges all files asks here for whatever it wants of any of them. Calls
-to a file system on a network are made by a thread of that file system. One that is not
-answered in time fails with `TimeoutError`, and so does at once every later one, until
-the answer has come.
+A thread per network file system makes the calls. A call that is not answered in time
+raises `TimeoutError`, and so does every later one, at once, until the answer has come.
+The pump's thread calls network file systems only through this.
 """
 
 import errno
@@ -16,28 +15,37 @@ from concurrent.futures import TimeoutError as LateError
 from pathlib import Path
 from typing import Any, BinaryIO, Concatenate, ParamSpec, TypeVar
 
-from ldlm_monitor.source.disk import DIRECT, OPEN_FLAGS, Disk
+from ldlm_monitor.source.file_system import (
+    DIRECT,
+    MOUNT_SECONDS,
+    OPEN_FLAGS,
+    Disk,
+    Mount,
+    MountTable,
+    Worker,
+    read_mounts,
+)
 from ldlm_monitor.source.journal import Journal
-from ldlm_monitor.source.lane import STALL_SECONDS
-from ldlm_monitor.source.mounts import MOUNT_SECONDS, Mount, MountTable, read_mounts
-from ldlm_monitor.source.worker import Worker
+from ldlm_monitor.source.mount_reader import STALL_SECONDS
 
 CALL_SECONDS = 1.0
-"""How long a call may take. What a slow server answers later is asked again."""
+"""How long a call may take: healthy servers answer in milliseconds, and the pump waits for
+it. A later answer is discarded, and the caller tries again."""
 READ_BYTES = 256 * 1024
-"""One call reads so much at most, which a slow network manages in time."""
+"""One call reads at most so much: a network of 3 Mbit/s transfers it within the limit."""
 JOIN_SECONDS = 0.1
-"""How long the end waits for a thread that nothing holds up."""
+"""How long `close` waits for a thread that no call blocks."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class TimedDisk:
-    """`disk`: the calls, for one thread; those to the other `disk`, if given, stay in time.
+    """Makes the calls of a `Disk` with a time limit; its attribute `disk` is for one thread.
 
-    `journal` is told of a file system that does not answer. `seconds`: how long a call
-    may take. `mounts` and `clock` (monotonic seconds) are what the system offers.
+    `journal` gets a notice of a file system that does not answer. `seconds`: how long a
+    call may take. `mounts` and `clock` (monotonic seconds) are the system's, or
+    replacements.
     """
 
     def __init__(
@@ -72,17 +80,17 @@ class TimedDisk:
         )
 
     def silent(self, path: Path) -> bool:
-        """Whether the file system that `path` leads to owes an answer."""
+        """Whether a call to the file system of `path` is unanswered."""
         caller = self._caller(path)
-        return caller is not None and caller.waits
+        return caller is not None and caller.blocked
 
     def close(self) -> None:
-        """End the threads; one that gets no answer is left to its fate."""
+        """End the threads; one that is blocked in a call is not waited for."""
         for caller in self._callers.values():
             caller.close()
 
     def _caller(self, path: Path) -> "_Caller | None":
-        """Who makes the calls for `path`; None: it is local."""
+        """The caller for the file system of `path`; None if it is local."""
         if self._clock() - self._table_at >= MOUNT_SECONDS:
             self._table, self._table_at = self._read_mounts(), self._clock()
         mount = self._table.of(path) if self._table.has_remote else Mount()
@@ -116,18 +124,18 @@ class TimedDisk:
         if caller is None:
             return self._real.open(path, flags)
         descriptor = caller.call(
-            lambda: self._real.open(path, flags), path, unwanted=self._real.close
+            lambda: self._real.open(path, flags), path, discard=self._real.close
         )
         self._descriptors[descriptor] = caller
         return descriptor
 
     def _close(self, descriptor: int) -> None:
-        """Also to close a file, a server may be asked: that is not waited for."""
+        """Closing can block on a server too; it is not waited for."""
         caller = self._descriptors.pop(descriptor, None)
         if caller is None:
             self._real.close(descriptor)
         else:
-            caller.post(lambda: self._real.close(descriptor))
+            caller.submit(lambda: self._real.close(descriptor))
 
     def _reader(self, path: Path) -> BinaryIO:
         if self._caller(path) is None:
@@ -136,7 +144,7 @@ class TimedDisk:
 
 
 class _Caller:
-    """Makes the calls to one file system in a thread of its own, one after the other."""
+    """Makes the calls to one file system one after the other, in a thread."""
 
     def __init__(
         self, mount: Mount, journal: Journal, seconds: float, clock: Callable[[], float]
@@ -148,12 +156,12 @@ class _Caller:
         self._pending: Future[Any] | None = None
         self._place = ""
         self._since = 0.0
-        self._said = False
-        self._worker = Worker(f"ask {mount.point}")
+        self._stall_reported = False
+        self._worker = Worker(f"call {mount.point}")
 
     @property
-    def waits(self) -> bool:
-        """Whether a call was not answered yet."""
+    def blocked(self) -> bool:
+        """Whether a call is unanswered."""
         return self._pending is not None and not self._pending.done()
 
     def call(
@@ -161,52 +169,52 @@ class _Caller:
         work: Callable[[], T],
         path: Path | None = None,
         *,
-        unwanted: Callable[[T], None] | None = None,
+        discard: Callable[[T], None] | None = None,
     ) -> T:
-        """What `work` gives or raises. Raises `TimeoutError` if that is not known in time.
+        """The result or exception of `work`. Raises `TimeoutError` if it takes too long.
 
-        `unwanted` gets, in the thread, what then comes all the same.
+        The thread then passes a late result to `discard`.
         """
         self._place = self._place if path is None else str(path)
-        if self.waits:
-            self._complain()
+        if self.blocked:
+            self._report_stall()
             raise _no_answer(self._place)
-        if self._said:
-            self._said = False
+        if self._stall_reported:
+            self._stall_reported = False
             self._journal.answered(self._mount)
         self._since = self._clock()
-        answer: Future[T] = self.post(work)
-        self._pending = answer
+        pending: Future[T] = self.submit(work)
+        self._pending = pending
         try:
-            return answer.result(self._seconds)
+            return pending.result(self._seconds)
         except LateError as error:
-            if answer.done():  # the system's own error, or just now
-                return answer.result()
-            if unwanted is not None:
-                answer.add_done_callback(lambda late: self._give_back(late, unwanted))
+            if pending.done():  # a TimeoutError of the system, or it finished just now
+                return pending.result()
+            if discard is not None:
+                pending.add_done_callback(lambda late: self._discard(late, discard))
             raise _no_answer(self._place) from error
 
-    def post(self, work: Callable[[], T]) -> "Future[T]":
-        """Have the thread do it."""
-        return self._worker.post(work)
+    def submit(self, work: Callable[[], T]) -> "Future[T]":
+        """Run `work` in the thread."""
+        return self._worker.submit(work)
 
     def close(self) -> None:
-        """End the thread when it has done what it was asked."""
-        self._worker.close(0.0 if self.waits else JOIN_SECONDS)
+        """End the thread after the submitted work."""
+        self._worker.close(0.0 if self.blocked else JOIN_SECONDS)
 
-    def _complain(self) -> None:
+    def _report_stall(self) -> None:
         waited = self._clock() - self._since
-        if waited >= STALL_SECONDS and not self._said:
-            self._said = True
+        if waited >= STALL_SECONDS and not self._stall_reported:
+            self._stall_reported = True
             self._journal.stalled(self._place, self._mount, waited)
 
-    def _give_back(self, late: "Future[T]", unwanted: Callable[[T], None]) -> None:
+    def _discard(self, late: "Future[T]", discard: Callable[[T], None]) -> None:
         if late.exception() is None:
-            self.post(lambda: unwanted(late.result()))
+            self.submit(lambda: discard(late.result()))
 
 
 class _RawFile(io.RawIOBase):
-    """A file to be read, through the calls of a `Disk`."""
+    """An open file whose reads are calls of a `Disk`."""
 
     def __init__(self, disk: Disk, descriptor: int) -> None:
         self._disk = disk
@@ -228,10 +236,10 @@ class _RawFile(io.RawIOBase):
         self._position += len(data)
         return len(data)
 
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        if whence == os.SEEK_END:
+    def seek(self, offset: int, anchor: int = os.SEEK_SET) -> int:
+        if anchor == os.SEEK_END:
             raise io.UnsupportedOperation("seek from the end")
-        self._position = offset + (self._position if whence == os.SEEK_CUR else 0)
+        self._position = offset + (self._position if anchor == os.SEEK_CUR else 0)
         return self._position
 
     def close(self) -> None:

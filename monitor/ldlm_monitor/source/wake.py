@@ -1,7 +1,7 @@
-"""When to look again.
+"""When to check the files again.
 
-watchdog is a doorbell: it says where to look first, never what happened. The
-caller looks at everything at least once a second whatever rings.
+An event of watchdog says which path to check first, never what happened. The caller checks
+every file at least once a second, with or without events.
 """
 
 import errno
@@ -23,15 +23,19 @@ from watchdog.events import (
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver, ObservedWatch
 
+from ldlm_monitor.source.file_system import MountTable, read_mounts
 from ldlm_monitor.source.journal import Journal
-from ldlm_monitor.source.mounts import MountTable, read_mounts
+from ldlm_monitor.text.format import duration
 
 POLL_SECONDS = 0.25
+"""Latency of files that only polling sees, against one `stat` per file in this time."""
 GATHER_SECONDS = 0.02
-"""Rings so close to the first are one: 200 files that grow cost 50 turns a second at most."""
+"""Events so close to the first are handled in one turn: however many files grow, they cost
+at most 50 turns a second."""
 WATCHED_FOLDERS = 64
-"""watchdog spends a thread on each."""
-QUEUED_RINGS = 10_000
+"""watchdog starts a thread for each folder; beyond that, polling is cheaper."""
+QUEUED_EVENTS = 10_000
+"""Bounds the memory while the pump is busy; dropped events delay a file by one poll."""
 
 EVENTS: list[type[FileSystemEvent]] = [
     FileCreatedEvent,
@@ -39,26 +43,26 @@ EVENTS: list[type[FileSystemEvent]] = [
     FileModifiedEvent,
     FileMovedEvent,
 ]
-"""Not opened or closed: our own reading would ring."""
+"""Not `opened` and `closed`: the monitor's own reads would cause events."""
 
 
 class Waker(Protocol):
-    """Says when to look, and where first."""
+    """Waits for changes of files."""
 
     def wait(self, timeout: float) -> set[Path]:
-        """Paths that something happened to; empty after `timeout`: look at everything."""
+        """The paths that have events; empty after `timeout`: check every file."""
         ...
 
     def watch(self, folders: Collection[Path]) -> None:
-        """Mind these folders from now on, and no others."""
+        """Watch exactly these folders from now on."""
         ...
 
     def ring(self, path: Path) -> None:
-        """Wake the one who waits; from any thread."""
+        """Add an event for `path` and end the wait; callable from any thread."""
         ...
 
     def close(self) -> None:
-        """End what was started."""
+        """End threads."""
         ...
 
 
@@ -67,29 +71,29 @@ class PollingWaker:
 
     def __init__(self, *, interval: float = POLL_SECONDS) -> None:
         self._interval = interval
-        self._bell = _Bell()
+        self._events = _EventQueue()
 
     def wait(self, timeout: float) -> set[Path]:
-        """Only what was rung by hand."""
-        return self._bell.wait(min(timeout, self._interval), GATHER_SECONDS)
+        """The paths of `ring`."""
+        return self._events.wait(min(timeout, self._interval), GATHER_SECONDS)
 
     def watch(self, folders: Collection[Path]) -> None:
-        """All folders are looked at anyway."""
+        """Does nothing: every file is polled."""
 
     def ring(self, path: Path) -> None:
-        """Wake the one who waits."""
-        self._bell.ring(path)
+        """End the wait."""
+        self._events.ring(path)
 
     def close(self) -> None:
-        """Nothing was started."""
+        """Does nothing: it has no thread."""
 
 
 class WatchdogWaker:
-    """Wakes when the operating system says that a file in a watched folder changed.
+    """Wakes when the operating system reports a change in a watched folder.
 
-    Folders that cannot be watched (on a network, or beyond the system's limits)
-    make it poll too; `journal` gets a line for each reason. An observer that died
-    is started anew once.
+    If some folder cannot be watched (on a network, or beyond the system's limits), it
+    polls as well; `journal` gets a notice of each reason. An observer whose thread ended
+    is restarted once.
     """
 
     def __init__(
@@ -102,29 +106,29 @@ class WatchdogWaker:
         self._journal = journal
         self._mounts = mounts
         self._interval = interval
-        self._bell = _Bell()
+        self._events = _EventQueue()
         self._watches: dict[Path, ObservedWatch] = {}
         self._polled: set[Path] = set()
-        self._said: set[str] = set()
+        self._reported: set[str] = set()
         self._restarted = False
         self._observer: BaseObserver | None = None
         self._start()
 
     @property
     def polling(self) -> bool:
-        """Whether some folder is minded by looking at it only."""
+        """Whether some folder has no watch."""
         return self._observer is None or bool(self._polled)
 
     def wait(self, timeout: float) -> set[Path]:
-        """What the system or `ring` told of; where it must poll, empty after `interval`."""
+        """The paths with events of the system or of `ring`; if polling, empty after `interval`."""
         if self._observer is not None and not self._observer.is_alive():
-            self._revive()
+            self._restart()
         if self.polling:
             timeout = min(timeout, self._interval)
-        return self._bell.wait(timeout, GATHER_SECONDS)
+        return self._events.wait(timeout, GATHER_SECONDS)
 
     def watch(self, folders: Collection[Path]) -> None:
-        """Watch these folders, again also those that were deleted and came back."""
+        """Watch exactly these folders; a folder that was deleted and came back is added again."""
         wanted = set(folders)
         self._polled &= wanted
         for folder in [*self._watches]:
@@ -134,8 +138,8 @@ class WatchdogWaker:
             self._schedule(folder)
 
     def ring(self, path: Path) -> None:
-        """Wake the one who waits."""
-        self._bell.ring(path)
+        """End the wait."""
+        self._events.ring(path)
 
     def close(self) -> None:
         """End the observer and wait for its threads."""
@@ -149,26 +153,26 @@ class WatchdogWaker:
             observer = Observer()
             observer.start()
         except OSError as error:
-            self._say(_reason("file events are not to be had", error))
+            self._report(_reason("file events are not available", error))
         else:
             self._observer = observer
 
-    def _revive(self) -> None:
-        """The dispatcher's thread ended: whatever happened rang nothing any more."""
+    def _restart(self) -> None:
+        """Replace an observer whose dispatching thread ended; events since then are lost."""
         folders = [*self._watches, *self._polled]
         if self._observer is not None:
             self._observer.stop()
         self._observer = None
         self._watches.clear()
         if self._restarted:
-            self._say("the watcher of file events died twice")
+            self._report("the watcher of file events failed twice")
             return
         self._restarted = True
         self._start()
         self.watch(folders)
 
     def _watched(self, folder: Path) -> bool:
-        """watchdog ends a watch when its folder is deleted, also if it comes back."""
+        """Whether the folder's watch is active: watchdog ends it when the folder is deleted."""
         watch = self._watches[folder]
         return self._observer is not None and any(
             emitter.watch == watch and emitter.is_alive() for emitter in self._observer.emitters
@@ -186,7 +190,7 @@ class WatchdogWaker:
         else:
             try:
                 self._watches[folder] = self._observer.schedule(
-                    self._bell, str(folder), event_filter=EVENTS
+                    self._events, str(folder), event_filter=EVENTS
                 )
             except OSError as error:
                 self._poll(folder, _reason(f"{folder} cannot be watched", error))
@@ -198,46 +202,45 @@ class WatchdogWaker:
 
     def _poll(self, folder: Path, reason: str) -> None:
         self._polled.add(folder)
-        self._say(reason)
+        self._report(reason)
 
-    def _say(self, reason: str) -> None:
-        if reason not in self._said:
-            self._said.add(reason)
+    def _report(self, reason: str) -> None:
+        if reason not in self._reported:
+            self._reported.add(reason)
             self._journal.note(
-                "watching", "", f"{reason}; looking every {self._interval:g} s instead"
+                "watching", "", f"{reason}; polling every {duration(self._interval)}"
             )
 
 
-class _Bell(FileSystemEventHandler):
-    """A queue of paths. An exception in a handler would end all watching, without a word."""
+class _EventQueue(FileSystemEventHandler):
+    """A queue of changed paths. An exception in `dispatch` would end all watching silently."""
 
     def __init__(self) -> None:
-        self._rung: queue.SimpleQueue[bytes | str] = queue.SimpleQueue()
+        self._paths: queue.SimpleQueue[bytes | str] = queue.SimpleQueue()
 
     def dispatch(self, event: FileSystemEvent) -> None:
         """Called by the observer's thread; must not raise."""
-        # When nobody takes the rings any more, more of them say nothing new.
-        if self._rung.qsize() < QUEUED_RINGS:
-            self._rung.put(event.src_path)
+        if self._paths.qsize() < QUEUED_EVENTS:
+            self._paths.put(event.src_path)
             if event.dest_path:
-                self._rung.put(event.dest_path)
+                self._paths.put(event.dest_path)
 
     def ring(self, path: Path) -> None:
-        self._rung.put(str(path))
+        self._paths.put(str(path))
 
     def wait(self, timeout: float, gather: float) -> set[Path]:
-        """What rings within `timeout`, and within `gather` seconds of the first."""
+        """The paths queued within `timeout`, and within `gather` seconds of the first."""
         try:
-            rung = {self._rung.get(timeout=max(0.0, timeout))}
+            paths = {self._paths.get(timeout=max(0.0, timeout))}
         except queue.Empty:
             return set()
         until = time.monotonic() + gather
         while (left := until - time.monotonic()) > 0:
             try:
-                rung.add(self._rung.get(timeout=left))
+                paths.add(self._paths.get(timeout=left))
             except queue.Empty:
                 break
-        return {Path(os.fsdecode(path)) for path in rung}
+        return {Path(os.fsdecode(path)) for path in paths}
 
 
 def _reason(what: str, error: OSError) -> str:

@@ -21,9 +21,9 @@ SHOWN_RUNS = 20
 
 
 def status_lines(snapshot: Snapshot, now: float) -> Iterator[str]:
-    """How every run that goes on stands, a line each; of many runs, how many stand how.
+    """The state of every active run, a line each; for many runs, counts by state.
 
-    While nothing comes the snapshot stays as it is; only `now` tells how long ago that was.
+    `now` (Unix seconds) dates the lines: a snapshot without news keeps its own time.
     """
     shown = [run for run in snapshot.runs if run.ended_at is None]
     head = f"{iso(now)}  {'STATUS':<8}  "
@@ -34,8 +34,8 @@ def status_lines(snapshot: Snapshot, now: float) -> Iterator[str]:
         yield head + (ended if snapshot.runs else "no run yet")
     elif len(shown) > SHOWN_RUNS:
         counts = Counter(f"{run.health} {run.state}" for run in shown)
-        told = (f"{count} {how}" for how, count in counts.most_common())
-        yield head + f"{len(shown)} runs  " + ", ".join(told)
+        parts = (f"{count} {how}" for how, count in counts.most_common())
+        yield head + f"{len(shown)} runs  " + ", ".join(parts)
     else:
         for run in shown:
             yield head + "  ".join(_status(run, now))
@@ -91,7 +91,7 @@ def _jsonable(value: Any) -> Any:
 def transition_line(transition: Transition) -> str:
     """Time, state, alert, severity, run/rank, summary, file:line, first cause of its incident.
 
-    Log text is made harmless.
+    Log text is sanitised.
     """
     labels = transition.labels
     whose = "/".join(labels[name] for name in ("run", "rank") if name in labels) or "-"

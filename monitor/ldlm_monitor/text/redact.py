@@ -11,7 +11,7 @@ import re2
 
 REDACTED = "[redacted]"
 
-# `token` alone does not tell a secret: `pad_token=<pad>`, `tokens: 1024`. Nor does `pass`.
+# `token` alone is no sign of a secret: `pad_token=<pad>`, `tokens: 1024`. Nor does `pass`.
 _NAME = (
     r"[A-Za-z0-9_.-]*(?:pass(?:word|wd|phrase)|contrase(?:n|\x{f1})a|[_-]pwd|secret|credentials?"
     r"|sentry_dsn|(?:api|db|database|key|sl|cloudant)[_-]?(?:pass|pwd|pw)"
@@ -45,7 +45,7 @@ _PREFIXED = (
     r"|sntry[su]_[A-Za-z0-9_=+/-]{30,}|NRAK-[A-Z0-9]{20,}|AT[AC]TT3[A-Za-z0-9_=-]{30,}"
     r"|lin_api_[A-Za-z0-9]{30,}|ntn_[A-Za-z0-9]{30,}|shp(?:at|ca|pa|ss)_[A-Fa-f0-9]{32}"
     r"|pul-[0-9a-f]{40}|whsec_[A-Za-z0-9+/=]{20,}|AGE-SECRET-KEY-1[0-9A-Z]{50,}"
-    r"|sq0[a-z]{3}-[A-Za-z0-9_\\-]{22,}|AKC[A-Za-z0-9]{10,}|AP[0-9A-F][A-Za-z0-9]{24,}"
+    r"|sq0[a-z]{3}-[A-Za-z0-9_\\-]{22,}|AKC[A-Za-z0-9]{10,}|AP[0-9A-F][A-Za-z0-9]{22,}"
     r"|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|[0-9]{8,10}:[A-Za-z0-9_-]{35}"
     r"|[MNO][A-Za-z0-9_-]{23,25}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}"
     r"|eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*){1,4}"  # JWT, JWE
@@ -60,9 +60,10 @@ _QUERY = (
     r"|password|x-(?:amz|goog)-[a-z-]+)=)[^&\s\"'<>#]+"
 )
 _VENDOR = (
-    r"(?i)((?:\b|[_-])(?:api|cloudant|cloud|clou|cl|cos|iam|ibm|secret|softlayer|sl)"
+    r"(?i)((?:\b|[_-])(?:(?:api|cloudant|cloud|clou|cl|cos|iam|ibm(?:[_-]?cos)?|secret|softlayer|sl)"
     r"(?:[_-]{0,2}(?:access|api|cloud|hmac|iam|secret)){0,3}[_-]{0,2}"
-    r"(?:key|password|pass|pwd|pw|token)[\"']?\]?\s*(?:::|:=|=>|=|:|\s)\s*[\"']?)"
+    r"(?:key|password|pass|pwd|pw|token)|pass|pwd)"
+    r"[\"']?\]?\s*(?:::|:=|=>|=|:|\s)\s*[\"']?)"
 )
 _TO_SPACE = r"[^\s\"'<>]+"
 
@@ -87,7 +88,7 @@ _RULES = (
         rf"\1{REDACTED}",
     ),
     (
-        r"(?i)(\btoken\\?[\"']?\s*(?::=|=>|=|:)\s*\\?[\"']?)[A-Za-z0-9._~+/=-]{16,}",
+        r"(?i)(\btoken\\?[\"']?\]?\s*(?:::|:=|=>|=|:)\s*\\?[\"']?)[A-Za-z0-9._~+/=-]{16,}",
         rf"\1{REDACTED}",
     ),
     (
@@ -108,10 +109,11 @@ _KEY_LINE = r"(?m)(^|\s)(?:[A-Za-z0-9+/]{64}|[A-Za-z0-9+/]{70}|[A-Za-z0-9+/]{76}
 
 
 _SCAN_MEMORY = 64 * 1024 * 1024
+"""Bytes for RE2's automaton of all rules; its default is 8 MiB."""
 
 
 def _compile() -> tuple[tuple[Any, ...], Any]:
-    """The rules, and what tells in one look which of them a text needs."""
+    """The rules, and one set search that finds which of them a text needs."""
     options = re2.Options()
     options.max_mem = _SCAN_MEMORY
     scan = re2.Set.SearchSet(options)
@@ -129,7 +131,7 @@ def redact(text: str) -> str:
     """`text` with keys, tokens and passwords replaced by `[redacted]`.
 
     Lone surrogates become U+FFFD. Known forms only: a secret that looks like a
-    word, a hash or a UUID and stands under no telling name is not recognised.
+    word, a hash or a UUID and has no name that marks it as a secret is not recognised.
     """
     kept = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     for number in sorted(_SCAN.Match(kept) or ()):

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ldlm_doctor.finding import Edit, Finding
-from ldlm_doctor.project import Kind, Project, SourceFile
+from ldlm_doctor.model import Edit, Finding, Kind, Project, SourceFile
 from ldlm_doctor.python_code import audit
 
 CLEAN = Path(__file__).parent / "clean"

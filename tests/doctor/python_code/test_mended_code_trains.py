@@ -123,6 +123,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("options", "check", "error"),
     [
@@ -131,12 +132,7 @@ if __name__ == "__main__":
             "ddp-modes-freeze-parameters",
             "Expected to have finished reduction",
         ),
-        pytest.param(
-            "static_graph=True",
-            "ddp-static-graph-with-modes",
-            "training graph has changed",
-            marks=pytest.mark.long,
-        ),
+        ("static_graph=True", "ddp-static-graph-with-modes", "training graph has changed"),
     ],
 )
 def test_modes_that_freeze_crash_as_is_said_and_train_once_mended(

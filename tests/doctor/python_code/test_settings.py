@@ -3,7 +3,7 @@
 import pytest
 from code_audits import applied, findings, ids
 
-from ldlm_doctor.project import Kind, Project, SourceFile
+from ldlm_doctor.model import Kind, Project, SourceFile
 from ldlm_doctor.python_code import audit
 
 LOADER = """

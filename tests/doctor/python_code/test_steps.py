@@ -347,3 +347,22 @@ def test_a_scheduler_that_steps_once_an_epoch_is_fine() -> None:
             "        optimizer.step()\n", "        scheduler.step()\n        optimizer.step()\n"
         )
     ) == ["scheduler-before-optimizer"]
+
+
+CLIPPED = """
+def train(model, loader, optimizer):
+    for batch in loader:
+        loss = model(batch)
+        loss.backward()
+{before}        optimizer.step()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), float("inf"))
+        optimizer.zero_grad()
+"""
+
+
+def test_a_clip_after_the_step_is_too_late_unless_one_stood_before_it() -> None:
+    """Behind an earlier clip the second one only measures."""
+    code = "import torch\n" + CLIPPED
+    assert ids(code.format(before="")) == ["clip-after-step"]
+    clip = "        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+    assert ids(code.format(before=clip)) == []

@@ -3,7 +3,7 @@
 import pytest
 from code_audits import findings, ids, in_turn, mended
 
-from ldlm_doctor.project import Kind, Project, SourceFile
+from ldlm_doctor.model import Kind, Project, SourceFile
 from ldlm_doctor.python_code import audit
 
 HANGS = in_turn("if torch.isnan(loss): continue")

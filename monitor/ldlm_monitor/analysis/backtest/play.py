@@ -1,4 +1,4 @@
-"""Replays each log as a run of its own, and scores what it rang."""
+"""Replays each log as a run of its own, and scores its alerts."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
@@ -22,13 +22,13 @@ from ldlm_monitor.playback.replay import Replay
 from ldlm_monitor.source import resolve
 
 FINE_SECONDS = 0.2
-"""Rows that tell their times are told apart this finely, though no other file is played."""
+"""Rows with times are judged in slices this fine: with one file at a time, that is affordable."""
 
 
 def backtest(settings: Settings, truth: Path) -> Iterator[tuple[LogScore, Snapshot]]:
     """Each log's score and state at its end, in the order of the truth file.
 
-    Companions are left out: what is known is known of the log. Raises TruthError, before
+    Companions are left out: the truth file describes the log alone. Raises TruthError, before
     the first log is played, where the truth file and the logs do not fit each other.
     """
     names = {rule.name for rule in rules_of(settings).alerts}
@@ -46,7 +46,7 @@ def _logs(settings: Settings, truth: Path) -> list[Path]:
     patterns = resolve(settings.files, base=Path())
     if patterns.standard_input or patterns.pipes():
         raise TruthError(
-            "what is known of a log is found by its name, which a pipe has not",
+            "the truth of a log is found by its name, and a pipe has none",
             where="--truth",
             remedy="write the log to a file",
         )
@@ -77,7 +77,7 @@ def _play(truth: Truth, log: Path, settings: Settings) -> tuple[LogScore, Snapsh
 
 
 def _events_in(chunk: Chunk, events: Sequence[TrueEvent]) -> Iterator[TrueEvent]:
-    """What this piece of the log tells; one line may hold hours of a progress bar."""
+    """The events in this chunk; one line may contain hours of a progress bar."""
     for event in events:
         index = event.line_number - chunk.line
         if 0 <= index <= chunk.newlines:

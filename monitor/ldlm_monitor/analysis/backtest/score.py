@@ -1,19 +1,24 @@
 """Alerts of a log held against its truth: found, missed, false; and how long it took.
 
-An alert tells of an event if its name is among those that detect the event's kind, and
-its line is the event's or comes later (not after `last_line`). Of a record of several
-lines, such as a traceback, an alert names the first: it counts where the alert's text
-holds the event's quote. An alert of another name than the default pack's counts for the
-event's own lines only. An alert that is true and still fires when another event comes
-that it would tell of has told it. An error is too loud for a warning.
+An alert detects an event if its name is among those of the event's kind, and its line
+is the event's or a later one (not after `last_line`). For a record of several lines,
+such as a traceback, an alert names the first line; it counts if the alert's text contains
+the event's quote. An alert that is not in the default pack counts for the event's own
+lines only. A true alert that still fires at a later event of its kinds detects that event
+too. An alert of severity error or above is false for an event of severity warning.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from ldlm_monitor.analysis.backtest.kinds import KNOWN_ALERTS, detected_by, follow_from
-from ldlm_monitor.analysis.backtest.truth import TrueEvent, Truth
+from ldlm_monitor.analysis.backtest.truth import (
+    KNOWN_ALERTS,
+    TrueEvent,
+    Truth,
+    detected_by,
+    follow_from,
+)
 from ldlm_monitor.model import names
 
 QUIET = frozenset({"", "info", "none"})
@@ -26,7 +31,7 @@ class Alarm:
 
     `line` and `text` are those that made it fire (None: no line did); `below`: the text
     stands below that line, in the same record. `time` is in Unix seconds, None where the
-    log tells none. `until_line` is the last line read when it ended, None if it never did.
+    log has no times. `until_line` is the last line read when it ended, None if it never did.
     """
 
     alert: str
@@ -40,9 +45,9 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """An expected event, and the alarm that told it (None: it was missed).
+    """An expected event, and the alarm that detected it (None: it was missed).
 
-    Time to detect: `seconds` of the log's own time where it tells any, and `lines`
+    Time to detect: `seconds` of the log's own time where it has times, and `lines`
     (None where the alarm has no line).
     """
 
@@ -54,7 +59,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many were expected and how many of them found, how many alarms rang and were true."""
+    """Expected events and those found of them; alarms and those true of them."""
 
     expected: int
     found: int
@@ -68,13 +73,13 @@ class Counts:
 
     @property
     def precision(self) -> float | None:
-        """Share of the alarms that were true; None where none rang."""
+        """Share of the alarms that were true; None where none fired."""
         return self.true_alarms / self.alarms if self.alarms else None
 
 
 @dataclass(frozen=True, slots=True)
 class LogScore:
-    """One log. `benign` gives, by the line of a false alarm, the harmless thing that rang it."""
+    """One log. `benign`: by line, the kind of the harmless event that raised a false alarm."""
 
     file: str
     findings: tuple[Finding, ...]
@@ -84,7 +89,7 @@ class LogScore:
 
     @property
     def healthy(self) -> bool:
-        """Whether no alarm should ring."""
+        """Whether no alarm should fire."""
         return not self.findings
 
     @property
@@ -119,7 +124,7 @@ class Overall:
 
 
 def score(truth: Truth, alarms: Sequence[Alarm], times: Mapping[TrueEvent, float]) -> LogScore:
-    """Judge one log; `times` (Unix seconds) say when its events were read, where the log tells."""
+    """Judge one log; `times` (Unix seconds) when its events were read, for logs with times."""
     true = [alarm for alarm in alarms if any(_is_due(alarm, e) for e in truth.expected)]
     false = tuple(alarm for alarm in alarms if alarm not in true)
     findings = tuple(_find(event, true, times) for event in truth.expected)
@@ -129,12 +134,12 @@ def score(truth: Truth, alarms: Sequence[Alarm], times: Mapping[TrueEvent, float
 
 def _is_due(alarm: Alarm, event: TrueEvent) -> bool:
     """Whether the event gives the alarm a reason."""
-    if _tells(alarm, event):
+    if _detects(alarm, event):
         return True
     return alarm.alert in follow_from(event.kind) and _reaches(alarm, event) and _fits(alarm, event)
 
 
-def _tells(alarm: Alarm, event: TrueEvent) -> bool:
+def _detects(alarm: Alarm, event: TrueEvent) -> bool:
     """Whether the alarm, having begun with the event or after it, detects it."""
     if not _fits(alarm, event):
         return False
@@ -145,7 +150,7 @@ def _tells(alarm: Alarm, event: TrueEvent) -> bool:
 
 
 def _stands(alarm: Alarm, event: TrueEvent) -> bool:
-    """Whether the alarm, having begun before the event, still fires and would tell it."""
+    """Whether the alarm, having begun before the event, still fires and would detect it."""
     if alarm.alert not in detected_by(event.kind) or not _fits(alarm, event) or alarm.line is None:
         return False
     ended = alarm.until_line is not None and alarm.until_line < event.line_number
@@ -170,7 +175,7 @@ def _is_at(line: int, event: TrueEvent) -> bool:
 
 def _find(event: TrueEvent, alarms: Iterable[Alarm], times: Mapping[TrueEvent, float]) -> Finding:
     for alarm in alarms:
-        if not (_tells(alarm, event) or _stands(alarm, event)):
+        if not (_detects(alarm, event) or _stands(alarm, event)):
             continue
         lines = None if alarm.line is None else max(alarm.line - event.line_number, 0)
         read = times.get(event)
@@ -203,9 +208,9 @@ def overall(scores: Sequence[LogScore]) -> Overall:
     )
 
 
-def _shares(told: Iterable[tuple[str, Alarm | None]]) -> dict[str, tuple[int, int]]:
+def _shares(results: Iterable[tuple[str, Alarm | None]]) -> dict[str, tuple[int, int]]:
     shares: dict[str, tuple[int, int]] = {}
-    for name, alarm in told:
+    for name, alarm in results:
         found, expected = shares.get(name, (0, 0))
         shares[name] = found + (alarm is not None), expected + 1
     return dict(sorted(shares.items()))

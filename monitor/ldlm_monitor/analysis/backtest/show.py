@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ldlm_monitor.analysis.backtest.kinds import detected_by
 from ldlm_monitor.analysis.backtest.score import Alarm, Counts, Delay, Finding, LogScore, Overall
+from ldlm_monitor.analysis.backtest.truth import detected_by
 from ldlm_monitor.text.format import duration, number
 from ldlm_monitor.text.sanitize import encodable, plain
 
@@ -69,18 +69,18 @@ def _overall_lines(total: Overall) -> Iterator[str]:
 
 
 def _delays(total: Overall) -> str:
-    told: list[str] = []
+    parts: list[str] = []
     if (seconds := total.seconds) is not None:
-        told.append(
+        parts.append(
             f"median {duration(seconds.median)}, longest {duration(seconds.longest)} "
             f"({seconds.count} found by the log's own time)"
         )
     if (lines := total.lines) is not None:
-        told.append(
+        parts.append(
             f"median {number(lines.median)}, longest {number(lines.longest)} lines "
-            f"({lines.count} found in logs that tell no time)"
+            f"({lines.count} found in logs without times)"
         )
-    return "; ".join(told) or "-"
+    return "; ".join(parts) or "-"
 
 
 def _of(share: tuple[int, int]) -> str:

@@ -1,17 +1,19 @@
 """What is known of finished logs: a truth file, read, checked, and matched to the logs."""
 
+from __future__ import annotations
+
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from ldlm_monitor.analysis.backtest.kinds import DETECTED_BY
 from ldlm_monitor.model.errors import TruthError
 
 Severity: TypeAlias = Literal["failure", "warning", "benign"]
 _SHOWN = 3
+"""Names in one message: enough to recognise a wrong folder, short enough for one line."""
 _FORM = (
     'it must be [{"file": "a.log", "truth": {"events": '
     '[{"kind": "nan", "line_number": 7, "severity": "failure"}]}}]'
@@ -21,9 +23,9 @@ _FORM = (
 class TrueEvent(BaseModel):
     """Something that happened at a line (1-based, counting `\\n`).
 
-    `failure` and `warning` should be told by an alert, `benign` by none. An alert
+    `failure` and `warning` should raise an alert, `benign` none. An alert
     after `last_line` comes too late to count (None: it never does). `quote` is part
-    of the line; where a line holds many states of a progress bar, it tells which.
+    of the line; in a line with many states of a progress bar, it selects one.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -35,7 +37,7 @@ class TrueEvent(BaseModel):
     quote: str = ""
 
     @model_validator(mode="after")
-    def _ends_after_its_beginning(self) -> "TrueEvent":
+    def _ends_after_its_beginning(self) -> TrueEvent:
         if self.last_line is not None and self.last_line < self.line_number:
             raise ValueError("last_line lies before line_number")
         return self
@@ -57,12 +59,12 @@ class Truth(BaseModel):
 
     @property
     def events(self) -> tuple[TrueEvent, ...]:
-        """Everything that stands in the log, in the order of the truth file."""
+        """All events of the log, in the order of the truth file."""
         return self.truth.events
 
     @property
     def expected(self) -> tuple[TrueEvent, ...]:
-        """What an alert should tell."""
+        """The events that should raise an alert."""
         return tuple(event for event in self.events if event.severity != "benign")
 
 
@@ -94,7 +96,7 @@ def load_truth(path: Path, alerts: Collection[str]) -> tuple[Truth, ...]:
         raise TruthError(what, where=where, remedy=_FORM) from None
     for number, entry in enumerate(entries, 1):
         _check(entry, f"{path}: entry {number} ({entry.file})", alerts)
-    _refuse_twice(path, [entry.file for entry in entries])
+    _refuse_duplicates(path, [entry.file for entry in entries])
     return entries
 
 
@@ -128,11 +130,11 @@ def _check(entry: Truth, where: str, alerts: Collection[str]) -> None:
             )
 
 
-def _refuse_twice(path: Path, files: Sequence[str]) -> None:
+def _refuse_duplicates(path: Path, files: Sequence[str]) -> None:
     for file in files:
         if files.count(file) > 1:
             raise TruthError(
-                f"{file} stands twice", where=str(path), remedy="put its events into one entry"
+                f"{file} has two entries", where=str(path), remedy="put its events into one entry"
             )
 
 
@@ -162,14 +164,14 @@ def match_logs(
         pairs.append((truth, of_truth[0]))
     if missing:
         raise TruthError(
-            f"speaks of {_listed(missing)}, not among the logs given",
+            f"names {_listed(missing)}, not among the logs given",
             where=str(path),
             remedy="name these logs too, or take them out of the truth file",
         )
     unknown = [str(log) for log, entries in found.items() if not entries]
     if unknown:
         raise TruthError(
-            f"says nothing of {_listed(unknown)}",
+            f"has no entry for {_listed(unknown)}",
             where=str(path),
             remedy="add an entry for it (of no events, if it is healthy), or leave the log out",
         )
@@ -189,7 +191,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def check_lines(path: Path, truth: Truth, lines: dict[int, str]) -> None:
-    """Raises TruthError where the log's `lines` are not those that the events speak of."""
+    """Raises TruthError where the log's `lines` are not those that the events quote."""
     for number, event in enumerate(truth.events, 1):
         where = f"{path}: {truth.file}, event {number} ({event.kind})"
         remedy = "the log may be another version than the one that was judged"
@@ -201,3 +203,39 @@ def check_lines(path: Path, truth: Truth, lines: dict[int, str]) -> None:
                 where=where,
                 remedy=remedy,
             )
+
+
+_DIED = ("TrainingCrashed", "JobKilled", "RankLost")
+DETECTED_BY: Mapping[str, tuple[str, ...]] = {
+    "nan": ("NonFiniteLoss", "NonFiniteGradient"),
+    "loss_spike": ("LossSpike", "LossDiverging"),
+    "overflow_skip": ("StepsSkipped", "LossScaleCollapsed"),
+    "slow": ("ThroughputDrop", "RankStraggling"),
+    "oom_cuda": ("OutOfMemory",),
+    "oom_host": ("OutOfMemory", "JobKilled"),
+    "xid": ("GpuError",),
+    "traceback": ("TrainingCrashed",),
+    "process_failed": ("TrainingCrashed", "RankLost"),
+    "child_failed": ("TrainingCrashed", "RankLost"),
+    "segfault": _DIED,
+    "sigkill": _DIED,
+    "signal": _DIED,
+    "job_time_limit": ("JobKilled",),
+    "job_cancelled": ("JobKilled",),
+}
+"""By kind, the alerts of the default pack any of which detects it."""
+
+_FATAL = frozenset(DETECTED_BY) - {"nan", "loss_spike", "overflow_skip", "slow"}
+_FATAL_ALERTS = frozenset({"OutOfMemory", "GpuError", "NcclTimeout", "NcclError", "DiskFull"})
+KNOWN_ALERTS = frozenset(alert for alerts in DETECTED_BY.values() for alert in alerts)
+
+
+def detected_by(kind: str) -> tuple[str, ...]:
+    """The alerts that detect a kind of event; a kind that is an alert's name means that alert."""
+    return DETECTED_BY.get(kind, (kind,))
+
+
+def follow_from(kind: str) -> frozenset[str]:
+    """The alerts that are true after such an event without detecting it: the run died of it."""
+    fatal = kind in _FATAL or kind in _FATAL_ALERTS
+    return frozenset(_DIED) if fatal else frozenset()

@@ -19,7 +19,7 @@ SCHEMA: Final = "ldlm.bench/1"
 FILE = "record.json"
 LOG = "output.log"
 WATCHED = ("host_memory_bytes", "gpu_memory_bytes")
-"""What is not told by the command, but looked at."""
+"""Measured from outside, not logged by the command."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 
 
@@ -36,10 +36,10 @@ class Series(View):
 
 
 class BenchRecord(View):
-    """One benchmark. `series` hold what was told and measured; bytes, seconds, per second.
+    """One benchmark. `series`: what was logged and measured; bytes, seconds, per second.
 
     `stopped_by`: `command` ended by itself, or the limit that ended it. `exit_code` is the
-    command's, negative the signal that killed it. `exact`: steps were told when they ended.
+    command's, negative the signal that killed it. `exact`: steps were logged when they ended.
     """
 
     model_config = ConfigDict(frozen=True, ser_json_inf_nan="strings", serialize_by_alias=True)
@@ -53,10 +53,10 @@ class BenchRecord(View):
     seconds: float
     stopped_by: Literal["command", "steps", "seconds", "interrupt"]
     exit_code: int
-    steps: int = Field(description="from the first step told to the last")
+    steps: int = Field(description="from the first logged step to the last")
     gpus: tuple[str, ...] = Field(default=(), description="models of the GPUs that were used")
     peaks: dict[str, float] = Field(default={}, description="greatest memory in use, bytes")
-    settings: dict[str, str] = Field(default={}, description="what the command told of them")
+    settings: dict[str, str] = Field(default={}, description="settings that the command logged")
     exact: bool
     series: dict[str, Series]
 

@@ -54,10 +54,10 @@ class Outputs:
 
     @property
     def run(self) -> RunReadings:
-        """What was told so far."""
+        """What was logged so far."""
         return self._readings.runs.setdefault(self._name, RunReadings(self._name))
 
-    def take(self, data: bytes, now: float) -> None:
+    def write(self, data: bytes, now: float) -> None:
         """Output of the command, read at `now` (Unix seconds)."""
         self._file.write(data)
         for chunk in self._splitter.feed(data, now):
@@ -85,7 +85,7 @@ class Outputs:
         self._readings.finish([str(self._log), *map(str, self._others)])
 
     def _files(self, now: float) -> list[Path]:
-        """What is read beside the output; looked for now and then, to disturb nobody."""
+        """What is read beside the output; looked for every `LOOK_SECONDS`."""
         if now >= self._due:
             self._due = now + LOOK_SECONDS
             self._present = list(self._found())
@@ -94,8 +94,8 @@ class Outputs:
     def _found(self) -> Iterator[Path]:
         """The files that were named, and companions that have grown since the start."""
         yield from self._patterns.files()
-        told = launch_facts(self._log)
-        for companion in companions(self._directory / self._log.name, told, Surroundings()):
+        facts = launch_facts(self._log)
+        for companion in companions(self._directory / self._log.name, facts, Surroundings()):
             path = companion.path
             if path in self._others or _size(path) > self._before.get(path, 0):
                 if path not in self._others:

@@ -14,26 +14,26 @@ from pathlib import Path
 from types import FrameType
 from typing import Literal, TypeAlias
 
-from ldlm_monitor.analysis.bench.family import Family
-from ldlm_monitor.analysis.bench.gpu import GpuMemory
 from ldlm_monitor.analysis.bench.outputs import Outputs
+from ldlm_monitor.analysis.bench.processes import Family, GpuMemory
 from ldlm_monitor.analysis.readings import Column
 from ldlm_monitor.model.errors import UsageError
 
 StoppedBy: TypeAlias = Literal["command", "steps", "seconds", "interrupt"]
 
 POLL_SECONDS = 0.1
-"""How often memory and files are looked at; less often where that takes long."""
+"""Between two looks at memory and files; longer where a look takes long (`POLL_SHARE`)."""
 POLL_SHARE = 0.05
-"""So much of the time it may take at most."""
+"""Share of the time that looks may take, so that they do not slow the command."""
 DRAIN_SECONDS = 2.0
-"""How long the output of a command that has ended is waited for."""
+"""How long to wait for the rest of the output: a grandchild may hold the pipe open."""
 _READ = 64 * 1024
+"""The capacity of a Linux pipe: one read empties it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When it is stopped: so many steps after the first that it tells, seconds after its start.
+    """When it is stopped: `steps` after its first logged step, `seconds` after its start.
 
     `grace`: seconds from SIGTERM to SIGKILL.
     """
@@ -165,10 +165,10 @@ class _Running:
             return True
         data = os.read(self._output.fileno(), _READ)
         if data:
-            self._outputs.take(data, time.time())
+            self._outputs.write(data, time.time())
             try:
                 self._echo(data)
-            except BrokenPipeError:  # nobody looks any more, as with `| head`
+            except BrokenPipeError:  # the reader is gone, as with `| head`
                 self._echo = lambda data: None
         return bool(data)
 

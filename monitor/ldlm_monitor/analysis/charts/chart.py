@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 BUCKETS = 400
-"""More are not told apart on any screen."""
+"""A chart is at most about this many pixels wide on screens where it is read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Where values were not finite, so close together that no eye tells them apart."""
+    """Where values were not finite, so close together that they are drawn as one."""
 
     first: float
     last: float
@@ -101,3 +101,84 @@ def bucketed(
         nonfinite=nonfinite,
         color=color,
     )
+
+
+LOG_FROM = 30.0
+"""Where the greatest value is so many times the least, the axis is logarithmic."""
+CLIPPED = 4.0
+"""Values that lie so many times the usual range away are drawn at the edge."""
+
+GREATEST = 1e300
+"""No axis goes beyond, so that sums and differences of its ends stay finite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """From `low` to `high`; `ticks` lie between."""
+
+    low: float
+    high: float
+    logarithmic: bool
+    ticks: tuple[float, ...]
+
+    def share(self, value: float) -> float:
+        """0 at `low`, 1 at `high`; what lies beyond stands at the edge."""
+        if self.logarithmic:
+            # A quotient of the two may be beyond what a float holds.
+            least = math.log(self.low)
+            share = (math.log(max(value, self.low)) - least) / (math.log(self.high) - least)
+        else:
+            share = (value - self.low) / (self.high - self.low)
+        return min(max(share, 0.0), 1.0)
+
+    def holds(self, value: float) -> bool:
+        """Whether it lies within."""
+        return self.low <= value <= self.high
+
+
+def axis_of(values: Iterable[float], ticks: int = 5, *, straight: bool = False) -> Axis:
+    """An axis for finite values. `straight`: never logarithmic, and nothing is clipped."""
+    known = sorted(max(-GREATEST, min(value, GREATEST)) for value in values if math.isfinite(value))
+    low, high = (known[0], known[-1]) if known else (0.0, 1.0)
+    if straight:
+        low, high = (low, high) if high > low else (low - 1, high + 1)
+        places = _linear(low, high, ticks)
+        # Steps are whole numbers.
+        return Axis(low, high, False, tuple(filter(float.is_integer, places)) or places)
+    if low > 0 and high / low >= LOG_FROM:
+        return Axis(low * 0.9, high * 1.1, True, _decades(low * 0.9, high * 1.1, ticks))
+    low, high = _usual(known, low, high)
+    room = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
+    low, high = (0.0 if 0 <= low < 0.3 * high else low - room), high + room
+    return Axis(low, high, False, _linear(low, high, ticks))
+
+
+def _usual(known: Sequence[float], low: float, high: float) -> tuple[float, float]:
+    """Without the few values that would press all others flat."""
+    if len(known) < 50:
+        return low, high
+    first, last = known[len(known) // 50], known[-1 - len(known) // 50]
+    reach = CLIPPED * (last - first)
+    if reach == 0:
+        return low, high
+    return max(low, first - reach), min(high, last + reach)
+
+
+def _linear(low: float, high: float, count: int) -> tuple[float, ...]:
+    """Multiples of 1, 2 or 5 times a power of ten."""
+    raw = (high - low) / max(count, 1)
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(m * power for m in (1, 2, 5, 10) if m * power >= raw * 0.8)
+    first = math.ceil(low / step)
+    return tuple(n * step for n in range(first, math.floor(high / step) + 1))
+
+
+def _decades(low: float, high: float, count: int) -> tuple[float, ...]:
+    first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
+    powers = [10.0**power for power in range(first, last + 1)]
+    if len(powers) > count:
+        return tuple(powers[:: math.ceil(len(powers) / count)])
+    if len(powers) < 3:
+        powers = [m * 10.0**p for p in range(first - 1, last + 1) for m in (1, 2, 5)]
+        return tuple(value for value in powers if low <= value <= high)
+    return tuple(powers)

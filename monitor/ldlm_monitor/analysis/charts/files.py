@@ -8,15 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ldlm_monitor.analysis.charts.axis import axis_of
-from ldlm_monitor.analysis.charts.chart import Chart, stretches
+from ldlm_monitor.analysis.charts.chart import Chart, axis_of, stretches
 from ldlm_monitor.analysis.charts.svg import APART, GUTTER, HEIGHT, STYLE, svg
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.text.sanitize import plain
 
 WIDTH = 860
+"""Pixels; a page in portrait at 96 dpi, with room for the axis."""
 _MARGIN = 16
 _LEGEND = 110
+"""Characters of all names, at about seven pixels each in `WIDTH`."""
 _COLORS = ("#0072b2", "#b85c00", "#007a5a", "#a0437a", "#7a6200")
 SUFFIXES = (".svg", ".png")
 

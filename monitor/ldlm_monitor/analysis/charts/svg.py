@@ -10,12 +10,12 @@ import math
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from ldlm_monitor.analysis.charts.axis import Axis, axis_of
-from ldlm_monitor.analysis.charts.chart import Chart, Line, stretches
+from ldlm_monitor.analysis.charts.chart import Axis, Chart, Line, axis_of, stretches
 from ldlm_monitor.text.format import number
 from ldlm_monitor.text.sanitize import plain, shorten_path
 
 HEIGHT = 216
+"""Pixels; four charts fit a page of a laptop's screen."""
 _TOP = 30
 _BOTTOM = 24
 LEGEND = 44
@@ -23,6 +23,7 @@ LEGEND = 44
 APART = 0.02
 """Of the width: values that are not finite and closer together are one stretch."""
 _SIZE = 1000
+"""Units of the inner drawing, so that one decimal is finer than a pixel."""
 GUTTER = 46
 """Pixels that its place must leave free at the left, for what the y axis says."""
 MARKS = 40
@@ -89,12 +90,12 @@ def _parts(chart: Chart, y: int, legend: int) -> Iterator[str]:
 
 
 def _top(chart: Chart) -> int:
-    """Where the curves begin: lower where there are names to tell."""
+    """Where the curves begin: lower where there is a legend."""
     return _TOP + 16 if len(chart.lines) > 1 else _TOP
 
 
 def _legend(chart: Chart, letters: int) -> Iterator[str]:
-    """The names of several lines, below the title; of a long one the end, which tells most."""
+    """The names of several lines, below the title; of a long name its end, which differs most."""
     if len(chart.lines) < 2:
         return
     limit = max(letters // len(chart.lines), 6)
@@ -198,7 +199,7 @@ def _round(value: float) -> str:
 
 
 def _labels(ticks: Sequence[float]) -> list[str]:
-    """As short as tells them apart."""
+    """As short as keeps the labels different."""
     for digits in range(4, 16):
         labels = [_tick(tick, digits) for tick in ticks]
         if len(set(labels)) == len(labels):

@@ -1,1 +1,1 @@
-"""Two or more runs beside each other: what changed, how sure that is, and what cannot be told."""
+"""Two or more runs beside each other: what changed, and with which confidence."""

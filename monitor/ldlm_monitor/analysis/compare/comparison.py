@@ -21,6 +21,7 @@ from ldlm_monitor.model.view import View
 
 SCHEMA: Final = "ldlm.compare/1"
 CONFIDENCE = 0.95
+"""The usual level of an interval; `--confidence` changes it."""
 
 
 class TargetResult(View):
@@ -37,7 +38,7 @@ class Cell(View):
     """One run in one row. Changes are against the baseline, as a share: 0.3 is 30 % more.
 
     They are of the quantity itself: a step time that falls by a fifth is -0.2, and `said` calls
-    that 25 % faster. They are null where nothing can be told.
+    that 25 % faster. They are null where the difference is not known.
     """
 
     run: str = Field(description="the run's name in `runs`")
@@ -50,8 +51,8 @@ class Cell(View):
     high: float | None = Field(default=None, description="its upper end")
     p: float | None = Field(default=None, description="two-sided, of no difference at all")
     verdict: Word = Field(
-        description="better, worse, same: no difference to be seen; unclear: cannot be told; "
-        "missing: this run, or the baseline, does not tell it; baseline"
+        description="better, worse, same: no difference to be seen; unclear: not known; "
+        "missing: not in this run, or not in the baseline; baseline"
     )
     said: str = Field(description="the verdict in words; empty for the baseline")
     target: TargetResult | None = None
@@ -88,7 +89,7 @@ class RunSummary(View):
     first_step: int | None
     last_step: int | None
     warm_up_steps: int = Field(description="left out of pace and memory")
-    seconds: float | None = Field(description="from the first step told to the last")
+    seconds: float | None = Field(description="from the first logged step to the last")
 
 
 class Comparison(View):
@@ -100,9 +101,9 @@ class Comparison(View):
     version: str = Field(description="of the monitor")
     confidence: float = Field(description="how often the intervals should hold the truth, 0..1")
     runs: tuple[RunSummary, ...]
-    rows: tuple[Row, ...] = Field(description="those that at least one run tells")
-    missing: tuple[str, ...] = Field(description="titles of quantities that no run told")
-    notes: tuple[str, ...] = Field(description="what one should know beside the figures")
+    rows: tuple[Row, ...] = Field(description="those that at least one run has")
+    missing: tuple[str, ...] = Field(description="titles of quantities that no run has")
+    notes: tuple[str, ...] = Field(description="remarks on the figures")
 
 
 def compare(
@@ -114,8 +115,8 @@ def compare(
 ) -> Comparison:
     """Each side against the first. `at`: where losses are compared, beside the last equal ones."""
     table = [*_steady(sides, confidence), *_learned(sides, at, confidence)]
-    told = [quantity.name for quantity, _, seen in table if all(each.count for each in seen)]
-    goals = {target.stands_for(told): target for target in targets}
+    shared = [quantity.name for quantity, _, seen in table if all(each.count for each in seen)]
+    goals = {target.stands_for(shared): target for target in targets}
     known = {quantity.name for quantity, _, _ in table}
     known.update(name for side in sides for name in side.readings.quantities())
     return Comparison(
@@ -128,19 +129,19 @@ def compare(
             *(note for side in sides for note in side.notes()),
             *_apart(sides, table),
             *(
-                f"target {target.quantity} {signed(target.change)} %: not told by all runs"
+                f"target {target.quantity} {signed(target.change)} %: not in all runs"
                 for name, target in goals.items()
-                if name not in told
+                if name not in shared
             ),
         ),
     )
 
 
-_Told: TypeAlias = tuple[Quantity, Place | None, list[Seen]]
-"""A row to be: where losses are compared, and what each run has there."""
+_Entry: TypeAlias = tuple[Quantity, Place | None, list[Seen]]
+"""A row before it is judged: where losses are compared, and what each run has there."""
 
 
-def _steady(sides: Sequence[Side], confidence: float) -> Iterator[_Told]:
+def _steady(sides: Sequence[Side], confidence: float) -> Iterator[_Entry]:
     """Medians of pace and memory after the warm-up."""
     for quantity in (*PACE, *MEMORY):
         columns = [side.steady(quantity.name) for side in sides]
@@ -165,7 +166,7 @@ def _unsettled(*sides: Side) -> str:
     return f"the pace of {' and '.join(names)} kept changing" if names else ""
 
 
-def _learned(sides: Sequence[Side], at: Sequence[Point], confidence: float) -> Iterator[_Told]:
+def _learned(sides: Sequence[Side], at: Sequence[Point], confidence: float) -> Iterator[_Entry]:
     """Losses and accuracies where the runs are equally far."""
     starts = [side.readings.started for side in sides]
     for quantity in learned({name for side in sides for name in side.readings.quantities()}):
@@ -174,16 +175,16 @@ def _learned(sides: Sequence[Side], at: Sequence[Point], confidence: float) -> I
             yield quantity, place, list(look(columns, starts, place, confidence))
 
 
-def _apart(sides: Sequence[Side], table: Sequence[_Told]) -> Iterator[str]:
-    """Which losses and accuracies several runs tell, but not over the same steps."""
+def _apart(sides: Sequence[Side], table: Sequence[_Entry]) -> Iterator[str]:
+    """Losses and accuracies that several runs have, but not over the same steps."""
     shared = {
         quantity.name
         for quantity, place, _ in table
         if place is not None and place.point.unit == "step"
     }
-    told = Counter(name for side in sides for name in side.readings.quantities())
-    for quantity in learned(told):
-        if told[quantity.name] > 1 and quantity.name not in shared:
+    counts = Counter(name for side in sides for name in side.readings.quantities())
+    for quantity in learned(counts):
+        if counts[quantity.name] > 1 and quantity.name not in shared:
             yield f"{quantity.title}: the runs have too few steps in common to be compared there"
 
 
@@ -225,11 +226,11 @@ def _cell(
     quantity: Quantity, place: Place | None, run: str, seen: Seen, target: Target | None
 ) -> Cell:
     if not seen.count:
-        said = "not told" if place is None else "not told there"
+        said = "not in this run" if place is None else "not in this run there"
         return Cell(run=run, value=None, count=0, verdict="missing", said=said)
     found = seen.difference
     if found is None:
-        said = f"cannot be told: {seen.why}"
+        said = f"unclear: {seen.why}"
         return Cell(run=run, value=seen.value, count=seen.count, verdict="unclear", said=said)
     word, said = verdict(quantity, found)
     return Cell(
@@ -247,11 +248,11 @@ def _cell(
 
 
 def _without(cell: Cell) -> Cell:
-    """A cell whose baseline told nothing."""
+    """A cell without a baseline."""
     if cell.verdict == "missing":
         return cell
-    told = {"verdict": "missing", "said": "the baseline does not tell it", "target": None}
-    return cell.model_copy(update={**told, "change": None, "low": None, "high": None, "p": None})
+    missing = {"verdict": "missing", "said": "not in the baseline", "target": None}
+    return cell.model_copy(update={**missing, "change": None, "low": None, "high": None, "p": None})
 
 
 def _against(target: Target, quantity: Quantity, found: Difference) -> TargetResult:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ldlm_monitor.analysis.compare.bootstrap import Location
-from ldlm_monitor.analysis.compare.student import inside, quantile
 
 LEAST_FREEDOM = 3
-"""With fewer degrees of freedom nothing is said: too few steps do not hang together."""
+"""With fewer degrees of freedom, Student's interval is too wide to be of use."""
 _GREATEST = 700.0
+"""exp() overflows above 709."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +29,11 @@ class Difference:
         return Difference(_inverse(self.change), low, high, self.p)
 
 
-def unknown(told: Location | None, count: int, whose: str = "") -> str:
-    """Why nothing can be told of `count` values; empty where it can. `whose` they are."""
-    if told is None:
+def unknown(found: Location | None, count: int, whose: str = "") -> str:
+    """Why `count` values give no interval; empty where they do. `whose`: whose they are."""
+    if found is None:
         return f"too few steps{whose} ({count} values)"
-    if told.freedom < LEAST_FREEDOM:
+    if found.freedom < LEAST_FREEDOM:
         return f"too few independent steps among the {count} values{whose}"
     return ""
 
@@ -104,12 +105,46 @@ def _p(moved: float, error: float, freedom: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One run's value of a row, of `count` values; `difference` is None where nothing is told.
+    """One run's value of a row, of `count` values; `difference` is None where it is not known.
 
-    `why` says then why not.
+    `why` then says why not.
     """
 
     value: float | None
     count: int
     difference: Difference | None = None
     why: str = ""
+
+
+def inside(t: float, freedom: int) -> float:
+    """P(|T| <= t) with `freedom` >= 1 degrees of freedom.
+
+    The finite series of Abramowitz and Stegun, Handbook of Mathematical Functions (1964),
+    26.7.3 and 26.7.4.
+    """
+    angle = math.atan(abs(t) / math.sqrt(freedom))
+    sine, cosine = math.sin(angle), math.cos(angle)
+    odd = freedom % 2
+    if freedom == 1:
+        return 2 * angle / math.pi
+    term = cosine if odd else 1.0
+    total = term
+    for k in range(2 + odd, freedom - 1, 2):
+        term *= (k - 1) / k * cosine * cosine
+        total += term
+    return 2 / math.pi * (angle + sine * total) if odd else sine * total
+
+
+@lru_cache(maxsize=1024)
+def quantile(confidence: float, freedom: int) -> float:
+    """The t within which a share `confidence` of the distribution lies, by bisection."""
+    low, high = 0.0, 2.0
+    while inside(high, freedom) < confidence:
+        high *= 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        if inside(middle, freedom) < confidence:
+            low = middle
+        else:
+            high = middle
+    return high

@@ -44,18 +44,18 @@ def _read(settings: Settings, notice: Callable[[str], None]) -> RunReadings:
         readings.feed(chunk, when, timed=file.timeline.timed)
     refuse_unreadable(history)
     readings.finish(file.path for file in history.files)
-    told = [run for run in readings.runs.values() if run.first_step is not None]
-    if len(told) == 1:
-        return told[0]
-    if not told:
+    found = [run for run in readings.runs.values() if run.first_step is not None]
+    if len(found) == 1:
+        return found[0]
+    if not found:
         raise InputError(
-            "tells no steps with numbers",
+            "has no steps with numbers",
             where=named,
             remedy="name the log of a training; `ldlm-monitor parse --stats` shows what is read",
         )
-    listed = ", ".join(sorted(run.name for run in told)[:4])
+    listed = ", ".join(sorted(run.name for run in found)[:4])
     raise InputError(
-        f"holds {len(told)} runs ({listed}{', …' if len(told) > 4 else ''})",
+        f"holds {len(found)} runs ({listed}{', …' if len(found) > 4 else ''})",
         where=named,
         remedy="name one file of each run to compare",
     )

@@ -19,6 +19,7 @@ from ldlm_monitor.text.format import duration
 WINDOW = 0.1
 """A loss is the mean over the last tenth of what lies before the point."""
 ENOUGH = 2 * LEAST_VALUES
+"""Twice the least, so that thinning and blocks leave enough."""
 REACH = 0.5
 """Where a tenth holds fewer than `ENOUGH` values, up to half of it is taken."""
 PAIRED = 0.9
@@ -65,16 +66,16 @@ def point_of(text: str) -> Point:
 def places(
     columns: Sequence[Column | None], starts: Sequence[float], at: Sequence[Point]
 ) -> Iterator[Place]:
-    """Where the runs that told the quantity are compared: at the end of what they share, and
+    """Where the runs with this quantity are compared: at the end of what they share, and
     at the points asked for. `starts`: when each run began.
     """
-    told = [(column, start) for column, start in zip(columns, starts, strict=True) if column]
-    if not told:
+    known = [(column, start) for column, start in zip(columns, starts, strict=True) if column]
+    if not known:
         return
     asked = [point for point in at if point.unit == "step"]
-    scales: list[Sequence[float]] = [column.steps for column, _ in told]
+    scales: list[Sequence[float]] = [column.steps for column, _ in known]
     yield from _in_range(scales, [Point("step", min(scale[-1] for scale in scales)), *asked])
-    clocks = [[when - start for when in column.times] for column, start in told]
+    clocks = [[when - start for when in column.times] for column, start in known]
     if all(math.isfinite(clock[-1]) for clock in clocks):
         asked = [point for point in at if point.unit == "time"]
         yield from _in_range(clocks, [Point("time", min(clock[-1] for clock in clocks)), *asked])
@@ -106,7 +107,7 @@ def _difference(
 ) -> tuple[Difference | None, str]:
     """Step by step where they share their steps, which leaves out what both have in common.
 
-    Where it cannot be told, the words say why.
+    Where there is no difference to give, the text says why.
     """
     found = None
     shared = sorted(set(base.steps) & set(part.steps)) if unit == "step" else []

@@ -41,12 +41,12 @@ MEMORY = (
 LOSS = Quantity("loss", "loss", "loss")
 ACCURACY = Quantity("accuracy", "accuracy", "accuracy", better="more")
 SPEED_BY = ("samples_per_second", "tokens_per_second", "step_seconds", "steps_per_second")
-"""What the speed of a training is told by, the best first: a step may hold more samples."""
+"""Measures of speed, the best first: two runs may have steps of different size."""
 MEMORY_BY = (
     *("memory_allocated_bytes", "gpu_memory_bytes", "memory_reserved_bytes", "host_memory_bytes"),
 )
 ALWAYS = (*PACE, MEMORY[0], LOSS, ACCURACY)
-"""What is missed where no run tells it."""
+"""Quantities named as missing where no run has them."""
 
 
 def learned(names: Iterable[str]) -> list[Quantity]:

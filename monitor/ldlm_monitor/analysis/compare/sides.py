@@ -1,4 +1,4 @@
-"""One run of a comparison: what it told, and which of its steps are warm-up."""
+"""One run of a comparison: its values, and which of its steps are warm-up."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import math
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean, median
 
 from ldlm_monitor.analysis.compare.bootstrap import LEAST_VALUES
 from ldlm_monitor.analysis.compare.quantities import SPEED_BY
-from ldlm_monitor.analysis.compare.steady import steady_from
 from ldlm_monitor.analysis.readings import Column, RunReadings
 
 _BATCH = ("global_batch_size", "global_train_batch_size", "total_batch_size")
-"""Settings that say how many samples a step holds."""
+"""Settings that give the number of samples of a step."""
 
 
 class Side:
@@ -27,7 +27,7 @@ class Side:
         self.name = name
         self.readings = readings
         self._paces = dict(self._pace_columns())
-        self._is_told = warm_up is not None
+        self._is_given = warm_up is not None
         self._from = self._warm_until(warm_up)
 
     def has(self, quantity: str) -> bool:
@@ -35,7 +35,7 @@ class Side:
         return bool(self.column(quantity))
 
     def steady(self, quantity: str) -> Sequence[float]:
-        """The values above 0 after the warm-up; empty where the run told none."""
+        """The values above 0 after the warm-up; empty where the run has none."""
         column = self.column(quantity)
         if column is None:
             return ()
@@ -48,7 +48,7 @@ class Side:
         return 0 if first is None else max(0, self._from - first)
 
     def notes(self) -> Iterator[str]:
-        """What one should know beside the figures."""
+        """Remarks on the figures."""
         for quantity in self.readings.quantities():
             column = self.readings.column(quantity)
             if column is not None and column.nonfinite:
@@ -59,19 +59,19 @@ class Side:
             yield f"{self.name}: its pace kept changing up to half of the run"
 
     def column(self, quantity: str) -> Column | None:
-        """The values of a quantity, as told or as it follows from the others."""
+        """The values of a quantity, logged or derived from others."""
         return self._paces.get(quantity) or self.readings.column(quantity)
 
     def _pace_columns(self) -> Iterator[tuple[str, Column]]:
-        """What was told, and what follows from it or from the times of the steps."""
-        told = self.readings.column
-        rate = told("steps_per_second")
-        step = told("step_seconds") or self.readings.durations() or _inverse(rate)
+        """Rates and times as logged, else derived from each other or from the times of steps."""
+        logged = self.readings.column
+        rate = logged("steps_per_second")
+        step = logged("step_seconds") or self.readings.durations() or _inverse(rate)
         if step is None or not len(step):
             return
         yield "step_seconds", step
         yield "steps_per_second", rate or _inverse(step) or step
-        samples = told("samples_per_second")
+        samples = logged("samples_per_second")
         size = _batch_size(self.readings.settings)
         if samples is None and size.isdecimal():
             samples = _scaled(_inverse(step), float(size))
@@ -91,7 +91,7 @@ class Side:
         return column.steps[steady_from(column.values)]
 
     def _pace(self) -> Column | None:
-        """The values above 0 by which the run's speed is told, where they are enough."""
+        """The values above 0 that measure the run's speed, if there are enough."""
         found = next((col for name in SPEED_BY if (col := self.column(name))), None)
         if found is None:
             return None
@@ -105,13 +105,13 @@ class Side:
     def is_settled(self) -> bool:
         """Whether its pace became steady before the half of the run."""
         column = self._pace()
-        if column is None or self._is_told:
+        if column is None or self._is_given:
             return True
         return bisect_left(column.steps, self._from) < 0.45 * len(column)
 
 
 def _batch_size(settings: Mapping[str, str]) -> str:
-    """Of all ranks; `batch_size` is that only where the log tells a rank's beside it."""
+    """Of all ranks; `batch_size` is that only where the log also has the size per device."""
     names = (*_BATCH, *(("batch_size",) if "batch_size_per_device" in settings else ()))
     return next((settings[name] for name in names if name in settings), "")
 
@@ -127,3 +127,41 @@ def _scaled(column: Column | None, factor: float) -> Column | None:
     if column is None:
         return None
     return Column(column.steps, column.times, array("d", (v * factor for v in column.values)))
+
+
+GROUP = 5
+"""Values that are looked at together (MSER-5)."""
+OUTLIER = 5.0
+"""So many MADs from the median a value is taken to lie at most: a pause is no warm-up."""
+NEAR = 1.05
+"""Of cuts that are nearly as good the first is taken."""
+WORTH = 0.5
+"""The mean must become better known by so much, or nothing is left out."""
+
+
+def steady_from(values: Sequence[float]) -> int:
+    """How many of the first values are warm-up, at most half of them; values above 0.
+
+    The marginal standard error rule: what is left out at the start makes the mean of the rest
+    best known (K. P. White, M. J. Cobb and S. C. Spratt, 2000), on logarithms.
+    """
+    logs = [math.log(value) for value in values]
+    center = median(logs)
+    reach = OUTLIER * median(abs(value - center) for value in logs)
+    if reach == 0:
+        return 0
+    held = [min(max(value, center - reach), center + reach) for value in logs]
+    groups = [fmean(held[at : at + GROUP]) for at in range(0, len(held) - GROUP + 1, GROUP)]
+    if len(groups) < 4:
+        return 0
+    total = squares = 0.0
+    errors: dict[int, float] = {}
+    for left in range(len(groups) - 1, -1, -1):
+        total += groups[left]
+        squares += groups[left] ** 2
+        count = len(groups) - left
+        if left <= len(groups) // 2:
+            errors[left] = max(squares - total * total / count, 0.0) / count**2
+    least = min(errors.values())
+    best = min(left for left, error in errors.items() if error <= NEAR * least)
+    return best * GROUP if errors[best] < WORTH * errors[0] else 0

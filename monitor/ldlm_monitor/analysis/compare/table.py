@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from ldlm_monitor.analysis.compare.comparison import Cell, Comparison, Row, RunSummary
 from ldlm_monitor.analysis.compare.verdict import percent, signed
-from ldlm_monitor.text.format import duration, number
+from ldlm_monitor.text.format import byte_size, duration, number
 from ldlm_monitor.text.sanitize import plain
 
 _NAMES = 24, 40
 """The column of names is as wide as the longest, within this."""
 _VALUE = 12
-_BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
+"""Columns of a value with its unit, such as `1023.9 KiB`."""
 
 
 def table(comparison: Comparison) -> str:
@@ -34,7 +34,7 @@ def _lines(comparison: Comparison) -> Iterator[str]:
             yield _cell(cell, row, wide)
     yield ""
     if comparison.missing:
-        yield f"Told by no run: {', '.join(comparison.missing)}."
+        yield f"Not in any run: {', '.join(comparison.missing)}."
     for note in comparison.notes:
         yield plain(note)
 
@@ -60,19 +60,15 @@ def _cell(cell: Cell, row: Row, wide: int) -> str:
     return f"    {name:<{wide}}{value(cell.value, row.unit):>{_VALUE}}{change:>10}   {said}"
 
 
-_REACHED = {"reached": "reached", "missed": "missed", "open": "cannot be told yet"}
+_REACHED = {"reached": "reached", "missed": "missed", "open": "not known yet"}
 
 
 def value(amount: float | None, unit: str) -> str:
     """With its unit; bytes in the greatest binary one."""
     if amount is None:
         return "-"
+    if unit == "B":
+        return byte_size(amount)
     if unit == "s":
-        return duration(amount) if amount >= 1 else f"{1000 * amount:.4g} ms"
-    if unit != "B":
-        return f"{amount:.5g}{unit}" if unit else number(amount)
-    for name in _BINARY[:-1]:
-        if amount < 1024:
-            return f"{amount:.4g} {name}"
-        amount /= 1024
-    return f"{amount:.4g} {_BINARY[-1]}"
+        return duration(amount)
+    return f"{amount:.5g}{unit}" if unit else number(amount)

@@ -34,10 +34,10 @@ class Target:
     quantity: str
     change: float
 
-    def stands_for(self, told: Sequence[str]) -> str:
-        """The quantity that it is about, among those that all runs told."""
+    def stands_for(self, available: Sequence[str]) -> str:
+        """The quantity that it is about, among those that all runs have."""
         measures = {"speed": SPEED_BY, "memory": MEMORY_BY}.get(self.quantity, ())
-        return next((name for name in measures if name in told), self.quantity)
+        return next((name for name in measures if name in available), self.quantity)
 
     def judge(self, difference: Difference) -> Reached:
         """Reached where the whole interval is at or beyond it, missed where none of it is."""
@@ -52,12 +52,12 @@ PROPOSED = (Target("speed", 0.25), Target("memory", -0.30))
 """What was promised of MM-LDLM's optimizations: 25 to 35 % faster, 30 to 40 % less memory."""
 
 
-def targets_of(told: Sequence[str] | None) -> tuple[Target, ...]:
+def targets_of(given: Sequence[str] | None) -> tuple[Target, ...]:
     """`speed=+30%` and the like; None: those proposed, `none`: none. Raises `UsageError`."""
-    if told is None:
+    if given is None:
         return PROPOSED
     found = []
-    for text in told:
+    for text in given:
         if text == "none":
             continue
         match = _TARGET.fullmatch(text.strip())
@@ -78,16 +78,16 @@ def verdict(quantity: Quantity, difference: Difference) -> tuple[Word, str]:
     interval = f"[{signed(shown.low)}, {signed(shown.high)}]"
     crosses = shown.low <= 0 <= shown.high
     if crosses and max(shown.high - shown.change, shown.change - shown.low) > UNCLEAR:
-        return "unclear", f"cannot be told: {interval} %, more steps are needed"
+        return "unclear", f"unclear: {interval} %, more steps are needed"
     if crosses or abs(shown.change) < MARGIN[quantity.kind]:
-        return "same", f"no difference to be seen {interval} %"
+        return "same", f"no difference found {interval} %"
     # Of the inverse, less means what more means of the quantity itself.
     smaller = less != quantity.inverse
     said = quantity.less if smaller else quantity.more
     low, high = sorted((abs(shown.low), abs(shown.high)))
-    told = f"{percent(abs(shown.change))} % {said} [{percent(low)}, {percent(high)}]"
+    text = f"{percent(abs(shown.change))} % {said} [{percent(low)}, {percent(high)}]"
     good = (quantity.better == "less") == smaller
-    return "better" if good else "worse", told
+    return "better" if good else "worse", text
 
 
 def percent(share: float) -> str:

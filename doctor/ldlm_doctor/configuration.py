@@ -1,0 +1,203 @@
+"""Audits configurations: YAML and JSON of trainers, containers and jobs, `.env`, Dockerfiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+
+import re2
+import yaml
+
+from ldlm_doctor import deepspeed, environment_rules, option_rules, shell
+from ldlm_doctor.model import Finding, Kind, Project, SourceFile
+from ldlm_doctor.options import Group
+from ldlm_doctor.setting import Environment, Setting, Surroundings
+from ldlm_doctor.surroundings import surroundings
+from ldlm_doctor.yaml_nodes import Document, nodes, read, scalars
+
+_MATTERS = frozenset({
+    "use_fused", "fused", "grad_clip_norm", "max_grad_norm", "gradient_clip_val",
+    "gradient_checkpointing", "use_gradient_checkpointing", "activation_checkpointing",
+    "save_total_limit", "keep_last_n", "find_unused_parameters", "beta1", "beta2",
+    "prefetch_factor", "persistent_workers",
+})  # fmt: skip
+_OWN_LOOP = re2.compile(r"\.backward\(")
+_TAKES_ALL = re2.compile(
+    r"HfArgumentParser|TrainingArguments|\bTrainer\(|SFTTrainer|instantiate\(|deepspeed|lightning"
+    r"|Accelerator\(|\*\*\s*(?:self\.)?(?:cfg|config|conf|hparams|args|opts?)\b"
+)
+_COMMENT = re2.compile(r"(?m)^\s*#.*$")
+_PAIR = re2.compile(r"^([A-Z][A-Z0-9_]{3,})=(.*)$")
+_ENVIRONMENT = re2.compile(r"(?i)env|variables")
+_SCRIPT_KEYS = frozenset(
+    {"run", "setup", "script", "command", "args", "entrypoint", "before_script"}
+)
+_LINE = re2.compile(
+    r"""(?m)^[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*"""
+    r"""("[^"\n]*"|'[^'\n]*'|[^\n#]*)(?:[ \t]*#[^\n]*)?\r?$"""
+)
+_ENV = re2.compile(r"(?im)^[ \t]*ENV[ \t]+((?:[^\\\n]|\\\r?\n|\\.)*)")
+_ENV_PAIR = re2.compile(r"""([A-Za-z_][A-Za-z0-9_]*)=("[^"\n]*"|'[^'\n]*'|[^\s"'\\]*)""")
+_OLD_PAIR = re2.compile(r"^([A-Za-z_][A-Za-z0-9_]*)[ \t]+([^\n]*)$")
+
+
+def audit(project: Project) -> Iterator[Finding]:
+    """All findings in YAML, JSON and `.env` files and in Dockerfiles."""
+    around = surroundings(project)
+    for file in project.of(Kind.ENVIRONMENT):
+        yield from environment_rules.judge(Environment(_last(dotenv(file))), around)
+    for file in project.of(Kind.CONTAINER):
+        yield from environment_rules.judge(Environment(_last(dockerfile(file))), around)
+    unread = _unread(project)
+    for file in (*project.of(Kind.YAML), *project.of(Kind.JSON)):
+        document = read(file)
+        if document is not None:
+            own = unread if file.kind is Kind.YAML else frozenset[str]()
+            yield from _audit_document(document, around, own)
+
+
+def _audit_document(
+    document: Document, around: Surroundings, unread: frozenset[str]
+) -> Iterator[Finding]:
+    settings: list[Setting] = []
+    groups: list[tuple[Setting, ...]] = []
+    for key, node in nodes(document.roots):
+        pairs = scalars(node)
+        settings.extend(_settings(document, pairs))
+        if deepspeed.is_configuration(node):
+            yield from deepspeed.judge(document, node)
+        if isinstance(node, yaml.SequenceNode) and _ENVIRONMENT.search(key):
+            settings.extend(_listed(document, node))
+        groups.append(tuple(document.option(name, value) for name, value in pairs))
+        for name, value in pairs:
+            if name.value in _SCRIPT_KEYS and "\n" in value.value:
+                yield from _script(document, value, around)
+        for text in _given_to_shell(node):
+            yield from _script(document, text, around)
+    yield from environment_rules.judge(Environment(tuple(settings)), around)
+    names = frozenset(option.name for options in groups for option in options)
+    for options in groups:
+        group = Group(options, all_names=names)
+        yield from option_rules.judge(group)
+        for option in options:
+            if option.name in unread and option.value not in (None, "", "null", "~"):
+                yield option.finding("option-unread", option.name)
+
+
+def _settings(
+    document: Document, pairs: list[tuple[yaml.ScalarNode, yaml.ScalarNode]]
+) -> Iterator[Setting]:
+    """`NAME: value`, and `name: NAME` with `value: value`."""
+    by_name = {str(name.value): value for name, value in pairs}
+    if "name" in by_name and "value" in by_name:
+        pairs = [(by_name["name"], by_name["value"])]
+    for name, value in pairs:
+        if environment_rules.is_known(str(name.value)):
+            line, evidence = document.line(name)
+            yield Setting(
+                str(name.value), _known(str(value.value)), document.file.path, line, evidence,
+                document.span(value), document.span(name),
+            )  # fmt: skip
+
+
+def _listed(document: Document, node: yaml.SequenceNode) -> Iterator[Setting]:
+    """`- NAME=value`."""
+    for item in node.value:
+        found = _PAIR.match(item.value) if isinstance(item, yaml.ScalarNode) else None
+        if not found or not environment_rules.is_known(str(found.group(1))):
+            continue
+        name, value = str(found.group(1)), str(found.group(2))
+        line, evidence = document.line(item)
+        start, end = document.span(item)
+        middle = start + len(name)
+        exact = document.file.content[middle + 1 : end] == value.encode()
+        yield Setting(
+            name, _known(value), document.file.path, line, evidence,
+            (middle + 1, end) if exact else None, (start, middle) if exact else None,
+        )  # fmt: skip
+
+
+def _known(value: str) -> str | None:
+    return None if "$" in value else value
+
+
+def _given_to_shell(node: yaml.Node) -> Iterator[yaml.ScalarNode]:
+    """The text in `[bash, -c, text]`."""
+    items = node.value if isinstance(node, yaml.SequenceNode) else []
+    for before, item in pairwise(items):
+        flag = str(before.value) if isinstance(before, yaml.ScalarNode) else ""
+        if flag.startswith("-") and flag.endswith("c") and isinstance(item, yaml.ScalarNode):
+            yield item
+
+
+def _script(document: Document, value: yaml.ScalarNode, around: Surroundings) -> Iterator[Finding]:
+    """A script in a block of a job or a pod; its lines are those of the file, without edits."""
+    first = value.start_mark.line + (value.style in ("|", ">"))
+    for finding in shell.audit_script(value.value.encode(), document.file.path, around):
+        yield replace(finding, line=finding.line + first, edits=())
+
+
+def _unread(project: Project) -> frozenset[str]:
+    """Keys that matter and that no Python file names, where the project has a loop of its own."""
+    texts = [_COMMENT.sub("", file.content.decode(errors="replace"))
+             for file in project.of(Kind.PYTHON)]  # fmt: skip
+    everything = "\n".join(texts)
+    if not _OWN_LOOP.search(everything) or _TAKES_ALL.search(everything):
+        return frozenset()
+    return frozenset(name for name in _MATTERS if name not in everything)
+
+
+def dotenv(file: SourceFile) -> Iterator[Setting]:
+    """`NAME=value` and `export NAME='value'`, a line each."""
+    text = file.content.decode("latin-1")
+    for found in _LINE.finditer(text):
+        end = text.find("\n", found.start(1))
+        line = (text.rfind("\n", 0, found.start(1)) + 1, end + 1 if end >= 0 else len(text))
+        yield _spelled(file, found.span(1), found.span(2), (*line, b""))
+
+
+def dockerfile(file: SourceFile) -> Iterator[Setting]:
+    """`ENV NAME=value NAME=value`, over several lines too, and `ENV NAME value`."""
+    text = file.content.decode("latin-1")
+    for instruction in _ENV.finditer(text):
+        start, body = instruction.start(1), str(instruction.group(1))
+        old = _OLD_PAIR.match(body)
+        if old and "=" not in body.split(maxsplit=1)[0]:
+            name, value = old.span(1), old.span(2)
+            yield _spelled(file, _moved(name, start), _moved(value, start))
+            continue
+        for pair in _ENV_PAIR.finditer(body):
+            yield _spelled(file, _moved(pair.span(1), start), _moved(pair.span(2), start))
+
+
+def _moved(span: tuple[int, int], by: int) -> tuple[int, int]:
+    return span[0] + by, span[1] + by
+
+
+def _spelled(
+    file: SourceFile,
+    name_at: tuple[int, int],
+    value_at: tuple[int, int],
+    removal: tuple[int, int, bytes] | None = None,
+) -> Setting:
+    content = file.content
+    start, end = value_at
+    if content[start : start + 1] in (b'"', b"'") and end - start > 1:
+        start, end = start + 1, end - 1
+    while end > start and content[end - 1 : end] in (b" ", b"\t", b"\r"):
+        end -= 1
+    value = content[start:end].decode(errors="replace")
+    line_start = content.rfind(b"\n", 0, name_at[0]) + 1
+    line_end = content.find(b"\n", name_at[0])
+    line = content[line_start : line_end if line_end >= 0 else None]
+    return Setting(
+        content[slice(*name_at)].decode(), None if "$" in value else value, file.path,
+        content.count(b"\n", 0, name_at[0]) + 1, line.decode(errors="replace").strip(),
+        (start, end), name_at, removal,
+    )  # fmt: skip
+
+
+def _last(settings: Iterator[Setting]) -> tuple[Setting, ...]:
+    """The last of each name: it is the one in effect."""
+    return tuple({setting.name: setting for setting in settings}.values())

@@ -1,0 +1,120 @@
+"""The doctor's values: the files of an audit, the checks, what they find, and edits of files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from ldlm_monitor.model.records import Severity
+
+_TEXTS = Path(__file__).with_name("checks")
+LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""PyYAML's parser in C, about ten times as fast; wheels for some platforms lack it."""
+
+
+class Kind(StrEnum):
+    """What a file is, by its name and its first line."""
+
+    SHELL = "shell"
+    PYTHON = "python"
+    YAML = "yaml"
+    JSON = "json"
+    """A configuration of DeepSpeed or of a trainer."""
+    ENVIRONMENT = "environment"
+    CONTAINER = "container"
+    """A Dockerfile."""
+    REQUIREMENTS = "requirements"
+    """What is installed: requirements.txt, pyproject.toml and the like; read for versions."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file as it was read; ``path`` as the user would write it."""
+
+    path: str
+    kind: Kind
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """All files of one audit: what one sets, another may read."""
+
+    files: tuple[SourceFile, ...]
+
+    def of(self, kind: Kind) -> tuple[SourceFile, ...]:
+        """The files of one kind."""
+        return tuple(file for file in self.files if file.kind is kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that the doctor looks for: an entry of ``checks/*.yml``.
+
+    ``why`` is the harm, ``source`` where that is documented or was measured, ``since`` the version
+    of PyTorch or NCCL from which it holds (empty: any), ``fix`` what to do, in words.
+    """
+
+    id: str
+    severity: Severity
+    title: str
+    why: str
+    source: str
+    fix: str
+    since: str = ""
+
+
+@cache
+def checks(*subjects: str) -> dict[str, Check]:
+    """The checks by id: those of `launch`, of `python`, or all."""
+    found: dict[str, Check] = {}
+    for subject in subjects or ("launch", "python"):
+        texts = yaml.load((_TEXTS / f"{subject}.yml").read_bytes(), Loader=LOADER)
+        found |= {id_: Check(id_, **fields) for id_, fields in texts.items()}
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Bytes ``start`` to ``end`` of ``path``, as it was read, become ``text``."""
+
+    path: str
+    start: int
+    end: int
+    text: bytes
+
+
+def with_edits(content: bytes, edits: Iterable[Edit]) -> bytes:
+    """The bytes after edits that do not overlap; those at one byte stand in the order given."""
+    pieces: list[bytes] = []
+    done = 0
+    for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
+        pieces += (content[done : edit.start], edit.text)
+        done = edit.end
+    return b"".join((*pieces, content[done:]))
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A check that found something: ``evidence`` is the text of the 1-based ``line``.
+
+    ``detail`` says what is particular to this place; ``edits`` mend it, and are empty where no
+    edit is known to be safe.
+    """
+
+    check_id: str
+    path: str
+    line: int
+    evidence: str
+    detail: str = ""
+    edits: tuple[Edit, ...] = ()
+
+    @property
+    def check(self) -> Check:
+        """The check's texts and severity."""
+        return checks()[self.check_id]

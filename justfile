@@ -1,0 +1,37 @@
+# `just` lists what there is; CONTRIBUTING.md has the plain commands.
+
+_list:
+    @just --list
+
+# Make .venv with everything that a documented command needs
+setup:
+    sh setup.sh
+
+# Every static check, and every test but the long ones
+test *arguments:
+    sh tests/run.sh {{ arguments }}
+
+# The static checks alone
+lint:
+    sh setup.sh dev
+    sh tests/static.sh
+
+# All benchmarks, as a table (--quick: in little)
+bench *arguments:
+    sh setup.sh dev
+    .venv/bin/python benchmarks/run.py {{ arguments }}
+
+# Make the site, and fail on a link that leads nowhere
+docs:
+    sh setup.sh dev
+    .venv/bin/mkdocs build --strict
+
+# Write the lock anew with the newest versions, by uv (tried: 0.13)
+lock *arguments="--upgrade":
+    sh requirements/lock.sh {{ arguments }}
+
+# The long tests, the properties with all their examples, and the mutations
+nightly:
+    HYPOTHESIS_PROFILE=nightly sh tests/run.sh -n 4 --dist worksteal -m "long or not long"
+    .venv/bin/pip install --quiet cosmic-ray
+    .venv/bin/python tests/mutation/sample.py

@@ -1,0 +1,127 @@
+"""The processes that a command started: how much memory they use, and how they are ended."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import signal
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+from ldlm_monitor.probe.process import PROC, Process, look
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Family:
+    """A process and all that descend from it, as long as they are seen in time.
+
+    What leaves its process group, as torchrun's workers do, is of it all the same.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._known: dict[int, int] = {}
+        self.pids: frozenset[int] = frozenset({pid})
+
+    def look(self) -> int:
+        """Who is of it now; their resident memory together, bytes."""
+        table = dict(_table())
+        self._known = {
+            pid: started
+            for pid, started in self._known.items()
+            if pid in table and table[pid].started == started
+        }
+        found = {*self._known, *({self._pid} & table.keys())}
+        before = -1
+        while len(found) != before:
+            before = len(found)
+            found |= {pid for pid, process in table.items() if process.parent in found}
+        self._known = {pid: table[pid].started for pid in found}
+        self.pids = frozenset(pid for pid in found if table[pid].state not in "ZX")
+        return sum(_resident(pid) for pid in self.pids)
+
+    def signal(self, number: signal.Signals) -> None:
+        """To its process group, and to those of it that left that."""
+        self.look()
+        with_group = {pid for pid in self.pids if _group(pid) == self._pid}
+        if with_group:
+            _send(os.killpg, self._pid, number)
+        for pid in self.pids - with_group:
+            process = look(pid)
+            if process is not None and process.started == self._known.get(pid):
+                _send(os.kill, pid, number)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether any of it runs."""
+        self.look()
+        return bool(self.pids)
+
+
+def _table() -> Iterator[tuple[int, Process]]:
+    for name in os.listdir(PROC):
+        if name.isdecimal() and (process := look(int(name))) is not None:
+            yield process.pid, process
+
+
+def _resident(pid: int) -> int:
+    try:
+        return int((PROC / str(pid) / "statm").read_text().split()[1]) * _PAGE
+    except (OSError, IndexError):
+        return 0
+
+
+def _group(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except OSError:
+        return None
+
+
+def _send(kill: Callable[[int, int], None], target: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        kill(target, number)
+
+
+class GpuMemory:
+    """Reads nvidia-ml-py (extra `gpu`); without it, a driver or a GPU there are no values."""
+
+    def __init__(self) -> None:
+        self.names: tuple[str, ...] = ()
+        self._devices: list[Any] = []
+        self._before: list[int] = []
+        try:
+            self._nvml: Any = importlib.import_module("pynvml")
+            self._nvml.nvmlInit()
+            count = self._nvml.nvmlDeviceGetCount()
+            self._devices = [self._nvml.nvmlDeviceGetHandleByIndex(n) for n in range(count)]
+            names = (self._nvml.nvmlDeviceGetName(device) for device in self._devices)
+            self.names = tuple(str(name) for name in names)
+            self._before = [self._used(device) for device in self._devices]
+        except Exception:  # noqa: BLE001 no package or no driver: no values
+            self._devices = []
+
+    def look(self, pids: Collection[int]) -> int | None:
+        """Bytes in use on the GPU that these processes fill most; None: on none.
+
+        Where the driver counts processes otherwise, as in a container, it is what was not in
+        use before the command began.
+        """
+        try:
+            used = [self._of(device, pids) for device in self._devices]
+            if not any(used):
+                now = [self._used(device) for device in self._devices]
+                used = [at - before for at, before in zip(now, self._before, strict=True)]
+        except Exception:  # noqa: BLE001 a GPU fell off the bus; the kernel log reports it
+            return None
+        most = max(used, default=0)
+        return most if most > 0 else None
+
+    def _of(self, device: Any, pids: Collection[int]) -> int:
+        found = self._nvml.nvmlDeviceGetComputeRunningProcesses(device)
+        return sum(each.usedGpuMemory or 0 for each in found if each.pid in pids)
+
+    def _used(self, device: Any) -> int:
+        return int(self._nvml.nvmlDeviceGetMemoryInfo(device).used)

@@ -1,0 +1,294 @@
+"""Which collective a job hangs in, by the timeouts of its ranks.
+
+A sequence number counts within one process group, so that the same number in two groups
+means nothing; the group is told by the status line that follows the timeout (torch 2.3 on).
+`[Rank r]` in a message is the rank within the group (taxonomy, section 3.1).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from ldlm_monitor.incidents.clues import MAX_RANKS, Clue, Tier
+from ldlm_monitor.incidents.evidence import Evidence, Wait
+from ldlm_monitor.incidents.facts import Standing, Verdict, compressed
+from ldlm_monitor.model.view import Confidence
+
+_DEFAULT_GROUPS = ("", "0")
+
+
+@dataclass(slots=True)
+class Collective:
+    """One operation of one group. `calls`: by rank what it called (operation, size)."""
+
+    seq: int
+    group: str
+    name: str
+    began: float
+    timeout_ms: int | None
+    calls: dict[int, tuple[str, str]] = field(default_factory=dict)
+    pg_ranks: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def op(self) -> str:
+        """What most ranks called."""
+        return Counter(op for op, _ in self.calls.values()).most_common(1)[0][0]
+
+    @property
+    def is_of_all(self) -> bool:
+        """Whether the group is the default one, of all ranks."""
+        return self.name == "default_pg" or (not self.name and self.group in _DEFAULT_GROUPS)
+
+    def members(self, everyone: set[int]) -> set[int]:
+        """The global ranks of the group as far as they can be told; empty: they cannot."""
+        if self.is_of_all:
+            return everyone | set(self.calls)
+        stride = self._stride()
+        if stride is None:
+            return set()
+        start, step = stride
+        last = min(max(self.pg_ranks.values()), (MAX_RANKS - start) // step)
+        return {start + step * index for index in range(last + 1)} | set(self.calls)
+
+    def global_rank(self, pg_rank: int) -> int:
+        """The global rank of a rank of the group; the same number where that is unknown."""
+        for rank, known in self.pg_ranks.items():
+            if known == pg_rank:
+                return rank
+        stride = None if self.is_of_all else self._stride()
+        return pg_rank if stride is None else stride[0] + stride[1] * pg_rank
+
+    def _stride(self) -> tuple[int, int] | None:
+        """First global rank and step of a group whose ranks are evenly spaced."""
+        pairs = sorted((pg_rank, rank) for rank, pg_rank in self.pg_ranks.items())
+        if len(pairs) < 2 or pairs[0][0] == pairs[-1][0]:
+            return None
+        (low, first), (high, last) = pairs[0], pairs[-1]
+        step, rest = divmod(last - first, high - low)
+        start = first - step * low
+        even = all(rank == start + step * pg_rank for pg_rank, rank in pairs)
+        return (start, step) if even and not rest and step > 0 and start >= 0 else None
+
+
+def first_collective(evidence: Evidence) -> Collective | None:
+    """The collective whose wait began first; others time out behind it."""
+    groups = _by_group(evidence)
+    if not groups:
+        return None
+    return min(groups, key=lambda each: (round(each.began), -len(each.calls), each.seq, each.group))
+
+
+def _by_group(evidence: Evidence) -> list[Collective]:
+    named: dict[int, set[tuple[str, str]]] = {}
+    for (_, number), told in evidence.groups.items():
+        named.setdefault(number, set()).add(told)
+    found: dict[tuple[int, str], Collective] = {}
+    for rank in sorted(evidence.waits):
+        for wait in evidence.waits[rank]:
+            alone = named.get(wait.seq, set())
+            default = min(alone) if len(alone) == 1 else ("", "")
+            group, name = evidence.groups.get((rank, wait.seq), default)
+            known = found.setdefault(
+                (wait.seq, group), Collective(wait.seq, group, name, wait.began, wait.timeout_ms)
+            )
+            _join(known, rank, wait)
+    return list(found.values())
+
+
+def _join(known: Collective, rank: int, wait: Wait) -> None:
+    known.began = min(known.began, wait.began)
+    known.calls[rank] = (wait.op, wait.size)
+    if wait.pg_rank is not None:
+        known.pg_ranks[rank] = wait.pg_rank
+
+
+SHARE: Final = 4
+"""At most one rank in so many can be the odd one; more that are silent are not collected."""
+
+
+def waiting_ranks(evidence: Evidence) -> set[int]:
+    """The ranks that told that they waited for, or lost, another one."""
+    return {rank for rank, facts in evidence.roster.facts.items() if facts.waited}
+
+
+def silent_ranks(evidence: Evidence, standing: Standing, collective: Collective | None) -> set[int]:
+    """Ranks that should have told of the wait and did not; empty where that cannot be known."""
+    facts = evidence.roster.facts
+    everyone = (
+        set(facts) | set(standing.spoken) | set(range(min(standing.world_size or 0, MAX_RANKS)))
+    )
+    waiting = waiting_ranks(evidence)
+    if collective is not None:
+        everyone = collective.members(everyone | _between(waiting))
+        told = {rank for rank in waiting if facts[rank].timed_out} | set(collective.calls)
+    else:
+        told = waiting
+    silent = {
+        rank
+        for rank in everyone - told
+        if rank in standing.spoken or rank in facts or evidence.roster.is_collected(rank)
+    }
+    few = max(1, len(everyone) // SHARE)
+    enough = len(waiting) >= min(2, max(len(everyone) - 1, 1))
+    return silent if silent and enough and len(silent) <= few else set()
+
+
+def silence(
+    evidence: Evidence,
+    standing: Standing,
+    collective: Collective | None,
+    silent: set[int],
+) -> Verdict | None:
+    """The silent rank, and what speaks for it beyond its silence."""
+    if not silent:
+        return None
+    waiting = waiting_ranks(evidence)
+    why = [f"{_names_of(silent)} told of no wait, the other {len(waiting - silent)} did"]
+    supporting = list(_signs(evidence, silent, waiting))
+    why += supporting
+    heard = all(rank in standing.spoken or rank in evidence.roster.facts for rank in silent)
+    if not heard:
+        why.append("it never wrote a line that was collected, though its neighbours did")
+    if evidence.assumes_default_group:
+        why.append("ranks are those of the process group: this torch tells no others")
+    sure: Confidence = "probable" if supporting and len(silent) == 1 else "weak"
+    return Verdict(
+        tier=Tier.SILENCE,
+        kind="rank_hang",
+        message=_message(silent, collective),
+        confidence=sure,
+        why=tuple(why),
+        ranks=frozenset(silent),
+    )
+
+
+def behind(standing: Standing) -> Verdict | None:
+    """Of a run that stands still, the few ranks whose own step is behind all others'."""
+    steps = standing.rank_steps
+    if len(steps) < 3:
+        return None
+    last = max(steps.values())
+    late = {rank for rank, step in steps.items() if step < last}
+    if not late or len(late) > max(1, len(steps) // SHARE):
+        return None
+    return Verdict(
+        tier=Tier.SILENCE,
+        kind="rank_hang",
+        message=f"{_names_of(late)} stopped before step {last}",
+        confidence="weak",
+        why=(
+            f"the other {len(steps) - len(late)} ranks reached step {last}; {_names_of(late)} did not",
+        ),
+        ranks=frozenset(late),
+    )
+
+
+def _signs(evidence: Evidence, silent: set[int], waiting: set[int]) -> Iterable[str]:
+    """What beyond silence tells that a rank hung: it had to be killed, it wrote no record."""
+    facts = [evidence.roster.of(rank) for rank in sorted(silent)]
+    ended = [evidence.roster.of(rank).exitcode for rank in waiting - silent]
+    by_themselves = any(code not in (None, -15, 0) for code in ended)
+    if all(each.exitcode == -15 for each in facts) and by_themselves and ended:
+        yield "its process was still alive and had to be terminated (exit by SIGTERM)"
+    if any(evidence.roster.by_pid(pid, path) in silent for path, pid in evidence.forced):
+        yield "its process ignored SIGTERM and had to be killed"
+    dumped = [rank for rank in waiting if evidence.roster.of(rank).dumped]
+    if len(dumped) > 1 and not any(each.dumped for each in facts):
+        yield f"it wrote no flight record, {len(dumped)} others did"
+
+
+def _message(silent: set[int], collective: Collective | None) -> str:
+    if collective is None:
+        return f"{_names_of(silent)} did not answer the others"
+    return f"{_names_of(silent)} did not join {collective.op} #{collective.seq}"
+
+
+def _between(ranks: set[int]) -> set[int]:
+    return set(range(min(ranks), max(ranks) + 1)) if ranks else set()
+
+
+def _names_of(ranks: set[int]) -> str:
+    return f"rank{'' if len(ranks) == 1 else 's'} {compressed(ranks)}"
+
+
+_NAMES_A_PEER: Final = (
+    "nccl_peer_closed",
+    "nccl_connect_failed",
+    "nccl_async_error",
+    "nccl_api_error",
+)
+
+
+def broken_link(evidence: Evidence) -> Verdict | None:
+    """The end that is on most of the broken links; a single link names neither of its ends."""
+    clues = [clue for fold in evidence.of_tier(Tier.NETWORK) for clue in fold.clues]
+    if not clues:
+        return None
+    first = min(clues, key=lambda each: each.order)
+    links = {(_near(clue), _far(clue)) for clue in clues}
+    votes = Counter(end for link in links for end in link if end)
+    top = sorted(votes.items(), key=lambda item: (-item[1], item[0]))[:2]
+    clear = bool(top) and top[0][1] > 1 and (len(top) == 1 or top[0][1] > top[1][1])
+    own = {clue.host or clue.node for clue in clues if clue.kind == "nccl_ib_async_fatal"} - {None}
+    if clear:
+        host, why = top[0][0], f"{top[0][0]} is an end of {top[0][1]} of {len(links)} broken links"
+    elif len(own) == 1:
+        host = str(next(iter(own)))
+        why = f"its network adapter reports a fault of its own: {host}"
+    else:
+        host = first.host or first.node or ""
+        why = "the first to report a broken link; the fault may be at either end"
+    ranks = evidence.roster.on_host(host, None)
+    return Verdict(
+        tier=Tier.NETWORK,
+        kind=first.kind,
+        message=first.message,
+        confidence="probable" if clear or len(own) == 1 else "weak",
+        why=(why,),
+        ranks=frozenset(ranks),
+        clue=first,
+        host=host or None,
+    )
+
+
+def lost_peer(evidence: Evidence) -> Verdict | None:
+    """The machine that several others say has gone, and that says nothing of the kind itself."""
+    clues = [
+        clue
+        for kind in _NAMES_A_PEER
+        for fold in evidence.of_kind(kind)
+        for clue in fold.clues
+        if _far(clue)
+    ]
+    links = {(clue.rank, _near(clue), _far(clue)) for clue in clues}
+    votes = Counter(far for _, _, far in links)
+    here = {near for _, near, _ in links}
+    gone = sorted((-count, far) for far, count in votes.items() if far not in here)
+    if not gone or gone[0][0] > -2 or (len(gone) > 1 and gone[1][0] == gone[0][0]):
+        return None
+    count, host = -gone[0][0], gone[0][1]
+    first = min((clue for clue in clues if _far(clue) == host), key=lambda each: each.order)
+    return Verdict(
+        tier=Tier.NETWORK,
+        kind=first.kind,
+        message=f"{host} closed its connections, or cannot be reached",
+        confidence="weak",
+        why=(f"{count} others name {host} as the peer that they lost; it tells nothing itself",),
+        ranks=frozenset(evidence.roster.on_host(host, None)),
+        clue=first,
+        host=host,
+    )
+
+
+def _near(clue: Clue) -> str:
+    return clue.host or clue.node or ""
+
+
+def _far(clue: Clue) -> str:
+    """`10.4.0.11<41232>` without its port, which is another one for each connection."""
+    told = str(clue.fields.get("peer") or clue.fields.get("last_error") or "")
+    head, bracket, _ = told.partition("<")
+    return head.rpartition(" ")[2] if bracket else ""

@@ -1,0 +1,276 @@
+"""Binary operators and aggregations on vectors, and which operations cannot fail."""
+
+import math
+from collections.abc import Callable, Sequence
+
+from ldlm_monitor.model.errors import RuleError
+from ldlm_monitor.model.points import Labels
+from ldlm_monitor.promql.floats import (
+    ARITHMETIC,
+    COMPARISON,
+    decimal_text,
+    greatest_of,
+    least_of,
+    mean_of,
+    quantile_of,
+    rising,
+    sum_of,
+    variance_of,
+)
+from ldlm_monitor.promql.functions import ELEMENTWISE
+from ldlm_monitor.promql.nodes import (
+    MARK,
+    NAME,
+    Aggregation,
+    Binary,
+    Call,
+    Matching,
+    Negation,
+    Node,
+    Number,
+    Range,
+    Rename,
+    Selector,
+    Value,
+    Vector,
+    children,
+    names_one_metric,
+    signature_of,
+    unmarked,
+    with_label,
+    without_name,
+)
+from ldlm_monitor.promql.ranges import OVER_RANGE
+
+SET_OPERATORS = frozenset({"and", "or", "unless"})
+
+
+def combine_sets(operator: str, left: Vector, right: Vector, matching: Matching) -> Vector:
+    """`and`, `or`, `unless`."""
+    signature = signature_of(matching.on, matching.labels)
+    if operator == "or":
+        known = {signature(labels) for labels, _ in left}
+        return left + [sample for sample in right if signature(sample[0]) not in known]
+    known = {signature(labels) for labels, _ in right}
+    keep = operator == "and"
+    return [sample for sample in left if (signature(sample[0]) in known) is keep]
+
+
+def combine_scalars(node: Binary, left: float, right: float) -> float:
+    """Both sides are scalars; a comparison yields 0 or 1."""
+    compare = COMPARISON.get(node.operator)
+    if compare is not None:
+        return float(compare(left, right))
+    return ARITHMETIC[node.operator](left, right)
+
+
+def combine_with_scalar(
+    node: Binary, vector: Vector, scalar: float, unnamed: Rename, *, scalar_left: bool
+) -> Vector:
+    """One side is a scalar; a comparison that filters keeps the vector's values and names."""
+    compare = COMPARISON.get(node.operator)
+    if compare is None:
+        compute = ARITHMETIC[node.operator]
+        if scalar_left:
+            return [(unnamed(labels), compute(scalar, value)) for labels, value in vector]
+        return [(unnamed(labels), compute(value, scalar)) for labels, value in vector]
+    if scalar_left:
+        verdicts = [compare(scalar, value) for _, value in vector]
+    else:
+        verdicts = [compare(value, scalar) for _, value in vector]
+    if node.as_bool:
+        return [
+            (unnamed(sample[0]), float(verdict))
+            for sample, verdict in zip(vector, verdicts, strict=True)
+        ]
+    return [sample for sample, verdict in zip(vector, verdicts, strict=True) if verdict]
+
+
+def combine_vectors(node: Binary, left: Vector, right: Vector, unnamed: Rename) -> Vector:
+    """Elements of both sides that share a signature.
+
+    Raises RuleError where a group has several elements on a side that may hold one.
+    """
+    if not left or not right:
+        return []
+    swapped = node.matching.many == "right"
+    many, one = (right, left) if swapped else (left, right)
+    signature = signature_of(node.matching.on, node.matching.labels)
+    partners = _index_by_signature(one, signature, side="left" if swapped else "right")
+    compute = _elementwise(node)
+    rename = _result_labels(node, unnamed)
+    taken: set[tuple[Labels, Labels | None]] = set()
+    result: Vector = []
+    for labels, value in many:
+        group = signature(labels)
+        partner = partners.get(group)
+        if partner is None:
+            continue
+        outcome = compute(partner[1], value) if swapped else compute(value, partner[1])
+        if outcome is None:
+            continue
+        metric = rename(labels, partner[0])
+        claim = (group, metric if node.matching.many else None)
+        if claim in taken:
+            raise RuleError(
+                "multiple matches for labels",
+                remedy=(
+                    "name the grouping labels that keep results apart in group_left/group_right"
+                    if node.matching.many
+                    else "many-to-one matching must be explicit (group_left/group_right)"
+                ),
+            )
+        taken.add(claim)
+        result.append((metric, outcome))
+    return result
+
+
+def _index_by_signature(
+    vector: Vector, signature: Callable[[Labels], Labels], *, side: str
+) -> dict[Labels, tuple[Labels, float]]:
+    found: dict[Labels, tuple[Labels, float]] = {}
+    for sample in vector:
+        group = signature(sample[0])
+        if group in found:
+            shown = ", ".join(f'{name}="{value}"' for name, value in group)
+            raise RuleError(
+                f"several series for the match group {{{shown}}} on the {side}-hand side",
+                remedy="many-to-many matching is not allowed: aggregate, or match on more labels",
+            )
+        found[group] = sample
+    return found
+
+
+def _elementwise(node: Binary) -> Callable[[float, float], float | None]:
+    """The operation on a pair; None where a filtering comparison does not hold."""
+    compare = COMPARISON.get(node.operator)
+    if compare is None:
+        return ARITHMETIC[node.operator]
+    holds = compare
+    if node.as_bool:
+        return lambda left, right: float(holds(left, right))
+    return lambda left, right: left if holds(left, right) else None
+
+
+def _result_labels(node: Binary, unnamed: Rename) -> Callable[[Labels, Labels], Labels]:
+    """The labels of a pair's result, from those of the many side and of the one side."""
+    matching = node.matching
+    listed = frozenset(matching.labels)
+    include = frozenset(matching.include)
+    first = without_name if node.operator in ARITHMETIC else unmarked
+
+    def paired(labels: Labels, other: Labels) -> Labels:
+        del other
+        kept = first(labels)
+        if matching.on or listed:
+            kept = tuple(pair for pair in kept if (pair[0] in listed) is matching.on)
+        return kept
+
+    def grouped(labels: Labels, other: Labels) -> Labels:
+        kept = first(labels)
+        if not include:
+            return kept
+        pairs = [pair for pair in kept if pair[0] not in include]
+        pairs += [pair for pair in other if pair[0] in include]
+        return tuple(sorted(pairs))
+
+    combined = paired if matching.many is None else grouped
+    if not node.as_bool:
+        return combined
+    return lambda labels, other: unnamed(combined(labels, other))
+
+
+REDUCTIONS: dict[str, Callable[[Sequence[float]], float]] = {
+    "sum": sum_of,
+    "avg": mean_of,
+    "min": least_of,
+    "max": greatest_of,
+    "count": lambda values: float(len(values)),
+    "group": lambda values: 1.0,
+    "stddev": lambda values: math.sqrt(variance_of(values)),
+    "stdvar": variance_of,
+}
+RANKINGS = frozenset({"topk", "bottomk"})
+AGGREGATIONS = frozenset({*REDUCTIONS, *RANKINGS, "quantile", "count_values"})
+
+
+def aggregate(node: Aggregation, vector: Vector, parameter: Value | None) -> Vector:
+    """Apply the aggregation. Raises RuleError where the parameter has no meaning."""
+    if node.operator == "count_values":
+        return _count_values(node, vector, str(parameter))
+    groups = _group(node, vector)
+    if node.operator in RANKINGS:
+        return _rank(node.operator, groups, parameter)
+    if node.operator == "quantile":
+        rank = parameter if isinstance(parameter, float) else math.nan
+        return [
+            (labels, quantile_of(rank, [value for _, value in members]))
+            for labels, members in groups.items()
+        ]
+    reduce = REDUCTIONS[node.operator]
+    return [(labels, reduce([value for _, value in members])) for labels, members in groups.items()]
+
+
+def _group(node: Aggregation, vector: Vector) -> dict[Labels, Vector]:
+    signature = signature_of(not node.without, node.labels)
+    groups: dict[Labels, Vector] = {}
+    by_name = NAME in node.labels and not node.without
+    for sample in vector:
+        group = signature(sample[0])
+        if by_name and sample[0][:1] == (MARK,):  # the name by which it is grouped goes later
+            group = (MARK, *group)
+        groups.setdefault(group, []).append(sample)
+    return groups
+
+
+def _rank(operator: str, groups: dict[Labels, Vector], parameter: Value | None) -> Vector:
+    if not isinstance(parameter, float) or not abs(parameter) < 2**63:
+        raise RuleError(f"{operator}: {parameter} is not a number of elements")
+    count = int(parameter)
+    if count < 1:
+        return []
+    sign = 1.0 if operator == "bottomk" else -1.0
+
+    def order(sample: tuple[Labels, float]) -> tuple[bool, float]:
+        number, value = rising(sample[1])
+        return (not number, sign * value)  # NaN ranks last either way
+
+    return [sample for members in groups.values() for sample in sorted(members, key=order)[:count]]
+
+
+def _count_values(node: Aggregation, vector: Vector, label: str) -> Vector:
+    names = node.labels if node.without else (*node.labels, label)
+    signature = signature_of(not node.without, names)
+    counts: dict[Labels, float] = {}
+    for labels, value in vector:
+        group = signature(with_label(labels, label, decimal_text(value)))
+        counts[group] = counts.get(group, 0.0) + 1
+    return list(counts.items())
+
+
+NEVER_FAIL = {*ELEMENTWISE, *OVER_RANGE} - {"double_exponential_smoothing"}
+
+
+def never_fails(node: Node) -> bool:
+    """Whether no data can make its evaluation raise, nor let samples differ by name alone.
+
+    What is not known to be fine is taken to fail: a match on some labels that several samples
+    share, the same labels under two names.
+    """
+    match node:
+        case Number() | Call(function="time" | "pi", arguments=()):
+            known = True
+        case Selector() | Range(selector=Selector()):
+            known = names_one_metric(node if isinstance(node, Selector) else node.selector)
+        case Negation():
+            known = True
+        case Aggregation(operator=operator, parameter=parameter):
+            known = operator in REDUCTIONS and parameter is None
+        case Call(function=function):
+            known = function in NEVER_FAIL
+        case Binary(operator=operator, matching=matching):
+            # Where all labels but the name must agree, a sample has one partner at most.
+            known = operator in SET_OPERATORS or matching == Matching()
+        case _:
+            known = False
+    return known and all(map(never_fails, children(node)))

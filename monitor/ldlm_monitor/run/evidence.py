@@ -1,0 +1,101 @@
+"""Which line of which file made an alert's condition hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TypeAlias
+
+from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.model.points import Labels
+from ldlm_monitor.model.records import Position
+from ldlm_monitor.run.fleet import Fleet
+from ldlm_monitor.run.quantity import Evidence
+
+Asked: TypeAlias = Callable[[str, Labels], bool]
+MAX_LINE = 2000
+"""Characters of a log line that travel with an alert."""
+
+
+class EvidenceFinder:
+    """Finds the line behind an alert when it begins, and remembers it until it ends.
+
+    Line texts are had from the chunk that is being read: `look_at` it first.
+    """
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._chunk: Chunk | None = None
+        self._found: dict[tuple[str, Labels], Evidence] = {}
+
+    def look_at(self, chunk: Chunk | None) -> None:
+        """The chunk whose records come next; None: they come from no file."""
+        self._chunk = chunk
+
+    def keep_progress(self, run_name: str) -> None:
+        """Remember the line of the run's last progress, if it stands in this chunk."""
+        run = self._fleet.get(run_name)
+        if run is not None:
+            run.progress_line = self._text(run.life.progress_position) or run.progress_line
+
+    def position(self, alert: str, labels: Mapping[str, str]) -> Position | None:
+        """Where the line of an active alert stands."""
+        evidence = self._found.get(_key(alert, labels))
+        return None if evidence is None else evidence.position
+
+    def testify(self, transition: Transition, asked: Asked) -> Transition:
+        """The transition with its line; `asked` tells which series its rule reads."""
+        key = _key(transition.alert, transition.labels)
+        evidence = self._found.get(key)
+        if transition.state not in ("pending", "firing"):
+            self._found.pop(key, None)
+        elif evidence is None:
+            evidence = self._find(transition, asked)
+            if evidence is not None:
+                self._found[key] = evidence
+        if transition.state == "firing":
+            transition = self._with_verdict(transition, asked)
+        if evidence is None:
+            return transition
+        return replace(
+            transition, position=evidence.position, step=evidence.step, line=evidence.text
+        )
+
+    def _with_verdict(self, transition: Transition, asked: Asked) -> Transition:
+        """An alert of steps that do not come says what is known of why."""
+        run = self._fleet.get(transition.labels.get("run", ""))
+        if run is None or not asked("ldlm_train_last_progress_timestamp_seconds", run.labels):
+            return transition
+        if (found := run.verdict) is None:
+            return transition
+        summary = transition.annotations.get("summary", "")
+        told = {"summary": f"{summary}; {found}"[:MAX_LINE], "verdict": found.word}
+        return replace(transition, annotations={**transition.annotations, **told})
+
+    def _find(self, transition: Transition, asked: Asked) -> Evidence | None:
+        run = self._fleet.get(transition.labels.get("run", ""))
+        if run is None or (evidence := run.evidence(asked, transition.labels)) is None:
+            return None
+        return replace(
+            evidence,
+            step=run.life.progress_step if evidence.step is None else evidence.step,
+            text=evidence.text or self._text(evidence.position),
+        )
+
+    def _text(self, position: Position) -> str | None:
+        chunk = self._chunk
+        if chunk is None or chunk.framed or chunk.path != position.path:
+            return None
+        start = position.offset - chunk.offset
+        return _line(chunk.data, start) if 0 <= start < len(chunk.data) else None
+
+
+def _key(alert: str, labels: Mapping[str, str]) -> tuple[str, Labels]:
+    return alert, tuple(sorted(labels.items()))
+
+
+def _line(data: bytes, start: int) -> str:
+    ends = [end for end in (data.find(b"\n", start), data.find(b"\r", start)) if end >= 0]
+    stop = min([*ends, start + 4 * MAX_LINE])
+    return data[start:stop].decode("utf-8", "replace")[:MAX_LINE]

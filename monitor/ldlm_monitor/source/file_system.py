@@ -1,0 +1,264 @@
+"""File systems: where each is mounted, the calls that read files, and threads for them.
+
+A call to a network file system whose server is down can block for ever. `MountTable`
+finds the file system of a path without such a call; `Disk` bundles the calls, so that
+`timed_disk` can replace them; `Worker` makes them in a thread that may never return.
+"""
+
+import contextlib
+import os
+import queue
+import re
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, TypeAlias, TypeVar
+
+from ldlm_monitor.model.errors import InputError
+
+_NETWORK_TYPES = (
+    "9p afs autofs beegfs ceph cifs davfs fhgfs fuse gfs2 glusterfs gpfs lustre nfs nfs4 ocfs2"
+    " orangefs panfs pvfs2 smb3 smbfs virtiofs wekafs"
+)
+NETWORK_FILE_SYSTEMS = frozenset(_NETWORK_TYPES.split())
+"""File system types whose files other machines write: inotify does not report their
+writes, and a call blocks while the server is down. From the types in mount(8) and the
+documentation of the vendors."""
+MOUNT_SECONDS = 5.0
+"""How often the mount table is read again. It costs one small file of /proc; a mount that
+appears is used at most so late."""
+MAX_LINKS = 40
+"""The system follows at most so many symbolic links in one path, path_resolution(7)."""
+_OCTAL = re.compile(r"\\([0-7]{3})")
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A mounted file system. `device` is `major:minor`, the same at all its mount points."""
+
+    device: str = ""
+    point: str = "/"
+    kind: str = ""
+
+    @property
+    def remote(self) -> bool:
+        """Whether it is on a network."""
+        return self.kind in NETWORK_FILE_SYSTEMS
+
+    def __str__(self) -> str:
+        return f"{self.point} ({self.kind})" if self.kind else self.point
+
+
+class MountTable:
+    """The mounted file systems, parsed from `text`, the content of /proc/self/mountinfo.
+
+    proc(5): field 3 is the device, field 5 the mount point, and the type follows ` - `.
+    `fuse.sshfs` counts as `fuse`.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._mounts: dict[str, Mount] = {}
+        for line in text.splitlines():
+            before, _, after = line.partition(" - ")
+            fields = before.split(" ")
+            if len(fields) > 4 and after:
+                point = _OCTAL.sub(lambda match: chr(int(match[1], 8)), fields[4])
+                kind = after.split(" ", 1)[0].partition(".")[0]
+                self._mounts[point] = Mount(fields[2], point, kind)
+        self.has_remote = any(mount.remote for mount in self._mounts.values())
+
+    def of(self, path: Path) -> Mount:
+        """The mount that `path` leads to; an empty `Mount` if the table does not have it.
+
+        Symbolic links are resolved here, one by one, only up to the first network mount:
+        `os.path.realpath` would go on and block on a server that is down.
+        """
+        real, mount = self._root()
+        pending = _parts(os.path.join(_working_folder(), path))
+        links = 0
+        while pending and not mount.remote and links <= MAX_LINKS:
+            part = pending.pop()
+            if part == "..":
+                real, mount = self._above(real)
+                continue
+            step = os.path.join(real, part)
+            below = self._mounts.get(step, mount)
+            target = None if below.remote else _link(step)
+            if target is None:
+                real, mount = step, below
+                continue
+            links += 1
+            pending += _parts(target)
+            if target.startswith("/"):
+                real, mount = self._root()
+        return mount
+
+    def _root(self) -> tuple[str, Mount]:
+        return "/", self._mounts.get("/", Mount())
+
+    def _above(self, real: str) -> tuple[str, Mount]:
+        parent = folder = os.path.dirname(real)
+        while folder not in self._mounts and folder != "/":
+            folder = os.path.dirname(folder)
+        return parent, self._mounts.get(folder, Mount())
+
+
+def read_mounts() -> MountTable:
+    """The current mount table; empty where /proc cannot be read."""
+    try:
+        text = Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape")
+    except OSError:
+        text = ""
+    return MountTable(text)
+
+
+def file_system(folder: Path) -> str:
+    """The type of the file system that holds `folder`; empty if unknown."""
+    return read_mounts().of(folder).kind
+
+
+def _parts(path: str | Path) -> list[str]:
+    """The parts of a path, the last one first."""
+    return [part for part in reversed(os.fspath(path).split("/")) if part not in ("", ".")]
+
+
+def _link(path: str) -> str | None:
+    try:
+        return os.readlink(path)
+    except OSError:  # not a link, or missing
+        return None
+
+
+def _working_folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError:  # the working folder was deleted
+        return "/"
+
+
+Key: TypeAlias = tuple[int, int]
+"""(device, inode)"""
+FileKind: TypeAlias = Literal["file", "folder", "link", "other"]
+
+# O_NONBLOCK: a named pipe without a writer must not hold up the other files.
+OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
+
+
+def _reader(path: Path) -> BinaryIO:
+    return path.open("rb")
+
+
+def _listing(folder: Path) -> list[tuple[str, FileKind]]:
+    with os.scandir(folder) as entries:
+        return [(entry.name, _kind(entry)) for entry in entries]
+
+
+def _kind(entry: "os.DirEntry[str]") -> FileKind:
+    if entry.is_symlink():
+        return "link"
+    if entry.is_dir(follow_symlinks=False):
+        return "folder"
+    return "file" if entry.is_file(follow_symlinks=False) else "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """The calls that inspect, open and read files; others can be put in their place.
+
+    All raise `OSError`; `TimeoutError` if a server did not answer, so that nothing is
+    known. `reader` opens a buffered file, `listing` gives the names in a folder and their
+    kinds, `realpath` follows all symbolic links, `lseek` is lseek(2).
+    """
+
+    stat: Callable[[Path], os.stat_result] = os.stat
+    open: Callable[[Path, int], int] = os.open
+    pread: Callable[[int, int, int], bytes] = os.pread
+    lstat: Callable[[Path], os.stat_result] = os.lstat
+    fstat: Callable[[int], os.stat_result] = os.fstat
+    lseek: Callable[[int, int, int], int] = os.lseek
+    close: Callable[[int], None] = os.close
+    reader: Callable[[Path], BinaryIO] = _reader
+    listing: Callable[[Path], list[tuple[str, FileKind]]] = _listing
+    realpath: Callable[[Path], Path] = Path.resolve
+
+    def mode(self, path: Path) -> int:
+        """`st_mode`; 0 if the file is missing or not accessible. Raises `TimeoutError`."""
+        try:
+            return self.stat(path).st_mode
+        except TimeoutError:
+            raise
+        except (OSError, ValueError):  # ValueError: a name from a log may hold a NUL byte
+            return 0
+
+    def open_regular(self, path: Path) -> tuple[int, Key]:
+        """Open for reading. Raises `OSError`, or `InputError` for pipes and folders."""
+        descriptor = self.open(path, OPEN_FLAGS)
+        status = self.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            self.close(descriptor)
+            raise InputError(
+                "not a regular file", where=str(path), remedy="feed pipes to standard input (`-`)"
+            )
+        return descriptor, key_of(status)
+
+
+DIRECT = Disk()
+"""The system's own calls, without a time limit."""
+
+
+def key_of(status: os.stat_result) -> Key:
+    """The identity of a file: two names with the same key lead to one file."""
+    return status.st_dev, status.st_ino
+
+
+T = TypeVar("T")
+
+
+def likely_places(place: Path, inode: int, *, read: int) -> Iterator[Path]:
+    """Where a file that was at `place` may be: there, or renamed in the same folder.
+
+    If nothing was read (`read`) whose content could prove it, the new name must begin with
+    the old one.
+    """
+    yield place
+    with contextlib.suppress(OSError), os.scandir(place.parent) as beside:
+        for entry in beside:
+            if entry.inode() == inode and (read or entry.name.startswith(place.name)):
+                yield Path(entry.path)
+
+
+class Worker:
+    """Runs submitted calls one after the other in a daemon thread.
+
+    A call to a dead server cannot be interrupted. The interpreter does not wait for a
+    daemon thread when it exits; it would wait for a thread of `concurrent.futures`.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._work: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None]
+        self._work = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, work: Callable[[], T]) -> "Future[T]":
+        """Queue a call. The future gets its result or exception."""
+        future: Future[T] = Future()
+        self._work.put((work, future))
+        return future
+
+    def close(self, patience: float) -> None:
+        """Let the thread end after the queued calls; wait at most `patience` seconds for it."""
+        self._work.put(None)
+        if patience:
+            self._thread.join(patience)
+
+    def _run(self) -> None:
+        while (queued := self._work.get()) is not None:
+            work, future = queued
+            try:
+                future.set_result(work())
+            except BaseException as error:  # noqa: BLE001 - `future.result()` raises it again
+                future.set_exception(error)

@@ -1,0 +1,152 @@
+"""Followed names, and the descriptors that stay open while their files do not grow."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ldlm_monitor.model.errors import InputError
+from ldlm_monitor.source.journal import Journal
+from ldlm_monitor.source.position import Position
+from ldlm_monitor.source.tail import Tail
+
+LINGER_SECONDS = 3600.0
+"""How long a renamed file stays open without growth: longer than a usual evaluation, during
+which a trainer prints nothing."""
+LINGERING_FILES = 64
+"""Bounds the descriptors that renamed files hold; a daily rotation of 64 logs fits."""
+
+
+@dataclass(slots=True, eq=False)
+class FollowedName:
+    """A followed name, the file that it leads to, and the files that it led to before.
+
+    `start` and `line`: where to begin in the first file. `kept`: positions from before a
+    restart. `elsewhere`: the name leads to another file system, whose reader serves it.
+    `lost`: the missing name was reported. `trouble`: the last reported error.
+    """
+
+    path: Path
+    start: int = 0
+    line: int | None = None
+    kept: list[Position] = field(default_factory=list)
+    tail: Tail | None = None
+    retired: list[Tail] = field(default_factory=list)
+    lost: bool = False
+    elsewhere: bool = False
+    trouble: str = ""
+
+    def due(self) -> list[Tail]:
+        """The files to read, in order: an old one to its end before the new one."""
+        tails = self.retired if self.tail is None else [*self.retired, self.tail]
+        return [tail for tail in tails if tail.due]
+
+    def report(self, journal: Journal, error: OSError | InputError) -> None:
+        """Note an error of a name, once until it changes."""
+        reason = (error.strerror if isinstance(error, OSError) else str(error.what)) or str(error)
+        if reason != self.trouble:
+            self.trouble = reason
+            journal.note("unreadable", str(self.path), f"cannot be read ({reason}); trying again")
+
+    def recover(self, journal: Journal) -> None:
+        """Note that a reported error is over."""
+        if self.trouble:
+            self.trouble = ""
+            journal.note("readable", str(self.path), "can be read again")
+
+    def report_missing(self, journal: Journal) -> None:
+        """Note that the name leads nowhere, once."""
+        if not self.lost:
+            self.lost = True
+            journal.note("vanished", str(self.path), "is gone; waiting for a file of that name")
+
+    def report_found(self, journal: Journal) -> None:
+        """Note that the name leads to a file again."""
+        if self.lost and self.tail is not None:
+            self.lost = False
+            journal.note("returned", str(self.path), "is back")
+
+
+class Descriptors:
+    """The files with an open descriptor, the least recently used first."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._tails: dict[Tail, None] = {}
+
+    def __iter__(self) -> Iterator[Tail]:
+        return iter(list(self._tails))
+
+    def use(self, tail: Tail) -> None:
+        """Mark `tail` as just used; close the least recently used idle file over the limit."""
+        self._tails.pop(tail, None)
+        self._tails[tail] = None
+        if len(self._tails) > self._limit:
+            for resting in self._tails:
+                if resting is not tail and resting.retired_at is None and not resting.unread:
+                    resting.close()
+                    del self._tails[resting]
+                    break
+
+    def forget(self, tail: Tail) -> None:
+        """Remove `tail` without closing it."""
+        self._tails.pop(tail, None)
+
+    def clear(self) -> None:
+        """Remove all without closing them."""
+        self._tails.clear()
+
+
+class Lingering:
+    """Renamed files that stopped growing, kept open in case their writers continue.
+
+    A trainer that evaluates may write nothing for longer than a retired file is read.
+    A deleted file is not kept open: the system frees its space when it is closed.
+    """
+
+    def __init__(self) -> None:
+        self._tails: dict[Tail, None] = {}
+
+    def __iter__(self) -> Iterator[Tail]:
+        return iter(list(self._tails))
+
+    def keep(self, tail: Tail) -> bool:
+        """Keep `tail` open, unless the file was deleted; whether it is kept."""
+        if tail.descriptor is None or not _status(tail)[0]:
+            return False
+        self._tails[tail] = None
+        if len(self._tails) > LINGERING_FILES:
+            self._drop(next(iter(self._tails)))
+        return tail in self._tails
+
+    def grown(self, now: float) -> list[Tail]:
+        """Remove and return the files that grew; they stay open."""
+        found = []
+        for tail in self:
+            names, size = _status(tail)
+            if size > tail.splitter.position:
+                del self._tails[tail]
+                found.append(tail)
+            elif not names or now - (tail.retired_at or now) > LINGER_SECONDS:
+                self._drop(tail)
+        return found
+
+    def close(self) -> None:
+        """Close all files."""
+        for tail in self:
+            self._drop(tail)
+
+    def _drop(self, tail: Tail) -> None:
+        del self._tails[tail]
+        tail.close()
+
+
+def _status(tail: Tail) -> tuple[int, int]:
+    """The file's link count and size; zeros if its handle is stale."""
+    if tail.descriptor is None:
+        return 0, 0
+    try:
+        status = os.fstat(tail.descriptor)
+    except OSError:  # a stale handle
+        return 0, 0
+    return status.st_nlink, status.st_size
