@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldlm_monitor.alerts import load_rules
-from ldlm_monitor.core.evaluation_throttle import AT_ONCE, WINDOW_SECONDS
+from ldlm_monitor.core.evaluation_schedule import AT_ONCE, WINDOW_SECONDS
 from ldlm_monitor.core.monitor import Monitor, MonitorSettings
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk

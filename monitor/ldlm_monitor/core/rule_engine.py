@@ -1,4 +1,4 @@
-"""The judging half of the corridor: exported points in, what the rules say of them out."""
+"""Exported points in, the state of the alerts that the rules make of them out."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class RuleEngine:
         self._evaluator = Evaluator(self._store, changed_at=self._store.changed_at)
 
     def replace_rules(self, rules: RuleSet[Expression]) -> None:
-        """RuleEngine by other rules from now on; alerts of the same name and labels go on."""
+        """Judge by other rules from now on; alerts of the same name and labels go on."""
         before = {(a.rule.name, *sorted(a.labels.items())): a for a in self.active}
         self._use(rules)
         self._alerts, self._recorded = AlertStates(rules), {}
@@ -124,7 +124,7 @@ class RuleEngine:
     ) -> list[Transition]:
         """Take in a scrape at `at`, as `SeriesStore.append` wants it; judge by every rule.
 
-        `has_ended` tells by a run's name whether it finished, crashed or was killed:
+        `has_ended` returns by a run's name whether it finished, crashed or was killed:
         then its alerts end with it. One whose series stopped is not known to be over.
         """
         self._store.append([*groups, *self._recorded.values()], at)
@@ -151,13 +151,13 @@ class RuleEngine:
         return at < until and (looks_back or not has_data)
 
     def _has_data(self, rule: AlertRule[Expression], labels: Mapping[str, str], at: float) -> bool:
-        """Whether there is a series that the alert could be told of: else nobody knows."""
+        """Whether a series exists that the alert could be about."""
         given = {name: value for name, value in labels.items() if name not in rule.labels}
         selectors = speaks_of(rule.expr)
         for selector in selectors:
             for series, _, _ in self._store.latest(selector.matchers, at - LOOKBACK, at):
-                told = dict(series)
-                if all(told.get(name, value) == value for name, value in given.items()):
+                found = dict(series)
+                if all(found.get(name, value) == value for name, value in given.items()):
                     return True
         return not selectors
 
@@ -192,7 +192,7 @@ class RuleEngine:
             )
 
     def asks(self, alert: str) -> Callable[[str, Labels], bool]:
-        """Tells by name and labels which series the rules of an alert read."""
+        """Whether the rules of an alert read a series, by its name and labels."""
         rules = self._asks.get(alert, [])
         return lambda name, labels: any(asked(name, labels) for asked in rules)
 
@@ -266,5 +266,5 @@ class RuleEngine:
 
 
 def _labels(alert: ActiveAlert[Expression]) -> Labels:
-    told = {**alert.labels, "alertname": alert.rule.name, "alertstate": alert.state}
-    return make_labels(**told)
+    state = {"alertname": alert.rule.name, "alertstate": alert.state}
+    return make_labels(**alert.labels, **state)

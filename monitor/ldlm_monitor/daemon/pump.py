@@ -1,4 +1,4 @@
-"""The turn of the pump: what is new is read, judged, and handed on to who should hear."""
+"""The turn of the pump: what is new is read, judged, and sent."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from ldlm_monitor.config import Settings
@@ -21,7 +21,7 @@ from ldlm_monitor.daemon.stall_probe import Probing
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.view import Snapshot
-from ldlm_monitor.notify import Outbox, Silences
+from ldlm_monitor.notify import Courier, Outbox, Silences
 from ldlm_monitor.playback.recording import Recorder
 from ldlm_monitor.source import (
     DIRECT,
@@ -48,13 +48,13 @@ COMMIT_SECONDS = 10.0
 it is judged again, and which bytes came when is noted in every turn."""
 SNAPSHOT_SECONDS = 0.25
 NEWS_SECONDS = 3600.0
-"""An alert found in history is told only if its run was active within this time."""
+"""An alert found in history is sent only if its run was active within this time."""
 
 log = logging.getLogger(__name__)
 
 
 class Pump:
-    """Reads what is new, judges it, and hands on what people should hear.
+    """Reads what is new, judges it, and sends it.
 
     `turn` is the whole of it; the threads around it only decide when it is called.
     `snapshot` is replaced whole, for readers in other threads. `ended`: standard
@@ -73,13 +73,14 @@ class Pump:
         waker: Waker,
         *,
         silences: Silences | None = None,
+        couriers: Sequence[Courier] = (),
         probing: Probing | None = None,
         room: Room | None = None,
         recorder: Recorder | None = None,
         disk: Disk = DIRECT,
         mounts: Callable[[], MountTable] = read_mounts,
     ) -> None:
-        self.telling = Dispatcher(outbox, receivers, silences)
+        self.dispatcher = Dispatcher(outbox, receivers, silences, couriers)
         self._outbox = outbox
         self._store = store
         self._probing = probing
@@ -104,7 +105,7 @@ class Pump:
             companions=settings.companions,
             disk=self._disk,
         )
-        self._catch_up = Backfill(
+        self._backfill = Backfill(
             self.monitor,
             self.inputs,
             self.follower,
@@ -121,23 +122,23 @@ class Pump:
     @property
     def reading(self) -> float | None:
         """How much of what the files held at first was judged, 0 to 1; None: all of it."""
-        return self._catch_up.reading if self.caught_up else self._catch_up.reading or 0.0
+        return self._backfill.reading if self.caught_up else self._backfill.reading or 0.0
 
     def turn(self, dirty: Collection[Path], now: float) -> None:
         """One round at `now` (Unix seconds): new files, new bytes, the passing of time."""
         self._is_whole = False
         everything = not dirty or now - self._looked_at >= POLL_SECONDS
-        rung = self.inputs.hears_of_new(dirty)
+        rung = self.inputs.has_new(dirty)
         if everything or rung:
             self._looked_at = now
             if not self._join(now, rung=rung):
                 return
         transitions = self._observe_host(now) if self.caught_up else []
         transitions += self._read(None if everything else dirty, now)
-        self._tell_of_the_edge(now, everything=everything)
+        self._note_edge(now, everything=everything)
         transitions += self.monitor.tick(now)
-        self.telling.tell(transitions, now)
-        self.telling.tell_unsilenced(transitions, self.monitor.active, now)
+        self.dispatcher.dispatch(transitions, now)
+        self.dispatcher.send_unsilenced(transitions, self.monitor.active, now)
         changed = bool(transitions or self.follower.notices)
         for notice in self.follower.journal.drain():
             log.warning("%s", notice)
@@ -170,8 +171,8 @@ class Pump:
 
     def pause(self, now: float) -> float:
         """Seconds that the pump may wait if nothing rings."""
-        wishes = (self.monitor.due(), self.follower.next_peek())
-        until = min([now + POLL_SECONDS, *(wish for wish in wishes if wish is not None)])
+        times = (self.monitor.due(), self.follower.next_peek())
+        until = min([now + POLL_SECONDS, *(time for time in times if time is not None)])
         return max(until - now, 0.0)
 
     def close(self) -> None:
@@ -182,7 +183,7 @@ class Pump:
         self._calls.close()
 
     def _read(self, dirty: Collection[Path] | None, now: float) -> list[Transition]:
-        """RuleEngine what is new, of these files or (None) of all."""
+        """Judge what is new, of these files or (None) of all."""
         transitions: list[Transition] = []
         chunks = list(self.follower.read(dirty, now))
         if chunks:
@@ -198,7 +199,7 @@ class Pump:
         return transitions
 
     def _observe_host(self, now: float) -> list[Transition]:
-        """RuleEngine what the host tells of runs that stall, noted before, like bytes that came."""
+        """Judge what the host reports of runs that stall; it is noted before, like bytes."""
         transitions: list[Transition] = []
         if self._probing is None:
             return transitions
@@ -210,16 +211,16 @@ class Pump:
                 if self._recorder is not None:
                     self._recorder.observed(found.events, at)
                 transitions += self.monitor.observe(found.events, at)
-                told = self.monitor.runs.verdict(found.run)
-                if told is not None and told != before:  # too late for the alert's own line
-                    log.warning("%s: %s", plain(found.run), plain(told))
+                verdict = self.monitor.runs.verdict(found.run)
+                if verdict is not None and verdict != before:  # too late for the alert's own line
+                    log.warning("%s: %s", plain(found.run), plain(verdict))
         except Exception:  # whatever is wrong with us, the logs go on being watched
             self.monitor.count_dropped("internal_error")
-            log.exception("a bug of ours: what this host tells is passed over")
+            log.exception("a bug of ours: what this host reports is passed over")
         return transitions
 
     def _feed(self, chunk: Chunk, now: float, *, counted: bool = True) -> list[Transition]:
-        """RuleEngine a chunk. A fault of ours costs that chunk, said and counted, not the night."""
+        """Judge a chunk. A fault of ours costs that chunk, reported and counted, not the night."""
         if self._recorder is not None:
             self._recorder.fed(chunk, self.monitor.names.origin(chunk.path).run, now)
         try:
@@ -234,7 +235,7 @@ class Pump:
             self._recorder.finished(paths, now)
         return self.monitor.finish(now, paths)
 
-    def _tell_of_the_edge(self, now: float, *, everything: bool) -> None:
+    def _note_edge(self, now: float, *, everything: bool) -> None:
         """What the monitor exports of itself is judged too: whether it reads and delivers."""
         if everything:
             hindered = len(self._unreadable) + len(self.follower.journal.silent)
@@ -260,22 +261,23 @@ class Pump:
                 budget=self._settings.history_bytes,
                 disk=self._disk,
             )
-            again = self._catch_up.resume(restart)
+            again = self._backfill.resume(restart)
         joining = self.inputs.joining(now, rung=rung)
         for file in joining:
             if file.stale:
-                self._catch_up.pass_over(file.path)
+                self._backfill.pass_over(file.path)
         if self.inputs.patterns.standard_input and self._stdin is None:
             self._stdin = StdinSource(sys.stdin.buffer, self._waker.ring, self.follower.journal)
         if not joining and restart is None:
             return True
         self._waker.watch(self.inputs.folders())
         fresh = sorted({file.path for file in joining if not file.stale} | again)
-        told = self._catch_up.play(fresh, now, restart, cut_short=self._is_cut_short)
-        if told is None:
+        found = self._backfill.play(fresh, now, restart, cut_short=self._is_cut_short)
+        if found is None:
             return False
         self._commit_at = -math.inf
-        self.telling.tell_history(told.passed, now, recent=now - told.end <= NEWS_SECONDS)
+        recent = now - found.end <= NEWS_SECONDS
+        self.dispatcher.dispatch_history(found.passed, now, recent=recent)
         return True
 
     def _commit(self, now: float) -> None:
@@ -295,7 +297,7 @@ class Pump:
             clock=self.monitor.clock,
             judged=self._store.read_log.last,
         )
-        self._store.commit(state, self._catch_up.take_contents())
+        self._store.commit(state, self._backfill.take_contents())
 
     def _is_cut_short(self) -> bool:
         return self.stopping and not self.caught_up
@@ -306,6 +308,6 @@ class Pump:
             return
         started = time.perf_counter()
         self.snapshot = self.monitor.snapshot()
-        self.telling.tell_incidents(self.snapshot.incidents, now)
+        self.dispatcher.update_incidents(self.snapshot.incidents, now)
         taken = time.perf_counter() - started
         self._picture_at = now + max(SNAPSHOT_SECONDS, 20 * taken)

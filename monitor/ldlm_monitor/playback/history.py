@@ -270,11 +270,11 @@ def has_bars(log: Path, disk: Disk = DIRECT) -> bool:
 
 def name_by_content(path: Path, names: RunNames, disk: Disk = DIRECT) -> None:
     """The callback writes its run's name into the first row of its file: that name counts."""
-    if not names.is_tied(str(path)) and (told := told_run(path, disk)) is not None:
+    if not names.is_tied(str(path)) and (told := callback_run(path, disk)) is not None:
         names.tie(str(path), told)
 
 
-def told_run(path: Path, disk: Disk = DIRECT) -> str | None:
+def callback_run(path: Path, disk: Disk = DIRECT) -> str | None:
     """The run's name as the callback wrote it into a file's first row; None: it did not.
 
     Raises `TimeoutError` where its server does not answer.
