@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ldlm_monitor.model.chunk import Chunk, Origin
     from ldlm_monitor.model.records import Record
     from ldlm_monitor.parse import Parser
-    from ldlm_monitor.parse.coverage import Understood
+    from ldlm_monitor.parse.coverage import Coverage
 
 
 def parse(
@@ -64,16 +64,16 @@ def parse(
     return 0
 
 
-def understood(parser: Parser, place: str, origin: Origin) -> Understood:
+def understood(parser: Parser, place: str, origin: Origin) -> Coverage:
     """What the parser makes of a file. Raises InputError."""
-    from ldlm_monitor.parse.coverage import Witness
+    from ldlm_monitor.parse.coverage import CoverageReader
 
-    witness = Witness(parser, _shown(place))
+    reader = CoverageReader(parser, _shown(place))
     now = time.time()
     with closing(_chunks(place)) as chunks:
         for chunk in chunks:
-            witness.feed(chunk, origin, now)
-    return witness.finish()
+            reader.feed(chunk, origin, now)
+    return reader.finish()
 
 
 def inputs(found: Settings) -> list[tuple[str, Origin]]:

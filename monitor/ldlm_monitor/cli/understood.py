@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ldlm_monitor.parse.coverage import Understood
+    from ldlm_monitor.parse.coverage import Coverage
 
 SHOWN_FORMS = 10
 """Of lines that look like metrics and gave nothing, so many forms are shown as text."""
@@ -15,12 +15,12 @@ _TEXT_WIDTH = 120
 """A form is recognised by its first words; longer lines wrap in a terminal."""
 
 
-def as_text(found: Understood) -> str:
+def as_text(found: Coverage) -> str:
     """A paragraph a file."""
     return "\n".join(_lines(found)) + "\n"
 
 
-def as_json(found: Understood) -> str:
+def as_json(found: Coverage) -> str:
     """One object a line."""
     from ldlm_monitor.text.sanitize import encodable, plain
 
@@ -47,7 +47,7 @@ def as_json(found: Understood) -> str:
     return encodable(json.dumps(shown, ensure_ascii=False)) + "\n"
 
 
-def _lines(found: Understood) -> Iterator[str]:
+def _lines(found: Coverage) -> Iterator[str]:
     from ldlm_monitor.text.sanitize import plain
 
     share = "-" if found.share is None else f"{100 * found.share:.1f} %"
@@ -66,7 +66,7 @@ def _lines(found: Understood) -> Iterator[str]:
     yield from unknown_lines(found)
 
 
-def unknown_lines(found: Understood) -> Iterator[str]:
+def unknown_lines(found: Coverage) -> Iterator[str]:
     """Lines that look like metrics and gave nothing, by their form; nothing where none do."""
     from ldlm_monitor.text.sanitize import plain
 

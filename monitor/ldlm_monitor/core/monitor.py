@@ -78,7 +78,7 @@ class Monitor:
         self._schedule = EvaluationSchedule(
             self._settings.evaluation_interval, self._rules, self.runs
         )
-        self._witness = EvidenceFinder(self.runs)
+        self._evidence = EvidenceFinder(self.runs)
         self._incidents = IncidentTracker(self.runs)
         self._detectors = DetectorsByRun()
         self._timed = True
@@ -111,7 +111,7 @@ class Monitor:
     def _feed(self, chunk: Chunk, now: float) -> list[Transition]:
         origin = self.names.origin(chunk.path)
         transitions = self._complete_blocks(now)
-        self._witness.look_at(chunk)
+        self._evidence.set_chunk(chunk)
         came = now - chunk.age
         self._timed = chunk.timed
         for found in self._parser.feed_blocks(chunk, origin, now):
@@ -119,8 +119,8 @@ class Monitor:
                 transitions += self._take_block(found, came)
             else:
                 transitions += self.observe((found,), came)
-        self._witness.keep_progress(origin.run)
-        self._witness.look_at(None)
+        self._evidence.store_progress_line(origin.run)
+        self._evidence.set_chunk(None)
         self._timed = True
         return transitions
 
@@ -179,7 +179,7 @@ class Monitor:
 
     def alerts(self) -> list[AlertView]:
         """The active alerts."""
-        return list(self._rules.views(self._witness.position))
+        return list(self._rules.views(self._evidence.position))
 
     def active(self) -> Collection[str]:
         """The keys of the active alerts."""
@@ -201,7 +201,9 @@ class Monitor:
         """Go on with alerts of before a restart: see `RuleEngine.carry_over`."""
         found = self._rules.carry_over(alerts, self._clock)
         self._changed(max(self._clock, 0.0))
-        return [self._incidents.explained(self._testify(each), self._clock) for each in found]
+        return [
+            self._incidents.explained(self._attach_evidence(each), self._clock) for each in found
+        ]
 
     def snapshot(self) -> Snapshot:
         """Everything a reader may see, as it stands at the last feed or tick."""
@@ -212,7 +214,7 @@ class Monitor:
             runs=tuple(
                 run.view(
                     self.runs.health(run, healths.get(run.name, "HEALTHY")),
-                    self._detectors.of_the_run(run.name),
+                    self._detectors.run_gauges(run.name),
                 )
                 for run in self.runs
             ),
@@ -222,7 +224,7 @@ class Monitor:
             transitions=tuple(self._transitions),
             monitor=self._own.view(),
             points=tuple(point for group in self._run_points(self._clock) for point in group),
-            curves={run.name: run.curves() for run in self.runs},
+            curves={run.name: run.values.curves() for run in self.runs},
         )
 
     def _take_block(self, block: SampleBlock, now: float) -> list[Transition]:
@@ -308,24 +310,24 @@ class Monitor:
         self._schedule.evaluated(at)
         self._clock = max(self._clock, at)
         self._throttle.judged(at)
-        for run in self.runs.take_news():
+        for run in self.runs.take_touched():
             self._incidents.settle(run.name, at)
-            self._detectors.take(run.name, run.measured())
+            self._detectors.update(run.name, run.measured())
         groups = [*self._run_points(at), list(core_points(self._own.view())), self._own.edge]
         found = self._rules.evaluate(groups, at, self.runs.has_ended)
         self.runs.keep_healths(self._rules.healths())
         if found:
             self._changed(at)
         self._own.evaluated(self._stopwatch() - started if self._stopwatch else 0.0)
-        transitions = [self._testify(each) for each in found]
+        transitions = [self._attach_evidence(each) for each in found]
         for each in transitions:
             self._incidents.take_alert(each, at)
         transitions = [self._incidents.explained(each, self._clock) for each in transitions]
         self._transitions.extend(each for each in transitions if not each.is_heartbeat)
         return transitions
 
-    def _testify(self, transition: Transition) -> Transition:
-        return self._witness.testify(transition, self._rules.asks(transition.alert))
+    def _attach_evidence(self, transition: Transition) -> Transition:
+        return self._evidence.attach(transition, self._rules.asks(transition.alert))
 
     def _run_points(self, at: float) -> list[list[Point]]:
         detected = self._detectors.points(run.name for run in self.runs.shown(at))

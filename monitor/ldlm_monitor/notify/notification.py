@@ -7,8 +7,7 @@ from typing import ClassVar
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ldlm_monitor.model.alert import State, Transition
-from ldlm_monitor.text.redact import redact
-from ldlm_monitor.text.sanitize import without_escapes
+from ldlm_monitor.text.sanitize import sanitized
 
 MAX_TEXT = 4000
 """Characters kept of the log line and of each annotation; a receiver may show fewer."""
@@ -96,7 +95,7 @@ def fit(text: str, limit: int = MAX_TEXT) -> str:
 
 def clean(text: str) -> str:
     """`text` without escape sequences and secrets; its lines stay."""
-    return redact(without_escapes(text)).strip()
+    return sanitized(text).strip()
 
 
 @cache
