@@ -231,7 +231,7 @@ class Backfill:
             return False
 
     def _not_played(self, chunk: Chunk) -> Chunk | None:
-        """What of it was not fed yet: its mount may have stopped answering amid a first reading."""
+        """What of it was not fed yet: its mount may have stopped answering."""
         played = self._played.get(chunk.path)
         rest = chunk.after(played[1]) if played and played[0] == chunk.file else chunk
         if rest is not None:

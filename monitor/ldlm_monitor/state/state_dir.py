@@ -27,9 +27,9 @@ def default_state_dir(files: Sequence[str], base: Path) -> Path:
 
 
 class Room:
-    """The free bytes of the disk that a folder is on, `free`; None where it does not tell.
+    """The free bytes of the disk that a folder is on, `free`; None where they are not known.
 
-    They are told anew once they differ by a hundredth: others write to the disk all the time, and
+    They change once they differ by a hundredth: others write to the disk all the time, and
     each change is an evaluation of the rules.
     """
 

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.model.view import AlertView, MonitorView
-from ldlm_monitor.source import DIRECT, Disk, Position, positions_from_json, positions_to_json
+from ldlm_monitor.source import Position, positions_from_json, positions_to_json
 from ldlm_monitor.state.database import Database
 from ldlm_monitor.state.read_log import SCHEMA, Content, ReadLog, file_key
 
@@ -132,20 +132,3 @@ class StateStore:
             self._notices.append(f"{self._path}: the kept {name} cannot be read, and are left out")
             return default
         return found
-
-
-def still_holds(position: Position, disk: Disk = DIRECT) -> bool:
-    """Whether the file is the same, and what was read of it still stands where it was read.
-
-    Raises `TimeoutError` where its server does not answer.
-    """
-    try:
-        descriptor, key = disk.open_regular(Path(position.path))
-        try:
-            return key == position.key and position.verify(disk, descriptor) is not None
-        finally:
-            disk.close(descriptor)
-    except TimeoutError:
-        raise
-    except (OSError, InputError):
-        return False
