@@ -72,7 +72,7 @@ def test_what_the_host_told_comes_back(tmp_path: Path) -> None:
     recorder.close()
     _, observed, finished = entries(tmp_path / "a.ldlm")
     assert isinstance(observed, Observed)
-    assert observed.told() == (EVENT,)
+    assert observed.observed() == (EVENT,)
     assert finished == Finished(BEGAN + 2, ["-"])
 
 

@@ -105,13 +105,13 @@ class Trainer:
             is_last = self.step == schedule.steps
             if is_evaluation or is_save or is_last:
                 results += self.stepper.results()
-            stop = self._tell(results)
+            stop = self._report(results)
             if is_evaluation and not stop:
                 self._evaluate()
             if is_save or is_last or stop:
                 self._save(evaluation_due=bool(is_evaluation and stop))
             if stop:
-                self._tell(self.stepper.results())
+                self._report(self.stepper.results())
                 self.log.lines(f"Training stopped by a signal after step {step}")
                 return
         hours = (time.monotonic() - began) / 3600
@@ -148,14 +148,14 @@ class Trainer:
             probe = self.stepper.probe(self.model, reader[self.step, 0], self.train_split.mask_id)
         return freeze_unused(self.model, probe, self.process)
 
-    def _tell(self, results: list[Result]) -> bool:
+    def _report(self, results: list[Result]) -> bool:
         """Log results; True where some rank was asked to stop. Raises `GaveUpError`."""
         for result in results:
             self.skipped += not result.is_finite
             self.skipped_in_a_row = 0 if result.is_finite else self.skipped_in_a_row + 1
             self.log.row(row(result, self))
             self.health.on_step(result.step, **health_values(result, self))
-            self._tell_nonfinite(result)
+            self._report_nonfinite(result)
             if self.skipped_in_a_row >= self.settings.run.max_skips:
                 raise GaveUpError(
                     f"the gradient was not finite in {self.skipped_in_a_row} steps in a row, "
@@ -163,7 +163,7 @@ class Trainer:
                 )
         return any(result.stop for result in results)
 
-    def _tell_nonfinite(self, result: Result) -> None:
+    def _report_nonfinite(self, result: Result) -> None:
         """A loss is one rank's, the gradient norm is that of all."""
         rate, remedy = {"Learning rate": f"{result.lr:.2e}"}, "Skipping this batch on all ranks"
         if not math.isfinite(result.own_loss):

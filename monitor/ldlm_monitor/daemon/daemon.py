@@ -70,7 +70,7 @@ def run(
     `load` reads the settings anew on SIGHUP; `on_interrupt` gets the last snapshot
     after SIGINT, and where a person closed the screen. `show` has this thread, and the
     pump one of its own; it has the terminal, too, or (`has_terminal`) leaves that to lines.
-    `heed` is told what is to be done on a signal where this is not the main thread.
+    `heed` gets the signal handler where this is not the main thread.
     Raises `UsageError` where the settings cannot be used, or where a
     daemon on the same inputs runs already.
     """
@@ -163,7 +163,7 @@ def _follow_behind(
     def follow() -> None:
         try:
             follow_files()
-        except BaseException as failure:  # noqa: BLE001 - raised again where main tells of it
+        except BaseException as failure:  # noqa: BLE001 - raised again in the main thread
             failures.append(failure)
 
     before = sys.getswitchinterval()

@@ -141,7 +141,7 @@ class Inputs:
                 except TimeoutError:
                     self.forget(companion.path)
                     continue
-                except OSError:  # whoever reads it says so
+                except OSError:  # reading it reports the error
                     stale = False
                 if not stale:
                     self._call(run, companion.path, log_path)

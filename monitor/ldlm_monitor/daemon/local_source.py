@@ -162,8 +162,8 @@ def _numbered(
     """With their numbers, where that of the line at `at` is known."""
     shown = []
     for raw in lines:
-        told = log.line_number(raw.offset) if filtered else number
-        shown.append(_line(raw, told))
+        line = log.line_number(raw.offset) if filtered else number
+        shown.append(_line(raw, line))
         number = None if number is None else number + raw.newlines
     return shown
 
@@ -185,7 +185,7 @@ _LOOKED_AT = 400
 """Bytes of a record in which its time is looked for."""
 
 
-def _told_time(text: bytes) -> float | None:
+def _leading_time(text: bytes) -> float | None:
     """The time of a JSON row, or one that names no zone: then it is this machine's."""
     start = text[:_LOOKED_AT]
     if start.startswith(b"{"):
@@ -195,8 +195,8 @@ def _told_time(text: bytes) -> float | None:
     if found is None:
         return None
     try:
-        told = datetime.fromisoformat(f"{found[1].decode()}T{found[2].decode()}")
-        return told.astimezone().timestamp()
+        moment = datetime.fromisoformat(f"{found[1].decode()}T{found[2].decode()}")
+        return moment.astimezone().timestamp()
     except (ValueError, OverflowError, OSError):
         return None
 
@@ -210,7 +210,7 @@ def _line(raw: RawLine, number: int | None) -> LogLine:
         line=number,
         text=text.replace("\n", " "),
         rank=envelope.rank,
-        time=envelope.time if envelope.time is not None else _told_time(raw.text),
+        time=envelope.time if envelope.time is not None else _leading_time(raw.text),
         level=level_of(raw.text, envelope),
         is_open=raw.is_open,
     )

@@ -67,7 +67,7 @@ class Signals:
             return "the monitor is busy; it will reload as soon as it can"
 
     def reloaded(self, problem: str) -> None:
-        """Tell all who asked how it went."""
+        """Pass the outcome to all who wait for it."""
         self.reload = False
         while self._outcomes:
             self._outcomes.pop().put(problem)

@@ -1,7 +1,7 @@
 """When a run's host is asked why no step comes, and when the answer is judged.
 
 A run is looked at some seconds before it counts as stalled, so that the alert can say
-what is the matter; if a step comes after all, nobody hears of it. The asking happens in a
+what is the matter; if a step comes after all, nothing is sent. The asking happens in a
 thread of its own, which may never come back.
 """
 
@@ -132,7 +132,7 @@ class Probing:
                 standing.found = None
             elif suspect.stalls_at is not None and suspect.stalls_at <= now:
                 yield self._hand_over(suspect.run, standing, max(suspect.stalls_at, monitor.clock))
-        yield from self._heard(now)
+        yield from self._new_heartbeats(now)
         self._ask(monitor, suspects, now)
 
     def close(self, patience: float = 0.0) -> None:
@@ -162,9 +162,7 @@ class Probing:
         if not asked.answer.done():
             if now - asked.at > LOOK_SECONDS and not asked.late:
                 asked.late = True
-                log.warning(
-                    "this host does not tell within %g s how the training stands", LOOK_SECONDS
-                )
+                log.warning("this host did not answer within %g s about the training", LOOK_SECONDS)
             return False
         self._asked = None
         try:
@@ -210,8 +208,8 @@ class Probing:
         alive = monitor.runs.probe_candidates(math.inf, math.inf)
         return [self._case(each) for each in alive if each.state != "stalled"]
 
-    def _heard(self, now: float) -> Iterator[Found]:
-        """What heartbeats tell that they did not before; which are read is said once."""
+    def _new_heartbeats(self, now: float) -> Iterator[Found]:
+        """Heartbeats that are new; their folder is logged once."""
         if self._listening is None or not self._listening.done():
             return
         answer, self._listening = self._listening, None

@@ -1,4 +1,4 @@
-"""Alerts as they cross from the rules to everyone who hears of them."""
+"""Alerts as rules give them and all views and receivers take them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -40,10 +40,10 @@ def alert_key(name: str, labels: Mapping[str, str]) -> str:
 class Transition:
     """An alert went from one state to another.
 
-    `time` is None where the log tells no time at all. `active_at` is when the
+    `time` is None where the log has no times. `active_at` is when the
     expression first held. `reason` is a word of `names.REASONS`. `position` is
     the line that made the expression hold, where one line did; `line` is its
-    text and `step` the training step it speaks of. `cause` names the first cause of the
+    text and `step` the training step it is about. `cause` names the first cause of the
     incident that the alert belongs to (what, rank, host, how sure), where it is known, and
     `incident` is that incident's id (`IncidentView.id`).
     """

@@ -36,7 +36,7 @@ class Chunk:
 
     @property
     def newlines(self) -> int:
-        """How many `\\n` are in `data`, or frames; counted once, for whoever asks."""
+        """How many `\\n` are in `data`, or frames; counted once, on demand."""
         if self._newlines < 0:
             self._newlines = self._count(self.data)
         return self._newlines
@@ -59,7 +59,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Whose bytes they are: the run, and node and rank where the file's name tells."""
+    """The origin of bytes: the run, and node and rank where the file's name has them."""
 
     run: str
     node: str | None = None
@@ -68,7 +68,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class ClockMark:
-    """Where a step stands in a file: byte `offset`, and the bar's elapsed seconds if it tells.
+    """Where a step stands in a file: byte `offset`, and the bar's elapsed seconds if it has them.
 
     `inner`: a bar of a pause within the training, such as an evaluation; it has a clock and
     steps of its own.

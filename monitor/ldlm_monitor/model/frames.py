@@ -14,7 +14,7 @@ Form: TypeAlias = Literal["", "tfrecord", "wandb"]
 """How a file is cut; "": in lines."""
 
 HEAD_BYTES = _TFRECORD_BYTES
-"""So many tell the form."""
+"""Bytes that suffice to recognise the form."""
 
 
 class Frame(Protocol):

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 DERIVED_STEP_SECONDS = "derived_step_seconds"
-"""Seconds a step, by when the steps were told, for runs that report no pace."""
+"""Seconds a step from the times of steps, for runs that report no pace."""
 
 BUSY_SECONDS = "busy_seconds"
-"""Seconds of a step before a rank waits for others, as it tells itself."""
+"""Seconds of a step before a rank waits for others, as the rank reports."""
 
 MEASURED = frozenset(
     {
@@ -33,7 +33,7 @@ class Measured:
     """What came since the last time.
 
     `values`: by quantity and rank, one value a logged step, in order; NaN and infinities
-    too. `step`: where the run is. `rank_steps`: by rank, the last step told.
+    too. `step`: where the run is. `rank_steps`: by rank, the last logged step.
     `skipped_steps`: in all. `checkpoints`: at which steps the last ones were saved.
     `resumed`: the run went back to an earlier step.
     """

@@ -212,7 +212,7 @@ _SEEN_IN = (
 
 
 def seen_in(metric: str) -> str:
-    """The metric whose lines show what a detector's gauge tells; any other is shown by its own."""
+    """The metric whose lines explain a detector's gauge; any other explains itself."""
     if not metric.startswith(DETECT_PREFIX):
         return metric
     detected = metric.removeprefix(DETECT_PREFIX)

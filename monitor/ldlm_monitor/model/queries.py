@@ -107,11 +107,11 @@ class Source(Protocol):
         ...
 
     def acknowledge(self, alert: AlertView, by: str, comment: str) -> None:
-        """Tell that somebody looks after an alert: it is not told again until it ended."""
+        """Acknowledge an alert: it is not sent again until it has ended."""
         ...
 
     def silence(self, alert: AlertView, seconds: float, by: str, comment: str) -> None:
-        """Do not tell alerts of these labels for so long."""
+        """Silence alerts with these labels for a time (seconds)."""
         ...
 
 

@@ -87,7 +87,7 @@ class SampleBlock:
     Item `i` of every column belongs to line `first_line + i`, which begins at byte
     `offsets[i]`. `sparse` are values that not every line has, by name and `i`,
     which rises. All numbers are finite, steps rise strictly, times never fall;
-    a file that does otherwise is told in several blocks, or in samples.
+    a file that does otherwise gives several blocks, or samples.
     """
 
     run: str

@@ -37,8 +37,8 @@ class Frame(NamedTuple):
         if not self.found:
             return None
         content = data[self.start + HEADER_BYTES : self.end - FOOTER_BYTES]
-        (told,) = _CHECKSUM.unpack_from(data, self.end - FOOTER_BYTES)
-        return content if masked_crc(content) == told else None
+        (checksum,) = _CHECKSUM.unpack_from(data, self.end - FOOTER_BYTES)
+        return content if masked_crc(content) == checksum else None
 
 
 def begins_tfrecord(data: bytes) -> bool | None:
@@ -51,8 +51,8 @@ def begins_tfrecord(data: bytes) -> bool | None:
 
 def frame_bytes(data: bytes, start: int) -> int | None:
     """How long the frame at `start` is with all that belongs to it; None: there is none."""
-    length, told = _LENGTH.unpack_from(data, start)
-    if masked_crc(data[start : start + 8]) != told:
+    length, checksum = _LENGTH.unpack_from(data, start)
+    if masked_crc(data[start : start + 8]) != checksum:
         return None
     return int(length) + HEADER_BYTES + FOOTER_BYTES
 

@@ -39,8 +39,8 @@ class Transaction(NamedTuple):
     def payload(self, data: bytes) -> bytes | None:
         """What it holds; None where a checksum says that it was damaged."""
         for begin, end in self.fragments:
-            (told,) = struct.unpack_from("<I", data, begin)
-            if crc32(data[begin + _CHECKED : end]) != told:
+            (checksum,) = struct.unpack_from("<I", data, begin)
+            if crc32(data[begin + _CHECKED : end]) != checksum:
                 return None
         parts = [data[begin + _FRAGMENT.size : end] for begin, end in self.fragments]
         return b"".join(parts) if self.found else None

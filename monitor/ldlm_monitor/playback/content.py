@@ -1,4 +1,4 @@
-"""The bytes of a file that is not followed yet, and what they tell of time."""
+"""The bytes of a file that is not followed yet, and the times in them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TIME_KEY = compile_pattern(r'"(?:time|timestamp|_timestamp)":')
 HEAD_BYTES = 2048
 """Enough to know a file's form."""
 NOMINAL_ROWS = 3_600
-"""Rows of a file without any time are told apart up to this many, one a nominal second."""
+"""Rows of a file without times are spread over this many nominal seconds at most."""
 
 
 class Content:
@@ -104,19 +104,19 @@ class Content:
                 yield offset, rest
 
     def marks(self, *, rows: bool = False) -> Iterator[ClockMark]:
-        """Steps of rows, or of bars and what they tell of time."""
+        """Steps of rows, or of bars with their elapsed times."""
         for offset, block in self.blocks():
             yield from clock_marks(block, offset, rows=rows)
 
     def row_times(self, apart: float) -> Iterator[tuple[int, float]]:
-        """Where rows begin that span less than `apart` seconds, and the last time they tell.
+        """Where rows begin that span less than `apart` seconds, and their last time.
 
         Rows of the very same time stay together.
 
-        The first row is alone: what comes before it and tells no time takes its time.
+        The first row is alone: what comes before it without a time takes its time.
         """
         begin, first, last = -1, -math.inf, -math.inf
-        for at, when in self._told_times():
+        for at, when in self._row_times():
             if when - first < apart or when == first:
                 last = max(last, when)
                 continue
@@ -127,8 +127,8 @@ class Content:
         if begin >= 0:
             yield begin, last
 
-    def _told_times(self) -> Iterator[tuple[int, float]]:
-        """Where each row begins that tells its time, and that time."""
+    def _row_times(self) -> Iterator[tuple[int, float]]:
+        """The offset and time of each row that has a time."""
         if self.form == "frames":
             for chunk in self.chunks():
                 yield from frame_times(chunk)
@@ -205,7 +205,7 @@ def form_of(path: str, head: bytes) -> Form:
 
 
 def row_timeline(content: Content, clock: StepClock | None, apart: float) -> Timeline:
-    """When rows or lines came: as they tell, by the clock of their run's bars, or in order only."""
+    """The times of rows or lines: their own, by the bars of their run, or their order only."""
     times = list(content.row_times(apart))
     if times:
         return Timeline([0, *(offset for offset, _ in times[1:])], [when for _, when in times])

@@ -1,6 +1,6 @@
 """Plays a reel on a clock that can be stopped, hurried and sent on to the next alert.
 
-Deterministic, and reads no clock: `advance` is told how much time went by.
+Deterministic, and reads no clock: `advance` gets the time that passed.
 """
 
 from __future__ import annotations

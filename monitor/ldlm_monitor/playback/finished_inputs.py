@@ -27,7 +27,7 @@ def gather(
 ) -> tuple[History, list[str]]:
     """The files of the settings, and notices of what was added to them, and why.
 
-    `apart`: seconds within which rows that tell their times count as one piece (None: as
+    `apart`: seconds within which rows with times count as one piece (None: as
     many as keep the order over all files). Raises `InputError`.
     """
     patterns = resolve(settings.files, base=Path())
@@ -77,6 +77,6 @@ def _with_companions(files: list[Path], names: RunNames, notices: list[str]) -> 
     for real, log in claims.items():
         run = names.origin(str(log)).run
         names.tie(str(found[real]), run)
-        if (told := callback_run(real)) is not None:
-            names.rename(run, told)
+        if (named := callback_run(real)) is not None:
+            names.rename(run, named)
     return list(found.values())

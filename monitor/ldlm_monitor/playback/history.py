@@ -35,7 +35,7 @@ _NCCL_FILE = re.compile(rb"\bNCCL_DEBUG_FILE=([^\s'\"]+)")
 _RUN_NAME = re.compile(rb"\blogging\.run_name=([^\s'\",\]]+)")
 _CALLBACK_SCHEMA = "ldlm.health/"
 APART_SECONDS = 0.2
-"""Rows that tell their times come together where they span less than this."""
+"""Rows with times that span less than this are fed together."""
 ALONE_APART_SECONDS = 5.0
 """The same where nothing else can fall between them, because there is no other file."""
 EXACT_APART_SECONDS = 0.0
@@ -128,7 +128,7 @@ def place(
     `budget`: bytes of a log that are read at most, its start and its end, and
     `ROWS_BUDGET` times as many of JSON lines, which are read faster. None: all.
     `continued`: files that are read on; what they got unseen came not before `floor`.
-    `apart`: rows that tell their times come in pieces that span less than these seconds,
+    `apart`: rows with times come in pieces that span less than these seconds,
     each at the time of its last row.
     """
     clocks: dict[str, StepClock] = {}
@@ -270,8 +270,8 @@ def has_bars(log: Path, disk: Disk = DIRECT) -> bool:
 
 def name_by_content(path: Path, names: RunNames, disk: Disk = DIRECT) -> None:
     """The callback writes its run's name into the first row of its file: that name counts."""
-    if not names.is_tied(str(path)) and (told := callback_run(path, disk)) is not None:
-        names.tie(str(path), told)
+    if not names.is_tied(str(path)) and (named := callback_run(path, disk)) is not None:
+        names.tie(str(path), named)
 
 
 def callback_run(path: Path, disk: Disk = DIRECT) -> str | None:
@@ -286,7 +286,7 @@ def callback_run(path: Path, disk: Disk = DIRECT) -> str | None:
         return str(header["run"]) if ours else None
     except TimeoutError:
         raise
-    except OSError:  # whoever reads it says so
+    except OSError:  # reading it reports the error
         return None
     except (ValueError, LookupError, TypeError, AttributeError):  # it is no header
         return None

@@ -23,19 +23,19 @@ def paced(history: History) -> None:
         if isinstance(file, PlacedFile) and file.timeline.is_at_once and Path(file.path).is_file():
             content = Content(Path(file.path), None, DIRECT)
             if content.form == "text":
-                told = _told(content)
+                stamped = _stamped(content)
                 rows = [0, *list(content.row_offsets())[1:]]
-                file.timeline = told or from_rows(rows, content.written_at)
+                file.timeline = stamped or from_rows(rows, content.written_at)
 
 
-def _told(content: Content) -> Timeline | None:
+def _stamped(content: Content) -> Timeline | None:
     """By the dates and times in front of lines, taken for this machine's; they never fall."""
     offsets, times = [0], [-1.0]
     for start, block in content.blocks():
         for found in _STAMP.finditer(block):
             try:
-                told = datetime.fromisoformat(f"{found[1].decode()}T{found[2].decode()}")
-                when = told.astimezone().timestamp()
+                moment = datetime.fromisoformat(f"{found[1].decode()}T{found[2].decode()}")
+                when = moment.astimezone().timestamp()
             except (ValueError, OverflowError, OSError):
                 continue
             if when > times[-1]:

@@ -1,4 +1,4 @@
-"""What a screen was fed, kept in a file: which bytes of logs came when, what the host told.
+"""A monitor's input in a file: which bytes of logs came when, and the host's records.
 
 The file is gzip around JSON lines, so `zcat` reads it. The first line is `Begun`; every
 second what came is flushed, so that a process that is killed loses a second at most: the
@@ -26,7 +26,7 @@ MAX_BYTES = 1 << 30
 """A recording that has grown so large takes no more; what is watched goes on."""
 FLUSH_SECONDS = 1.0
 PULSE_SECONDS = 5.0
-"""How often the passing of time is told where nothing came."""
+"""Seconds between marks of passing time where nothing else is written."""
 _LEVEL = 3
 _GZIP = zlib.MAX_WBITS | 16
 _BLOCK = 256 * 1024
@@ -86,7 +86,7 @@ class Observed(msgspec.Struct, frozen=True, tag="observed", tag_field="is"):
     at: float
     records: list[str]
 
-    def told(self) -> tuple[Record, ...]:
+    def observed(self) -> tuple[Record, ...]:
         """The records."""
         return tuple(map(from_json, self.records))
 
@@ -126,7 +126,7 @@ class Recorder:
         self._held = 0
         self._is_empty = True
         self._size = 0
-        self._flushed_at = self._told_at = now
+        self._flushed_at = self._marked_at = now
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         try:
             self._file: int | None = os.open(path, flags, 0o600)
@@ -169,7 +169,7 @@ class Recorder:
         )
 
     def observed(self, records: Iterable[Record], at: float) -> None:
-        """Keep what the host told."""
+        """Keep records of the host."""
         self._keep(Observed(at, [to_json(record).decode() for record in records]))
 
     def finished(self, paths: Sequence[str], at: float) -> None:
@@ -180,10 +180,10 @@ class Recorder:
         """Write what waits, a second after the last time at the earliest."""
         if now - self._flushed_at < FLUSH_SECONDS:
             return
-        if not self._waiting and now - self._told_at >= PULSE_SECONDS:
+        if not self._waiting and now - self._marked_at >= PULSE_SECONDS:
             self._keep(Passed(now))
         if self._waiting:
-            self._told_at = now
+            self._marked_at = now
             self._flush()
         self._flushed_at = now
 

@@ -53,10 +53,10 @@ def of_logs(settings: Settings) -> Reel:
     replay = Replay(settings)
     history, monitor = replay.history, replay.monitor
     paced(history)
-    told: dict[str, int] = {}
+    ends: dict[str, int] = {}
 
     def feed(chunk: Chunk, when: float) -> list[Transition]:
-        told[chunk.path] = chunk.offset + len(chunk.data)
+        ends[chunk.path] = chunk.offset + len(chunk.data)
         return monitor.feed(chunk, when)
 
     def pieces(played: Iterator[tuple[float, Chunk, Played]]) -> Iterator[Piece]:
@@ -69,7 +69,7 @@ def of_logs(settings: Settings) -> Reel:
         runs=len({file.run for file in history.files}),
         monitor=monitor,
         pieces=pieces(history.play()),
-        opened=lambda path: LogReader(path, told.get(path, 0)),
+        opened=lambda path: LogReader(path, ends.get(path, 0)),
         finish=lambda: monitor.finish(history.end, [file.path for file in history.files]),
     )
 
@@ -95,7 +95,7 @@ def of_recording(path: Path, settings: Settings, folder: Path) -> Reel:
             case Fed():
                 return feed(entry)
             case Observed():
-                return monitor.observe(entry.told(), entry.at)
+                return monitor.observe(entry.observed(), entry.at)
             case Finished():
                 return monitor.finish(entry.at, entry.paths)
             case _:

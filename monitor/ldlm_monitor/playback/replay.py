@@ -22,7 +22,7 @@ class Replay:
     Nothing is waited for, nobody is notified; the clock ends at the last byte's time.
     `notices` say what was added to the files that were named, and why; `history` is what is
     played, `monitor` who judges it. `apart`: seconds
-    within which rows that tell their times count as one piece (None: as many as keep the
+    within which rows with times count as one piece (None: as many as keep the
     order over all files). `parser`: one of the settings' formats, made where none is given.
     """
 
@@ -38,27 +38,27 @@ class Replay:
         return self.monitor.names
 
     def transitions(self) -> Iterator[Transition]:
-        """Every alert transition, in order; its time is None where the log tells none."""
+        """Every alert transition, in order; its time is None where the log has none."""
         for _, _, transitions in self.played():
             yield from transitions
 
     def played(self) -> Iterator[tuple[float | None, Chunk | None, list[Transition]]]:
         """Each piece of a file, when it came, and what it brought about; last, without a piece,
-        the end. Times are None where the log tells none.
+        the end. Times are None where the log has none.
         """
         history = self.history
         for when, chunk, file in history.play():
-            told = list(self._told(self.monitor.feed(chunk, when), history))
-            yield when if file.timeline.timed else None, chunk, told
+            dated = list(self._dated(self.monitor.feed(chunk, when), history))
+            yield when if file.timeline.timed else None, chunk, dated
         refuse_unreadable(self.history)
         paths = [file.path for file in history.files]
-        yield None, None, list(self._told(self.monitor.finish(history.end, paths), history))
+        yield None, None, list(self._dated(self.monitor.finish(history.end, paths), history))
 
     def snapshot(self) -> Snapshot:
         """The state at the end; call it after `transitions` is exhausted."""
         return self.monitor.snapshot()
 
-    def _told(self, transitions: list[Transition], history: History) -> Iterator[Transition]:
+    def _dated(self, transitions: list[Transition], history: History) -> Iterator[Transition]:
         for transition in transitions:
             untimed = transition.labels.get("run") in history.untimed_runs
             yield replace(transition, time=None) if untimed else transition
