@@ -41,7 +41,7 @@ _TRACEBACK_LINES = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class Options:
     """What the user asked for beside the rows; see `HealthCallback`."""
 
     config: Mapping[str, Any]
@@ -61,12 +61,12 @@ class Session:
     """
 
     def __init__(
-        self, launch: Launch, wishes: Wishes, every: int, say: Callable[[str], None]
+        self, launch: Launch, options: Options, every: int, say: Callable[[str], None]
     ) -> None:
         self.is_mine = True
         self.errors = 0
         self._launch = launch
-        self._wishes = wishes
+        self._options = options
         self._say = say
         self._heartbeat: Heartbeat | None = None
         self._gpu: GpuSampler | None = None
@@ -88,7 +88,7 @@ class Session:
         identity = {"rank": launch.rank, "host": launch.host, "pid": os.getpid()}
         self.steps = Steps(self._writer.put, identity, every, self._writer.hurry)
         self._process_end = ProcessEnd(self._exited, self.failed)
-        if wishes.sigterm and threading.current_thread() is threading.main_thread():
+        if options.sigterm and threading.current_thread() is threading.main_thread():
             self._termination = Termination(self._terminated)
         register_fork_hooks(self)
         self._writer.start()
@@ -178,22 +178,22 @@ class Session:
 
     def _prepare(self) -> None:
         """In the writer's thread: every call that a slow disk may hold up."""
-        launch, wishes = self._launch, self._wishes
+        launch, options = self._launch, self._options
         stacks = launch.out / f"stack_rank{launch.rank}.txt"
         number = 0
         try:
             launch.out.mkdir(parents=True, exist_ok=True)
-            if wishes.stack_signal:
-                number = register(stacks, wishes.stack_signal)
+            if options.stack_signal:
+                number = register(stacks, options.stack_signal)
         except OSError as error:
             self._say(f"{stacks}: {error.strerror}; stacks cannot be asked for")
-        if wishes.flight_recorder:
+        if options.flight_recorder:
             self._open_recorder()
         self._make_heartbeat(number, stacks.name)
         self._ready.set()
-        if wishes.serve is not None:
-            self._start_exporter(wishes.serve)
-        if wishes.gpu:
+        if options.serve is not None:
+            self._start_exporter(options.serve)
+        if options.gpu:
             self._gpu = GpuSampler(launch.local_rank, self._take_device)
             self._gpu.start()
 
@@ -261,8 +261,8 @@ class Session:
             "host": launch.host,
             "local_rank": launch.local_rank,
             "attempt": launch.attempt,
-            "framework": self._wishes.framework or framework(),
+            "framework": self._options.framework or framework(),
             "torch": getattr(torch, "__version__", None),
-            "config": dict(self._wishes.config),
+            "config": dict(self._options.config),
         }
         return {key: value for key, value in row.items() if value is not None}
