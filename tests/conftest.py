@@ -22,6 +22,10 @@ JOIN_SECONDS = 5.0
 SHARED = Path(__file__).resolve().parents[1] / "../shared"
 """Other people's logs, Prometheus' test scripts, the design: beside the repository, if anywhere."""
 
+# Tests run side by side. Threads of torch that wait for each other spin, which on a busy machine
+# made a training of ten seconds one of ten minutes.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # Every run tries a few examples of each property, since the runs are many; `just nightly` tries
 # enough to find what comes once in a hundred times.
 settings.register_profile("quick", deadline=None, max_examples=10)

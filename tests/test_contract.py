@@ -28,16 +28,22 @@ def sections(contract: str) -> dict[str, str]:
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-ADDED_METRICS = {"ldlm_monitor_state_free_bytes": "gauge"}
-ADDED_ALERTS = {"MonitorDiskFilling": "warning"}
-"""What came after the contract was written; it may hold them by now."""
+METRICS_TO_COME = {
+    *("ldlm_train_step_duration_seconds", "ldlm_run_world_size", "ldlm_goodput_*"),
+    *("ldlm_build_info", "ldlm_gpu_utilization_ratio", "ldlm_gpu_memory_used_bytes"),
+    *("ldlm_gpu_power_watts", "ldlm_gpu_temperature_celsius", "ldlm_gpu_throttled"),
+    "ldlm_gpu_ecc_errors_total",
+}
+STATES_TO_COME = {"ended"}
+ALERTS_TO_COME = {"TrainingEnded", "CheckpointDiskFilling"}
+"""What the contract promises and no code exports yet. A name that comes leaves its set."""
 
 
 def metric_rows(section: str) -> dict[str, str]:
-    """Metric name (with its braces) to type, of the table in section 3."""
+    """Metric name (with its braces) to its type, of the table in section 3; several: "mixed"."""
     rows = re.findall(r"^\| (`ldlm_[^|]*) \| ([^|]*) \|", section, flags=re.MULTILINE)
     return {
-        metric: kind.split()[0]
+        metric: "mixed" if "," in kind else kind.split()[0]
         for cell, kind in rows
         for metric in re.findall(r"`(ldlm_[^`]+)`", cell)
         if not metric.startswith(names.DETECT_PREFIX)
@@ -46,8 +52,14 @@ def metric_rows(section: str) -> dict[str, str]:
 
 def test_metrics_are_those_of_the_contract(sections: dict[str, str]) -> None:
     promised = {row.partition("{")[0]: kind for row, kind in metric_rows(sections["3"]).items()}
-    fixed = (metric for metric in names.METRICS.values() if not is_detected(metric.name))
-    assert {**promised, **ADDED_METRICS} == {metric.name: metric.kind for metric in fixed}
+    fixed = {
+        metric.name: metric.kind
+        for metric in names.METRICS.values()
+        if not is_detected(metric.name)
+    }
+    assert set(fixed) == set(promised) - METRICS_TO_COME
+    assert set(promised) >= METRICS_TO_COME
+    assert {name for name, kind in fixed.items() if promised[name] not in (kind, "mixed")} == set()
 
 
 def test_detectors_are_those_of_the_contract_and_others(sections: dict[str, str]) -> None:
@@ -64,20 +76,24 @@ def is_detected(name: str) -> bool:
 def test_metrics_carry_the_labels_of_the_contract(sections: dict[str, str]) -> None:
     for row in metric_rows(sections["3"]):
         name, _, braces = row.partition("{")
+        if name in METRICS_TO_COME:
+            continue
         labels = [label for label in braces.rstrip("}").split(",") if label not in ("", "...")]
         assert list(names.METRICS[name].labels) == labels, row
 
 
 def test_run_states_are_those_of_the_contract(sections: dict[str, str]) -> None:
     row = next(line for line in sections["3"].splitlines() if "`ldlm_run_state{state}`" in line)
-    assert tuple(re.findall(r"`([a-z]+)`", row)) == names.RUN_STATES
+    promised = [state for state in re.findall(r"`([a-z]+)`", row) if state not in STATES_TO_COME]
+    assert tuple(promised) == names.RUN_STATES
     assert set(names.RUN_STATES) >= names.ENDED_STATES
 
 
 def test_alerts_have_the_severities_of_the_contract(sections: dict[str, str]) -> None:
-    promised = dict(re.findall(r"([A-Z]\w+) \((info|warning|error|critical)[:)]", sections["4"]))
+    promised = dict(re.findall(r"([A-Z]\w+) \((info|warning|error|critical)[:;)]", sections["4"]))
     (watchdog,) = re.findall(r"(Watchdog) \(always firing, [^)]*; severity none\)", sections["4"])
-    assert {**promised, **ADDED_ALERTS, watchdog: "none"} == names.ALERTS
+    kept = {name: level for name, level in promised.items() if name not in ALERTS_TO_COME}
+    assert {**kept, watchdog: "none"} == names.ALERTS
 
 
 def test_transition_states_are_those_of_the_contract(sections: dict[str, str]) -> None:

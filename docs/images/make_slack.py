@@ -54,7 +54,7 @@ def follow(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "ldlm-monitor.toml").write_text(
-            f'companions = false\n[route]\ngroup_interval = "3s"\n{config}', encoding="utf-8"
+            f"companions = false\n[slack]\nfollow_up_seconds = 3\n{config}", encoding="utf-8"
         )
         files = [folder / path for path in paths]
         texts = [(EXAMPLES / path).read_bytes() for path in paths]
@@ -91,7 +91,7 @@ def by_webhook() -> list[Shown]:
 def by_bot() -> dict[str, list[Shown]]:
     """The message of a NaN as it came first, and as it stood when it was over, with its thread."""
     with slack_api.slack_api() as api:
-        config = f'[slack]\nchannel = "{slack_api.CHANNEL}"\napi_url = "{api.url}"\n'
+        config = f'channel = "{slack_api.CHANNEL}"\napi_url = "{api.url}"\n'
 
         def over() -> bool:
             with api.changed:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from ldlm_doctor import files, python_code, secrets, shell, yaml_config
+from ldlm_doctor import configuration, python_code, secrets, shell
 from ldlm_doctor.model import Finding, Project
 from ldlm_monitor.model.names import SEVERITIES
 
 AUDITS: tuple[Callable[[Project], Iterator[Finding]], ...] = (
-    shell.audit, yaml_config.audit, python_code.audit, files.audit, secrets.audit,
+    shell.audit, configuration.audit, python_code.audit, secrets.audit,
 )  # fmt: skip
 
 

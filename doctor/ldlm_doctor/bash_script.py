@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
-from ldlm_doctor.bash_values import Value
+from ldlm_doctor.bash_values import UNKNOWN, Value
 from ldlm_doctor.model import Edit, Finding
 from ldlm_doctor.setting import Setting
 
@@ -150,9 +150,10 @@ class Script:
         edits = (edit,) if edit is not None else ()
         return Finding(check, self.path, self.line_at(at), self.line_text(at), detail, edits)
 
-    def setting(self, at: int) -> Setting:
-        """A byte as a place without a name and a value."""
-        return Setting("", None, self.path, self.line_at(at), self.line_text(at))
+    def setting(self, at: int, name: str = "", value: str | None = None) -> Setting:
+        """A name and its value at a byte; a value that is not known is None."""
+        known = None if value is None or UNKNOWN in value else value
+        return Setting(name, known, self.path, self.line_at(at), self.line_text(at))
 
     def commands_within(self, node: Node) -> Iterator[Command]:
         """The commands in a part of the script, in the order in which they are written."""

@@ -131,15 +131,11 @@ def _expand(node: Node, lookup: Lookup) -> Pieces:
     known = _EXPANSIONS.get(node.type)
     if known is not None:
         return known(node, lookup)
-    return NOTHING_KNOWN if node.is_named else _source(node)
+    return NOTHING_KNOWN if node.is_named else (_written(text_of(node), node.start_byte),)
 
 
 def _written(text: str, at: int) -> Piece:
     return Piece(text, at, exact="\ufffd" not in text)
-
-
-def _source(node: Node) -> Pieces:
-    return (_written(text_of(node), node.start_byte),)
 
 
 def _plain(node: Node, _: Lookup) -> Pieces:
@@ -210,15 +206,15 @@ def whole_array(node: Node) -> str:
     """The name in `${NAME[@]}` or `"${NAME[@]}"`; empty where it is something else."""
     if node.type == "string" and node.named_child_count == 1:
         inner = node.named_children[0]
-        return whole_array(inner) if inner.end_byte - inner.start_byte == _within(node) else ""
+        return (
+            whole_array(inner)
+            if inner.end_byte - inner.start_byte == node.end_byte - node.start_byte - 2
+            else ""
+        )
     if node.type != "expansion" or node.named_child_count != 1:
         return ""
     name = text_of(node.named_children[0])
     return name[:-3] if name.endswith(("[@]", "[*]")) and not name.startswith("!") else ""
-
-
-def _within(quoted: Node) -> int:
-    return quoted.end_byte - quoted.start_byte - 2
 
 
 def _arithmetic(node: Node, lookup: Lookup) -> Pieces:

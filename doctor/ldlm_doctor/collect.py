@@ -147,7 +147,8 @@ def _read(path: Path, notices: list[str], *, asked: bool) -> SourceFile | None:
                     where=str(path),
                     remedy="name a shell script, a YAML, JSON, Python or .env file, or a folder",
                 )
-            if kind is None or (_is_data(kind, status.st_size) and not asked):
+            is_data = kind is Kind.JSON and status.st_size > MAX_JSON_BYTES
+            if kind is None or (is_data and not asked):
                 return None
             if status.st_size > MAX_BYTES:
                 notices.append(f"{path}: {status.st_size} bytes, left out ({MAX_BYTES} at most)")
@@ -159,10 +160,6 @@ def _read(path: Path, notices: list[str], *, asked: bool) -> SourceFile | None:
     if kind is Kind.JSON and not asked and not _CONFIGURES.search(content):
         return None
     return _readable(SourceFile(str(path), kind, content), notices, asked=asked)
-
-
-def _is_data(kind: Kind, size: int) -> bool:
-    return kind is Kind.JSON and size > MAX_JSON_BYTES
 
 
 def _readable(file: SourceFile, notices: list[str], *, asked: bool) -> SourceFile | None:

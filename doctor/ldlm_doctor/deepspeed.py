@@ -11,7 +11,7 @@ from typing import TypeGuard
 
 import yaml
 
-from ldlm_doctor.model import Edit, Finding
+from ldlm_doctor.model import Finding
 from ldlm_doctor.setting import Setting
 from ldlm_doctor.yaml_nodes import Document, scalars
 
@@ -47,7 +47,9 @@ class Section:
     def enabled(self, *, certainly: bool = False) -> bool:
         """Whether `enabled` is true; `auto` may be."""
         option = self.option("enabled")
-        return option is not None and bool(option.truth or (_auto(option) and not certainly))
+        return option is not None and bool(
+            option.truth or (option.value == "auto" and not certainly)
+        )
 
     def values(self) -> Iterator[str]:
         """All plain values in it, at any depth."""
@@ -126,7 +128,11 @@ def profiling(whole: Section) -> Iterator[Finding]:
         options.append(section.option("enabled") if section else None)
     for option in options:
         if option is not None and option.truth:
-            yield option.finding("deepspeed-profiling-on", "", _switched_off(option))
+            yield option.finding(
+                "deepspeed-profiling-on",
+                "",
+                option.with_value("false") if option.value == "true" else None,
+            )
 
 
 def checkpointing(whole: Section) -> Iterator[Finding]:
@@ -154,19 +160,11 @@ def zero(whole: Section) -> Iterator[Finding]:
             yield gathered.finding("deepspeed-weights-not-gathered")
 
 
-def _auto(option: Setting) -> bool:
-    return option.value == "auto"
-
-
 def _number(option: Setting) -> float | None:
     try:
         return float(option.value or "")
     except ValueError:
         return None
-
-
-def _switched_off(option: Setting) -> Edit | None:
-    return option.with_value("false") if option.value == "true" else None
 
 
 _RULES: tuple[Callable[[Section], Iterator[Finding]], ...] = (

@@ -18,6 +18,7 @@ _ALIASES = {
     "NCCL_DESYNC_DEBUG": "TORCH_NCCL_DESYNC_DEBUG",
     "NCCL_ENABLE_TIMING": "TORCH_NCCL_ENABLE_TIMING",
 }
+_RECORDS = ("TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_FR_BUFFER_SIZE")
 _OF_ONE_NODE = ("/tmp/", "/var/tmp/", "/dev/shm/")
 _PER_RANK = ("%p", "$SLURM_PROCID", "${SLURM_PROCID", "$SLURM_LOCALID", "${SLURM_LOCALID",
              "$LOCAL_RANK", "${LOCAL_RANK", "$RANK", "${RANK", "OMPI_COMM_WORLD")  # fmt: skip
@@ -59,11 +60,12 @@ def heartbeat(environment: Environment, around: Surroundings) -> Iterator[Findin
             yield setting.finding("heartbeat-timeout-short", duration(seconds))
 
 
-def monitoring(environment: Environment, _: Surroundings) -> Iterator[Finding]:
-    """Off, as a word or a number."""
-    for setting in environment.of("TORCH_NCCL_ENABLE_MONITORING"):
-        if _off(setting):
-            yield setting.finding("nccl-monitoring-off", "", setting.with_value("1"))
+def switches(environment: Environment, _: Surroundings) -> Iterator[Finding]:
+    """What is on or off and should not be, by the name that wins."""
+    for names, is_wrong, check, detail, right in _SWITCHES:
+        for setting in _effective(environment, *names):
+            if is_wrong(setting):
+                yield setting.finding(check, detail, setting.with_value(right))
 
 
 def nccl_timeout(environment: Environment, around: Surroundings) -> Iterator[Finding]:
@@ -98,23 +100,9 @@ def names(environment: Environment, around: Surroundings) -> Iterator[Finding]:
             yield setting.finding("torch-nccl-name-ignored", f"{old} in this version")
 
 
-def blocking_wait(environment: Environment, _: Surroundings) -> Iterator[Finding]:
-    """By the name that wins."""
-    for setting in _effective(environment, "NCCL_BLOCKING_WAIT"):
-        if _on(setting):
-            yield setting.finding("nccl-blocking-wait", "", setting.with_value("0"))
-
-
-def async_handling(environment: Environment, _: Surroundings) -> Iterator[Finding]:
-    """0 is no handling at all."""
-    for setting in _effective(environment, "NCCL_ASYNC_ERROR_HANDLING"):
-        if _off(setting):
-            yield setting.finding("nccl-async-error-handling-off", "", setting.with_value("1"))
-
-
 def recorder_unset(environment: Environment, around: Surroundings) -> Iterator[Finding]:
     """A launch without the flight recorder, by what the version of PyTorch does by itself."""
-    sized = environment.sets("TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_FR_BUFFER_SIZE")
+    sized = environment.sets(*_RECORDS)
     dumps = environment.sets("TORCH_NCCL_DUMP_ON_TIMEOUT")
     launch = environment.launch
     if launch is not None:
@@ -127,13 +115,7 @@ def recorder_unset(environment: Environment, around: Surroundings) -> Iterator[F
 
 
 def recorder(environment: Environment, around: Surroundings) -> Iterator[Finding]:
-    """The flight recorder: off, never dumped, dumped where it is lost, or its pipe is missing."""
-    for setting in environment.of("TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_FR_BUFFER_SIZE"):
-        if setting.value == "0":
-            yield setting.finding("flight-recorder-off", "0 entries", setting.with_value("2000"))
-    for setting in environment.of("TORCH_NCCL_DUMP_ON_TIMEOUT"):
-        if _off(setting):
-            yield setting.finding("flight-recorder-off", "no dump", setting.with_value("1"))
+    """The flight recorder: dumped to a disk that is lost, cut short, or without its pipe."""
     for setting in environment.of("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "TORCH_FR_DUMP_TEMP_FILE"):
         if (setting.value or "").startswith(_OF_ONE_NODE):
             yield setting.finding("flight-recorder-dump-local")
@@ -207,10 +189,9 @@ def advise(environment: Environment, around: Surroundings) -> Iterator[Finding]:
     launch = environment.launch
     if launch is None:
         return
+    has_pipes = around.torch is None or around.torch >= (2, 3)
     for check, names in _WANTED:
-        if not environment.sets(*names) and not (
-            check == "advice-dump-pipe" and _before_pipes(around)
-        ):
+        if not environment.sets(*names) and (has_pipes or check != "advice-dump-pipe"):
             yield launch.finding(check)
     words = launch.evidence.split()
     if "ray" in words and not environment.sets("RAY_DEDUP_LOGS"):
@@ -221,14 +202,10 @@ def advise(environment: Environment, around: Surroundings) -> Iterator[Finding]:
         yield launch.finding("advice-record")
 
 
-def _before_pipes(around: Surroundings) -> bool:
-    return around.torch is not None and around.torch < (2, 3)
-
-
 def _effective(environment: Environment, *old_names: str) -> Iterator[Setting]:
     """The settings of a thing with two names: those of the new one where it is set."""
     for old in old_names:
-        new = _ALIASES[old]
+        new = _ALIASES.get(old, old)
         yield from environment.of(new if environment.sets(new) else old)
 
 
@@ -254,6 +231,14 @@ def _product(settings: list[Setting]) -> float:
     return product if len(settings) > 1 else 0.0
 
 
+_SWITCHES: tuple[tuple[tuple[str, ...], Callable[[Setting], bool], str, str, str], ...] = (
+    (("TORCH_NCCL_ENABLE_MONITORING",), _off, "nccl-monitoring-off", "", "1"),
+    (("NCCL_BLOCKING_WAIT",), _on, "nccl-blocking-wait", "", "0"),
+    (("NCCL_ASYNC_ERROR_HANDLING",), _off, "nccl-async-error-handling-off", "", "1"),
+    (_RECORDS, lambda setting: setting.value == "0", "flight-recorder-off", "0 entries", "2000"),
+    (("TORCH_NCCL_DUMP_ON_TIMEOUT",), _off, "flight-recorder-off", "no dump", "1"),
+)
+"""Names, what is wrong, the check, its detail, and the right value."""
 _LEFT_OVER: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("TORCH_DISTRIBUTED_DEBUG", ("DETAIL",), "distributed-debug-detail"),
     ("CUDA_LAUNCH_BLOCKING", ("1",), "cuda-launch-blocking"),
@@ -278,6 +263,6 @@ _WANTED = (
     ("advice-dump-pipe", ("TORCH_NCCL_DEBUG_INFO_PIPE_FILE",)),
 )
 _RULES: tuple[Callable[[Environment, Surroundings], Iterator[Finding]], ...] = (
-    heartbeat, monitoring, nccl_timeout, deepspeed_timeout, names, blocking_wait, async_handling,
-    recorder_unset, recorder, debugging, debug_file, fabric, old_settings,
+    heartbeat, switches, nccl_timeout, deepspeed_timeout, names, recorder_unset, recorder,
+    debugging, debug_file, fabric, old_settings,
 )  # fmt: skip

@@ -70,11 +70,11 @@ class Check:
 
 
 @cache
-def checks(subject: str = "*") -> dict[str, Check]:
-    """The checks by id: those of ``launch``, of ``python``, or all."""
+def checks(*subjects: str) -> dict[str, Check]:
+    """The checks by id: those of `launch`, of `python`, or all."""
     found: dict[str, Check] = {}
-    for path in sorted(_TEXTS.glob(f"{subject}.yml")):
-        texts = yaml.load(path.read_bytes(), Loader=LOADER)
+    for subject in subjects or ("launch", "python"):
+        texts = yaml.load((_TEXTS / f"{subject}.yml").read_bytes(), Loader=LOADER)
         found |= {id_: Check(id_, **fields) for id_, fields in texts.items()}
     return found
 

@@ -78,7 +78,7 @@ def find(line: str, *, code: bool = False) -> tuple[str, str]:
     """
     kinds, shown = [], line
     for what, pattern in _FORMS:
-        if any(not _PLACEHOLDER.search(found) for found in _all(pattern, shown)):
+        if any(not _PLACEHOLDER.search(str(found.group(0))) for found in pattern.finditer(shown)):
             kinds.append(what)
             shown = pattern.sub(REDACTED, shown)
     rules = () if code else ((_NAMED, "a key"), (_ASSIGNED, "a password or key"))
@@ -89,10 +89,6 @@ def find(line: str, *, code: bool = False) -> tuple[str, str]:
                 kinds.append(what)
                 shown = shown.replace(value, REDACTED)
     return ", ".join(dict.fromkeys(kinds)), shown
-
-
-def _all(pattern: re2._Regexp[str], text: str) -> list[str]:
-    return [str(found.group(0)) for found in pattern.finditer(text)]
 
 
 def _is_secret(value: str, *, named: bool) -> bool:

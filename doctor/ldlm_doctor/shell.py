@@ -19,8 +19,8 @@ from ldlm_doctor import (
 )
 from ldlm_doctor.bash_script import Script
 from ldlm_doctor.bash_walk import read_script
-from ldlm_doctor.launch import distributes, launches
 from ldlm_doctor.model import Finding, Kind, Project, SourceFile
+from ldlm_doctor.options import distributes, launches
 from ldlm_doctor.setting import Environment, Surroundings
 from ldlm_doctor.shell_settings import settings_of, unexported
 from ldlm_doctor.surroundings import NO_NEIGHBOURS, Neighbours, neighbours, surroundings

@@ -11,8 +11,8 @@ from ldlm_doctor.bash_script import Command, Pipeline, Scope, Script
 from ldlm_doctor.bash_syntax import text_of, within
 from ldlm_doctor.bash_values import UNKNOWN, Value
 from ldlm_doctor.bash_walk import read_script
-from ldlm_doctor.launch import launches
 from ldlm_doctor.model import Edit, Finding
+from ldlm_doctor.options import launches
 
 _RESUMES = re2.compile(
     r"(?i)^(?:-{0,2}[a-z0-9_.+]*\b(?:auto[-_])?(?:resume|restart)(?:[-_](?:from|training|path|ckpt|"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import re2
@@ -11,7 +11,7 @@ from tree_sitter import Node
 
 from ldlm_doctor.bash_script import Assignment, Command, Scope, Script
 from ldlm_doctor.bash_syntax import text_of
-from ldlm_doctor.launch import launches, starts, wraps
+from ldlm_doctor.options import launches, starts, wraps
 from ldlm_doctor.setting import Setting
 from ldlm_doctor.surroundings import NO_NEIGHBOURS, Neighbours
 
@@ -144,15 +144,11 @@ def _setting(assignment: Assignment, script: Script) -> Setting:
     node = assignment.node
     value = assignment.value
     name = node.child_by_field_name("name") or node.named_children[0]
-    return Setting(
-        assignment.name,
-        value.text if value.known else None,
-        script.path,
-        script.line_at(node.start_byte),
-        script.line_text(node.start_byte),
-        (value.start, value.end),
-        (name.start_byte, name.end_byte),
-        _removal(assignment, script.content),
+    return replace(
+        script.setting(node.start_byte, assignment.name, value.text),
+        value_at=(value.start, value.end),
+        name_at=(name.start_byte, name.end_byte),
+        removal=_removal(assignment, script.content),
         optional=value.default,
         conditional=script.conditional(assignment.scope),
     )
@@ -238,18 +234,11 @@ def _pair(text: str, at: int, script: Script) -> Iterator[Setting]:
     if not found:
         return
     name, value = found.group(1), found.group(2)
-    middle = at + len(name)
-    raw = script.content[middle + 1 : middle + 1 + len(value)].decode(errors="replace")
-    exact = raw == value
-    yield Setting(
-        name,
-        value if "\0" not in value else None,
-        script.path,
-        script.line_at(at),
-        script.line_text(at),
-        (middle + 1, middle + 1 + len(value.encode())) if exact else None,
-        (at, middle) if exact else None,
-    )
+    setting = script.setting(at, name, value)
+    middle, end = at + len(name), at + len(name) + 1 + len(value.encode())
+    if script.content[middle + 1 : end] == value.encode():
+        setting = replace(setting, value_at=(middle + 1, end), name_at=(at, middle))
+    yield setting
 
 
 def _listed(text: str, start: int, script: Script) -> Iterator[Setting]:

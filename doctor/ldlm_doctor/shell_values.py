@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 
 import re2
+import yaml
 from tree_sitter import Node
 
 from ldlm_doctor.bash_script import Command, Script
 from ldlm_doctor.bash_syntax import text_of, unended_documents, within
 from ldlm_doctor.bash_values import UNKNOWN
-from ldlm_doctor.model import Finding
+from ldlm_doctor.model import LOADER, Finding
 
 _EXPONENT = re2.compile(r"(?:^|[^0-9A-Za-z_.])[0-9]+\.?[0-9]*[eE][-+]?[0-9]+(?:$|[^0-9A-Za-z_.])")
 _STEP = re2.compile(r"(?i)^(?:state|global|current|train|training)_?step$")
@@ -19,64 +22,14 @@ _BACKUP = re2.compile(r"(?i)backup|bak|snapshot|_old|orig")
 _ROUNDED_UP = re2.compile(r"[-+]\s*1\b|%")
 _SHELL_NAME = re2.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _REWRITES = re2.compile(r"\.write\(|\.write_text\(|writelines\(")
-_KNOWN = tuple(
-    (re2.compile(pattern), said)
-    for pattern, said in (
-        (
-            r"find_unused_parameters\s*=\s*False",
-            (
-                "find_unused_parameters=False fails at the second step where a mode freezes "
-                "parameters: freeze them before DDP wraps the model, then it can be False"
-            ),
-        ),
-        (
-            r"static_graph\s*=\s*True",
-            "static_graph=True fails at the first change of mode: leave it out",
-        ),
-        (
-            r"\[\s*:\s*-\s*keep_last_n\s*\]",
-            (
-                "the rotation takes eval-7 or 2026-01-29 for checkpoints, deletes them, and with 0 "
-                "deletes nothing: match step_[0-9]+ exactly, keep at least 1, spare what was "
-                "resumed from"
-            ),
-        ),
-        (
-            r"\\1,\s*(?:\\n)?\s*fused\s*=\s*True",
-            (
-                "the pattern ends at the first parenthesis and puts fused=True into tuple(...), a "
-                "TypeError: give fused=True to AdamW itself"
-            ),
-        ),
-        (
-            r"persistent_workers\s*=\s*True",
-            (
-                "persistent_workers=True with num_workers=0 is a ValueError: give it only where "
-                "there are workers"
-            ),
-        ),
-        (
-            r"checkpoint\(\s*self\.mmdit\s*,\s*\(",
-            "MMDiT.forward takes keywords alone: checkpoint each block, with use_reentrant=False",
-        ),
-        (
-            r"1(?:\.0)?\s*-\s*(?:F\.|torch\.)?(?:nn\.functional\.)?cosine_similarity",
-            (
-                "1 - cos is the normalised MSE times D/2, a hidden change of the loss weight: "
-                "scale the "
-                "weight by 2/D, or predict v with a plain MSE"
-            ),
-        ),
-    )
-)
+_PATCHES = Path(__file__).with_name("checks") / "patches.yml"
 _SED = re2.compile(
     r"(NCCL_TIMEOUT=[0-9]+|NCCL_BLOCKING_WAIT=0|find_unused_parameters=False)[^/|]*[/|][a-z]*['\"]?$"
 )
-_SED_SAID = {
-    "NCCL_TIMEOUT": "NCCL_TIMEOUT is read by nothing: remove it, and give init_process_group a "
-    "timeout",
+_SED_PROBLEMS = {
+    "NCCL_TIMEOUT": "nothing reads NCCL_TIMEOUT: remove it, and give init_process_group a timeout",
     "NCCL_BLOCKING_WAIT": "where TORCH_NCCL_BLOCKING_WAIT=1 is set it wins: remove both",
-    "find_unused_parameters": _KNOWN[0][1],
+    "find_unused_parameters": "freeze parameters before DDP wraps the model, then it can be False",
 }
 
 
@@ -167,17 +120,23 @@ def restores(script: Script) -> Iterator[Finding]:
                 )
 
 
+@cache
+def _known_patches() -> tuple[tuple[re2._Regexp[str], str], ...]:
+    entries = yaml.load(_PATCHES.read_bytes(), Loader=LOADER)
+    return tuple((re2.compile(entry["pattern"]), entry["problem"]) for entry in entries)
+
+
 def patches(script: Script) -> Iterator[Finding]:
     """Here-documents that write files, and `sed -i`, with a change that is known."""
     for body in within(script.root, "heredoc_body"):
         text = text_of(body)
         if not _REWRITES.search(text):
             continue
-        for pattern, said in _KNOWN:
+        for pattern, problem in _known_patches():
             found = pattern.search(text)
             if found:
                 at = body.start_byte + len(text[: found.start()].encode())
-                yield script.finding(at, "patch-known-wrong", said)
+                yield script.finding(at, "patch-known-wrong", problem)
     for command in script.commands:
         if command.texts[:1] != ("sed",) or not any(t.startswith("-i") for t in command.texts):
             continue
@@ -185,4 +144,4 @@ def patches(script: Script) -> Iterator[Finding]:
             found = _SED.search(word.text)
             if found and word.text.lstrip().startswith("s"):
                 name = str(found.group(1)).partition("=")[0]
-                yield script.finding(word.start, "patch-known-wrong", _SED_SAID[name])
+                yield script.finding(word.start, "patch-known-wrong", _SED_PROBLEMS[name])

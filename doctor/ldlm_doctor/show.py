@@ -7,7 +7,6 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from os.path import isabs
 from pathlib import Path
 from urllib.parse import quote
 
@@ -162,6 +161,8 @@ def _rule(check: Check) -> dict[str, object]:
 
 def _result(finding: Finding, rule: int, clean: Clean) -> dict[str, object]:
     detail = f": {clean(finding.detail)}" if finding.detail else ""
+    path = Path(finding.path)
+    uri = path.as_uri() if path.is_absolute() else quote(path.as_posix())
     return {
         "ruleId": finding.check.id,
         "ruleIndex": rule,
@@ -170,7 +171,7 @@ def _result(finding: Finding, rule: int, clean: Clean) -> dict[str, object]:
         "locations": [
             {
                 "physicalLocation": {
-                    "artifactLocation": {"uri": _uri(finding.path)},
+                    "artifactLocation": {"uri": uri},
                     "region": {
                         "startLine": finding.line,
                         "snippet": {"text": clean(finding.evidence)},
@@ -179,10 +180,6 @@ def _result(finding: Finding, rule: int, clean: Clean) -> dict[str, object]:
             }
         ],
     }
-
-
-def _uri(path: str) -> str:
-    return Path(path).as_uri() if isabs(path) else quote(Path(path).as_posix())
 
 
 def diff(repairs: Sequence[Repair], clean: Clean) -> Iterator[str]:

@@ -29,7 +29,17 @@ def drawn(name: str) -> Training:
     return next(training for training in found if training.name == name)
 
 
-@pytest.mark.parametrize("name", [each.name for each in SCENARIOS])
+SLOWEST = "slow steps of a large model"
+"""Eight hours, so three times as many evaluations as of the next one."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(each.name, marks=[pytest.mark.long] if each.name == SLOWEST else [])
+        for each in SCENARIOS
+    ],
+)
 def test_a_healthy_training_raises_nothing(name: str, tmp_path: Path) -> None:
     written = write(drawn(name), tmp_path / "logs")
     assert len(written.times) >= STEPS

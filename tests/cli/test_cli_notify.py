@@ -150,7 +150,7 @@ def test_a_token_that_slack_does_not_know_is_told_without_it(
     [
         ({"LDLM_SLACK_CHANNEL": ""}, "slack.channel: is not set"),
         ({"LDLM_SLACK_WEBHOOK_URL": "https://hooks.slack.com/x"}, "both set"),
-        ({"LDLM_ROUTE_RECEIVER": "pager"}, 'route.receiver: no receiver "pager" is configured'),
+        ({"LDLM_ROUTE_RECEIVER": "pager"}, "LDLM_ROUTE_RECEIVER: route trees, inhibition and"),
     ],
 )
 def test_a_bot_that_cannot_be_used_is_refused_in_one_line(
@@ -165,11 +165,10 @@ def test_a_bot_that_cannot_be_used_is_refused_in_one_line(
     assert api.posted == []
 
 
-def test_a_channel_of_its_own_that_a_route_names_is_tried_too(
+def test_each_channel_of_a_bot_is_tried(
     ask: Ask, api: local.SlackApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    route = '[{"matchers": ["severity=critical"], "receiver": "slack:COTHER"}]'
-    monkeypatch.setenv("LDLM_ROUTE_ROUTES", route)
+    monkeypatch.setenv("LDLM_SLACK_CHANNELS", '{"COTHER": {"min_severity": "critical"}}')
     assert ask("notify", "test").out.splitlines() == [
         "slack: accepted the test message",
         "slack:COTHER: accepted the test message",

@@ -68,7 +68,7 @@ def complaint(flags: dict[str, str] | None = None) -> str:
         (
             "[stall]\nlimit_seconds = { evaluating = -4 }",
             (
-                'stall.limit_seconds[evaluating]: "-4" should be greater than 0; '
+                'stall.limit_seconds.evaluating: "-4" should be greater than 0; '
                 "for example limit_seconds = { evaluating = 900 }"
             ),
         ),
@@ -80,39 +80,25 @@ def complaint(flags: dict[str, str] | None = None) -> str:
             ),
         ),
         (
-            '[route]\ngroup_wait = "5 minutes"',
+            '[webhook]\nmatchers = ["severity"]',
             (
-                'route.group_wait: "5 minutes" should be a duration such as 30s, 5m or 4h; '
-                'for example group_wait = "30s"'
+                'webhook.matchers[0]: "severity" should be a matcher such as severity="critical"; '
+                "for example matchers = ['run!~\"debug.*\"']"
             ),
         ),
         (
-            '[[route.routes]]\n[[route.routes.routes]]\nmatchers = ["severity"]',
+            '[slack]\nquiet_hours = "22:00-7:00"',
             (
-                'route.routes[0].routes[0].matchers[0]: "severity" should be a matcher such as '
-                'severity="critical"; for example routes = [{ matchers = '
-                '[\'severity="critical"\'], receiver = "slack" }]'
+                'slack.quiet_hours: "22:00-7:00" should be two different times and a zone, as'
+                " 22:00-07:00 Europe/Berlin;"
+                ' for example quiet_hours = "22:00-07:00 Europe/Berlin"'
             ),
         ),
         (
-            '[[route.routes]]\nreciever = "slack"',
-            "route.routes[0].reciever: unknown key; did you mean receiver?",
-        ),
-        (
-            '[[route.routes]]\nmute_time_intervals = ["nights"]',
+            '[slack.channels.C0ONCALL]\nmin_sverity = "error"',
             (
-                'route.routes[0].mute_time_intervals: no time interval is named "nights"; '
-                "define it below [[time_intervals]]"
-            ),
-        ),
-        (
-            '[[time_intervals]]\nname = "a"\ntime_intervals = [{ weekdays = ["mo"] }]',
-            (
-                'time_intervals[0].time_intervals[0].weekdays[0]: "mo" should be one of 0 to 6 or'
-                " sunday, monday, tuesday, wednesday, thursday, friday, saturday, or two of them"
-                ' as FROM:TO; for example time_intervals = [{ name = "nights",'
-                ' time_intervals = [{ times = [{ start_time = "22:00",'
-                ' end_time = "24:00" }] }] }]'
+                "slack.channels.C0ONCALL.min_sverity: unknown key; "
+                "did you mean slack.channels.C0ONCALL.min_severity?"
             ),
         ),
         (
@@ -147,6 +133,25 @@ def test_a_wrong_variable_is_named_as_it_is_spelled(
 ) -> None:
     monkeypatch.setenv(name, value)
     assert complaint() == f"{name}: {line}"
+
+
+MOVED = (
+    "route trees, inhibition and time intervals are Alertmanager's; give them to the Alertmanager"
+    " of alertmanager.urls, as in deploy/fleet/alertmanager.yml, or set matchers, min_severity and"
+    " quiet_hours of [slack], [webhook] or [apprise]"
+)
+
+
+@pytest.mark.parametrize("key", ["route", "inhibit_rules", "time_intervals"])
+def test_what_went_to_alertmanager_is_refused_with_one_line_that_says_so(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    text = f'[{key}]\nreceiver = "slack"\n' if key == "route" else f"[[{key}]]\nname = 1\n"
+    (folder / "ldlm-monitor.toml").write_text(text, encoding="utf-8")
+    assert complaint() == f"ldlm-monitor.toml: {key}: {MOVED}"
+    (folder / "ldlm-monitor.toml").unlink()
+    monkeypatch.setenv(f"LDLM_{key}_X".upper(), "1")
+    assert complaint() == f"LDLM_{key}_X: ".upper() + MOVED
 
 
 def test_a_wrong_flag_is_named_as_it_is_spelled() -> None:

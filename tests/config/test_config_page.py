@@ -10,7 +10,6 @@ from pydantic import BaseModel
 
 from ldlm_monitor.cli.flags import FollowFlags
 from ldlm_monitor.config import Settings, load
-from ldlm_monitor.notify.routing import Routing
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/configuration.md"
 FLAGS = {field.name: f"`--{field.name.replace('_', '-')}`" for field in fields(FollowFlags)} | {
@@ -63,6 +62,4 @@ BLOCKS = [
 @pytest.mark.parametrize("text", BLOCKS)
 def test_what_the_pages_show_can_be_used(text: str, folder: Path) -> None:
     (folder / "ldlm-monitor.toml").write_text(text, encoding="utf-8")
-    settings = load({})
-    assert settings.model_fields_set
-    Routing(["slack", "slack:C0ONCALL", "webhook"], settings.route)
+    assert load({}).model_fields_set

@@ -66,6 +66,17 @@ def test_prometheus_takes_its_configuration(
     assert "FAILED" not in run("promtool", "check", "config", *options, copied)
 
 
+def test_what_the_monitor_leaves_to_an_alertmanager_is_shown() -> None:
+    """The line that refuses `route`, `inhibit_rules` and `time_intervals` names this file."""
+    shown = yaml.safe_load((DEPLOY / "fleet/alertmanager.yml").read_text("utf-8"))
+    assert shown["route"]["routes"]
+    assert shown["inhibit_rules"]
+    used = {
+        name for each in shown["route"]["routes"] for name in each.get("mute_time_intervals", ())
+    }
+    assert used == {each["name"] for each in shown["time_intervals"]}
+
+
 @needs("amtool")
 @pytest.mark.parametrize("folder", ["prometheus", "fleet"])
 def test_alertmanager_takes_its_configuration_and_routes_by_severity(folder: str) -> None:

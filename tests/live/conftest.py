@@ -59,7 +59,7 @@ class Daemon:
         self.log = folder / f"daemon{len(list(folder.glob('daemon*.err')))}.err"
         environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state")}
         environment.pop("LDLM_SLACK_WEBHOOK_URL", None)
-        environment["LDLM_ROUTE_GROUP_INTERVAL"] = "1s"
+        environment["LDLM_SLACK_FOLLOW_UP_SECONDS"] = "1"
         if slack is not None:
             environment["LDLM_SLACK_WEBHOOK_URL"] = slack.url
         with self.log.open("ab") as errors:

@@ -118,7 +118,7 @@ def test_files_of_a_server_that_is_silent_at_the_start_join_when_it_answers(watc
     assert watched.step(HERE) == 59
     server.revive()
     watched.look(until=lambda: watched.step(THERE) == 49)
-    assert any("NonFiniteLoss" in key for key in watched.outbox.standing())
+    assert any("NonFiniteLoss" in key for key in watched.outbox.firing_keys())
     watched.write(watched.there, bars(50, 70))
     watched.look(until=lambda: watched.step(THERE) == 69)
 

@@ -8,7 +8,8 @@ a copy of the repository, where `tests/<room>` runs until its first failure. A m
 a failure, or where the tests take four times as long as without it. Printed are the mutants that
 survived, as a line of code before and after, and the score of each room and of all.
 
-No new mutant is begun after `--minutes`; the score is that of the ones tried.
+No new mutant is begun after a room's share of `--minutes`, the tests without one not counted; the
+score is that of the mutants tried.
 """
 
 from __future__ import annotations
@@ -116,12 +117,16 @@ def passes(copy: Path, room: str, limit: float | None) -> bool:
     return done.returncode == 0
 
 
-def tried(copy: Path, room: str, count: int, seed: int, until: float) -> tuple[int, int] | None:
-    """How many mutants of a room were killed, of how many; None: its tests fail without any."""
+def tried(copy: Path, room: str, count: int, seed: int, seconds: float) -> tuple[int, int] | None:
+    """How many mutants of a room were killed, of how many; None: its tests fail without any.
+
+    None is begun after so many seconds, the tests without a mutant not counted.
+    """
     began = time.monotonic()
     if not passes(copy, room, None):
         return None
     limit = max(LEAST_SECONDS, TIMES_AS_LONG * (time.monotonic() - began))
+    until = time.monotonic() + seconds
     killed = all_tried = 0
     for mutant in mutants(room, random.Random(f"{seed} {room}")):
         if all_tried == count or time.monotonic() > until:
@@ -145,16 +150,15 @@ def main() -> int:
     flags.add_argument("--mutants", type=int, default=20, help="of each room")
     flags.add_argument("--minutes", type=float, default=90.0, help="begin none after so long")
     given = flags.parse_args()
-    began = time.monotonic()
     killed = count = 0
     broken = False
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "repository"
         shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*LEFT_OUT), symlinks=True)
-        for number, room in enumerate(given.rooms, 1):
-            # An equal share of the time for each room, so that a slow one leaves some to the rest.
-            until = began + 60 * given.minutes * number / len(given.rooms)
-            found = tried(copy, room, given.mutants, given.seed, until)
+        for room in given.rooms:
+            # An equal share of the time for each room: a slow one takes none of the others'.
+            seconds = 60 * given.minutes / len(given.rooms)
+            found = tried(copy, room, given.mutants, given.seed, seconds)
             if found is None:
                 broken = True
                 print(f"{room}: its tests fail without a mutant", flush=True)

@@ -1,4 +1,4 @@
-"""What an Alertmanager is told, and when, by Prometheus' own rules of sending."""
+"""What an Alertmanager gets, and when, by Prometheus' own rules of sending."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from ldlm_monitor.notify.alertmanager import (
     BATCH,
     RESEND_SECONDS,
     RESOLVED_KEPT_SECONDS,
-    Standing,
+    SentAlerts,
     body,
 )
 from ldlm_monitor.notify.heartbeat import STILL_SECONDS
@@ -38,57 +38,57 @@ def alert(name: str = "NonFiniteLoss", run: str = "gpt", **more: str) -> AlertVi
     )
 
 
-def told(standing: Standing, now: float) -> list[tuple[str, bool]]:
-    """What is due, by run and whether it is over; it counts as told."""
-    due = standing.due(now)
+def sent(alerts: SentAlerts, now: float) -> list[tuple[str, bool]]:
+    """What is due, by run and whether it is over; it counts as sent."""
+    due = alerts.due(now)
     for each in due:
-        each.told_at = now
+        each.sent_at = now
     return [(each.alert.labels["run"], each.resolved_at is not None) for each in due]
 
 
-def test_what_fires_is_told_at_once_and_again_every_minute() -> None:
-    standing = Standing()
-    standing.look_at([alert()], NOW)
-    assert told(standing, NOW) == [("gpt", False)]
-    assert told(standing, NOW + RESEND_SECONDS - 1) == []
-    assert told(standing, NOW + RESEND_SECONDS) == [("gpt", False)]
+def test_what_fires_is_sent_at_once_and_again_every_minute() -> None:
+    alerts = SentAlerts()
+    alerts.update([alert()], NOW)
+    assert sent(alerts, NOW) == [("gpt", False)]
+    assert sent(alerts, NOW + RESEND_SECONDS - 1) == []
+    assert sent(alerts, NOW + RESEND_SECONDS) == [("gpt", False)]
 
 
-def test_what_is_over_is_told_at_once_and_for_a_quarter_of_an_hour() -> None:
-    standing = Standing()
-    standing.look_at([alert()], NOW)
-    told(standing, NOW)
-    standing.look_at([], NOW + 10)
-    assert told(standing, NOW + 10) == [("gpt", True)]
-    assert told(standing, NOW + 10 + RESEND_SECONDS) == [("gpt", True)]
-    assert told(standing, NOW + 11 + RESOLVED_KEPT_SECONDS) == []
+def test_what_is_over_is_sent_at_once_and_for_a_quarter_of_an_hour() -> None:
+    alerts = SentAlerts()
+    alerts.update([alert()], NOW)
+    sent(alerts, NOW)
+    alerts.update([], NOW + 10)
+    assert sent(alerts, NOW + 10) == [("gpt", True)]
+    assert sent(alerts, NOW + 10 + RESEND_SECONDS) == [("gpt", True)]
+    assert sent(alerts, NOW + 11 + RESOLVED_KEPT_SECONDS) == []
 
 
 def test_an_alert_that_comes_back_begins_anew() -> None:
-    standing = Standing()
-    for alerts, now in (([alert()], NOW), ([], NOW + 10), ([alert()], NOW + 20)):
-        standing.look_at(alerts, now)
-    assert told(standing, NOW + 20) == [("gpt", False)]
+    alerts = SentAlerts()
+    for active, now in (([alert()], NOW), ([], NOW + 10), ([alert()], NOW + 20)):
+        alerts.update(active, now)
+    assert sent(alerts, NOW + 20) == [("gpt", False)]
 
 
 def test_what_is_pending_is_not_told() -> None:
-    standing = Standing()
-    standing.look_at([alert().model_copy(update={"state": "pending"})], NOW)
-    assert told(standing, NOW) == []
+    alerts = SentAlerts()
+    alerts.update([alert().model_copy(update={"state": "pending"})], NOW)
+    assert sent(alerts, NOW) == []
 
 
 def test_a_storm_goes_in_requests_of_bounded_size() -> None:
-    standing = Standing()
-    standing.look_at([alert(run=f"run{number}") for number in range(150)], NOW)
-    assert [len(told(standing, NOW)) for _ in range(3)] == [BATCH, BATCH, 150 - 2 * BATCH]
-    assert told(standing, NOW) == []
+    alerts = SentAlerts()
+    alerts.update([alert(run=f"run{number}") for number in range(150)], NOW)
+    assert [len(sent(alerts, NOW)) for _ in range(3)] == [BATCH, BATCH, 150 - 2 * BATCH]
+    assert sent(alerts, NOW) == []
 
 
 def test_external_labels_are_on_every_alert_and_give_way_to_its_own() -> None:
-    standing = Standing()
-    standing.look_at([alert()], NOW)
+    alerts = SentAlerts()
+    alerts.update([alert()], NOW)
     outer = {"cluster": "a", "job_id": "4711", "run": "of the node"}
-    (posted,) = body(standing.due(NOW), NOW, "", outer)
+    (posted,) = body(alerts.due(NOW), NOW, "", outer)
     assert posted["labels"] == {
         "alertname": "NonFiniteLoss",
         "cluster": "a",
@@ -99,14 +99,14 @@ def test_external_labels_are_on_every_alert_and_give_way_to_its_own() -> None:
 
 
 def test_the_body_is_that_of_api_v2_and_holds_no_secret() -> None:
-    standing = Standing()
-    standing.look_at([alert(token="hf_" + "abcdEFGH12345678abcdEFGH12345678ab", empty="")], NOW)
-    (posted,) = body(standing.due(NOW), NOW, "http://127.0.0.1:9847")
+    alerts = SentAlerts()
+    alerts.update([alert(token="hf_" + "abcdEFGH12345678abcdEFGH12345678ab", empty="")], NOW)
+    (posted,) = body(alerts.due(NOW), NOW, "http://127.0.0.1:9847")
     assert posted["labels"]["alertname"] == "NonFiniteLoss"
     assert "abcdEFGH" not in str(posted)
     assert "empty" not in posted["labels"]
-    assert posted["startsAt"] == "2026-01-29T10:15:00.000+00:00"
-    assert posted["endsAt"] == "2026-01-29T10:19:00.000+00:00"
+    assert posted["startsAt"] == "2026-01-29T10:15:00.000Z"
+    assert posted["endsAt"] == "2026-01-29T10:19:00.000Z"
     assert posted["generatorURL"] == "http://127.0.0.1:9847"
 
 
@@ -122,7 +122,7 @@ def sender(
     return Alertmanager(client, lambda: snapshot, outbox, pulse=pulse)
 
 
-def test_what_was_not_accepted_is_told_again_after_the_pause_that_was_asked_for(
+def test_what_was_not_accepted_is_sent_again_after_the_pause_that_was_asked_for(
     slack, outbox: Outbox
 ) -> None:
     elsewhere = {"Retry-After": "7", "Location": "http://127.0.0.1:1/"}
@@ -143,7 +143,7 @@ def test_a_server_that_is_not_there_is_said_and_counted(outbox: Outbox) -> None:
     assert outbox.counts()[alertmanager.receiver, "retried"] == 1
 
 
-def test_the_watchdog_is_told_no_more_while_the_pump_is_stuck_and_the_other_alerts_are(
+def test_the_watchdog_is_sent_no_more_while_the_pump_is_stuck_and_the_other_alerts_are(
     slack, outbox: Outbox
 ) -> None:
     pump = Turning()

@@ -17,12 +17,11 @@ from ldlm_monitor.model.points import Point, make_labels
 from ldlm_monitor.model.records import Event, Position
 from ldlm_monitor.model.view import AlertView, MonitorView, Snapshot
 from ldlm_monitor.notify import from_transition, redact
-from ldlm_monitor.notify.alertmanager import Told, body
+from ldlm_monitor.notify.alertmanager import SentAlert, body
+from ldlm_monitor.notify.apprise_services import group_text, text, title
 from ldlm_monitor.notify.message import Message
 from ldlm_monitor.notify.notification import from_json, to_json
-from ldlm_monitor.notify.services import group_text, text, title
-from ldlm_monitor.notify.slack import slack_message
-from ldlm_monitor.notify.slack_groups import news_message, standing_message
+from ldlm_monitor.notify.slack_blocks import group_message, news_message, slack_message
 from ldlm_monitor.notify.webhook import WebhookBody, webhook_body
 from ldlm_monitor.report.health import health_report
 from ldlm_monitor.serve.api import landing_page, resource
@@ -120,10 +119,10 @@ def test_a_group_in_slack_and_in_services_shows_nothing_that_acts(told: list[Tra
         group=1,
         identity="1",
         news=notifications,
-        standing=notifications,
+        alerts=notifications,
         opened_at=NOW,
     )
-    for made in (standing_message(message), news_message(message)):
+    for made in (group_message(message), news_message(message)):
         for shown in strings(json.loads(json.dumps(made))):
             check(shown)
             assert not set("<>") & set(shown)
@@ -153,7 +152,7 @@ def test_services_get_lines_in_which_nothing_acts(transition: Transition) -> Non
 @given(transitions())
 def test_an_alertmanager_gets_labels_and_annotations(transition: Transition) -> None:
     view = alert_of(transition)
-    (posted,) = json.loads(json.dumps(body([Told(view)], NOW, "http://127.0.0.1:9847")))
+    (posted,) = json.loads(json.dumps(body([SentAlert(view)], NOW, "http://127.0.0.1:9847")))
     for shown in strings(posted):
         check(shown)
         assert len(shown) <= 4096

@@ -12,12 +12,12 @@ from itertools import pairwise
 import pytest
 import slack_api as local
 
+from ldlm_monitor.config.policy import Policy
 from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.notify.courier import Courier, Receiver
 from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.notify.notification import Notification, to_json
 from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.notify.routing import Routing
 from ldlm_monitor.notify.slack import SlackWebhook
 from ldlm_monitor.notify.slack_bot import SlackBot
 
@@ -124,7 +124,7 @@ def test_a_fault_of_ours_in_one_message_does_not_end_the_courier(outbox, make_no
     with at_work(Courier(receiver, outbox)):
         assert receiver.wait_for(1) == ["resolved"]
     assert outbox.counts()["slack", "failed"] == 1
-    assert "a fault of ours" in caplog.text
+    assert "a bug of the monitor" in caplog.text
 
 
 def test_stop_sends_what_is_due_first(outbox, make_notification):
@@ -249,7 +249,7 @@ class Paced(Steered):
         super().__init__("slack", accept)
         self.times: list[float] = []
 
-    def tell(self, message: Message) -> Receipt:
+    def send_group(self, message: Message) -> Receipt:
         self.times.append(time.monotonic())
         self.send(message.lead)
         return Receipt()
@@ -257,7 +257,7 @@ class Paced(Steered):
 
 def test_a_channel_of_people_gets_no_two_posts_within_its_pace(tmp_path, make_notification):
     receiver = Paced()
-    box = Outbox(tmp_path / "outbox.db", Routing(["slack"]), ["slack"])
+    box = Outbox(tmp_path / "outbox.db", {"slack": Policy()})
     for number in range(4):
         box.add(make_notification(run=f"r{number}"), ["slack"], 0.0)
     with at_work(Courier(receiver, box, pace=0.1)):
@@ -268,7 +268,7 @@ def test_a_channel_of_people_gets_no_two_posts_within_its_pace(tmp_path, make_no
 
 
 def test_a_storm_of_a_thousand_alerts_of_a_run_is_three_posts_at_most(tmp_path, make_notification):
-    box = Outbox(tmp_path / "outbox.db", Routing(["slack"]), ["slack"])
+    box = Outbox(tmp_path / "outbox.db", {"slack": Policy()})
     with local.slack_api() as api:
         bot = SlackBot(local.TOKEN, local.CHANNEL, api_url=api.url)
         bot.draw = lambda _: b"\x89PNG"

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from ldlm_monitor.config.policy import Policy
 from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.notify.deliveries import LONGEST_PAUSE, Pending, pause
 from ldlm_monitor.notify.notification import Notification, to_json
@@ -50,9 +52,9 @@ def test_it_knows_what_was_told_to_fire_and_not_to_have_ended(outbox, make_notif
     outbox.add(make_notification(run="r1"), ["slack"], NOW)
     outbox.add(make_notification(run="r2"), ["slack"], NOW)
     outbox.add(make_notification(run="r2", state="ended"), ["slack"], NOW + 5)
-    assert outbox.standing() == {make_notification(run="r1").key}
+    assert outbox.firing_keys() == {make_notification(run="r1").key}
     outbox.add(make_notification(run="r2", started_at=NOW + 60), ["slack"], NOW + 60)
-    assert outbox.standing() == {make_notification(run=run).key for run in ("r1", "r2")}
+    assert outbox.firing_keys() == {make_notification(run=run).key for run in ("r1", "r2")}
 
 
 @pytest.mark.parametrize("change", [{"state": "resolved"}, {"started_at": NOW + 60}, {"run": "r2"}])
@@ -193,6 +195,51 @@ def test_a_damaged_file_is_moved_aside_and_told_once(tmp_path, make_notification
     assert again.take_notices() == []
     assert states(again, "slack", NOW) == ["firing"]
     again.close()
+
+
+ROUTED = """
+CREATE TABLE alert_group (id INTEGER PRIMARY KEY, receiver TEXT NOT NULL, route TEXT NOT NULL);
+CREATE TABLE member (notification INTEGER NOT NULL, receiver TEXT NOT NULL, route TEXT NOT NULL,
+    alert_group INTEGER, PRIMARY KEY (notification, receiver)) WITHOUT ROWID;
+INSERT INTO alert_group VALUES (1, 'slack', 'route');
+INSERT INTO member SELECT notification, receiver, 'route', 1 FROM delivery;
+UPDATE delivery SET in_flight = 1;
+DROP TABLE group_member;
+DROP TABLE incident_group;
+"""
+
+
+def test_the_file_of_a_version_that_routed_is_read(tmp_path, make_notification):
+    path = tmp_path / "outbox.db"
+    with closing(Outbox(path, {"slack": Policy()})) as box:
+        box.add(make_notification(), ["slack"], NOW)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(ROUTED)
+    with closing(Outbox(path, {"slack": Policy()})) as box:
+        assert box.take_notices() == []
+        assert states(box, "slack", NOW) == ["firing"]
+        assert not box.add(make_notification(), ["slack"], NOW), "it was sent"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE notification RENAME COLUMN body TO text",
+        "ALTER TABLE incident_group DROP COLUMN worst_sent",
+        "ALTER TABLE incident_group RENAME COLUMN subject TO labels",
+    ],
+)
+def test_the_file_of_a_version_with_other_columns_is_set_aside(tmp_path, make_notification, change):
+    path = tmp_path / "outbox.db"
+    Outbox(path).close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(change)
+    with closing(Outbox(path, {"slack": Policy()})) as box:
+        (notice,) = box.take_notices()
+        assert "another version" in notice
+        assert (tmp_path / "outbox.db.damaged-1").exists()
+        assert box.add(make_notification(), ["slack"], NOW)
+        assert states(box, "slack", NOW) == ["firing"]
 
 
 def test_pages_overwritten_in_the_middle_are_noticed_at_the_start(tmp_path, make_notification):

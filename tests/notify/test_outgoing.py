@@ -10,7 +10,7 @@ import pytest
 
 from ldlm_monitor.model.errors import ConfigError, DeliveryError, RemoteError
 from ldlm_monitor.notify import AlertmanagerClient, Heartbeat, Outbox, Pulse, SlackWebhook
-from ldlm_monitor.notify.services import apprise_services
+from ldlm_monitor.notify.apprise_services import apprise_services
 from ldlm_monitor.notify.webhook import Webhook
 from ldlm_monitor.tui.remote import RemoteSource
 
@@ -173,5 +173,5 @@ def test_a_certificate_for_another_name_gets_nothing(
 
 @pytest.mark.parametrize("wish", ["verify=no", "redirect=yes"])
 def test_a_service_that_would_believe_or_follow_anybody_is_refused(wish: str) -> None:
-    with pytest.raises(ConfigError, match="URL 1 would follow redirects, or believe any"):
+    with pytest.raises(ConfigError, match="URL 1 would follow redirects, or trust any"):
         list(apprise_services([f"jsons://hunter2@example.org/?{wish}"]))

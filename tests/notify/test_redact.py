@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldlm_monitor.text.redact import REDACTED, redact
+from ldlm_monitor.text.sanitize import sanitized
 from ldlm_monitor.text.sanitize import without_escapes as plain
 
 HEX40 = "0123456789abcdef0123456789abcdef01234567"
@@ -123,3 +124,14 @@ def test_plain_text_is_what_a_terminal_shows(raw, shown):
 
 def test_an_escape_sequence_cannot_hide_a_key():
     assert redact(plain("sk-\x1b[0mabcDEF\u200b1234567890abcdEFGH")) == REDACTED
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\x9b Cookie: session=IsKt4NEYHz5tj6rMQ6ZWHrqRZIGybeiq",  # the escape takes the C along
+        "to\x1b[0mken=IsKt4NEYHz5tj6rMQ6ZWHrqRZIGybeiq",  # the escape splits the name
+    ],
+)
+def test_an_escape_sequence_does_not_hide_a_secret_from_the_redactor(text: str) -> None:
+    assert "IsKt4NEYHz5tj6rMQ6ZWHrqRZIGybeiq" not in sanitized(text)

@@ -2,15 +2,15 @@
 
 import pytest
 
+from ldlm_monitor.notify.apprise_services import apprise_services, group_text
 from ldlm_monitor.notify.message import Message, Receipt
-from ldlm_monitor.notify.services import apprise_services, group_text
 
 pytest.importorskip("apprise")
 
 
-def message(*news, standing=()) -> Message:
-    told = news or standing
-    return Message(step="follow-up", group=1, identity="1", news=news, standing=told, opened_at=0.0)
+def message(*news, alerts=()) -> Message:
+    alerts = news or alerts
+    return Message(step="follow-up", group=1, identity="1", news=news, alerts=alerts, opened_at=0.0)
 
 
 def test_alerts_of_one_kind_and_run_are_counted_in_one_line(make_notification):
@@ -34,9 +34,12 @@ def test_a_service_gets_one_message_for_a_group_and_the_whole_of_a_single_alert(
     slack, make_notification
 ):
     (service,) = apprise_services([slack.url.replace("http", "json")])
-    assert service.tell(message(make_notification(), make_notification("OutOfMemory"))) == Receipt()
-    service.tell(message(make_notification()))
-    service.tell(message(standing=(make_notification(),)))
+    assert (
+        service.send_group(message(make_notification(), make_notification("OutOfMemory")))
+        == Receipt()
+    )
+    service.send_group(message(make_notification()))
+    service.send_group(message(alerts=(make_notification(),)))
     group, single, repeat = slack.received
     assert group["title"] == "2 alerts (2 firing)"
     assert "Invalid text_loss detected: nan" in single["message"]

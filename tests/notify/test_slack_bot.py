@@ -14,8 +14,8 @@ from stories import OUT_OF_MEMORY
 from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify.message import Message, Receipt, Story
 from ldlm_monitor.notify.notification import Notification
+from ldlm_monitor.notify.slack_blocks import compressed, group_message, news_message
 from ldlm_monitor.notify.slack_bot import SlackBot
-from ldlm_monitor.notify.slack_groups import compressed, news_message, standing_message
 
 
 @pytest.fixture
@@ -32,13 +32,13 @@ def bot(api: local.SlackApi) -> SlackBot:
 @pytest.fixture
 def make_message(make_notification) -> Callable[..., Message]:
     def make(*news: Notification, **changes: object) -> Message:
-        told = news or (make_notification(),)
+        shown = news or (make_notification(),)
         fields = {
             "step": "first",
             "group": 1,
             "identity": "1/1/1",
-            "news": told,
-            "standing": told,
+            "news": shown,
+            "alerts": shown,
             "opened_at": 1_700_000_000.0,
         }
         return Message(**{**fields, **changes})
@@ -60,7 +60,7 @@ def texts(blocks: list[dict]) -> list[str]:
 
 
 def test_the_first_message_is_posted_and_told_where_it_is(api, bot, make_message):
-    receipt = bot.tell(make_message())
+    receipt = bot.send_group(make_message())
     (posted,) = api.posted
     assert receipt == Receipt(f"{local.CHANNEL} {posted['ts']}")
     assert posted["text"].startswith("🔴 NonFiniteLoss firing (critical): r1 rank 3")
@@ -70,11 +70,13 @@ def test_the_first_message_is_posted_and_told_where_it_is(api, bot, make_message
 def test_what_follows_goes_to_the_thread_and_the_message_is_brought_up_to_date(
     api, bot, make_message, make_notification
 ):
-    place = bot.tell(make_message()).place
+    place = bot.send_group(make_message()).place
     crash = make_notification("TrainingCrashed")
     both = (make_notification(), crash)
-    bot.tell(make_message(crash, step="follow-up", place=place, standing=both))
-    bot.tell(make_message(step="update", news=(), place=place, standing=both, story=OUT_OF_MEMORY))
+    bot.send_group(make_message(crash, step="follow-up", place=place, alerts=both))
+    bot.send_group(
+        make_message(step="update", news=(), place=place, alerts=both, story=OUT_OF_MEMORY)
+    )
     (posted,), (reply,) = api.posted, api.replies
     assert reply["thread_ts"] == posted["ts"]
     assert "TrainingCrashed firing" in shown(reply)
@@ -86,8 +88,8 @@ def test_the_message_of_an_incident_tells_cause_excerpt_action_and_alerts(
     make_message, make_notification
 ):
     standing = tuple(make_notification("NcclTimeout", rank=str(rank)) for rank in range(8))
-    text, blocks = standing_message(
-        make_message(standing=(make_notification(), *standing), story=OUT_OF_MEMORY)
+    text, blocks = group_message(
+        make_message(alerts=(make_notification(), *standing), story=OUT_OF_MEMORY)
     )
     told = "\n".join(texts(blocks))
     assert text == "🔴 NonFiniteLoss firing (critical): r1 rank 3 and 8 more"
@@ -103,20 +105,20 @@ def test_a_group_that_is_over_says_how_long_it_lasted(make_message, make_notific
         make_notification(alert, state=state, at=1_700_000_000.0 + 3725)
         for alert, state in (("NonFiniteLoss", "resolved"), ("TrainingCrashed", "ended"))
     ]
-    text, blocks = standing_message(make_message(standing=tuple(over), story=OUT_OF_MEMORY))
-    assert text == "✅ NonFiniteLoss resolved: r1 and 1 more after 1h 2m 5s"
-    assert "over 2023-11-14 23:15:25 UTC after 1h 2m 5s" in texts(blocks)[-1]
+    text, blocks = group_message(make_message(alerts=tuple(over), story=OUT_OF_MEMORY))
+    assert text == "✅ NonFiniteLoss resolved: r1 and 1 more after 1h 2m"
+    assert "over 2023-11-14 23:15:25 UTC after 1h 2m" in texts(blocks)[-1]
     assert not any("What to do" in each for each in texts(blocks))
 
 
 def test_news_worse_than_all_before_are_shown_in_the_channel_too(
     api, bot, make_message, make_notification
 ):
-    place = bot.tell(make_message()).place
+    place = bot.send_group(make_message()).place
     for severity, worst in (("critical", "warning"), ("critical", "critical"), ("info", "error")):
         news = make_notification(severity=severity)
-        bot.tell(make_message(news, step="follow-up", place=place, worst_told=worst))
-    bot.tell(make_message(step="repeat", news=(), place=place, standing=(make_notification(),)))
+        bot.send_group(make_message(news, step="follow-up", place=place, worst_sent=worst))
+    bot.send_group(make_message(step="repeat", news=(), place=place, alerts=(make_notification(),)))
     assert [each["reply_broadcast"] for each in api.replies] == [True, False, False, True]
     assert "still firing: NonFiniteLoss (critical): r1" in api.replies[-1]["text"]
 
@@ -154,11 +156,11 @@ def test_ranks_are_told_in_ranges(ranks, told):
 
 
 def test_a_message_that_somebody_deleted_is_begun_anew(api, bot, make_message):
-    place = bot.tell(make_message()).place
+    place = bot.send_group(make_message()).place
     api.messages.clear()
-    bot.tell(make_message(step="update", place=place))
+    bot.send_group(make_message(step="update", place=place))
     assert api.posted == []
-    receipt = bot.tell(make_message(step="follow-up", place=place))
+    receipt = bot.send_group(make_message(step="follow-up", place=place))
     (posted,) = api.posted
     assert receipt.place == f"{local.CHANNEL} {posted['ts']}"
 
@@ -166,41 +168,41 @@ def test_a_message_that_somebody_deleted_is_begun_anew(api, bot, make_message):
 def test_an_answer_that_was_lost_makes_no_second_message(api, bot, make_message):
     api.answers.append(local.LOST)
     with pytest.raises(DeliveryError) as lost:
-        bot.tell(make_message())
+        bot.send_group(make_message())
     assert lost.value.unsure
-    receipt = bot.tell(make_message(unsure=True))
+    receipt = bot.send_group(make_message(unsure=True))
     (posted,) = api.posted
     assert receipt == Receipt(f"{local.CHANNEL} {posted['ts']}", found=True)
 
 
 def test_an_answer_that_was_lost_makes_no_second_reply(api, bot, make_message):
-    place = bot.tell(make_message()).place
+    place = bot.send_group(make_message()).place
     follow_up = make_message(step="follow-up", place=place, identity="1/1/2")
     api.answers.append(local.LOST)
     with pytest.raises(DeliveryError):
-        bot.tell(follow_up)
+        bot.send_group(follow_up)
     again = make_message(step="follow-up", place=place, identity="1/1/2", unsure=True)
-    assert bot.tell(again) == Receipt(place, found=True)
+    assert bot.send_group(again) == Receipt(place, found=True)
     assert len(api.replies) == 1
 
 
 def test_where_the_bot_may_not_look_it_posts_again(api, bot, make_message):
     api.can_search = False
-    receipt = bot.tell(make_message(unsure=True))
+    receipt = bot.send_group(make_message(unsure=True))
     assert not receipt.found
     assert len(api.posted) == 1
 
 
 def test_blocks_that_slack_refuses_are_left_out_rather_than_the_message(api, bot, make_message):
     api.answers.append("invalid_blocks")
-    bot.tell(make_message())
+    bot.send_group(make_message())
     (posted,) = api.posted
     assert "blocks" not in posted
     assert posted["text"].startswith("`🔴 NonFiniteLoss firing")
 
 
 def test_what_slack_refuses_as_a_plain_line_too_is_given_up(api, bot, make_message):
-    place = bot.tell(make_message()).place
+    place = bot.send_group(make_message()).place
     for message in (make_message(), make_message(step="update", place=place)):
         api.answers += ["msg_blocks_too_long", "msg_too_long"]
         assert refused(bot, message).permanent
@@ -208,7 +210,7 @@ def test_what_slack_refuses_as_a_plain_line_too_is_given_up(api, bot, make_messa
 
 def test_the_plain_line_makes_no_link(api, bot, make_message, make_notification):
     api.answers.append("invalid_blocks")
-    bot.tell(make_message(make_notification(run="https://evil.example/`<!channel>")))
+    bot.send_group(make_message(make_notification(run="https://evil.example/`<!channel>")))
     (posted,) = api.posted
     assert posted["text"].startswith("`")
     assert posted["text"].count("`") == 2
@@ -217,7 +219,7 @@ def test_the_plain_line_makes_no_link(api, bot, make_message, make_notification)
 
 def refused(bot: SlackBot, message: Message) -> DeliveryError:
     with pytest.raises(DeliveryError) as caught:
-        bot.tell(message)
+        bot.send_group(message)
     return caught.value
 
 
@@ -249,7 +251,7 @@ def test_the_token_is_never_logged_or_shown(api, bot, make_message, caplog, capf
     caplog.set_level(logging.DEBUG)
     api.answers += ["invalid_auth", local.GARBAGE, local.DROP, (500, {}, local.TOKEN.encode())]
     errors = [refused(bot, make_message()) for _ in range(4)]
-    bot.tell(make_message())
+    bot.send_group(make_message())
     told = [
         *map(repr, errors),
         *map(str, errors),
@@ -277,16 +279,16 @@ def test_what_cannot_be_a_token_or_an_api_is_refused(token, url):
 
 
 def test_a_picture_is_added_to_the_thread(api, bot, make_message):
-    place = bot.tell(make_message()).place
+    place = bot.send_group(make_message()).place
     bot.draw = lambda message: b"\x89PNG of " + message.lead.run.encode()
-    bot.tell(make_message(step="picture", news=(), place=place))
+    bot.send_group(make_message(step="picture", news=(), place=place))
     ((number, channel, thread),) = api.shared
     assert api.files[number] == b"\x89PNG of r1"
     assert f"{channel} {thread}" == place
 
 
 def test_a_picture_goes_to_slack_alone(api, bot, make_message):
-    place = bot.tell(make_message()).place
+    place = bot.send_group(make_message()).place
     bot.draw = lambda _: b"\x89PNG"
     answer = b'{"ok": true, "upload_url": "http://127.0.0.1:1/x", "file_id": "F1"}'
     api.answers.append((200, {}, answer))
@@ -296,7 +298,7 @@ def test_a_picture_goes_to_slack_alone(api, bot, make_message):
 
 
 def test_a_picture_without_the_scope_is_given_up(api, bot, make_message):
-    place = bot.tell(make_message()).place
+    place = bot.send_group(make_message()).place
     bot.draw = lambda _: b"\x89PNG"
     api.answers.append("missing_scope")
     assert refused(bot, make_message(step="picture", news=(), place=place)).permanent
@@ -334,10 +336,10 @@ def test_any_text_gives_messages_within_limits_and_without_a_mention(said, state
         ended_at=None,
     )  # fmt: skip
     message = Message(
-        step="first", group=1, identity="1", news=told, standing=told, opened_at=1.0, story=known,
+        step="first", group=1, identity="1", news=told, alerts=told, opened_at=1.0, story=known,
         flaps=9,
     )  # fmt: skip
-    for text, blocks in (standing_message(message), news_message(message)):
+    for text, blocks in (group_message(message), news_message(message)):
         assert 0 < local.utf16(text) <= 1000
         assert local.faults(blocks) == []
         for each in [text, *texts(blocks)]:
@@ -355,7 +357,7 @@ def test_secrets_do_not_reach_slack_by_a_story(make_message, make_notification, 
         action=key, events=1, opened_at=0.0, ended_at=None,
     )  # fmt: skip
     message = make_message(told, told, story=story)
-    for text, blocks in (standing_message(message), news_message(message)):
+    for text, blocks in (group_message(message), news_message(message)):
         assert not any("hf_AbC" in each for each in [text, *texts(blocks)])
 
 
@@ -371,6 +373,6 @@ def test_the_longest_texts_make_no_message_that_is_too_long(make_message, make_n
     )  # fmt: skip
     message = make_message(*[told] * 30, story=story, flaps=9)
     single = make_message(told)
-    for make in (standing_message, news_message):
+    for make in (group_message, news_message):
         assert local.faults(make(message)[1]) == []
         assert local.faults(make(single)[1]) == []

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldlm_monitor.notify.notification import Notification
-from ldlm_monitor.notify.slack import slack_message
+from ldlm_monitor.notify.slack_blocks import slack_message
 
 
 def texts(blocks: list[dict]) -> list[str]:
@@ -49,7 +49,7 @@ def test_a_resolved_alert_says_how_long_it_lasted_and_asks_for_nothing(make_noti
     assert not any("What to do" in text for text in shown)
     assert shown[-1] == (
         "since 2023-11-14 22:13:20 UTC, resolved 2023-11-14 23:15:25 UTC"
-        " after 1h 2m 5s (condition no longer holds)"
+        " after 1h 2m (condition no longer holds)"
     )
 
 

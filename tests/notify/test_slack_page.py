@@ -11,8 +11,12 @@ from stories import OUT_OF_MEMORY
 
 from ldlm_monitor.notify.message import Message
 from ldlm_monitor.notify.notification import Notification
-from ldlm_monitor.notify.slack import Block, mrkdwn, slack_message
-from ldlm_monitor.notify.slack_groups import news_message, standing_message
+from ldlm_monitor.notify.slack_blocks import (
+    group_message,
+    news_message,
+    slack_message,
+)
+from ldlm_monitor.notify.slack_text import Block, mrkdwn
 
 STORY = replace(
     OUT_OF_MEMORY,
@@ -28,9 +32,9 @@ def sent(told: tuple[Notification, ...]) -> list[list[Block]]:
             for news in (told, told[:1], ()):
                 message = Message(
                     step="follow-up" if news else "repeat", group=1, identity="1", news=news,
-                    standing=told, opened_at=1_700_000_000.0, story=story, flaps=flaps,
+                    alerts=told, opened_at=1_700_000_000.0, story=story, flaps=flaps,
                 )  # fmt: skip
-                forms.append(standing_message(message)[1])
+                forms.append(group_message(message)[1])
                 forms += [news_message(message)[1]] if message.firing or news else []
     return forms
 

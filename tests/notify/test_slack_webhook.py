@@ -8,7 +8,8 @@ from email.utils import formatdate
 import pytest
 
 from ldlm_monitor.model.errors import ConfigError, DeliveryError
-from ldlm_monitor.notify.slack import SlackWebhook, how_to_configure, slack_message
+from ldlm_monitor.notify.slack import SlackWebhook, how_to_configure
+from ldlm_monitor.notify.slack_blocks import slack_message
 
 
 def refused(slack, notification) -> DeliveryError:

@@ -11,7 +11,7 @@ import pytest
 
 from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify import Notification
-from ldlm_monitor.notify.services import apprise_services
+from ldlm_monitor.notify.apprise_services import apprise_services
 from ldlm_monitor.notify.webhook import Webhook, WebhookBody, webhook_body
 
 SCHEMA = Path(__file__).parents[2] / "docs/webhook.schema.json"
@@ -134,7 +134,7 @@ def test_a_service_of_apprise_is_told_in_plain_text(slack) -> None:
 def test_a_service_that_refuses_is_tried_again(slack, caplog: pytest.LogCaptureFixture) -> None:
     slack.answers = [(500, {}, b"")]
     (service,) = apprise_services([slack.url.replace("http://", "json://user:passw0rd@")])
-    with pytest.raises(DeliveryError, match="apprise json did not take it"):
+    with pytest.raises(DeliveryError, match="apprise json did not accept it"):
         service.send(NAN)
     assert "passw0rd" not in caplog.text
 
@@ -142,6 +142,6 @@ def test_a_service_that_refuses_is_tried_again(slack, caplog: pytest.LogCaptureF
 def test_services_of_one_kind_are_told_apart_and_an_unknown_one_is_refused() -> None:
     twice = ["json://a.example/", "json://b.example/"]
     assert [each.name for each in apprise_services(twice)] == ["apprise json", "apprise json 2"]
-    with pytest.raises(ConfigError, match="URL 2 is none") as refused:
+    with pytest.raises(ConfigError, match="URL 2 is not one") as refused:
         list(apprise_services([twice[0], "nothing://token@x"]))
     assert "token" not in str(refused.value)

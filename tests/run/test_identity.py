@@ -45,6 +45,16 @@ def test_the_name_that_the_user_gives_wins_everywhere() -> None:
     assert names.origin("train_logs/train_20260129_101500_node1.log") == Origin("mine", node="1")
 
 
+def test_a_name_in_the_file_replaces_that_of_the_path_unless_it_is_empty_or_the_user_gave_one() -> (
+    None
+):
+    given, named, unnamed = RunNames("mine"), RunNames(), RunNames()
+    for names, name in ((given, "theirs"), (named, "theirs"), (unnamed, "")):
+        names.call(names.origin("exp7/console.out").run, name)
+    runs = [names.origin("exp7/console.out").run for names in (given, named, unnamed)]
+    assert runs == ["mine", "theirs", "exp7"]
+
+
 def test_nodes_of_one_launch_that_stamped_their_logs_seconds_apart_are_one_run() -> None:
     names = RunNames()
     first = names.origin("logs/train_20260129_101500_node0.log")

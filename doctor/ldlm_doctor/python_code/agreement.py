@@ -33,8 +33,8 @@ def agreed(module: Module, nodes: Iterable[ast.AST], before: ast.stmt, names: se
     for node in nodes:
         if not isinstance(node, ast.Call) or node.lineno > before.lineno:
             continue
-        told = (names_in(node) - {last_name(node.func)}) | _assigned(module, node)
-        if told & names and agrees(node, agreeing):
+        exchanged = (names_in(node) - {last_name(node.func)}) | _assigned(module, node)
+        if exchanged & names and agrees(node, agreeing):
             return True
     return False
 
@@ -81,24 +81,27 @@ def rank_branch(
             if which is not None:
                 otherwise = outer.orelse if isinstance(outer.orelse, list) else [outer.orelse]
                 if any(child is each for each in otherwise):
-                    which = _others(which)
+                    which = which.others
                 return which, outer.test
         child = outer
     return None
+
+
+def described(branch: tuple[Ranks, ast.expr]) -> str:
+    """The ranks that a condition lets through, and where it stands."""
+    which, test = branch
+    whose = "rank 0" if which is Ranks.MAIN else "the ranks other than 0"
+    return f"only {whose}, by line {test.lineno}"
 
 
 def ranks_by(module: Module, test: ast.expr) -> Ranks | None:
     """The ranks that a condition lets through, also by a name for it."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         which = ranks_by(module, test.operand)
-        return None if which is None else _others(which)
+        return which and which.others
     if isinstance(test, ast.Name) and (bound := module.bound(test)) is not None:
         return ranks_of(bound) or ranks_of(test)
     return ranks_of(test)
-
-
-def _others(which: Ranks) -> Ranks:
-    return Ranks.OTHERS if which is Ranks.MAIN else Ranks.MAIN
 
 
 def _left_before(module: Module, child: ast.stmt) -> tuple[Ranks, ast.expr] | None:
@@ -110,5 +113,5 @@ def _left_before(module: Module, child: ast.stmt) -> tuple[Ranks, ast.expr] | No
             case ast.If(test=test, body=[*_, ast.Return() | ast.Continue()], orelse=[]):
                 which = ranks_by(module, test)
                 if which is not None:
-                    return _others(which), test
+                    return which.others, test
     return None

@@ -23,7 +23,7 @@ from ldlm_doctor.python_code import (
     resuming,
     rotation,
     sampling,
-    savers,
+    saved_state,
     steps,
     updates,
 )
@@ -35,7 +35,7 @@ _INSPECTIONS = (
     sampling.inspect_splits, ddp.inspect, process_groups.inspect,
     process_groups.inspect_environment, collectives.inspect, leaving.inspect, steps.inspect,
     updates.inspect, numerics.inspect, accumulation.inspect, optimizers.inspect,
-    optimizers.inspect_schedules, models.inspect, checkpoints.inspect, savers.inspect,
+    optimizers.inspect_schedules, models.inspect, checkpoints.inspect, saved_state.inspect,
     resuming.inspect, rotation.inspect, logs.inspect,
 )  # fmt: skip
 _TEST_FILE = re.compile(r"^(test_.*|.*_test|conftest)$")

@@ -7,10 +7,20 @@ import re
 from collections.abc import Iterator
 
 from ldlm_doctor.model import Edit, Finding
-from ldlm_doctor.python_code.edits import line_after, replaced
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
-from ldlm_doctor.python_code.tree import Function, inside, last_name, words_in
+from ldlm_doctor.python_code.source_text import line_after, replaced
+from ldlm_doctor.python_code.tree import (
+    Function,
+    body_of,
+    calls_in,
+    inside,
+    keyword,
+    last_name,
+    names_in,
+    owner_name,
+    words_in,
+)
 from ldlm_doctor.python_code.values import arguments, default_of
 
 _DEEPEST = 8
@@ -20,7 +30,6 @@ _CHECKPOINT = re.compile(r"ckpt|checkpoint|latest|(^|_)last|snapshot|resume", re
 _SAVES = re.compile(r"save_?(training_)?(checkpoint|ckpt|snapshot|state$)", re.I)
 _OPTIMIZER = re.compile(r"optim|opt_state|^opt$|scheduler|scaler", re.I)
 _MOVES = {"replace", "rename", "move", "renames"}
-_DELETES = {"rmtree", "unlink", "remove", "rmdir"}
 _KEEPS = re.compile(
     r"save_total_limit|keep_last|keep_n|max_to_keep|num_to_keep|keep_latest|rotate|prune"
     r"|cleanup|delete_old|remove_old|save_top_k|max_checkpoints|keep_checkpoints",
@@ -55,17 +64,15 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
 
 def full_path(module: Module, path: ast.expr, depth: int = 0) -> ast.expr:
     """The path with a name that stands for it replaced by what it is."""
-    bound = None
     if depth > _DEEPEST:
         return path
+    bound = module.bound_attribute(path) if isinstance(path, ast.Attribute) else None
     if isinstance(path, ast.Name):
-        bound = module.bound(path)
-    elif isinstance(path, ast.Attribute):
-        bound = module.bound_attribute(path)
-    if bound is None and isinstance(path, ast.Name):
         scope = module.scope(path)
-        bound = default_of(scope, path.id) if isinstance(scope, Function) else None
-        bound = bound if isinstance(bound, ast.Constant) and bound.value else None
+        default = default_of(scope, path.id) if isinstance(scope, Function) else None
+        bound = module.bound(path)
+        if bound is None and isinstance(default, ast.Constant) and default.value:
+            bound = default
     if bound is not None:
         return full_path(module, bound, depth + 1)
     if isinstance(path, ast.Call) and last_name(path.func) in ("str", "Path") and path.args:
@@ -110,25 +117,16 @@ def _comes_with_step(module: Module, program: Program, node: ast.expr) -> bool:
     at = names.index(name.id) - (1 if names[0] == "self" else 0)
     for other in program.relatives(module):
         for call in other.called(function.name):
-            given = call.args[at] if 0 <= at < len(call.args) else None
-            given = next((k.value for k in call.keywords if k.arg == name.id), given)
+            given = keyword(call, name.id) or (call.args[at] if 0 <= at < len(call.args) else None)
             if given is not None and _has_step(other, full_path(other, given)):
                 return True
     return False
 
 
 def _has_step(module: Module, node: ast.expr) -> bool:
-    for part in ast.walk(node):
-        if isinstance(part, ast.Name | ast.Attribute) and _STEP.search(last_name(part)):
-            return True
-        if isinstance(part, ast.Name) and part is not node:
-            bound = module.bound(part)
-            if bound is not None and any(
-                isinstance(n, ast.Name | ast.Attribute) and _STEP.search(last_name(n))
-                for n in ast.walk(bound)
-            ):
-                return True
-    return False
+    inner = (part for part in ast.walk(node) if isinstance(part, ast.Name) and part is not node)
+    parts = (node, *(bound for name in inner if (bound := module.bound(name)) is not None))
+    return any(_STEP.search(name) for part in parts for name in names_in(part))
 
 
 def _folder(place: ast.expr) -> ast.expr | None:
@@ -163,16 +161,10 @@ def _is_moved(module: Module, call: ast.Call, place: ast.expr) -> bool:
     """The file is written under another name first."""
     if any(re.search(r"te?mp|partial|writing", word, re.I) for word in words_in(place)):
         return True
-    scope = module.scope(call)
-    body = [] if isinstance(scope, ast.Lambda) else scope.body
     return any(
-        isinstance(node, ast.Call)
-        and last_name(node.func) in _MOVES
-        and (
-            module.resolve(node.func).startswith(("os.", "shutil."))
-            or (last_name(node.func) in ("rename", "replace") and len(node.args) == 1)
-        )
-        for node in inside(body)
+        module.resolve(node.func).startswith(("os.", "shutil."))
+        or (last_name(node.func) in ("rename", "replace") and len(node.args) == 1)
+        for node in calls_in(inside(body_of(module.scope(call))), _MOVES)
     )
 
 
@@ -209,58 +201,49 @@ def _is_pure(path: ast.expr) -> bool:
 
 def _in_training(module: Module, program: Program, call: ast.Call) -> bool:
     """The save is part of a loop, or of a function that a loop calls."""
-    if any(isinstance(outer, ast.For | ast.While) for outer in module.above(call)):
+    if module.loop(call) is not None:
         return True
     function = module.function(call)
-    if function is None:
-        return False
-    for other in program.relatives(module):
-        for each in other.called(function.name):
-            if any(isinstance(outer, ast.For | ast.While) for outer in other.above(each)):
-                return True
-    return False
+    return function is not None and any(
+        other.loop(each) is not None
+        for other in program.relatives(module)
+        for each in other.called(function.name)
+    )
 
 
 def _deletes(module: Module) -> bool:
-    for name in _DELETES:
-        for call in module.called(name):
-            resolved = module.resolve(call.func)
-            if name in ("rmtree", "unlink", "rmdir") or resolved == "os.remove":
-                return True
+    if any(name in module.methods_called for name in ("rmtree", "unlink", "rmdir")):
+        return True
+    if any(module.resolve(call.func) == "os.remove" for call in module.called("remove")):
+        return True
     return any(_KEEPS.search(word) for word in module.words)
 
 
 def _deleted_first(module: Module) -> Iterator[Finding]:
     for call in module.called("rmtree"):
-        if not call.args or not isinstance(call.args[0], ast.Name | ast.Attribute):
+        target, function = call.args[0] if call.args else None, module.function(call)
+        if not isinstance(target, ast.Name | ast.Attribute) or function is None:
             continue
-        function = module.function(call)
-        if not isinstance(function, Function) or re.search(
-            r"te?mp|partial|cache", last_name(call.args[0]), re.I
-        ):
+        if re.search(r"te?mp|partial|cache", last_name(target), re.I) or module.loop(call):
             continue
-        deleted = ast.dump(call.args[0])
-        if any(isinstance(outer, ast.For | ast.While) for outer in module.above(call)):
-            continue
-        for save in module.calls_to(SAVE):
-            path = arguments(module, save, ("obj", "f"))["f"]
-            if path is None or module.function(save) is not function or save.lineno < call.lineno:
-                continue
-            if any(ast.dump(part) == deleted for part in ast.walk(full_path(module, path))):
-                yield module.finding("checkpoint-deleted-before-saved", call)
-                break
+        later = (
+            save
+            for save in module.calls_to(SAVE)
+            if module.function(save) is function and save.lineno >= call.lineno
+        )
+        paths = (arguments(module, save, ("obj", "f"))["f"] for save in later)
+        if any(_holds(full_path(module, path), target) for path in paths if path is not None):
+            yield module.finding("checkpoint-deleted-before-saved", call)
+
+
+def _holds(path: ast.expr, part: ast.expr) -> bool:
+    return any(ast.dump(each) == ast.dump(part) for each in ast.walk(path))
 
 
 def _resumes(module: Module, call: ast.Call) -> bool:
     """What is loaded is a checkpoint to go on from, not some other file of tensors."""
     function = module.function(call)
-    around = function or module.tree
     if function is not None and re.search(r"resume|load_(ckpt|checkpoint)", function.name, re.I):
         return True
-    return any(
-        isinstance(other, ast.Call)
-        and isinstance(other.func, ast.Attribute)
-        and other.func.attr == "load_state_dict"
-        and bool(_OPTIMIZER.search(last_name(other.func.value)))
-        for other in inside(around.body)
-    )
+    restored = calls_in(inside((function or module.tree).body), ("load_state_dict",))
+    return any(_OPTIMIZER.search(owner_name(other)) for other in restored)

@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator
 
 from ldlm_doctor.model import Finding
-from ldlm_doctor.python_code.agreement import COLLECTIVES, rank_branch
+from ldlm_doctor.python_code.agreement import COLLECTIVES, described, rank_branch
 from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.program import FSDP, Program
+from ldlm_doctor.python_code.program import FSDP, Program, calling
 from ldlm_doctor.python_code.training import Ranks
-from ldlm_doctor.python_code.tree import Function, last_name
+from ldlm_doctor.python_code.tree import Function, keyword, last_name, owner_name
 from ldlm_doctor.python_code.values import constant
 
 _FULL = frozenset(
@@ -63,20 +63,16 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
         branch = rank_branch(module, call)
         if branch is None or _is_of_a_group(call):
             continue
-        which, test = branch
-        if not _others_call(module, program, call, which):
-            whose = "rank 0" if which is Ranks.MAIN else "the ranks other than 0"
+        if not _others_call(module, program, call, branch[0]):
             inner = _inner(module, program, call)
             where = f"; {last_name(call.func)} calls it {inner}" if inner else ""
-            yield module.finding(
-                "collective-on-one-rank", call, f"only {whose}, by line {test.lineno}{where}"
-            )
+            yield module.finding("collective-on-one-rank", call, f"{described(branch)}{where}")
 
 
 def _collectives(module: Module, program: Program) -> Iterator[ast.Call]:
     yield from module.calls_to(_FULL)
     yield from module.calls_to(_TOGETHER)
-    if program.any_near(_shards, module):
+    if program.any_near(calling(FSDP), module):
         yield from _of_sharded_models(module)
     packages = {name.partition(".")[0] for level, name in module.imported if level == 0}
     for owner, of, methods in _OF_FRAMEWORKS:
@@ -87,14 +83,9 @@ def _collectives(module: Module, program: Program) -> Iterator[ast.Call]:
                         yield call
     if packages & {"lightning", "pytorch_lightning"}:
         yield from _logged_together(module)
-    for name in _wrapping(program):
-        for call in module.called(name):
-            if _inner(module, program, call):
-                yield call
-
-
-def _shards(module: Module) -> bool:
-    return any(True for _ in module.calls_to(FSDP))
+    for call in module.called(*program.once(_functions_with_collectives)):
+        if _inner(module, program, call):
+            yield call
 
 
 def _of_sharded_models(module: Module) -> Iterator[ast.Call]:
@@ -111,7 +102,7 @@ def _of_sharded_models(module: Module) -> Iterator[ast.Call]:
         return
     first = {name for call in module.calls_to(_FSDP1) for name in _wrapped(module, call)}
     for call in module.called("state_dict"):
-        if isinstance(call.func, ast.Attribute) and last_name(call.func.value) in first:
+        if owner_name(call) in first:
             yield call
 
 
@@ -125,22 +116,16 @@ def _wrapped(module: Module, call: ast.Call) -> set[str]:
 
 def _logged_together(module: Module) -> Iterator[ast.Call]:
     """`self.log(..., sync_dist=True)`, which reduces over all ranks."""
-    for name in ("log", "log_dict"):
-        for call in module.called(name):
-            given = {k.arg: k.value for k in call.keywords}
-            alone = constant(module, given.get("rank_zero_only"))
-            if constant(module, given.get("sync_dist")) is True and alone is not True:
-                yield call
+    for call in module.called("log", "log_dict"):
+        alone = constant(module, keyword(call, "rank_zero_only"))
+        if constant(module, keyword(call, "sync_dist")) is True and alone is not True:
+            yield call
 
 
 def _is_of_a_group(call: ast.Call) -> bool:
     """The ranks of a group of their own, or a save that asks no other rank."""
     names = {k.arg for k in call.keywords}
     return bool(names & {"group", "process_group", "no_dist"})
-
-
-def _wrapping(program: Program) -> dict[str, tuple[Module, Function, ast.Call]]:
-    return program.once(_functions_with_collectives)
 
 
 def _functions_with_collectives(program: Program) -> dict[str, tuple[Module, Function, ast.Call]]:
@@ -158,7 +143,7 @@ def _functions_with_collectives(program: Program) -> dict[str, tuple[Module, Fun
 
 def _inner(module: Module, program: Program, call: ast.Call) -> str:
     """Where a function of the project calls the collective; "" where the call is one itself."""
-    its = _wrapping(program).get(last_name(call.func))
+    its = program.once(_functions_with_collectives).get(last_name(call.func))
     if its is None:
         return ""
     home, function, inner = its

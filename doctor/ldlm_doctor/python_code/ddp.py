@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from typing import TypeGuard
 
 from ldlm_doctor.model import Edit, Finding
-from ldlm_doctor.python_code.edits import keyword_added, replaced
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import DDP, Program, forwards, naming
+from ldlm_doctor.python_code.source_text import keyword_added, replaced
 from ldlm_doctor.python_code.training import TrainingLoop
 from ldlm_doctor.python_code.tree import (
     Function,

@@ -7,11 +7,10 @@ import re
 from collections.abc import Iterator
 
 from ldlm_doctor.model import Finding
-from ldlm_doctor.python_code.agreement import agreed, rank_branch
+from ldlm_doctor.python_code.agreement import agreed, described, rank_branch
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.training import (
-    Ranks,
     TrainingLoop,
     ends_process,
     is_optimizer_step,
@@ -19,6 +18,7 @@ from ldlm_doctor.python_code.training import (
 )
 from ldlm_doctor.python_code.tree import (
     Loop,
+    body_of,
     inside,
     is_value,
     last_name,
@@ -72,10 +72,10 @@ def _looks_at_loss(module: Module, test: ast.expr) -> set[str]:
     for part in ast.walk(test):
         if _asks_for_nan(part):
             asked |= names_in(part)
-        elif isinstance(part, ast.Name) and (bound := module.bound(part)) is not None:
-            asked |= (
-                {part.id} | names_in(bound) if any(map(_asks_for_nan, ast.walk(bound))) else set()
-            )
+        elif isinstance(part, ast.Name):
+            bound = module.bound(part)
+            if bound is not None and any(map(_asks_for_nan, ast.walk(bound))):
+                asked |= {part.id} | names_in(bound)
     return asked if any("loss" in name.lower() for name in asked) else set()
 
 
@@ -98,7 +98,7 @@ def _leaves(module: Module, branch: ast.If, loop: TrainingLoop) -> bool:
             case ast.Continue():
                 return in_loop
             case ast.Break():
-                return in_loop and _loop_of(module, node) is loop.loop
+                return in_loop and module.loop(node) is loop.loop
             case ast.Return():
                 return own_function is not None
             case ast.Raise():
@@ -113,30 +113,22 @@ def _leaves(module: Module, branch: ast.If, loop: TrainingLoop) -> bool:
     return in_body != otherwise
 
 
-def _loop_of(module: Module, node: ast.AST) -> Loop | None:
-    return next((outer for outer in module.above(node) if isinstance(outer, Loop)), None)
-
-
 def _batch_skips(module: Module, loop: TrainingLoop) -> Iterator[Finding]:
     """`if batch is None: continue`, before backward, of what the loop itself draws."""
     if not isinstance(loop.loop, ast.For) or loop.bodies[0] is not loop.loop.body:
         return
-    drawn = variables_in(loop.loop.target)
-    if _is_counter(loop.loop.iter):
+    source = loop.loop.iter
+    if isinstance(source, ast.Call) and last_name(source.func) in ("range", "trange"):
         return
+    drawn = variables_in(loop.loop.target)
     for statement in loop.loop.body:
         if any(node in loop.backwards for node in inside([statement])):
             return
         match statement:
-            case ast.If(test=test, body=[*_, ast.Continue()], orelse=[]):
-                if _asks_for_emptiness(test, drawn) and not agreed(
-                    module, loop.nodes(), statement, names_in(test)
-                ):
-                    yield module.finding("batch-skip-on-one-rank", test)
-
-
-def _is_counter(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and last_name(node.func) in ("range", "trange")
+            case ast.If(test=test, body=[*_, ast.Continue()], orelse=[]) if _asks_for_emptiness(
+                test, drawn
+            ) and not agreed(module, loop.nodes(), statement, names_in(test)):
+                yield module.finding("batch-skip-on-one-rank", test)
 
 
 def _asks_for_emptiness(test: ast.expr, drawn: set[str]) -> bool:
@@ -200,16 +192,13 @@ def _left(module: Module, program: Program) -> Iterator[Finding]:
     own = {id(loop.loop): loop for loop in program.loops(module)}
     for home, loop in program.loops_around(module):
         for node in inside(loop.body):
-            if not isinstance(node, ast.Break) or _loop_of(home, node) is not loop:
+            if not isinstance(node, ast.Break) or home.loop(node) is not loop:
                 continue
             if without_gradient(home, node):
                 continue
             branch = rank_branch(home, node, within=loop)
             if branch is not None:
-                whose = "rank 0" if branch[0] is Ranks.MAIN else "the ranks other than 0"
-                yield home.finding(
-                    "loop-left-by-one-rank", node, f"only {whose}, by line {branch[1].lineno}"
-                )
+                yield home.finding("loop-left-by-one-rank", node, described(branch))
             elif (flag := _own_flag(home, node, loop, own.get(id(loop)))) is not None:
                 yield home.finding("loop-left-by-one-rank", flag)
 
@@ -235,23 +224,16 @@ def _own_flag(
 
 def _is_set_by_one_rank(module: Module, branch: ast.If, name: str) -> bool:
     """`if rank == 0: stop = True`, and nowhere else anything but False."""
-    scope = module.scope(branch)
-    body = [] if isinstance(scope, ast.Lambda) else scope.body
     alone = False
-    for node in inside(body):
+    for node in inside(body_of(module.scope(branch))):
         match node:
-            case ast.Assign(targets=targets, value=value) if name in {
-                each for target in targets for each in names_in(target)
-            }:
-                if isinstance(value, ast.Constant) and not value.value:
+            case ast.Assign() if name in set().union(*map(names_in, node.targets)):
+                if isinstance(node.value, ast.Constant) and not node.value.value:
                     continue
                 if rank_branch(module, node) is None:
                     return False
                 alone = True
-            case ast.Call() if last_name(node.func) not in ("print", "bool") and any(
-                isinstance(each, ast.Name) and each.id == name
-                for given in passed(node)
-                for each in ast.walk(given)
-            ):
-                return False  # it may be told to the others there
+            case ast.Call() if last_name(node.func) not in ("print", "bool"):
+                if name in set().union(*map(variables_in, passed(node))):
+                    return False  # the function may send it to the other ranks
     return alone

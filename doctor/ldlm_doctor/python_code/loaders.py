@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 
 from ldlm_doctor.model import Edit, Finding
-from ldlm_doctor.python_code.edits import can_be_repeated, keyword_added, replaced
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
+from ldlm_doctor.python_code.source_text import can_be_repeated, keyword_added, replaced
 from ldlm_doctor.python_code.tree import (
     Function,
     Loop,

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 
 from ldlm_doctor.model import Edit, Finding
-from ldlm_doctor.python_code.edits import replaced
 from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.program import Program
+from ldlm_doctor.python_code.program import Program, matching
+from ldlm_doctor.python_code.source_text import replaced
 from ldlm_doctor.python_code.tree import inside, last_name, words_in
 from ldlm_doctor.python_code.values import arguments, constant
 
@@ -29,12 +29,13 @@ _AFTERWARDS = re.compile(
     r"eval|valid|test|plot|export|report|dump|summary|result|sample|convert|save", re.I
 )
 _LINE_WRITERS = {"writer", "DictWriter", "StreamHandler", "Tee"}
+_WRITES = ("write", "writerow", "writeheader")
 _HANDLERS = frozenset({"logging.FileHandler", "logging.basicConfig"})
 
 
 def inspect(module: Module, program: Program) -> Iterator[Finding]:
     """Each file of a program that trains and resumes which is opened anew."""
-    if not program.trains(module) or not program.any_relative(_resumes, module):
+    if not program.trains(module) or not program.any_relative(matching(_RESUME), module):
         return
     for call in module.calls:
         found = _emptied(module, call)
@@ -43,10 +44,6 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
         path, edits = found
         if _LOG.search(_file_name(module, path)) and not _is_guarded(module, call):
             yield module.finding("log-truncated-at-resume", call, edits=edits)
-
-
-def _resumes(module: Module) -> bool:
-    return any(_RESUME.search(word) for word in module.words)
 
 
 def _emptied(module: Module, call: ast.Call) -> tuple[ast.expr, tuple[Edit, ...]] | None:
@@ -106,11 +103,7 @@ def _grows(body: list[ast.stmt]) -> bool:
     for node in inside(body):
         if isinstance(node, ast.For | ast.While):
             return any(isinstance(c, ast.Attribute) and c.attr == "step" for c in ast.walk(node))
-        if isinstance(node, ast.Call) and last_name(node.func) in (
-            "write",
-            "writerow",
-            "writeheader",
-        ):
+        if isinstance(node, ast.Call) and last_name(node.func) in _WRITES:
             return all(_is_header(argument) for argument in node.args)
     return False
 

@@ -7,10 +7,18 @@ import re
 from collections.abc import Iterator
 
 from ldlm_doctor.model import Edit, Finding
-from ldlm_doctor.python_code.edits import inserted
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
-from ldlm_doctor.python_code.tree import inside, is_value, last_name, names_in, variables_in
+from ldlm_doctor.python_code.source_text import inserted
+from ldlm_doctor.python_code.tree import (
+    calls_in,
+    inside,
+    is_value,
+    keyword,
+    last_name,
+    names_in,
+    variables_in,
+)
 from ldlm_doctor.python_code.values import likely
 
 CHECKPOINT = frozenset(
@@ -57,32 +65,29 @@ def _checkpoints_activations(module: Module) -> bool:
 
 def _stack(module: Module, cls: ast.ClassDef) -> ast.stmt | None:
     """The loop of `forward` in which a list of blocks is applied one after the other."""
-    lists = [
-        n for n in ast.walk(cls) if isinstance(n, ast.Call) and last_name(n.func) == "ModuleList"
-    ]
+    lists = list(calls_in(ast.walk(cls), ("ModuleList",)))
     if not lists or all(_is_shallow(module, each) for each in lists):
         return None
-    for method in cls.body:
-        if not isinstance(method, ast.FunctionDef) or not method.name.startswith("forward"):
-            continue
-        for node in inside(method.body):
-            if isinstance(node, ast.For) and _applies(node):
-                return node
-    return None
+    methods = (each for each in cls.body if isinstance(each, ast.FunctionDef))
+    return next(
+        (
+            node
+            for method in methods
+            if method.name.startswith("forward")
+            for node in inside(method.body)
+            if isinstance(node, ast.For) and _applies(node)
+        ),
+        None,
+    )
 
 
 def _applies(loop: ast.For) -> bool:
     """`for block in self.blocks: x = block(x)`."""
-    targets = variables_in(loop.target)
-    if not any(
-        isinstance(n, ast.Attribute) and re.search(r"block|layer|^h$|stage", n.attr, re.I)
-        for n in ast.walk(loop.iter)
-    ):
+    attributes = (part.attr for part in ast.walk(loop.iter) if isinstance(part, ast.Attribute))
+    if not any(re.search(r"block|layer|^h$|stage", name, re.I) for name in attributes):
         return False
-    return any(
-        isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in targets
-        for n in inside(loop.body)
-    )
+    called = calls_in(inside(loop.body), variables_in(loop.target))
+    return any(isinstance(call.func, ast.Name) for call in called)
 
 
 def _is_shallow(module: Module, blocks: ast.expr) -> bool:
@@ -111,11 +116,12 @@ def _blocks(cls: ast.ClassDef) -> list[ast.expr]:
     found = []
     for node in ast.walk(cls):
         match node:
-            case ast.ListComp(elt=ast.Call() as made) | ast.GeneratorExp(elt=ast.Call() as made):
-                found.append(made.func)
-            case ast.Call(func=ast.Attribute(attr="append"), args=[ast.Call() as made]):
-                found.append(made.func)
-            case ast.List(elts=[ast.Call() as made, *_]):
+            case (
+                ast.ListComp(elt=ast.Call() as made)
+                | ast.GeneratorExp(elt=ast.Call() as made)
+                | ast.Call(func=ast.Attribute(attr="append"), args=[ast.Call() as made])
+                | ast.List(elts=[ast.Call() as made, *_])
+            ):
                 found.append(made.func)
     return found
 
@@ -130,25 +136,18 @@ def _repeats(module: Module, call: ast.Call) -> bool:
 
 def _deep_backbone(module: Module, cls: ast.ClassDef) -> ast.stmt | None:
     """`self.x = Backbone(depth=...)` of a package, which has no switch of its own here."""
-    for node in ast.walk(cls):
-        match node:
-            case ast.Assign(
-                targets=[ast.Attribute(value=ast.Name(id="self"))], value=ast.Call() as call
-            ):
-                depth = next((k.value for k in call.keywords if k.arg in _DEPTHS), None)
-                name = module.resolve(call.func)
-                if name in _TORCH_STACKS and depth is None and len(call.args) > 1:
-                    depth = call.args[1]
-                count = likely(module, depth)
-                shallow = count is not None and count <= _SHALLOW
-                if (name in _KEYWORD_ONLY or name in _TORCH_STACKS) and depth and not shallow:
-                    return node
-                if name == "torch.nn.Sequential" and _repeats(module, call):
-                    return node
+    for statement, _, call in _attributes(cls):
+        depth = next((k.value for k in call.keywords if k.arg in _DEPTHS), None)
+        name = module.resolve(call.func)
+        if name in _TORCH_STACKS and depth is None and len(call.args) > 1:
+            depth = call.args[1]
+        count = likely(module, depth)
+        shallow = count is not None and count <= _SHALLOW
+        if (name in _KEYWORD_ONLY or name in _TORCH_STACKS) and depth and not shallow:
+            return statement
+        if name == "torch.nn.Sequential" and _repeats(module, call):
+            return statement
     return None
-
-
-# checkpoint(...) as it is called
 
 
 def _checkpoints(module: Module, program: Program) -> Iterator[Finding]:
@@ -160,9 +159,8 @@ def _checkpoints(module: Module, program: Program) -> Iterator[Finding]:
             continue
         names = _keyword_only(module, program, made)
         if names:
-            yield module.finding(
-                "checkpoint-keyword-only-call", call, edits=_named(module, call, names)
-            )
+            edits = _named(module, call, names)
+            yield module.finding("checkpoint-keyword-only-call", call, edits=edits)
         if _is_stack(module, program, made):
             yield module.finding("checkpoint-whole-backbone", call)
 
@@ -170,16 +168,19 @@ def _checkpoints(module: Module, program: Program) -> Iterator[Finding]:
 def _made(module: Module, target: ast.Attribute, at: ast.AST) -> ast.Call | None:
     """The call that made `self.x`, in the class around."""
     cls = module.class_of(at)
-    if cls is None:
-        return None
+    attributes = _attributes(cls) if cls is not None else ()
+    return next((call for _, name, call in attributes if name == target.attr), None)
+
+
+def _attributes(cls: ast.ClassDef) -> Iterator[tuple[ast.stmt, str, ast.Call]]:
+    """Each `self.name = call(...)` of a class."""
     for node in ast.walk(cls):
         match node:
             case ast.Assign(
                 targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)],
                 value=ast.Call() as call,
-            ) if name == target.attr:
-                return call
-    return None
+            ):
+                yield node, name, call
 
 
 def _keyword_only(module: Module, program: Program, made: ast.Call) -> tuple[str, ...]:
@@ -205,8 +206,8 @@ def _named(module: Module, call: ast.Call, names: tuple[str, ...]) -> tuple[Edit
         return ()
     if any(k.arg in names or k.arg is None for k in call.keywords):
         return ()
-    if not any(k.arg == "use_reentrant" and _is_false(k.value) for k in call.keywords):
-        return ()  # the reentrant form hands no keywords on
+    if not is_value(keyword(call, "use_reentrant"), False):
+        return ()  # the reentrant form passes no keywords on
     return tuple(
         inserted(module, _opening(module, each), f"{name}=")
         for name, each in zip(names, passed, strict=False)
@@ -224,10 +225,6 @@ def _opening(module: Module, node: ast.expr) -> int:
             break
         at = before
     return at
-
-
-def _is_false(node: ast.expr) -> bool:
-    return is_value(node, False)
 
 
 def _is_stack(module: Module, program: Program, made: ast.Call) -> bool:

@@ -12,9 +12,17 @@ from pathlib import PurePosixPath
 from typing import TypeVar, cast
 
 from ldlm_doctor.model import SourceFile
-from ldlm_doctor.python_code.bindings import Bindings, attributes_of, bound_in
 from ldlm_doctor.python_code.source_text import SourceText, parsed
-from ldlm_doctor.python_code.tree import Function, Loop, Scope, children, last_name
+from ldlm_doctor.python_code.tree import (
+    Bindings,
+    Function,
+    Loop,
+    Scope,
+    attributes_of,
+    bound_in,
+    children,
+    last_name,
+)
 
 Node = TypeVar("Node", bound=ast.AST)
 _LONGEST_STRING = 200

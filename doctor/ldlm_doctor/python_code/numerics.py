@@ -10,14 +10,22 @@ from ldlm_doctor.model import Finding
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.training import without_gradient
-from ldlm_doctor.python_code.tree import is_value, last_name, passed
+from ldlm_doctor.python_code.tree import (
+    calls_in,
+    is_value,
+    last_name,
+    names_in,
+    owner_name,
+    passed,
+    variables_in,
+)
 from ldlm_doctor.python_code.values import arguments, number
 
 _LOSS = re.compile(r"(^|_)loss(es)?(_|\d|$)|^(l|L)oss", re.I)
 _NO_LOSS = re.compile(
     r"scale|weight|fn|func|coef|lambda|scaler|ratio|type|name|config|log|hist", re.I
 )
-_CLAMPS = {"clamp", "clamp_", "clip", "clip_", "clamp_max", "clamp_max_"}
+_CLAMPS = ("clamp", "clamp_", "clamp_max", "clamp_max_", "clip", "clip_")
 _FINITE = {"isnan", "isinf", "isfinite"}
 _COSINES = {"cosine_similarity", "CosineSimilarity"}
 _HALF = ("torch.bfloat16", "torch.float16", "torch.half")
@@ -52,17 +60,16 @@ def _subject(module: Module, call: ast.Call) -> ast.expr | None:
 
 
 def _clamps(module: Module, known: set[int]) -> Iterator[Finding]:
-    for name in (*sorted(_CLAMPS), "nan_to_num", "nan_to_num_"):
-        for call in module.called(name):
-            subject = _subject(module, call)
-            if subject is None or id(call) in known or not _is_loss(subject):
-                continue
-            if not _is_trained_with(module, call):
-                continue
-            if name.startswith("nan_to_num"):
-                yield module.finding("loss-nan-to-num", call)
-            elif (limit := _greatest(module, call)) is not None:
-                yield module.finding("loss-clamped", call, limit)
+    for call in module.called(*_CLAMPS, "nan_to_num", "nan_to_num_"):
+        subject = _subject(module, call)
+        if subject is None or id(call) in known or not _is_loss(subject):
+            continue
+        if not _is_trained_with(module, call):
+            continue
+        if last_name(call.func).startswith("nan_to_num"):
+            yield module.finding("loss-nan-to-num", call)
+        elif (limit := _greatest(module, call)) is not None:
+            yield module.finding("loss-clamped", call, limit)
 
 
 def _greatest(module: Module, call: ast.Call) -> str | None:
@@ -103,56 +110,37 @@ def _is_trained_with(module: Module, call: ast.Call) -> bool:
 def _constants(module: Module) -> Iterator[Finding]:
     """`if isnan(loss): loss = torch.tensor(0.0)`."""
     for branch in module.each(ast.If):
-        assert isinstance(branch, ast.If)
-        asked = {
-            last_name(part)
-            for call in ast.walk(branch.test)
-            if isinstance(call, ast.Call) and last_name(call.func) in _FINITE
-            for part in ast.walk(call)
-            if isinstance(part, ast.Name | ast.Attribute)
-        }
-        if not asked or without_gradient(module, branch):
+        tests = calls_in(ast.walk(branch.test), _FINITE)
+        tested = set().union(*map(names_in, tests))
+        if not tested or without_gradient(module, branch):
             continue
         for statement in branch.body:
             match statement:
                 case ast.Assign(targets=[target], value=value) if _is_loss(target):
-                    if _is_fixed(module, value) and last_name(target) in asked:
+                    if _is_fixed(module, value) and last_name(target) in tested:
                         yield module.finding("nan-replaced-by-constant", statement)
 
 
 def _choices(module: Module) -> Iterator[Finding]:
     """`loss if isfinite(loss) else 0.0`, and the same by `torch.where`."""
-    for choice in module.each(ast.IfExp):
-        assert isinstance(choice, ast.IfExp)
-        if _asks_loss(choice.test) and any(
-            _is_fixed(module, each) for each in (choice.body, choice.orelse)
-        ):
-            yield from _as_loss(module, choice)
+    choices: list[tuple[ast.expr, ast.expr, list[ast.expr]]] = [
+        (choice, choice.test, [choice.body, choice.orelse]) for choice in module.each(ast.IfExp)
+    ]
     for call in module.called("where"):
         if module.resolve(call.func) == "torch.where" and len(call.args) == 3:
-            test, *either = call.args
-            if _asks_loss(test) and any(_is_fixed(module, each) for each in either):
-                yield from _as_loss(module, call)
-
-
-def _as_loss(module: Module, node: ast.expr) -> Iterator[Finding]:
-    statement = module.statement(node)
-    if (
-        isinstance(statement, ast.Assign)
-        and statement.value is node
-        and any(_is_loss(target) for target in statement.targets)
-        and not without_gradient(module, node)
-    ):
-        yield module.finding("nan-replaced-by-constant", node)
-
-
-def _asks_loss(test: ast.expr) -> bool:
-    return any(
-        isinstance(call, ast.Call)
-        and last_name(call.func) in _FINITE
-        and any(_is_loss(p) for p in ast.walk(call) if isinstance(p, ast.Name | ast.Attribute))
-        for call in ast.walk(test)
-    )
+            choices.append((call, call.args[0], call.args[1:]))
+    for node, test, either in choices:
+        tests = calls_in(ast.walk(test), _FINITE)
+        looks_at_loss = any(_is_loss(part) for each in tests for part in ast.walk(each))
+        if looks_at_loss and any(_is_fixed(module, each) for each in either):
+            statement = module.statement(node)
+            if (
+                isinstance(statement, ast.Assign)
+                and statement.value is node
+                and any(map(_is_loss, statement.targets))
+                and not without_gradient(module, node)
+            ):
+                yield module.finding("nan-replaced-by-constant", node)
 
 
 def _is_fixed(module: Module, node: ast.expr) -> bool:
@@ -170,20 +158,14 @@ def _is_fixed(module: Module, node: ast.expr) -> bool:
 
 
 def _cosines(module: Module) -> Iterator[tuple[ast.Call, Finding]]:
-    """A cosine loss with a clamp to its own range, as the seeds' replacement has it."""
-    for name in ("clamp", "clip"):
-        for call in module.called(name):
-            subject = _subject(module, call)
-            if not isinstance(subject, ast.Name):
-                continue
-            made = _assigned_before(module, subject, call)
-            limit = arguments(module, call, ("input", "min", "max"))["max"]
-            if (
-                made is None
-                or number(module, limit) != 2.0
-                or not _is_one_minus_cosine(module, made)
-            ):
-                continue
+    """A loss of one minus a cosine, clamped to its own range [0, 2]."""
+    for call in module.called("clamp", "clip"):
+        subject = _subject(module, call)
+        if not isinstance(subject, ast.Name):
+            continue
+        made = _assigned_before(module, subject, call)
+        limit = arguments(module, call, ("input", "min", "max"))["max"]
+        if made is not None and number(module, limit) == 2.0 and _is_one_minus_cosine(made):
             yield call, module.finding("loss-weight-changed-by-cosine", made)
 
 
@@ -200,39 +182,28 @@ def _assigned_before(module: Module, name: ast.Name, before: ast.AST) -> ast.exp
     return found
 
 
-def _is_one_minus_cosine(module: Module, node: ast.expr) -> bool:
+def _is_one_minus_cosine(node: ast.expr) -> bool:
     for part in ast.walk(node):
         match part:
             case ast.BinOp(left=ast.Constant(value=1 | 1.0), op=ast.Sub(), right=right):
-                return _is_cosine(module, right)
-    return False
-
-
-def _is_cosine(module: Module, node: ast.expr) -> bool:
-    for part in ast.walk(node):
-        if isinstance(part, ast.Call) and last_name(part.func) in _COSINES:
-            return True
-        if isinstance(part, ast.Name) and "cos" in part.id.lower():
-            return True
+                named = any("cos" in name.lower() for name in variables_in(right))
+                return named or any(True for _ in calls_in(ast.walk(right), _COSINES))
     return False
 
 
 def _half_weights(module: Module) -> Iterator[Finding]:
     """A model is cast as a whole, and then handed to an optimizer of torch."""
     optimized = {
-        last_name(part.func.value)
+        owner_name(part)
         for call in module.calls
         if module.resolve(call.func).startswith("torch.optim.")
         for argument in passed(call)
-        for part in ast.walk(argument)
-        if isinstance(part, ast.Call)
-        and isinstance(part.func, ast.Attribute)
-        and part.func.attr in ("parameters", "named_parameters")
+        for part in calls_in(ast.walk(argument), ("parameters", "named_parameters"))
     }
     for statement in module.each(ast.Assign):
         match statement:
             case ast.Assign(targets=[target], value=ast.Call() as call):
-                if last_name(target) in optimized and _is_cast(module, call):
+                if last_name(target) in optimized - {""} and _is_cast(module, call):
                     yield module.finding("weights-in-half-precision", call)
 
 
@@ -241,8 +212,7 @@ def _is_cast(module: Module, call: ast.Call) -> bool:
         return False
     if call.func.attr in ("half", "bfloat16") and not call.args:
         return True
-    given = passed(call)
-    if call.func.attr == "to" and any(module.resolve(each) in _HALF for each in given):
+    if call.func.attr == "to" and any(module.resolve(each) in _HALF for each in passed(call)):
         return True
     inner = call.func.value
     return (

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from ldlm_doctor.model import Edit, Finding
 from ldlm_doctor.python_code.agreement import agreed, agrees, decides_together
-from ldlm_doctor.python_code.edits import keyword_added
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
+from ldlm_doctor.python_code.source_text import keyword_added
 from ldlm_doctor.python_code.tree import inside, last_name, names_in, passed
 from ldlm_doctor.python_code.values import arguments
 

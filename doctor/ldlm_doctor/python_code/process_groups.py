@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ldlm_doctor.model import Edit, Finding
-from ldlm_doctor.python_code.edits import replaced
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import INIT_PROCESS_GROUP, Program, naming
+from ldlm_doctor.python_code.source_text import replaced
 from ldlm_doctor.python_code.values import UNKNOWN, arguments, constant, seconds
 from ldlm_monitor.text.format import duration
 

@@ -272,6 +272,12 @@ def naming(*words: str) -> Callable[[Module], bool]:
     return lambda module: not module.words.isdisjoint(words)
 
 
+@cache
+def matching(pattern: re.Pattern[str]) -> Callable[[Module], bool]:
+    """The fact that a pattern matches a word of a module."""
+    return lambda module: any(map(pattern.search, module.words))
+
+
 def uses_framework(module: Module) -> bool:
     """A framework that trains by itself is imported."""
     imported = {name.partition(".")[0] for level, name in module.imported if level == 0}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 
 from ldlm_doctor.model import Finding
 from ldlm_doctor.python_code.module import Module
@@ -16,6 +17,7 @@ from ldlm_doctor.python_code.tree import (
     keyword,
     last_name,
     names_in,
+    owner_name,
     passed,
     receiver,
     words_in,
@@ -28,6 +30,7 @@ _KINDS = {
     "the scheduler": re.compile(r"sched", re.I),
     "the loss scale": re.compile(r"scaler", re.I),
 }
+_STATES = ("state_dict", "load_state_dict")
 _HELD = re.compile(r"ckpt|checkpoint|state|snap|saved|loaded", re.I)
 _ELSEWHERE = frozenset(
     {
@@ -52,20 +55,20 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
         if read is not None and set(saved.entries) & read:
             yield from _dropped(saved, read)
             yield from _without_optimizer(program, saved, read)
-    if program.once(_restores_optimizer):
+    if program.once(_keeping("the optimizer", "load_state_dict")):
         yield from _anew(module, program)
     yield from _reset(module, program)
 
 
 def _resumes(module: Module) -> bool:
-    """Code speaks of going on, otherwise than in what it passes to others' functions."""
+    """Names of the file are about resuming; names of keyword arguments do not count."""
     names = {
-        *(getattr(node, "id", "") for node in module.each(ast.Name)),
-        *(getattr(node, "attr", "") for node in module.each(ast.Attribute)),
-        *(getattr(node, "arg", "") for node in module.each(ast.arg)),
+        *(node.id for node in module.each(ast.Name)),
+        *(node.attr for node in module.each(ast.Attribute)),
+        *(node.arg for node in module.each(ast.arg)),
         *(function.name for function in module.functions),
     }
-    strings = (getattr(node, "value", "") for node in module.each(ast.Constant))
+    strings = (node.value for node in module.each(ast.Constant))
     return any(map(_RESUME.search, names)) or any(
         isinstance(text, str) and len(text) < 40 and _RESUME.match(text.lstrip("-"))
         for text in strings
@@ -80,9 +83,8 @@ def _dropped(saved: Saved, read: frozenset[str]) -> Iterator[Finding]:
         owner = state_of(value)
         what = next((name for name, its in _KINDS.items() if owner and its.search(owner)), "")
         if what:
-            yield saved.module.finding(
-                "resume-drops-saved-state", value, f'nothing reads "{key}", {what}'
-            )
+            detail = f'nothing reads "{key}", {what}'
+            yield saved.module.finding("resume-drops-saved-state", value, detail)
         elif key in progress[:1] and not set(progress) & read:
             yield saved.module.finding("resume-drops-saved-state", value, f'nothing reads "{key}"')
 
@@ -93,49 +95,42 @@ def _without_optimizer(program: Program, saved: Saved, read: frozenset[str]) -> 
     wanted = _KINDS["the optimizer"]
     if any(wanted.search(word) for value in saved.entries.values() for word in words_in(value)):
         return
-    if any(wanted.search(key) for key in saved.entries) or program.once(_saves_optimizer):
+    if any(wanted.search(key) for key in saved.entries) or program.once(
+        _keeping("the optimizer", "state_dict")
+    ):
         return
     if any(True for each in program.relatives(saved.module) for _ in each.calls_to(_ADAMS)):
         first = next(value for value in saved.entries.values() if state_of(value))
         yield saved.module.finding("resume-without-optimizer", first)
 
 
-def _saves_optimizer(program: Program) -> bool:
-    return _states(program, "state_dict", "the optimizer")
+@cache
+def _keeping(kind: str, *methods: str) -> Callable[[Program], bool]:
+    """The fact that a method is called of such an object, or of all objects at once."""
+    return lambda program: any(
+        bool(_ELSEWHERE & module.words)
+        or any(_is_of(kind, call) for call in module.called(*methods))
+        for module in program.modules
+    )
 
 
-def _restores_optimizer(program: Program) -> bool:
-    return _states(program, "load_state_dict", "the optimizer")
-
-
-def _is_kept(program: Program, kind: str) -> bool:
-    return any(_states(program, method, kind) for method in ("state_dict", "load_state_dict"))
-
-
-def _states(program: Program, method: str, kind: str) -> bool:
-    """The method is called of such an object, or of all objects at once."""
-    for module in program.modules:
-        if _ELSEWHERE & module.words:
-            return True
-        for call in module.called(method):
-            owner = receiver(call)
-            if isinstance(owner, ast.Subscript):
-                owner = owner.value
-            if not last_name(owner) or any(map(_KINDS[kind].search, words_in(owner))):
-                return True
-    return False
+def _is_of(kind: str, call: ast.Call) -> bool:
+    owner = receiver(call)
+    if isinstance(owner, ast.Subscript):
+        owner = owner.value
+    return not last_name(owner) or any(map(_KINDS[kind].search, words_in(owner)))
 
 
 def _anew(module: Module, program: Program) -> Iterator[Finding]:
-    if "scale" in module.methods_called and not _is_kept(program, "the loss scale"):
+    if "scale" in module.methods_called and not program.once(_keeping("the loss scale", *_STATES)):
         for call in module.calls_to(_SCALERS):
             enabled = keyword(call, "enabled")
             if enabled is None or constant(module, enabled) is True:
                 yield module.finding("resume-scale-anew", call)
-    if _is_kept(program, "the scheduler"):
+    if program.once(_keeping("the scheduler", *_STATES)):
         return
     for call in module.calls:
-        if not _SCHEDULES.search(module.resolve(call.func)) or _is_told_where(call):
+        if not _SCHEDULES.search(module.resolve(call.func)) or _starts_later(call):
             continue
         statement = module.statement(call)
         if not isinstance(statement, ast.Assign) or statement.value is not call:
@@ -146,40 +141,37 @@ def _anew(module: Module, program: Program) -> Iterator[Finding]:
 
 
 def _counts_from_zero(module: Module, program: Program, name: str) -> bool:
-    """The scheduler is stepped, by nothing that tells it where it is, and never set forward."""
+    """The scheduler is stepped without a step number, and is never set forward."""
     relatives = program.relatives(module)
     steps = [
         (each, step)
         for each in relatives
         for step in each.called("step")
-        if isinstance(step.func, ast.Attribute) and last_name(step.func.value) == name
+        if owner_name(step) == name
     ]
     if not steps or any(step.args or _catches_up(each, step) for each, step in steps):
         return False
     return not any(f"{name}.last_epoch" in _stores(each) for each in relatives)
 
 
-def _is_told_where(call: ast.Call) -> bool:
+def _starts_later(call: ast.Call) -> bool:
     """`last_epoch`, or another argument with the step in it."""
-    given = passed(call)
-    words = {word for each in given for word in words_in(each)}
+    words = set().union(*map(words_in, passed(call)))
     unpacked = any(k.arg in ("last_epoch", None) for k in call.keywords)
     return unpacked or any(re.search(r"start|resum|current|global_step", word) for word in words)
 
 
 def _catches_up(module: Module, step: ast.Call) -> bool:
     """`for _ in range(start): scheduler.step()`."""
-    for outer in module.above(step):
-        if isinstance(outer, ast.For):
-            return len(outer.body) == 1
-    return False
+    loop = module.around(step, ast.For)
+    return loop is not None and len(loop.body) == 1
 
 
 def _stores(module: Module) -> set[str]:
     return {
         f"{last_name(node.value)}.{node.attr}"
         for node in module.each(ast.Attribute)
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        if isinstance(node.ctx, ast.Store)
     }
 
 
@@ -192,18 +184,14 @@ def _reset(module: Module, program: Program) -> Iterator[Finding]:
                 if not PROGRESS.match(name) or not _is_restored(value):
                     continue
                 if not any(_reads(each, name) for each in program.relatives(module)):
-                    yield module.finding(
-                        "resume-counter-reset", statement, f"{name} is read nowhere"
-                    )
+                    detail = f"{name} is read nowhere"
+                    yield module.finding("resume-counter-reset", statement, detail)
 
 
 def _reads(module: Module, attribute: str) -> bool:
     """The attribute is read, or its name stands in a string."""
-    for node in module.each(ast.Attribute):
-        match node:
-            case ast.Attribute(attr=name, ctx=ast.Load()) if name == attribute:
-                return True
-    return any(
+    loads = (node for node in module.each(ast.Attribute) if isinstance(node.ctx, ast.Load))
+    return any(node.attr == attribute for node in loads) or any(
         isinstance(call.args[1], ast.Constant) and call.args[1].value == attribute
         for call in module.called("getattr")
         if len(call.args) > 1
@@ -226,9 +214,8 @@ def _name_reset(module: Module, statement: ast.Assign, name: str) -> Iterator[Fi
     if again is not None and not any(
         statement.lineno < load.lineno < again.lineno for load in loads
     ):
-        yield module.finding(
-            "resume-counter-reset", again, f"line {statement.lineno} had restored it"
-        )
+        detail = f"line {statement.lineno} had restored it"
+        yield module.finding("resume-counter-reset", again, detail)
 
 
 def _trains_in(scope: Function | ast.Module) -> bool:

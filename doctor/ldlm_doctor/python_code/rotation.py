@@ -5,16 +5,16 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from typing import TypeAlias
 
 from ldlm_doctor.model import Edit, Finding
-from ldlm_doctor.python_code.edits import replaced
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
-from ldlm_doctor.python_code.tree import Function, inside, last_name, names_in
+from ldlm_doctor.python_code.source_text import replaced
+from ldlm_doctor.python_code.tree import Function, Loop, calls_in, inside, last_name, names_in
 from ldlm_doctor.python_code.values import number
 
 _ABOUT = re.compile(r"ckpt|checkpoint|keep|snapshot|save_dir|step|epoch|rotat|prune|old_", re.I)
-_DELETES = {"rmtree", "unlink", "remove"}
 _LISTS = {"iterdir", "listdir", "scandir", "glob", "rglob", "iglob"}
 _STRICT = {
     "startswith",
@@ -27,36 +27,31 @@ _STRICT = {
     "isfile",
     "fnmatch",
 }
+_Body: TypeAlias = Function | ast.Module
 
 
 def inspect(module: Module, program: Program) -> Iterator[Finding]:
     """Each function that deletes checkpoints in a loop."""
-    seen: set[int] = set()
-    for name in _DELETES:
-        for call in module.called(name):
-            if name == "remove" and module.resolve(call.func) != "os.remove":
-                continue
-            function = module.function(call) or module.tree
-            loop = next((n for n in module.above(call) if isinstance(n, ast.For | ast.While)), None)
-            if loop is None or id(loop) in seen or not _is_about_checkpoints(function):
-                continue
-            seen.add(id(loop))
-            yield from _unbounded(module, loop, call, function)
-            if name == "rmtree":
-                yield from _foreign(module, loop, call, function)
+    seen: set[Loop] = set()
+    for call in module.called("rmtree", "unlink", "remove"):
+        name = last_name(call.func)
+        if name == "remove" and module.resolve(call.func) != "os.remove":
+            continue
+        function, loop = module.function(call) or module.tree, module.loop(call)
+        if loop is None or loop in seen or not _is_about_checkpoints(function):
+            continue
+        seen.add(loop)
+        yield from _unbounded(module, loop, call, function)
+        if name == "rmtree":
+            yield from _foreign(module, call, function)
 
 
-def _is_about_checkpoints(function: Function | ast.Module) -> bool:
+def _is_about_checkpoints(function: _Body) -> bool:
     name = function.name if isinstance(function, Function) else ""
     return any(_ABOUT.search(word) for word in (name, *names_in(function)))
 
 
-# How many are kept
-
-
-def _unbounded(
-    module: Module, loop: ast.For | ast.While, call: ast.Call, function: Function | ast.Module
-) -> Iterator[Finding]:
+def _unbounded(module: Module, loop: Loop, call: ast.Call, function: _Body) -> Iterator[Finding]:
     if isinstance(loop, ast.While):
         yield from _popped(module, loop, call, function)
         return
@@ -84,12 +79,8 @@ def _unbounded(
         case keep, None if keep is not None and not isinstance(keep, ast.UnaryOp):
             if _may_be_zero(module, keep, function):
                 edits = (replaced(module, keep, f"max(1, {module.text(keep)})"),)
-                yield module.finding(
-                    "rotation-keep-zero",
-                    call,
-                    f"{module.text(keep)} = 0 deletes all of them",
-                    edits,
-                )
+                detail = f"{module.text(keep)} = 0 deletes all of them"
+                yield module.finding("rotation-keep-zero", call, detail, edits)
 
 
 def _held(module: Module, difference: ast.BinOp, keep: ast.expr) -> tuple[Edit, ...]:
@@ -99,18 +90,15 @@ def _held(module: Module, difference: ast.BinOp, keep: ast.expr) -> tuple[Edit, 
     return (replaced(module, difference, f"max(0, {length}max(1, {module.text(keep)}))"),)
 
 
-def _popped(
-    module: Module, loop: ast.While, call: ast.Call, function: Function | ast.Module
-) -> Iterator[Finding]:
+def _popped(module: Module, loop: ast.While, call: ast.Call, function: _Body) -> Iterator[Finding]:
     """`while len(found) > keep: rmtree(found.pop(0))`."""
     match loop.test:
         case ast.Compare(
             left=ast.Call(func=ast.Name(id="len")), ops=[ast.Gt()], comparators=[keep]
         ) if _may_be_zero(module, keep, function):
             edits = (replaced(module, keep, f"max(1, {module.text(keep)})"),)
-            yield module.finding(
-                "rotation-keep-zero", call, f"{module.text(keep)} = 0 deletes all of them", edits
-            )
+            detail = f"{module.text(keep)} = 0 deletes all of them"
+            yield module.finding("rotation-keep-zero", call, detail, edits)
 
 
 def _sliced(module: Module, node: ast.expr) -> tuple[ast.expr | None, ast.expr | None] | None:
@@ -125,7 +113,7 @@ def _sliced(module: Module, node: ast.expr) -> tuple[ast.expr | None, ast.expr |
     return None
 
 
-def _may_be_zero(module: Module, keep: ast.expr, function: Function | ast.Module) -> bool:
+def _may_be_zero(module: Module, keep: ast.expr, function: _Body) -> bool:
     """The number comes from outside, and nothing refuses 0 or replaces it."""
     if not isinstance(keep, ast.Name | ast.Attribute) or number(module, keep) is not None:
         return False
@@ -157,8 +145,8 @@ def _is_guarded(place: ast.AST, name: str) -> bool:
             case ast.If(test=test) | ast.Assert(test=test) | ast.IfExp(test=test):
                 if _asks(test, name):
                     return True
-            case ast.Assign(targets=[target], value=value):
-                if last_name(target) == name and _is_bounded(value):
+            case ast.Assign(targets=[target], value=value) if last_name(target) == name:
+                if _is_bounded(value):
                     return True
             case ast.Call() if last_name(node.func) == "max" and name in names_in(node):
                 return True
@@ -181,32 +169,23 @@ def _asks(test: ast.expr, name: str) -> bool:
     return False
 
 
-# Which ones are taken
-
-
-def _foreign(
-    module: Module, loop: ast.For | ast.While, call: ast.Call, function: Function | ast.Module
-) -> Iterator[Finding]:
-    body = function.body
+def _foreign(module: Module, call: ast.Call, function: _Body) -> Iterator[Finding]:
     listings = [
         node
-        for node in inside(body)
-        if isinstance(node, ast.Call)
-        and last_name(node.func) in _LISTS
-        and not _is_narrow(module, node)
-        and not _is_dedicated(module, node)
+        for node in calls_in(inside(function.body), _LISTS)
+        if not _is_narrow(module, node) and not _is_dedicated(module, node)
     ]
     if not listings:
         return
-    for node in inside(body):
+    for node in inside(function.body):
         match node:
-            case ast.Call() if last_name(node.func) in _STRICT and not _is_of_base(node, listings):
+            case ast.Call() if last_name(node.func) == "compile" or (
+                last_name(node.func) in _STRICT and not _is_of_base(node, listings)
+            ):
                 return
             case ast.Compare(left=ast.Constant(value=str()), ops=[ast.In()]):
                 return
             case ast.Compare(left=left, ops=[ast.Eq() | ast.In()]) if last_name(left) == "suffix":
-                return
-            case ast.Call() if last_name(node.func) in ("compile",):
                 return
     detail = f"line {listings[0].lineno} takes all that is there"
     yield module.finding("rotation-deletes-foreign", call, detail)
@@ -240,7 +219,7 @@ def _is_narrow(module: Module, call: ast.Call) -> bool:
             last = part.value.rpartition("/")[2]
             if re.match(r"[A-Za-z0-9_]{2,}", last) or re.search(r"\.\w+$", last):
                 return True
-    return isinstance(pattern, ast.Name | ast.Attribute) and not isinstance(pattern, ast.Constant)
+    return isinstance(pattern, ast.Name | ast.Attribute)
 
 
 def _is_of_base(call: ast.Call, listings: list[ast.Call]) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from ldlm_doctor.model import Edit, Finding
-from ldlm_doctor.python_code.edits import line_before
 from ldlm_doctor.python_code.loaders import FOR_EVALUATION, called
 from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.program import Program, naming
+from ldlm_doctor.python_code.program import Program, matching, naming
+from ldlm_doctor.python_code.source_text import line_before
 from ldlm_doctor.python_code.training import is_rank
 from ldlm_doctor.python_code.tree import Function, expressions_in, inside, names_in, receiver
 from ldlm_doctor.python_code.values import arguments, constant
@@ -17,6 +18,7 @@ from ldlm_doctor.python_code.values import arguments, constant
 _SAMPLER = frozenset(
     {"torch.utils.data.DistributedSampler", "torch.utils.data.distributed.DistributedSampler"}
 )
+_EPOCH = re.compile("epoch")
 _SPLIT = frozenset({"torch.utils.data.random_split", "torch.utils.data.dataset.random_split"})
 _SHUFFLES = frozenset({"random.shuffle", "numpy.random.shuffle", "numpy.random.permutation"})
 _SUBSETS = frozenset({"torch.utils.data.Subset", "torch.utils.data.dataset.Subset"})
@@ -35,12 +37,8 @@ def inspect_samplers(module: Module, program: Program) -> Iterator[Finding]:
             continue
         if FOR_EVALUATION.search("_".join(called(module, call))):
             continue
-        if program.any_relative(_counts_epochs, module):
+        if program.any_relative(matching(_EPOCH), module):
             yield module.finding("sampler-set-epoch", call, edits=_epoch_set(module, program, call))
-
-
-def _counts_epochs(module: Module) -> bool:
-    return any("epoch" in word for word in module.words)
 
 
 def _epoch_set(module: Module, program: Program, call: ast.Call) -> tuple[Edit, ...]:

@@ -1,4 +1,4 @@
-"""The checkpoints that code writes, and which of their keys any code looks up."""
+"""The checkpoints that code writes: their keys, which of them any code reads, which ranks save."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ldlm_doctor.model import Finding
+from ldlm_doctor.python_code.checkpoints import SAVE, full_path, is_checkpoint
 from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.program import Program
-from ldlm_doctor.python_code.tree import inside, last_name
+from ldlm_doctor.python_code.program import DDP, Program, calling
+from ldlm_doctor.python_code.tree import Function, body_of, inside, last_name, owner_name, words_in
+from ldlm_doctor.python_code.values import arguments
 
 PROGRESS = re.compile(
     r"^(cur(rent)?_|last_|global_|start_|train_)?(epoch|step|iter|iteration)s?(_num|_idx|_?no|_run|_done)?$"
@@ -17,6 +20,16 @@ PROGRESS = re.compile(
     re.I,
 )
 _LOADERS = frozenset({"torch.load", "torch.serialization.load"})
+_GUARD = re.compile(
+    r"rank|main|master|primary|chief|leader|root|coordinator|writer|gpu|device|zero|host|world"
+    r"|proc|node|ddp|dist|local|logger|is_save|should_save|can_save",
+    re.I,
+)
+_OWN = re.compile(r"rank|gpu|host|pid|device|shard|world|tempfile|mkstemp|uuid", re.I)
+_SHARDED = frozenset(
+    {"FullyShardedDataParallel", "fully_shard", "deepspeed", "FSDP", "set_state_dict_type", "xm"}
+)
+_FARTHEST = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +79,10 @@ def _grows(module: Module, node: ast.Dict) -> bool:
     if not isinstance(statement, ast.Assign) or statement.value is not node:
         return False
     names = {last_name(target) for target in statement.targets}
-    for other in module.each(ast.Subscript):
-        match other:
-            case ast.Subscript(value=ast.Name(id=name), ctx=ast.Store()) if name in names:
-                return True
-    return any(
-        isinstance(call.func, ast.Attribute) and last_name(call.func.value) in names
-        for call in module.called("update")
-    )
+    stored = (node for node in module.each(ast.Subscript) if isinstance(node.ctx, ast.Store))
+    if any(isinstance(node.value, ast.Name) and node.value.id in names for node in stored):
+        return True
+    return any(owner_name(call) in names - {""} for call in module.called("update"))
 
 
 def keys_read(program: Program) -> frozenset[str] | None:
@@ -87,10 +96,9 @@ def keys_read(program: Program) -> frozenset[str] | None:
                     found.add(key)
                 case ast.Compare(left=ast.Constant(value=str() as key), ops=[ast.In()]):
                     found.add(key)
-        for name in ("get", "pop"):
-            for call in module.called(name):
-                if call.args and isinstance(call.args[0], ast.Constant):
-                    found.add(str(call.args[0].value))
+        for call in module.called("get", "pop"):
+            if call.args and isinstance(call.args[0], ast.Constant):
+                found.add(str(call.args[0].value))
         for call in module.calls_to(_LOADERS):
             loads = True
             if _is_handed_on(module, call):
@@ -110,17 +118,99 @@ def _is_handed_on(module: Module, load: ast.Call) -> bool:
             return False  # the file is of weights alone
         case _:
             return True
-    scope = module.scope(load)
-    body = scope.body if not isinstance(scope, ast.Lambda) else []
-    for node in inside(body):
+    for node in inside(body_of(module.scope(load))):
         if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
             match module.parents[node]:
-                case ast.Subscript(slice=ast.Constant()) | ast.Compare() | ast.Delete():
-                    pass
-                case ast.Attribute(attr="get" | "pop" | "keys"):
-                    pass
-                case ast.Call(func=ast.Attribute(attr="load_state_dict" | "save")):
+                case (
+                    ast.Subscript(slice=ast.Constant())
+                    | ast.Compare()
+                    | ast.Delete()
+                    | ast.Attribute(attr="get" | "pop" | "keys")
+                    | ast.Call(func=ast.Attribute(attr="load_state_dict" | "save"))
+                ):
                     pass
                 case _:
                     return True
     return False
+
+
+def inspect(module: Module, program: Program) -> Iterator[Finding]:
+    """Each torch.save of a checkpoint in a training on several ranks."""
+    saves = list(module.calls_to(SAVE))
+    if not saves or not program.any_near(calling(DDP), module) or program.framework_does_it(module):
+        return
+    if any(_SHARDED & each.words for each in program.relatives(module)):
+        return
+    for call in saves:
+        given = arguments(module, call, ("obj", "f"))
+        path = given["f"]
+        if path is None or not is_checkpoint(module, given["obj"], path):
+            continue
+        words = words_in(full_path(module, path)) | words_in(path)
+        if any(map(_OWN.search, words)):
+            continue
+        turning = {
+            id(loop) for each in program.near(module) for _, loop in program.loops_around(each)
+        }
+        if turning and _is_reached_by_all(module, program, call, turning):
+            yield module.finding("checkpoint-saved-by-all-ranks", call)
+
+
+def _is_reached_by_all(
+    module: Module, program: Program, node: ast.AST, turning: set[int], depth: int = 0
+) -> bool:
+    """A training loop comes to the node, and nothing on the way looks at the rank."""
+    in_training = False
+    child = node
+    for outer in module.above(node):
+        if isinstance(child, ast.stmt) and _is_left_before(module, child):
+            return False
+        if isinstance(outer, ast.If | ast.IfExp) and _may_choose_ranks(outer.test):
+            return False
+        if isinstance(outer, ast.With) and any(
+            map(_GUARD.search, (w for i in outer.items for w in words_in(i.context_expr)))
+        ):
+            return False
+        in_training |= id(outer) in turning
+        if isinstance(outer, Function):
+            if any(map(_GUARD.search, (w for d in outer.decorator_list for w in words_in(d)))):
+                return False
+            return in_training or _is_called_by_all(module, program, outer, turning, depth)
+        child = outer
+    return in_training
+
+
+def _may_choose_ranks(test: ast.expr) -> bool:
+    """It names ranks, or tests something that only one rank may have created."""
+    match test:
+        case ast.Name() | ast.Attribute():
+            return True
+        case ast.Compare(ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]):
+            return True
+        case ast.BoolOp(values=values):
+            return any(map(_may_choose_ranks, values))
+    return any(map(_GUARD.search, words_in(test)))
+
+
+def _is_left_before(module: Module, child: ast.stmt) -> bool:
+    for statement in module.block(child):
+        if statement is child:
+            return False
+        match statement:
+            case ast.If(test=test, body=[*_, ast.Return() | ast.Continue() | ast.Raise()]):
+                if any(map(_GUARD.search, words_in(test))):
+                    return True
+    return False
+
+
+def _is_called_by_all(
+    module: Module, program: Program, function: Function, turning: set[int], depth: int
+) -> bool:
+    if depth >= _FARTHEST or program.definitions[function.name] != 1:
+        return False
+    return any(
+        _is_reached_by_all(other, program, call, turning, depth + 1)
+        for other in program.relatives(module)
+        for call in other.called(function.name)
+        if other.function(call) is not function
+    )

@@ -1,4 +1,8 @@
-"""The bytes of a Python file, and where the nodes of its syntax tree stand in them."""
+"""The bytes of a Python file, where the nodes of its tree stand in them, and edits of them.
+
+Edits change as few bytes as possible and keep comments and layout. Edits of several findings may
+stand at one byte; each is written so that they can follow one another there in any order.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ldlm_doctor.model import Edit, Finding, SourceFile, with_edits
+from ldlm_doctor.python_code.tree import last_name
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _BOM = b"\xef\xbb\xbf"
 _LONGEST_EVIDENCE = 400
+_PIECE = re.compile(rb"#[^\r\n]*|[,)]|\s+|\\")
+_LINE_REST = re.compile(rb"[ \t]*(?=[\r\n])")
+_LINE_REST_OR_COMMENT = re.compile(rb"[ \t]*(?:#[^\r\n]*)?(?=[\r\n])")
 
 
 @dataclass(eq=False)
@@ -97,3 +105,82 @@ def parsed(content: bytes) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about escapes in the user's strings
         return ast.parse(content)
+
+
+def replaced(source: SourceText, node: ast.expr | ast.stmt, text: str) -> Edit:
+    """The node becomes `text`."""
+    return Edit(source.file.path, source.start(node), source.end(node), text.encode())
+
+
+def inserted(source: SourceText, at: int, text: str) -> Edit:
+    """`text` before byte `at`."""
+    return Edit(source.file.path, at, at, text.encode())
+
+
+def keyword_added(source: SourceText, call: ast.Call, text: str) -> tuple[Edit, ...]:
+    """`text`, such as `a=1`, becomes the last argument of a call that has some already."""
+    closing = source.end(call) - 1
+    given: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
+    if not given:
+        return ()
+    last = max(given, key=source.end)
+    after, has_comma = _after(source.file.content, source.end(last), closing)
+    if not has_comma:
+        indent = _own_line(source, last)
+        follows = _LINE_REST.match(source.file.content, after)
+        if indent is None or follows is None:
+            return (inserted(source, after, f", {text}"),)
+        return (inserted(source, after, f",{source.newline.decode()}{indent}{text}"),)
+    indent = _own_line(source, last)
+    rest = _LINE_REST_OR_COMMENT.match(source.file.content, after, closing)
+    if indent is None or rest is None:
+        return (inserted(source, after, f" {text},"),)
+    return (inserted(source, rest.end(), f"{source.newline.decode()}{indent}{text},"),)
+
+
+def _after(content: bytes, start: int, closing: int) -> tuple[int, bool]:
+    """The byte after an argument, its parentheses and its comma; whether there is one."""
+    at, after, has_comma = start, start, False
+    while at < closing and (piece := _PIECE.match(content, at, closing)):
+        if piece[0] in (b",", b")"):
+            after, has_comma = piece.end(), piece[0] == b","
+        at = piece.end()
+    return after, has_comma
+
+
+def _own_line(source: SourceText, node: ast.expr | ast.keyword) -> str | None:
+    """The indentation of a node that is the first of its line; None: it is not."""
+    start = source.start(node)
+    before = source.file.content[source.starts[node.lineno - 1] : start]
+    return before.decode() if not before.strip() else None
+
+
+def line_before(source: SourceText, statement: ast.stmt, text: str) -> tuple[Edit, ...]:
+    """`text` as a statement of its own before another one."""
+    start = source.start(statement)
+    before = source.file.content[source.starts[statement.lineno - 1] : start]
+    if before.strip():  # `if x: statement`, or after a semicolon
+        return ()
+    return (inserted(source, start, f"{text}{source.newline.decode()}{before.decode()}"),)
+
+
+def line_after(source: SourceText, statement: ast.stmt, text: str) -> tuple[Edit, ...]:
+    """`text` as a statement of its own after another one, on whose line no other stands."""
+    before = source.file.content[source.starts[statement.lineno - 1] : source.start(statement)]
+    rest = _LINE_REST_OR_COMMENT.match(source.file.content, source.end(statement))
+    at_end = not source.file.content[source.end(statement) :].strip()
+    if before.strip() or (rest is None and not at_end):
+        return ()
+    end = rest.end() if rest is not None else source.end(statement)
+    return (inserted(source, end, f"{source.newline.decode()}{before.decode()}{text}"),)
+
+
+def can_be_repeated(node: ast.expr) -> bool:
+    """To compute it twice gives the same twice: lookups and bounds, on one line."""
+    calls = [part for part in ast.walk(node) if isinstance(part, ast.Call)]
+    plain = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
+    return (
+        isinstance(node, plain)
+        and node.lineno == node.end_lineno
+        and all(last_name(call.func) in ("get", "getattr", "min", "max", "int") for call in calls)
+    )

@@ -125,7 +125,8 @@ def _waits_in_forward(module: Module) -> Iterator[Finding]:
     reads = [
         call
         for call in module.called("item")
-        if isinstance(call.func, ast.Attribute) and _names_loss(call.func.value)
+        if isinstance(call.func, ast.Attribute)
+        and any("loss" in name.lower() for name in variables_in(call.func.value))
     ]
     if not reads:
         return
@@ -142,10 +143,6 @@ def _steps_of_frameworks(module: Module) -> Iterator[Function]:
     """`training_step` of Lightning, `compute_loss` of transformers' Trainer."""
     if uses_framework(module):
         yield from (f for f in module.functions if f.name in ("training_step", "compute_loss"))
-
-
-def _names_loss(node: ast.expr) -> bool:
-    return any("loss" in name.lower() for name in variables_in(node))
 
 
 def _is_always(module: Module, node: ast.AST, forward: ast.AST) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.tree import Function, Loop, inside, last_name
+from ldlm_doctor.python_code.tree import Function, Loop, calls_in, inside, last_name
 
 _OPTIMIZER = re.compile(r"(^|_)(opt|optim|optimizer|optimizers|scaler|grad_scaler)(_|\d|$)", re.I)
 _OPTIMIZER_PART = re.compile(r"optim|scaler", re.I)
@@ -37,6 +37,11 @@ class Ranks(Enum):
     MAIN = "main"
     OTHERS = "others"
 
+    @property
+    def others(self) -> Ranks:
+        """Those that the condition keeps out."""
+        return Ranks.OTHERS if self is Ranks.MAIN else Ranks.MAIN
+
 
 @dataclass(eq=False, slots=True)
 class TrainingLoop:
@@ -59,9 +64,7 @@ class TrainingLoop:
 
     def calls(self, *names: str) -> Iterator[ast.Call]:
         """Calls of methods or functions of these names in a turn."""
-        for node in self.nodes():
-            if isinstance(node, ast.Call) and last_name(node.func) in names:
-                yield node
+        return calls_in(self.nodes(), names)
 
     def outer(self) -> Loop | None:
         """The loop around this one in the same function."""
@@ -177,42 +180,35 @@ def ranks_of(test: ast.expr) -> Ranks | None:
     """The ranks that a condition lets through; None: it does not depend on the rank."""
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            match ranks_of(operand):
-                case Ranks.MAIN:
-                    return Ranks.OTHERS
-                case Ranks.OTHERS:
-                    return Ranks.MAIN
-            return None
+            which = ranks_of(operand)
+            return which and which.others
         case ast.BoolOp(op=op, values=values):
-            found = next((its for each in values if (its := ranks_of(each)) is not None), None)
             # `rank == 0 or done` lets others through too, `rank == 0 or not distributed` none
             if isinstance(op, ast.Or) and not all(map(is_common, values)):
                 return None
-            return found
+            return next((its for each in values if (its := ranks_of(each)) is not None), None)
         case ast.Compare(left=left, ops=[only], comparators=[right]):
             return _compared(left, only, right)
-        case ast.Call():
-            return Ranks.MAIN if _MAIN.search(last_name(test.func)) else None
-        case ast.Name() | ast.Attribute():
-            return Ranks.MAIN if _MAIN.search(last_name(test)) else None
+        case ast.Call() | ast.Name() | ast.Attribute():
+            name = last_name(test.func if isinstance(test, ast.Call) else test)
+            return Ranks.MAIN if _MAIN.search(name) else None
     return None
 
 
 def _compared(left: ast.expr, sign: ast.cmpop, right: ast.expr) -> Ranks | None:
-    if not is_rank(left):
-        return None
-    zero = isinstance(right, ast.Constant) and right.value == 0
-    listed = isinstance(right, ast.List | ast.Tuple | ast.Set) and any(
-        isinstance(each, ast.Constant) and each.value == 0 for each in right.elts
+    listed = right.elts if isinstance(right, ast.List | ast.Tuple | ast.Set) else []
+    zero, among = (
+        any(isinstance(each, ast.Constant) and each.value == 0 for each in nodes)
+        for nodes in ([right], listed)
     )
-    match sign:
+    match sign if is_rank(left) else None:
         case ast.Eq() | ast.LtE() if zero:
             return Ranks.MAIN
         case ast.NotEq() | ast.Gt() if zero:
             return Ranks.OTHERS
-        case ast.In() if listed:
+        case ast.In() if among:
             return Ranks.MAIN
-        case ast.NotIn() if listed:
+        case ast.NotIn() if among:
             return Ranks.OTHERS
     return None
 
@@ -260,15 +256,15 @@ def ends_process(call: ast.Call) -> bool:
 def without_gradient(module: Module, node: ast.AST) -> bool:
     """The node is part of an evaluation."""
     for outer in module.above(node):
-        if isinstance(outer, ast.With) and any(
-            last_name(getattr(item.context_expr, "func", item.context_expr))
-            in ("no_grad", "inference_mode")
-            for item in outer.items
-        ):
-            return True
-        if isinstance(outer, ast.FunctionDef):
-            return any(
-                last_name(getattr(d, "func", d)) in ("no_grad", "inference_mode")
-                for d in outer.decorator_list
-            ) or bool(re.search(r"eval|valid|metric|^test|infer", outer.name))
+        if isinstance(outer, ast.With):
+            if any(_is_no_grad(item.context_expr) for item in outer.items):
+                return True
+        elif isinstance(outer, ast.FunctionDef):
+            named = re.search(r"eval|valid|metric|^test|infer", outer.name) is not None
+            return named or any(map(_is_no_grad, outer.decorator_list))
     return False
+
+
+def _is_no_grad(node: ast.expr) -> bool:
+    called = node.func if isinstance(node, ast.Call) else node
+    return last_name(called) in ("no_grad", "inference_mode")

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from ldlm_doctor.model import Edit, Finding
-from ldlm_doctor.python_code.edits import line_after, line_before
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
+from ldlm_doctor.python_code.source_text import line_after, line_before
 from ldlm_doctor.python_code.training import TrainingLoop
 from ldlm_doctor.python_code.tree import Function, last_name, owner_name
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.tree import Function, keyword, last_name
+from ldlm_doctor.python_code.tree import Function, keyword, last_name, receiver
 
 TIMEDELTA = frozenset({"datetime.timedelta", "timedelta"})
 _SECONDS = {
@@ -23,14 +23,8 @@ _OPERATIONS: dict[type[ast.operator], Callable[[float, float], float]] = {
 _DEEPEST = 8
 
 
-class Unknown:
-    """What only a run can tell."""
-
-    def __repr__(self) -> str:
-        return "UNKNOWN"
-
-
-UNKNOWN: Final = Unknown()
+UNKNOWN: Final = object()
+"""The value of what only a run decides."""
 
 
 def constant(module: Module, node: ast.expr | None, depth: int = 0) -> object:
@@ -41,11 +35,9 @@ def constant(module: Module, node: ast.expr | None, depth: int = 0) -> object:
         case ast.Constant():
             return node.value
         case ast.Name():
-            bound = module.bound(node)
-            return UNKNOWN if bound is None else constant(module, bound, depth + 1)
+            return constant(module, module.bound(node), depth + 1)
         case ast.Attribute():
-            bound = module.bound_attribute(node)
-            return UNKNOWN if bound is None else constant(module, bound, depth + 1)
+            return constant(module, module.bound_attribute(node), depth + 1)
         case ast.UnaryOp(op=ast.USub()):
             operand = number(module, node.operand, depth + 1)
             return UNKNOWN if operand is None else -operand
@@ -245,7 +237,7 @@ def _unpack(module: Module, node: ast.expr, into: Arguments, depth: int = 0) -> 
         case ast.Name() if depth < _DEEPEST and (bound := module.bound(node)) is not None:
             _unpack(module, bound, into, depth + 1)
             into.given.update(dict.fromkeys(_stored(module, node)))
-            if _is_handed_on(module, node):
+            if _is_changed(module, node):
                 into.complete = False
         case _:
             into.complete = False
@@ -256,17 +248,14 @@ def _stored(module: Module, name: ast.Name) -> set[str]:
     found = set()
     for node in module.each(ast.Subscript):
         match node:
-            case ast.Subscript(value=ast.Name(id=name.id), slice=ast.Constant(value=str() as key)):
-                if isinstance(node.ctx, ast.Store):
-                    found.add(key)
+            case ast.Subscript(
+                value=ast.Name(id=name.id), slice=ast.Constant(value=str() as key), ctx=ast.Store()
+            ):
+                found.add(key)
     return found
 
 
-def _is_handed_on(module: Module, name: ast.Name) -> bool:
+def _is_changed(module: Module, name: ast.Name) -> bool:
     """Whether a dictionary is changed by a method of its own."""
-    for method in ("update", "setdefault", "pop"):
-        for call in module.called(method):
-            match call.func:
-                case ast.Attribute(value=ast.Name(id=name.id)):
-                    return True
-    return False
+    owners = map(receiver, module.called("update", "setdefault", "pop"))
+    return any(isinstance(owner, ast.Name) and owner.id == name.id for owner in owners)

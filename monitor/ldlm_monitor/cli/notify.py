@@ -53,27 +53,25 @@ def send_test(*, flags: SharedFlags | None = None) -> int:
 def _receivers(configured: Settings, now: float) -> Iterator[tuple[str, Callable[[], str | None]]]:
     """Each receiver's name, and what sends it the test message and may have a remark."""
     from ldlm_monitor.notify import AlertmanagerClient
-    from ldlm_monitor.notify.alertmanager import Told, body
-    from ldlm_monitor.notify.heartbeat import ask
+    from ldlm_monitor.notify.alertmanager import SentAlert, body
+    from ldlm_monitor.notify.heartbeat import ping
     from ldlm_monitor.notify.notification import from_transition
-    from ldlm_monitor.notify.receivers import receivers, routing
+    from ldlm_monitor.notify.receivers import receivers
     from ldlm_monitor.notify.slack_bot import SlackBot
 
     alert = _alert(now)
     message = from_transition(_transition(alert))
-    known = list(receivers(configured))
-    routing(configured, known)
-    for receiver in known:
-        send = receiver.introduce if isinstance(receiver, SlackBot) else receiver.send
+    for receiver in receivers(configured):
+        send = receiver.send_test if isinstance(receiver, SlackBot) else receiver.send
         yield receiver.name, partial(send, message)
     authorization = configured.alertmanager.authorization()
-    over_by_then = Told(alert, resolved_at=now + _TEST_SECONDS)
+    over_by_then = SentAlert(alert, resolved_at=now + _TEST_SECONDS)
     posted = body([over_by_then], now, "")
     for server in configured.alertmanager.urls:
         client = AlertmanagerClient(server, authorization=authorization)
         yield client.name, partial(client.send, posted)
     if url := configured.heartbeat.target():
-        yield "heartbeat", partial(ask, url)
+        yield "heartbeat", partial(ping, url)
 
 
 def _alert(now: float) -> AlertView:

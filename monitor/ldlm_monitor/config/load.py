@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic_settings import EnvSettingsSource, SettingsError, TomlConfigSettingsSource
 
-from ldlm_monitor.config.routing import check_routing
-from ldlm_monitor.config.settings import ENV_PREFIX, Settings
-from ldlm_monitor.config.wording import ENVIRONMENT, FLAG, Values, worded
+from ldlm_monitor.config.complaints import ENVIRONMENT, FLAG, Values, complaint
+from ldlm_monitor.config.settings import ENV_PREFIX, SECTIONS, Settings, is_secret
 from ldlm_monitor.model.errors import ConfigError
 
 DEFAULT_FILE = Path("ldlm-monitor.toml")
-_SECRETS = (
-    ("slack", "webhook_url"),
-    ("slack", "bot_token"),
-    ("webhook", "url"),
-    ("heartbeat", "url"),
-    ("attach", "token"),
-)
+_MOVED = ("route", "inhibit_rules", "time_intervals")
+"""Tables of earlier versions, which an Alertmanager has and the policy of a receiver replaces."""
 
 
 def load(flags: Values, *, path: Path | None = None) -> Settings:
@@ -39,13 +33,11 @@ def load(flags: Values, *, path: Path | None = None) -> Settings:
     for source in (from_file, from_environment, flags):
         _merge(merged, source)
     try:
-        settings = Settings(**merged)
+        return Settings(**merged)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         sources = ((FLAG, flags), (ENVIRONMENT, from_environment), (str(file), from_file))
-        raise worded(first, sources) from error
-    check_routing(settings.route, settings.time_intervals, f"{file}: " if file else "")
-    return settings
+        raise complaint(first, sources) from error
 
 
 def _file_to_read(path: Path | None) -> Path | None:
@@ -70,53 +62,63 @@ def _read_file(file: Path) -> dict[str, Any]:
         raise ConfigError(
             f"cannot be read ({reason})", where=str(file), remedy="mend it or name another file"
         ) from error
-    for section, key in _SECRETS:
-        table = values.get(section)
-        if isinstance(table, dict) and key in table:
-            variable = f"{ENV_PREFIX}{section}_{key}".upper()
-            raise ConfigError(
-                "a secret does not belong in this file",
-                where=f"{file}: {section}.{key}",
-                remedy=f"set {variable}, or name a file in {section}.{key}_file",
-            )
+    _refuse_moved((key for key in _MOVED if key in values), f"{file}: ")
+    _refuse_secrets(values, file)
     _anchor(values, file.parent)
     return values
+
+
+def _refuse_moved(keys: Iterable[str], source: str) -> None:
+    for key in keys:
+        raise ConfigError(
+            "route trees, inhibition and time intervals are Alertmanager's",
+            where=f"{source}{key}",
+            remedy="give them to the Alertmanager of alertmanager.urls, as in"
+            " deploy/fleet/alertmanager.yml, or set matchers, min_severity and quiet_hours"
+            " of [slack], [webhook] or [apprise]",
+        )
+
+
+def _refuse_secrets(values: dict[str, Any], file: Path) -> None:
+    for section, model in SECTIONS.items():
+        table = values.get(section)
+        for key, field in model.model_fields.items():
+            if is_secret(field) and isinstance(table, dict) and key in table:
+                variable = f"{ENV_PREFIX}{section}_{key}".upper()
+                raise ConfigError(
+                    "a secret does not belong in this file",
+                    where=f"{file}: {section}.{key}",
+                    remedy=f"set {variable}, or name a file in {section}.{key}_file",
+                )
 
 
 def _anchor(values: dict[str, Any], folder: Path) -> None:
     """Makes the file's relative paths relative to its folder, in place."""
 
     def anchored(path: object) -> object:
+        if isinstance(path, list):
+            return [anchored(item) for item in path]
         if not isinstance(path, str) or path in ("", "-") or path.startswith("~"):
             return path
         return str(folder / path)
 
-    for key in ("files", "rules", "formats"):
-        if isinstance(values.get(key), str):
-            values[key] = [values[key]]
-        if isinstance(values.get(key), list):
-            values[key] = [anchored(path) for path in values[key]]
-    for table, key in (
-        (values, "state_dir"),
-        (values, "file_sd"),
-        (values, "web_config"),
-        (values.get("slack"), "webhook_url_file"),
-        (values.get("slack"), "bot_token_file"),
-        (values.get("alertmanager"), "authorization_file"),
-        (values.get("webhook"), "url_file"),
-        (values.get("webhook"), "secret_file"),
-        (values.get("apprise"), "urls_file"),
-        (values.get("heartbeat"), "url_file"),
-        *(
-            (values.get("attach"), f"{name}_file")
-            for name in ("token", "password", "ca", "cert", "key")
-        ),
-    ):
-        if isinstance(table, dict) and key in table:
-            table[key] = anchored(table[key])
+    tables = [(values, Settings.model_fields)]
+    tables += [(values.get(name, {}), model.model_fields) for name, model in SECTIONS.items()]
+    for table, fields in tables:
+        for key, field in fields.items():
+            annotation = str(field.annotation)
+            if (
+                isinstance(table, dict)
+                and key in table
+                and (key == "files" or "Path" in annotation)
+            ):
+                several = annotation.startswith("tuple") and isinstance(table[key], str)
+                table[key] = anchored([table[key]] if several else table[key])
 
 
 def _read_environment() -> dict[str, Any]:
+    moved = tuple(f"{ENV_PREFIX}{key}".upper() for key in _MOVED)
+    _refuse_moved((name for name in os.environ if name.upper().startswith(moved)), "")
     try:
         return EnvSettingsSource(Settings)()
     except SettingsError as error:

@@ -1,62 +1,18 @@
-"""The tables of the configuration that name others to talk to, and their secrets."""
+"""The tables of the configuration that name receivers and servers, and their secrets."""
 
 from __future__ import annotations
 
-import os
-import stat
-from pathlib import Path
-from typing import Annotated, TypeAlias
-from urllib.parse import urlsplit
+from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import BeforeValidator, Field, SecretStr
 
+from ldlm_monitor.config.fields import SecretUrl, Section, Url, Urls, UserPath, from_json
+from ldlm_monitor.config.policy import Policy, StreamPolicy
+from ldlm_monitor.config.secret_files import secret_line, secret_text, secret_url
 from ldlm_monitor.model.errors import ConfigError
 
-UserPath: TypeAlias = Annotated[Path, AfterValidator(Path.expanduser)]
 
-
-class Section(BaseModel):
-    """A table of the configuration file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-
-def _checked_secret_url(value: SecretStr) -> SecretStr:
-    if not value.get_secret_value().startswith(("https://", "http://")):
-        raise ValueError("should be a URL that begins with https://")
-    return value
-
-
-def _split_commas(value: object) -> object:
-    """URLs hold colons, so a variable parts them by commas."""
-    if not isinstance(value, str):
-        return value
-    return [part.strip() for part in value.split(",") if part.strip()]
-
-
-def _checked_server(value: str) -> str:
-    parts = urlsplit(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("should be a URL that begins with http:// or https://")
-    if parts.username or parts.password:
-        raise ValueError("should hold no password: name a file in authorization_file")
-    return value
-
-
-SecretUrl: TypeAlias = Annotated[SecretStr, AfterValidator(_checked_secret_url)]
-Urls: TypeAlias = Annotated[
-    tuple[Annotated[str, AfterValidator(_checked_server)], ...], BeforeValidator(_split_commas)
-]
-
-
-def _checked_api(value: str) -> str:
-    parts = urlsplit(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
-        raise ValueError("should be a URL that begins with https://")
-    return value
-
-
-class Slack(Section):
+class Slack(Policy):
     """Where a Slack message goes: an incoming webhook, or a channel by a bot's token."""
 
     webhook_url: SecretUrl | None = Field(
@@ -84,10 +40,16 @@ class Slack(Section):
         description="The channel that the bot writes to, by its id.",
         examples=["C0123456789"],
     )
-    api_url: Annotated[str, AfterValidator(_checked_api)] = Field(
+    api_url: Url = Field(
         default="https://slack.com/api/",
         description="Slack's API; `https://slack-gov.com/api/` is GovSlack's.",
         examples=["https://slack-gov.com/api/"],
+    )
+    channels: Annotated[dict[str, Policy], BeforeValidator(from_json)] = Field(
+        default={},
+        description="More channels of the bot, by their ids, each with a policy of its own "
+        "(`matchers`, `min_severity`, ...); in a variable, as JSON.",
+        examples=[{"C0ONCALL": {"min_severity": "critical"}}],
     )
 
     def secret(self) -> str | None:
@@ -95,18 +57,18 @@ class Slack(Section):
 
         Raises ConfigError where the file cannot be read or holds no URL.
         """
-        return _url(self.webhook_url, self.webhook_url_file, "slack.webhook_url_file")
+        return secret_url(self.webhook_url, self.webhook_url_file, "slack.webhook_url_file")
 
     def token(self) -> str | None:
         """The bot's token, None where none is set.
 
-        Raises ConfigError where its file is of no use, where no channel is named, and where a
-        webhook is set as well: everything would be told twice.
+        Raises ConfigError where its file is unusable, where no channel is named, and where a
+        webhook is set as well: everything would be sent twice.
         """
         if self.bot_token is not None:
             token = self.bot_token.get_secret_value()
         else:
-            token = _line(self.bot_token_file, "slack.bot_token_file", "the token") or ""
+            token = secret_line(self.bot_token_file, "slack.bot_token_file", "the token") or ""
         if not token:
             return None
         if not self.channel:
@@ -119,17 +81,17 @@ class Slack(Section):
             raise ConfigError(
                 "a webhook and a bot's token are both set",
                 where="slack",
-                remedy="leave out one of them, or all would be told twice",
+                remedy="leave out one of them, or everything would be sent twice",
             )
         return token
 
 
 class Alertmanager(Section):
-    """Alertmanagers that are told what fires."""
+    """Alertmanagers that get every alert that fires."""
 
     urls: Urls = Field(
         default=(),
-        description="Alertmanagers (API v2); each is told of every alert.",
+        description="Alertmanagers (API v2); each gets every alert.",
         examples=[["http://127.0.0.1:9093"]],
     )
     authorization_file: UserPath | None = Field(
@@ -139,13 +101,13 @@ class Alertmanager(Section):
     )
 
     def authorization(self) -> str | None:
-        """The header, None where none is set. Raises ConfigError where the file is of no use."""
-        return _line(
+        """The header, None where none is set. Raises ConfigError where the file is unusable."""
+        return secret_line(
             self.authorization_file, "alertmanager.authorization_file", "the header's value"
         )
 
 
-class Webhook(Section):
+class Webhook(StreamPolicy):
     """A webhook of the user's own."""
 
     url: SecretUrl | None = Field(
@@ -159,20 +121,20 @@ class Webhook(Section):
     )
     secret_file: UserPath | None = Field(
         default=None,
-        description="A file that holds what its requests are signed with.",
+        description="A file that holds the secret which signs its requests.",
         examples=["webhook.secret"],
     )
 
     def target(self) -> str | None:
         """The URL, None where none is set. Raises ConfigError as `Slack.secret` does."""
-        return _url(self.url, self.url_file, "webhook.url_file")
+        return secret_url(self.url, self.url_file, "webhook.url_file")
 
     def secret(self) -> str | None:
-        """What signs. Raises ConfigError where the file is of no use."""
-        return _line(self.secret_file, "webhook.secret_file", "the secret")
+        """The signing secret. Raises ConfigError where the file is unusable."""
+        return secret_line(self.secret_file, "webhook.secret_file", "the secret")
 
 
-class Apprise(Section):
+class Apprise(Policy):
     """Other services, by their Apprise URLs."""
 
     urls_file: UserPath | None = Field(
@@ -183,19 +145,21 @@ class Apprise(Section):
     )
 
     def urls(self) -> tuple[str, ...]:
-        """The URLs, without comments. Raises ConfigError where the file is of no use."""
+        """The URLs, without comments. Raises ConfigError where the file is unusable."""
         if self.urls_file is None:
             return ()
-        lines = (line.strip() for line in _read(self.urls_file, "apprise.urls_file").splitlines())
+        lines = (
+            line.strip() for line in secret_text(self.urls_file, "apprise.urls_file").splitlines()
+        )
         return tuple(line for line in lines if line and not line.startswith("#"))
 
 
 class Heartbeat(Section):
-    """A dead man's switch that is told, again and again, that the monitor works."""
+    """A dead man's switch that is pinged while the monitor works."""
 
     url: SecretUrl | None = Field(
         default=None,
-        description="A URL that is asked for again and again while logs are watched: a dead man's "
+        description="A URL that is requested regularly while logs are watched: a dead man's "
         "switch, such as a check of healthchecks.io. A secret: refused in the configuration file.",
         examples=["https://hc-ping.com/..."],
     )
@@ -213,11 +177,11 @@ class Heartbeat(Section):
 
     def target(self) -> str | None:
         """The URL, None where none is set. Raises ConfigError as `Slack.secret` does."""
-        return _url(self.url, self.url_file, "heartbeat.url_file")
+        return secret_url(self.url, self.url_file, "heartbeat.url_file")
 
 
 class Attach(Section):
-    """How `attach` proves who it is, and whom it believes."""
+    """How `attach` proves its identity, and which servers it trusts."""
 
     token: SecretStr | None = Field(
         default=None,
@@ -239,12 +203,12 @@ class Attach(Section):
     )
     ca_file: UserPath | None = Field(
         default=None,
-        description="Certificates (PEM) that `attach` believes, instead of the system's.",
+        description="Certificates (PEM) that `attach` trusts, instead of the system's.",
         examples=["ca.pem"],
     )
     cert_file: UserPath | None = Field(
         default=None,
-        description="The certificate (PEM) that `attach` shows where the monitor asks for one.",
+        description="The certificate (PEM) that `attach` presents where the monitor requires one.",
         examples=["client.pem"],
     )
     key_file: UserPath | None = Field(
@@ -252,68 +216,11 @@ class Attach(Section):
     )
 
     def bearer(self) -> str | None:
-        """The token. Raises ConfigError where its file is of no use."""
+        """The token. Raises ConfigError where its file is unusable."""
         if self.token is not None:
             return self.token.get_secret_value()
-        return _line(self.token_file, "attach.token_file", "the token")
+        return secret_line(self.token_file, "attach.token_file", "the token")
 
     def password(self) -> str | None:
-        """The user's password. Raises ConfigError where its file is of no use."""
-        return _line(self.password_file, "attach.password_file", "the password")
-
-
-def _url(given: SecretStr | None, file: Path | None, key: str) -> str | None:
-    if given is not None:
-        return given.get_secret_value()
-    if file is None:
-        return None
-    text = _read(file, key).strip()
-    if not text.startswith(("https://", "http://")) or len(text.split()) != 1:
-        raise ConfigError(
-            "holds no URL", where=f"{key}: {file}", remedy="write the URL as the file's one line"
-        )
-    return text
-
-
-def _line(file: Path | None, key: str, what: str) -> str | None:
-    if file is None:
-        return None
-    text = _read(file, key).strip()
-    if len(text.splitlines()) != 1:
-        raise ConfigError(
-            f"holds not {what} alone",
-            where=f"{key}: {file}",
-            remedy=f"write {what} as the file's one line",
-        )
-    return text
-
-
-def _read(file: Path, key: str) -> str:
-    try:
-        with file.open(encoding="utf-8") as opened:
-            check_mode(os.fstat(opened.fileno()), file, key)
-            return opened.read()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is not text"
-        raise ConfigError(
-            f"cannot be read ({reason})",
-            where=f"{key}: {file}",
-            remedy="write it, and let its reader read it",
-        ) from error
-
-
-def check_mode(status: os.stat_result, file: Path, key: str) -> None:
-    """Raises ConfigError where others may read a file of secrets.
-
-    Of a file that is not ours, such as a mounted secret of root's, the group may read: there is
-    no other way for us to. libpq takes keys by a like rule
-    (https://www.postgresql.org/docs/current/libpq-ssl.html).
-    """
-    ours = status.st_uid == os.geteuid()
-    if not stat.S_ISREG(status.st_mode) or not status.st_mode & (0o077 if ours else 0o027):
-        return
-    raise ConfigError(
-        f"is a secret that others may read (mode {stat.S_IMODE(status.st_mode):04o})",
-        where=f"{key}: {file}",
-        remedy=f"chmod {'600' if ours else 'o-rwx,g-w'} {file}",
-    )
+        """The user's password. Raises ConfigError where its file is unusable."""
+        return secret_line(self.password_file, "attach.password_file", "the password")

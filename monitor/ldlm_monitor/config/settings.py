@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field
+from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from ldlm_monitor.config.receivers import (
-    Alertmanager,
-    Apprise,
-    Attach,
-    Heartbeat,
-    Section,
-    Slack,
-    UserPath,
-    Webhook,
-)
-from ldlm_monitor.config.routing import InhibitRules, Route, TimeIntervals
-from ldlm_monitor.config.values import (
+from ldlm_monitor.config.fields import (
     Discovery,
     Hosts,
     Labels,
@@ -29,7 +19,17 @@ from ldlm_monitor.config.values import (
     PhaseLimits,
     Seconds,
     SecondsFromZero,
+    Section,
+    UserPath,
     address,
+)
+from ldlm_monitor.config.receivers import (
+    Alertmanager,
+    Apprise,
+    Attach,
+    Heartbeat,
+    Slack,
+    Webhook,
 )
 
 ENV_PREFIX = "LDLM_"
@@ -199,32 +199,6 @@ class Settings(BaseSettings):
         "0: as many as there are.",
         examples=[2],
     )
-    route: Route = Route()
-    inhibit_rules: InhibitRules = Field(
-        default=(),
-        description="Alerts that are not told while another one fires.",
-        examples=[
-            [
-                {
-                    "source_matchers": ["alertname=TrainingCrashed"],
-                    "target_matchers": ["severity=warning"],
-                    "equal": ["run"],
-                }
-            ]
-        ],
-    )
-    time_intervals: TimeIntervals = Field(
-        default=(),
-        description="Times that routes name as `mute_time_intervals` or `active_time_intervals`.",
-        examples=[
-            [
-                {
-                    "name": "nights",
-                    "time_intervals": [{"times": [{"start_time": "22:00", "end_time": "24:00"}]}],
-                }
-            ]
-        ],
-    )
     bell: bool = Field(
         default=True,
         description="Ring the terminal's bell where a critical alert fires; screen only.",
@@ -266,5 +240,18 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The arguments alone: `load` asks the other sources, to know which one spoke."""
+        """The arguments alone: `load` reads the other sources, so that errors can name them."""
         return (init_settings,)
+
+
+SECTIONS: Final[dict[str, type[Section]]] = {
+    name: field.annotation
+    for name, field in Settings.model_fields.items()
+    if isinstance(field.annotation, type) and issubclass(field.annotation, Section)
+}
+"""The tables, by name."""
+
+
+def is_secret(field: FieldInfo) -> bool:
+    """Whether a value of that setting must not be repeated, nor stand in the file."""
+    return "SecretStr" in str(field.annotation)

@@ -34,7 +34,7 @@ from ldlm_monitor.notify import (
     how_to_configure,
     redact,
 )
-from ldlm_monitor.notify.receivers import draw_from, grouped, routing
+from ldlm_monitor.notify.receivers import draw_from, group_policies, single_policies
 from ldlm_monitor.notify.receivers import receivers as named_receivers
 from ldlm_monitor.playback.recording import Recorder
 from ldlm_monitor.probe.host import HostProbe, this_host
@@ -145,8 +145,9 @@ def run(
 
 
 def _outbox(settings: Settings, state: StateDir, receivers: list[Receiver]) -> Outbox:
-    routes = routing(settings, receivers)
-    return Outbox(state.path / "outbox.sqlite", routes, grouped(receivers))
+    return Outbox(
+        state.path / "outbox.sqlite", group_policies(settings, receivers), single_policies(settings)
+    )
 
 
 def _follow_behind(

@@ -60,7 +60,7 @@ class Dispatcher:
         self, passed: list[tuple[Transition, bool]], now: float, *, recent: bool
     ) -> None:
         """News are told; of history what still holds, unless it was told before a restart."""
-        told = set(self._outbox.standing())
+        told = set(self._outbox.firing_keys())
         before: dict[str, Transition] = {}
         over = 0
         for transition, news in passed:
@@ -91,7 +91,7 @@ class Dispatcher:
 
     def tell_incidents(self, incidents: Sequence[IncidentView], now: float) -> None:
         """Messages that stand somewhere follow their incident as it develops."""
-        if self._receivers and self._outbox.tell_incidents(incidents, now):
+        if self._receivers and self._outbox.update_incidents(incidents, now):
             for courier in self.couriers:
                 courier.wake()
 

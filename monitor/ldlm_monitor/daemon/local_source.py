@@ -25,7 +25,7 @@ from ldlm_monitor.model.view import AlertView, CurveView, Snapshot
 from ldlm_monitor.notify import Silences, redact
 from ldlm_monitor.parse.envelope import level_of, peel
 from ldlm_monitor.source.log_parts import OpenLog, RawLine, first_matching
-from ldlm_monitor.text.sanitize import without_escapes
+from ldlm_monitor.text.sanitize import sanitized
 
 SHOWN = 4000
 """Characters of a record, at most."""
@@ -203,7 +203,7 @@ def _told_time(text: bytes) -> float | None:
 
 def _line(raw: RawLine, number: int | None) -> LogLine:
     envelope = peel(raw.text)
-    text = redact(without_escapes(raw.text[:SHOWN].decode("utf-8", "replace")))
+    text = sanitized(raw.text[:SHOWN].decode("utf-8", "replace"))
     return LogLine(
         offset=raw.offset,
         end=raw.end,

@@ -1,4 +1,4 @@
-"""Takes alert transitions to people: at least once, in order, with no secret in them.
+"""Delivers alert transitions to people: at least once, in order, without secrets.
 
 A transition becomes a `notification.Notification`, waits in the `outbox.Outbox`
 and is sent by one `courier.Courier` a receiver until the receiver accepts it.
@@ -10,7 +10,8 @@ from ldlm_monitor.notify.heartbeat import Heartbeat, Pulse
 from ldlm_monitor.notify.notification import Notification, from_transition
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.silences import Silences, Withheld
-from ldlm_monitor.notify.slack import SlackWebhook, how_to_configure, slack_message
+from ldlm_monitor.notify.slack import SlackWebhook, how_to_configure
+from ldlm_monitor.notify.slack_blocks import slack_message
 from ldlm_monitor.text.redact import redact
 
 __all__ = [

@@ -1,10 +1,10 @@
-"""Alertmanager: told what fires again and again, as Prometheus tells it.
+"""Alertmanager: gets every alert that fires again and again, as from Prometheus.
 
-An Alertmanager is told states, not news: an alert that it does not hear of any more is
-over by its `endsAt`. So nothing waits in the outbox for it, and after a restart it is
-simply told what fires then. Times as in Prometheus' rule manager (cmd/prometheus/main.go,
-`--rules.alert.resend-delay`; rules/alerting.go, `resolvedRetention`), the body as in
-Alertmanager's API v2 (api/v2/openapi.yaml, `postableAlerts`).
+An Alertmanager gets states, not transitions: an alert that is not sent any more ends at its
+`endsAt`. So nothing waits in the outbox for it, and after a restart it simply gets what fires
+then. Times as in Prometheus' rule manager (cmd/prometheus/main.go, `--rules.alert.resend-delay`;
+rules/alerting.go, `resolvedRetention`), the body as in Alertmanager's API v2
+(api/v2/openapi.yaml, `postableAlerts`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from http.client import HTTPException
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 from urllib.request import Request
 
@@ -25,118 +23,120 @@ from ldlm_monitor.model.alert import alert_key
 from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.model.view import AlertView, Snapshot
 from ldlm_monitor.notify.heartbeat import Pulse
+from ldlm_monitor.notify.http_client import TIMEOUT_SECONDS, Sender, deliver
+from ldlm_monitor.notify.notification import clean
 from ldlm_monitor.notify.outbox import Outbox
-from ldlm_monitor.notify.post import PERMANENT, post
-from ldlm_monitor.notify.stoppable import Stoppable
-from ldlm_monitor.text.redact import redact
-from ldlm_monitor.text.sanitize import without_escapes as plain
+from ldlm_monitor.text.format import iso
 
-RESEND_SECONDS = 60.0
-VALID_SECONDS = 4 * RESEND_SECONDS
-RESOLVED_KEPT_SECONDS = 900.0
-LOOK_SECONDS = 0.25
-"""How often it is looked whether anything changed."""
-BATCH = 64
-TEXT_LIMIT = 4096
+RESEND_SECONDS: Final = 60.0
+VALID_SECONDS: Final = 4 * RESEND_SECONDS
+RESOLVED_KEPT_SECONDS: Final = 900.0
+LOOK_SECONDS: Final = 0.25
+"""Between two looks at the snapshot: an alert is to be there within a second."""
+BATCH: Final = 64
+"""Alerts of one request, as Prometheus' `--alertmanager.notification-batch-size` bounds it."""
+TEXT_LIMIT: Final = 4096
+"""Characters of a label or annotation: what Slack and mail show of an alert is shorter still."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+"""Seconds between two attempts, at first and at most: an alert ends at the Alertmanager after
+VALID_SECONDS without an update."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Told:
-    """An alert, when it was told last, and since when it is over."""
+class SentAlert:
+    """An alert, when it was sent last, and since when it is over."""
 
     alert: AlertView
-    told_at: float | None = None
+    sent_at: float | None = None
     resolved_at: float | None = None
 
     def is_due(self, now: float) -> bool:
         """As Prometheus' `needsSending`."""
-        if self.told_at is None or (self.resolved_at or 0.0) > self.told_at:
+        if self.sent_at is None or (self.resolved_at or 0.0) > self.sent_at:
             return True
-        return now - self.told_at >= RESEND_SECONDS
+        return now - self.sent_at >= RESEND_SECONDS
 
 
-class Standing:
-    """What one Alertmanager knows of, and what is due to be said to it."""
+class SentAlerts:
+    """The alerts that one Alertmanager has, and which are due to be sent to it."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Told] = {}
+        self._known: dict[str, SentAlert] = {}
 
-    def look_at(self, alerts: Iterable[AlertView], now: float) -> None:
-        """These are active at `now` (Unix seconds)."""
+    def update(self, alerts: Iterable[AlertView], now: float) -> None:
+        """Take over the alerts that are active at `now` (Unix seconds)."""
         firing = {
             alert_key(alert.name, alert.labels): alert
             for alert in alerts
             if alert.state == "firing"
         }
-        for key, told in self._known.items():
-            if key not in firing and told.resolved_at is None:
-                told.resolved_at = now
+        for key, sent in self._known.items():
+            if key not in firing and sent.resolved_at is None:
+                sent.resolved_at = now
         for key, alert in firing.items():
             known = self._known.get(key)
             if known is None or known.resolved_at is not None:
-                self._known[key] = Told(alert)
+                self._known[key] = SentAlert(alert)
             else:
                 known.alert = alert
 
-    def due(self, now: float, *, beats: bool = True) -> list[Told]:
-        """What should be told, at most as much as fits one request.
+    def due(self, now: float, *, beats: bool = True) -> list[SentAlert]:
+        """What is to be sent, at most as much as fits one request.
 
-        Unless the pump `beats`, the alert that says that alerting works is not told again.
+        Unless the pump `beats`, the alert that says that alerting works is not sent again.
         """
         self._known = {
-            key: told
-            for key, told in self._known.items()
-            if told.resolved_at is None or now - told.resolved_at <= RESOLVED_KEPT_SECONDS
+            key: sent
+            for key, sent in self._known.items()
+            if sent.resolved_at is None or now - sent.resolved_at <= RESOLVED_KEPT_SECONDS
         }
         return [
-            told
-            for told in self._known.values()
-            if told.is_due(now) and (beats or told.alert.labels.get("severity") != "none")
+            sent
+            for sent in self._known.values()
+            if sent.is_due(now) and (beats or sent.alert.labels.get("severity") != "none")
         ][:BATCH]
 
 
 def body(
-    told: Iterable[Told], now: float, generator: str, external: Mapping[str, str] | None = None
+    alerts: Iterable[SentAlert],
+    now: float,
+    generator: str,
+    external: Mapping[str, str] | None = None,
 ) -> list[dict[str, Any]]:
     """`postableAlerts`; `generator` is the monitor's own URL.
 
-    `external` labels give way to an alert's own, as Prometheus' do (notifier/notifier.go).
+    An alert's own labels beat `external` ones, as in Prometheus (notifier/notifier.go).
     """
     outer = _texts(external or {})
     return [
         {
             "labels": {**outer, "alertname": each.alert.name, **_texts(each.alert.labels)},
             "annotations": _texts(each.alert.annotations),
-            "startsAt": _rfc3339(each.alert.fired_at or each.alert.active_at),
-            "endsAt": _rfc3339(each.resolved_at or now + VALID_SECONDS),
+            "startsAt": iso(each.alert.fired_at or each.alert.active_at),
+            "endsAt": iso(each.resolved_at or now + VALID_SECONDS),
             "generatorURL": generator,
         }
-        for each in told
+        for each in alerts
     ]
 
 
 def _texts(pairs: Mapping[str, str]) -> dict[str, str]:
-    """Redacted before they are bounded; an empty label is none."""
-    shown = {name: redact(plain(text))[:TEXT_LIMIT] for name, text in pairs.items()}
+    """Redacted before they are cut; an empty label is left out."""
+    shown = {name: clean(text)[:TEXT_LIMIT] for name, text in pairs.items()}
     return {name: text for name, text in shown.items() if text}
-
-
-def _rfc3339(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")
 
 
 class AlertmanagerClient:
     """Posts to one Alertmanager.
 
-    `url` as Prometheus' `alertmanagers` have it, a path prefix included. `authorization` is
+    `url` as in Prometheus' `alertmanagers`, a path prefix included. `authorization` is
     the header of that name. `timeout` (seconds) bounds each wait for the server.
     """
 
     def __init__(
-        self, url: str, *, authorization: str | None = None, timeout: float = 10.0
+        self, url: str, *, authorization: str | None = None, timeout: float = TIMEOUT_SECONDS
     ) -> None:
         self.name = f"alertmanager {urlsplit(url).netloc}"
         self._url = f"{url.rstrip('/')}/api/v2/alerts"
@@ -148,23 +148,13 @@ class AlertmanagerClient:
     def send(self, alerts: list[dict[str, Any]]) -> None:
         """POST them. Raises DeliveryError unless they were accepted."""
         data = json.dumps(alerts).encode()
-        try:
-            answer = post(Request(self._url, data, self._headers, method="POST"), self._timeout)
-        except (OSError, HTTPException, ValueError) as error:
-            reason = getattr(error, "reason", None) or error
-            raise DeliveryError(f"could not be reached: {redact(plain(str(reason)))}") from None
-        if not 200 <= answer.status < 300:
-            raise DeliveryError(
-                f"answered {answer.status}: {redact(plain(answer.body))[:200]}",
-                retry_after=answer.retry_after,
-                permanent=answer.status in PERMANENT,
-            )
+        deliver(Request(self._url, data, self._headers, method="POST"), self._timeout)
 
 
-class Alertmanager(Stoppable):
-    """Keeps one Alertmanager told of the snapshot's alerts, in a thread of its own.
+class Alertmanager(Sender):
+    """Keeps one Alertmanager up to date with the snapshot's alerts, in a thread of its own.
 
-    `pulse` tells whether that snapshot still follows the logs.
+    `pulse` says whether that snapshot still follows the logs.
     """
 
     def __init__(
@@ -187,32 +177,32 @@ class Alertmanager(Stoppable):
         self._generator = generator
         self._external = dict(external_labels or {})
         self._clock = clock
-        self._standing = Standing()
+        self._alerts = SentAlerts()
         self._failures = 0
         self._seen: Snapshot | None = None
         outbox.register(self.receiver)
 
     def run(self) -> None:
-        """Tell until stopped."""
+        """Send until stopped."""
         while not self._stopping.is_set():
             self._stopping.wait(self.turn(self._clock()) or LOOK_SECONDS)
 
     def turn(self, now: float) -> float:
-        """Say all that is due; how many seconds to wait after an attempt that failed, else 0."""
+        """Send all that is due; how many seconds to wait after an attempt that failed, else 0."""
         snapshot = self._snapshot()
         if snapshot is not self._seen:
-            self._standing.look_at(snapshot.alerts, now)
+            self._alerts.update(snapshot.alerts, now)
             self._seen = snapshot
         beats = self._pulse.beats(now)
-        while (due := self._standing.due(now, beats=beats)) and not self._stopping.is_set():
+        while (due := self._alerts.due(now, beats=beats)) and not self._stopping.is_set():
             try:
                 self._client.send(body(due, now, self._generator, self._external))
             except DeliveryError as error:
                 return self._note_failure(error)
             self._failures = 0
             self._outbox.count(self.receiver, "sent")
-            for told in due:
-                told.told_at = now
+            for sent in due:
+                sent.sent_at = now
         return 0.0
 
     def _note_failure(self, error: DeliveryError) -> float:
@@ -220,7 +210,8 @@ class Alertmanager(Stoppable):
             log.warning("%s: %s; trying again until it is accepted", self.receiver, error)
         self._failures += 1
         self._outbox.count(self.receiver, "failed" if error.permanent else "retried")
+        if error.retry_after is not None:
+            return min(max(error.retry_after, FIRST_PAUSE), LONGEST_PAUSE)
         doubled = min(FIRST_PAUSE * 2.0 ** min(self._failures - 1, 10), LONGEST_PAUSE)
-        wished = doubled if error.retry_after is None else error.retry_after
-        pause = min(max(wished, FIRST_PAUSE), LONGEST_PAUSE)
-        return pause * random.uniform(0.5, 1.0) if error.retry_after is None else pause
+        # Several monitors of one job are not to return to the Alertmanager in step.
+        return max(doubled, FIRST_PAUSE) * random.uniform(0.5, 1.0)

@@ -16,11 +16,12 @@ from ldlm_monitor.notify.outbox import Outbox
 log = logging.getLogger(__name__)
 
 LONGEST_SLEEP = 60.0
-"""Seconds; a clock that was set back, or a machine that slept, is noticed after so long."""
+"""Seconds; the end of quiet hours, a clock that was set back, or a machine that slept is noticed
+after so long."""
 
 
 class Receiver(Protocol):
-    """Someone who takes notifications; a repeat of the same one does no harm."""
+    """A destination of notifications; a repeat of the same one does no harm."""
 
     name: str
 
@@ -31,9 +32,9 @@ class Receiver(Protocol):
 
 @runtime_checkable
 class GroupReceiver(Receiver, Protocol):
-    """Someone who is told of groups: a channel of people."""
+    """A destination that people read: it gets one message per group."""
 
-    def tell(self, message: Message) -> Receipt:
+    def send_group(self, message: Message) -> Receipt:
         """Return once it was accepted. Raises DeliveryError if it was not."""
         ...
 
@@ -41,8 +42,8 @@ class GroupReceiver(Receiver, Protocol):
 class Courier(threading.Thread):
     """Drains the outbox for one receiver, oldest first; a receiver that is down stalls no other.
 
-    `wake` after `Outbox.add`; what waits for its next attempt wakes the courier by
-    itself. `clock` gives Unix seconds. `pace`: so many seconds lie between two messages to a
+    Call `wake` after `Outbox.add`; for the next attempt the courier wakes by itself. `clock`
+    returns Unix seconds. `pace` is the least number of seconds between two messages to a
     receiver of groups.
     """
 
@@ -72,7 +73,7 @@ class Courier(threading.Thread):
         """Send what is due and end, within `timeout` seconds.
 
         False if the receiver did not answer in time: the thread ends with its
-        answer, or with the process; what it holds then goes again after a restart.
+        answer, or with the process; what it was sending is sent again after a restart.
         """
         self._stopping.set()
         self._wake.set()
@@ -85,14 +86,14 @@ class Courier(threading.Thread):
         try:
             self._drain()
         except sqlite3.ProgrammingError:
-            # Only once `stop` gave up waiting may the outbox be closed under us.
+            # Once `stop` gave up waiting, the outbox may be closed while this thread uses it.
             if not self._abandoned.is_set():
                 raise
 
     def _drain(self) -> None:
         while not self._abandoned.is_set():
             self._wake.clear()
-            stopping = self._stopping.is_set()  # asked first: what came before `stop` is sent
+            stopping = self._stopping.is_set()  # read first: what was added before `stop` is sent
             pending = self._outbox.due(self._receiver.name, self._clock(), last=stopping)
             if pending is not None:
                 self._deliver(pending)
@@ -113,14 +114,14 @@ class Courier(threading.Thread):
         receipt = None
         try:
             if pending.message is not None and isinstance(self._receiver, GroupReceiver):
-                receipt = self._receiver.tell(pending.message)
+                receipt = self._receiver.send_group(pending.message)
             else:
                 self._receiver.send(pending.notification)
         except DeliveryError as error:
             self._record_failure(pending, error)
         except Exception:  # one message that breaks its receiver must not end the thread
-            log.exception("%s: a fault of ours while sending", pending.receiver)
-            self._record_failure(pending, DeliveryError("a fault of ours", permanent=True))
+            log.exception("%s: a bug of the monitor while sending", pending.receiver)
+            self._record_failure(pending, DeliveryError("a bug of the monitor", permanent=True))
         else:
             self._outbox.accepted(pending, self._clock(), receipt)
 
@@ -128,9 +129,9 @@ class Courier(threading.Thread):
         self._outbox.failed(pending, error, self._clock())
         if error.permanent:
             first, more = pending.notification, len(pending.ids) - 1
-            told = f"{first.key} ({first.state})" + (f" and {more} more" if more > 0 else "")
+            what = f"{first.key} ({first.state})" + (f" and {more} more" if more > 0 else "")
             if pending.message is not None and not pending.ids:
-                told = f"the {pending.message.step} of {first.key}"
-            log.error("%s did not take %s and never will: %s", pending.receiver, told, error)
+                what = f"the {pending.message.step} of {first.key}"
+            log.error("%s refused %s for good: %s", pending.receiver, what, error)
         elif pending.attempts == 0:
             log.warning("%s: %s; trying again until it is accepted", pending.receiver, error)

@@ -1,22 +1,29 @@
-"""Deliveries: what waits for which receiver, what came of it, and when it is tried again."""
+"""Deliveries: what waits for which receiver, what came of it, and when it is tried again.
+
+Every function runs within a transaction on the outbox's file. Times are Unix seconds.
+"""
 
 import math
 import sqlite3
 import zlib
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
+from ldlm_monitor.config.policy import StreamPolicy
 from ldlm_monitor.model.errors import DeliveryError
-from ldlm_monitor.notify.groups import Row
+from ldlm_monitor.notify.groups import Group, recount_all
 from ldlm_monitor.notify.groups import forget as forget_groups
 from ldlm_monitor.notify.message import Message
-from ldlm_monitor.notify.notification import Notification, to_json
-from ldlm_monitor.notify.tables import COUNTED_FROM_ZERO
+from ldlm_monitor.notify.notification import Notification, readable, to_json
 
-FIRST_PAUSE = 1.0
-LONGEST_PAUSE = 300.0
-"""Seconds between two attempts, at first and at most."""
+Outcome: TypeAlias = Literal["sent", "retried", "failed", "repeated", "withheld"]
+"""`withheld`: began and ended within quiet hours, so nothing is sent of it."""
+COUNTED_FROM_ZERO: Final[tuple[Outcome, ...]] = ("sent", "retried", "failed", "repeated")
 
+FIRST_PAUSE: Final = 1.0
+LONGEST_PAUSE: Final = 300.0
+"""Seconds between two attempts, at first and at most: a receiver that is up again is to be in use
+within minutes, and one that is down is not to be flooded."""
 UNSURE: Final = 2
 """`in_flight` of what was sent without an answer: it may have arrived."""
 UNREADABLE: Final = "written by another version"
@@ -26,8 +33,8 @@ UNREADABLE: Final = "written by another version"
 class Pending:
     """What is on its way to one receiver; `attempts` to reach it have failed so far.
 
-    `notification` is what it is about; where the receiver takes groups, `message` is what it
-    is told, and `ids` are the news in it.
+    `notification` is its subject. Where the receiver gets groups, `message` is what it gets,
+    `ids` are the notifications that are new in it, and `group` is the group's row.
     """
 
     id: int
@@ -36,16 +43,16 @@ class Pending:
     notification: Notification
     message: Message | None = None
     ids: tuple[int, ...] = ()
-    row: Row | None = None
+    group: Group | None = None
 
 
 def pause(pending: Pending, retry_after: float | None) -> float:
     """Seconds to wait after an attempt that failed.
 
-    The receiver's own wish, between FIRST_PAUSE and LONGEST_PAUSE. Without one:
-    doubled with every attempt up to LONGEST_PAUSE, and of that a share between one
-    half and one that follows from the notification, so that receivers that failed
-    together do not all return together.
+    The receiver's `Retry-After`, between FIRST_PAUSE and LONGEST_PAUSE. Without one: doubled
+    with every attempt up to LONGEST_PAUSE, and of that a share between one half and one that
+    follows from the notification, so that receivers that failed together do not all return
+    together.
     """
     if retry_after is not None and not math.isnan(retry_after):
         return min(LONGEST_PAUSE, max(FIRST_PAUSE, retry_after))
@@ -54,10 +61,10 @@ def pause(pending: Pending, retry_after: float | None) -> float:
     return longest * (0.5 + draw / 2)
 
 
-def number_of(db: sqlite3.Connection, notification: Notification, now: float) -> tuple[int, bool]:
-    """The id of a notification, which is kept where it is new, and whether it is."""
+def store(db: sqlite3.Connection, notification: Notification, now: float) -> int:
+    """The id of a notification, which is stored where it is new."""
     identity = (notification.key, notification.state, notification.started_at)
-    cursor = db.execute(
+    db.execute(
         "INSERT OR IGNORE INTO notification (key, state, started_at, added_at, body)"
         " VALUES (?, ?, ?, ?, ?)",
         (*identity, now, to_json(notification)),
@@ -65,7 +72,7 @@ def number_of(db: sqlite3.Connection, notification: Notification, now: float) ->
     row = db.execute(
         "SELECT id FROM notification WHERE key = ? AND state = ? AND started_at = ?", identity
     ).fetchone()
-    return int(row[0]), cursor.rowcount == 1
+    return int(row[0])
 
 
 def queue(db: sqlite3.Connection, number: int, receiver: str, now: float) -> bool:
@@ -78,26 +85,97 @@ def queue(db: sqlite3.Connection, number: int, receiver: str, now: float) -> boo
     return cursor.rowcount == 1
 
 
+def next_single(db: sqlite3.Connection, receiver: str, attempts: int, now: float) -> Pending | None:
+    """The oldest notification that waits for a receiver which gets each by itself."""
+    while True:
+        head = db.execute(
+            "SELECT notification, body FROM delivery JOIN notification ON id = notification"
+            " WHERE receiver = ? AND outcome = 'pending' ORDER BY notification LIMIT 1",
+            (receiver,),
+        ).fetchone()
+        if head is None:
+            return None
+        number, body = head
+        notification = readable(body)
+        if notification is not None:
+            mark_in_flight(db, (number,), receiver)
+            return Pending(number, receiver, attempts, notification)
+        settle(db, (number, receiver), "failed", now=now, error=UNREADABLE)
+
+
+def apply_quiet_hours(
+    db: sqlite3.Connection, policy: StreamPolicy, receiver: str, now: float
+) -> None:
+    """In quiet hours hold back what is not urgent; after them, let it wait to be sent again.
+
+    An alert that began and ended meanwhile is withheld, and so is its end. What was sent without
+    an answer is not held back: only another attempt can settle it.
+    """
+    if policy.is_quiet(now):
+        changed = _hold(db, policy, receiver)
+        if changed:
+            _withhold(db, receiver, now)
+    else:
+        changed = db.execute(
+            "UPDATE delivery SET outcome = 'pending' WHERE receiver = ? AND outcome = 'held'",
+            (receiver,),
+        ).rowcount
+    if changed:
+        recount_all(db, receiver)
+
+
+def _hold(db: sqlite3.Connection, policy: StreamPolicy, receiver: str) -> int:
+    rows = db.execute(
+        "SELECT notification, body FROM delivery JOIN notification ON id = notification"
+        " WHERE receiver = ? AND outcome = 'pending' AND in_flight = 0",
+        (receiver,),
+    ).fetchall()
+    read = ((number, readable(body)) for number, body in rows)
+    held = [
+        (number, receiver)
+        for number, each in read
+        if each is not None and policy.waits_in_quiet_hours(each.severity)
+    ]
+    db.executemany(
+        "UPDATE delivery SET outcome = 'held' WHERE notification = ? AND receiver = ?", held
+    )
+    return len(held)
+
+
+def _withhold(db: sqlite3.Connection, receiver: str, now: float) -> None:
+    rows = db.execute(
+        "SELECT id FROM delivery JOIN notification AS one ON one.id = notification"
+        " WHERE receiver = :receiver AND outcome = 'held' AND EXISTS"
+        " (SELECT 1 FROM notification AS other JOIN delivery AS its ON its.notification = other.id"
+        " WHERE its.receiver = :receiver AND its.outcome = 'held' AND other.key = one.key"
+        " AND other.started_at = one.started_at"
+        " AND (other.state = 'firing') != (one.state = 'firing'))",
+        {"receiver": receiver},
+    ).fetchall()
+    for (number,) in rows:
+        settle(db, (number, receiver), "withheld", now=now)
+
+
 def patience_with(db: sqlite3.Connection, receiver: str) -> tuple[int, float]:
-    """How often it was tried in vain, and when it may be tried again."""
+    """How often an attempt failed since the last success, and when the next is due."""
     row = db.execute(
         "SELECT attempts, retry_at FROM receiver WHERE name = ?", (receiver,)
     ).fetchone()
     return (0, 0.0) if row is None else (int(row[0]), float(row[1]))
 
 
-def mark_in_flight(db: sqlite3.Connection, number: int, receiver: str) -> None:
-    """From now on nobody knows whether it arrived, until it is settled."""
-    db.execute(
+def mark_in_flight(db: sqlite3.Connection, numbers: tuple[int, ...], receiver: str) -> None:
+    """Until they are settled, it is not known whether they arrived."""
+    db.executemany(
         "UPDATE delivery SET in_flight = 1 WHERE notification = ? AND receiver = ?",
-        (number, receiver),
+        [(number, receiver) for number in numbers],
     )
 
 
 def settle(
     db: sqlite3.Connection,
     delivery: tuple[int, str],
-    outcome: str,
+    outcome: Outcome,
     *,
     now: float,
     error: str | None = None,
@@ -115,27 +193,27 @@ def settle(
 def postpone(
     db: sqlite3.Connection, pending: Pending, next_at: float, error: DeliveryError
 ) -> None:
-    """The receiver is left alone until `next_at`."""
+    """Leave the receiver alone until `next_at`."""
     db.execute(
         "INSERT INTO receiver (name, attempts, retry_at) VALUES (?, 1, ?) ON CONFLICT (name)"
         " DO UPDATE SET attempts = attempts + 1, retry_at = excluded.retry_at",
         (pending.receiver, next_at),
     )
-    unsure = UNSURE if error.unsure and pending.message is not None else 0
-    was_unsure = pending.message is not None and pending.message.unsure
-    for number in (pending.id,) if pending.message is None else pending.ids:
+    message = pending.message
+    unsure = message is not None and (error.unsure or message.unsure)
+    for number in (pending.id,) if message is None else pending.ids:
         db.execute(
             "UPDATE delivery SET attempts = attempts + 1, in_flight = ?, error = ?"
             " WHERE notification = ? AND receiver = ? AND outcome = 'pending'",
-            (UNSURE if was_unsure else unsure, str(error), number, pending.receiver),
+            (UNSURE if unsure else 0, str(error), number, pending.receiver),
         )
     tally(db, pending.receiver, "retried")
 
 
 def forget(db: sqlite3.Connection, before: float) -> None:
-    """What was dealt with and is older than `before`."""
+    """Delete what is settled and older than `before`."""
     db.execute(
-        "DELETE FROM delivery WHERE outcome != 'pending'"
+        "DELETE FROM delivery WHERE outcome NOT IN ('pending', 'held')"
         " AND notification IN (SELECT id FROM notification WHERE added_at < ?)",
         (before,),
     )
@@ -147,23 +225,20 @@ def forget(db: sqlite3.Connection, before: float) -> None:
     )
 
 
-def recount_in_flight(db: sqlite3.Connection) -> None:
-    """What was on its way when the last process ended goes again, and may be there already.
+def recover_in_flight(db: sqlite3.Connection) -> None:
+    """What was on its way when the last process ended is sent again, and may have arrived.
 
-    Of a group it goes again just as it went, so that its receiver may know it; whether it
-    was a repeat is known when that has answered.
+    A single notification counts as repeated. A group's message is sent again as it was, so that
+    its receiver can recognise it; whether it was a repeat is known from the answer.
     """
-    rows = db.execute(
-        "SELECT receiver FROM delivery LEFT JOIN member USING (notification, receiver)"
-        " WHERE in_flight = 1 AND alert_group IS NULL"
+    in_group = (
+        "EXISTS (SELECT 1 FROM group_member WHERE group_member.notification ="
+        " delivery.notification AND group_member.receiver = delivery.receiver)"
     )
+    rows = db.execute(f"SELECT receiver FROM delivery WHERE in_flight = 1 AND NOT {in_group}")
     for (receiver,) in rows.fetchall():
         tally(db, receiver, "repeated")
-    db.execute(
-        "UPDATE delivery SET in_flight = 0 WHERE in_flight = 1 AND NOT EXISTS (SELECT 1 FROM"
-        " member WHERE member.notification = delivery.notification"
-        " AND member.receiver = delivery.receiver AND alert_group IS NOT NULL)"
-    )
+    db.execute(f"UPDATE delivery SET in_flight = 0 WHERE in_flight = 1 AND NOT {in_group}")
     db.execute("UPDATE delivery SET in_flight = ? WHERE in_flight = 1", (UNSURE,))
 
 
@@ -175,7 +250,7 @@ def register(db: sqlite3.Connection, receiver: str) -> None:
     )
 
 
-def tally(db: sqlite3.Connection, receiver: str, outcome: str) -> None:
+def tally(db: sqlite3.Connection, receiver: str, outcome: Outcome) -> None:
     """Count one more."""
     register(db, receiver)
     db.execute(
@@ -185,11 +260,11 @@ def tally(db: sqlite3.Connection, receiver: str, outcome: str) -> None:
     )
 
 
-def standing(db: sqlite3.Connection) -> frozenset[str]:
-    """Keys of the alerts that were told to be firing, and not to have ended."""
+def firing_keys(db: sqlite3.Connection) -> frozenset[str]:
+    """Keys of the alerts whose last notification says that they fire."""
     latest = db.execute(
-        "SELECT key FROM notification AS told WHERE state = 'firing' "
-        "AND id = (SELECT max(id) FROM notification WHERE key = told.key)"
+        "SELECT key FROM notification AS one WHERE state = 'firing' "
+        "AND id = (SELECT max(id) FROM notification WHERE key = one.key)"
     )
     return frozenset(str(row[0]) for row in latest)
 
@@ -204,14 +279,3 @@ def counts(db: sqlite3.Connection) -> dict[tuple[str, str], int]:
     )
     counts.update({(receiver, "pending"): int(count) for receiver, count in waiting})
     return counts
-
-
-def withhold(db: sqlite3.Connection, receiver: str, ended: Notification, now: float) -> None:
-    """Neither the end of an alert nor its beginning, which was not told, is ever told."""
-    rows = db.execute(
-        "SELECT notification FROM delivery JOIN notification ON id = notification"
-        " WHERE key = ? AND started_at = ? AND receiver = ? AND outcome IN ('pending', 'held')",
-        (ended.key, ended.started_at, receiver),
-    ).fetchall()
-    for (number,) in rows:
-        settle(db, (number, receiver), "withheld", now=now)

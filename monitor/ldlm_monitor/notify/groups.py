@@ -1,8 +1,9 @@
-"""Groups of alerts that are told together: which there are, and when each is told.
+"""Groups: the alerts of one incident that one receiver gets in one message.
 
-All of it stands in the outbox's file, so that a restart neither loses a group nor begins it
-anew. Times are Unix seconds. As in Alertmanager, a group waits `group_wait` before its first
-message and `group_interval` between two; it ends when nothing of it fires any more.
+All of it is in the outbox's file, so that a restart neither loses a group nor begins it anew.
+An episode of a run is one incident with the alerts around it. An alert without an incident
+belongs to the run's current episode, or begins one; an incident that opens soon after that is
+part of it. Alerts of severity info of all runs are one group, the digest. Times are Unix seconds.
 """
 
 from __future__ import annotations
@@ -11,151 +12,221 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Final
 
-from ldlm_monitor.notify.episodes import REOPEN_SECONDS
+from ldlm_monitor.config.policy import Policy
 from ldlm_monitor.notify.message import FLAPPING
 from ldlm_monitor.notify.notification import Notification
-from ldlm_monitor.notify.routing import Node, Placement
 
+DIGEST: Final = "digest"
+JOIN_SECONDS: Final = 60.0
+"""What begins this soon after the first alert of a run is the same failure, whatever its incident:
+ranks and log files report with delays of up to a minute."""
+REOPEN_SECONDS: Final = 600.0
+"""An alert that comes back within this time continues its group: it is flapping, not news."""
 FLAPPING_SECONDS: Final = 3600.0
 """An alert that fires oftener than FLAPPING within this time doubles its group's interval every
 time, up to this time."""
-HELD_SECONDS: Final = 5.0
-"""How often it is looked whether what is held back may be told."""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One group as it stands in the file."""
+class Group:
+    """The columns of a group that its messages depend on."""
 
     id: int
-    route: str
+    subject: str
     incident: str | None
     opened_at: float
-    worst_told: str
+    worst_sent: str
     place: str | None
     changes: int
-    told_at: float | None
+    sent_at: float | None
 
 
-def join(db: sqlite3.Connection, number: int, told: Notification, to: Placement, now: float) -> int:
-    """The group that a notification is told with, scheduled; a new one where there is none."""
-    node = to.route
-    group = _group_for(db, told, to, now)
+def join(
+    db: sqlite3.Connection,
+    delivery: tuple[int, str],
+    each: Notification,
+    policy: Policy,
+    now: float,
+) -> None:
+    """Put a delivery (notification id, receiver) into its group, or a new one, and schedule it."""
+    number, receiver = delivery
+    digest = each.severity == "info" and policy.digest_seconds > 0
+    subject = DIGEST if digest else episode_of(db, each, now)
+    first_wait = policy.digest_seconds if digest else 0.0
+    group = _group_of(db, each, receiver, subject, now)
     if group is None:
         cursor = db.execute(
-            "INSERT INTO alert_group (receiver, route, labels, incident, opened_at, flush_at,"
-            " delay) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (to.receiver, node.key, to.group, told.incident, now, now + node.group_wait,
-             node.group_wait),
-        )  # fmt: skip
+            "INSERT INTO incident_group (receiver, subject, incident, opened_at, send_at, delay)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (receiver, subject, each.incident, now, now + first_wait, first_wait),
+        )
         group = int(cursor.lastrowid or 0)
     else:
-        _schedule(db, group, told, node, now)
-    _enter(db, number, to, group)
-    return group
-
-
-def stand_alone(db: sqlite3.Connection, number: int, to: Placement) -> None:
-    """Note the route of a notification that its receiver is told by itself."""
-    _enter(db, number, to, None)
-
-
-def _enter(db: sqlite3.Connection, number: int, to: Placement, group: int | None) -> None:
+        waits = (first_wait, interval_seconds(subject, policy))
+        _schedule(db, group, each, waits, now)
     db.execute(
-        "INSERT OR REPLACE INTO member (notification, receiver, route, alert_group)"
-        " VALUES (?, ?, ?, ?)",
-        (number, to.receiver, to.route.key, group),
+        "INSERT OR REPLACE INTO group_member (notification, receiver, group_id) VALUES (?, ?, ?)",
+        (number, receiver, group),
     )
 
 
-def _group_for(db: sqlite3.Connection, told: Notification, to: Placement, now: float) -> int | None:
-    """An end is told where the beginning was; else the labels decide."""
-    if told.state != "firing":
+def interval_seconds(subject: str, policy: Policy) -> float:
+    """Seconds between two messages about a group that has news."""
+    return policy.digest_seconds if subject == DIGEST else policy.follow_up_seconds
+
+
+def _group_of(
+    db: sqlite3.Connection, each: Notification, receiver: str, subject: str, now: float
+) -> int | None:
+    """The group of an alert's beginning for its end; else the last one of its subject."""
+    if each.state != "firing":
         before = db.execute(
-            "SELECT alert_group FROM member JOIN notification ON id = notification"
-            " WHERE key = ? AND receiver = ? AND alert_group IS NOT NULL"
-            " ORDER BY notification DESC LIMIT 1",
-            (told.key, to.receiver),
+            "SELECT group_id FROM group_member JOIN notification ON id = notification"
+            " WHERE key = ? AND receiver = ? ORDER BY notification DESC LIMIT 1",
+            (each.key, receiver),
         ).fetchone()
         if before is not None:
             return int(before[0])
     same = db.execute(
-        "SELECT max(id) FROM alert_group WHERE receiver = ? AND route = ? AND labels = ?"
+        "SELECT max(id) FROM incident_group WHERE receiver = ? AND subject = ?"
         " AND (closed_at IS NULL OR closed_at >= ?)",
-        (to.receiver, to.route.key, to.group, now - REOPEN_SECONDS),
+        (receiver, subject, now - REOPEN_SECONDS),
     ).fetchone()
     return None if same[0] is None else int(same[0])
 
 
 def _schedule(
-    db: sqlite3.Connection, group: int, told: Notification, node: Node, now: float
+    db: sqlite3.Connection, group: int, each: Notification, pauses: tuple[float, float], now: float
 ) -> None:
-    """Nothing waits longer for another alert's flapping."""
-    waits, told_at, flush_at, delay = db.execute(
-        "UPDATE alert_group SET incident = coalesce(incident, ?),"
+    """Set the time of the next message; an alert never waits longer because another one flaps.
+
+    `pauses` are the seconds before the first message and between two.
+    """
+    first, interval = pauses
+    waits, sent_at, send_at, delay = db.execute(
+        "UPDATE incident_group SET incident = coalesce(incident, ?),"
         " closed_at = CASE WHEN ? THEN NULL ELSE closed_at END WHERE id = ?"
-        " RETURNING waits, told_at, flush_at, delay",
-        (told.incident, told.state == "firing", group),
+        " RETURNING waits, sent_at, send_at, delay",
+        (each.incident, each.state == "firing", group),
     ).fetchone()
-    if told_at is None:
-        wanted, pause = now + node.group_wait, node.group_wait
+    if sent_at is None:
+        wanted, pause = now + first, first
     else:
-        times = flaps_of(db, group, now, key=told.key)
+        times = flaps_of(db, group, now, key=each.key)
         doubled = 2.0 ** min(max(times - FLAPPING, 0), 20)
-        pause = min(node.group_interval * doubled, max(FLAPPING_SECONDS, node.group_interval))
-        wanted = max(now, told_at + pause)
-    if not waits or wanted < flush_at:
-        _wait_until(db, group, wanted, pause if not waits else min(pause, delay))
+        pause = min(interval * doubled, max(FLAPPING_SECONDS, interval))
+        wanted = max(now, sent_at + pause)
+    if not waits or wanted < send_at:
+        pause = min(pause, delay) if waits else pause
+        db.execute(
+            "UPDATE incident_group SET send_at = ?, delay = ?, waits = 1 WHERE id = ?",
+            (wanted, pause, group),
+        )
 
 
-def put_off(db: sqlite3.Connection, group: int, now: float) -> None:
-    """All its news are held back, or were withheld: look again in a while if any are left."""
-    _wait_until(db, group, now + HELD_SECONDS, HELD_SECONDS)
-    recount(db, group)
+def episode_of(db: sqlite3.Connection, each: Notification, now: float) -> str:
+    """The id of the episode of its run that an alert is about."""
+    found = db.execute("SELECT episode FROM episode_alert WHERE key = ?", (each.key,)).fetchone()
+    number = None if found is None or each.state == "firing" else int(found[0])
+    if number is None:
+        number = _open_episode(db, each, now)
+    if number is None:
+        cursor = db.execute(
+            "INSERT INTO episode (run, incident, opened_at, touched_at) VALUES (?, ?, ?, ?)",
+            (each.run, each.incident, now, now),
+        )
+        number = int(cursor.lastrowid or 0)
+    _touch(db, number, each, now)
+    return str(number)
 
 
-def _wait_until(db: sqlite3.Connection, group: int, flush_at: float, delay: float) -> None:
-    db.execute(
-        "UPDATE alert_group SET flush_at = ?, delay = ?, waits = 1 WHERE id = ?",
-        (flush_at, delay, group),
-    )
-
-
-def recount(db: sqlite3.Connection, group: int) -> bool:
-    """Whether any news of it wait."""
-    row = db.execute(
-        "UPDATE alert_group SET waits = EXISTS (SELECT 1 FROM member"
-        " JOIN delivery USING (notification, receiver)"
-        " WHERE member.alert_group = alert_group.id AND outcome IN ('pending', 'held'))"
-        " WHERE id = ?"
-        " RETURNING waits",
-        (group,),
+def _open_episode(db: sqlite3.Connection, each: Notification, now: float) -> int | None:
+    """The one of its incident; else the run's last, if that is new or has not ended."""
+    if each.incident is not None:
+        same = db.execute(
+            "SELECT max(id) FROM episode WHERE run = ? AND incident = ?", (each.run, each.incident)
+        ).fetchone()
+        if same[0] is not None:
+            return int(same[0])
+    last = db.execute(
+        "SELECT id, opened_at, touched_at,"
+        " EXISTS (SELECT 1 FROM episode_alert WHERE episode = episode.id)"
+        " FROM episode WHERE run = ? ORDER BY id DESC LIMIT 1",
+        (each.run,),
     ).fetchone()
-    return bool(row[0])
+    if last is None:
+        return None
+    number, opened_at, touched_at, fires = last
+    is_current = fires or abs(now - touched_at) <= REOPEN_SECONDS
+    if abs(now - opened_at) <= JOIN_SECONDS or (each.incident is None and is_current):
+        return int(number)
+    return None
+
+
+def _touch(db: sqlite3.Connection, number: int, each: Notification, now: float) -> None:
+    db.execute(
+        "UPDATE episode SET touched_at = ?, incident = coalesce(incident, ?) WHERE id = ?",
+        (now, each.incident, number),
+    )
+    if each.state == "firing":
+        db.execute(
+            "INSERT INTO episode_alert (key, episode) VALUES (?, ?)"
+            " ON CONFLICT (key) DO UPDATE SET episode = excluded.episode",
+            (each.key, number),
+        )
+    else:
+        db.execute("DELETE FROM episode_alert WHERE key = ?", (each.key,))
 
 
 def flaps_of(db: sqlite3.Connection, group: int, now: float, *, key: str | None = None) -> int:
     """How often one alert of a group fired within the last hour: `key`, or the most frequent."""
     row = db.execute(
-        "SELECT max(times) FROM (SELECT count(*) AS times FROM member"
+        "SELECT max(times) FROM (SELECT count(*) AS times FROM group_member"
         " JOIN notification ON id = notification"
-        " WHERE alert_group = ? AND state = 'firing' AND added_at > ? AND key = coalesce(?, key)"
+        " WHERE group_id = ? AND state = 'firing' AND added_at > ? AND key = coalesce(?, key)"
         " GROUP BY key)",
         (group, now - FLAPPING_SECONDS, key),
     ).fetchone()
     return int(row[0] or 0)
 
 
-def forget(db: sqlite3.Connection, before: float) -> None:
-    """What ended long ago; before its notifications are forgotten."""
+def recount(db: sqlite3.Connection, group: int) -> bool:
+    """Whether anything of the group waits to be sent, stored as its `waits`."""
+    row = db.execute(
+        "UPDATE incident_group SET waits = EXISTS (SELECT 1 FROM group_member"
+        " JOIN delivery USING (notification, receiver)"
+        " WHERE group_id = incident_group.id AND outcome = 'pending') WHERE id = ?"
+        " RETURNING waits",
+        (group,),
+    ).fetchone()
+    return bool(row[0])
+
+
+def recount_all(db: sqlite3.Connection, receiver: str) -> None:
+    """`recount` for every group of a receiver."""
+    db.execute("UPDATE incident_group SET waits = 0 WHERE receiver = ? AND waits", (receiver,))
     db.execute(
-        "DELETE FROM member WHERE notification IN"
+        "UPDATE incident_group SET waits = 1 WHERE id IN (SELECT group_id FROM delivery"
+        " JOIN group_member USING (notification, receiver)"
+        " WHERE receiver = ? AND outcome = 'pending')",
+        (receiver,),
+    )
+
+
+def forget(db: sqlite3.Connection, before: float) -> None:
+    """Delete what ended before that time: after its deliveries, and before its notifications."""
+    db.execute(
+        "DELETE FROM group_member WHERE notification IN"
         " (SELECT id FROM notification WHERE added_at < ?) AND NOT EXISTS"
-        " (SELECT 1 FROM delivery WHERE delivery.notification = member.notification"
-        " AND delivery.receiver = member.receiver)",
+        " (SELECT 1 FROM delivery WHERE delivery.notification = group_member.notification"
+        " AND delivery.receiver = group_member.receiver)",
         (before,),
     )
-    db.execute("DELETE FROM alert_group WHERE closed_at < ?", (before,))
+    db.execute(
+        "DELETE FROM incident_group WHERE coalesce(closed_at, opened_at) < ?"
+        " AND NOT EXISTS (SELECT 1 FROM group_member WHERE group_id = incident_group.id)",
+        (before,),
+    )
     db.execute("DELETE FROM episode WHERE touched_at < ?", (before,))
     db.execute("DELETE FROM episode_alert WHERE episode NOT IN (SELECT id FROM episode)")
     db.execute("DELETE FROM story WHERE changed_at < ?", (before,))

@@ -9,17 +9,17 @@ from typing import Final, TypeAlias
 
 from ldlm_monitor.model.view import CurveView
 from ldlm_monitor.notify.message import Message
-from ldlm_monitor.text.redact import redact
-from ldlm_monitor.text.sanitize import without_escapes as plain
+from ldlm_monitor.text.sanitize import plain
 
 Curves: TypeAlias = Callable[[], Mapping[str, Mapping[str, CurveView]]]
-"""The curves as they stand now, by run and quantity."""
+"""The current curves, by run and quantity."""
 
 QUANTITY: Final = "loss"
 BEFORE, AFTER = 150, 50
-"""Buckets of the curve that are shown before and after the incident's begin."""
+"""Buckets of the curve that are shown before and after the incident's begin: what led to it
+matters more than what followed, and 200 points are what a picture of this width can show."""
 LEAST = 3
-"""Fewer make no curve."""
+"""Fewer buckets are not a curve."""
 _SIZE = (8.0, 3.5)
 _DPI = 100
 
@@ -42,10 +42,10 @@ def picture_of(curves: Curves) -> Callable[[Message], bytes | None]:
 
 
 def loss_picture(curve: CurveView, at: float, run: str, *, step: int | None = None) -> bytes:
-    """The curve around an incident, with that and what was not finite marked.
+    """The curve around an incident as a PNG, with the incident and non-finite values marked.
 
-    It stands at its `step`, and where none is known at the first that came `at` (Unix seconds) or
-    later: many steps may have been read at once.
+    The mark is at `step`; without one, at the first bucket that arrived at or after `at` (Unix
+    seconds), which is inexact where many steps were read at once.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -82,11 +82,11 @@ def _center(curve: CurveView, at: float, step: int | None) -> int:
 
 
 def _or_nan(value: float) -> float:
-    """Beyond what can be drawn is a gap."""
+    """A gap for what cannot be drawn: matplotlib fails on axes near the limits of a float."""
     return value if math.isfinite(value) and abs(value) < 1e30 else math.nan
 
 
 def _title(run: str) -> str:
-    """Only what every font can draw."""
-    shown = redact(plain(run))[:80]
+    """Characters that every font can draw."""
+    shown = plain(run, 80)
     return "".join(char if " " <= char <= "~" else "?" for char in shown)

@@ -1,4 +1,4 @@
-"""What a receiver of groups is told at one go."""
+"""The message that a receiver gets about a group of alerts, and the story of its incident."""
 
 from __future__ import annotations
 
@@ -8,26 +8,28 @@ from typing import Final, Literal, TypeAlias
 
 from pydantic import TypeAdapter
 
+from ldlm_monitor.config.policy import severity_rank
 from ldlm_monitor.model.view import IncidentView
 from ldlm_monitor.notify.notification import MAX_ID, Notification, fit
 
 Step: TypeAlias = Literal["first", "follow-up", "repeat", "update", "picture"]
-"""`first` begins a message, `follow-up` tells what is new since, `repeat` that it fires still;
-`update` asks that what stands there be brought up to date, `picture` that one be added."""
+"""`first` begins a message, `follow-up` adds what is new, `repeat` says that it still fires;
+`update` edits the first message, `picture` adds one to it."""
 
-SEVERITIES: Final = ("critical", "error", "warning", "info")
 FLAPPING: Final = 2
-"""Oftener than this an alert may fire within an hour before it counts as flapping."""
+"""An alert that fires oftener than this within an hour is flapping: once is a start, twice may be a
+restart."""
 _EXCERPT = 6
 _WHY = 4
+"""Lines of the log, and reasons, that fit a message beside its alerts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """An incident in words that may leave the machine. Times are Unix seconds.
+    """An incident in text that may leave the machine. Times are Unix seconds.
 
-    `excerpt` are (file:line, text) of the lines that tell of the first cause. `cause` is empty
-    where it is not known.
+    `excerpt` are (file:line, text) of the lines that show the first cause. `cause` is empty
+    where it is unknown.
     """
 
     id: str
@@ -44,36 +46,36 @@ class Story:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One group of alerts, as one receiver is to hear of it.
+    """One group of alerts, as one receiver gets it.
 
-    `news` are transitions that it was not told, oldest first; `standing` is the last word on
-    every alert of the group, those included. `place` is what the receiver gave back for the
-    first message. `identity` is the same where the same news are sent again; `unsure`: they may
-    have arrived already. `worst_told` is the worst severity that was told before, `flaps` how
-    often one alert of it fired within the last hour.
+    `news` are the transitions that were not sent yet, oldest first; `alerts` is the latest
+    transition of every alert of the group, those included. `place` is what the receiver returned
+    for the first message. `identity` stays the same when the same news are sent again; `unsure`:
+    they may have arrived already. `worst_sent` is the worst severity sent before, `flaps` how
+    often one alert of the group fired within the last hour.
     """
 
     step: Step
     group: int
     identity: str
     news: tuple[Notification, ...]
-    standing: tuple[Notification, ...]
+    alerts: tuple[Notification, ...]
     opened_at: float
     story: Story | None = None
     place: str | None = None
     unsure: bool = False
-    worst_told: str = ""
+    worst_sent: str = ""
     flaps: int = 0
 
     @property
     def lead(self) -> Notification:
-        """The alert that says most: the worst that fires, else the worst; of several the first."""
-        return min(self.standing or self.news, key=_weight)
+        """The alert that matters most: the worst that fires, else the worst; then the first."""
+        return min(self.alerts or self.news, key=weight)
 
     @property
     def firing(self) -> tuple[Notification, ...]:
-        """What fires still."""
-        return tuple(each for each in self.standing if each.state == "firing")
+        """The alerts that still fire."""
+        return tuple(each for each in self.alerts if each.state == "firing")
 
     @property
     def is_flapping(self) -> bool:
@@ -82,26 +84,22 @@ class Message:
 
     @property
     def is_worse(self) -> bool:
-        """Whether its news fire with a severity beyond all that was told before."""
-        news = [rank(each.severity) for each in self.news if each.state == "firing"]
-        return bool(news) and min(news) < rank(self.worst_told)
+        """Whether its news fire with a severity worse than any sent before."""
+        news = [severity_rank(each.severity) for each in self.news if each.state == "firing"]
+        return bool(news) and min(news) < severity_rank(self.worst_sent)
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What a receiver gives back: where the message is, and whether it was there already."""
+    """A receiver's answer: where the message is, and whether it was there already."""
 
     place: str | None = None
     found: bool = False
 
 
-def rank(severity: str) -> int:
-    """0 for the worst."""
-    return SEVERITIES.index(severity) if severity in SEVERITIES else len(SEVERITIES)
-
-
-def _weight(each: Notification) -> tuple[bool, int, float]:
-    return each.state != "firing", rank(each.severity), each.started_at
+def weight(each: Notification) -> tuple[bool, int, float]:
+    """Sorts what fires, then what is worst, then what began first to the front."""
+    return each.state != "firing", severity_rank(each.severity), each.started_at
 
 
 def story_of(view: IncidentView) -> Story:

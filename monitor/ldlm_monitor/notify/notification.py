@@ -1,4 +1,4 @@
-"""What one receiver is told about one transition of one alert."""
+"""One transition of one alert, as receivers get it."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -7,26 +7,24 @@ from typing import ClassVar
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ldlm_monitor.model.alert import State, Transition
-from ldlm_monitor.text.redact import redact
-from ldlm_monitor.text.sanitize import without_escapes as plain
+from ldlm_monitor.text.sanitize import sanitized
 
 MAX_TEXT = 4000
 """Characters kept of the log line and of each annotation; a receiver may show fewer."""
 MAX_LABEL = 256
 MAX_ID = 256
+"""A label's value and an incident's id are names: longer ones are dumps that no receiver shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """One transition in words that may leave the machine.
+    """One transition in text that may leave the machine. Times are Unix seconds.
 
-    `key` names the alert instance and is the same for all its transitions; with
-    `state` and `started_at` it names the notification, so that a repeat can be
-    told. Times are Unix seconds; `at` is None where the log tells no time.
-    `line` is the log line that made the condition hold, `path` and `line_number`
-    (1-based) and `offset` (bytes) where it stands. `cause` is the first cause of the incident
-    that the alert belongs to, where it is known, `incident` that incident's id. `reason` is a
-    word of `names.REASONS`.
+    `key` names the alert instance and is the same for all its transitions; with `state` and
+    `started_at` it identifies the notification. `at` is None where the log has no time.
+    `line` is the log line that made the condition hold, at `path`, `line_number` (1-based) and
+    `offset` (bytes). `cause` is the first cause of the alert's incident, where it is known, and
+    `incident` that incident's id. `reason` is a word of `names.REASONS`.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(ser_json_inf_nan="strings")
@@ -91,8 +89,13 @@ def from_transition(transition: Transition) -> Notification:
 
 def fit(text: str, limit: int = MAX_TEXT) -> str:
     """Redacted before it is cut: half a secret is not recognised any more."""
-    clean = redact(plain(text)).strip()
-    return clean if len(clean) <= limit else clean[: limit - 1] + "…"
+    shown = clean(text)
+    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+def clean(text: str) -> str:
+    """`text` without escape sequences and secrets; its lines stay."""
+    return sanitized(text).strip()
 
 
 @cache
@@ -111,7 +114,7 @@ def from_json(text: str) -> Notification:
 
 
 def readable(body: str) -> Notification | None:
-    """None: another version wrote it."""
+    """The notification of a stored row; None where another version wrote it."""
     try:
         return from_json(body)
     except ValidationError:

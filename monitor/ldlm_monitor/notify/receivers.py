@@ -1,26 +1,33 @@
-"""The receivers that the settings name; an Alertmanager is none of them, see `alertmanager`."""
+"""The receivers that the settings name, and the policy of each; for Alertmanager, see there."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
 from ldlm_monitor.config import Settings
+from ldlm_monitor.config.policy import Policy, StreamPolicy
+from ldlm_monitor.model.errors import ConfigError
+from ldlm_monitor.notify.apprise_services import apprise_services
 from ldlm_monitor.notify.courier import GroupReceiver, Receiver
 from ldlm_monitor.notify.loss_picture import Curves, picture_of
-from ldlm_monitor.notify.routing import Routing, channels
-from ldlm_monitor.notify.services import apprise_services
 from ldlm_monitor.notify.slack import SlackWebhook
 from ldlm_monitor.notify.slack_bot import SlackBot
 from ldlm_monitor.notify.webhook import Webhook
 
 SLACK_CHANNEL = "slack:"
-"""`slack:C0123456789` is the receiver of a route that names another channel."""
+"""`slack:C0123456789` is the receiver of one more channel of the bot."""
 
 
 def receivers(settings: Settings) -> Iterator[Receiver]:
     """Each receiver of messages. Raises ConfigError for one that cannot be used."""
     if token := settings.slack.token():
         yield from _bots(settings, token)
+    elif settings.slack.channels:
+        raise ConfigError(
+            "more channels need a bot",
+            where="slack.channels",
+            remedy="set slack.bot_token_file and slack.channel; a webhook writes to one channel",
+        )
     elif url := settings.slack.secret():
         yield SlackWebhook(url)
     if url := settings.webhook.target():
@@ -29,34 +36,34 @@ def receivers(settings: Settings) -> Iterator[Receiver]:
 
 
 def _bots(settings: Settings, token: str) -> Iterator[SlackBot]:
-    """One for the channel of the settings, and one for each that a route names."""
-    named = [name for name in channels(settings.route) if name.startswith(SLACK_CHANNEL)]
-    for name in ["slack", *named]:
-        yield SlackBot(
-            token,
-            name.removeprefix(SLACK_CHANNEL) if name in named else settings.slack.channel,
-            api_url=settings.slack.api_url,
-            name=name,
-        )
+    channels = {"slack": settings.slack.channel}
+    channels |= {f"{SLACK_CHANNEL}{channel}": channel for channel in settings.slack.channels}
+    for name, channel in channels.items():
+        yield SlackBot(token, channel, api_url=settings.slack.api_url, name=name)
 
 
-def routing(settings: Settings, known: Collection[Receiver]) -> Routing:
-    """Who of the known is told of what. Raises ConfigError for a route to anybody else."""
-    return Routing(
-        [receiver.name for receiver in known],
-        settings.route,
-        settings.inhibit_rules,
-        settings.time_intervals,
-    )
+def group_policies(settings: Settings, known: Collection[Receiver]) -> dict[str, Policy]:
+    """The policies of the receivers that get groups, by their names."""
+    return {
+        receiver.name: _policy(settings, receiver.name)
+        for receiver in known
+        if isinstance(receiver, GroupReceiver)
+    }
 
 
-def grouped(known: Collection[Receiver]) -> list[str]:
-    """The names of those who are told of groups."""
-    return [receiver.name for receiver in known if isinstance(receiver, GroupReceiver)]
+def _policy(settings: Settings, name: str) -> Policy:
+    if name.startswith(SLACK_CHANNEL):
+        return settings.slack.channels[name.removeprefix(SLACK_CHANNEL)]
+    return settings.slack if name == "slack" else settings.apprise
+
+
+def single_policies(settings: Settings) -> dict[str, StreamPolicy]:
+    """The policies of the receivers that get each notification by itself."""
+    return {Webhook.name: settings.webhook}
 
 
 def draw_from(curves: Curves, known: Collection[Receiver]) -> None:
-    """Those who take pictures draw them from `curves`."""
+    """Receivers that accept pictures draw them from `curves`."""
     for receiver in known:
         if isinstance(receiver, SlackBot):
             receiver.draw = picture_of(curves)

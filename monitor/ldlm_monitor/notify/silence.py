@@ -1,4 +1,4 @@
-"""What people ask not to be told: silences as Alertmanager's API v2 spells them, and acks."""
+"""Silences as Alertmanager's API v2 spells them, and acknowledgements of single alerts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from pydantic import (
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.matchers import MAX_NAME, MAX_VALUE, LabelMatcher, Value
 
-MAX_MATCHERS = 20
+MAX_MATCHERS: Final = 20
+MAX_LABELS: Final = 100
+"""More than any alert has labels; a request is bounded, as anybody on this machine can send one."""
 _EXAMPLE: Final = {
     "Silence": '{"matchers": [{"name": "alertname", "value": "LossSpike"}],'
     ' "endsAt": "2026-01-30T06:00:00Z", "createdBy": "me", "comment": "known"}',
@@ -28,7 +30,7 @@ _EXAMPLE: Final = {
 
 
 def _is_a_date(value: object) -> object:
-    """A bare number would be taken for seconds or milliseconds, by its size."""
+    """pydantic would read a bare number as seconds or as milliseconds, by its size."""
     if isinstance(value, datetime) or (isinstance(value, str) and "-" in value[1:]):
         return value
     raise ValueError("should be a time of RFC 3339, such as 2026-01-30T06:00:00Z")
@@ -38,14 +40,14 @@ Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
 Moment = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_is_a_date)]
 
 
-class _Asked(BaseModel):
+class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
 
 
-class Silence(_Asked):
-    """Alerts whose labels satisfy every matcher are not told from `startsAt` to `endsAt`.
+class Silence(_Request):
+    """Alerts whose labels satisfy every matcher are not sent from `startsAt` to `endsAt`.
 
-    `alertname` is a label. Without `startsAt` it holds from when it is added.
+    `alertname` is a label. Without `startsAt` it begins when it is added.
     """
 
     matchers: tuple[LabelMatcher, ...] = Field(min_length=1, max_length=MAX_MATCHERS, strict=False)
@@ -55,17 +57,17 @@ class Silence(_Asked):
     comment: Value
 
     @model_validator(mode="after")
-    def _says_something(self) -> Silence:
+    def _selects_something(self) -> Silence:
         if self.starts_at is not None and self.ends_at <= self.starts_at:
             raise ValueError("endsAt must lie after startsAt")
         if all(matcher.holds({}) for matcher in self.matchers):
             raise ValueError("at least one matcher must ask for a label that is not empty")
         return self
 
-    def holds(self, alertname: str, labels: Mapping[str, str]) -> bool:
-        """Whether the alert is one of those meant, whatever the time."""
-        told = {**labels, "alertname": alertname}
-        return all(matcher.holds(told) for matcher in self.matchers)
+    def matches(self, alertname: str, labels: Mapping[str, str]) -> bool:
+        """Whether its matchers hold for the alert, whatever the time."""
+        named = {**labels, "alertname": alertname}
+        return all(matcher.holds(named) for matcher in self.matchers)
 
     def state(self, now: float) -> str:
         """`pending`, `active` or `expired` at `now` (Unix seconds)."""
@@ -75,20 +77,20 @@ class Silence(_Asked):
         return "active" if started else "pending"
 
 
-class Acknowledgement(_Asked):
-    """Somebody looks after exactly this alert: it is not told until it has ended."""
+class Acknowledgement(_Request):
+    """Somebody is working on exactly this alert: it is not sent until it has ended."""
 
     alert: Name
-    labels: dict[Name, Value] = Field(max_length=100)
+    labels: dict[Name, Value] = Field(max_length=MAX_LABELS)
     by: Name
     comment: Value = ""
 
 
-Asked = TypeVar("Asked", Silence, Acknowledgement)
+Request = TypeVar("Request", Silence, Acknowledgement)
 
 
-def from_json(kind: type[Asked], body: bytes) -> Asked:
-    """What a client asks for. Raises `UsageError`, one line for the first thing wrong."""
+def from_json(kind: type[Request], body: bytes) -> Request:
+    """Parses a client's request. Raises `UsageError`, one line for the first thing wrong."""
     try:
         return kind.model_validate_json(body)
     except ValidationError as problem:
@@ -101,9 +103,9 @@ def from_json(kind: type[Asked], body: bytes) -> Asked:
         ) from None
 
 
-def to_json(asked: Silence | Acknowledgement) -> dict[str, Any]:
+def to_json(request: Silence | Acknowledgement) -> dict[str, Any]:
     """The spelling of the API, as plain values."""
-    return asked.model_dump(mode="json", by_alias=True)
+    return request.model_dump(mode="json", by_alias=True)
 
 
 def moment(time: float) -> datetime:

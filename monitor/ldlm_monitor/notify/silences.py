@@ -1,4 +1,4 @@
-"""Silences and acknowledgements, kept over restarts, and what they hold back meanwhile."""
+"""Silences and acknowledgements, kept over restarts, and the alerts that they hold back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 import uuid
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from pydantic import ValidationError
 
@@ -18,8 +18,10 @@ from ldlm_monitor.model.view import AlertView
 from ldlm_monitor.notify.silence import Acknowledgement, Silence, from_json, moment, to_json
 from ldlm_monitor.state.database import Database
 from ldlm_monitor.text.redact import redact
+from ldlm_monitor.text.sanitize import encodable
 
-MAX_KEPT = 1000
+MAX_KEPT: Final = 1000
+"""Silences and acknowledgements: every alert is matched against all, on the pump's thread."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS silence (
@@ -28,14 +30,13 @@ CREATE TABLE IF NOT EXISTS silence (
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS withheld (key TEXT PRIMARY KEY) WITHOUT ROWID;
 """
-_Kept: TypeAlias = tuple[str, Silence | Acknowledgement]
+Request: TypeAlias = Silence | Acknowledgement
 
 
 class Silences:
     """All of them, in one SQLite file; safe to use from several threads.
 
-    One process writes the file, so what stands in it is known without asking.
-    Times are Unix seconds.
+    One process writes the file, so it is read once. Times are Unix seconds.
     """
 
     def __init__(self, path: Path) -> None:
@@ -43,11 +44,11 @@ class Silences:
         self._lock = threading.Lock()
         self._silences: dict[str, Silence] = {}
         self._acks: dict[str, tuple[str, Acknowledgement]] = {}
-        for number, asked in self._database.run(_read):
-            if isinstance(asked, Silence):
-                self._silences[number] = asked
+        for number, request in self._database.run(_read):
+            if isinstance(request, Silence):
+                self._silences[number] = request
             else:
-                self._acks[_key(asked.alert, asked.labels)] = (number, asked)
+                self._acks[_key(request.alert, request.labels)] = (number, request)
 
     @property
     def acknowledges(self) -> bool:
@@ -55,7 +56,7 @@ class Silences:
         return bool(self._acks)
 
     def add(self, silence: Silence, now: float) -> str:
-        """Keep a silence, committed when this returns; its id.
+        """Store a silence, committed on return; its id.
 
         Raises `UsageError` where it is over already, or where there are too many.
         """
@@ -68,13 +69,13 @@ class Silences:
             return self._keep(silence)
 
     def acknowledge(self, ack: Acknowledgement, alerts: Iterable[AlertView], now: float) -> str:
-        """Keep an acknowledgement of one of `alerts`, committed; its id.
+        """Store an acknowledgement of one of `alerts`, committed on return; its id.
 
         A second one of the same alert replaces the first. Raises `LookupError` where
         no such alert is active, `UsageError` where there are too many.
         """
         for alert in alerts:
-            # A client saw the labels without their secrets.
+            # The API shows labels without their secrets.
             shown = {redact(name): redact(value) for name, value in alert.labels.items()}
             if alert.name == ack.alert and ack.labels in (alert.labels, shown):
                 with self._lock:
@@ -96,27 +97,25 @@ class Silences:
         """The silences in effect; those that are still to begin are not."""
         return [each for each in [*self._silences.values()] if each.state(now) == "active"]
 
-    def silenced(
-        self, alertname: str, labels: Mapping[str, str], now: float
-    ) -> Silence | Acknowledgement | None:
-        """What keeps this alert from being told now, None: nothing does."""
+    def silenced(self, alertname: str, labels: Mapping[str, str], now: float) -> Request | None:
+        """The request that keeps this alert from being sent now; None without one."""
         if self._acks and (kept := self._acks.get(_key(alertname, labels))):
             return kept[1]
-        return next((each for each in self.active(now) if each.holds(alertname, labels)), None)
+        return next((each for each in self.active(now) if each.matches(alertname, labels)), None)
 
     def end_acknowledgements(self, ended: Collection[str], active: Collection[str]) -> None:
         """Drop those whose alert (by its key) ended, or is not among the active ones."""
-        over, alive = set(map(_encodable, ended)), set(map(_encodable, active))
+        over, alive = set(map(encodable, ended)), set(map(encodable, active))
         with self._lock:
             acks = self._acks.items()
             self._drop([kept[0] for key, kept in acks if key in over or key not in alive])
 
     def take_silence(self, body: bytes, now: float) -> str:
-        """`add` what a client sent as JSON. Raises `UsageError`."""
+        """`add` a client's JSON. Raises `UsageError`."""
         return self.add(from_json(Silence, body), now)
 
     def take_ack(self, body: bytes, alerts: Iterable[AlertView], now: float) -> str:
-        """`acknowledge` what a client sent as JSON. Raises as that does."""
+        """`acknowledge` a client's JSON. Raises as that does."""
         return self.acknowledge(from_json(Acknowledgement, body), alerts, now)
 
     def listing(self, now: float) -> dict[str, list[dict[str, Any]]]:
@@ -133,33 +132,33 @@ class Silences:
         }
 
     def withheld(self) -> frozenset[str]:
-        """Keys of the alerts that were held back when `keep_withheld` was called last."""
+        """The keys that `keep_withheld` stored last."""
         return self._database.run(
             lambda db: frozenset(str(row[0]) for row in db.execute("SELECT key FROM withheld"))
         )
 
     def keep_withheld(self, keys: Collection[str]) -> None:
-        """Replace what `withheld` gives, after a restart too."""
+        """Store the keys of the alerts that are held back."""
 
         def work(db: sqlite3.Connection) -> None:
             db.execute("DELETE FROM withheld")
             db.executemany(
                 "INSERT INTO withheld VALUES (?)",
-                [(key,) for key in sorted(set(map(_encodable, keys)))],
+                [(key,) for key in sorted(set(map(encodable, keys)))],
             )
 
         self._database.run(work)
 
     def take_notices(self) -> list[str]:
-        """What the user should know of the file, each once."""
+        """Lines for the user about the file, each once."""
         return self._database.take_notices()
 
     def close(self) -> None:
         """Release the file."""
         self._database.close()
 
-    def _keep(self, asked: Silence | Acknowledgement) -> str:
-        key = _key(asked.alert, asked.labels) if isinstance(asked, Acknowledgement) else ""
+    def _keep(self, request: Request) -> str:
+        key = _key(request.alert, request.labels) if isinstance(request, Acknowledgement) else ""
         if len(self._silences) + len(self._acks) >= MAX_KEPT and key not in self._acks:
             raise UsageError(
                 f"{MAX_KEPT} silences are kept already", remedy="let some of them expire first"
@@ -167,12 +166,13 @@ class Silences:
         if key in self._acks:
             self._drop([self._acks[key][0]])
         number = str(uuid.uuid4())
-        row = (number, json.dumps({"ack": bool(key), **to_json(asked)}))
+        row = (number, json.dumps({"ack": bool(key), **to_json(request)}))
         self._database.run(lambda db: db.execute("INSERT INTO silence VALUES (?, ?)", row))
-        if isinstance(asked, Acknowledgement):
-            self._acks = {**self._acks, key: (number, asked)}
+        # Other threads read these without the lock: each change is a new dictionary.
+        if isinstance(request, Acknowledgement):
+            self._acks = {**self._acks, key: (number, request)}
         else:
-            self._silences = {**self._silences, number: asked}
+            self._silences = {**self._silences, number: request}
         return number
 
     def _forget_expired(self, now: float) -> None:
@@ -188,26 +188,24 @@ class Silences:
 
 
 class Withheld:
-    """Firing alerts that were not told because of a silence, and are told if they outlast it.
+    """Firing alerts that were not sent because of a silence, and are sent if they outlast it.
 
-    What was told before a silence began is not told again when it ends, and its own
-    end is told: nobody is left with an alert that seems to fire for ever. Without
+    An alert that was sent before a silence began is not sent again when that ends, but its
+    own end is sent: nobody is left with an alert that seems to fire for ever. Without
     `silences` nothing is held back.
     """
 
     def __init__(self, silences: Silences | None) -> None:
         self._silences = silences
-        self._held: dict[str, tuple[Transition, Silence | Acknowledgement | None]] = {}
+        self._held: dict[str, tuple[Transition, Request | None]] = {}
         self._saved = silences.withheld() if silences else frozenset()
 
     def __contains__(self, key: str) -> bool:
         """Whether the alert was held back before the restart, or at the last `save`."""
-        return _encodable(key) in self._saved
+        return encodable(key) in self._saved
 
-    def judge(
-        self, transition: Transition, now: float, *, hold: bool
-    ) -> Silence | Acknowledgement | None:
-        """Why a transition is not to be told; with `hold` a firing one is kept until it may be."""
+    def judge(self, transition: Transition, now: float, *, hold: bool) -> Request | None:
+        """Why a transition is not to be sent; with `hold` a firing one is kept until it may be."""
         if self._silences is None:
             return None
         if transition.state not in ("pending", "firing"):
@@ -219,11 +217,11 @@ class Withheld:
         return why
 
     def held(self) -> list[Transition]:
-        """What fires and was not told."""
+        """What fires and was not sent."""
         return [transition for transition, _ in self._held.values()]
 
     def restore(self, held: Iterable[Transition]) -> None:
-        """Hold back what was held back before a restart; `release` tells what may be told."""
+        """Hold back what was held back before a restart; `release` returns what may be sent."""
         self._held = {transition.key: (transition, None) for transition in held}
 
     @property
@@ -234,7 +232,7 @@ class Withheld:
     def release(
         self, passed: Iterable[Transition], active: Collection[str], now: float
     ) -> list[Transition]:
-        """End acknowledgements with their alerts; what fires still and may be told now.
+        """End acknowledgements with their alerts; what still fires and may be sent now.
 
         `passed` are the transitions since the last call, `active` the keys of the
         alerts that are active now.
@@ -254,34 +252,29 @@ class Withheld:
         return [transition for transition in over if transition.key in active]
 
     def save(self) -> None:
-        """Keep over a restart what is held back; commit the outbox first."""
-        held = frozenset(map(_encodable, self._held))
+        """Store what is held back for a restart; commit the outbox first."""
+        held = frozenset(map(encodable, self._held))
         if self._silences is not None and self._saved != held:
             self._saved = held
             self._silences.keep_withheld(self._saved)
 
     def take_notices(self) -> list[str]:
-        """What the user should know of the file, each once."""
+        """Lines for the user about the file, each once."""
         return self._silences.take_notices() if self._silences else []
 
 
-def _encodable(text: str) -> str:
-    """`text` in which what UTF-8 cannot hold (lone surrogates) is replaced by U+FFFD."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
 def _cleaned(labels: Mapping[str, str]) -> dict[str, str]:
-    return {_encodable(name): _encodable(value) for name, value in labels.items()}
+    return {encodable(name): encodable(value) for name, value in labels.items()}
 
 
 def _key(alertname: str, labels: Mapping[str, str]) -> str:
-    """The alert's key, in a form that any file can hold."""
-    return _encodable(alert_key(alertname, labels))
+    """The alert's key, in a form that any file can store."""
+    return encodable(alert_key(alertname, labels))
 
 
-def _read(db: sqlite3.Connection) -> list[_Kept]:
-    """What stands in the file; what another version wrote and we cannot read is left out."""
-    kept: list[_Kept] = []
+def _read(db: sqlite3.Connection) -> list[tuple[str, Request]]:
+    """The file's rows by their ids; a row that another version wrote is left out."""
+    kept: list[tuple[str, Request]] = []
     for number, body in db.execute("SELECT id, body FROM silence").fetchall():
         try:
             fields = json.loads(body)

@@ -1,7 +1,7 @@
-"""Slack by a bot's token: one message an incident, brought up to date where it stands.
+"""Slack by a bot's token: one message per incident, edited as the incident develops.
 
-What is new is told in its thread; what is worse than all before is shown in the channel too, as
-a changed message calls nobody. https://docs.slack.dev/reference/methods/chat.postMessage,
+News go into its thread; news worse than all before are shown in the channel too, as an edited
+message notifies nobody. https://docs.slack.dev/reference/methods/chat.postMessage,
 chat.update, files.getUploadURLExternal and files.completeUploadExternal; scopes: `chat:write`,
 `files:write` for pictures, `channels:history` (`groups:history` of a private channel) to find
 after a crash what had arrived.
@@ -18,22 +18,22 @@ from urllib.request import Request
 
 from slack_sdk.web import SlackResponse
 
-from ldlm_monitor.config.loopback import is_loopback
 from ldlm_monitor.model.errors import ConfigError, DeliveryError
+from ldlm_monitor.notify.http_client import TIMEOUT_SECONDS, is_private, post, unreachable
 from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.notify.notification import Notification
-from ldlm_monitor.notify.post import post
-from ldlm_monitor.notify.slack import Block, as_code, short, slack_message
-from ldlm_monitor.notify.slack_groups import news_message, standing_message
-from ldlm_monitor.notify.slack_web_api import Client, GoneError, MendableError, RefusedError, call
+from ldlm_monitor.notify.slack_api import Client, GoneError, MendableError, RefusedError, call
+from ldlm_monitor.notify.slack_blocks import group_message, news_message, slack_message
+from ldlm_monitor.notify.slack_text import Block, as_code
 
 API_URL = "https://slack.com/api/"
 EVENT = "ldlm_monitor_alert"
-"""The type of the metadata by which a message is known again."""
+"""The type of the metadata by which a message is recognised."""
 SEARCHED, SEARCHED_REPLIES = 200, 999
-"""Messages of a channel (the newest) and of a thread (the oldest) that are looked through for one
-that may have arrived."""
+"""Messages of a channel (the newest) and of a thread (the oldest) that are searched for one that
+may have arrived: one page of the API each."""
 _BEFORE_SECONDS = 600.0
+"""The search begins this long before the group did: Slack's clock is not this machine's."""
 
 _LOSSES = {
     ("files:write",): "it adds no pictures",
@@ -48,8 +48,8 @@ Draw = Callable[[Message], bytes | None]
 class SlackBot:
     """Sends to one channel. The token is a secret: it is never logged or shown.
 
-    `channel` is its id (`C0123456789`), or `#name`. `api_url` is another Slack's, such as
-    GovSlack's. `timeout` (seconds) bounds each wait. `draw`, set later, draws pictures. Raises
+    `channel` is its id (`C0123456789`), or `#name`. `api_url` is for another Slack, such as
+    GovSlack. `timeout` (seconds) bounds each wait. `draw`, set later, draws pictures. Raises
     ConfigError for what cannot be used.
     """
 
@@ -60,7 +60,7 @@ class SlackBot:
         *,
         api_url: str = API_URL,
         name: str = "slack",
-        timeout: int = 10,
+        timeout: int = TIMEOUT_SECONDS,
     ) -> None:
         self.name = name
         self._channel = channel
@@ -72,7 +72,7 @@ class SlackBot:
             base_url=api_url.rstrip("/") + "/",
             timeout=timeout,
             retry_handlers=[],
-            # Its own logger would write what is sent at debug level.
+            # The SDK's own logger would write the token and what is sent at debug level.
             logger=logging.Logger("slack_sdk.silent", logging.CRITICAL + 1),
         )
 
@@ -80,8 +80,8 @@ class SlackBot:
         """Post one notification by itself. Raises DeliveryError unless Slack accepted it."""
         self._post(*slack_message(notification))
 
-    def introduce(self, notification: Notification) -> str:
-        """Post one notification and change it; what the token is not allowed, in a few words.
+    def send_test(self, notification: Notification) -> str:
+        """Post one notification and edit it; returns a remark on scopes that the token lacks.
 
         Raises DeliveryError unless Slack accepted both.
         """
@@ -104,8 +104,8 @@ class SlackBot:
             if granted and not granted & set(scopes)
         )
 
-    def tell(self, message: Message) -> Receipt:
-        """Post, reply or change, as the message's step says. Raises DeliveryError."""
+    def send_group(self, message: Message) -> Receipt:
+        """Post, reply or edit, by the message's step. Raises DeliveryError."""
         if message.step == "picture":
             self._add_picture(message)
             return Receipt()
@@ -121,7 +121,7 @@ class SlackBot:
             return self._begin(message)
 
     def _begin(self, message: Message) -> Receipt:
-        answer = self._post(*standing_message(message), metadata=_metadata(message))
+        answer = self._post(*group_message(message), metadata=_metadata(message))
         return Receipt(f"{answer['channel']} {answer['ts']}")
 
     def _reply(self, message: Message, place: str) -> Receipt:
@@ -139,34 +139,34 @@ class SlackBot:
         if message.place is None:
             return Receipt()
         channel, ts = message.place.split(" ")
-        text, blocks = standing_message(message)
+        text, blocks = group_message(message)
         try:
             call(self._client.chat_update, channel=channel, ts=ts, text=text, blocks=blocks)
         except GoneError:
-            pass  # somebody deleted it: the next news begin another
+            pass  # somebody deleted it: the next news begin a new message
         except RefusedError:
             self._plainly(self._client.chat_update, text, channel=channel, ts=ts, blocks=[])
         return Receipt()
 
     def _post(self, text: str, blocks: list[Block], **more: Any) -> SlackResponse:
-        told = {"channel": self._channel, "unfurl_links": False, "unfurl_media": False, **more}
+        fields = {"channel": self._channel, "unfurl_links": False, "unfurl_media": False, **more}
         try:
-            return call(self._client.chat_postMessage, text=text, blocks=blocks, **told)
+            return call(self._client.chat_postMessage, text=text, blocks=blocks, **fields)
         except RefusedError:
-            told.pop("metadata", None)
-            return self._plainly(self._client.chat_postMessage, text, **told)
+            fields.pop("metadata", None)
+            return self._plainly(self._client.chat_postMessage, text, **fields)
 
     def _plainly(
-        self, method: Callable[..., SlackResponse], text: str, **told: Any
+        self, method: Callable[..., SlackResponse], text: str, **fields: Any
     ) -> SlackResponse:
         """Better a plain line than nothing. Raises DeliveryError, and `GoneError`."""
         try:
-            return call(method, text=as_code(text), **told)
+            return call(method, text=as_code(text), **fields)
         except RefusedError as error:
             raise DeliveryError(str(error), permanent=True) from None
 
     def _find(self, message: Message) -> str | None:
-        """Where a message is that may have arrived; None: it did not, or that cannot be known."""
+        """The place of a message that may have arrived; None: it did not, or a scope is missing."""
         oldest = f"{message.opened_at - _BEFORE_SECONDS:.6f}"
         wanted: dict[str, Any] = {"oldest": oldest, "include_all_metadata": True}
         try:
@@ -211,7 +211,7 @@ class SlackBot:
                 thread_ts=ts,
             )
         except (GoneError, RefusedError, MendableError) as error:
-            # The alert is there; it does not wait for somebody who allows pictures.
+            # The alert has arrived; its group does not wait for a person to grant a scope.
             raise DeliveryError(str(error), permanent=True) from None
 
     def _upload(self, url: str, data: bytes) -> None:
@@ -221,14 +221,12 @@ class SlackBot:
             (".slack.com", ".slack-gov.com")
         )
         if not (same or slack):
-            raise DeliveryError(
-                "slack names a place for pictures that is not its own", permanent=True
-            )
+            raise DeliveryError("slack returned an upload URL that is not its own", permanent=True)
         request = Request(url, data, {"Content-Type": "application/octet-stream"}, method="POST")
         try:
             answer = post(request, self._timeout)
         except (OSError, HTTPException) as error:
-            raise DeliveryError(f"slack could not be reached: {short(str(error))}") from None
+            raise unreachable(error, "slack ") from None
         if answer.status != 200:
             raise DeliveryError(f"slack answered {answer.status} to a picture")
 
@@ -240,7 +238,7 @@ def _metadata(message: Message) -> dict[str, Any]:
 def _checked_token(token: str) -> str:
     if not token.isascii() or not token.isprintable() or " " in token or len(token) < 8:
         raise ConfigError(
-            "is no token of a Slack app",
+            "is not a token of a Slack app",
             where="Slack bot token",
             remedy="copy the Bot User OAuth Token (xoxb-...) from your app's page",
         )
@@ -248,9 +246,7 @@ def _checked_token(token: str) -> str:
 
 
 def _checked_api(url: str) -> str:
-    parts = urlsplit(url)
-    usable = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname))
-    if not usable or not parts.hostname or parts.username:
+    if not is_private(url) or urlsplit(url).username:
         raise ConfigError(
             "is not the https URL of Slack's API", where="slack.api_url", remedy=f"leave {API_URL}"
         )

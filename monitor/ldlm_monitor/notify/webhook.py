@@ -1,4 +1,4 @@
-"""A webhook of one's own: each transition as JSON, signed as Standard Webhooks has it.
+"""A webhook of the user's own: each transition as JSON, signed as Standard Webhooks has it.
 
 https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md:
 `webhook-id` is the same at every attempt, `webhook-timestamp` the time of this one, and
@@ -13,23 +13,19 @@ import hashlib
 import hmac
 import time
 from collections.abc import Callable
-from http.client import HTTPException
-from urllib.parse import urlsplit
 from urllib.request import Request
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ldlm_monitor.config.loopback import is_loopback
 from ldlm_monitor.model.alert import State
-from ldlm_monitor.model.errors import ConfigError, DeliveryError
+from ldlm_monitor.model.errors import ConfigError
 from ldlm_monitor.model.records import Position
+from ldlm_monitor.notify.http_client import TIMEOUT_SECONDS, deliver, is_private
 from ldlm_monitor.notify.notification import Notification
-from ldlm_monitor.notify.post import PERMANENT, post
-from ldlm_monitor.text.redact import redact
-from ldlm_monitor.text.sanitize import without_escapes as plain
 
 SECRET_PREFIX = "whsec_"
 LEAST_SECRET_BYTES = 16
+"""128 bits cannot be guessed; Standard Webhooks recommends 24 bytes or more."""
 
 
 class WebhookBody(BaseModel):
@@ -37,7 +33,7 @@ class WebhookBody(BaseModel):
 
     model_config = ConfigDict(ser_json_inf_nan="strings")
 
-    time: float | None = Field(description="Unix seconds; null where the log tells no time.")
+    time: float | None = Field(description="Unix seconds; null where the log has no time.")
     alert: str
     state: State
     reason: str = Field(description="Why the state changed.")
@@ -75,7 +71,7 @@ class Webhook:
 
     `secret` signs each request: `whsec_` and base64, or any text of 16 characters or more.
     `timeout` (seconds) bounds each wait for the server. Raises ConfigError for a URL that
-    is not https (plain http is taken for loopback addresses) and for a secret that is short.
+    is not https (plain http is accepted for loopback addresses) and for a secret that is short.
     """
 
     name = "webhook"
@@ -85,7 +81,7 @@ class Webhook:
         url: str,
         *,
         secret: str | None = None,
-        timeout: float = 10.0,
+        timeout: float = TIMEOUT_SECONDS,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._url = _checked(url)
@@ -103,24 +99,14 @@ class Webhook:
             "webhook-timestamp": str(int(self._clock())),
         }
         if self._key is not None:
-            told = (headers["webhook-id"], headers["webhook-timestamp"])
-            headers["webhook-signature"] = signature(self._key, *told, body)
-        try:
-            answer = post(Request(self._url, body, headers, method="POST"), self._timeout)
-        except (OSError, HTTPException) as error:
-            reason = getattr(error, "reason", None) or error
-            shown = redact(plain(str(reason)))[:200]
-            raise DeliveryError(f"webhook could not be reached: {shown}") from None
-        if not 200 <= answer.status < 300:
-            raise DeliveryError(
-                f"webhook answered {answer.status}: {redact(plain(answer.body))[:200]}",
-                retry_after=answer.retry_after,
-                permanent=answer.status in PERMANENT,
-            )
+            stamp = headers["webhook-timestamp"]
+            signed = signature(self._key, headers["webhook-id"], stamp, body)
+            headers["webhook-signature"] = signed
+        deliver(Request(self._url, body, headers, method="POST"), self._timeout, self.name)
 
 
 def signing_key(secret: str) -> bytes:
-    """The bytes to sign with. Raises ConfigError for a secret that is none."""
+    """The bytes to sign with. Raises ConfigError for one that is too short."""
     key = secret.encode()
     if secret.startswith(SECRET_PREFIX):
         try:
@@ -143,17 +129,15 @@ def signature(key: bytes, identity: str, timestamp: str, body: bytes) -> str:
 
 
 def _identity(notification: Notification) -> str:
-    told = f"{notification.key}\n{notification.state}\n{notification.started_at!r}"
-    return f"msg_{hashlib.sha256(told.encode()).hexdigest()[:32]}"
+    named = f"{notification.key}\n{notification.state}\n{notification.started_at!r}"
+    return f"msg_{hashlib.sha256(named.encode()).hexdigest()[:32]}"
 
 
 def _checked(url: str) -> str:
-    parts = urlsplit(url)
-    usable = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname))
-    if not usable or not parts.hostname or not url.isascii():
+    if not is_private(url):
         raise ConfigError(
             "is not a URL that begins with https://",
             where="webhook",
-            remedy="give the receiver's URL; plain http is taken for this machine alone",
+            remedy="give the receiver's URL; plain http is accepted for this machine alone",
         )
     return url

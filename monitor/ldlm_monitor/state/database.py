@@ -68,7 +68,8 @@ class Database:
             try:
                 return self._connect()
             except sqlite3.DatabaseError as error:
-                if _primary(error) not in _DAMAGED:
+                # SQLITE_ERROR: the tables are those of another version.
+                if _primary(error) not in (*_DAMAGED, sqlite3.SQLITE_ERROR):
                     raise
                 self._move_aside(error)
                 return self._connect()
@@ -99,8 +100,8 @@ class Database:
             if companion.exists():
                 companion.rename(aside.with_name(aside.name + suffix))
         self._notices.append(
-            f"{self._path}: damaged ({error}); kept as {aside.name}, a new one is begun;"
-            " alerts that waited in it to be sent are not sent"
+            f"{self._path}: damaged, or of another version ({error}); kept as {aside.name},"
+            " a new one is begun; alerts that waited in it to be sent are not sent"
         )
 
     def _go_on_in_memory(self, error: sqlite3.Error) -> None:

@@ -37,9 +37,18 @@ def without_escapes(text: str) -> str:
     return str(_UNSEEN.sub("", shown))
 
 
+def sanitized(text: str) -> str:
+    """`text` without escape sequences and secrets; its lines stay.
+
+    Redacted before and after: a sequence may end in the first letter of a secret's name, or
+    split it.
+    """
+    return redact(without_escapes(redact(text)))
+
+
 def plain(text: str, limit: int = 400) -> str:
     """One line of at most `limit` characters: no escapes, controls, direction marks, secrets."""
-    text = redact(without_escapes(text[:_LONGEST]))
+    text = sanitized(text[:_LONGEST])
     kept = "".join(" " if _is_hidden(character) else character for character in text)
     return shorten(" ".join(kept.split()), limit)
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldlm_doctor.model import Kind, SourceFile
-from ldlm_doctor.python_code.edits import keyword_added, line_after, line_before
 from ldlm_doctor.python_code.module import read
+from ldlm_doctor.python_code.source_text import keyword_added, line_after, line_before
 
 SPACES = st.sampled_from(["", " ", "  "])
 GAPS = st.sampled_from(

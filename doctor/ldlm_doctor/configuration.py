@@ -1,4 +1,4 @@
-"""Audits YAML and JSON: configurations of trainers, environments of containers and jobs."""
+"""Audits configurations: YAML and JSON of trainers, containers and jobs, `.env`, Dockerfiles."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import re2
 import yaml
 
 from ldlm_doctor import deepspeed, environment_rules, option_rules, shell
-from ldlm_doctor.model import Finding, Kind, Project
+from ldlm_doctor.model import Finding, Kind, Project, SourceFile
 from ldlm_doctor.options import Group
 from ldlm_doctor.setting import Environment, Setting, Surroundings
 from ldlm_doctor.surroundings import surroundings
@@ -33,11 +33,22 @@ _ENVIRONMENT = re2.compile(r"(?i)env|variables")
 _SCRIPT_KEYS = frozenset(
     {"run", "setup", "script", "command", "args", "entrypoint", "before_script"}
 )
+_LINE = re2.compile(
+    r"""(?m)^[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*"""
+    r"""("[^"\n]*"|'[^'\n]*'|[^\n#]*)(?:[ \t]*#[^\n]*)?\r?$"""
+)
+_ENV = re2.compile(r"(?im)^[ \t]*ENV[ \t]+((?:[^\\\n]|\\\r?\n|\\.)*)")
+_ENV_PAIR = re2.compile(r"""([A-Za-z_][A-Za-z0-9_]*)=("[^"\n]*"|'[^'\n]*'|[^\s"'\\]*)""")
+_OLD_PAIR = re2.compile(r"^([A-Za-z_][A-Za-z0-9_]*)[ \t]+([^\n]*)$")
 
 
 def audit(project: Project) -> Iterator[Finding]:
-    """All findings in the project's YAML and JSON files."""
+    """All findings in YAML, JSON and `.env` files and in Dockerfiles."""
     around = surroundings(project)
+    for file in project.of(Kind.ENVIRONMENT):
+        yield from environment_rules.judge(Environment(_last(dotenv(file))), around)
+    for file in project.of(Kind.CONTAINER):
+        yield from environment_rules.judge(Environment(_last(dockerfile(file))), around)
     unread = _unread(project)
     for file in (*project.of(Kind.YAML), *project.of(Kind.JSON)):
         document = read(file)
@@ -135,3 +146,58 @@ def _unread(project: Project) -> frozenset[str]:
     if not _OWN_LOOP.search(everything) or _TAKES_ALL.search(everything):
         return frozenset()
     return frozenset(name for name in _MATTERS if name not in everything)
+
+
+def dotenv(file: SourceFile) -> Iterator[Setting]:
+    """`NAME=value` and `export NAME='value'`, a line each."""
+    text = file.content.decode("latin-1")
+    for found in _LINE.finditer(text):
+        end = text.find("\n", found.start(1))
+        line = (text.rfind("\n", 0, found.start(1)) + 1, end + 1 if end >= 0 else len(text))
+        yield _spelled(file, found.span(1), found.span(2), (*line, b""))
+
+
+def dockerfile(file: SourceFile) -> Iterator[Setting]:
+    """`ENV NAME=value NAME=value`, over several lines too, and `ENV NAME value`."""
+    text = file.content.decode("latin-1")
+    for instruction in _ENV.finditer(text):
+        start, body = instruction.start(1), str(instruction.group(1))
+        old = _OLD_PAIR.match(body)
+        if old and "=" not in body.split(maxsplit=1)[0]:
+            name, value = old.span(1), old.span(2)
+            yield _spelled(file, _moved(name, start), _moved(value, start))
+            continue
+        for pair in _ENV_PAIR.finditer(body):
+            yield _spelled(file, _moved(pair.span(1), start), _moved(pair.span(2), start))
+
+
+def _moved(span: tuple[int, int], by: int) -> tuple[int, int]:
+    return span[0] + by, span[1] + by
+
+
+def _spelled(
+    file: SourceFile,
+    name_at: tuple[int, int],
+    value_at: tuple[int, int],
+    removal: tuple[int, int, bytes] | None = None,
+) -> Setting:
+    content = file.content
+    start, end = value_at
+    if content[start : start + 1] in (b'"', b"'") and end - start > 1:
+        start, end = start + 1, end - 1
+    while end > start and content[end - 1 : end] in (b" ", b"\t", b"\r"):
+        end -= 1
+    value = content[start:end].decode(errors="replace")
+    line_start = content.rfind(b"\n", 0, name_at[0]) + 1
+    line_end = content.find(b"\n", name_at[0])
+    line = content[line_start : line_end if line_end >= 0 else None]
+    return Setting(
+        content[slice(*name_at)].decode(), None if "$" in value else value, file.path,
+        content.count(b"\n", 0, name_at[0]) + 1, line.decode(errors="replace").strip(),
+        (start, end), name_at, removal,
+    )  # fmt: skip
+
+
+def _last(settings: Iterator[Setting]) -> tuple[Setting, ...]:
+    """The last of each name: it is the one in effect."""
+    return tuple({setting.name: setting for setting in settings}.values())

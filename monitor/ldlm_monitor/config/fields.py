@@ -1,33 +1,59 @@
-"""Values of settings: what each may be, and how an environment variable writes it."""
+"""Types of setting values: what each accepts, and how an environment variable spells it."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
+from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field
-
-from ldlm_monitor.config.receivers import UserPath
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
 OWN_LABELS = frozenset({"run", "rank", "alertname", "alertstate", "severity", "job", "instance"})
-"""What series and alerts carry anyway, so that no external label may be called so."""
+"""Labels that series and alerts have anyway, so that no external label may use the name."""
 Phase: TypeAlias = Literal["starting", "running", "evaluating", "checkpointing"]
 """The states of a run in which a pause can be a stall."""
+Severity: TypeAlias = Literal["critical", "error", "warning", "info"]
+
+
+class Section(BaseModel):
+    """A table of the configuration file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 def _split_list(value: object) -> object:
-    """An environment variable lists its paths as PATH does."""
+    """A variable separates paths and patterns as PATH does."""
     return [part for part in value.split(os.pathsep) if part] if isinstance(value, str) else value
 
 
+def split_commas(value: object) -> object:
+    """A variable separates by commas what may contain colons, as URLs do.
+
+    A comma within double quotes is part of a matcher's value.
+    """
+    if not isinstance(value, str):
+        return value
+    parts = re.findall(r'(?:[^,"]|"(?:[^"\\]|\\.)*"|")+', value)
+    return [part.strip() for part in parts if part.strip()]
+
+
 def _split_pairs(value: object) -> object:
-    """`evaluating=900,checkpointing=1800` of an environment variable."""
+    """`evaluating=900,checkpointing=1800` of a variable."""
     if not isinstance(value, str):
         return value
     pairs = [part.partition("=") for part in value.split(",") if part.strip()]
     return {name.strip(): text.strip() for name, _, text in pairs}
+
+
+def from_json(value: object) -> object:
+    """A variable spells a table of tables as JSON."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        raise ValueError("should be a table; in a variable, as JSON") from None
 
 
 def _checked_number(value: object) -> object:
@@ -43,7 +69,7 @@ def _checked_name(value: str) -> str:
 
 
 def _checked_label(name: str) -> str:
-    # The names of Prometheus' data model; two underscores are its own.
+    # The names of Prometheus' data model; two leading underscores are reserved there.
     if not re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", name) or name.startswith("__"):
         raise ValueError("should be a label's name: letters, digits and underscores")
     if name in OWN_LABELS:
@@ -70,6 +96,21 @@ def _checked_listen(value: str) -> str:
     return value
 
 
+def _checked_secret_url(value: SecretStr) -> SecretStr:
+    if not value.get_secret_value().startswith(("https://", "http://")):
+        raise ValueError("should be a URL that begins with https://")
+    return value
+
+
+def _checked_server(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("should be a URL that begins with http:// or https://")
+    if parts.username or parts.password:
+        raise ValueError("should hold no password: name a file in authorization_file")
+    return value
+
+
 def address(listen: str) -> tuple[str, int]:
     """Host and port of `HOST:PORT`."""
     host, _, port = listen.rpartition(":")
@@ -83,6 +124,7 @@ SecondsFromZero: TypeAlias = Annotated[
     float, Field(ge=0, allow_inf_nan=False), BeforeValidator(_checked_number)
 ]
 Name: TypeAlias = Annotated[str, AfterValidator(_checked_name)]
+UserPath: TypeAlias = Annotated[Path, AfterValidator(Path.expanduser)]
 Paths: TypeAlias = Annotated[tuple[UserPath, ...], BeforeValidator(_split_list)]
 Hosts: TypeAlias = Annotated[
     tuple[Annotated[str, AfterValidator(_checked_host)], ...], BeforeValidator(_split_list)
@@ -94,3 +136,6 @@ Discovery: TypeAlias = Annotated[UserPath, AfterValidator(_checked_discovery)]
 Labels: TypeAlias = Annotated[
     dict[Annotated[str, AfterValidator(_checked_label)], Name], BeforeValidator(_split_pairs)
 ]
+SecretUrl: TypeAlias = Annotated[SecretStr, AfterValidator(_checked_secret_url)]
+Url: TypeAlias = Annotated[str, AfterValidator(_checked_server)]
+Urls: TypeAlias = Annotated[tuple[Url, ...], BeforeValidator(split_commas)]

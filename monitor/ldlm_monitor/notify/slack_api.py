@@ -1,4 +1,4 @@
-"""Slack's Web API: the client that asks it, and what its answers mean for a message.
+"""Slack's Web API: the client, and what its answers mean for a message.
 
 Codes of errors: https://docs.slack.dev/reference/methods/chat.postMessage#errors and those of
 the other methods that a bot calls.
@@ -16,11 +16,11 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web import SlackResponse
 
 from ldlm_monitor.model.errors import DeliveryError
-from ldlm_monitor.notify.post import post, retry_after
-from ldlm_monitor.notify.slack import short
+from ldlm_monitor.notify.http_client import post, retry_after, unreachable
+from ldlm_monitor.text.sanitize import plain
 
 _ANSWER_LIMIT = 4 << 20
-"""Bytes."""
+"""Bytes of an answer: 200 messages of a channel with their blocks are some hundred KiB."""
 
 _LIMITED = frozenset({"ratelimited", "rate_limited"})
 _GONE = frozenset({"message_not_found", "thread_not_found", "cant_update_message"})
@@ -42,15 +42,15 @@ _OF_THE_SERVER = frozenset(
 
 
 class GoneError(Exception):
-    """The message, or its thread, is not there any more."""
+    """The message, or its thread, does not exist any more."""
 
 
 class RefusedError(Exception):
-    """Slack does not take a message of this form."""
+    """Slack refuses the form of a message."""
 
 
 class MendableError(DeliveryError):
-    """A token, a scope or a channel: people mend it, and lose nothing meanwhile."""
+    """A wrong token, scope or channel: it waits until a person corrects that."""
 
 
 class Client(WebClient):
@@ -72,32 +72,31 @@ def call(method: Callable[..., SlackResponse], **arguments: Any) -> SlackRespons
     except SlackApiError as error:
         raise _meaning(error) from None
     except (OSError, HTTPException, SlackClientError, ValueError) as error:
-        reason = getattr(error, "reason", None) or error
-        raise DeliveryError(
-            f"slack could not be reached: {short(str(reason))}", unsure=True
-        ) from None
+        raise unreachable(error, "slack ", unsure=True) from None
 
 
 def _meaning(error: SlackApiError) -> Exception:
-    """What an answer means for the message."""
+    """The error that an answer means for the message."""
     response = error.response
     if isinstance(response, SlackResponse):
         status, headers = response.status_code, response.headers
         code = str(response.get("error") or "")
     else:
         status, headers, code = response.get("status", 0), response.get("headers", {}), ""
-    wish = next((value for key, value in headers.items() if key.lower() == "retry-after"), None)
+    header = next((value for key, value in headers.items() if key.lower() == "retry-after"), None)
     if status == 429 or code in _LIMITED:
-        return DeliveryError("slack asks for patience", retry_after=retry_after(str(wish or "")))
+        return DeliveryError("slack limits the rate", retry_after=retry_after(str(header or "")))
     if not code.replace("_", "").isalnum():
-        code = ""  # the SDK's words about an answer that is none of the API's
+        code = ""  # the SDK's text about an answer that is not the API's
     if code in _GONE:
         return GoneError(code)
     if code in _OF_THE_MESSAGE:
-        return RefusedError(f"slack refused it: {short(code)}")
+        return RefusedError(f"slack refused it: {plain(code, 200)}")
     if not code or code in _OF_THE_SERVER or status >= 500:
-        what = f": {short(code)}" if code else ""
+        what = f": {plain(code, 200)}" if code else ""
         return DeliveryError(
-            f"slack answered {status}{what}", retry_after=retry_after(str(wish or "")), unsure=True
+            f"slack answered {status}{what}",
+            retry_after=retry_after(str(header or "")),
+            unsure=True,
         )
-    return MendableError(f"slack refused it: {short(code)}; check the bot's token and channel")
+    return MendableError(f"slack refused it: {plain(code, 200)}; check the bot's token and channel")

@@ -17,17 +17,16 @@ if TYPE_CHECKING:
     from apprise import Apprise, NotifyType
 
 TEXT_LIMIT = 1500
-"""Characters of the log line and of each text; Discord takes 2000 in all."""
+"""Characters of the log line and of each text: Discord accepts 2000 in all."""
 
-
-_ACTING = (
+_ACTIVE = (
     (re2.compile(r"(^|[^A-Za-z0-9_.+-])@"), lambda found: f"{found.group(1)}＠"),
     (re2.compile(r"<([@!#&/A-Za-z])"), lambda found: f"‹{found.group(1)}"),
     (re2.compile(r"\]\("), lambda found: "] ("),
 )
-"""Look-alikes do nothing; an address as in mail stays."""
+"""Look-alikes are inert; a mail address stays as it is."""
 GROUP_LINES = 15
-"""Kinds of alerts that a message about several names; the rest is counted."""
+"""Kinds of alerts that a message lists, as many as a phone's screen shows; the rest is counted."""
 
 
 class AppriseService:
@@ -41,13 +40,13 @@ class AppriseService:
         """Raises DeliveryError unless the service accepted it."""
         self._notify(title(notification), text(notification), notification)
 
-    def tell(self, message: Message) -> Receipt:
-        """What is new in a group, or fires still. Raises as `send`."""
-        told = message.news or message.firing
-        if len(told) == 1:
-            self.send(told[0])
+    def send_group(self, message: Message) -> Receipt:
+        """Send what is new in a group, or still fires. Raises as `send`."""
+        alerts = message.news or message.firing
+        if len(alerts) == 1:
+            self.send(alerts[0])
         else:
-            self._notify(*group_text(told), message.lead)
+            self._notify(*group_text(alerts), message.lead)
         return Receipt()
 
     def _notify(self, heading: str, body: str, lead: Notification) -> None:
@@ -55,11 +54,11 @@ class AppriseService:
             title=heading, body=body, notify_type=_type(lead), body_format="text"
         )
         if not accepted:
-            raise DeliveryError(f"{self.name} did not take it")
+            raise DeliveryError(f"{self.name} did not accept it")
 
 
 def apprise_services(urls: Iterable[str]) -> Iterator[AppriseService]:
-    """A receiver for each URL. Raises ConfigError for one that Apprise does not know."""
+    """A receiver for each URL. Raises ConfigError for one that Apprise does not support."""
     if not (urls := list(urls)):
         return
     try:
@@ -70,7 +69,7 @@ def apprise_services(urls: Iterable[str]) -> Iterator[AppriseService]:
             where="apprise.urls_file",
             remedy="pip install 'ldlm-monitor[apprise]'",
         ) from error
-    # Its own messages show URLs.
+    # Apprise's own log shows URLs, which are secrets.
     logging.getLogger("apprise").setLevel(logging.CRITICAL + 1)
     seen: Counter[str] = Counter()
     for number, url in enumerate(urls, 1):
@@ -79,13 +78,13 @@ def apprise_services(urls: Iterable[str]) -> Iterator[AppriseService]:
         )
         if not service.add(url):
             raise ConfigError(
-                f"URL {number} is none that Apprise knows",
+                f"URL {number} is not one that Apprise supports",
                 where="apprise.urls_file",
                 remedy="see https://github.com/caronc/apprise/wiki for its form",
             )
         if any(each.redirects or not each.verify_certificate for each in service):
             raise ConfigError(
-                f"URL {number} would follow redirects, or believe any certificate",
+                f"URL {number} would follow redirects, or trust any certificate",
                 where="apprise.urls_file",
                 remedy="leave out redirect= and verify=; trust an authority of your own by"
                 " REQUESTS_CA_BUNDLE",
@@ -104,7 +103,7 @@ def title(notification: Notification) -> str:
 
 
 def text(notification: Notification) -> str:
-    """What is known of it, in plain lines."""
+    """Summary, description, step, log line and action, one plain line each."""
     place = notification.path
     if place and notification.line_number is not None:
         place = f"{place}:{notification.line_number}"
@@ -119,10 +118,10 @@ def text(notification: Notification) -> str:
     return "\n".join(_line(part, TEXT_LIMIT) for part in parts if part)
 
 
-def group_text(told: Sequence[Notification]) -> tuple[str, str]:
+def group_text(alerts: Sequence[Notification]) -> tuple[str, str]:
     """Heading and lines of several; those of one kind and run are counted in one line."""
-    kinds = Counter((each.state, each.severity, each.alert, each.run) for each in told)
-    counts = Counter(each.state for each in told)
+    kinds = Counter((each.state, each.severity, each.alert, each.run) for each in alerts)
+    counts = Counter(each.state for each in alerts)
     spelled = ", ".join(f"{count} {state}" for state, count in counts.items())
     lines = [
         _line(f"{alert} {state} ({severity}) x{count}: {run}", 200)
@@ -130,16 +129,17 @@ def group_text(told: Sequence[Notification]) -> tuple[str, str]:
     ]
     rest = sum(kinds.values()) - sum(count for _, count in kinds.most_common(GROUP_LINES))
     more = [f"and {rest} more"] if rest else []
-    return f"{len(told)} alerts ({spelled})", "\n".join([*lines, *more])
+    return f"{len(alerts)} alerts ({spelled})", "\n".join([*lines, *more])
 
 
 def _line(words: str, limit: int) -> str:
-    """One line in which services find no mention, link or tag to act on; Discord and Mattermost
-    take what an Apprise text holds for Markdown.
+    """One line without anything that services would act on: mentions, links, tags.
+
+    Discord and Mattermost render the text of an Apprise message as Markdown.
     """
     shown = " ".join(words.split())
-    for acting, shown_instead in _ACTING:
-        shown = acting.sub(shown_instead, shown)
+    for active, replacement in _ACTIVE:
+        shown = active.sub(replacement, shown)
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 

@@ -1,0 +1,160 @@
+"""The notification policy: which alerts a receiver gets, and when.
+
+Each receiver has one of its own. Routing trees, inhibition and named time intervals are left to
+an Alertmanager, which has them all (https://prometheus.io/docs/alerting/latest/configuration/).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Annotated, Final, TypeAlias, get_args
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import BeforeValidator, Field
+
+from ldlm_monitor.config.fields import (
+    Seconds,
+    SecondsFromZero,
+    Section,
+    Severity,
+    split_commas,
+)
+from ldlm_monitor.model.matchers import LabelMatcher, parse_matcher
+
+SEVERITIES: Final[tuple[str, ...]] = get_args(Severity)
+"""From the worst to the least."""
+DIGESTS_A_REPEAT: Final = 24
+"""A digest is repeated after 24 of its intervals at the earliest: what is info and goes on is no
+reason to interrupt anybody more often than once a day by default."""
+_QUIET = re.compile(r"(\d\d:\d\d)-(\d\d:\d\d)(?: +(\S+))?")
+_CLOCK = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
+
+
+def severity_rank(severity: str) -> int:
+    """0 for the worst; a severity of the user's own counts as less than info."""
+    return SEVERITIES.index(severity) if severity in SEVERITIES else len(SEVERITIES)
+
+
+@dataclass(frozen=True, slots=True)
+class QuietHours:
+    """From `start` to just before `end`, in minutes of the day in the time zone `zone`."""
+
+    start: int
+    end: int
+    zone: str = "UTC"
+
+    def contain(self, now: float) -> bool:
+        """Whether `now` (Unix seconds) is within them; they may span midnight."""
+        moment = datetime.fromtimestamp(now, _zone(self.zone))
+        minute = 60 * moment.hour + moment.minute
+        if self.start < self.end:
+            return self.start <= minute < self.end
+        return minute >= self.start or minute < self.end
+
+
+def parse_quiet_hours(value: object) -> object:
+    """`22:00-07:00 Europe/Berlin`; UTC without a zone. Raises ValueError."""
+    if isinstance(value, QuietHours):
+        return value
+    found = _QUIET.fullmatch(value.strip()) if isinstance(value, str) else None
+    clocks = [_CLOCK.fullmatch(part) for part in found.groups()[:2]] if found else []
+    minutes = [60 * int(clock[1]) + int(clock[2]) for clock in clocks if clock]
+    if found is None or len(minutes) != 2 or minutes[0] == minutes[1]:
+        raise ValueError("should be two different times and a zone, as 22:00-07:00 Europe/Berlin")
+    hours = QuietHours(minutes[0], minutes[1], found[3] or "UTC")
+    _zone(hours.zone)
+    return hours
+
+
+@lru_cache(maxsize=16)
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError("should end in a time zone such as Europe/Berlin or UTC") from None
+
+
+def _matcher(value: object) -> object:
+    return parse_matcher(value) if isinstance(value, str) else value
+
+
+Matchers: TypeAlias = Annotated[
+    tuple[Annotated[LabelMatcher, BeforeValidator(_matcher)], ...], BeforeValidator(split_commas)
+]
+
+
+class StreamPolicy(Section):
+    """The part of a policy for a receiver that gets every transition by itself."""
+
+    matchers: Matchers = Field(
+        default=(),
+        description="Only alerts whose labels (and `alertname`) satisfy all of these are sent to "
+        "this receiver.",
+        examples=[['run!~"debug.*"']],
+    )
+    min_severity: Severity = Field(
+        default="info",
+        description="The least severity that is sent to this receiver.",
+        examples=["warning"],
+    )
+    quiet_hours: Annotated[QuietHours | None, BeforeValidator(parse_quiet_hours)] = Field(
+        default=None,
+        description="Each day from the first time to the second (in UTC unless a zone follows) "
+        "alerts wait; what still fires then is sent.",
+        examples=["22:00-07:00 Europe/Berlin"],
+    )
+    quiet_max_severity: Severity = Field(
+        default="error",
+        description="The worst severity that waits in quiet hours; `critical`: everything waits.",
+        examples=["critical"],
+    )
+
+    def accepts(self, alert: str, labels: Mapping[str, str]) -> bool:
+        """Whether the receiver gets this alert at all."""
+        # A severity of the user's own is not to vanish at the default.
+        severity = min(severity_rank(labels.get("severity", "")), severity_rank("info"))
+        if severity > severity_rank(self.min_severity):
+            return False
+        named = {**labels, "alertname": alert}
+        return all(matcher.holds(named) for matcher in self.matchers)
+
+    def is_quiet(self, now: float) -> bool:
+        """Whether `now` (Unix seconds) is within the quiet hours."""
+        return self.quiet_hours is not None and self.quiet_hours.contain(now)
+
+    def waits_in_quiet_hours(self, severity: str) -> bool:
+        """Whether an alert of that severity is not urgent enough for quiet hours."""
+        return severity_rank(severity) >= severity_rank(self.quiet_max_severity)
+
+
+class Policy(StreamPolicy):
+    """The policy of a receiver that people read: one message per incident, and a digest."""
+
+    # The alerts of one failure arrive within seconds of each other; half a minute is soon enough
+    # for people who have read the first.
+    follow_up_seconds: Seconds = Field(
+        default=30,
+        description="Seconds between two messages about one incident.",
+        examples=[60],
+    )
+    repeat_interval_seconds: Seconds = Field(
+        default=4 * 3600,
+        description="Seconds after which an incident that still fires is sent again.",
+        examples=[43200],
+    )
+    digest_seconds: SecondsFromZero = Field(
+        default=3600,
+        description="Alerts of severity info are collected and sent together, this many seconds "
+        "after the first. 0: at once, as all others.",
+        examples=[86400],
+    )
+
+    def repeat_seconds(self, *, digest: bool) -> float:
+        """Seconds between two messages about what did not change."""
+        if digest:
+            return max(self.repeat_interval_seconds, DIGESTS_A_REPEAT * self.digest_seconds)
+        return self.repeat_interval_seconds

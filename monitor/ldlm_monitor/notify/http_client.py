@@ -1,0 +1,131 @@
+"""HTTP requests to receivers: no redirect is followed, answers are bounded, one kind of error.
+
+A thread that sends again and again until it is stopped (`Sender`) is here too.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from email.message import Message
+from email.utils import parsedate_to_datetime
+from http.client import HTTPException, HTTPResponse
+from typing import Final
+from urllib.parse import urlsplit
+from urllib.request import HTTPErrorProcessor, Request, build_opener
+
+from ldlm_monitor.config.loopback import is_loopback
+from ldlm_monitor.model.errors import DeliveryError
+from ldlm_monitor.text.sanitize import plain
+
+PERMANENT: Final = frozenset({400, 401, 403, 404, 405, 410, 413})
+"""Answers that another attempt would not change."""
+TIMEOUT_SECONDS: Final = 10
+"""For each wait for a server: Slack answers within three seconds on a bad day."""
+_ANSWER_LIMIT: Final = 4096
+"""Bytes of an answer that are read: enough for an error's text, and a hostile server sends more."""
+_SHOWN: Final = 200
+"""Characters of an answer that are shown in an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A server's answer; the names of `headers` are matched in any case."""
+
+    status: int
+    body: str
+    headers: Message
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds of its `Retry-After`."""
+        return retry_after(self.headers.get("Retry-After"))
+
+
+class _EveryAnswer(HTTPErrorProcessor):
+    """Returns every answer as it is.
+
+    A redirect is not followed: it would turn the POST into a GET of another
+    server, whose 200 is no delivery.
+    """
+
+    def http_response(self, request: Request, response: HTTPResponse) -> HTTPResponse:
+        return response
+
+    https_response = http_response
+
+
+def post(request: Request, timeout: float, *, limit: int = _ANSWER_LIMIT) -> Answer:
+    """Send a request; `timeout` (seconds) bounds each wait, `limit` the bytes of the answer.
+
+    Raises OSError and HTTPException.
+    """
+    with build_opener(_EveryAnswer()).open(request, timeout=timeout) as answer:
+        try:
+            body = answer.read(limit).decode("utf-8", "replace")
+        except (OSError, HTTPException):
+            body = ""  # the status has arrived: it alone decides
+        return Answer(answer.status, body, answer.headers)
+
+
+def deliver(request: Request, timeout: float, name: str = "", *, show_body: bool = True) -> None:
+    """Send a request. Raises DeliveryError, which never shows the URL, unless it was accepted.
+
+    `name` begins the error's text; without `show_body` the answer's text is left out.
+    """
+    begin = f"{name} " if name else ""
+    try:
+        answer = post(request, timeout)
+    except (OSError, HTTPException, ValueError) as error:
+        raise unreachable(error, begin) from None
+    if not 200 <= answer.status < 300:
+        body = f": {plain(answer.body, _SHOWN)}" if show_body else ""
+        raise DeliveryError(
+            f"{begin}answered {answer.status}{body}",
+            retry_after=answer.retry_after,
+            permanent=answer.status in PERMANENT,
+        )
+
+
+def unreachable(error: Exception, begin: str = "", *, unsure: bool = False) -> DeliveryError:
+    """The DeliveryError for a request without an answer."""
+    reason = plain(str(getattr(error, "reason", None) or error), _SHOWN)
+    return DeliveryError(f"{begin}could not be reached: {reason}", unsure=unsure)
+
+
+def retry_after(value: str | None) -> float | None:
+    """Seconds of a `Retry-After` header, which gives seconds or a date (RFC 9110, 10.2.3)."""
+    if not value:
+        return None
+    if value.strip().isdecimal():
+        return float(value)
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except ValueError:
+        return None
+
+
+def is_private(url: str) -> bool:
+    """Whether nobody on the way can read what is sent to an ASCII URL: https, or this machine."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname))
+        usable = usable and bool((parts.hostname or "").encode("idna")) and parts.port != 0
+    except ValueError:
+        return False
+    return usable and url.isascii() and not any(char <= " " or char == "\x7f" for char in url)
+
+
+class Sender(threading.Thread):
+    """A thread that sends again and again; `run` waits on `_stopping` between two attempts."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self._stopping = threading.Event()
+
+    def stop(self, timeout: float) -> bool:
+        """End, within `timeout` seconds; False if the server did not answer in time."""
+        self._stopping.set()
+        self.join(timeout)
+        return not self.is_alive()
