@@ -15,7 +15,7 @@ from ldlm_monitor.callback.session import Options, Session
 from ldlm_monitor.callback.steps import Entered, Steps
 
 MAX_ERRORS = 10
-"""After so many errors of its own the callback does no more."""
+"""After this many errors of its own the callback stops: a tenth is hardly another cause."""
 
 
 Given = ParamSpec("Given")
@@ -24,9 +24,9 @@ _hooks: list[Callable[..., Any]] = []
 
 
 def _not_compiled(hook: Hook) -> Hook:
-    """What `torch.compile` calls as it is, without looking into it.
+    """Mark a method that `torch.compile` calls without tracing it.
 
-    In a graph our clocks would stand, and our copies be part of it. The mark is that of
+    In a graph our clock readings would be constants, and our copies part of it. The mark is that of
     `torch.compiler.disable`, which would have to be imported (torch/_dynamo, 2.13).
     """
     hook._torchdynamo_disable = True  # type: ignore[attr-defined]
@@ -204,7 +204,7 @@ class HealthCallback:
         return session if session is not None and session.is_mine else None
 
     def _hurt(self, error: Exception) -> None:
-        """An error of ours: said once, counted, and after some the callback is silent."""
+        """Count an error of the callback's own; report the first, and stop at `MAX_ERRORS`."""
         self._errors += 1
         session = self._session
         if session is not None:

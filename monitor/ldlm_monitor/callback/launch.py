@@ -1,4 +1,4 @@
-"""Who this rank is: what the caller says, else the launcher's variables, else PyTorch."""
+"""Rank, world size and run: from the caller, else PyTorch, else the launcher's variables."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ _TRACEBACK_LINES = 60
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the user asked for beside the rows; see `HealthCallback`."""
+    """Options of `HealthCallback`, which documents them."""
 
     config: Mapping[str, Any]
     framework: str | None
@@ -54,10 +54,10 @@ class Options:
 
 
 class Session:
-    """Everything of one rank that must be opened, kept and closed.
+    """The files, threads and hooks of one rank: opens and closes them.
 
-    `is_mine` is False in a forked child, where nothing may be done. Of what fails the
-    reason is said (`say`) and the rest goes on.
+    `is_mine` is False in a forked child, where nothing may be done. What fails is reported
+    by `say`, and the rest goes on.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class Session:
             self._termination.in_child()
 
     def _exited(self) -> None:
-        """The interpreter ends, and nobody said how the training did: no exception, so well."""
+        """At the interpreter's exit: without an exception the training ended well."""
         with suppress(Exception):
             self.end("finished")
             self.close()
@@ -177,7 +177,7 @@ class Session:
             self._heartbeat.store_device(device)
 
     def _prepare(self) -> None:
-        """In the writer's thread: every call that a slow disk may hold up."""
+        """Run in the writer's thread: every call that a slow disk may block."""
         launch, options = self._launch, self._options
         stacks = launch.out / f"stack_rank{launch.rank}.txt"
         number = 0
