@@ -1,8 +1,8 @@
 """Heartbeat pages of the training callback: the last step and phase of each rank.
 
-Format: `ldlm_monitor/callback/heartbeat.py`, which this does not import; a test holds
-both to it. Anyone who may write into the folder may write such a file, so a page counts
-for a process only as far as the kernel confirms it.
+Format: `ldlm_monitor/callback/heartbeat.py`. Of its blocks only `IDENTITY` and `BEAT` are read:
+rows contain what the others do. Anyone who may write into the folder may write such a file, so
+a page counts for a process only as far as the kernel confirms it.
 """
 
 from __future__ import annotations
@@ -11,25 +11,18 @@ import math
 import os
 import socket
 import stat
-import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ldlm_monitor.callback.heartbeat import BEAT, BEAT_AT, IDENTITY, MAGIC, SIZE
 from ldlm_monitor.model.records import Heartbeat, Position
 from ldlm_monitor.probe import process
 
 PATTERN = "heartbeat_rank*"
-SIZE = 4096
-MAGIC = b"ldlmhb01"
 MAX_PAGES = 4096
 """Pages read per look: a folder of thousands of ranks is one that a shared disk holds."""
-_IDENTITY = struct.Struct("<8sIIQQdii64s128s64s108s")
-_BEAT = struct.Struct("<Qqqqdddd32s16sQ")
-"""Where the rank is, between two equal sequence numbers, which are 0 before the first beat. The
-page's other blocks (`STANDING`, `DEVICE`) are not read: rows contain the same values."""
-_BEAT_AT = 1024
 _NO_BEAT: tuple[Any, ...] = (-1, -1, 0, math.nan, math.nan, math.nan, math.nan, b"", b"")
 _TRIES = 20
 """A store takes nanoseconds; a page that changes this often is no heartbeat."""
@@ -117,9 +110,9 @@ def page_of(data: bytes, path: Path, owner: int = -1, *, is_final: bool = False)
     if len(data) != SIZE or not data.startswith(MAGIC):
         return None
     _, pid, number, started, space, _, rank, world, host, run, stacks, recorder = (
-        _IDENTITY.unpack_from(data)
+        IDENTITY.unpack_from(data)
     )
-    first, *beat, last = _BEAT.unpack_from(data, _BEAT_AT)
+    first, *beat, last = BEAT.unpack_from(data, BEAT_AT)
     if first != last and not is_final:
         return None
     step, batch, steps, time, _, since, loss, phase, status = beat if first else _NO_BEAT
