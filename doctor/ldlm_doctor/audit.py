@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 from ldlm_doctor import configuration, python_code, secrets, shell
-from ldlm_doctor.model import Finding, Project
+from ldlm_doctor.model import Finding, Findings, Project
 from ldlm_monitor.model.names import SEVERITIES
 
-AUDITS: tuple[Callable[[Project], Iterator[Finding]], ...] = (
+AUDITS: tuple[Callable[[Project], Findings], ...] = (
     shell.audit, configuration.audit, python_code.audit, secrets.audit,
 )  # fmt: skip
 
@@ -20,10 +20,8 @@ def audit(project: Project) -> list[Finding]:
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
     """The worst first, then by check, file and line; nothing twice."""
-    once = {(f.check.id, f.path, f.line, f.detail): f for f in findings}
-    return sorted(once.values(), key=_order)
-
-
-def _order(finding: Finding) -> tuple[int, str, str, int]:
-    worst = -SEVERITIES.index(finding.check.severity)
-    return worst, finding.check.id, finding.path, finding.line
+    once = {(f.check_id, f.path, f.line, f.detail): f for f in findings}
+    severity = SEVERITIES.index
+    return sorted(
+        once.values(), key=lambda f: (-severity(f.check.severity), f.check_id, f.path, f.line)
+    )

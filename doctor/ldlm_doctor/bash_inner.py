@@ -28,7 +28,7 @@ _EXPANSIONS = frozenset({"simple_expansion", "expansion"})
 
 
 Values = Callable[[Node], Value]
-"""What a word comes to."""
+"""Gives the value of a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def handed_on(nodes: Sequence[Node]) -> Node | None:
     """The variable that holds the text in `eval "$TEXT"`, `bash -c "$TEXT"`, `ssh HOST "$TEXT"`."""
     if len(nodes) < 2 or not _only_expansions(nodes[-1]):
         return None
-    names = [text_of(node).rsplit("/", 1)[-1] for node in nodes[:-1]]
+    names = _names(nodes[:-1])
     if names == ["eval"] or "ssh" in names:
         return nodes[-1]
     flag = names[-1]
@@ -60,68 +60,63 @@ def handed_on(nodes: Sequence[Node]) -> Node | None:
 
 def script_in(nodes: Sequence[Node], value: Values) -> Inner | None:
     """What a command of these words runs in a shell, if its text stands in one place."""
-    names = [text_of(node).rsplit("/", 1)[-1] for node in nodes]
+    names = _names(nodes)
     for at, name in enumerate(names):
+        rest = nodes[at + 1 :]
         if name in SHELLS or (name in _COMMAND_FLAG and at == 0):
-            return _after_flag(at + 1, name, names, nodes, value)
+            return _after_flag(rest, value, is_shell=name in SHELLS)
         if name in _REMOTE:
-            return _remote(at, name, names, nodes, value)
+            return _remote(name, rest, value)
         if name == "tmux" and _TMUX.intersection(names):
             return _text(nodes[-1], value) if nodes[-1].type in _QUOTED else None
         if name == "eval" and at == 0 and len(nodes) == 2:
             return _text(nodes[1], value, same_shell=True)
         if name == "sbatch":
-            return _wrapped(at + 1, names, nodes, value)
+            return _wrapped(rest, value)
     return None
 
 
-def _wrapped(
-    first: int, names: Sequence[str], nodes: Sequence[Node], value: Values
-) -> Inner | None:
+def _names(nodes: Sequence[Node]) -> list[str]:
+    return [text_of(node).rsplit("/", 1)[-1] for node in nodes]
+
+
+def _wrapped(nodes: Sequence[Node], value: Values) -> Inner | None:
     """`sbatch --wrap TEXT`, `sbatch --wrap=TEXT`."""
-    for at in range(first, len(nodes)):
-        if names[at] == "--wrap" and at + 1 < len(nodes):
+    for at, node in enumerate(nodes):
+        if text_of(node) == "--wrap" and at + 1 < len(nodes):
             return _text(nodes[at + 1], value)
-        if text_of(nodes[at]).startswith("--wrap=") and nodes[at].named_children:
-            return _text(nodes[at].named_children[-1], value)
+        if text_of(node).startswith("--wrap=") and node.named_children:
+            return _text(node.named_children[-1], value)
     return None
 
 
-def _after_flag(
-    first: int, name: str, names: Sequence[str], nodes: Sequence[Node], value: Values
-) -> Inner | None:
+def _after_flag(nodes: Sequence[Node], value: Values, *, is_shell: bool) -> Inner | None:
     """`bash -lc TEXT`: the first word after the flags, where one of them is -c."""
     flags: list[str] = []
-    for at in range(first, len(nodes)):
-        word = names[at]
+    for node, word in zip(nodes, _names(nodes), strict=True):
         if flags and flags[-1].endswith("c") and not flags[-1].startswith("--"):
-            return _text(nodes[at], value, flags=flags)
+            return _text(node, value, flags=flags)
         if word.startswith("-") and len(word) > 1:
             flags.append(word)
-        elif name in SHELLS and not (flags and flags[-1].endswith("o")):
+        elif is_shell and not (flags and flags[-1].endswith("o")):
             return None
     return None
 
 
-def _remote(
-    at: int, name: str, names: Sequence[str], nodes: Sequence[Node], value: Values
-) -> Inner | None:
+def _remote(program: str, nodes: Sequence[Node], value: Values) -> Inner | None:
     """`ssh [-p 22] host COMMAND...`; pdsh and clush name their hosts by a flag."""
-    rest = at + 1
+    names, rest = _names(nodes), 0
     while rest < len(names) and names[rest].startswith("-") and len(names[rest]) > 1:
-        takes = names[rest][1] in _REMOTE[name] and len(names[rest]) == 2
+        takes = names[rest][1] in _REMOTE[program] and len(names[rest]) == 2
         rest += 2 if takes else 1
-    rest += name == "ssh"
-    given = nodes[rest:]
+    given = nodes[rest + (program == "ssh") :]
     if len(given) == 1:
         return _text(given[0], value)
-    if not given or any(node.type in _QUOTED for node in given):
+    whole = given[0].parent if given else None
+    if whole is None or any(node.type in _QUOTED for node in given):
         return None
-    start = given[0].start_byte
-    whole = given[0].parent
-    source = whole.text or b"" if whole is not None else b""
-    offset = whole.start_byte if whole is not None else 0
-    return Inner(start, source[start - offset : given[-1].end_byte - offset])
+    start, offset = given[0].start_byte, whole.start_byte
+    return Inner(start, (whole.text or b"")[start - offset : given[-1].end_byte - offset])
 
 
 def _text(

@@ -36,11 +36,11 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class Removal:
-    """`export -n NAME` or `unset NAME`."""
+class NamedPlace:
+    """A variable that is unset, or a file whose variables are taken over, at a byte."""
 
     name: str
-    node: Node
+    at: int
     scope: Scope
 
 
@@ -71,17 +71,8 @@ class Command:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What the words come to."""
+        """The values of the words."""
         return tuple(word.text for word in self.words)
-
-
-@dataclass(frozen=True, slots=True)
-class Sourced:
-    """A file whose variables the script takes over, by `source` or `export $(cat FILE)`."""
-
-    name: str
-    at: int
-    scope: Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +95,16 @@ class Script:
     sound: bool = True
     """Whether all of it was understood."""
     assignments: list[Assignment] = field(default_factory=list)
-    removals: list[Removal] = field(default_factory=list)
+    removals: list[NamedPlace] = field(default_factory=list)
+    """`export -n NAME` and `unset NAME`."""
     commands: list[Command] = field(default_factory=list)
     arrays: list[Command] = field(default_factory=list)
     """The words of arrays, as of a command."""
     pipelines: list[Pipeline] = field(default_factory=list)
     exported: set[str] = field(default_factory=set)
     functions: dict[str, Scope] = field(default_factory=dict)
-    sources: list[Sourced] = field(default_factory=list)
+    sources: list[NamedPlace] = field(default_factory=list)
+    """Files, by `source` or `export $(cat FILE)`."""
     documents: list[tuple[int, bytes]] = field(default_factory=list)
     """Here-documents that are written to files: the byte where each starts, and its text."""
     inexact: list[tuple[int, int]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What a word of a shell script comes to, and where the parts of it are written."""
+"""The value of a word of a shell script, and where its parts stand."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ NOTHING_KNOWN: Pieces = (Piece(UNKNOWN, -1),)
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What a word comes to: `text` with UNKNOWN for what is not known.
+    """The value of a word: `text` with UNKNOWN for what is not known.
 
     `start` and `end` are the bytes to replace for another value: those of the literal where
     the word holds just one, else the whole word (the same where no bytes spell it). `default`: it
-    stands in `${NAME:-here}`. `pieces` tell where its parts stand.
+    stands in `${NAME:-here}`. `pieces` are its parts with their places.
     """
 
     text: str
@@ -91,11 +91,11 @@ def _word(parts: list[Piece], at: int) -> Value:
 
 
 Lookup = Callable[[str], Pieces]
-"""What a variable comes to."""
+"""The value of a variable."""
 
 
 def value_of(node: Node, lookup: Lookup) -> Value:
-    """What a word comes to, with the variables of the script put in where they are known."""
+    """The value of a word, with known variables of the script expanded."""
     start, end, default = _literal(node)
     pieces = _expand(node, lookup)
     return Value(joined(pieces), start, end, default, pieces)

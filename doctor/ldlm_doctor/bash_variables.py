@@ -1,4 +1,4 @@
-"""What the variables of a shell script hold, as far as the script tells."""
+"""The values of a shell script's variables, as far as the script decides them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Known:
 
 @dataclass(slots=True)
 class Variables:
-    """The variables, as the shell comes by their assignments."""
+    """The variables, in the order in which the shell assigns them."""
 
     _known: dict[str, list[_Known]] = field(default_factory=dict)
 
@@ -63,7 +63,7 @@ class Variables:
         self._known.setdefault(name, []).append(_Known(scope, pieces, words, contained))
 
     def value(self, node: Node, scope: Scope) -> Value:
-        """What a word comes to in a scope."""
+        """The value of a word in a scope."""
         return value_of(node, lambda other: self._pieces(other, scope))
 
     def words(self, node: Node, scope: Scope) -> tuple[Value, ...]:

@@ -1,4 +1,4 @@
-"""Walks the tree of a shell script in the order in which the shell would come by."""
+"""Walks the tree of a shell script in the order in which the shell runs it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from ldlm_doctor import bash_inner
 from ldlm_doctor.bash_script import (
     Assignment,
     Command,
+    NamedPlace,
     Pipeline,
     Redirect,
-    Removal,
     Scope,
     Script,
-    Sourced,
     options_after,
 )
 from ldlm_doctor.bash_syntax import parse, text_of, within
@@ -34,7 +33,7 @@ _SCOPES = frozenset({"do_group", "subshell"})
 
 
 class _Walk:
-    """One pass over the tree, in the order in which the shell would come by."""
+    """One pass over the tree, in the order in which the shell runs it."""
 
     def __init__(self, script: Script, options: frozenset[str]) -> None:
         self._script = script
@@ -126,14 +125,14 @@ class _Walk:
                 if exported:
                     self._script.exported.add(text_of(child))
                 elif "export -n" in words:
-                    self._script.removals.append(Removal(text_of(child), node, scope))
+                    self._script.removals.append(NamedPlace(text_of(child), node.start_byte, scope))
 
     def _exports_of(self, substitution: Node, node: Node, scope: Scope) -> None:
         """`export $(grep -v '^#' .env | xargs)`: the file that is read."""
         for command in within(substitution, "command"):
             for word in command.children_by_field_name("argument"):
                 name = self._variables.value(word, scope).text
-                self._script.sources.append(Sourced(name, node.start_byte, scope))
+                self._script.sources.append(NamedPlace(name, node.start_byte, scope))
 
     def _assign(
         self,
@@ -178,7 +177,7 @@ class _Walk:
     def _unset(self, node: Node, scope: Scope) -> None:
         for child in node.named_children:
             if child.type in ("variable_name", "word") and not text_of(child).startswith("-"):
-                self._script.removals.append(Removal(text_of(child), node, scope))
+                self._script.removals.append(NamedPlace(text_of(child), node.start_byte, scope))
                 self._variables.forget(text_of(child), scope)
 
     def _redirected(self, node: Node, scope: Scope) -> None:
@@ -262,7 +261,7 @@ class _Walk:
         elif name == ":":
             self._assigned_defaults(node, scope)
         elif name in _SOURCES and len(texts) > 1:
-            self._script.sources.append(Sourced(texts[1], node.start_byte, scope))
+            self._script.sources.append(NamedPlace(texts[1], node.start_byte, scope))
         runs = name in bash_inner.READERS or name in _SOURCES or name in _STARTERS
         for text in texts if runs and self._written else texts[:1]:
             document = self._written.pop(text.removeprefix("./"), None)

@@ -44,6 +44,9 @@ _CONFIGURES = re2.compile(
 _REQUIREMENTS = re2.compile(
     r"(?i)^(?:.*requirements.*\.(?:txt|in)|pyproject\.toml|setup\.cfg|pipfile)$"
 )
+_NAMES = (
+    (_DOTENV, Kind.ENVIRONMENT), (_DOCKERFILE, Kind.CONTAINER), (_REQUIREMENTS, Kind.REQUIREMENTS),
+)  # fmt: skip
 _SHEBANG_SHELL = re2.compile(r"^#![^\n]*\b(?:ba|z|k|da)?sh\b")
 _SHEBANG_PYTHON = re2.compile(r"^#![^\n]*\bpython[0-9.]*\b")
 
@@ -78,12 +81,9 @@ def collect(paths: Sequence[str]) -> Collected:
 def kind_of(name: str, start: bytes) -> Kind | None:
     """What a file is, by its name, or by its first line where the name says nothing."""
     suffix = os.path.splitext(name)[1].lower()
-    if _DOTENV.match(name):
-        return Kind.ENVIRONMENT
-    if _DOCKERFILE.match(name):
-        return Kind.CONTAINER
-    if _REQUIREMENTS.match(name):
-        return Kind.REQUIREMENTS
+    for pattern, kind in _NAMES:
+        if pattern.match(name):
+            return kind
     if suffix in _SUFFIXES:
         return _SUFFIXES[suffix]
     first = start.split(b"\n", 1)[0].decode(errors="replace")
@@ -143,7 +143,7 @@ def _read(path: Path, notices: list[str], *, asked: bool) -> SourceFile | None:
             kind = kind_of(path.name, start)
             if kind is None and asked:
                 raise InputError(
-                    "is nothing that the doctor knows",
+                    "is no kind of file that the doctor reads",
                     where=str(path),
                     remedy="name a shell script, a YAML, JSON, Python or .env file, or a folder",
                 )

@@ -10,7 +10,7 @@ import re2
 import yaml
 
 from ldlm_doctor import deepspeed, environment_rules, option_rules, shell
-from ldlm_doctor.model import Finding, Kind, Project, SourceFile
+from ldlm_doctor.model import Findings, Kind, Project, SourceFile
 from ldlm_doctor.options import Group
 from ldlm_doctor.setting import Environment, Setting, Surroundings
 from ldlm_doctor.surroundings import surroundings
@@ -42,7 +42,7 @@ _ENV_PAIR = re2.compile(r"""([A-Za-z_][A-Za-z0-9_]*)=("[^"\n]*"|'[^'\n]*'|[^\s"'
 _OLD_PAIR = re2.compile(r"^([A-Za-z_][A-Za-z0-9_]*)[ \t]+([^\n]*)$")
 
 
-def audit(project: Project) -> Iterator[Finding]:
+def audit(project: Project) -> Findings:
     """All findings in YAML, JSON and `.env` files and in Dockerfiles."""
     around = surroundings(project)
     for file in project.of(Kind.ENVIRONMENT):
@@ -57,9 +57,7 @@ def audit(project: Project) -> Iterator[Finding]:
             yield from _audit_document(document, around, own)
 
 
-def _audit_document(
-    document: Document, around: Surroundings, unread: frozenset[str]
-) -> Iterator[Finding]:
+def _audit_document(document: Document, around: Surroundings, unread: frozenset[str]) -> Findings:
     settings: list[Setting] = []
     groups: list[tuple[Setting, ...]] = []
     for key, node in nodes(document.roots):
@@ -131,7 +129,7 @@ def _given_to_shell(node: yaml.Node) -> Iterator[yaml.ScalarNode]:
             yield item
 
 
-def _script(document: Document, value: yaml.ScalarNode, around: Surroundings) -> Iterator[Finding]:
+def _script(document: Document, value: yaml.ScalarNode, around: Surroundings) -> Findings:
     """A script in a block of a job or a pod; its lines are those of the file, without edits."""
     first = value.start_mark.line + (value.style in ("|", ">"))
     for finding in shell.audit_script(value.value.encode(), document.file.path, around):

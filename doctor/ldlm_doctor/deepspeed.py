@@ -11,7 +11,7 @@ from typing import TypeGuard
 
 import yaml
 
-from ldlm_doctor.model import Finding
+from ldlm_doctor.model import Findings
 from ldlm_doctor.setting import Setting
 from ldlm_doctor.yaml_nodes import Document, scalars
 
@@ -68,30 +68,30 @@ def is_configuration(node: yaml.Node) -> TypeGuard[yaml.MappingNode]:
     return any(key.value in _TYPICAL for key in keys)
 
 
-def judge(document: Document, node: yaml.MappingNode) -> Iterator[Finding]:
+def judge(document: Document, node: yaml.MappingNode) -> Findings:
     """All findings in one configuration."""
     whole = Section(document, node)
     for rule in _RULES:
         yield from rule(whole)
 
 
-def loss_scale(whole: Section) -> Iterator[Finding]:
+def loss_scale(whole: Section) -> Findings:
     """A static scale, or a dynamic one without a floor."""
     half = whole.section("fp16")
     if half is None or not half.enabled():
         return
     scale = half.option("loss_scale")
-    fixed = _number(scale) if scale is not None else None
+    fixed = _number(scale)
     if scale is not None and fixed is not None and fixed > 0:
         yield scale.finding("deepspeed-static-loss-scale", "", scale.with_value("0"))
         return
     least = half.option("min_loss_scale")
-    floor = _number(least) if least is not None else None
+    floor = _number(least)
     if least is not None and floor is not None and floor <= 0:
         yield least.finding("deepspeed-loss-scale-floor", "", least.with_value("1"))
 
 
-def precisions(whole: Section) -> Iterator[Finding]:
+def precisions(whole: Section) -> Findings:
     """Two that exclude each other."""
     half = whole.section("fp16")
     brain = whole.section("bf16") or whole.section("bfloat16")
@@ -101,7 +101,7 @@ def precisions(whole: Section) -> Iterator[Finding]:
             yield option.finding("deepspeed-two-precisions")
 
 
-def batches(whole: Section) -> Iterator[Finding]:
+def batches(whole: Section) -> Findings:
     """A total that the product of the others does not divide."""
     names = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
     total, micro, steps = (whole.option(name) for name in names)
@@ -113,14 +113,14 @@ def batches(whole: Section) -> Iterator[Finding]:
         yield total.finding("deepspeed-batch-mismatch", detail)
 
 
-def clipping(whole: Section) -> Iterator[Finding]:
+def clipping(whole: Section) -> Findings:
     """Only where it is said, not where it is left out."""
     option = whole.option("gradient_clipping")
     if option is not None and _number(option) == 0:
         yield option.finding("deepspeed-clipping-off")
 
 
-def profiling(whole: Section) -> Iterator[Finding]:
+def profiling(whole: Section) -> Findings:
     """What is there for a diagnosis."""
     options = [whole.option("wall_clock_breakdown")]
     for name in _PROFILERS:
@@ -135,17 +135,17 @@ def profiling(whole: Section) -> Iterator[Finding]:
             )
 
 
-def checkpointing(whole: Section) -> Iterator[Finding]:
+def checkpointing(whole: Section) -> Findings:
     """Under transformers, which is known by values that it alone fills in."""
     section = whole.section("activation_checkpointing")
     if section is None or "auto" not in whole.values():
         return
-    wanted = [section.option(name) for name in _SAVING]
-    for option in [option for option in wanted if option is not None and option.truth][:1]:
+    options = [section.option(name) for name in _SAVING]
+    for option in [option for option in options if option is not None and option.truth][:1]:
         yield option.finding("deepspeed-checkpointing-ignored", option.name)
 
 
-def zero(whole: Section) -> Iterator[Finding]:
+def zero(whole: Section) -> Findings:
     """Old names, and weights that stay sharded."""
     section = whole.section("zero_optimization")
     if section is None:
@@ -160,13 +160,13 @@ def zero(whole: Section) -> Iterator[Finding]:
             yield gathered.finding("deepspeed-weights-not-gathered")
 
 
-def _number(option: Setting) -> float | None:
+def _number(option: Setting | None) -> float | None:
     try:
-        return float(option.value or "")
+        return float((option and option.value) or "")
     except ValueError:
         return None
 
 
-_RULES: tuple[Callable[[Section], Iterator[Finding]], ...] = (
+_RULES: tuple[Callable[[Section], Findings], ...] = (
     loss_scale, precisions, batches, clipping, profiling, checkpointing, zero,
 )  # fmt: skip

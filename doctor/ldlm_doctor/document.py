@@ -1,6 +1,6 @@
 """The list of checks in docs/doctor.md, from the checks themselves.
 
-`python -m ldlm_doctor.document docs/doctor.md` writes it anew.
+`python -m ldlm_doctor.document docs/doctor.md` rewrites it.
 """
 
 from __future__ import annotations

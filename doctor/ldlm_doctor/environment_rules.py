@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ldlm_doctor.model import Finding
+from ldlm_doctor.model import Findings
 from ldlm_doctor.setting import Environment, Setting, Surroundings
 from ldlm_monitor.text.format import duration
 
@@ -34,13 +34,13 @@ def is_known(name: str) -> bool:
     return name.startswith(_KNOWN)
 
 
-def judge(environment: Environment, around: Surroundings) -> Iterator[Finding]:
+def judge(environment: Environment, around: Surroundings) -> Findings:
     """All findings in the settings of one place."""
     for rule in _RULES:
         yield from rule(environment, around)
 
 
-def heartbeat(environment: Environment, around: Surroundings) -> Iterator[Finding]:
+def heartbeat(environment: Environment, around: Surroundings) -> Findings:
     """Days, or longer than the process group's timeout, or too short for a compilation."""
     for setting in environment.of("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC"):
         seconds = _number(setting)
@@ -60,7 +60,7 @@ def heartbeat(environment: Environment, around: Surroundings) -> Iterator[Findin
             yield setting.finding("heartbeat-timeout-short", duration(seconds))
 
 
-def switches(environment: Environment, _: Surroundings) -> Iterator[Finding]:
+def switches(environment: Environment, _: Surroundings) -> Findings:
     """What is on or off and should not be, by the name that wins."""
     for names, is_wrong, check, detail, right in _SWITCHES:
         for setting in _effective(environment, *names):
@@ -68,14 +68,14 @@ def switches(environment: Environment, _: Surroundings) -> Iterator[Finding]:
                 yield setting.finding(check, detail, setting.with_value(right))
 
 
-def nccl_timeout(environment: Environment, around: Surroundings) -> Iterator[Finding]:
+def nccl_timeout(environment: Environment, around: Surroundings) -> Findings:
     """Only where the project itself does not read it."""
     if "NCCL_TIMEOUT" not in around.readers:
         for setting in environment.of("NCCL_TIMEOUT"):
             yield setting.finding("nccl-timeout-unread", "", setting.removed())
 
 
-def deepspeed_timeout(environment: Environment, _: Surroundings) -> Iterator[Finding]:
+def deepspeed_timeout(environment: Environment, _: Surroundings) -> Findings:
     """Minutes that were meant as seconds."""
     for setting in environment.of("DEEPSPEED_TIMEOUT"):
         minutes = _number(setting) or 0.0
@@ -83,7 +83,7 @@ def deepspeed_timeout(environment: Environment, _: Surroundings) -> Iterator[Fin
             yield setting.finding("deepspeed-timeout-minutes", duration(minutes * 60))
 
 
-def names(environment: Environment, around: Surroundings) -> Iterator[Finding]:
+def names(environment: Environment, around: Surroundings) -> Findings:
     """Old names with a new PyTorch, and new names with an old one."""
     old_torch = around.torch is not None and around.torch < (2, 2)
     for old, new in _ALIASES.items():
@@ -100,7 +100,7 @@ def names(environment: Environment, around: Surroundings) -> Iterator[Finding]:
             yield setting.finding("torch-nccl-name-ignored", f"{old} in this version")
 
 
-def recorder_unset(environment: Environment, around: Surroundings) -> Iterator[Finding]:
+def recorder_unset(environment: Environment, around: Surroundings) -> Findings:
     """A launch without the flight recorder, by what the version of PyTorch does by itself."""
     sized = environment.sets(*_RECORDS)
     dumps = environment.sets("TORCH_NCCL_DUMP_ON_TIMEOUT")
@@ -114,7 +114,7 @@ def recorder_unset(environment: Environment, around: Surroundings) -> Iterator[F
             yield launch.finding("flight-recorder-off", "the version of PyTorch is not known here")
 
 
-def recorder(environment: Environment, around: Surroundings) -> Iterator[Finding]:
+def recorder(environment: Environment, around: Surroundings) -> Findings:
     """The flight recorder: dumped to a disk that is lost, cut short, or without its pipe."""
     for setting in environment.of("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "TORCH_FR_DUMP_TEMP_FILE"):
         if (setting.value or "").startswith(_OF_ONE_NODE):
@@ -128,7 +128,7 @@ def recorder(environment: Environment, around: Surroundings) -> Iterator[Finding
             yield setting.finding("flight-recorder-pipe-ignored")
 
 
-def debugging(environment: Environment, _: Surroundings) -> Iterator[Finding]:
+def debugging(environment: Environment, _: Surroundings) -> Findings:
     """What is left over from debugging; not in scripts that are for it, or under a condition."""
     if environment.for_debugging:
         return
@@ -146,7 +146,7 @@ def debugging(environment: Environment, _: Surroundings) -> Iterator[Finding]:
             yield setting.finding("nccl-debug-noise", "", setting.with_value("WARN"))
 
 
-def debug_file(environment: Environment, _: Surroundings) -> Iterator[Finding]:
+def debug_file(environment: Environment, _: Surroundings) -> Findings:
     """One file for all processes of a node; /dev/stdout and /dev/stderr are none."""
     for setting in environment.of("NCCL_DEBUG_FILE"):
         written = f"{setting.value or ''} {setting.evidence}"
@@ -155,7 +155,7 @@ def debug_file(environment: Environment, _: Surroundings) -> Iterator[Finding]:
             yield setting.finding("nccl-debug-file-shared")
 
 
-def fabric(environment: Environment, around: Surroundings) -> Iterator[Finding]:
+def fabric(environment: Environment, around: Surroundings) -> Findings:
     """InfiniBand and sockets."""
     for setting in environment.of("NCCL_IB_TIMEOUT"):
         value = _number(setting)
@@ -171,7 +171,7 @@ def fabric(environment: Environment, around: Surroundings) -> Iterator[Finding]:
             yield setting.finding("nccl-socket-threads")
 
 
-def old_settings(environment: Environment, around: Surroundings) -> Iterator[Finding]:
+def old_settings(environment: Environment, around: Surroundings) -> Findings:
     """What has no effect any more, or two names for one thing."""
     for setting in environment.of("NCCL_LAUNCH_MODE", "NCCL_CHECKS_DISABLE", "NCCL_CHECK_POINTERS"):
         yield setting.finding("nccl-setting-deprecated")
@@ -184,13 +184,13 @@ def old_settings(environment: Environment, around: Surroundings) -> Iterator[Fin
             yield setting.finding("allocator-set-twice", f"line {first.line} has {first.value}")
 
 
-def advise(environment: Environment, around: Surroundings) -> Iterator[Finding]:
+def advise(environment: Environment, around: Surroundings) -> Findings:
     """What is unset where a training starts; nothing where none does."""
     launch = environment.launch
     if launch is None:
         return
     has_pipes = around.torch is None or around.torch >= (2, 3)
-    for check, names in _WANTED:
+    for check, names in _ADVISED:
         if not environment.sets(*names) and (has_pipes or check != "advice-dump-pipe"):
             yield launch.finding(check)
     words = launch.evidence.split()
@@ -251,7 +251,7 @@ _LEFT_OVER: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("NCCL_IB_RESILIENCY_PORT_FAILOVER", ("1",), "nccl-port-failover"),
     ("TORCH_NCCL_NAN_CHECK", ("1", "TRUE", "Y", "YES", "T", "ON"), "nccl-nan-check"),
 )
-_WANTED = (
+_ADVISED = (
     (
         "advice-async-error-handling",
         ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING"),
@@ -262,7 +262,7 @@ _WANTED = (
     ("advice-unbuffered", ("PYTHONUNBUFFERED",)),
     ("advice-dump-pipe", ("TORCH_NCCL_DEBUG_INFO_PIPE_FILE",)),
 )
-_RULES: tuple[Callable[[Environment, Surroundings], Iterator[Finding]], ...] = (
+_RULES: tuple[Callable[[Environment, Surroundings], Findings], ...] = (
     heartbeat, switches, nccl_timeout, deepspeed_timeout, names, recorder_unset, recorder,
     debugging, debug_file, fabric, old_settings,
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 Beside the files stands a folder, `.ldlm-doctor`, with a folder for each fix. Before the first file
 is touched, that holds each file as it was and a manifest with the hashes of before and after. So
-after a crash every file is one of the two, and a rollback knows which.
+after a crash every file is one of the two, and a rollback compares the hashes.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def rollback(root: Path, of: Path | None = None) -> list[Path]:
     if not (root / STATE_FOLDER).is_dir():
         raise none
     with _locked(root, create=False) as state:
-        fixes = [fix for fix in _fixes(state) if of is None or _changed(fix, root, of)]
+        fixes = [fix for fix in _fixes(state) if of is None or of in _changed(fix, root)]
         if of is not None and not fixes:
             raise none
         restored = _restore(root, fixes[-1]) if fixes else []
@@ -204,8 +204,8 @@ def _fixes(state: Path) -> list[Path]:
     return sorted(path.parent for path in state.glob(f"[0-9]*/{_MANIFEST}"))
 
 
-def _changed(fix: Path, root: Path, path: Path) -> bool:
-    return any(root / entry.path == path for entry in _load(fix).files)
+def _changed(fix: Path, root: Path) -> list[Path]:
+    return [root / entry.path for entry in _load(fix).files]
 
 
 def _load(folder: Path) -> _Manifest:

@@ -10,23 +10,13 @@ from pathlib import Path
 
 import re2
 
-from ldlm_doctor import environment_rules, option_rules, walltime
+from ldlm_doctor import environment_rules, jobs, option_rules
 from ldlm_doctor.bash_walk import read_script
-from ldlm_doctor.model import Finding
+from ldlm_doctor.model import Findings, data
 from ldlm_doctor.options import Group, of_command
 from ldlm_doctor.setting import Environment, Release, Setting, Surroundings
 from ldlm_monitor.model.errors import InputError
 
-_DEFAULTS: dict[str, tuple[tuple[Release, str], ...]] = {
-    "TORCH_NCCL_ASYNC_ERROR_HANDLING": (((2, 2), "3"),),
-    "TORCH_NCCL_BLOCKING_WAIT": (((2, 2), "0"),),
-    "TORCH_NCCL_DUMP_ON_TIMEOUT": (((2, 2), "0"), ((2, 7), "1")),
-    "TORCH_NCCL_ENABLE_MONITORING": (((2, 2), "0"), ((2, 3), "1")),
-    "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": (((2, 2), "120"), ((2, 3), "600"), ((2, 5), "480")),
-    "TORCH_NCCL_TRACE_BUFFER_SIZE": (((2, 2), "0"), ((2, 6), "2000")),
-    "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": (((2, 3), "60000"), ((2, 8), "15000")),
-}
-"""What holds where nothing is set, from which version on: see environment_checks.py."""
 _TORCH_LIBRARY = re2.compile(r"(?m)\s(/\S.*)/torch/lib/libtorch_(?:cpu|python)\.so")
 _NO_FILES = Surroundings()
 _VERSION = re2.compile(r"(?m)^__version__\s*=\s*['\"]([0-9]+)\.([0-9]+)")
@@ -49,7 +39,7 @@ class Process:
 
 
 def look_at(pid: int) -> Process:
-    """Reads what the system tells of a process.
+    """Reads what the system shows of a process.
 
     The environment is the one that it was started with; what a program sets later, with
     os.environ, does not stand there. Raises `InputError` where there is no such process, or it
@@ -101,9 +91,10 @@ def defaults(process: Process) -> dict[str, str]:
     """What its PyTorch does where nothing is set; empty where the version is not known."""
     given = {setting.name for setting in process.settings}
     given |= {f"TORCH_{name}" for name in given}  # the old names count too
-    found = {}
-    for name, changes in _DEFAULTS.items():
-        values = [value for since, value in changes if process.torch and since <= process.torch]
+    torch, found = process.torch or (0, 0), {}
+    for name, changes in data("defaults").items():
+        releases = ((tuple(map(int, since.split("."))), value) for since, value in changes.items())
+        values = [value for since, value in releases if since <= torch]
         if values and name not in given:
             found[name] = values[-1]
     return found
@@ -132,10 +123,10 @@ def as_json(process: Process, clean: Callable[[str], str]) -> dict[str, object]:
     }
 
 
-def audit(process: Process, project: Surroundings = _NO_FILES) -> Iterator[Finding]:
+def audit(process: Process, project: Surroundings = _NO_FILES) -> Findings:
     """What is wrong in its environment and its options; with PyTorch, also what would help later.
 
-    `project` is what the files tell that were named too.
+    `project`: the surroundings by the files that were named, too.
     """
     itself = Setting("", None, f"/proc/{process.pid}/environ", 1, process.command)
     environment = Environment(process.settings, itself if process.torch is not None else None)
@@ -143,7 +134,7 @@ def audit(process: Process, project: Surroundings = _NO_FILES) -> Iterator[Findi
     yield from environment_rules.judge(environment, around)
     group = _options(process)
     yield from option_rules.judge(group)
-    yield from walltime.of_job(environment, group, around)
+    yield from jobs.of_job(environment, group, around)
     yield from environment_rules.advise(environment, around)
 
 

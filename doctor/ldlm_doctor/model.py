@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import yaml
 
@@ -70,13 +71,16 @@ class Check:
 
 
 @cache
+def data(name: str) -> Any:
+    """What a file of `checks/` holds."""
+    return yaml.load((_TEXTS / f"{name}.yml").read_bytes(), Loader=LOADER)
+
+
+@cache
 def checks(*subjects: str) -> dict[str, Check]:
     """The checks by id: those of `launch`, of `python`, or all."""
-    found: dict[str, Check] = {}
-    for subject in subjects or ("launch", "python"):
-        texts = yaml.load((_TEXTS / f"{subject}.yml").read_bytes(), Loader=LOADER)
-        found |= {id_: Check(id_, **fields) for id_, fields in texts.items()}
-    return found
+    texts = (data(subject) for subject in subjects or ("launch", "python"))
+    return {id_: Check(id_, **fields) for each in texts for id_, fields in each.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,9 @@ class Edit:
     start: int
     end: int
     text: bytes
+
+
+Edits: TypeAlias = tuple[Edit, ...]
 
 
 def with_edits(content: bytes, edits: Iterable[Edit]) -> bytes:
@@ -103,8 +110,8 @@ def with_edits(content: bytes, edits: Iterable[Edit]) -> bytes:
 class Finding:
     """A check that found something: ``evidence`` is the text of the 1-based ``line``.
 
-    ``detail`` says what is particular to this place; ``edits`` mend it, and are empty where no
-    edit is known to be safe.
+    ``detail`` says what is particular to this place; ``edits`` fix it, and are empty where
+    no edit is known to be safe.
     """
 
     check_id: str
@@ -112,9 +119,13 @@ class Finding:
     line: int
     evidence: str
     detail: str = ""
-    edits: tuple[Edit, ...] = ()
+    edits: Edits = ()
 
     @property
     def check(self) -> Check:
         """The check's texts and severity."""
         return checks()[self.check_id]
+
+
+Findings: TypeAlias = Iterator[Finding]
+"""What a rule yields."""

@@ -4,60 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ldlm_doctor.model import Edit, Finding
+from ldlm_doctor.model import Edit, Findings, data
 from ldlm_doctor.options import Group
 from ldlm_doctor.setting import Setting
 from ldlm_monitor.text.format import duration
 
 TIMEOUTS = {"ddp_timeout": 1, "nccl_timeout": 1, "distributed_timeout_minutes": 60}
 """Options for the process group's timeout (of transformers, verl and Megatron-LM), in seconds."""
-_KEPT = ("keep_last_n", "keep_last", "keep_last_k", "keep_n", "keep_last_n_checkpoints",
-         "keep_n_checkpoints", "max_checkpoints", "max_ckpts", "max_to_keep", "max_keep",
-         "num_checkpoints_to_keep", "num_keep", "keep_checkpoints", "checkpoints_total_limit",
-         "checkpoint_total_limit", "keep_last_n_ckpts", "keep_last_checkpoints", "keep_ckpts",
-         "total_limit", "num_to_keep", "keep_max")  # fmt: skip
-_WORKERS = (
-    "num_workers", "dataloader_num_workers", "data_num_workers", "loader_num_workers",
-    "train_num_workers", "val_num_workers", "eval_num_workers", "test_num_workers",
-    "num_data_workers", "num_loader_workers", "num_dataloader_workers", "dataloader_workers",
-    "data_workers", "loader_workers", "train_workers", "n_workers",
-)  # fmt: skip
 _MODES = frozenset({"sequential", "random", "mixed", "alternate", "alternating", "cycle"})
 _NODES = ("nnodes", "num_machines", "num_nodes")
 _ADDRESSES = ("master_addr", "main_process_ip", "rdzv_endpoint")
 _HERE = frozenset({"localhost", "127.0.0.1", "[::1]", "0.0.0.0"})
 
 
-def judge(group: Group) -> Iterator[Finding]:
+def judge(group: Group) -> Findings:
     """All findings in options that are given together."""
     for rule in _RULES:
         yield from rule(group)
 
 
-def loader(group: Group) -> Iterator[Finding]:
+def loader(group: Group) -> Findings:
     """Zero workers with options that need some; and options that waste the ones there are."""
     workers = next(_workers(group), None)
     if workers is None or workers.number is None:
         return
-    persistent = list(group.of(*_either("persistent_workers")))
     if workers.number == 0:
-        for option in persistent:
-            if option.truth:
-                yield option.finding(
-                    "config-loader-without-workers", _with(workers), _switched_off(option)
-                )
-        for option in group.of(*_either("prefetch_factor")):
+        for option in group.on("persistent_workers", "dataloader_persistent_workers"):
+            edit = _switched_off(option)
+            yield option.finding("config-loader-without-workers", _with(workers), edit)
+        for option in group.of("prefetch_factor", "dataloader_prefetch_factor"):
             if option.number:
                 yield option.finding("config-loader-without-workers", _with(workers))
-    for option in persistent:
+    for option in group.of("persistent_workers", "dataloader_persistent_workers"):
         if workers.number > 0 and option.truth is False:
             yield option.finding("workers-not-persistent", _with(workers))
-    for option in group.of(*_either("pin_memory")):
+    for option in group.of("pin_memory", "dataloader_pin_memory"):
         if option.truth is False:
             yield option.finding("memory-not-pinned")
 
 
-def workers(group: Group) -> Iterator[Finding]:
+def workers(group: Group) -> Findings:
     """More than the node has cores, where that is known; else very many."""
     for option in _workers(group):
         number = option.number or 0
@@ -71,9 +57,9 @@ def workers(group: Group) -> Iterator[Finding]:
             yield option.finding("many-workers", counted)
 
 
-def rotation(group: Group) -> Iterator[Finding]:
+def rotation(group: Group) -> Findings:
     """0 kept, nothing kept, or everything."""
-    for option in group.of(*_KEPT):
+    for option in group.of(*data("names")["kept"]):
         if option.number == 0:
             yield option.finding("keep-zero-checkpoints")
     for option in group.of("save_top_k"):
@@ -86,7 +72,7 @@ def rotation(group: Group) -> Iterator[Finding]:
             yield option.finding("no-checkpoint-rotation")
 
 
-def timeouts(group: Group) -> Iterator[Finding]:
+def timeouts(group: Group) -> Findings:
     """How long a collective may take, in seconds."""
     for option in group.of(*TIMEOUTS):
         seconds = (option.number or 0) * TIMEOUTS[option.name]
@@ -96,36 +82,30 @@ def timeouts(group: Group) -> Iterator[Finding]:
             yield option.finding("ddp-timeout-hours", duration(seconds))
 
 
-def divergence(group: Group) -> Iterator[Finding]:
+def divergence(group: Group) -> Findings:
     """What keeps a NaN from being seen."""
     for option in group.of("no_check_for_nan_in_loss_and_grad"):
         if option.truth is not False:
             yield option.finding("nan-check-off")
-    for option in group.of("logging_nan_inf_filter"):
-        if option.truth:
-            yield option.finding("nan-filtered-from-log", "", option.with_value("false"))
+    for option in group.on("logging_nan_inf_filter"):
+        yield option.finding("nan-filtered-from-log", "", option.with_value("false"))
 
 
-def distributed(group: Group) -> Iterator[Finding]:
+def distributed(group: Group) -> Findings:
     """Flags of DistributedDataParallel."""
-    for option in group.of("find_unused_parameters", "ddp_find_unused_parameters"):
-        if option.truth:
-            yield option.finding("find-unused-parameters")
-    for option in group.of("strategy"):
-        if option.value == "ddp_find_unused_parameters_true":
-            yield option.finding("find-unused-parameters")
+    strategies = (o for o in group.of("strategy") if o.value == "ddp_find_unused_parameters_true")
+    unused = group.on("find_unused_parameters", "ddp_find_unused_parameters")
+    yield from (option.finding("find-unused-parameters") for option in (*unused, *strategies))
     modes = [
         o for o in group.options if (o.value or "").lower() in _MODES and "sampl" not in o.name
     ]
     frozen = [o for o in group.options if o.name.startswith("freeze") and o.truth]
-    for option in group.of("static_graph", "ddp_static_graph"):
-        if option.truth and (modes or frozen):
-            other = (modes or frozen)[0]
-            edit = _switched_off(option)
-            yield option.finding("static-graph-with-modes", f"{other.name}: {other.value}", edit)
+    for option in group.on("static_graph", "ddp_static_graph") if modes or frozen else ():
+        other, edit = (modes or frozen)[0], _switched_off(option)
+        yield option.finding("static-graph-with-modes", f"{other.name}: {other.value}", edit)
 
 
-def launchers(group: Group) -> Iterator[Finding]:
+def launchers(group: Group) -> Findings:
     """The rendezvous of several nodes, and Accelerate's configuration."""
     nodes = max((option.number or 1 for option in group.of(*_NODES)), default=1)
     for option in group.of(*_ADDRESSES) if nodes > 1 else ():
@@ -133,18 +113,14 @@ def launchers(group: Group) -> Iterator[Finding]:
         if host in _HERE:
             yield option.finding("rendezvous-on-localhost", f"{nodes} nodes")
     names = {option.name for option in group.options}
-    for option in group.of("debug"):
-        if option.truth and {"distributed_type", "num_processes"} <= names:
+    for option in group.on("debug"):
+        if {"distributed_type", "num_processes"} <= names:
             yield option.finding("accelerate-debug", "", option.with_value("false"))
 
 
 def _workers(group: Group) -> Iterator[Setting]:
     """Numbers of workers of a DataLoader; other programs have workers too."""
-    return group.of(*_WORKERS, *(("workers",) if group.launched else ()))
-
-
-def _either(name: str) -> tuple[str, str]:
-    return name, f"dataloader_{name}"
+    return group.of(*data("names")["workers"], *(("workers",) if group.launched else ()))
 
 
 def _with(option: Setting) -> str:
@@ -157,6 +133,6 @@ def _switched_off(option: Setting) -> Edit | None:
     return option.with_value("False" if word[:1] == "T" else "false") if word != "1" else None
 
 
-_RULES: tuple[Callable[[Group], Iterator[Finding]], ...] = (
+_RULES: tuple[Callable[[Group], Findings], ...] = (
     loader, workers, rotation, timeouts, divergence, distributed, launchers,
 )  # fmt: skip

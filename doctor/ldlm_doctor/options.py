@@ -10,6 +10,7 @@ import re2
 
 from ldlm_doctor.bash_script import Command, Script
 from ldlm_doctor.bash_values import UNKNOWN, Value
+from ldlm_doctor.model import data
 from ldlm_doctor.setting import Setting
 
 _FLAG = re2.compile(r"^(?:--?|\+{0,2})([A-Za-z][A-Za-z0-9_.-]*?)(?:=(.*))?$")
@@ -17,29 +18,10 @@ _OVERRIDE = re2.compile(r"^\+{0,2}[A-Za-z][A-Za-z0-9_.]*=")
 _DIRECTIVE = re2.compile(r"(?m)^#SBATCH[ \t]+-{1,2}([a-zA-Z-]+)(?:[= \t]+([^\s#]+))?")
 _PROCESSES = ("nproc_per_node", "num_gpus", "num_processes", "devices", "nproc")
 _SHORT = {"N": "nodes", "n": "ntasks", "G": "gpus", "t": "time"}
-_WRAPPERS = frozenset({
-    "apptainer", "chrt", "command", "conda", "docker", "enroot", "env", "eval", "exec", "ionice",
-    "micromamba", "nice", "nohup", "numactl", "pipenv", "podman", "poetry", "pixi", "setsid",
-    "singularity", "srun", "ssh", "stdbuf", "sudo", "taskset", "time", "timeout", "unbuffer",
-    "uv", "xargs", "mpirun", "mpiexec", "orterun", "pdsh", "clush", "sh", "bash", "zsh",
-})  # fmt: skip
-_SUBMITTERS = frozenset({"sbatch", "qsub", "kubectl"})
-_DISTRIBUTED = frozenset({
-    "torchrun", "torchrun_hf", "deepspeed", "horovodrun", "composer", "colossalai",
-    "fairseq-hydra-train", "torchpippy", "torchx", "msrun", "ds",
-})  # fmt: skip
-_SUBCOMMANDS = {
-    "accelerate": {"launch"},
-    "llamafactory-cli": {"train"},
-    "axolotl": {"train"},
-    "tune": {"run"},
-    "lightning": {"run"},
-    "fabric": {"run"},
-    "oumi": {"train", "distributed"},
-    "swift": {"sft", "pt", "rlhf"},
-    "xtuner": {"train"},
-    "nemo": {"llm"},
-}
+_NAMES = data("names")
+_WRAPPERS = frozenset(_NAMES["wrappers"])
+_STARTERS = _WRAPPERS.union(_NAMES["submitters"])
+_DISTRIBUTED = frozenset(_NAMES["launchers"])
 _SHELLS = frozenset({"sh", "bash", "zsh"})
 _SEPARATORS = frozenset({";", "&&", "||", "|", "&", "|&"})
 _COMMAND_FLAG = re2.compile(r"^-[a-z]*c$")
@@ -77,6 +59,10 @@ class Group:
     def of(self, *names: str) -> Iterator[Setting]:
         """The options of these names."""
         return (option for option in self.options if option.name in names)
+
+    def on(self, *names: str) -> Iterator[Setting]:
+        """The options of these names that are true."""
+        return (option for option in self.of(*names) if option.truth)
 
 
 def normalised(key: str) -> str:
@@ -144,7 +130,7 @@ def count(slurm: dict[str, str], *names: str) -> int | None:
 
 def wraps(text: str) -> bool:
     """Whether a command is there to start another one."""
-    return text.rsplit("/", 1)[-1] in _WRAPPERS | _SUBMITTERS
+    return text.rsplit("/", 1)[-1] in _STARTERS
 
 
 def starts(text: str) -> bool:
@@ -178,7 +164,7 @@ def _launches(texts: Sequence[str]) -> bool:
     for at, text in enumerate(texts):
         name = text.rsplit("/", 1)[-1]
         rest = texts[at + 1 :]
-        if name in _DISTRIBUTED or (rest and rest[0] in _SUBCOMMANDS.get(name, ())):
+        if name in _DISTRIBUTED or (rest and rest[0] in _NAMES["subcommands"].get(name, ())):
             return True
         if _PYTHON.match(name):
             return _trains(rest)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import shutil
 import subprocess
-import warnings
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import yaml
 
 from ldlm_doctor.bash_syntax import parse
 from ldlm_doctor.model import Edit, Finding, Kind, Project, SourceFile, with_edits
+from ldlm_doctor.python_code.source_text import parsed
 from ldlm_doctor.yaml_nodes import compose
 
 _ROUNDS = 5
@@ -30,49 +30,49 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a fix would do: the files, the findings that it mends, and those that it must leave.
+    """What a fix would do: the files, the findings that it fixes, and those that it leaves.
 
     `left` are findings whose edits could not be verified.
     """
 
     repairs: tuple[Repair, ...]
-    mended: tuple[Finding, ...]
+    fixed: tuple[Finding, ...]
     left: tuple[Finding, ...]
 
 
 def plan(project: Project, audit: Callable[[Project], Sequence[Finding]]) -> Plan:
     """Applies the findings' edits, and those of what is found then, until none is left.
 
-    So a second fix finds nothing to do. The worst come first where two want the same bytes.
+    So a second fix finds nothing to do. The worst come first where two change the same bytes.
     """
     now = project
-    mended: list[Finding] = []
+    fixed: list[Finding] = []
     left: dict[tuple[str, str, str], Finding] = {}
     for _ in range(_ROUNDS):
-        wanted = [f for f in audit(now) if f.edits and _key(f) not in left]
-        kept, refused = _verified(now, wanted)
+        proposed = [f for f in audit(now) if f.edits and _key(f) not in left]
+        kept, refused = _verified(now, proposed)
         left.update((_key(finding), finding) for finding in refused)
         if not kept:
             break
-        mended.extend(kept)
+        fixed.extend(kept)
         now = _edited(now, kept)
     pairs = zip(project.files, now.files, strict=True)
     repairs = tuple(Repair(was, new.content) for was, new in pairs if was.content != new.content)
-    return Plan(repairs, tuple(mended), tuple(left.values()))
+    return Plan(repairs, tuple(fixed), tuple(left.values()))
 
 
 def _key(finding: Finding) -> tuple[str, str, str]:
     return finding.check.id, finding.path, finding.evidence
 
 
-def _verified(project: Project, wanted: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
+def _verified(project: Project, proposed: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
     """Those that can be applied together, and those that would break a file.
 
-    A finding that wants bytes of another is neither: it has its turn when that is mended.
+    A finding that changes bytes of another is neither: its turn comes in the next round.
     """
     compatible: list[Finding] = []
     taken: list[Edit] = []
-    for finding in wanted:
+    for finding in proposed:
         fresh = [edit for edit in finding.edits if edit not in taken]
         if not any(_conflict(edit, other) for edit in fresh for other in taken):
             compatible.append(finding)
@@ -152,29 +152,24 @@ def _is_bash(content: bytes) -> bool:
 
 
 def _is_python(content: bytes) -> bool:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            compile(ast.parse(content), "<fixed>", "exec", dont_inherit=True)
-        except (SyntaxError, ValueError, RecursionError):
-            return False
-    return True
+    with suppress(SyntaxError, ValueError, RecursionError):
+        compile(parsed(content), "<fixed>", "exec", dont_inherit=True)
+        return True
+    return False
 
 
 def _is_json(content: bytes) -> bool:
-    try:
+    with suppress(ValueError):
         json.loads(content)
-    except ValueError:
-        return False
-    return True
+        return True
+    return False
 
 
 def _same_but_values(before: bytes, after: bytes) -> bool:
     """Whether both have the same keys in the same places, and as many values."""
-    try:
+    with suppress(ValueError):
         return _shape(before) == _shape(after)
-    except ValueError:
-        return False
+    return False
 
 
 def _shape(content: bytes) -> list[object]:

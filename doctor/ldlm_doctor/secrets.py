@@ -1,30 +1,15 @@
-"""Secrets that stand in files: few exact forms, because a false alarm hides the next one."""
+"""Secrets in files: few exact forms, because a false alarm hides the next one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import PurePath
 
 import re2
 
-from ldlm_doctor.model import Finding, Kind, Project, SourceFile
+from ldlm_doctor.model import Finding, Findings, Kind, Project, SourceFile, data
 
 REDACTED = "REDACTED"
 
-_KINDS: tuple[tuple[str, str], ...] = (
-    ("a Hugging Face token", r"\bhf_[A-Za-z0-9]{20,}"),
-    ("a GitHub token", r"\b(?:gh[oprsu]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{60,})"),
-    ("a GitLab token", r"\bglpat-[A-Za-z0-9_-]{20,}"),
-    ("an AWS access key", r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"),
-    ("an API key", r"\bsk-(?:ant-|proj-|svcacct-|or-v1-)[A-Za-z0-9_-]{20,}|\bsk-[A-Za-z0-9]{20,}"),
-    ("a Google API key", r"\bAIza[A-Za-z0-9_-]{35}"),
-    ("a Slack token", r"\bxox[abeoprs]-[A-Za-z0-9-]{20,}|\bxapp-[A-Za-z0-9-]{20,}"),
-    ("a Slack webhook", r"hooks\.slack\.com/services/T[A-Z0-9]{6,}/B[A-Z0-9]{6,}/[A-Za-z0-9]{16,}"),
-    ("a Weights & Biases key", r"\bwandb_v[0-9]_[A-Za-z0-9_-]{30,}"),
-    ("an NGC key", r"\bnvapi-[A-Za-z0-9_-]{40,}"),
-    ("a PyPI token", r"\bpypi-[A-Za-z0-9_-]{60,}"),
-    ("a private key", r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----"),
-)
 _NAMED = re2.compile(
     r"(?i)((?:wandb[ _-]?api[_-]?key|wandb\s+login(?:\s+--relogin)?|comet_api_key"
     r"|neptune_api_token)"
@@ -41,15 +26,15 @@ _PLACEHOLDER = re2.compile(
     r"(?i)(?:your|change.?me|^example|placeholder|dummy|redacted|insert.|replace.?(?:me|with|this)|"
     r"xxxx|\*\*\*|todo|\.\.\.|^none$|^null$)"
 )
-_FORMS = tuple((what, re2.compile(pattern)) for what, pattern in _KINDS)
+_FORMS = tuple((what, re2.compile(pattern)) for what, pattern in data("secrets").items())
 _ANY = re2.compile(
-    "|".join(f"(?:{p})" for p in (*dict(_KINDS).values(), *(r.pattern for r in _ASSIGNMENTS)))
+    "|".join(f"(?:{p})" for p in (*data("secrets").values(), *(r.pattern for r in _ASSIGNMENTS)))
 )
-"""Most lines hold nothing: one search tells."""
+"""One search per line: most lines hold no secret."""
 _MAX_LINE = 4096
 
 
-def audit(project: Project) -> Iterator[Finding]:
+def audit(project: Project) -> Findings:
     """Each line with a secret, once; the secret itself is left out of the evidence."""
     for file in project.files:
         if file.kind is not Kind.REQUIREMENTS and not _is_test(file):
@@ -62,7 +47,7 @@ def _is_test(file: SourceFile) -> bool:
     return file.kind is Kind.PYTHON and (name.startswith("test_") or name == "conftest.py")
 
 
-def _in_file(file: SourceFile) -> Iterator[Finding]:
+def _in_file(file: SourceFile) -> Findings:
     for number, line in enumerate(file.content.decode(errors="replace").split("\n"), 1):
         if not _ANY.search(line):
             continue

@@ -42,8 +42,8 @@ class Setting:
         """A finding at this place; without edits where one of them is None."""
         if self.optional:
             detail = f"{detail}{', ' if detail else ''}unless the caller sets another"
-        wanted = tuple(edit for edit in edits if edit is not None)
-        possible = wanted if len(wanted) == len(edits) else ()
+        given = tuple(edit for edit in edits if edit is not None)
+        possible = given if len(given) == len(edits) else ()
         return Finding(check, self.path, self.line, self.evidence, detail, possible)
 
     @property
@@ -98,7 +98,7 @@ class Surroundings:
     modern: bool = False
     """The project uses names that PyTorch has only since 2.2."""
     records_errors: bool = False
-    """Its code tells torchrun of exceptions, with @record."""
+    """Its code reports exceptions to torchrun, with @record."""
 
     @property
     def group_timeout(self) -> float | None:

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import PurePath
 
 import re2
 
-from ldlm_doctor import (
-    deepspeed,
-    environment_rules,
-    option_rules,
-    options,
-    shell_logs,
-    shell_values,
-    walltime,
-)
+from ldlm_doctor import deepspeed, environment_rules, jobs, option_rules, options, shell_values
 from ldlm_doctor.bash_script import Script
 from ldlm_doctor.bash_walk import read_script
-from ldlm_doctor.model import Finding, Kind, Project, SourceFile
+from ldlm_doctor.model import Findings, Kind, Project, SourceFile
 from ldlm_doctor.options import distributes, launches
 from ldlm_doctor.setting import Environment, Surroundings
 from ldlm_doctor.shell_settings import settings_of, unexported
@@ -31,7 +22,7 @@ _DEBUGGING = re2.compile(
 )
 
 
-def audit(project: Project) -> Iterator[Finding]:
+def audit(project: Project) -> Findings:
     """All findings in the project's shell scripts."""
     around = surroundings(project)
     others = neighbours(project)
@@ -39,7 +30,7 @@ def audit(project: Project) -> Iterator[Finding]:
         yield from audit_script(file.content, file.path, around, others)
 
 
-def advise(project: Project) -> Iterator[Finding]:
+def advise(project: Project) -> Findings:
     """What the project's launch scripts leave unset that would help after a failure."""
     around = surroundings(project)
     others = neighbours(project)
@@ -50,22 +41,19 @@ def advise(project: Project) -> Iterator[Finding]:
 
 def audit_script(
     content: bytes, path: str, around: Surroundings, others: Neighbours = NO_NEIGHBOURS
-) -> Iterator[Finding]:
+) -> Findings:
     """All findings in one script; without edits where it was not wholly understood."""
     script = read_script(content, path)
     for finding in _findings(script, around, others):
-        yield finding if _editable(finding, script) else replace(finding, edits=())
+        inexact = any(
+            start < edit.end and edit.start < end
+            for edit in finding.edits
+            for start, end in script.inexact
+        )
+        yield finding if script.sound and not inexact else replace(finding, edits=())
 
 
-def _editable(finding: Finding, script: Script) -> bool:
-    return script.sound and not any(
-        start < edit.end and edit.start < end
-        for edit in finding.edits
-        for start, end in script.inexact
-    )
-
-
-def _findings(script: Script, around: Surroundings, others: Neighbours) -> Iterator[Finding]:
+def _findings(script: Script, around: Surroundings, others: Neighbours) -> Findings:
     environment = environment_of(script, others)
     yield from environment_rules.judge(environment, around)
     if environment.launch is not None:
@@ -79,12 +67,12 @@ def _findings(script: Script, around: Surroundings, others: Neighbours) -> Itera
     alone = [array for array in script.arrays if not any(w.start in given for w in array.words)]
     yield from _written_configurations(script)
     groups = [options.of_command(command, script) for command in (*launched, *alone)]
-    yield from walltime.beyond(script, environment, groups, around)
+    yield from jobs.beyond(script, environment, groups, around)
     for group in groups:
         yield from option_rules.judge(group)
 
 
-def _written_configurations(script: Script) -> Iterator[Finding]:
+def _written_configurations(script: Script) -> Findings:
     """DeepSpeed's configuration in a here-document; what the shell puts in is not known."""
     for start, text in script.documents:
         above = b"\n" * (script.line_at(start) - 1)
@@ -106,7 +94,7 @@ def environment_of(script: Script, others: Neighbours) -> Environment:
 
 
 _RULES = (
-    shell_logs.exit_codes, shell_logs.truncations, shell_logs.requeues, shell_values.exponents,
+    jobs.exit_codes, jobs.truncations, jobs.requeues, shell_values.exponents,
     shell_values.accumulation, shell_values.heredocs, shell_values.restores, shell_values.steps,
     shell_values.patches,
 )  # fmt: skip

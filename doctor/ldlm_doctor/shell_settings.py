@@ -104,7 +104,7 @@ def _events(script: Script) -> Iterator[_Event]:
         elif name in exported:
             yield _Event(at, assignment.scope, name, _setting(assignment, script))
     for removal in script.removals:
-        yield _Event(removal.node.start_byte, removal.scope, removal.name)
+        yield _Event(removal.at, removal.scope, removal.name)
     for command in script.commands:
         if launches(command.texts) or (command.texts and command.texts[0] in launching):
             kept_out = frozenset(_kept_out(command))

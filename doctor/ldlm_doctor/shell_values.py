@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 import re2
-import yaml
 from tree_sitter import Node
 
 from ldlm_doctor.bash_script import Command, Script
 from ldlm_doctor.bash_syntax import text_of, unended_documents, within
 from ldlm_doctor.bash_values import UNKNOWN
-from ldlm_doctor.model import LOADER, Finding
+from ldlm_doctor.model import Findings, data
 
 _EXPONENT = re2.compile(r"(?:^|[^0-9A-Za-z_.])[0-9]+\.?[0-9]*[eE][-+]?[0-9]+(?:$|[^0-9A-Za-z_.])")
 _STEP = re2.compile(r"(?i)^(?:state|global|current|train|training)_?step$")
@@ -22,7 +19,6 @@ _BACKUP = re2.compile(r"(?i)backup|bak|snapshot|_old|orig")
 _ROUNDED_UP = re2.compile(r"[-+]\s*1\b|%")
 _SHELL_NAME = re2.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _REWRITES = re2.compile(r"\.write\(|\.write_text\(|writelines\(")
-_PATCHES = Path(__file__).with_name("checks") / "patches.yml"
 _SED = re2.compile(
     r"(NCCL_TIMEOUT=[0-9]+|NCCL_BLOCKING_WAIT=0|find_unused_parameters=False)[^/|]*[/|][a-z]*['\"]?$"
 )
@@ -33,7 +29,7 @@ _SED_PROBLEMS = {
 }
 
 
-def exponents(script: Script) -> Iterator[Finding]:
+def exponents(script: Script) -> Findings:
     """`echo "5e-5 * 2" | bc`, also where the number stands in a variable."""
     for pipeline in script.pipelines:
         stages = [list(script.commands_within(stage)) for stage in pipeline.stages]
@@ -43,7 +39,7 @@ def exponents(script: Script) -> Iterator[Finding]:
                     yield script.finding(command.node.start_byte, "bc-exponent")
 
 
-def accumulation(script: Script) -> Iterator[Finding]:
+def accumulation(script: Script) -> Findings:
     """A plain division, in a script that never looks at a remainder."""
     if next(within(script.root, "%"), None) is not None:
         return
@@ -57,8 +53,8 @@ def accumulation(script: Script) -> Iterator[Finding]:
                 yield script.finding(assignment.node.start_byte, "accumulation-rounded")
 
 
-def heredocs(script: Script) -> Iterator[Finding]:
-    """Here-documents that do not end, or that want what they do not get."""
+def heredocs(script: Script) -> Findings:
+    """Here-documents that do not end, or use variables that are not expanded."""
     for at, _, delimiter in unended_documents(script.content):
         yield script.finding(at, "heredoc-not-ended", delimiter)
     own = {assignment.name for assignment in script.assignments}
@@ -76,7 +72,7 @@ def _runs_python(document: Node) -> bool:
     return command is not None and "python" in text_of(command).split()[0]
 
 
-def _unexpanded(script: Script, body: Node, own: set[str]) -> Iterator[Finding]:
+def _unexpanded(script: Script, body: Node, own: set[str]) -> Findings:
     reported = set()
     text = text_of(body)
     for found in _SHELL_NAME.finditer(text):
@@ -87,7 +83,7 @@ def _unexpanded(script: Script, body: Node, own: set[str]) -> Iterator[Finding]:
             yield script.finding(at, "heredoc-not-expanded", f"${{{name}}}")
 
 
-def steps(script: Script) -> Iterator[Finding]:
+def steps(script: Script) -> Findings:
     """`[ "${state_step:-0}" -lt 10000 ]` where nothing sets state_step."""
     own = {assignment.name for assignment in script.assignments}
     for test in within(script.root, "test_command"):
@@ -96,7 +92,7 @@ def steps(script: Script) -> Iterator[Finding]:
                 yield script.finding(name.start_byte, "step-unknown-to-shell", text_of(name))
 
 
-def restores(script: Script) -> Iterator[Finding]:
+def restores(script: Script) -> Findings:
     """`rm -rf X`, then `cp -r $BACKUP X`, where the script does not set BACKUP."""
     own = {assignment.name for assignment in script.assignments}
     deleted: dict[str, Command] = {}
@@ -122,11 +118,10 @@ def restores(script: Script) -> Iterator[Finding]:
 
 @cache
 def _known_patches() -> tuple[tuple[re2._Regexp[str], str], ...]:
-    entries = yaml.load(_PATCHES.read_bytes(), Loader=LOADER)
-    return tuple((re2.compile(entry["pattern"]), entry["problem"]) for entry in entries)
+    return tuple((re2.compile(each["pattern"]), each["problem"]) for each in data("patches"))
 
 
-def patches(script: Script) -> Iterator[Finding]:
+def patches(script: Script) -> Findings:
     """Here-documents that write files, and `sed -i`, with a change that is known."""
     for body in within(script.root, "heredoc_body"):
         text = text_of(body)

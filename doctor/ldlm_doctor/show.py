@@ -6,6 +6,7 @@ import difflib
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from urllib.parse import quote
@@ -36,9 +37,9 @@ def text(
     for check, group in groupby(findings, key=lambda finding: finding.check):
         yield from _paragraph(check, list(group), clean, colour)
     yield f"{summary(findings)} in {files} {'file' if files == 1 else 'files'}"
-    mendable = sum(bool(finding.edits) for finding in findings)
-    if mendable:
-        yield f"{mendable} of them --fix can mend; it shows the change first"
+    fixable = sum(bool(finding.edits) for finding in findings)
+    if fixable:
+        yield f"--fix can fix {fixable} of them; it shows the change first"
 
 
 def summary(findings: Sequence[Finding]) -> str:
@@ -53,9 +54,10 @@ def summary(findings: Sequence[Finding]) -> str:
 def lines(findings: Sequence[Finding], clean: Clean) -> Iterator[str]:
     """The findings as compilers write theirs: one a line, for editors and CI."""
     for finding in findings:
-        said = f": {clean(finding.detail)}" if finding.detail else ""
+        detail = f": {clean(finding.detail)}" if finding.detail else ""
         place = f"{clean(finding.path)}:{finding.line}"
-        yield f"{place}: {finding.check.severity}: {finding.check.title}{said} [{finding.check.id}]"
+        title = f"{finding.check.severity}: {finding.check.title}{detail}"
+        yield f"{place}: {title} [{finding.check_id}]"
 
 
 def _paragraph(check: Check, group: list[Finding], clean: Clean, colour: bool) -> Iterator[str]:
@@ -74,20 +76,20 @@ def _paragraph(check: Check, group: list[Finding], clean: Clean, colour: bool) -
     if check.since:
         yield from _wrapped(f"Since: {check.since}", "    ")
     yield from _wrapped(f"Source: {check.source}", "    ")
-    mends = all(finding.edits for finding in group)
-    yield from _wrapped(f"Fix: {check.fix}{' (--fix does it)' if mends else ''}", "    ")
+    fixes = all(finding.edits for finding in group)
+    yield from _wrapped(f"Fix: {check.fix}{' (--fix does it)' if fixes else ''}", "    ")
     yield ""
 
 
-def _wrapped(said: str, indent: str) -> list[str]:
+def _wrapped(detail: str, indent: str) -> list[str]:
     return textwrap.wrap(
-        said, _WIDTH, initial_indent=indent, subsequent_indent=indent,
+        detail, _WIDTH, initial_indent=indent, subsequent_indent=indent,
         break_long_words=False, break_on_hyphens=False,
     )  # fmt: skip
 
 
-def _short(said: str) -> str:
-    line = " ".join(said.split())
+def _short(detail: str) -> str:
+    line = " ".join(detail.split())
     return line if len(line) <= _EVIDENCE else f"{line[: _EVIDENCE - 3]}..."
 
 
@@ -105,17 +107,11 @@ def as_json(
         },
         "findings": [
             {
-                "id": finding.check.id,
-                "severity": finding.check.severity,
-                "title": finding.check.title,
+                **asdict(finding.check),
                 "path": finding.path,
                 "line": finding.line,
                 "evidence": clean(finding.evidence),
                 "detail": clean(finding.detail),
-                "why": finding.check.why,
-                "since": finding.check.since,
-                "source": finding.check.source,
-                "fix": finding.check.fix,
                 "fixable": bool(finding.edits),
             }
             for finding in findings

@@ -1,4 +1,4 @@
-"""What the other files of a project tell of a setting: versions, timeouts, who reads it."""
+"""What other files decide about a setting: versions, timeouts, readers, sourced variables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import PurePath
 
 import re2
 
-from ldlm_doctor.bash_script import Script, Sourced
+from ldlm_doctor.bash_script import NamedPlace, Script
 from ldlm_doctor.model import Kind, Project, SourceFile
 from ldlm_doctor.setting import GroupTimeout, Release, Surroundings
 
@@ -109,7 +109,7 @@ class Neighbours:
 
     _files: tuple[_File, ...] = ()
 
-    def sourced(self, script: Script) -> Iterator[tuple[Sourced, frozenset[str]]]:
+    def sourced(self, script: Script) -> Iterator[tuple[NamedPlace, frozenset[str]]]:
         """Each file that a script takes variables from, and their names."""
         for source in script.sources:
             name = PurePath(source.name.rsplit("/", 1)[-1]).name

@@ -1,4 +1,4 @@
-"""YAML, and JSON as YAML, as nodes that know where they stand."""
+"""YAML, and JSON as YAML, as nodes with their places in the file."""
 
 from __future__ import annotations
 

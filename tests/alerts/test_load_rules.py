@@ -60,7 +60,7 @@ def rules(*lines: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         (rules("alert: A", "expr: x", "fro: 5m"), "group g, rule 1 (A): unknown key fro"),
         (rules("alert: A"), "expr"),
@@ -73,14 +73,14 @@ def rules(*lines: str) -> str:
         (rules("alert: A", "expr: x", "annotations: {s: '{{ $foo }}'}"), "$foo is not supported"),
         (rules("alert: A", "expr: bad"), "group g, rule 1 (A), here: no such thing; try another"),
         ("groups: [{name: g, limit: 5}]", "unknown key groups.0.limit"),
-        ("groups: [{name: g}, {name: g}]", "group 'g' stands twice"),
+        ("groups: [{name: g}, {name: g}]", "group 'g' is defined twice"),
         ("groups: [{name: g, name: h}]", "written twice"),
         ("groups: [", "YAML"),
         ("- a", "dictionary"),
         ("groups: [{name: g, rules: [5]}]", "rule 1"),
     ],
 )
-def test_a_mistake_is_one_line_that_says_where(tmp_path: Path, text: str, told: str) -> None:
+def test_a_mistake_is_one_line_that_says_where(tmp_path: Path, text: str, expected: str) -> None:
     def parse(expr: str) -> str:
         if expr == "bad":
             raise RuleError("no such thing", where="here", remedy="try another")
@@ -91,7 +91,7 @@ def test_a_mistake_is_one_line_that_says_where(tmp_path: Path, text: str, told: 
         load_rules([path], parse)
     message = str(caught.value)
     assert message.startswith(str(path))
-    assert told in message
+    assert expected in message
     assert "\n" not in message
 
 

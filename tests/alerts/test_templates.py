@@ -122,7 +122,7 @@ def test_what_lies_beyond_is_refused(source: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "told"),
+    ("source", "what"),
     [
         ("{{ if $labels.run }}never closed", "{{ if }} is closed by nothing"),
         ("{{ end }}", "{{ end }} without a block"),
@@ -130,10 +130,10 @@ def test_what_lies_beyond_is_refused(source: str) -> None:
         ("{{ $value", "{{ is not closed"),
     ],
 )
-def test_a_mistake_is_told_as_one(source: str, told: str) -> None:
+def test_a_mistake_is_reported_as_one(source: str, what: str) -> None:
     with pytest.raises(RuleError) as caught:
         Template.parse(source)
-    assert caught.value.what == told
+    assert caught.value.what == what
 
 
 @pytest.mark.live

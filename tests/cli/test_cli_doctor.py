@@ -135,13 +135,13 @@ def test_the_worst_comes_first_with_evidence_reason_and_remedy(ask: Ask, reposit
     assert paragraphs[0].splitlines()[:3] == [
         "CRITICAL  The NCCL heartbeat timeout is longer than a day  [heartbeat-timeout-days]",
         "  repo/scripts/train.sh:2: export TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=12000000",
-        "      12000000 s are 138 days",
+        "      138d 21h",
     ]
     for word in ("Since: PyTorch 2.2", "Source: ", "Fix: ", "(--fix does it)"):
         assert word in paragraphs[0]
     assert answer.out.splitlines()[-2:] == [
         "2 critical, 1 warning, 1 info in 2 files",
-        "2 of them --fix can mend; it shows the change first",
+        "--fix can fix 2 of them; it shows the change first",
     ]
 
 
@@ -275,7 +275,7 @@ def test_on_a_terminal_it_asks(repository: Path, said: str, changed: bool) -> No
         (("repo", "--fix", "--check"), "--check, --fix and --rollback exclude each other"),
         (("repo", "--yes"), "--yes is for --fix"),
         (("repo", "--rollback"), "there is no fix to take back"),
-        (("note.txt",), "note.txt: is nothing that the doctor knows"),
+        (("note.txt",), "note.txt: is no kind of file that the doctor reads"),
         (("--live", "1", "--fix"), "a process has no files to change"),
         (("--live", "4194304"), "--live 4194304: the environment of the process cannot be read"),
         (("repo", "--sarif", "no/such/file"), "--sarif no/such/file: cannot be written"),

@@ -1,4 +1,4 @@
-"""docs/configuration.md tells every setting, and no other, with flag and default."""
+"""docs/configuration.md lists every setting, and no other, with flag and default."""
 
 import re
 from collections.abc import Iterator

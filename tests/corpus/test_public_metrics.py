@@ -70,8 +70,8 @@ def samples(log: str) -> dict[int, list[Sample]]:
     return by_line
 
 
-def tells(sample: Sample, log: str, example: dict[str, Any]) -> list[str]:
-    """What of an example the sample does not tell."""
+def differences(sample: Sample, log: str, example: dict[str, Any]) -> list[str]:
+    """The values of an example that the sample lacks."""
     wrong = [
         f"{key} {getattr(sample, key)}, not {example[key]}"
         for key in ("step", "epoch")
@@ -96,7 +96,7 @@ def test_every_metric_that_was_read_by_hand_comes_out_at_its_line(log: dict[str,
     wrong = {}
     for example in log["truth"]["metrics_example"]:
         line = example["line_number"]
-        tried = [tells(sample, log["file"], example) for sample in found.get(line, [])]
+        tried = [differences(sample, log["file"], example) for sample in found.get(line, [])]
         if not any(not missing for missing in tried):
             wrong[line] = tried or "no sample"
     assert wrong == {}

@@ -32,7 +32,7 @@ EXPECTED = {
 }
 
 
-def told(transition: Transition) -> tuple[str, str, int | None]:
+def summary(transition: Transition) -> tuple[str, str, int | None]:
     """Alert, state and line."""
     line = transition.position and transition.position.line
     graded = transition.alert == "StepsSkipped"
@@ -47,12 +47,12 @@ def replayed(run: str, **more: bool) -> list[Transition]:
 
 @pytest.mark.parametrize("run", EXPECTED)
 def test_with_its_companions_each_run_raises_what_a_careful_reader_would(run: str) -> None:
-    assert [told(each) for each in replayed(run)] == EXPECTED[run]
+    assert [summary(each) for each in replayed(run)] == EXPECTED[run]
 
 
 @pytest.mark.parametrize("run", sorted(EXPECTED.keys() - {"H_hang_sigstop_rank1_90s"}))
-def test_the_log_alone_tells_the_same(run: str) -> None:
-    assert [told(each) for each in replayed(run, companions=False)] == EXPECTED[run]
+def test_the_log_alone_has_the_same_alerts(run: str) -> None:
+    assert [summary(each) for each in replayed(run, companions=False)] == EXPECTED[run]
 
 
 @pytest.mark.parametrize("run", ["E_crash_index_error_rank", "F1_sigkill_rank1"])
@@ -62,7 +62,7 @@ def test_a_crash_names_the_rank_that_failed_first(run: str) -> None:
     assert "rank 1" in crash.annotations["summary"]
 
 
-def test_a_hang_is_told_while_it_lasts() -> None:
+def test_a_hang_is_reported_while_it_lasts() -> None:
     fired, resolved = replayed("H_hang_sigstop_rank1_90s")
     assert fired.time is not None
     assert resolved.time is not None

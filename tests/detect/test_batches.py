@@ -32,11 +32,11 @@ def test_batches_make_no_difference(
     make: Callable[[], Detector], values: list[float], sizes: list[int]
 ) -> None:
     at_once, in_parts = make(), make()
-    at_once.take(values)
+    at_once.update(values)
     start = 0
     while start < len(values):
         for size in sizes:
-            in_parts.take(values[start : start + size])
+            in_parts.update(values[start : start + size])
             list(in_parts.measures())
             start += size
     assert dict(in_parts.measures()) == dict(at_once.measures())
@@ -46,5 +46,5 @@ def test_batches_make_no_difference(
 @given(st.lists(st.floats(), max_size=500))
 def test_no_numbers_are_too_strange(make: Callable[[], Detector], values: list[float]) -> None:
     detector = make()
-    detector.take(values)
+    detector.update(values)
     assert all(isinstance(value, float | int) for _, value in detector.measures())

@@ -18,7 +18,7 @@ def falling(noise: float, seed: int = 1, steps: int = STEPS) -> list[float]:
 
 def seen(losses: list[float]) -> dict[str, float]:
     detector = LossDetector()
-    detector.take(losses)
+    detector.update(losses)
     return dict(detector.measures())
 
 
@@ -27,7 +27,7 @@ def worst(losses: list[float], name: str) -> float:
     detector = LossDetector()
     highest = -1e9
     for loss in losses:
-        detector.take([loss])
+        detector.update([loss])
         highest = max(highest, dict(detector.measures()).get(name, highest))
     return highest
 
@@ -131,7 +131,7 @@ def test_the_slope_is_that_of_theil_and_sen() -> None:
 
 def constant(losses: list[float]) -> float:
     detector = ConstantDetector()
-    detector.take(losses)
+    detector.update(losses)
     return dict(detector.measures())["loss_constant_ratio"]
 
 
@@ -153,7 +153,7 @@ def test_equal_values_are_normal_in_bf16() -> None:
     assert sum(a == b for a, b in pairwise(losses)) > 0.5 * len(losses)
     detector = ConstantDetector()
     for loss in losses:
-        detector.take([loss])
+        detector.update([loss])
         assert dict(detector.measures())["loss_constant_ratio"] < 1
 
 
@@ -163,5 +163,5 @@ def test_a_value_that_is_shown_until_the_next_is_logged_is_not_stuck() -> None:
     for _ in range(100):
         loss = chance.random()
         for _ in range(50):
-            detector.take([loss])
+            detector.update([loss])
             assert dict(detector.measures())["loss_constant_ratio"] < 1

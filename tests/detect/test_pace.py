@@ -31,18 +31,18 @@ def steps(count: int, seconds: float = 1.0, noise: float = 0.1, seed: int = 1) -
 def test_stationary_noise_has_no_change_point_in_100_000_steps() -> None:
     for noise in (0.001, 0.1, 0.4):
         change = ChangePoint()
-        change.take(steps(100_000, noise=noise))
+        change.update(steps(100_000, noise=noise))
         assert change.changes == 0
 
 
 @pytest.mark.parametrize(("noise", "factor"), [(0.02, 1.1), (0.1, 1.25), (0.1, 0.6), (0.4, 3.0)])
 def test_a_change_is_known_within_twenty_steps(noise: float, factor: float) -> None:
     change = ChangePoint()
-    change.take(steps(5000, noise=noise))
+    change.update(steps(5000, noise=noise))
     delay = 0
     for seconds in steps(20, factor, noise=noise, seed=2):
         delay += 1
-        change.take([seconds])
+        change.update([seconds])
         if change.changes:
             break
     assert change.changes == 1
@@ -52,13 +52,13 @@ def test_a_change_is_known_within_twenty_steps(noise: float, factor: float) -> N
 
 def test_a_new_level_is_learned_and_a_later_change_found() -> None:
     change = ChangePoint()
-    change.take([*steps(500), *steps(500, 2.0), *steps(500, 1.0)])
+    change.update([*steps(500), *steps(500, 2.0), *steps(500, 1.0)])
     assert change.changes == 2
     assert change.ratio == pytest.approx(0.5, rel=0.2)
 
 
 def gauges(detector: Detector, values: list[float]) -> dict[str, float]:
-    detector.take(values)
+    detector.update(values)
     return dict(detector.measures())
 
 
@@ -115,56 +115,56 @@ def test_a_loss_scale_that_halves_and_doubles_has_not_collapsed() -> None:
 def test_skipped_steps_count_once_the_loss_scale_has_calibrated() -> None:
     skipped = SkippedSteps()
     for step in range(40):
-        skipped.take(step, step)
+        skipped.update(step, step)
     assert dict(skipped.measures()) == {}
     for step in range(40, 1000):
-        skipped.take(step, 40 + (step - 500 if step > 500 else 0) // 2)
+        skipped.update(step, 40 + (step - 500 if step > 500 else 0) // 2)
     assert dict(skipped.measures()) == {"skipped_steps_ratio": 0.5}
 
 
 def test_a_checkpoint_is_late_by_the_runs_own_rhythm() -> None:
     checkpoints = CheckpointDetector()
-    checkpoints.take(350, [100, 200, 300])
+    checkpoints.update(350, [100, 200, 300])
     assert dict(checkpoints.measures()) == {}
-    checkpoints.take(750, [100, 200, 300, 450])
+    checkpoints.update(750, [100, 200, 300, 450])
     assert dict(checkpoints.measures()) == {"checkpoint_age_ratio": 2.0}
 
 
 def test_ranks_are_compared_with_each_other() -> None:
     ranks = RankDetector()
-    ranks.take_steps({0: 100, 1: 97})
+    ranks.update_steps({0: 100, 1: 97})
     for rank, seconds in ((0, 1.0), (1, 1.0), (2, 1.5)):
-        ranks.take_seconds(rank, [seconds] * 20)
-    told = {(rank, name): value for rank, name, value in ranks.measures()}
-    assert told[1, "rank_lag_steps"] == 3
-    assert told[2, "rank_slowdown_ratio"] == 1.5
+        ranks.update_seconds(rank, [seconds] * 20)
+    gauges = {(rank, name): value for rank, name, value in ranks.measures()}
+    assert gauges[1, "rank_lag_steps"] == 3
+    assert gauges[2, "rank_slowdown_ratio"] == 1.5
 
 
-def test_the_time_before_a_rank_waits_for_others_tells_which_is_slow() -> None:
-    """Ranks that wait for each other take the same time for a step."""
+def test_the_time_before_a_rank_waits_for_others_shows_which_is_slow() -> None:
+    """Ranks that wait for each other update the same time for a step."""
     detectors = Detectors("r")
     values = {
         (name, rank): array("d", [seconds] * 20)
         for rank, busy in ((0, 0.1), (1, 0.3))
         for name, seconds in (("step_seconds", 0.4), ("busy_seconds", busy))
     }
-    detectors.take(
+    detectors.update(
         Measured(
             values=values, step=20, rank_steps={}, skipped_steps=0, checkpoints=(), resumed=False
         )
     )
-    told = {
+    gauges = {
         dict(point.labels).get("rank"): point.value
         for point in detectors.points
         if point.name == "ldlm_detect_rank_slowdown_ratio"
     }
-    assert told == {"0": pytest.approx(0.5), "1": pytest.approx(1.5)}
+    assert gauges == {"0": pytest.approx(0.5), "1": pytest.approx(1.5)}
 
 
 def test_one_rank_alone_is_behind_nobody() -> None:
     ranks = RankDetector()
-    ranks.take_steps({0: 100})
-    ranks.take_seconds(0, [1.0] * 20)
+    ranks.update_steps({0: 100})
+    ranks.update_seconds(0, [1.0] * 20)
     assert list(ranks.measures()) == []
 
 

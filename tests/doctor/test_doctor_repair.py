@@ -147,7 +147,7 @@ def test_after_a_fix_there_is_nothing_left_to_fix_and_nothing_new(case: Path) ->
     planted = [check for check, _ in expected(case)]
     assert all(left.count(check) <= planted.count(check) for check in left)
     assert len(left) <= len(planted) - len(
-        {f.check.id for f in planned.mended if f.path[-3:] != ".py"}
+        {f.check.id for f in planned.fixed if f.path[-3:] != ".py"}
     )
 
 
@@ -223,7 +223,7 @@ def test_where_two_findings_want_the_same_bytes_the_first_has_them() -> None:
 
     planned = plan(Project((file,)), look)
     assert [repair.after for repair in planned.repairs] == [b"x = [7, 2, 3]\n"]
-    assert planned.mended == (one,)
+    assert planned.fixed == (one,)
 
 
 def test_an_edit_that_breaks_a_file_is_dropped_and_the_others_are_made() -> None:
@@ -236,7 +236,7 @@ def test_an_edit_that_breaks_a_file_is_dropped_and_the_others_are_made() -> None
 
     planned = plan(Project((file,)), look)
     assert [repair.after for repair in planned.repairs] == [b"x = 3\ny = 2\n"]
-    assert (planned.mended, planned.left) == ((good,), (bad,))
+    assert (planned.fixed, planned.left) == ((good,), (bad,))
 
 
 def test_a_finding_is_mended_in_all_its_files_or_in_none() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from ldlm_doctor.bash_walk import read_script
-from ldlm_doctor.walltime import limit_of
+from ldlm_doctor.jobs import limit_of
 
 
 @pytest.mark.parametrize(

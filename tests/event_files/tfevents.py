@@ -15,8 +15,8 @@ def frame(content: bytes) -> bytes:
 def scalar(tag: str, value: float, step: int, time: float = 1.7e9) -> bytes:
     """A frame of one number; `step` is below 16384."""
     name = tag.encode()
-    told = b"\x0a" + bytes([len(name)]) + name + b"\x15" + struct.pack("<f", value)
-    summary = b"\x0a" + bytes([len(told)]) + told
+    value = b"\x0a" + bytes([len(name)]) + name + b"\x15" + struct.pack("<f", value)
+    summary = b"\x0a" + bytes([len(value)]) + value
     head = b"\x09" + struct.pack("<d", time) + b"\x10" + bytes([step & 0x7F | 0x80, step >> 7])
     return frame(head + b"\x2a" + bytes([len(summary)]) + summary)
 

@@ -85,11 +85,11 @@ def nccl_timeout(
         )
         lines += [(when + 60.0, path, head + text) for text in teardown]
         died = "NCCL" if torch == "2.2" else "Process group"
-        told = f"{pg}{died} watchdog thread terminated with exception: {work}"
-        lines.append((when + 60.0, path, head + told))
+        text = f"{pg}{died} watchdog thread terminated with exception: {work}"
+        lines.append((when + 60.0, path, head + text))
         thrown = "terminate called after throwing an instance of 'c10::DistBackendError'"
         lines.append((when + 60.0, path, thrown))
-        lines.append((when + 60.0, path, f"  what():  {told}"))
+        lines.append((when + 60.0, path, f"  what():  {text}"))
         lines.append((when + 60.0, path, "frame #0: c10::Error::Error + 0x98 (0x75505bd97648)"))
     return lines
 
@@ -108,11 +108,11 @@ def agents(
         pids = {rank: 48000 + rank for rank in range(first, first + 8)}
         for rank in range(first, first + 8):
             if rank in terminated or rank in forced:
-                told = f"W{agent}1028] Sending process {pids[rank]} closing signal SIGTERM"
-                lines.append((at, path, told))
+                text = f"W{agent}1028] Sending process {pids[rank]} closing signal SIGTERM"
+                lines.append((at, path, text))
             if rank in forced:
-                told = f"Unable to shutdown process {pids[rank]} via 15, forcefully exiting via 9"
-                lines.append((at + 30, path, f"W{agent}1047] {told}"))
+                text = f"Unable to shutdown process {pids[rank]} via 15, forcefully exiting via 9"
+                lines.append((at + 30, path, f"W{agent}1047] {text}"))
         blamed = next(rank for rank in pids if rank not in (*terminated, *forced))
         failed = f"failed (exitcode: -6) local_rank: {blamed - first} (pid: {pids[blamed]})"
         lines.append((at + 30, path, f"E{agent}1002] {failed} of binary: /usr/bin/python3"))

@@ -1,4 +1,4 @@
-"""Sixty-four ranks and one cause: what a cascade comes to, and what its log cannot tell."""
+"""Sixty-four ranks and one cause: the incident of a cascade, and what its log does not contain."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from cascades import RUN, START, Line, agents, incident_of, nccl_timeout, played, trained
 
-from ldlm_monitor.incidents import Incidents, Standing
+from ldlm_monitor.incidents import Incidents, RunFacts
 from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.records import Event
 from ldlm_monitor.parse import Parser
@@ -39,9 +39,9 @@ def test_the_rank_that_did_not_join_is_named_out_of_64(torch: str) -> None:
     # Each node's launcher blames the first of its ranks that died, which had waited.
     blamed = {claim.rank: claim.agrees for claim in incident.claims}
     assert blamed == dict.fromkeys(range(0, 64, 8), False)
-    told = {symptom.kind: symptom for symptom in incident.symptoms}
-    assert told["nccl_collective_timeout"].ranks == "0-36,38-63"
-    assert told["nccl_collective_timeout"].count == 63
+    symptoms = {symptom.kind: symptom for symptom in incident.symptoms}
+    assert symptoms["nccl_collective_timeout"].ranks == "0-36,38-63"
+    assert symptoms["nccl_collective_timeout"].count == 63
     assert "NcclTimeout" in incident.alerts
 
 
@@ -52,7 +52,7 @@ def test_a_rank_that_ignores_sigterm_is_the_suspect_and_not_killed_by_itself() -
     assert any("ignored SIGTERM" in why for why in incident.root.why)
 
 
-def test_silence_alone_is_weak_and_only_asked_when_the_others_have_spoken() -> None:
+def test_silence_alone_is_weak_and_only_used_when_the_others_have_reported() -> None:
     lines = trained(60) + nccl_timeout(without(37), AT)
     early = played([line for line in lines if line[0] < AT + 1], silence=0.0)
     (incident,) = early.snapshot().incidents
@@ -70,17 +70,17 @@ def test_where_all_joined_no_rank_is_named() -> None:
 
 
 def test_ranks_of_nodes_whose_logs_are_not_followed_are_not_called_silent() -> None:
-    heard = nccl_timeout(range(32), AT) + agents(AT + 61, 4)
-    incident = incident_of(trained(60) + heard)
+    reported = nccl_timeout(range(32), AT) + agents(AT + 61, 4)
+    incident = incident_of(trained(60) + reported)
     assert incident.root.rank is None
     assert incident.confidence == "none"
 
 
-def test_a_node_of_which_nothing_is_heard_is_said_to_be_missing_and_not_blamed() -> None:
+def test_a_node_without_lines_is_reported_as_missing_and_not_blamed() -> None:
     waiting = [rank for rank in ALL if rank // 8 != 3]
     incident = incident_of(trained(60) + nccl_timeout(waiting, AT))
     assert (incident.root.rank, incident.confidence) == (None, "none")
-    assert incident.root.why[0].startswith("nothing of ranks 24-31 is heard")
+    assert incident.root.why[0].startswith("no line of ranks 24-31 was read")
 
 
 def test_a_machine_that_all_others_lost_is_named_weakly() -> None:
@@ -123,7 +123,7 @@ def test_a_broken_link_comes_before_the_silence_that_follows_from_it() -> None:
     assert (alone.root.tier, alone.root.rank) == ("silence", 37)
 
 
-def test_ctrl_c_is_told_as_such_and_no_rank_lost_a_peer() -> None:
+def test_ctrl_c_is_reported_as_such_and_no_rank_lost_a_peer() -> None:
     lines = trained(60)
     for rank in range(4):
         lines += [
@@ -175,12 +175,12 @@ def test_a_watchdog_that_is_stuck_on_one_rank_names_it_before_the_timeouts_of_th
 def test_a_watchdog_that_is_stuck_everywhere_names_nobody() -> None:
     lines = trained(60)
     for rank in ALL:
-        told = (
+        text = (
             f"[rank{rank}]:[E528 20:34:40.393067540 ProcessGroupNCCL.cpp:1743] [PG ID 0 PG GUID "
             f"0(default_pg) Rank {rank}] ProcessGroupNCCL's watchdog got stuck for 480 seconds "
             "without making progress in monitoring enqueued collectives."
         )
-        lines.append((540.0 + rank / 100, f"node{rank // 8}.log", told))
+        lines.append((540.0 + rank / 100, f"node{rank // 8}.log", text))
     incident = incident_of(lines)
     assert (incident.root.rank, incident.confidence) == (None, "none")
 
@@ -356,15 +356,16 @@ def test_a_storm_of_100_000_lines_stays_one_small_incident() -> None:
     for rank in range(1024):
         if rank != 700:
             lines += nccl_timeout([rank], AT + rank / 1000, file_of=lambda _: "all.log")
-    book, parser, standing = Incidents(), Parser(), Standing(state="crashed", ended_at=START + AT)
+    run = RunFacts(state="crashed", ended_at=START + AT)
+    book, parser = Incidents({RUN: run}.__getitem__), Parser()
     data = "\n".join([*(text for _, _, text in lines), LOST]).encode()
     chunk = Chunk("all.log", (1, 1, 0), 0, 1, data, final=True)
     events = [each for each in parser.feed(chunk, Origin(RUN), 0.0) if isinstance(each, Event)]
     storm = [replace(events[-1], rank=number % 1024) for number in range(100_000 - len(lines))]
     assert events[-1].kind == "store_lost_during_monitoring"
     for event in events + storm:
-        book.take(event, START + AT, lambda _: standing)
-    (incident,) = book.views(START + AT + 200, lambda _: standing)
+        book.take(event, START + AT)
+    (incident,) = book.views(START + AT + 200)
     assert incident.root.rank == 700
     assert incident.events > 95_000
     assert len(incident.symptoms) < 20

@@ -74,9 +74,7 @@ def test_a_contradiction_says_why_the_other_rank_is_not_the_cause() -> None:
     (incident,) = incidents(LOGS / "hang.log")
     (claim,) = incident.claims
     assert (claim.rank, claim.agrees) == (1, False)
-    assert claim.reason == (
-        "rank 1 itself tells that it waited for, or lost, another rank (gloo_timeout)"
-    )
+    assert claim.reason == ("rank 1 itself waited for, or lost, another rank (gloo_timeout)")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldlm_monitor.core.monitor import Monitor
-from ldlm_monitor.incidents import Incidents, Standing
+from ldlm_monitor.incidents import Incidents, RunFacts
 from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.names import FAMILIES, ROLES
 from ldlm_monitor.model.records import Event, Position
@@ -79,20 +79,22 @@ def events(draw: st.DrawFn) -> Event:
 
 @given(st.lists(st.tuples(events(), st.floats(0.0, 400.0)), max_size=25), st.data())
 def test_no_sequence_of_events_is_too_odd(
-    told: list[tuple[Event, float]], data: st.DataObject
+    logged: list[tuple[Event, float]], data: st.DataObject
 ) -> None:
-    book, now = Incidents(), NOW
-    for event, pause in told:
+    now, run = NOW, RunFacts()
+    book = Incidents(lambda _: run)
+    for event, pause in logged:
         now += pause
-        standing = Standing(
+        run = RunFacts(
             state=data.draw(st.sampled_from(["running", "stalled", "crashed", "finished"])),
             ended_at=data.draw(st.sampled_from([None, now])),
             last_progress_at=now - data.draw(st.sampled_from([0.0, 30.0, 500.0])),
             world_size=data.draw(st.sampled_from([None, 1, 4])),
         )
-        book.take(event, now, lambda _, known=standing: known)
-        book.cause("r", now, lambda _, known=standing: known)
-    for incident in book.views(now + 100, lambda _: Standing()):
+        book.take(event, now)
+        book.cause("r", now)
+    run = RunFacts()
+    for incident in book.views(now + 100):
         assert IncidentView.model_validate_json(incident.model_dump_json()).id == incident.id
         assert incident.root.rank is None or incident.root.ranks == str(incident.root.rank)
 
@@ -119,11 +121,12 @@ def test_the_order_in_which_files_are_read_does_not_change_the_outcome(name, ran
     assert outcome(merged) == outcome([event for each in events_of(name) for event in each])
 
 
-def outcome(told: list[Event]) -> list[IncidentView]:
-    book, standing = Incidents(), Standing(state="crashed", ended_at=NOW, spoken={0, 1, 2, 3})
-    for event in told:
-        book.take(event, NOW, lambda _: standing)
-    return list(book.views(NOW + 60, lambda _: standing))
+def outcome(events_logged: list[Event]) -> list[IncidentView]:
+    run = RunFacts(state="crashed", ended_at=NOW, logged_ranks={0, 1, 2, 3})
+    book = Incidents(lambda _: run)
+    for event in events_logged:
+        book.take(event, NOW)
+    return list(book.views(NOW + 60))
 
 
 @given(st.sampled_from(["hang.log", "raise.log", "segv.log", "shape.log"]), st.data())

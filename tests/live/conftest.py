@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 NOBODY = 65534
 
 

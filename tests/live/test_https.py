@@ -68,15 +68,15 @@ def source(daemon, **asked: object) -> RemoteSource:
     return RemoteSource(daemon.url(), authorization=authorization(attach), tls=tls(attach))
 
 
-def test_attach_shows_a_token_believes_an_authority_and_commands(
+def test_attach_shows_a_token_trusts_an_authority_and_commands(
     daemon, certificates, secret
 ) -> None:
-    with pytest.raises(RemoteError, match=r"certificate that is not believed .*--ca-file"):
+    with pytest.raises(RemoteError, match=r"certificate that is not trusted .*--ca-file"):
         source(daemon).start()
     ca = {"ca_file": certificates.ca}
     with pytest.raises(RemoteError, match="asks for credentials; set LDLM_ATTACH_TOKEN"):
         source(daemon, **ca).start()
-    with pytest.raises(RemoteError, match="takes not these"):
+    with pytest.raises(RemoteError, match="refuses these"):
         source(daemon, **ca, token_file=secret("wrong", "x" * 20)).start()
     remote = source(daemon, **ca, token_file=secret("token", TOKEN))
     deadline = time.monotonic() + PATIENCE
@@ -162,14 +162,14 @@ def test_a_web_configuration_that_cannot_be_used_ends_the_start_in_one_line(
     daemon = start("train_logs/*.log", "--web-config", "web.yml")
     assert daemon.wait() == 2
     (line,) = daemon.messages()
-    assert line.startswith('ldlm-monitor: web.yml: basic_auth_users: what stands for "ada"')
+    assert line.startswith('ldlm-monitor: web.yml: basic_auth_users: the value of "ada"')
     assert "hunter2" not in line
 
 
 def test_an_address_that_others_reach_without_credentials_is_warned_of(start, append, bars) -> None:
     append(LOG, bars(0, 2))
     daemon = start("train_logs/*.log", "--listen", "0.0.0.0:0")
-    daemon.wait_for_message("whoever reaches 0.0.0.0", "--web-config")
+    daemon.wait_for_message("everyone who reaches 0.0.0.0", "--web-config")
 
 
 @pytest.mark.parametrize(

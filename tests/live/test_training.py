@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.live, pytest.mark.trainer]
 
 ROOT = Path(__file__).resolve().parents[2]
 HAS_CALLBACK = importlib.util.find_spec("ldlm_monitor.callback") is not None
-PATIENCE = 90.0
+PATIENCE = 240.0
 SMALL = {
     "NNODES": "1",
     "NPROC_PER_NODE": "2",
@@ -246,7 +246,7 @@ def test_a_rank_that_hangs_stalls_the_training(launch: Launch, watch, fault: str
 @needs_callback
 def test_a_slow_rank_is_named(launch: Launch, watch, hasty) -> None:
     watcher = watch(*hasty("RankStraggling"))
-    launch("slow@30:rank=1:for=100000:seconds=0.1")
+    launch("slow@100:rank=1:for=100000:seconds=0.1")
     line = watcher.until("RankStraggling")
     assert of_rank(line, 1)
     assert watcher.fired() == {"RankStraggling"}

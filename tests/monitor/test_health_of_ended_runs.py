@@ -9,7 +9,7 @@ from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.view import RunView
 from ldlm_monitor.promql import Expression
-from ldlm_monitor.serve.api import landing_page, resource
+from ldlm_monitor.serve.pages import landing_page, resource
 from ldlm_monitor.text.lines import status_lines
 from ldlm_monitor.tui.draw import UNICODE
 from ldlm_monitor.tui.overview import row, sorted_runs, summary

@@ -1,4 +1,4 @@
-"""A local server that behaves as Slack's Web API does, as far as a bot that posts can tell.
+"""A local server that behaves as Slack's Web API does, as far as a bot that posts can see.
 
 It checks the token, keeps messages, threads and files, refuses blocks that are beyond the limits
 of https://docs.slack.dev/reference/block-kit/blocks, and answers otherwise where a test says so.
@@ -46,13 +46,13 @@ def faults(blocks: list[dict[str, Any]]) -> list[str]:
     return found
 
 
-TOLD = re.compile(r"NcclTimeout firing(?: \(critical\))?(?: ×\d+)?: (r\w*) ranks? ([\d,-]+)")
+NAMED = re.compile(r"NcclTimeout firing(?: \(critical\))?(?: ×\d+)?: (r\w*) ranks? ([\d,-]+)")
 
 
 def named(message: dict[str, Any]) -> set[tuple[str, int]]:
-    """The (run, rank) that a Slack message tells of."""
+    """The (run, rank) that a Slack message names."""
     found: set[tuple[str, int]] = set()
-    for run, ranks in TOLD.findall(json.dumps(message, ensure_ascii=False)):
+    for run, ranks in NAMED.findall(json.dumps(message, ensure_ascii=False)):
         for span in ranks.split(","):
             low, _, high = span.partition("-")
             found |= {(run, rank) for rank in range(int(low), int(high or low) + 1)}
@@ -97,16 +97,16 @@ class SlackApi:
         """The JSON of the answer, or how it fails."""
         with self.changed:
             self.calls.append((method, arguments))
-            told = self.answers.pop(0) if self.answers else None
-            if told is None and self.choose is not None:
-                told = self.choose(method)
-            if told is None or told == LOST:
+            answer = self.answers.pop(0) if self.answers else None
+            if answer is None and self.choose is not None:
+                answer = self.choose(method)
+            if answer is None or answer == LOST:
                 done = self._do(method, arguments)
-                told = done if told is None else DROP
-            elif isinstance(told, str) and told not in (HANG, DROP, GARBAGE):
-                told = {"ok": False, "error": told}
+                answer = done if answer is None else DROP
+            elif isinstance(answer, str) and answer not in (HANG, DROP, GARBAGE):
+                answer = {"ok": False, "error": answer}
             self.changed.notify_all()
-            return told
+            return answer
 
     def _do(self, method: str, given: dict[str, Any]) -> dict[str, Any]:
         act = getattr(self, f"_{method.replace('.', '_')}", None)
@@ -192,15 +192,15 @@ def slack_api() -> Iterator[SlackApi]:
                 return {**given, **json.loads(body)}
             return {**given, **dict(parse_qsl(body.decode()))}
 
-        def _answer(self, told: Any) -> None:
-            if told == HANG:
+        def _answer(self, answer: Any) -> None:
+            if answer == HANG:
                 state.released.wait()
-            elif told == GARBAGE:
+            elif answer == GARBAGE:
                 self._say(200, {}, b"<html>a proxy's page \xff\x00")
-            elif isinstance(told, tuple):
-                self._say(*told)
-            elif told != DROP:
-                self._say(200, {"X-OAuth-Scopes": state.scopes}, json.dumps(told).encode())
+            elif isinstance(answer, tuple):
+                self._say(*answer)
+            elif answer != DROP:
+                self._say(200, {"X-OAuth-Scopes": state.scopes}, json.dumps(answer).encode())
 
         def _say(self, status: int, headers: dict[str, str], body: bytes) -> None:
             try:

@@ -1,4 +1,4 @@
-"""What failed, as messages tell it."""
+"""What failed, as messages show it."""
 
 from ldlm_monitor.notify.message import Story
 

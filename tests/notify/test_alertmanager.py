@@ -71,7 +71,7 @@ def test_an_alert_that_comes_back_begins_anew() -> None:
     assert sent(alerts, NOW + 20) == [("gpt", False)]
 
 
-def test_what_is_pending_is_not_told() -> None:
+def test_what_is_pending_is_not_sent() -> None:
     alerts = SentAlerts()
     alerts.update([alert().model_copy(update={"state": "pending"})], NOW)
     assert sent(alerts, NOW) == []

@@ -24,8 +24,8 @@ from ldlm_monitor.notify.notification import from_json, to_json
 from ldlm_monitor.notify.slack_blocks import group_message, news_message, slack_message
 from ldlm_monitor.notify.webhook import WebhookBody, webhook_body
 from ldlm_monitor.report.health import health_report
-from ldlm_monitor.serve.api import landing_page, resource
 from ldlm_monitor.serve.metrics import exposition
+from ldlm_monitor.serve.pages import landing_page, resource
 from ldlm_monitor.text.lines import transition_json, transition_line
 
 NOW = 1_769_681_700.0
@@ -112,8 +112,8 @@ def test_slack_gets_blocks_in_which_nothing_acts(transition: Transition) -> None
 
 
 @given(st.lists(transitions(), min_size=1, max_size=3))
-def test_a_group_in_slack_and_in_services_shows_nothing_that_acts(told: list[Transition]) -> None:
-    notifications = tuple(from_transition(each) for each in told)
+def test_a_group_in_slack_and_in_services_shows_nothing_that_acts(passed: list[Transition]) -> None:
+    notifications = tuple(from_transition(each) for each in passed)
     message = Message(
         step="first",
         group=1,
@@ -171,8 +171,8 @@ def test_the_daemons_line_is_one_line(transition: Transition) -> None:
     check(shown)
     assert "\n" not in shown
     assert "\t" not in shown
-    told = transition_json(transition)
-    assert found_in("".join(strings(json.loads(told)))) == []
+    passed = transition_json(transition)
+    assert found_in("".join(strings(json.loads(passed)))) == []
 
 
 class Tags(HTMLParser):

@@ -1,6 +1,6 @@
 """Receivers in every mood, and a monitor that is killed again and again: nothing is lost.
 
-What a receiver can tell apart (a bot's messages by their metadata, a webhook's by their id) comes
+What a receiver can recognise (a bot's messages by their metadata, a webhook's by their id) comes
 once; what it cannot, an incoming webhook of Slack, may come again, and that is counted.
 """
 
@@ -51,18 +51,18 @@ receivers = [
 names = [receiver.name for receiver in receivers]
 soon = Policy(follow_up_seconds=0.3)  # with half a minute the test would take hours
 outbox = Outbox(folder / "outbox.sqlite", {"slack": soon, "slack:COTHER": soon})
-telling = Dispatcher(outbox, names, None)
-telling.mute = True
+dispatcher = Dispatcher(outbox, names, None)
+dispatcher.mute = True
 for receiver in receivers:
     courier = Courier(receiver, outbox)
     courier.daemon = True
     courier.start()
-    telling.couriers.append(courier)
+    dispatcher.couriers.append(courier)
 progress = folder / "progress"
 done = int(progress.read_text()) if progress.exists() else 0
 for number in range(done, int(total)):
     labels = {"severity": "critical", "run": f"run{number // 50}", "rank": str(number % 50)}
-    telling.tell([Transition(
+    dispatcher.tell([Transition(
         time=1000.0 + number, alert="NcclTimeout", state="firing", previous="inactive",
         reason="condition holds", labels=labels, value=1.0, active_at=1000.0 + number,
     )], time.time())
@@ -155,7 +155,7 @@ def hooks(moods: Moods) -> Iterator[Hooks]:
 
 
 def is_done(folder: Path, total: int) -> bool:
-    """Whether all was told, and nothing waits any more."""
+    """Whether everything was added, and nothing waits any more."""
     progress, outbox = folder / "progress", folder / "outbox.sqlite"
     if not progress.exists() or progress.read_text() != str(total):
         return False
@@ -211,7 +211,7 @@ def test_through_failures_and_kills_every_alert_arrives(tmp_path, total, kills, 
 
     by_bot = Counter(alert for post in posts for alert in local.named(post["first"]))
     assert set(by_bot) == expected
-    assert all(times == 1 for times in by_bot.values()), "its metadata tells it apart"
+    assert all(times == 1 for times in by_bot.values()), "its metadata identifies it"
 
     ids = {identity: body["labels"] for identity, body in own}
     arrived = {(labels["run"], int(labels["rank"])) for labels in ids.values()}

@@ -1,4 +1,4 @@
-"""Couriers bring everything, in order, through real trouble, and end when told to."""
+"""Couriers bring everything, in order, through real trouble, and end when stopped."""
 
 import signal
 import subprocess
@@ -243,7 +243,7 @@ def test_killed_between_answer_and_commit_it_sends_again_and_counts_it(
 
 
 class Paced(Steered):
-    """A channel of people that notes when it was told what."""
+    """A channel of people that notes when it got what."""
 
     def __init__(self) -> None:
         super().__init__("slack", accept)
@@ -274,11 +274,11 @@ def test_a_storm_of_a_thousand_alerts_of_a_run_is_three_posts_at_most(tmp_path, 
         bot.draw = lambda _: b"\x89PNG"
         with at_work(courier := Courier(bot, box)):
             for rank in range(1000):
-                told = make_notification("NcclTimeout", rank=str(rank), key=f"k{rank}")
-                box.add(told, ["slack"], time.time())
+                made = make_notification("NcclTimeout", rank=str(rank), key=f"k{rank}")
+                box.add(made, ["slack"], time.time())
                 courier.wake()
             api.wait_for(lambda: bool(api.shared))
         assert len(api.messages) + len(api.shared) <= 3
-        told = [alert for each in api.messages.values() for alert in local.named(each["first"])]
-        assert sorted(told) == [("r1", rank) for rank in range(1000)]
+        arrived = [alert for each in api.messages.values() for alert in local.named(each["first"])]
+        assert sorted(arrived) == [("r1", rank) for rank in range(1000)]
     box.close()

@@ -1,6 +1,7 @@
-"""Alerts that are told together: the first at once, what follows in company, nothing lost."""
+"""Alerts that are sent together: the first at once, what follows in one message, nothing lost."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,7 +78,7 @@ def names(message: Message) -> list[str]:
     return [f"{each.alert} {each.state}" for each in message.news]
 
 
-def test_the_first_alert_is_told_at_once_and_what_follows_in_company(channel):
+def test_the_first_alert_is_sent_at_once_and_what_follows_together(channel):
     slack = channel()
     slack.add()
     (first,) = slack.sent()
@@ -111,14 +112,14 @@ def test_a_storm_of_a_thousand_alerts_of_a_run_is_two_messages_that_hold_all(cha
     assert len(messages[-1].alerts) == 1000
 
 
-def test_another_run_is_told_at_once(channel):
+def test_another_run_is_sent_at_once(channel):
     slack = channel()
     slack.add(run="r1")
     slack.add(run="r2")
     assert [message.news[0].run for message in slack.sent()] == ["r1", "r2"]
 
 
-def test_alerts_of_another_incident_of_the_run_are_told_apart_at_once(channel):
+def test_alerts_of_another_incident_of_the_run_are_a_message_of_their_own_at_once(channel):
     slack = channel()
     slack.add("NonFiniteLoss", incident="r1/1")
     slack.sent()
@@ -128,7 +129,7 @@ def test_alerts_of_another_incident_of_the_run_are_told_apart_at_once(channel):
     assert other.step == "first"
 
 
-def test_an_incident_that_opens_soon_after_the_first_alert_is_told_with_it(channel):
+def test_an_incident_that_opens_soon_after_the_first_alert_is_sent_with_it(channel):
     slack = channel()
     slack.add("ThroughputDrop")
     (first,) = slack.sent()
@@ -178,24 +179,24 @@ def test_what_comes_back_after_its_end_goes_on_in_its_group_for_a_while(channel)
     assert late.group != groups[0]
 
 
-def test_an_alert_that_flaps_is_told_less_and_less_often(channel):
+def test_an_alert_that_flaps_is_sent_less_and_less_often(channel):
     slack = channel()
-    told = []
+    messages = []
     for _ in range(180):
         slack.add()
         slack.now += 10
-        told += slack.sent()
+        messages += slack.sent()
         slack.add("NonFiniteLoss", "resolved")
         slack.now += 10
-        told += slack.sent()
-    assert len(told) <= 8, "of 360 transitions within an hour"
-    assert told[-1].is_flapping
+        messages += slack.sent()
+    assert len(messages) <= 8, "of 360 transitions within an hour"
+    assert messages[-1].is_flapping
     slack.now += 3600
-    told += slack.sent()
-    assert sum(len(message.news) for message in told) == 360
+    messages += slack.sent()
+    assert sum(len(message.news) for message in messages) == 360
 
 
-def test_what_fires_still_is_told_again_after_the_repeat_interval(channel):
+def test_what_fires_still_is_sent_again_after_the_repeat_interval(channel):
     slack = channel(repeat_interval_seconds=3600)
     slack.add()
     slack.sent()
@@ -324,7 +325,7 @@ def test_what_waited_is_sent_where_the_quiet_hours_were_removed_meanwhile(channe
     assert len(slack.sent(receiver=receiver)) == 1
 
 
-def test_a_receiver_that_is_down_for_an_hour_is_told_all_in_few_messages(channel):
+def test_a_receiver_that_is_down_for_an_hour_gets_all_in_few_messages(channel):
     slack = channel()
     for minute in range(60):
         slack.add("RankStraggling", rank=str(minute))
@@ -588,3 +589,27 @@ def test_what_was_queued_without_a_group_is_grouped_at_the_start(channel, make_n
     slack.outbox = slack.opened()
     (message,) = slack.sent()
     assert names(message) == ["NonFiniteLoss firing", "TrainingCrashed firing"]
+
+
+def test_an_end_for_two_receivers_leaves_other_failures_of_the_run_alone(
+    tmp_path, make_notification
+):
+    """A later alert is a failure of its own, also where the end of the first came meanwhile."""
+    box = Outbox(tmp_path / "outbox.sqlite", {"slack": Policy(), "apprise": Policy()})
+    first = make_notification("NonFiniteLoss")
+    other = make_notification("TrainingCrashed", incident="r1/2")
+    for now, each in ((0, first), (300, other), (400, replace(other, state="ended"))):
+        box.add(each, ["slack", "apprise"], NOON + now)
+    box.add(replace(first, state="ended"), ["slack", "apprise"], NOON + 900)
+    box.add(make_notification("CheckpointStale"), ["slack", "apprise"], NOON + 1300)
+    for receiver in ("slack", "apprise"):
+        sent = []
+        while (pending := box.due(receiver, NOON + 1500)) is not None:
+            sent.append(names(pending.message))
+            box.accepted(pending, NOON + 1500, Receipt())
+        assert sent == [
+            ["NonFiniteLoss firing", "NonFiniteLoss ended"],
+            ["TrainingCrashed firing", "TrainingCrashed ended"],
+            ["CheckpointStale firing"],
+        ]
+    box.close()

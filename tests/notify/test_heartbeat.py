@@ -1,4 +1,4 @@
-"""The dead man's switch hears of a monitor that works, and of no other."""
+"""The dead man's switch gets requests from a monitor that works, and from no other."""
 
 import logging
 import threading

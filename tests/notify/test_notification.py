@@ -32,28 +32,28 @@ def a_transition(**changes: object) -> Transition:
     return Transition(**{**fields, **changes})
 
 
-def test_it_tells_what_where_and_since_when():
+def test_it_has_what_where_and_since_when():
     transition = a_transition()
-    told = from_transition(transition)
-    assert told.key == transition.key
-    assert (told.alert, told.state, told.severity) == ("NonFiniteLoss", "firing", "critical")
-    assert (told.run, told.rank, told.step) == ("r1", "3", 120)
-    assert (told.line, told.path, told.line_number) == ("loss: nan", "logs/a.log", 17)
-    assert (told.summary, told.description, told.action) == ("s", "d", "a")
-    assert (told.started_at, told.at, told.duration) == (1_700_000_000.0, 1_700_000_030.0, 30.0)
+    made = from_transition(transition)
+    assert made.key == transition.key
+    assert (made.alert, made.state, made.severity) == ("NonFiniteLoss", "firing", "critical")
+    assert (made.run, made.rank, made.step) == ("r1", "3", 120)
+    assert (made.line, made.path, made.line_number) == ("loss: nan", "logs/a.log", 17)
+    assert (made.summary, made.description, made.action) == ("s", "d", "a")
+    assert (made.started_at, made.at, made.duration) == (1_700_000_000.0, 1_700_000_030.0, 30.0)
 
 
 def test_what_is_not_known_is_none():
-    told = from_transition(
+    made = from_transition(
         a_transition(time=None, position=None, line=None, step=None, labels={}, annotations={})
     )
-    assert (told.line, told.path, told.line_number, told.duration) == (None, None, None, None)
-    assert (told.run, told.rank, told.severity, told.summary) == ("", None, "none", "")
+    assert (made.line, made.path, made.line_number, made.duration) == (None, None, None, None)
+    assert (made.run, made.rank, made.severity, made.summary) == ("", None, "none", "")
 
 
 def test_secrets_are_gone_before_it_is_stored_and_before_it_is_cut():
     line = "x" * (MAX_TEXT - 10) + " " + KEY
-    told = from_transition(
+    made = from_transition(
         a_transition(
             line=line,
             labels={"run": f"r-{KEY}"},
@@ -61,9 +61,9 @@ def test_secrets_are_gone_before_it_is_stored_and_before_it_is_cut():
             position=Position(f"logs/{KEY}.log", 1, 0),
         )
     )
-    assert KEY[:12] not in to_json(told)
-    assert told.line is not None
-    assert len(told.line) <= MAX_TEXT
+    assert KEY[:12] not in to_json(made)
+    assert made.line is not None
+    assert len(made.line) <= MAX_TEXT
 
 
 @given(
@@ -72,9 +72,9 @@ def test_secrets_are_gone_before_it_is_stored_and_before_it_is_cut():
     at=st.none() | st.floats(allow_nan=False),
 )
 def test_it_comes_back_from_json_as_it_was(line, value, at):
-    told = from_transition(a_transition(line=line, value=value, time=at))
-    back = from_json(to_json(told))
-    assert math.isnan(back.value) if math.isnan(value) else back == told
+    made = from_transition(a_transition(line=line, value=value, time=at))
+    back = from_json(to_json(made))
+    assert math.isnan(back.value) if math.isnan(value) else back == made
 
 
 def test_text_that_is_no_notification_is_refused():

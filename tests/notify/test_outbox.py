@@ -48,7 +48,7 @@ def test_adding_the_same_again_changes_nothing(outbox, make_notification):
     assert not outbox.add(make_notification(), ["slack"], NOW + 10)
 
 
-def test_it_knows_what_was_told_to_fire_and_not_to_have_ended(outbox, make_notification):
+def test_the_keys_of_what_fires_by_its_last_notification(outbox, make_notification):
     outbox.add(make_notification(run="r1"), ["slack"], NOW)
     outbox.add(make_notification(run="r2"), ["slack"], NOW)
     outbox.add(make_notification(run="r2", state="ended"), ["slack"], NOW + 5)
@@ -98,7 +98,7 @@ def test_a_permanent_refusal_is_kept_aside_and_the_next_goes_out(outbox, make_no
     assert outbox.counts()["slack", "failed"] == 1
 
 
-def test_counts_start_at_zero_and_tell_each_outcome(outbox, make_notification):
+def test_counts_start_at_zero_and_are_kept_by_outcome(outbox, make_notification):
     outbox.register("slack")
     zero = {("slack", outcome): 0 for outcome in ("sent", "retried", "failed", "repeated")}
     assert outbox.counts() == {**zero, ("slack", "pending"): 0}
@@ -180,7 +180,7 @@ def test_its_file_is_for_the_user_alone(tmp_path, make_notification):
 
 
 @pytest.mark.parametrize("damage", [b"this is not a database" * 200, b"SQLite format 3\x00junk"])
-def test_a_damaged_file_is_moved_aside_and_told_once(tmp_path, make_notification, damage):
+def test_a_damaged_file_is_set_aside_with_one_notice(tmp_path, make_notification, damage):
     path = tmp_path / "outbox.db"
     path.write_bytes(damage)
     box = Outbox(path)

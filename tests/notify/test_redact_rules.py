@@ -25,7 +25,7 @@ SHORTEST = {"ArtifactoryDetector": 27}
 DELIMITERS = ' =:"\t\r\n\v\f'
 """Its Artifactory rules count the character before a password as part of it."""
 _ANY = re.compile("")
-TELLING = {"IbmCloudIamDetector": re.compile("(?i)ibm|iam|cloud|pass|pwd|token|api.?key")}
+REVEALING = {"IbmCloudIamDetector": re.compile("(?i)ibm|iam|cloud|pass|pwd|token|api.?key")}
 """Whatever is called just `key` is more often that of a cache."""
 
 
@@ -52,6 +52,7 @@ def test_what_detect_secrets_takes_for_a_secret_is_hidden(name: str) -> None:
     seen = 0
 
     @settings(
+        max_examples=30,  # fewer may hold no string that the detector accepts
         derandomize=True,
         database=None,
         phases=[Phase.generate],
@@ -61,7 +62,7 @@ def test_what_detect_secrets_takes_for_a_secret_is_hidden(name: str) -> None:
     def check(text: str) -> None:
         nonlocal seen
         for secret in detector.analyze_string(text):
-            if len(secret.strip(DELIMITERS)) >= SHORTEST.get(name, 3) and TELLING.get(
+            if len(secret.strip(DELIMITERS)) >= SHORTEST.get(name, 3) and REVEALING.get(
                 name, _ANY
             ).search(text):
                 seen += 1

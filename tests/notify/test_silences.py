@@ -253,7 +253,7 @@ def test_an_alert_whose_label_holds_a_secret_is_acknowledged_by_what_was_shown(s
 # What is held back
 
 
-def test_a_silenced_alert_is_told_when_the_silence_ends_and_it_still_fires(silences):
+def test_a_silenced_alert_is_sent_when_the_silence_ends_and_it_still_fires(silences):
     withheld = Withheld(silences)
     silences.take_silence(asked({"name": "alertname", "value": "LossSpike"}), NOW)
     for run in ("r1", "r2"):
@@ -263,7 +263,7 @@ def test_a_silenced_alert_is_told_when_the_silence_ends_and_it_still_fires(silen
     assert withheld.release([], [change("firing").key], NOW + 3601) == []
 
 
-def test_the_end_of_what_was_never_told_is_not_told_and_of_what_was_told_is(silences):
+def test_the_end_of_what_was_never_sent_is_not_sent_and_of_what_was_sent_is(silences):
     withheld = Withheld(silences)
     assert withheld.judge(change("firing", "r2"), NOW, hold=True) is None
     silences.take_silence(asked({"name": "alertname", "value": "LossSpike"}), NOW)
@@ -272,7 +272,7 @@ def test_the_end_of_what_was_never_told_is_not_told_and_of_what_was_told_is(sile
     assert withheld.judge(change("resolved", "r2"), NOW, hold=True) is None
 
 
-def test_an_alert_that_comes_back_after_its_acknowledgement_is_told(silences):
+def test_an_alert_that_comes_back_after_its_acknowledgement_is_sent(silences):
     withheld = Withheld(silences)
     silences.take_ack(an_ack(), [an_alert()], NOW)
     ended, back = change("resolved"), change("firing")

@@ -1,4 +1,4 @@
-"""A bot's message is kept up to date where it stands, and its thread tells the rest."""
+"""A bot's message is kept up to date where it stands, and its thread has the rest."""
 
 import logging
 import re
@@ -59,7 +59,7 @@ def texts(blocks: list[dict]) -> list[str]:
     return [text["text"] for text in found]
 
 
-def test_the_first_message_is_posted_and_told_where_it_is(api, bot, make_message):
+def test_the_first_message_is_posted_and_its_place_is_returned(api, bot, make_message):
     receipt = bot.send_group(make_message())
     (posted,) = api.posted
     assert receipt == Receipt(f"{local.CHANNEL} {posted['ts']}")
@@ -84,20 +84,20 @@ def test_what_follows_goes_to_the_thread_and_the_message_is_brought_up_to_date(
     assert "NonFiniteLoss firing (critical): r1 rank 3 and 1 more" in shown(posted)
 
 
-def test_the_message_of_an_incident_tells_cause_excerpt_action_and_alerts(
+def test_the_message_of_an_incident_has_cause_excerpt_action_and_alerts(
     make_message, make_notification
 ):
     standing = tuple(make_notification("NcclTimeout", rank=str(rank)) for rank in range(8))
     text, blocks = group_message(
         make_message(alerts=(make_notification(), *standing), story=OUT_OF_MEMORY)
     )
-    told = "\n".join(texts(blocks))
+    given = "\n".join(texts(blocks))
     assert text == "🔴 NonFiniteLoss firing (critical): r1 rank 3 and 8 more"
-    assert "CUDA out of memory on rank 3 (gpu04) -&gt; timeout on 7 ranks at step 120" in told
-    assert "*First cause*\nCUDA out of memory on rank 3 (confirmed)\n• its traceback" in told
-    assert "```\ntrain.log:17\n  torch.OutOfMemoryError: CUDA out of memory\n```" in told
-    assert "*What to do*\nLower BATCH_SIZE." in told
-    assert "NcclTimeout firing ×8: r1 ranks 0-7" in told
+    assert "CUDA out of memory on rank 3 (gpu04) -&gt; timeout on 7 ranks at step 120" in given
+    assert "*First cause*\nCUDA out of memory on rank 3 (confirmed)\n• its traceback" in given
+    assert "```\ntrain.log:17\n  torch.OutOfMemoryError: CUDA out of memory\n```" in given
+    assert "*What to do*\nLower BATCH_SIZE." in given
+    assert "NcclTimeout firing ×8: r1 ranks 0-7" in given
 
 
 def test_a_group_that_is_over_says_how_long_it_lasted(make_message, make_notification):
@@ -148,11 +148,11 @@ def test_what_has_no_room_is_counted(make_message, make_notification):
 
 
 @pytest.mark.parametrize(
-    ("ranks", "told"),
+    ("ranks", "shown_as"),
     [([], ""), (["3"], "3"), (["0", "2", "1", "7"], "0-2,7"), (["1", "1", "n0"], "1,n0")],
 )
-def test_ranks_are_told_in_ranges(ranks, told):
-    assert compressed(ranks) == told
+def test_ranks_are_shown_in_ranges(ranks, shown_as):
+    assert compressed(ranks) == shown_as
 
 
 def test_a_message_that_somebody_deleted_is_begun_anew(api, bot, make_message):
@@ -252,14 +252,14 @@ def test_the_token_is_never_logged_or_shown(api, bot, make_message, caplog, capf
     api.answers += ["invalid_auth", local.GARBAGE, local.DROP, (500, {}, local.TOKEN.encode())]
     errors = [refused(bot, make_message()) for _ in range(4)]
     bot.send_group(make_message())
-    told = [
+    given = [
         *map(repr, errors),
         *map(str, errors),
         repr(bot),
         repr(vars(bot)["_client"]),
         caplog.text,
     ]
-    assert not any("s3cr3t" in text for text in told)
+    assert not any("s3cr3t" in text for text in given)
     assert capfd.readouterr() == ("", "")
 
 
@@ -329,14 +329,14 @@ def nasty_notification(said: list[str], state: str, at: float) -> Notification:
     at=st.floats(),
 )
 def test_any_text_gives_messages_within_limits_and_without_a_mention(said, states, story, at):
-    told = tuple(nasty_notification(*each, at) for each in zip(said, states, strict=False))
+    given = tuple(nasty_notification(*each, at) for each in zip(said, states, strict=False))
     known = story and Story(
         id="r/1", title=story[0], cause=story[1], confidence=story[2], why=(story[3],) * 4,
         excerpt=((story[4], story[5]),) * 6, action=story[0], events=1, opened_at=1.0,
         ended_at=None,
     )  # fmt: skip
     message = Message(
-        step="first", group=1, identity="1", news=told, alerts=told, opened_at=1.0, story=known,
+        step="first", group=1, identity="1", news=given, alerts=given, opened_at=1.0, story=known,
         flaps=9,
     )  # fmt: skip
     for text, blocks in (group_message(message), news_message(message)):
@@ -351,19 +351,19 @@ def test_any_text_gives_messages_within_limits_and_without_a_mention(said, state
 
 def test_secrets_do_not_reach_slack_by_a_story(make_message, make_notification, tmp_path: Path):
     key = "hf_AbCdEfGhIjKlMnOpQrStUvWxYz012345"
-    told = make_notification(line=key, summary=key, cause=key, run=key)
+    given = make_notification(line=key, summary=key, cause=key, run=key)
     story = Story(
         id=key, title=key, cause=key, confidence=key, why=(key,), excerpt=((key, key),),
         action=key, events=1, opened_at=0.0, ended_at=None,
     )  # fmt: skip
-    message = make_message(told, told, story=story)
+    message = make_message(given, given, story=story)
     for text, blocks in (group_message(message), news_message(message)):
         assert not any("hf_AbC" in each for each in [text, *texts(blocks)])
 
 
 def test_the_longest_texts_make_no_message_that_is_too_long(make_message, make_notification):
     long = "x" * 5000
-    told = make_notification(
+    given = make_notification(
         alert=long, run=long, rank=long, path=long, line=long, summary=long, description=long,
         action=long, cause=long, reason=long,
     )  # fmt: skip
@@ -371,8 +371,8 @@ def test_the_longest_texts_make_no_message_that_is_too_long(make_message, make_n
         id="r/1", title=long, cause=long, confidence=long, why=(long,) * 4,
         excerpt=((long, long),) * 6, action=long, events=1, opened_at=0.0, ended_at=None,
     )  # fmt: skip
-    message = make_message(*[told] * 30, story=story, flaps=9)
-    single = make_message(told)
+    message = make_message(*[given] * 30, story=story, flaps=9)
+    single = make_message(given)
     for make in (group_message, news_message):
         assert local.faults(make(message)[1]) == []
         assert local.faults(make(single)[1]) == []

@@ -62,7 +62,7 @@ def test_a_resolved_alert_says_how_long_it_lasted_and_asks_for_nothing(make_noti
         ("unknown", "error", "❔"),
     ],
 )
-def test_a_mark_tells_state_and_severity_at_a_glance(make_notification, state, severity, mark):
+def test_a_mark_shows_state_and_severity_at_a_glance(make_notification, state, severity, mark):
     assert slack_message(make_notification(state=state, severity=severity))[0].startswith(mark)
 
 

@@ -24,15 +24,15 @@ STORY = replace(
 )
 
 
-def sent(told: tuple[Notification, ...]) -> list[list[Block]]:
+def sent(alerts: tuple[Notification, ...]) -> list[list[Block]]:
     """Every form in which these alerts may reach Slack."""
-    forms = [slack_message(each)[1] for each in told]
+    forms = [slack_message(each)[1] for each in alerts]
     for story in (None, STORY):
         for flaps in (0, 9):
-            for news in (told, told[:1], ()):
+            for news in (alerts, alerts[:1], ()):
                 message = Message(
                     step="follow-up" if news else "repeat", group=1, identity="1", news=news,
-                    alerts=told, opened_at=1_700_000_000.0, story=story, flaps=flaps,
+                    alerts=alerts, opened_at=1_700_000_000.0, story=story, flaps=flaps,
                 )  # fmt: skip
                 forms.append(group_message(message)[1])
                 forms += [news_message(message)[1]] if message.firing or news else []
@@ -57,11 +57,11 @@ def in_blocks(blocks: list[Block]) -> list[str]:
 def test_every_message_is_drawn_with_all_its_words(
     make_notification: Callable[..., Notification], state: str, severity: str
 ) -> None:
-    told = (
+    alerts = (
         make_notification(state=state, severity=severity, cause="rank 3", at=1_700_000_100.0),
         make_notification("RankLost", state="firing", line="<b>it's `gone`</b> & *so on*"),
     )
-    for blocks in sent(told):
+    for blocks in sent(alerts):
         drawn = html.unescape(re.sub(r"<[^>]*>", "\n", page([Shown(blocks)])))
         shown = set(words(drawn))
         for text in in_blocks(blocks):

@@ -160,5 +160,5 @@ def test_https_anywhere_and_http_on_loopback_are_fine(url):
     assert SlackWebhook(url).name == "slack"
 
 
-def test_a_user_without_slack_is_told_which_variable_to_set():
+def test_the_line_for_a_user_without_slack_names_the_variable():
     assert "LDLM_SLACK_WEBHOOK_URL" in how_to_configure()

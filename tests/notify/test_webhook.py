@@ -104,7 +104,7 @@ def test_a_url_that_is_not_safe_is_refused_and_not_shown(url: str) -> None:
 @pytest.mark.parametrize(
     ("status", "permanent"), [(500, False), (429, False), (410, True), (302, False)]
 )
-def test_what_is_not_accepted_is_told_with_the_wish_of_the_server(
+def test_what_is_not_accepted_is_an_error_with_the_servers_retry_after(
     slack, status: int, permanent: bool
 ) -> None:
     slack.answers = [(status, {"Retry-After": "30"}, b"")]
@@ -115,20 +115,20 @@ def test_what_is_not_accepted_is_told_with_the_wish_of_the_server(
     assert "s3cr3tpath" not in str(refused.value)
 
 
-def test_a_service_of_apprise_is_told_in_plain_text(slack) -> None:
+def test_a_service_of_apprise_gets_plain_text(slack) -> None:
     (service,) = apprise_services([slack.url.replace("http", "json")])
     service.send(NAN)
-    told = json.loads(slack.posted[0][1])
+    posted = json.loads(slack.posted[0][1])
     assert service.name == "apprise json"
-    assert told["title"] == "NonFiniteLoss firing (critical): gpt rank 3"
-    assert told["message"].splitlines() == [
+    assert posted["title"] == "NonFiniteLoss firing (critical): gpt rank 3"
+    assert posted["message"].splitlines() == [
         "gpt: the loss is NaN",
         "Step 100",
         "train.log:7",
         "loss: nan ‹!channel> *bold*",
         "What to do: Stop.",
     ]
-    assert told["type"] == "failure"
+    assert posted["type"] == "failure"
 
 
 def test_a_service_that_refuses_is_tried_again(slack, caplog: pytest.LogCaptureFixture) -> None:
@@ -139,7 +139,7 @@ def test_a_service_that_refuses_is_tried_again(slack, caplog: pytest.LogCaptureF
     assert "passw0rd" not in caplog.text
 
 
-def test_services_of_one_kind_are_told_apart_and_an_unknown_one_is_refused() -> None:
+def test_services_of_one_kind_have_names_of_their_own_and_an_unknown_one_is_refused() -> None:
     twice = ["json://a.example/", "json://b.example/"]
     assert [each.name for each in apprise_services(twice)] == ["apprise json", "apprise json 2"]
     with pytest.raises(ConfigError, match="URL 2 is not one") as refused:

@@ -1,4 +1,4 @@
-"""TensorBoard's event files: what genuine ones tell, and what damage does."""
+"""TensorBoard's event files: the records of genuine files, and of damaged ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ read = partial(framed.read, path=NAME)
 chunks_of = partial(framed.chunks_of, path=NAME)
 
 
-def told(records: list[Record], name: str) -> list[tuple[int | None, float]]:
+def steps_and_values(records: list[Record], name: str) -> list[tuple[int | None, float]]:
     samples = [record for record in records if isinstance(record, Sample)]
     return [(s.step, s.values[name]) for s in samples if name in s.values]
 
@@ -37,7 +37,7 @@ WRITERS = [("torch.tfevents.1", 8), ("tensors.tfevents.2", 4), ("tensorboardx.tf
 @pytest.mark.parametrize(("name", "last"), WRITERS)
 def test_the_scalars_of_genuine_files_are_samples(name: str, last: int) -> None:
     found, errors = read((FILES / name).read_bytes())
-    losses = told(found, "loss")
+    losses = steps_and_values(found, "loss")
     assert [step for step, _ in losses] == list(range(1, last + 1))
     for step, loss in losses:
         is_nan = name.startswith("torch.") and step == 7
@@ -98,7 +98,7 @@ def test_a_length_that_is_damaged_has_the_next_frame_looked_for_across_pieces() 
     for cut in range(len(VERSION + one), len(VERSION + one + broken) + 1):
         data = VERSION + one + broken + three
         found, errors = read(data[:cut], data[cut:])
-        assert [step for step, _ in told(found, "loss")] == [1, 3]
+        assert [step for step, _ in steps_and_values(found, "loss")] == [1, 3]
         assert errors >= 1
 
 
@@ -107,7 +107,7 @@ def test_a_record_too_long_to_keep_is_passed_over() -> None:
     data = VERSION + scalar("loss", 1.5, 1) + image + scalar("loss", 1.25, 2)
     pieces = [data[at : at + 65536] for at in range(0, len(data), 65536)]
     found, errors = read(*pieces)
-    assert told(found, "loss") == [(1, 1.5), (2, 1.25)]
+    assert steps_and_values(found, "loss") == [(1, 1.5), (2, 1.25)]
     assert [record.position.line for record in found] == [2, 4]
     assert [record.position.offset for record in found] == [
         len(VERSION),
@@ -137,13 +137,13 @@ def test_what_counts_epochs_does_not_set_the_run_back() -> None:
 
 def test_the_folder_of_an_evaluation_tells_of_it() -> None:
     found, _ = read(VERSION, scalar("epoch_loss", 1.5, 3), path="logs/validation/e.tfevents.1.h.v2")
-    assert told(found, "eval_loss") == [(3, 1.5)]
+    assert steps_and_values(found, "eval_loss") == [(3, 1.5)]
 
 
 @pytest.mark.parametrize("value", [0.1, 2.41, 1e-5, 123456792.0, -0.0, 3.4028234e38])
 def test_a_number_of_four_bytes_is_the_one_that_was_meant(value: float) -> None:
     found, _ = read(VERSION, scalar("loss", value, 1))
-    assert [repr(loss) for _, loss in told(found, "loss")] == [
+    assert [repr(loss) for _, loss in steps_and_values(found, "loss")] == [
         repr(value if abs(value) < 3e38 else struct.unpack("<f", struct.pack("<f", value))[0])
     ]
 
@@ -151,7 +151,7 @@ def test_a_number_of_four_bytes_is_the_one_that_was_meant(value: float) -> None:
 @given(st.binary(max_size=200))
 def test_any_content_is_numbers_or_damage(content: bytes) -> None:
     found, errors = read(VERSION, frame(content), scalar("loss", 1.5, 5))
-    assert told(found, "loss")[-1][1] == 1.5
+    assert steps_and_values(found, "loss")[-1][1] == 1.5
     assert errors <= 1
 
 

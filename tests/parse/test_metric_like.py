@@ -11,15 +11,15 @@ from ldlm_monitor.parse.free_fields import MAX_FORMS, MetricLike
     "line",
     [
         "the student's loss: 2.5 after some words",
-        "student_loss=nan teacher_loss=1.5 for whoever reads",
+        "student_loss=nan teacher_loss=1.5 for all readers",
         "lr 1e-4 and tokens/s=1200 in this place here today",
         "[rank3]: 2026-01-29 10:15:00,123 INFO grad_norm: 0.5 measured behind the step",
         "12  0.5312  0.4411  1.5e-4",
     ],
 )
-def test_a_number_beside_what_only_a_training_tells_looks_like_metrics(line: str) -> None:
+def test_a_number_beside_values_only_a_training_reports_looks_like_metrics(line: str) -> None:
     found = MetricLike()
-    found.take(line.encode(), 7)
+    found.add(line.encode(), 7)
     assert (found.lines, [form.line for form in found.forms()]) == (1, [7])
 
 
@@ -39,15 +39,15 @@ def test_a_number_beside_what_only_a_training_tells_looks_like_metrics(line: str
 )
 def test_other_lines_do_not(line: str) -> None:
     found = MetricLike()
-    found.take(line.encode(), 1)
+    found.add(line.encode(), 1)
     assert found.lines == 0
 
 
 def test_lines_that_differ_in_numbers_only_are_one_form_and_the_most_frequent_comes_first() -> None:
     found = MetricLike()
-    found.take(b"its loss: 2.5 was rare", 1)
+    found.add(b"its loss: 2.5 was rare", 1)
     for line, loss in enumerate(("2.5", "nan", "1.2e-3", "1,234.5"), start=2):
-        found.take(f"step   {line} of student 3: loss: {loss} said it".encode(), line)
+        found.add(f"step   {line} of student 3: loss: {loss} said it".encode(), line)
     first, second = found.forms()
     assert (first.count, first.line, second.count) == (4, 2, 1)
     assert first.text == "step   2 of student 3: loss: 2.5 said it"
@@ -57,5 +57,5 @@ def test_forms_are_bounded_and_lines_still_counted() -> None:
     found = MetricLike()
     for number in range(MAX_FORMS + 50):
         word = "".join(chr(ord("a") + int(digit)) for digit in f"{number:04d}")
-        found.take(f"loss: 2.5 {word}".encode(), number + 1)
+        found.add(f"loss: 2.5 {word}".encode(), number + 1)
     assert (found.lines, len(found.forms())) == (MAX_FORMS + 50, MAX_FORMS)

@@ -135,10 +135,10 @@ def test_the_last_row_of_a_file_that_ends_in_it_may_be_cut_short(parse) -> None:
 def test_a_line_of_numbers_behind_a_bar_is_read_as_well(parse) -> None:
     bar = "\r  4%|▎    | 101/2836 [00:43<17:14,  2.64it/s]"
     line = "[2024-03-30 06:10:26,458][main][INFO] - iteration index: 100, batch loss: 69.125"
-    shown, told = samples(parse(bar + line + "\n"))
+    shown, written = samples(parse(bar + line + "\n"))
     assert (shown.step, shown.values["progress"]) == (101, pytest.approx(101 / 2836))
-    assert (told.step, told.values) == (100, {"loss": 69.125})
-    assert told.position.offset > shown.position.offset
+    assert (written.step, written.values) == (100, {"loss": 69.125})
+    assert written.position.offset > shown.position.offset
 
 
 def bar(count: int, total: int, description: str = "", postfix: str = "") -> str:

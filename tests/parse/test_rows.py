@@ -1,4 +1,4 @@
-"""JSON rows that are alike come in blocks, and tell what they tell one by one."""
+"""Similar JSON rows come in blocks, with the same values as one by one."""
 
 from __future__ import annotations
 
@@ -131,8 +131,8 @@ def test_rows_of_several_ranks_in_one_file_keep_their_own() -> None:
 
 def test_a_callbacks_steps_are_a_block_between_its_other_rows() -> None:
     def health(step: int) -> bytes:
-        told = {"schema": "ldlm.health/1", "type": "step", "step": step, "loss": 1.0}
-        return json.dumps(told).encode() + b"\n"
+        written = {"schema": "ldlm.health/1", "type": "step", "step": step, "loss": 1.0}
+        return json.dumps(written).encode() + b"\n"
 
     start = b'{"schema": "ldlm.health/1", "type": "run", "run": "x", "rank": 3}\n'
     end = b'{"schema": "ldlm.health/1", "type": "end", "status": "finished"}\n'
@@ -172,8 +172,8 @@ def test_a_key_that_comes_to_stay_is_a_column_like_the_others() -> None:
 
 @pytest.mark.parametrize("key", ["time", "rank", "epoch_progress", "train_loss", "type"])
 def test_a_key_now_and_then_tells_the_same_as_row_by_row_whatever_it_is(key: str) -> None:
-    told = {"type": "step", "time": 1.7e9}.get(key, 3)
-    rows = [row(s, **{key: told}) if s % 5 == 0 else row(s) for s in range(50)]
+    written = {"type": "step", "time": 1.7e9}.get(key, 3)
+    rows = [row(s, **{key: written}) if s % 5 == 0 else row(s) for s in range(50)]
     data = b"".join(rows)
     assert described(Parser().feed(chunk_of(data), OWNER, 0.0)) == described(one_by_one(data)[0])
 
@@ -254,8 +254,8 @@ def files(draw: st.DrawFn) -> bytes:
         step = draw(st.integers(-3, 100))
         for _ in range(draw(st.integers(0, 10))):
             step += draw(st.integers(-1, 3))
-            told = [*keys, *more] if draw(st.integers(0, 2)) == 0 else keys
-            values = {key: draw(_number) for key in told}
+            written = [*keys, *more] if draw(st.integers(0, 2)) == 0 else keys
+            values = {key: draw(_number) for key in written}
             lines.append(json.dumps({**values, "step": step, "loss": draw(_number)}))
         lines += draw(st.lists(st.one_of(_metric_row, _raw), max_size=3))
     return "\n".join(lines).encode("utf-8", "surrogatepass")

@@ -45,7 +45,7 @@ MILDER = {
     ("gloo_connect_failed", "info"),
     # Failed reads of a register (trap 11).
     ("host_nic_error", "info"),
-    # Every rendezvous tells its ranks, the first one too.
+    # Every rendezvous prints its ranks, the first one too.
     ("elastic_restart", "info"),
     # A traceback of one line only, cut off.
     ("python_exception", "info"),

@@ -375,7 +375,7 @@ def test_a_comma_may_stand_within_a_number_that_was_cut(parse) -> None:
     ],
 )
 def test_a_line_that_was_cut_is_not_taken_for_one_of_another_form(parse, cut: str) -> None:
-    """Whole, they count micro-batches, name the losses of two models, and tell a global step."""
+    """Whole, they count micro-batches, name the losses of two models, and print a global step."""
     assert parse(cut) == []
 
 

@@ -1,4 +1,4 @@
-"""W&B's transaction logs: what genuine ones tell, and what damage does."""
+"""W&B's transaction logs: the records of genuine files, and of damaged ones."""
 
 from __future__ import annotations
 

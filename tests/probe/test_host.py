@@ -67,7 +67,7 @@ def test_a_stopped_process_hangs_and_how_it_goes_on_is_said(train, case) -> None
     training = train("compute")
     os.kill(training.pid, signal.SIGSTOP)
     found = verdict(looked(probe(), case()))
-    assert str(found) == f"hung: pid {training.pid} is stopped: SIGCONT lets it go on"
+    assert str(found) == f"hung: pid {training.pid} is stopped; SIGCONT continues it"
 
 
 def test_a_process_that_computes_is_only_silent(train, case) -> None:
@@ -84,7 +84,7 @@ def test_of_several_ranks_the_one_that_does_nothing_is_named(train, case) -> Non
     train("compute", rank=0)
     idle = train("sleep", rank=1)
     found = verdict(looked(probe(), case()))
-    assert f"rank 1 (pid {idle.pid}) does nothing while the others compute" in str(found)
+    assert f"rank 1 (pid {idle.pid}) is idle while the others compute" in str(found)
 
 
 def test_a_process_that_was_seen_and_is_gone_was_killed(train, case) -> None:

@@ -110,10 +110,10 @@ def load(command: Command, storage: ScriptStorage) -> None:
 
 def native(labels: Labels) -> Labels:
     """The native histogram that a series of a classic one becomes part of."""
-    told = {name: value for name, value in labels if name != "le"}
+    kept = {name: value for name, value in labels if name != "le"}
     for suffix in ("_bucket", "_count", "_sum"):
-        told["__name__"] = told["__name__"].removesuffix(suffix)
-    return tuple(sorted(told.items()))
+        kept["__name__"] = kept["__name__"].removesuffix(suffix)
+    return tuple(sorted(kept.items()))
 
 
 def answer(evaluator: Evaluator, expression: Expression, evaluated: Evaluation) -> Result:

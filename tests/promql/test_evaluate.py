@@ -160,7 +160,7 @@ def test_arithmetic_never_raises(left: float, right: float) -> None:
         assert isinstance(sample.value, float)
 
 
-def test_what_is_shared_between_expressions_tells_zero_from_minus_zero() -> None:
+def test_what_is_shared_between_expressions_separates_zero_from_minus_zero() -> None:
     ask = Evaluator(type("Empty", (), {"select": lambda *_: []})())
     values = [
         ask(parse(f"1 / {zero}"), 0.0)[0].value for zero in ("0", "-0", "(0 * 1)", "(-0 * 1)")

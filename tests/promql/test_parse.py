@@ -1,4 +1,4 @@
-"""What is accepted, what is refused by name, and what an expression tells of itself."""
+"""What is accepted, what is refused by name, and properties of an expression."""
 
 import math
 
@@ -59,7 +59,7 @@ def test_what_nests_too_deeply_is_refused_before_it_is_evaluated(text: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "shown"),
     [
         ("x > > 3", "column 5: unexpected >"),
         ("x and\n  y ==", "line 2, column 7: unexpected end"),
@@ -75,21 +75,21 @@ def test_what_nests_too_deeply_is_refused_before_it_is_evaluated(text: str) -> N
         ("'x # y' + + # z", "column 16: unexpected end"),
     ],
 )
-def test_a_mistake_is_shown_where_it_stands(text: str, told: str) -> None:
+def test_a_mistake_is_shown_where_it_stands(text: str, shown: str) -> None:
     with pytest.raises(RuleError) as caught:
         parse(text)
-    assert told in str(caught.value)
+    assert shown in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["rate(x) + rate(x)", "1 == 1", "'x"])
-def test_where_the_place_is_not_plain_none_is_told(name: str) -> None:
+def test_an_ambiguous_position_is_left_out(name: str) -> None:
     with pytest.raises(RuleError) as caught:
         parse(name)
     assert "column" not in caught.value.where
 
 
-def test_what_prometheus_may_evaluate_is_told_from_what_is_wrong() -> None:
+def test_what_prometheus_may_evaluate_is_separated_from_what_is_wrong() -> None:
     with pytest.raises(UnsupportedError):
         parse("limitk(1, x)")
     with pytest.raises(RuleError) as caught:

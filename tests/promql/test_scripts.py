@@ -109,7 +109,7 @@ PASSED, FAILED, UNSUPPORTED = (
         ),
     ],
 )
-def test_runner_tells_passes_failures_and_refusals(
+def test_runner_counts_passes_failures_and_refusals(
     tmp_path: Path, script: str, summary: str
 ) -> None:
     path = tmp_path / "one.test"

@@ -44,14 +44,14 @@ class World:
 def _series(rng: random.Random, start: float) -> Iterator[tuple[Labels, Points]]:
     for run in ("a", "b"):
         for rank in ("0", "1", "2"):
-            told = {"run": run, "rank": rank}
+            shared = {"run": run, "rank": rank}
             unique = 16 * int(rank) + (8 if run == "b" else 0)
             # Prometheus 3 reaches back to a counter's zero less far than 2.42: counters
             # with gaps are far from zero, the others are born at zero and have no gap.
-            yield make_labels(__name__="steps", **told), _counter(rng, start)
-            yield make_labels(__name__="total", **told), _high_counter(rng, start)
-            yield make_labels(__name__="gauge", **told), _gauge(rng, start, specials=0.1)
-            yield make_labels(__name__="level", **told), _level(rng, start, unique)
+            yield make_labels(__name__="steps", **shared), _counter(rng, start)
+            yield make_labels(__name__="total", **shared), _high_counter(rng, start)
+            yield make_labels(__name__="gauge", **shared), _gauge(rng, start, specials=0.1)
+            yield make_labels(__name__="level", **shared), _level(rng, start, unique)
         if rng.random() < 0.9:
             user = rng.choice(("x", "y"))
             yield (
@@ -118,9 +118,9 @@ def openmetrics(worlds: list[World]) -> str:
     families: dict[str, list[str]] = {}
     for world in worlds:
         for labels, points in world.series.items():
-            told = dict(labels)
-            name = told.pop("__name__")
-            inner = ",".join(f'{label}="{value}"' for label, value in told.items())
+            pairs = dict(labels)
+            name = pairs.pop("__name__")
+            inner = ",".join(f'{label}="{value}"' for label, value in pairs.items())
             families.setdefault(name, []).extend(
                 f"{name}{{{inner}}} {_shown(value)} {at:.3f}" for at, value in points
             )

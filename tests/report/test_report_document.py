@@ -81,7 +81,7 @@ def test_a_page_begins_with_the_verdict_and_names_the_first_cause(write: Write) 
     words = " ".join(Page(write("r.html", BAD_TOKEN)).words)
     order = [words.index(text) for text in ("CRITICAL", "IndexError", "Incidents", "Charts")]
     assert order == sorted(order)
-    assert "rank 1 tells of an error of its own" in words
+    assert "rank 1 logged an error of its own" in words
 
 
 def test_a_page_needs_nothing_else(write: Write) -> None:

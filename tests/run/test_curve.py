@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ldlm_monitor.model.queries import part_of
 from ldlm_monitor.model.records import Position, Sample, SampleBlock
-from ldlm_monitor.run.curve import CAPACITY, Curve, is_charted
+from ldlm_monitor.run.curve import CAPACITY, RunCurve, is_charted
 
 
 def sample(step: int | None, value: float, line: int = 1) -> Sample:
@@ -18,8 +18,8 @@ def sample(step: int | None, value: float, line: int = 1) -> Sample:
     )
 
 
-def curve_of(values: list[float]) -> Curve:
-    curve = Curve()
+def curve_of(values: list[float]) -> RunCurve:
+    curve = RunCurve()
     for step, value in enumerate(values):
         curve.add(sample(step, value, step + 1), float(step), value)
     return curve
@@ -47,7 +47,7 @@ def test_extremes_and_every_nonfinite_value_survive(values: list[float]) -> None
 
 
 def test_a_million_steps_stay_bounded_and_the_one_spike_is_there() -> None:
-    curve, rows = Curve(), 100_000
+    curve, rows = RunCurve(), 100_000
     for part in range(10):
         column = [2.0] * rows
         column[77] = 9.0 if part == 3 else 2.0
@@ -71,7 +71,7 @@ def test_rows_taken_together_give_the_curve_of_rows_taken_one_by_one(values: lis
         run="r", rank=None, path="a.jsonl", first_line=1, offsets=[10 * (s + 1) for s in steps],
         steps=steps, epochs=None, times=None, values={"loss": values},
     )  # fmt: skip
-    together = Curve()
+    together = RunCurve()
     together.extend(block, [float(step) for step in steps], 0.0, values)
     one, other = together.view(), curve_of(values).view()
     for name in ("steps", "times", "lows", "highs", "nonfinite", "lines", "offsets"):
@@ -79,8 +79,8 @@ def test_rows_taken_together_give_the_curve_of_rows_taken_one_by_one(values: lis
     assert list(one.means) == pytest.approx(list(other.means), rel=1e-4, abs=1e-2)
 
 
-def test_a_bar_that_is_drawn_again_tells_nothing_new() -> None:
-    curve = Curve()
+def test_a_redrawn_bar_is_ignored() -> None:
+    curve = RunCurve()
     for value in (2.0, 2.0, 2.5):
         curve.add(sample(7, value), 1.0, value)
     assert list(curve.view().steps) == [7]
@@ -88,7 +88,7 @@ def test_a_bar_that_is_drawn_again_tells_nothing_new() -> None:
 
 
 def test_a_resumed_run_goes_back() -> None:
-    curve = Curve()
+    curve = RunCurve()
     for step in (1, 2, 3, 2, 3, 4):
         curve.add(sample(step, 1.0), 1.0, 1.0)
     assert list(curve.view().steps) == [1, 2, 3, 2, 3, 4]
@@ -100,7 +100,7 @@ def test_a_bucket_knows_its_line() -> None:
 
 
 def test_a_log_without_steps_is_drawn_in_its_order() -> None:
-    curve = Curve()
+    curve = RunCurve()
     for value in (3.0, 2.0):
         curve.add(sample(None, value), 1.0, value)
     assert list(curve.view().steps) == [0, 1]

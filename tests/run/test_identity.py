@@ -35,7 +35,7 @@ UID = "0b2d9a70-1c7e-4a43-9f62-4a1f3f1c3d11"
         ("-", Origin("stdin")),
     ],
 )
-def test_a_path_tells_run_node_and_rank(path: str, origin: Origin) -> None:
+def test_a_path_has_run_node_and_rank(path: str, origin: Origin) -> None:
     assert origin_of(path) == origin
 
 
@@ -50,7 +50,7 @@ def test_a_name_in_the_file_replaces_that_of_the_path_unless_it_is_empty_or_the_
 ):
     given, named, unnamed = RunNames("mine"), RunNames(), RunNames()
     for names, name in ((given, "theirs"), (named, "theirs"), (unnamed, "")):
-        names.call(names.origin("exp7/console.out").run, name)
+        names.rename(names.origin("exp7/console.out").run, name)
     runs = [names.origin("exp7/console.out").run for names in (given, named, unnamed)]
     assert runs == ["mine", "theirs", "exp7"]
 

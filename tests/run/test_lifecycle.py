@@ -1,4 +1,4 @@
-"""The states of a run, told by what its records say and by the passing of time."""
+"""The states of a run, by its records and the time."""
 
 from typing import Any
 
@@ -99,15 +99,15 @@ class TestStalls:
         assert life.stall_limit == 52
 
     @pytest.mark.parametrize(
-        ("told", "limit"),
+        ("logged", "limit"),
         [("checkpoint_started", 300), ("checkpoint_saved", 300), ("eval_started", 30)],
     )
-    def test_who_tells_of_checkpoints_may_not_tell_of_evaluations(
-        self, told: str, limit: float
+    def test_a_log_of_checkpoints_may_not_announce_evaluations(
+        self, logged: str, limit: float
     ) -> None:
         """So at a round step one is still expected, unless evaluations are announced."""
         life = running(990)
-        life.observe_event(event(told), 989.5)
+        life.observe_event(event(logged), 989.5)
         for step in range(990, 1001):
             life.observe_sample(sample(step), float(step))
         assert life.stall_limit == limit
@@ -119,7 +119,7 @@ class TestStalls:
         assert life.state == "finished"
         assert life.due() is None
 
-    def test_numbers_without_a_step_are_progress_where_no_step_is_ever_told(self) -> None:
+    def test_numbers_without_a_step_are_progress_where_no_step_is_logged(self) -> None:
         life = started()
         for second in range(0, 3000, 10):
             life.observe_sample(sample(None, loss=2.5), float(second))
@@ -229,7 +229,7 @@ class TestEndings:
         life.tick(160.0)
         assert (life.state, life.rank) == ("crashed", None)
 
-    def test_who_died_first_may_be_told_after_who_died_of_it(self) -> None:
+    def test_the_first_death_may_be_logged_after_those_it_caused(self) -> None:
         life = running()
         lost = event("nccl_api_error", "critical", rank=3, role="victim", traceback="Traceback ...")
         life.observe_event(lost, 100.0)
@@ -352,7 +352,7 @@ class TestEndings:
         life.tick(104.0)
         assert life.state == "crashed"
 
-    def test_of_a_time_limit_the_reason_counts_though_the_deaths_are_told_first(self) -> None:
+    def test_of_a_time_limit_the_reason_counts_though_the_deaths_are_logged_first(self) -> None:
         life = running()
         life.observe_event(event("srun_task_exit", "error", status="Killed", role="death"), 100.0)
         life.observe_event(event("slurm_cancelled", "warning", reason="TIME LIMIT"), 100.5)
@@ -384,7 +384,7 @@ class TestEndings:
         life.tick(111.0)
         assert life.state == "running"
 
-    def test_ranks_that_differ_from_each_other_do_not_tell_which_is_wrong(self) -> None:
+    def test_ranks_that_differ_from_each_other_do_not_show_which_is_wrong(self) -> None:
         life = running()
         mismatch = event(
             "collective_mismatch", "critical", rank=1, role="evidence", traceback="Traceback ..."
@@ -416,7 +416,7 @@ class TestEndings:
         life.tick(104.0)
         assert (life.state, life.rank) == ("crashed", 5)
 
-    def test_the_rank_that_only_tells_of_another_ones_death_is_not_named(self) -> None:
+    def test_the_rank_that_only_reports_another_ranks_death_is_not_named(self) -> None:
         life = running()
         died = event("elastic_worker_failed", "error", rank=0, launcher="lightning")
         life.observe_event(died, 100.0)
@@ -446,7 +446,7 @@ class TestRanksThatTellOfThemselves:
         life.observe_event(event("run_finished", rank=rank, status="finished"), at)
 
     def terminated(self, life: Lifecycle, rank: int, at: float) -> None:
-        told = event(
+        logged = event(
             "python_exception",
             "error",
             rank=rank,
@@ -455,7 +455,7 @@ class TestRanksThatTellOfThemselves:
             exc_type="SignalException",
             signal="SIGTERM",
         )
-        life.observe_event(told, at)
+        life.observe_event(logged, at)
 
     def test_a_run_is_finished_when_the_last_of_its_ranks_is(self) -> None:
         life = self.begun(2)

@@ -31,7 +31,7 @@ def test_a_bar_that_starts_over_goes_on_from_the_old_clock() -> None:
     assert [when for when, _ in pieces] == [200, 201, 205]
 
 
-def test_bars_of_an_evaluation_come_as_long_after_the_bar_before_it_as_they_tell() -> None:
+def test_bars_of_an_evaluation_come_after_the_bar_before_it_by_their_elapsed_time() -> None:
     """Up to the next training bar; a second evaluation begins where the first one ended."""
     bars = marks((10, 50, 100.0), (20, 5, 0.0), (30, 10, 30.0), (40, 5, 0.0), (50, 10, 300.0))
     inner = [replace(mark, inner=mark.offset > 10) for mark in bars]
@@ -46,7 +46,7 @@ def test_bars_of_an_evaluation_come_as_long_after_the_bar_before_it_as_they_tell
     assert clock.when(51) == 1220
 
 
-def test_bars_of_an_evaluation_alone_tell_nothing_of_the_training() -> None:
+def test_bars_of_an_evaluation_alone_give_no_times_of_the_training() -> None:
     assert from_bars([ClockMark(0, 1, 3.0, inner=True)], last_write=1.0) is None
 
 

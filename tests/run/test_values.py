@@ -86,7 +86,7 @@ def test_the_rate_of_a_run_is_the_sum_of_what_each_callback_was_given() -> None:
     assert exported(values)["ldlm_train_samples_per_second 1"] == 81.0
 
 
-def test_the_rate_that_a_log_tells_is_that_of_all_ranks() -> None:
+def test_the_rate_in_a_log_is_that_of_all_ranks() -> None:
     values = RunValues("r")
     for rank in (0, 1):
         values.observe(sample(1, rank, samples_per_second=160.0), ValueSource.TEXT)
@@ -98,12 +98,12 @@ def test_counts_of_what_is_not_finite_begin_at_zero_and_count_a_step_once() -> N
     assert exported(values)["ldlm_train_nonfinite_total loss"] == 0
     assert values.observe(sample(44, loss=math.nan), ValueSource.JSONL)
     block = {"quantity": "loss", "step": 44}
-    told = Event(
+    logged = Event(
         kind="nonfinite_metric", severity="error", run="r", message="m", fields=block, position=AT
     )
-    assert not values.observe_nonfinite(told)
+    assert not values.observe_nonfinite(logged)
     assert exported(values)["ldlm_train_nonfinite_total loss"] == 1
-    told = Event(
+    logged = Event(
         kind="nonfinite_metric",
         severity="error",
         run="r",
@@ -111,17 +111,17 @@ def test_counts_of_what_is_not_finite_begin_at_zero_and_count_a_step_once() -> N
         fields={"quantity": "loss", "step": 67},
         position=AT,
     )
-    assert values.observe_nonfinite(told)
+    assert values.observe_nonfinite(logged)
     assert values.statistics()["loss"].nonfinite == 2
 
 
 def test_a_loss_that_the_trainer_hides_behind_a_constant_is_counted() -> None:
     values = RunValues("r")
-    fields = {"quantity": "latent_pred", "hidden": True}
-    told = Event(
+    fields = {"quantity": "loss_latent", "hidden": True}
+    logged = Event(
         kind="nonfinite_metric", severity="error", run="r", message="m", fields=fields, position=AT
     )
-    assert values.observe_nonfinite(told)
+    assert values.observe_nonfinite(logged)
     assert exported(values)["ldlm_train_nonfinite_total loss_latent"] == 1
 
 

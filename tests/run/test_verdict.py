@@ -76,7 +76,7 @@ def test_that_ras_finds_nothing_never_vetoes() -> None:
     assert word(looks(BUSY), well) == "silent"
 
 
-def test_gone_without_a_word_is_killed_and_out_of_memory_is_told_where_counted() -> None:
+def test_gone_without_a_message_is_killed_and_out_of_memory_is_reported_where_counted() -> None:
     assert word(looks(BUSY, GONE)) == "killed"
     found = verdict([looks(BUSY, GONE), OOM])
     assert str(found) == ("killed: rank 1 (pid 101) is gone; out of memory: the kernel killed 1")
@@ -91,7 +91,7 @@ def test_a_traceback_that_all_processes_survived_was_caught() -> None:
     assert word(FAILED, looks(BUSY, BUSY)) == "silent"
 
 
-def test_an_exit_status_tells_how_it_ended() -> None:
+def test_the_verdict_follows_the_exit_status() -> None:
     assert "SIGKILL" in str(verdict([looks({"state": "zombie", "status": 9})]))
     assert word(looks({"state": "zombie", "status": 1 << 8})) == "crashed"
     assert word(looks({"state": "zombie", "status": 0})) == "finished"

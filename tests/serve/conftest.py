@@ -8,7 +8,7 @@ from ldlm_monitor.model.names import METRICS, RUN_STATES
 from ldlm_monitor.model.points import Point, make_labels
 from ldlm_monitor.model.records import Event, Position
 from ldlm_monitor.model.view import AlertView, MonitorView, RunView, Snapshot, Statistics
-from ldlm_monitor.serve.http import Server
+from ldlm_monitor.serve import Server, Site
 
 DETECTED = (
     "loss_zscore",
@@ -159,11 +159,13 @@ def running(make_snapshot: Callable[..., Snapshot]) -> Iterator[Running]:
     server = Server(
         "127.0.0.1",
         0,
-        snapshot=lambda: state.snapshot,
-        notifications=lambda: {("slack", "sent"): 3, ("slack", "pending"): 1},
-        behind=lambda: 512,
-        ready=lambda: state.ready,
-        redact=lambda text: text.replace("hunter2", "[redacted]"),
+        Site(
+            snapshot=lambda: state.snapshot,
+            notifications=lambda: {("slack", "sent"): 3, ("slack", "pending"): 1},
+            behind=lambda: 512,
+            ready=lambda: state.ready,
+            redact=lambda text: text.replace("hunter2", "[redacted]"),
+        ),
     )
     state.port = server.port
     server.start()

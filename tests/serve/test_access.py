@@ -1,5 +1,6 @@
 """Who may come in, by the header of the request."""
 
+import asyncio
 import base64
 
 import bcrypt
@@ -27,12 +28,14 @@ def access() -> Access:
 
 def test_where_nothing_is_asked_anyone_may_come_in() -> None:
     open_to_all = Access({}, ())
-    assert not open_to_all.asks
-    assert [open_to_all.judge(told) for told in ("", "Basic x", "Bearer y")] == ["anyone"] * 3
+    assert not open_to_all.is_required
+    assert [asyncio.run(open_to_all.grant(header)) for header in ("", "Basic x", "Bearer y")] == [
+        "anyone"
+    ] * 3
 
 
 @pytest.mark.parametrize(
-    ("told", "grant"),
+    ("header", "grant"),
     [
         (basic("ada", "loves: engines"), "user"),
         (basic("grace", "gräce"), "user"),
@@ -60,20 +63,20 @@ def test_where_nothing_is_asked_anyone_may_come_in() -> None:
         ("", None),
     ],
 )
-def test_credentials_are_judged(access: Access, told: str, grant: str | None) -> None:
-    assert access.judge(told) == grant
-    assert access.judge(told) == grant, "nor does it matter what is remembered"
+def test_credentials_are_judged(access: Access, header: str, grant: str | None) -> None:
+    assert asyncio.run(access.grant(header)) == grant
+    assert asyncio.run(access.grant(header)) == grant, "nor does it matter what is remembered"
 
 
 @given(st.text(alphabet=st.characters(max_codepoint=255), max_size=60))
-def test_nothing_else_opens_the_door(access: Access, told: str) -> None:
-    assert access.judge(told) is None
+def test_nothing_else_opens_the_door(access: Access, header: str) -> None:
+    assert asyncio.run(access.grant(header)) is None
 
 
 @pytest.mark.parametrize("prefix", ["$2a$", "$2b$", "$2y$"])
 def test_hashes_of_htpasswd_and_other_tools_are_known(prefix: str) -> None:
     access = Access({"ada": hashed("engines").replace("$2b$", prefix)}, ())
-    assert access.judge(basic("ada", "engines")) == "user"
+    assert asyncio.run(access.grant(basic("ada", "engines"))) == "user"
 
 
 @pytest.mark.parametrize("text", ["engines", "", "$apr1$x$y", "$2b$04$short", "{SHA}abc"])
@@ -90,30 +93,30 @@ def test_a_password_has_at_most_as_many_bytes_as_bcrypt_looks_at(
     """A longer one would be as good as its first 72 bytes."""
     password = "x" * length
     access = Access({"ada": hashed(password[:72])}, ())
-    assert access.judge(basic("ada", password)) == grant
+    assert asyncio.run(access.grant(basic("ada", password))) == grant
 
 
-def test_what_bcrypt_said_is_remembered_of_the_last_256_passwords() -> None:
+def test_results_of_the_last_256_passwords_are_cached() -> None:
     access = Access({"ada": hashed("engines")}, ())
     for number in range(300):
-        assert access.judge(basic("ada", f"guess {number}")) is None
-    assert len(access._known) == 256
-    kept = set(access._known)
-    access.judge(basic("ada", "guess 299"))
-    access.judge(basic("ada", "guess 44"))
-    assert set(access._known) == kept, "the last 256 are known"
-    access.judge(basic("ada", "guess 43"))
-    assert set(access._known) != kept, "the one before them is not"
+        assert asyncio.run(access.grant(basic("ada", f"guess {number}"))) is None
+    assert len(access._cache) == 256
+    kept = set(access._cache)
+    asyncio.run(access.grant(basic("ada", "guess 299")))
+    asyncio.run(access.grant(basic("ada", "guess 44")))
+    assert set(access._cache) == kept, "the last 256 are cached"
+    asyncio.run(access.grant(basic("ada", "guess 43")))
+    assert set(access._cache) != kept, "the one before them is not"
 
 
-def test_a_client_is_told_which_credentials_are_taken() -> None:
+def test_the_challenge_names_which_credentials_are_taken() -> None:
     both = Access({"ada": hashed("x")}, [TOKEN]).challenge
     assert both == 'Basic realm="ldlm-monitor", charset="UTF-8", Bearer realm="ldlm-monitor"'
     assert Access({}, [TOKEN]).challenge == 'Bearer realm="ldlm-monitor"'
 
 
 def test_neither_password_nor_token_is_kept_as_it_was_sent(access: Access) -> None:
-    access.judge(basic("ada", "loves: engines"))
+    asyncio.run(access.grant(basic("ada", "loves: engines")))
     kept = repr(list(vars(access).values()))
     assert "loves" not in kept
     assert TOKEN not in kept

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.notify import Silences
-from ldlm_monitor.serve.http import Server
+from ldlm_monitor.serve import Server, Site
 
 SILENCE = {
     "matchers": [{"name": "run", "value": "hunter2"}],
@@ -34,13 +34,15 @@ def serve(running, tmp_path: Path) -> Iterator[Callable[..., None]]:
         server = Server(
             "127.0.0.1",
             0,
-            snapshot=lambda: running.snapshot,
-            notifications=dict,
-            behind=lambda: 0,
-            ready=lambda: True,
-            redact=lambda text: text.replace("hunter2", "[redacted]"),
-            silencing=silences,
-            takes_commands=takes_commands,
+            Site(
+                snapshot=lambda: running.snapshot,
+                notifications=dict,
+                behind=lambda: 0,
+                ready=lambda: True,
+                redact=lambda text: text.replace("hunter2", "[redacted]"),
+                silencing=silences,
+                takes_commands=takes_commands,
+            ),
         )
         servers.append(server)
         running.port = server.port
@@ -100,7 +102,7 @@ def test_what_cannot_be_used_is_a_400_of_one_line(site, path):
         assert b"hunter2" not in answer.body
 
 
-def test_where_others_can_reach_it_no_command_is_taken(running, serve):
+def test_beyond_loopback_no_command_is_accepted(running, serve):
     serve(takes_commands=False)
     assert post(running, "/api/v1/silences", SILENCE).status == 403
     assert post(running, "/api/v1/acks", ACK).status == 403
@@ -117,13 +119,13 @@ def test_a_page_in_a_browser_cannot_command(site):
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
-        ("", b"411"),
-        ("Content-Length: -1\r\n", b"411"),
+        ("", b"400"),
+        ("Content-Length: -1\r\n", b"400"),
         ("Content-Length: 65537\r\n", b"413"),
-        (f"Content-Length: {'9' * 5000}\r\n", b"413"),
+        (f"Content-Length: {'9' * 5000}\r\n", b"400"),
     ],
 )
-def test_a_body_of_unknown_or_great_length_is_not_read(site, headers, status):
+def test_a_body_of_no_or_great_length_is_not_read(site, headers, status):
     with socket.create_connection(("127.0.0.1", site.port), timeout=10) as connection:
         connection.sendall(f"POST /api/v1/silences HTTP/1.0\r\n{headers}\r\n".encode())
         answer = b"".join(iter(lambda: connection.recv(4096), b""))
@@ -134,7 +136,7 @@ def test_a_body_of_unknown_or_great_length_is_not_read(site, headers, status):
     ("path", "method", "allowed"),
     [
         ("/api/v1/silences", "DELETE", "GET, HEAD, POST"),
-        ("/api/v1/silences/1", "POST", "GET, HEAD, DELETE"),
+        ("/api/v1/silences/1", "POST", "DELETE"),
         ("/api/v1/runs", "POST", "GET, HEAD"),
     ],
 )
@@ -145,4 +147,4 @@ def test_other_methods_are_405_and_say_what_is_allowed_there(site, path, method,
 
 def test_a_server_without_silences_has_no_such_page(running):
     assert running.ask("/api/v1/silences").status == 404
-    assert running.ask("/api/v1/silences", "POST", body=b"{}").status == 405
+    assert running.ask("/api/v1/silences", "POST", body=b"{}").status == 404

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ldlm_monitor.config import Settings
-from ldlm_monitor.daemon.listener import let_prometheus_find
+from ldlm_monitor.daemon.listener import write_file_sd
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.serve import Gate
 from ldlm_monitor.serve.file_sd import FileSd, target
@@ -37,7 +37,7 @@ def test_it_holds_the_target_and_its_labels(tmp_path: Path) -> None:
 
 
 def test_it_is_replaced_whole_and_readable_by_others(tmp_path: Path) -> None:
-    """Prometheus may read at any moment: whoever has the old file open reads the old one."""
+    """Prometheus may read at any moment: a reader that has the old file open reads the old one."""
     path = tmp_path / "node17.json"
     path.write_text("[]")
     before = os.umask(0o077)
@@ -77,7 +77,7 @@ def test_prometheus_is_told_to_come_by_https_where_the_monitor_speaks_that(
     web.write_text(f"tls_server_config: {{cert_file: {certificate}, key_file: {key}}}\n")
     path = tmp_path / "node17.json"
     settings = Settings(files=("a.log",), listen="10.0.0.17:9847", file_sd=path)
-    remove = let_prometheus_find(settings, 9847, Gate(web if encrypts else None))
+    remove = write_file_sd(settings, 9847, Gate(web if encrypts else None))
     (group,) = json.loads(path.read_text())
     assert group["targets"] == ["10.0.0.17:9847"]
     assert group["labels"].get("__scheme__") == ("https" if encrypts else None)

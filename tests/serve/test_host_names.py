@@ -9,8 +9,8 @@ import pytest
 from ldlm_monitor.config import Settings
 from ldlm_monitor.daemon.listener import names_for
 from ldlm_monitor.model.view import Snapshot
-from ldlm_monitor.serve.host_names import HostNames
-from ldlm_monitor.serve.http import Server
+from ldlm_monitor.serve import Server, Site
+from ldlm_monitor.serve.access import HostNames
 from ldlm_monitor.serve.web_config import Gate
 
 PATHS = ["/", "/metrics", "/-/healthy", "/-/ready", "/api/v1/runs", "/nothing"]
@@ -20,10 +20,18 @@ PATHS = ["/", "/metrics", "/-/healthy", "/-/ready", "/api/v1/runs", "/nothing"]
 def status(make_snapshot: Callable[..., Snapshot]) -> Iterator[Callable[..., int]]:
     """The status of a request to a server on loopback that has one name more, `monitor.lan`."""
     server = Server(
-        "127.0.0.1", 0, snapshot=make_snapshot, notifications=dict, behind=lambda: 0,
-        ready=lambda: True, reload=lambda: "", takes_commands=True,
-        names=HostNames(["Monitor.lan"]),
-    )  # fmt: skip
+        "127.0.0.1",
+        0,
+        Site(
+            snapshot=make_snapshot,
+            notifications=dict,
+            behind=lambda: 0,
+            ready=lambda: True,
+            reload=lambda: "",
+            takes_commands=True,
+            names=HostNames(["Monitor.lan"]),
+        ),
+    )
     server.start()
 
     def ask(host: str, path: str = "/-/healthy", method: str = "GET") -> int:
@@ -74,19 +82,26 @@ def test_its_names_and_addresses_are_answered(status, host):
     ],
 )  # fmt: skip
 def test_what_only_looks_like_one_is_not(host):
-    assert not HostNames(["monitor.lan"]).know(host.format(port=1))
+    assert not HostNames(["monitor.lan"]).accepts(host.format(port=1))
 
 
 def test_a_client_that_says_no_name_is_no_browser(status, make_snapshot):
-    assert HostNames().know(None)
+    assert HostNames().accepts(None)
     server = Server(
-        "127.0.0.1", 0, snapshot=make_snapshot, notifications=dict, behind=lambda: 0,
-        ready=lambda: True, names=HostNames(),
-    )  # fmt: skip
+        "127.0.0.1",
+        0,
+        Site(
+            snapshot=make_snapshot,
+            notifications=dict,
+            behind=lambda: 0,
+            ready=lambda: True,
+            names=HostNames(),
+        ),
+    )
     server.start()
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
         connection.sendall(b"GET /-/healthy HTTP/1.0\r\n\r\n")
-        assert connection.recv(4096).startswith(b"HTTP/1.0 200 OK")
+        assert connection.recv(4096).startswith(b"HTTP/1.1 200")
     server.stop()
 
 
@@ -96,28 +111,36 @@ def test_beyond_loopback_any_name_is_its_own_unless_some_are_given():
     assert names_for(Settings(), "gpu-07") is None
     given = names_for(Settings(allowed_hosts=("gpu-07",)), "0.0.0.0")
     assert given is not None
-    assert given.know("gpu-07:9847")
-    assert not given.know("evil.example")
+    assert given.accepts("gpu-07:9847")
+    assert not given.accepts("evil.example")
 
 
 def test_on_loopback_this_machines_own_name_is_one_of_its_names():
     """/etc/hosts often lets it lead to 127.0.0.1."""
     names = names_for(Settings(), "127.0.0.1")
     assert names is not None
-    assert names.know(f"{socket.gethostname()}:9847")
-    assert not names.know(f"{socket.gethostname()}.evil.example")
+    assert names.accepts(f"{socket.gethostname()}:9847")
+    assert not names.accepts(f"{socket.gethostname()}.evil.example")
 
 
 def test_where_a_token_is_asked_for_any_name_will_do(make_snapshot, tmp_path):
-    """No browser sends it to another site, and whoever has it knows whom it asks."""
+    """No browser sends it to another site, and its owner chose the address."""
     tokens = tmp_path / "tokens"
     tokens.touch(0o600)
     tokens.write_text("0123456789abcdef\n")
     (tmp_path / "web.yml").write_text("bearer_tokens_file: tokens\n")
     server = Server(
-        "127.0.0.1", 0, snapshot=make_snapshot, notifications=dict, behind=lambda: 0,
-        ready=lambda: True, gate=Gate(tmp_path / "web.yml"), names=HostNames(),
-    )  # fmt: skip
+        "127.0.0.1",
+        0,
+        Site(
+            snapshot=make_snapshot,
+            notifications=dict,
+            behind=lambda: 0,
+            ready=lambda: True,
+            gate=Gate(tmp_path / "web.yml"),
+            names=HostNames(),
+        ),
+    )
     server.start()
     statuses = []
     for more in ({}, {"Authorization": "Bearer 0123456789abcdef"}):

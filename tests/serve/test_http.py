@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ldlm_monitor.model.points import Point, make_labels
 from ldlm_monitor.model.view import Snapshot
-from ldlm_monitor.serve.http import Server
+from ldlm_monitor.serve import Server, Site
 
 
 def test_healthy_is_always_200_and_ready_follows_the_monitor(running):
@@ -106,7 +106,7 @@ def test_head_gives_the_headers_of_get_and_no_body(running, path):
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics", "/api/v1/events", "/nothing"])
-def test_browsers_are_told_to_guess_nothing_and_load_nothing(running, path):
+def test_browsers_must_guess_nothing_and_load_nothing(running, path):
     headers = running.ask(path, headers={"Host": "evil.example"}).headers
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert "default-src 'none'" in headers["Content-Security-Policy"]
@@ -141,7 +141,7 @@ def test_concurrent_scrapes_each_see_one_whole_snapshot(running, make_snapshot):
     assert values_of_one_scrape(0) == {19.0}
 
 
-def test_a_client_that_sends_nothing_holds_up_nobody(running):
+def test_a_silent_client_delays_nobody(running):
     with socket.create_connection(("127.0.0.1", running.port), timeout=10):
         assert running.ask("/-/healthy").status == 200
 
@@ -160,10 +160,12 @@ def a_server(host: str, port: int, snapshot: Callable[[], Snapshot]) -> Server:
     return Server(
         host,
         port,
-        snapshot=snapshot,
-        notifications=dict,
-        behind=lambda: 0,
-        ready=lambda: True,
+        Site(
+            snapshot=snapshot,
+            notifications=dict,
+            behind=lambda: 0,
+            ready=lambda: True,
+        ),
     )
 
 
@@ -190,11 +192,11 @@ def test_ipv6_loopback_is_an_address_too(make_snapshot):
     server.start()
     with socket.create_connection(("::1", server.port), timeout=10) as connection:
         connection.sendall(b"GET /-/healthy HTTP/1.0\r\n\r\n")
-        assert connection.recv(4096).startswith(b"HTTP/1.0 200 OK")
+        assert connection.recv(4096).startswith(b"HTTP/1.1 200")
     server.stop()
 
 
-def test_a_fault_of_ours_is_a_500_that_tells_no_secret(make_snapshot, caplog):
+def test_an_internal_error_is_a_500_without_secrets(make_snapshot, caplog):
     def broken() -> Snapshot:
         raise RuntimeError("hunter2")
 
@@ -204,6 +206,6 @@ def test_a_fault_of_ours_is_a_500_that_tells_no_secret(make_snapshot, caplog):
         connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
         answer = b"".join(iter(lambda: connection.recv(4096), b""))
     server.stop()
-    assert answer.startswith(b"HTTP/1.0 500")
+    assert answer.startswith(b"HTTP/1.1 500")
     assert b"hunter2" not in answer
     assert "hunter2" in caplog.text

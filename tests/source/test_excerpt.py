@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.source.log_parts import Span, count_lines, excerpt
+from ldlm_monitor.source.log_parts import ByteSpan, count_lines, excerpt
 
 GB = 10**9
 MIB = 1024 * 1024
@@ -36,7 +36,7 @@ def opened(tmp_path):
 def test_a_small_file_is_read_in_order(opened):
     descriptor, size = opened({0: b"one\ntwo\n"})
     found = excerpt(descriptor, size)
-    assert found.spans() == (Span(0, 8, 1),)
+    assert found.spans() == (ByteSpan(0, 8, 1),)
     assert found.note(skipped=True) == ""
 
 
@@ -51,7 +51,7 @@ def test_of_ten_gigabytes_the_start_and_the_end_come_first(opened):
     for edge in (first.end, last.start):
         assert os.pread(descriptor, 1, edge - 1) == b"\n"
     assert os.pread(descriptor, 5, last.start) == b"tail "
-    assert found.middle == Span(first.end, last.start, 1 + head[: first.end].count(b"\n"))
+    assert found.middle == ByteSpan(first.end, last.start, 1 + head[: first.end].count(b"\n"))
     assert not last.exact
     assert found.note(skipped=True) == (
         f"its first 1.0 MiB and last 63.0 MiB are read first; 9.3 GiB between them "
@@ -73,7 +73,7 @@ def test_the_true_line_is_known_when_the_middle_is_counted(opened):
 
 def test_counting_gives_way_every_64_mib_and_jumps_over_holes(opened):
     descriptor, size = opened({0: b"\n" * (130 * MIB), 2**40: b"\n\n"})
-    counts = list(count_lines(descriptor, Span(0, size, 1)))
+    counts = list(count_lines(descriptor, ByteSpan(0, size, 1)))
     assert counts[:2] == [64 * MIB, 128 * MIB]
     assert counts[-1] == 130 * MIB + 2
 
@@ -86,7 +86,7 @@ def test_a_hole_before_the_end_is_no_record(opened):
 
 def test_a_file_without_an_end_of_a_record_is_not_cut(opened):
     descriptor, size = opened({0: b"x" * (3 * MIB)})
-    assert excerpt(descriptor, size, budget=2 * MIB).spans() == (Span(0, size, 1),)
+    assert excerpt(descriptor, size, budget=2 * MIB).spans() == (ByteSpan(0, size, 1),)
 
 
 def test_progress_bars_are_cut_between_bars(opened):

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ldlm_monitor.source import log_parts
-from ldlm_monitor.source.log_parts import OpenLog, first_matching
+from ldlm_monitor.source.log_parts import LogReader, first_matching
 
 
 def records(data: bytes) -> list[bytes]:
@@ -32,7 +32,7 @@ def test_slices_of_any_block_size_are_the_records(
     at = sum(map(len, whole[:cut]))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(log_parts, "BLOCK", block)
-        log = OpenLog(str(path))
+        log = LogReader(str(path))
         after = [(line.offset, line.end) for line in log.after(at)]
         before = [(line.offset, line.end) for line in log.before(at)]
         log.close()
@@ -46,7 +46,7 @@ def test_the_end_of_ten_gigabytes_is_there_without_reading_them(tmp_path: Path) 
         file.truncate(10 * 2**30)
         file.seek(0, os.SEEK_END)
         file.write(b"\nstep 1\nstep 2\n")
-    log = OpenLog(str(path))
+    log = LogReader(str(path))
     lines, _ = first_matching(log.before(log.size), 2, lambda line: True)
     assert [line.text for line in lines] == [b"step 2", b"step 1"]
     assert log.line_number(lines[0].offset) is None
@@ -56,7 +56,7 @@ def test_the_end_of_ten_gigabytes_is_there_without_reading_them(tmp_path: Path) 
 def test_a_line_is_found_by_its_number_and_a_number_by_its_line(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(b"one\ntwo\rtwo again\nthree\n")
-    log = OpenLog(str(path))
+    log = LogReader(str(path))
     assert log.offset_of(2) == 4
     assert log.line_number(8) == 2
     assert log.offset_of(3) == 18
@@ -67,7 +67,7 @@ def test_a_line_is_found_by_its_number_and_a_number_by_its_line(tmp_path: Path) 
 def test_a_search_goes_both_ways_and_says_where_it_ended(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(b"Error one\nfine\nERROR two\n")
-    log = OpenLog(str(path))
+    log = LogReader(str(path))
     assert log.find("error", 1, backwards=False) == (15, 25)
     assert log.find("error", 15, backwards=True) == (0, 0)
     assert log.find("nothing", 0, backwards=False) == (None, 25)
@@ -77,7 +77,7 @@ def test_a_search_goes_both_ways_and_says_where_it_ended(tmp_path: Path) -> None
 def test_what_a_terminal_overwrites_is_told(tmp_path: Path) -> None:
     path = tmp_path / "bars.log"
     path.write_bytes(b"10%\r20%\r\nlast")
-    log = OpenLog(str(path))
+    log = LogReader(str(path))
     assert [(line.overwritten, line.is_open) for line in log.after(0)] == [
         (True, False),
         (False, False),

@@ -3,7 +3,7 @@
 from screens import Shown
 
 from ldlm_monitor.model.view import AlertView, Snapshot
-from ldlm_monitor.tui.bell import Bell
+from ldlm_monitor.tui.alerts import Bell
 
 
 def firing(snapshot: Snapshot, *names: str, severity: str = "critical") -> Snapshot:
@@ -17,7 +17,7 @@ def firing(snapshot: Snapshot, *names: str, severity: str = "critical") -> Snaps
     return snapshot.model_copy(update={"alerts": alerts})
 
 
-def heard(shown: Shown, *pictures: Snapshot, held_back: dict | None = None) -> list[bool]:
+def rung(shown: Shown, *pictures: Snapshot, held_back: dict | None = None) -> list[bool]:
     bell = Bell()
     return [bell.rings(picture, held_back or {}) for picture in pictures]
 
@@ -25,22 +25,22 @@ def heard(shown: Shown, *pictures: Snapshot, held_back: dict | None = None) -> l
 def test_it_rings_once_for_each_new_critical_alert(shown: Shown) -> None:
     calm = firing(shown.snapshot)
     one, two = firing(calm, "A"), firing(calm, "A", "B")
-    assert heard(shown, calm, one, one, two, calm, one) == [False, True, False, True, False, True]
+    assert rung(shown, calm, one, one, two, calm, one) == [False, True, False, True, False, True]
 
 
 def test_what_fires_when_the_screen_opens_is_no_news(shown: Shown) -> None:
-    assert heard(shown, firing(shown.snapshot, "A")) == [False]
+    assert rung(shown, firing(shown.snapshot, "A")) == [False]
 
 
 def test_it_is_silent_for_what_is_not_critical(shown: Shown) -> None:
     calm = firing(shown.snapshot)
-    assert heard(shown, calm, firing(calm, "A", severity="error")) == [False, False]
+    assert rung(shown, calm, firing(calm, "A", severity="error")) == [False, False]
 
 
 def test_it_is_silent_for_what_somebody_acknowledged(shown: Shown) -> None:
     calm = firing(shown.snapshot)
     ack = {"alert": "A", "labels": {"severity": "critical", "run": "r"}, "by": "me"}
-    assert heard(shown, calm, firing(calm, "A"), held_back={"acks": [ack]}) == [False, False]
+    assert rung(shown, calm, firing(calm, "A"), held_back={"acks": [ack]}) == [False, False]
 
 
 def test_it_can_be_turned_off(shown: Shown) -> None:

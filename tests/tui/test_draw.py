@@ -28,7 +28,6 @@ from ldlm_monitor.tui.draw import (
 )
 from ldlm_monitor.tui.palette import style
 from ldlm_monitor.tui.widgets import strip_of
-from ldlm_monitor.tui.words import large, size, span
 
 
 def curve(values: Sequence[float], bad: Sequence[int] = ()) -> CurveView:
@@ -41,7 +40,7 @@ def curve(values: Sequence[float], bad: Sequence[int] = ()) -> CurveView:
 
 
 def a_run(steps: Sequence[int], **changes: object) -> RunView:
-    told = [
+    views = [
         RankView(rank=rank, step=step, seen_at=100.0, phase="all_reduce" if rank == 13 else None)
         for rank, step in enumerate(steps)
     ]
@@ -49,7 +48,7 @@ def a_run(steps: Sequence[int], **changes: object) -> RunView:
     fields |= {
         "name": "r", "framework": "x", "state": "running", "health": "HEALTHY", "files": (),
         "statistics": {}, "event_counts": {}, "skipped_steps": 0, "settings": {},
-        "ranks": tuple(told), "detected": {}, "world_size": len(told),
+        "ranks": tuple(views), "detected": {}, "world_size": len(views),
     }  # fmt: skip
     return RunView(**{**fields, **changes})
 
@@ -183,18 +182,6 @@ def test_where_not_all_ranks_fit_those_that_need_a_look_do() -> None:
 )
 def test_the_locale_says_whether_there_is_unicode(locale: dict[str, str], utf8: bool) -> None:
     assert is_utf8(locale) is utf8
-
-
-def test_numbers_are_short() -> None:
-    assert [span(s) for s in (42, 190, 7500, 273600, None)] == [
-        "42s",
-        "3m10s",
-        "2h05m",
-        "3d04h",
-        "-",
-    ]
-    assert [large(v) for v in (12.34, 1234.0, 5.6e6)] == ["12.3", "1.23k", "5.6M"]
-    assert [size(v) for v in (100.0, 2048.0, 3.5 * 2**30)] == ["100B", "2KiB", "3.5GiB"]
 
 
 def test_what_was_found_can_be_read_under_the_cursor() -> None:

@@ -213,12 +213,12 @@ def test_who_reads_is_not_moved_by_what_is_appended(shown: Shown) -> None:
 
 
 def test_files_of_a_run_are_merged_by_time(tmp_path: Path) -> None:
-    """What tells no time stays behind the line before it."""
+    """A line without a time stays behind the line before it."""
     rows = '{{"step": {step}, "loss": 2.5, "time": {time}}}\n'
     for rank in (0, 1):
-        told = [rows.format(step=step, time=1.7e9 + 10 * step + rank) for step in range(1, 20)]
-        told.insert(3, f"no time of rank {rank}\n")
-        (tmp_path / f"health_rank{rank}.jsonl").write_text("".join(told), encoding="utf-8")
+        lines = [rows.format(step=step, time=1.7e9 + 10 * step + rank) for step in range(1, 20)]
+        lines.insert(3, f"no time of rank {rank}\n")
+        (tmp_path / f"health_rank{rank}.jsonl").write_text("".join(lines), encoding="utf-8")
     snapshot = read(f"{tmp_path}/*.jsonl", run="r")
     silences = Silences(tmp_path / "silences.sqlite")
 

@@ -164,7 +164,7 @@ def test_nothing_there_yet(snap_compare: Compare, pictured: Shown) -> None:
 
 
 class _At:
-    """A playback that stands where it is told."""
+    """A playback that stands at a given place."""
 
     def __init__(self, played: Played) -> None:
         self._played = played

@@ -8,7 +8,7 @@ from screens import NOW, Screen, Shown, on_screen
 from ldlm_monitor.model.errors import RemoteError, UsageError
 from ldlm_monitor.model.queries import LogQuery
 from ldlm_monitor.notify import redact
-from ldlm_monitor.serve.http import Server
+from ldlm_monitor.serve import Server, Site
 from ldlm_monitor.tui.remote import RemoteSource
 
 
@@ -17,14 +17,16 @@ def server(shown: Shown) -> Iterator[Server]:
     server = Server(
         "127.0.0.1",
         0,
-        snapshot=lambda: shown.snapshot,
-        notifications=dict,
-        behind=lambda: 0,
-        ready=lambda: True,
-        redact=redact,
-        silencing=shown.silences,
-        takes_commands=True,
-        source=shown.source,
+        Site(
+            snapshot=lambda: shown.snapshot,
+            notifications=dict,
+            behind=lambda: 0,
+            ready=lambda: True,
+            redact=redact,
+            silencing=shown.silences,
+            takes_commands=True,
+            source=shown.source,
+        ),
     )
     server.start()
     yield server
@@ -61,10 +63,10 @@ def test_a_picture_that_did_not_change_is_the_same_object(
     shown: Shown, remote: RemoteSource
 ) -> None:
     before = remote.snapshot()
-    remote._take_picture()
+    remote._update()
     assert remote.snapshot() is before
     shown.snapshot = shown.snapshot.model_copy(update={"version": 10**6})
-    remote._take_picture()
+    remote._update()
     assert remote.snapshot().version == 10**6
 
 
@@ -90,7 +92,7 @@ def test_a_daemon_that_is_gone_is_said_and_the_last_picture_stays(
     before = remote.snapshot()
     server.stop()
     with pytest.raises(RemoteError, match="does not answer"):
-        remote._take_picture()
+        remote._update()
     assert remote.snapshot() is before
 
 

@@ -1,7 +1,7 @@
 """The doctor's checks of Python training code.
 
-`audit` reads syntax trees and runs nothing. What a configuration decides is unknown, and
-nothing is said about it; edits are offered only where a rule can tell that they are right.
+`audit` reads syntax trees and runs nothing. Values that a configuration decides are unknown and
+reported nowhere. Edits are offered only where a rule proves that they are right.
 """
 
 from ldlm_doctor.python_code.audit import audit

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 
-from ldlm_doctor.model import Finding, Kind, SourceFile
-from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.program import DDP, YAML_NUMBER, Program, calling, naming
+from ldlm_doctor.model import Finding, Findings, Kind, SourceFile
+from ldlm_doctor.python_code.expressions import last_name, names_in, receiver, variables_in
+from ldlm_doctor.python_code.module import Module, calling, naming
+from ldlm_doctor.python_code.program import DDP, YAML_NUMBER, Program
 from ldlm_doctor.python_code.training import TrainingLoop, is_optimizer_step
-from ldlm_doctor.python_code.tree import inside, last_name, names_in, receiver, variables_in
+from ldlm_doctor.python_code.tree import inside
 from ldlm_doctor.python_code.values import likely, option_names
 
 _NAME = re.compile(
@@ -23,7 +23,7 @@ _COUNTS = re.compile(r"accum|micro|grad.*steps|update_freq|iter_size|loss", re.I
 """Names of what a loss or its gradients are divided by, and of the loss itself."""
 
 
-def inspect(module: Module, program: Program) -> Iterator[Finding]:
+def inspect(module: Module, program: Program) -> Findings:
     """Loops that accumulate, and options that nobody asks for."""
     yield from _unread_options(module, program)
     yield from _unread_names(module, program)
@@ -41,7 +41,7 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
             yield module.finding("accumulation-without-no-sync", loop.backwards[0])
 
 
-def inspect_settings(program: Program) -> Iterator[Finding]:
+def inspect_settings(program: Program) -> Findings:
     """Settings in YAML files that no Python file reads."""
     if not any(program.loops(module) for module in program.modules):
         return
@@ -51,7 +51,7 @@ def inspect_settings(program: Program) -> Iterator[Finding]:
             yield from _unread_keys(file, words)
 
 
-def _unread_keys(file: SourceFile, words: frozenset[str]) -> Iterator[Finding]:
+def _unread_keys(file: SourceFile, words: frozenset[str]) -> Findings:
     for found in YAML_NUMBER.finditer(file.content):
         name = found[1].decode()
         if _NAME.match(name) and int(found[2]) > 1 and name not in words:
@@ -69,12 +69,12 @@ def _accumulates(loop: TrainingLoop) -> bool:
     return any(_is_modulo(loop, step) or _is_left_before(loop, step) for step in steps)
 
 
-def _zeroed(loop: TrainingLoop) -> Iterator[Finding]:
+def _zeroed(loop: TrainingLoop) -> Findings:
     """`zero_grad()` at every turn, where a remainder decides whether the optimizer steps."""
     steps = loop.optimizer_steps()
     if not steps or not all(_is_modulo(loop, step) for step in steps):
         return
-    owners = {ast.dump(owner) for step in steps for owner in _stepped(step)}
+    owners = {ast.dump(owner) for step in steps for owner in (*step.args[:1], receiver(step))}
     for zero in loop.calls("zero_grad"):
         if ast.dump(receiver(zero)) not in owners or _is_modulo(loop, zero):
             continue
@@ -82,10 +82,6 @@ def _zeroed(loop: TrainingLoop) -> Iterator[Finding]:
         drops_all = any(last < zero.lineno < step.lineno for step in steps)  # worse: see updates
         if loop.is_every_turn(zero) and not drops_all:
             yield loop.module.finding("accumulation-zeroed", zero)
-
-
-def _stepped(step: ast.Call) -> list[ast.expr]:
-    return [*step.args[:1], *([step.func.value] if isinstance(step.func, ast.Attribute) else [])]
 
 
 def _averages(module: Module) -> bool:
@@ -105,7 +101,7 @@ def _averages(module: Module) -> bool:
     return any(call.args for call in module.called("div_", "mul_", "div"))
 
 
-def _summed(loop: TrainingLoop) -> Iterator[Finding]:
+def _summed(loop: TrainingLoop) -> Findings:
     """`loss.backward()` of a loss as the model gave it."""
     for call in loop.backwards:
         match receiver(call):
@@ -166,7 +162,7 @@ def _counts_micro_batches(loop: TrainingLoop) -> bool:
     return False
 
 
-def _unread_options(module: Module, program: Program) -> Iterator[Finding]:
+def _unread_options(module: Module, program: Program) -> Findings:
     """An option of argparse whose attribute is read nowhere."""
     for call in module.called("add_argument"):
         names = [name for name in option_names(call) if _NAME.match(name)]
@@ -176,7 +172,7 @@ def _unread_options(module: Module, program: Program) -> Iterator[Finding]:
             yield module.finding("accumulation-unread", call, f"args.{names[0]} is read nowhere")
 
 
-def _unread_names(module: Module, program: Program) -> Iterator[Finding]:
+def _unread_names(module: Module, program: Program) -> Findings:
     """A constant, or a field of a class with settings, that is set and never used."""
     if not program.trains(module):
         return

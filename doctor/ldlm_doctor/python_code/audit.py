@@ -6,8 +6,9 @@ import gc
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import takewhile
 
-from ldlm_doctor.model import Finding, Kind, Project, SourceFile
+from ldlm_doctor.model import Finding, Findings, Kind, Project, SourceFile
 from ldlm_doctor.python_code import (
     accumulation,
     checkpoints,
@@ -42,7 +43,7 @@ _TEST_FILE = re.compile(r"^(test_.*|.*_test|conftest)$")
 _TEST_FOLDERS = {"test", "tests", "testing", "test_utils"}
 
 
-def audit(project: Project) -> Iterator[Finding]:
+def audit(project: Project) -> Findings:
     """What the checks find, in the order of files and lines. Tests are left out."""
     with _no_collection_of_cycles():
         found = _findings(project)
@@ -98,15 +99,10 @@ def _unreadable(file: SourceFile, error: UnreadableError) -> Finding:
 
 
 def _shared_folders(files: tuple[SourceFile, ...]) -> int:
-    """How many leading folders all files share: where the project lies says nothing of it."""
+    """How many leading folders all files share: the project's own place says nothing of it."""
     folders = [file.path.replace("\\", "/").split("/")[:-1] for file in files]
-    if not folders:
-        return 0
-    shortest = min(len(folder) for folder in folders)
-    for at in range(shortest):
-        if len({folder[at] for folder in folders}) > 1:
-            return at
-    return shortest
+    same = takewhile(lambda names: len(set(names)) == 1, zip(*folders, strict=False))
+    return len(list(same))
 
 
 def _is_test(module: Module, shared: int) -> bool:

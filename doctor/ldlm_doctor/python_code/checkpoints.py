@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 
-from ldlm_doctor.model import Edit, Finding
+from ldlm_doctor.model import Edits, Findings
+from ldlm_doctor.python_code.expressions import keyword, last_name, names_in, owner_name, words_in
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.source_text import line_after, replaced
-from ldlm_doctor.python_code.tree import (
-    Function,
-    body_of,
-    calls_in,
-    inside,
-    keyword,
-    last_name,
-    names_in,
-    owner_name,
-    words_in,
-)
+from ldlm_doctor.python_code.tree import Function, body_of, calls_in, inside
 from ldlm_doctor.python_code.values import arguments, default_of
 
 _DEEPEST = 8
@@ -37,7 +27,7 @@ _KEEPS = re.compile(
 )
 
 
-def inspect(module: Module, program: Program) -> Iterator[Finding]:
+def inspect(module: Module, program: Program) -> Findings:
     """Each torch.save and torch.load of a program that trains."""
     if not program.has_loops(module):
         return
@@ -93,7 +83,7 @@ def is_checkpoint(module: Module, held: ast.expr | None, path: ast.expr) -> bool
 
 
 def _varies(module: Module, program: Program, place: ast.expr, path: ast.expr) -> bool:
-    """The path has the step in it, here or where the folder is handed over."""
+    """The path has the step in it, here or where the folder is passed."""
     if _has_step(module, place):
         return True
     folder = _folder(place)
@@ -168,7 +158,7 @@ def _is_moved(module: Module, call: ast.Call, place: ast.expr) -> bool:
     )
 
 
-def _atomic(module: Module, call: ast.Call, path: ast.expr) -> tuple[Edit, ...]:
+def _atomic(module: Module, call: ast.Call, path: ast.expr) -> Edits:
     """Saved under `….tmp`, then renamed; where `os` is imported and the path is plain to see."""
     statement = module.statement(call)
     is_plain = isinstance(statement, ast.Expr) and statement.value is call
@@ -219,7 +209,7 @@ def _deletes(module: Module) -> bool:
     return any(_KEEPS.search(word) for word in module.words)
 
 
-def _deleted_first(module: Module) -> Iterator[Finding]:
+def _deleted_first(module: Module) -> Findings:
     for call in module.called("rmtree"):
         target, function = call.args[0] if call.args else None, module.function(call)
         if not isinstance(target, ast.Name | ast.Attribute) or function is None:

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TypeGuard
 
-from ldlm_doctor.model import Edit, Finding
-from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.program import DDP, Program, forwards, naming
+from ldlm_doctor.model import Edits, Findings
+from ldlm_doctor.python_code.expressions import is_value, keyword, last_name, names_in
+from ldlm_doctor.python_code.module import Module, naming
+from ldlm_doctor.python_code.program import DDP, Program, forwards
 from ldlm_doctor.python_code.source_text import keyword_added, replaced
 from ldlm_doctor.python_code.training import TrainingLoop
-from ldlm_doctor.python_code.tree import (
-    Function,
-    calls_in,
-    inside,
-    is_value,
-    keyword,
-    last_name,
-    names_in,
-)
+from ldlm_doctor.python_code.tree import Function, calls_in, inside
 from ldlm_doctor.python_code.values import Arguments, arguments, constant
 
 _POSITIONAL = (
@@ -31,7 +24,7 @@ _POSITIONAL = (
 _DEEPEST = 5
 
 
-def inspect(module: Module, program: Program) -> Iterator[Finding]:
+def inspect(module: Module, program: Program) -> Findings:
     """Each place where DDP is applied."""
     for call in module.calls_to(DDP):
         given = arguments(module, call, _POSITIONAL)
@@ -45,7 +38,7 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
 
 def _unused(
     module: Module, program: Program, call: ast.Call, given: Arguments, place: str
-) -> Iterator[Finding]:
+) -> Findings:
     option, static = given["find_unused_parameters"], given["static_graph"]
     value = constant(module, option) if option is not None else None
     if value is True:
@@ -54,7 +47,7 @@ def _unused(
     elif place and (given.lacks("find_unused_parameters") or value is False):
         if static is not None and constant(module, static) is True:
             return
-        edits: tuple[Edit, ...] = ()
+        edits: Edits = ()
         if isinstance(option, ast.Constant):
             edits = (replaced(module, option, "True"),)
         elif option is None:
@@ -66,11 +59,11 @@ def _unused(
 
 def _static(
     module: Module, program: Program, call: ast.Call, given: Arguments, place: str
-) -> Iterator[Finding]:
+) -> Findings:
     option = given["static_graph"]
     if option is None or constant(module, option) is not True:
         return
-    off: tuple[Edit, ...] = ()
+    off: Edits = ()
     reentrant = program.any_relative(_computes_again_reentrantly, module)
     if isinstance(option, ast.Constant) and not reentrant:
         off = (replaced(module, option, "False"),)
@@ -94,9 +87,7 @@ def _computes_again_reentrantly(module: Module) -> bool:
     )
 
 
-def _memory(
-    module: Module, program: Program, call: ast.Call, given: Arguments
-) -> Iterator[Finding]:
+def _memory(module: Module, program: Program, call: ast.Call, given: Arguments) -> Findings:
     option = given["gradient_as_bucket_view"]
     if option is not None:
         if is_value(option, False):
@@ -122,9 +113,7 @@ def _replaces_gradients(module: Module) -> bool:
     return "detach_" in module.methods_called
 
 
-def _buffers(
-    module: Module, program: Program, call: ast.Call, given: Arguments
-) -> Iterator[Finding]:
+def _buffers(module: Module, program: Program, call: ast.Call, given: Arguments) -> Findings:
     option = given["broadcast_buffers"] or given["forward_sync_buffers"]
     has_statistics = program.any_relative(_uses_batch_norm, module)
     if option is not None and constant(module, option) is False and has_statistics:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 
-from ldlm_doctor.model import Finding
-from ldlm_doctor.python_code.agreement import agreed, described, rank_branch
+from ldlm_doctor.model import Findings
+from ldlm_doctor.python_code.collectives import agreed, described, rank_branch
+from ldlm_doctor.python_code.expressions import is_value, last_name, names_in, passed, variables_in
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.training import (
@@ -16,16 +16,7 @@ from ldlm_doctor.python_code.training import (
     is_optimizer_step,
     without_gradient,
 )
-from ldlm_doctor.python_code.tree import (
-    Loop,
-    body_of,
-    inside,
-    is_value,
-    last_name,
-    names_in,
-    passed,
-    variables_in,
-)
+from ldlm_doctor.python_code.tree import Loop, body_of, inside
 
 _FINITE = {"isnan", "isinf", "isfinite"}
 _FAILURES = {
@@ -35,7 +26,7 @@ _FAILURES = {
 _LOSS = re.compile(r"(^|_)loss(es)?(_|\d|$)", re.I)
 
 
-def inspect(module: Module, program: Program) -> Iterator[Finding]:
+def inspect(module: Module, program: Program) -> Findings:
     """Each training loop that several ranks run."""
     if not (program.is_distributed(module) or program.framework_does_it(module)):
         return
@@ -49,7 +40,7 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
             yield from _failures(module, loop)
 
 
-def _nan_skips(module: Module, loop: TrainingLoop) -> Iterator[Finding]:
+def _nan_skips(module: Module, loop: TrainingLoop) -> Findings:
     for node in loop.nodes():
         if not isinstance(node, ast.If):
             continue
@@ -113,7 +104,7 @@ def _leaves(module: Module, branch: ast.If, loop: TrainingLoop) -> bool:
     return in_body != otherwise
 
 
-def _batch_skips(module: Module, loop: TrainingLoop) -> Iterator[Finding]:
+def _batch_skips(module: Module, loop: TrainingLoop) -> Findings:
     """`if batch is None: continue`, before backward, of what the loop itself draws."""
     if not isinstance(loop.loop, ast.For) or loop.bodies[0] is not loop.loop.body:
         return
@@ -146,7 +137,7 @@ def _asks_for_emptiness(test: ast.expr, drawn: set[str]) -> bool:
     return False
 
 
-def _failures(module: Module, loop: TrainingLoop) -> Iterator[Finding]:
+def _failures(module: Module, loop: TrainingLoop) -> Findings:
     """`except RuntimeError: continue` around forward and backward of one step."""
     on_the_way = {f.name for f in module.functions if any(f.body is body for body in loop.bodies)}
     for node in loop.nodes():
@@ -188,7 +179,7 @@ def _is_of_another_failure(handler: ast.ExceptHandler, leaving: ast.Raise) -> bo
     return False
 
 
-def _left(module: Module, program: Program) -> Iterator[Finding]:
+def _left(module: Module, program: Program) -> Findings:
     own = {id(loop.loop): loop for loop in program.loops(module)}
     for home, loop in program.loops_around(module):
         for node in inside(loop.body):

@@ -6,20 +6,12 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ldlm_doctor.model import Edit, Finding
+from ldlm_doctor.model import Edits, Finding, Findings
+from ldlm_doctor.python_code.expressions import is_value, last_name, owner_name, words_in
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.source_text import can_be_repeated, keyword_added, replaced
-from ldlm_doctor.python_code.tree import (
-    Function,
-    Loop,
-    calls_in,
-    inside,
-    is_value,
-    last_name,
-    owner_name,
-    words_in,
-)
+from ldlm_doctor.python_code.tree import Function, Loop, calls_in, inside
 from ldlm_doctor.python_code.values import Arguments, arguments, constant, likely, number
 
 _LOADER = frozenset({"torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"})
@@ -37,7 +29,7 @@ _MANY_OF_A_PROCESS = 64
 _NEED_WORKERS = (("persistent_workers", "False"), ("prefetch_factor", "None"), ("timeout", "0"))
 
 
-def inspect_speed(module: Module, program: Program) -> Iterator[Finding]:
+def inspect_speed(module: Module, program: Program) -> Findings:
     """Loaders of training data."""
     for call in module.calls_to(_LOADER):
         if _trains_on(module, program, call):
@@ -70,7 +62,7 @@ def called(module: Module, call: ast.Call) -> Iterator[str]:
 
 def _workers(
     module: Module, program: Program, call: ast.Call, given: Arguments, exact: float | None
-) -> Iterator[Finding]:
+) -> Findings:
     """How many workers there are, and how long they live."""
     workers, count, where = given["num_workers"], exact, ""
     if exact is None and workers is not None:
@@ -87,20 +79,18 @@ def _workers(
         detail = f"{count:.0f} workers of {'each rank' if has_ranks else 'one process'}{where}"
         yield module.finding("loader-too-many-workers", call, detail)
     persistent = given["persistent_workers"]
-    anew = given.lacks("persistent_workers") or constant(module, persistent) is False
-    if count is not None and count > 0 and anew and not _is_made_in_loop(module, call):
+    restarted = given.lacks("persistent_workers") or constant(module, persistent) is False
+    if count is not None and count > 0 and restarted and not _is_made_in_loop(module, call):
         yield _not_persistent(module, program, call, given, exact)
         if given.lacks("prefetch_factor"):
             yield module.finding("loader-prefetch-factor", call)
 
 
-def _pinned(
-    module: Module, program: Program, call: ast.Call, given: Arguments
-) -> Iterator[Finding]:
+def _pinned(module: Module, program: Program, call: ast.Call, given: Arguments) -> Findings:
     if program.any_relative(_loads_to_gpu, module):
         return  # tensors on the GPU cannot be pinned
     pin = given["pin_memory"]
-    edits: tuple[Edit, ...] = ()
+    edits: Edits = ()
     if given.lacks("pin_memory"):
         edits = keyword_added(module, call, "pin_memory=True")
     elif is_value(pin, False):
@@ -161,7 +151,7 @@ def _not_persistent(
             return module.finding("loader-persistent-workers", call, detail)
         value = f"{module.text(workers)} > 0"
     present = given["persistent_workers"]
-    edits: tuple[Edit, ...] = (
+    edits: Edits = (
         (replaced(module, present, value),)
         if isinstance(present, ast.Constant)
         else keyword_added(module, call, f"persistent_workers={value}")
@@ -186,13 +176,13 @@ def _is_all_cpus(module: Module, node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and last_name(node.func) == "cpu_count"
 
 
-def inspect_workers(module: Module, program: Program) -> Iterator[Finding]:
+def inspect_workers(module: Module, program: Program) -> Findings:
     """Each loader, also of evaluations."""
     for call in module.calls_to(_LOADER):
         yield from _without_workers(module, program, call)
 
 
-def _without_workers(module: Module, program: Program, call: ast.Call) -> Iterator[Finding]:
+def _without_workers(module: Module, program: Program, call: ast.Call) -> Findings:
     given = arguments(module, call, _POSITIONAL)
     options, places = _options_of_workers(module, program, given)
     if not options:
@@ -238,9 +228,7 @@ def _options_of_workers(
     return options, places
 
 
-def _guarded(
-    module: Module, workers: ast.expr, options: list[tuple[str, ast.expr, str]]
-) -> tuple[Edit, ...]:
+def _guarded(module: Module, workers: ast.expr, options: list[tuple[str, ast.expr, str]]) -> Edits:
     """Each option only where there are workers, as far as both are plain to see."""
     if not can_be_repeated(workers):
         return ()
@@ -256,7 +244,7 @@ def _guarded(
 
 
 def _may_divide_to_zero(module: Module, node: ast.expr) -> bool:
-    """The number is a division of what only a run can tell, and nothing holds it above 0."""
+    """The number is a division of values that only a run decides, without a lower bound of 1."""
     if number(module, node) is not None:
         return False
     match node:

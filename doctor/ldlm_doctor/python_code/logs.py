@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 
-from ldlm_doctor.model import Edit, Finding
-from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.program import Program, matching
+from ldlm_doctor.model import Edit, Edits, Findings
+from ldlm_doctor.python_code.expressions import last_name, words_in
+from ldlm_doctor.python_code.module import Module, matching
+from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.source_text import replaced
-from ldlm_doctor.python_code.tree import inside, last_name, words_in
+from ldlm_doctor.python_code.tree import inside
 from ldlm_doctor.python_code.values import arguments, constant
 
 _LOG = re.compile(
@@ -33,8 +33,8 @@ _WRITES = ("write", "writerow", "writeheader")
 _HANDLERS = frozenset({"logging.FileHandler", "logging.basicConfig"})
 
 
-def inspect(module: Module, program: Program) -> Iterator[Finding]:
-    """Each file of a program that trains and resumes which is opened anew."""
+def inspect(module: Module, program: Program) -> Findings:
+    """Each file of a program that trains and resumes which is truncated."""
     if not program.trains(module) or not program.any_relative(matching(_RESUME), module):
         return
     for call in module.calls:
@@ -46,7 +46,7 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
             yield module.finding("log-truncated-at-resume", call, edits=edits)
 
 
-def _emptied(module: Module, call: ast.Call) -> tuple[ast.expr, tuple[Edit, ...]] | None:
+def _emptied(module: Module, call: ast.Call) -> tuple[ast.expr, Edits] | None:
     """The path of a file that a call empties, with what would not."""
     match call:
         case ast.Call(func=ast.Name(id="open"), args=[path, *_]):
@@ -73,7 +73,7 @@ def _emptied(module: Module, call: ast.Call) -> tuple[ast.expr, tuple[Edit, ...]
 
 def _opened(
     module: Module, call: ast.Call, path: ast.expr, positional: tuple[str, ...]
-) -> tuple[ast.expr, tuple[Edit, ...]] | None:
+) -> tuple[ast.expr, Edits] | None:
     mode = arguments(module, call, positional)["mode"]
     if not isinstance(mode, ast.Constant) or mode.value not in ("w", "wt", "w+"):
         return None

@@ -6,19 +6,12 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ldlm_doctor.model import Edit, Finding
+from ldlm_doctor.model import Edits, Findings
+from ldlm_doctor.python_code.expressions import is_value, keyword, last_name, names_in, variables_in
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.source_text import inserted
-from ldlm_doctor.python_code.tree import (
-    calls_in,
-    inside,
-    is_value,
-    keyword,
-    last_name,
-    names_in,
-    variables_in,
-)
+from ldlm_doctor.python_code.tree import calls_in, inside
 from ldlm_doctor.python_code.values import likely
 
 CHECKPOINT = frozenset(
@@ -41,7 +34,7 @@ _SHALLOW = 5
 _OF_TORCH = "torch.utils.checkpoint"
 
 
-def inspect(module: Module, program: Program) -> Iterator[Finding]:
+def inspect(module: Module, program: Program) -> Findings:
     """Models of what is trained."""
     yield from _checkpoints(module, program)
     if not program.trains(module) or program.any_relative(_checkpoints_activations, module):
@@ -68,17 +61,12 @@ def _stack(module: Module, cls: ast.ClassDef) -> ast.stmt | None:
     lists = list(calls_in(ast.walk(cls), ("ModuleList",)))
     if not lists or all(_is_shallow(module, each) for each in lists):
         return None
-    methods = (each for each in cls.body if isinstance(each, ast.FunctionDef))
-    return next(
-        (
-            node
-            for method in methods
-            if method.name.startswith("forward")
-            for node in inside(method.body)
-            if isinstance(node, ast.For) and _applies(node)
-        ),
-        None,
-    )
+    for method in cls.body:
+        if isinstance(method, ast.FunctionDef) and method.name.startswith("forward"):
+            for node in inside(method.body):
+                if isinstance(node, ast.For) and _applies(node):
+                    return node
+    return None
 
 
 def _applies(loop: ast.For) -> bool:
@@ -150,7 +138,7 @@ def _deep_backbone(module: Module, cls: ast.ClassDef) -> ast.stmt | None:
     return None
 
 
-def _checkpoints(module: Module, program: Program) -> Iterator[Finding]:
+def _checkpoints(module: Module, program: Program) -> Findings:
     for call in module.calls_to(CHECKPOINT):
         if len(call.args) < 2 or not isinstance(call.args[0], ast.Attribute):
             continue
@@ -199,7 +187,7 @@ def _keyword_only(module: Module, program: Program, made: ast.Call) -> tuple[str
     return tuple(argument.arg for argument in forward.args.kwonlyargs)
 
 
-def _named(module: Module, call: ast.Call, names: tuple[str, ...]) -> tuple[Edit, ...]:
+def _named(module: Module, call: ast.Call, names: tuple[str, ...]) -> Edits:
     """Each argument with its name before it."""
     passed = call.args[1:]
     if len(passed) > len(names) or any(isinstance(each, ast.Starred) for each in passed):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain
 from pathlib import PurePosixPath
 from typing import TypeVar, cast
 
 from ldlm_doctor.model import SourceFile
+from ldlm_doctor.python_code.expressions import last_name
 from ldlm_doctor.python_code.source_text import SourceText, parsed
 from ldlm_doctor.python_code.tree import (
     Bindings,
@@ -21,7 +22,6 @@ from ldlm_doctor.python_code.tree import (
     attributes_of,
     bound_in,
     children,
-    last_name,
 )
 
 Node = TypeVar("Node", bound=ast.AST)
@@ -265,3 +265,21 @@ def read(file: SourceFile) -> Module:
 
 def _place(node: ast.AST) -> tuple[int, int]:
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
+@cache
+def calling(names: frozenset[str]) -> Callable[[Module], bool]:
+    """The fact that a module calls one of these dotted names."""
+    return lambda module: any(True for _ in module.calls_to(names))
+
+
+@cache
+def naming(*words: str) -> Callable[[Module], bool]:
+    """The fact that one of these words stands in a module, as an identifier or in a string."""
+    return lambda module: not module.words.isdisjoint(words)
+
+
+@cache
+def matching(pattern: re.Pattern[str]) -> Callable[[Module], bool]:
+    """The fact that a pattern matches a word of a module."""
+    return lambda module: any(map(pattern.search, module.words))

@@ -6,12 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ldlm_doctor.model import Finding
-from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.program import Program
-from ldlm_doctor.python_code.training import without_gradient
-from ldlm_doctor.python_code.tree import (
-    calls_in,
+from ldlm_doctor.model import Finding, Findings
+from ldlm_doctor.python_code.expressions import (
     is_value,
     last_name,
     names_in,
@@ -19,6 +15,10 @@ from ldlm_doctor.python_code.tree import (
     passed,
     variables_in,
 )
+from ldlm_doctor.python_code.module import Module
+from ldlm_doctor.python_code.program import Program
+from ldlm_doctor.python_code.training import without_gradient
+from ldlm_doctor.python_code.tree import calls_in
 from ldlm_doctor.python_code.values import arguments, number
 
 _LOSS = re.compile(r"(^|_)loss(es)?(_|\d|$)|^(l|L)oss", re.I)
@@ -31,7 +31,7 @@ _COSINES = {"cosine_similarity", "CosineSimilarity"}
 _HALF = ("torch.bfloat16", "torch.float16", "torch.half")
 
 
-def inspect(module: Module, program: Program) -> Iterator[Finding]:
+def inspect(module: Module, program: Program) -> Findings:
     """Losses of what is trained."""
     if not program.trains(module):
         return
@@ -59,7 +59,7 @@ def _subject(module: Module, call: ast.Call) -> ast.expr | None:
     return call.func.value
 
 
-def _clamps(module: Module, known: set[int]) -> Iterator[Finding]:
+def _clamps(module: Module, known: set[int]) -> Findings:
     for call in module.called(*_CLAMPS, "nan_to_num", "nan_to_num_"):
         subject = _subject(module, call)
         if subject is None or id(call) in known or not _is_loss(subject):
@@ -107,7 +107,7 @@ def _is_trained_with(module: Module, call: ast.Call) -> bool:
     return child is call
 
 
-def _constants(module: Module) -> Iterator[Finding]:
+def _constants(module: Module) -> Findings:
     """`if isnan(loss): loss = torch.tensor(0.0)`."""
     for branch in module.each(ast.If):
         tests = calls_in(ast.walk(branch.test), _FINITE)
@@ -121,7 +121,7 @@ def _constants(module: Module) -> Iterator[Finding]:
                         yield module.finding("nan-replaced-by-constant", statement)
 
 
-def _choices(module: Module) -> Iterator[Finding]:
+def _choices(module: Module) -> Findings:
     """`loss if isfinite(loss) else 0.0`, and the same by `torch.where`."""
     choices: list[tuple[ast.expr, ast.expr, list[ast.expr]]] = [
         (choice, choice.test, [choice.body, choice.orelse]) for choice in module.each(ast.IfExp)
@@ -191,8 +191,8 @@ def _is_one_minus_cosine(node: ast.expr) -> bool:
     return False
 
 
-def _half_weights(module: Module) -> Iterator[Finding]:
-    """A model is cast as a whole, and then handed to an optimizer of torch."""
+def _half_weights(module: Module) -> Findings:
+    """A model is cast as a whole, and then passed to an optimizer of torch."""
     optimized = {
         owner_name(part)
         for call in module.calls

@@ -6,12 +6,13 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ldlm_doctor.model import Edit, Finding
-from ldlm_doctor.python_code.agreement import agreed, agrees, decides_together
+from ldlm_doctor.model import Edit, Edits, Findings
+from ldlm_doctor.python_code.collectives import agreed, agrees, decides_together
+from ldlm_doctor.python_code.expressions import last_name, names_in, passed
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.source_text import keyword_added
-from ldlm_doctor.python_code.tree import inside, last_name, names_in, passed
+from ldlm_doctor.python_code.tree import inside
 from ldlm_doctor.python_code.values import arguments
 
 _FUSED = frozenset(
@@ -25,7 +26,7 @@ _OF_EVALUATION = re.compile(r"(^|_)(val|valid|validation|eval|test|dev|metric|ac
 _ANY_LOSS = re.compile(r"loss", re.I)
 
 
-def inspect(module: Module, program: Program) -> Iterator[Finding]:
+def inspect(module: Module, program: Program) -> Findings:
     """Each Adam and AdamW."""
     yield from _misplaced(module)
     if not (program.trains(module) and program.is_on_cuda(module)):
@@ -38,7 +39,7 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
             yield module.finding("optimizer-unfused", call, edits=_fused(module, call))
 
 
-def _fused(module: Module, call: ast.Call) -> tuple[Edit, ...]:
+def _fused(module: Module, call: ast.Call) -> Edits:
     if module.imports.get("torch") != "torch":
         return ()
     return keyword_added(module, call, "fused=torch.cuda.is_available()")
@@ -54,11 +55,11 @@ def _is_fallback(module: Module, call: ast.Call) -> bool:
     )
 
 
-def _misplaced(module: Module) -> Iterator[Finding]:
+def _misplaced(module: Module) -> Findings:
     for call in _fused_tuples(module):
         only = call.keywords[0]
         outer = module.around(call, ast.Call)
-        edits: tuple[Edit, ...] = ()
+        edits: Edits = ()
         if outer is not None and not any(k.arg == "fused" for k in outer.keywords):
             removed = Edit(module.file.path, module.end(call.args[0]), module.end(only), b"")
             edits = (removed, *keyword_added(module, outer, f"fused={module.text(only.value)}"))
@@ -76,7 +77,7 @@ def _fused_tuples(module: Module) -> list[ast.Call]:
     ]
 
 
-def inspect_schedules(module: Module, program: Program) -> Iterator[Finding]:
+def inspect_schedules(module: Module, program: Program) -> Findings:
     """Each step of a schedule that looks at a loss."""
     if not program.is_distributed(module) or program.framework_does_it(module):
         return

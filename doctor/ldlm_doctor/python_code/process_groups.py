@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ldlm_doctor.model import Edit, Finding
-from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.program import INIT_PROCESS_GROUP, Program, naming
+from ldlm_doctor.model import Edits, Findings
+from ldlm_doctor.python_code.module import Module, naming
+from ldlm_doctor.python_code.program import INIT_PROCESS_GROUP, Program
 from ldlm_doctor.python_code.source_text import replaced
 from ldlm_doctor.python_code.values import UNKNOWN, arguments, constant, seconds
 from ldlm_monitor.text.format import duration
@@ -23,10 +23,16 @@ _OLD_NAMES = {
     "NCCL_ASYNC_ERROR_HANDLING", "NCCL_BLOCKING_WAIT", "NCCL_DESYNC_DEBUG", "NCCL_ENABLE_TIMING",
 }  # fmt: skip
 _LONGEST_HEARTBEAT = 1800
-_HEARTBEAT_DEFAULT, _ON = "480", "1"
+_HEARTBEAT_DEFAULT = "480"
+_SWITCHES = {
+    "NCCL_ENABLE_MONITORING": (("0", "false"), "python-env-monitoring-off", "1"),
+    "NCCL_BLOCKING_WAIT": (("1", "true"), "python-env-blocking-wait", "0"),
+    "NCCL_ASYNC_ERROR_HANDLING": (("0",), "python-env-error-handling-off", None),
+}
+"""By name without TORCH_: wrong values, the check, and the right value (None: no edit)."""
 
 
-def inspect(module: Module, program: Program) -> Iterator[Finding]:
+def inspect(module: Module, program: Program) -> Findings:
     """Each process group that is made."""
     is_script = bool(program.loops(module)) or _runs_itself(module)
     destroyed = program.any_relative(naming("destroy_process_group"), module)
@@ -111,7 +117,7 @@ def _setting(
         yield EnvironmentSetting(name, "" if known is UNKNOWN else str(known), value, key, at)
 
 
-def inspect_environment(module: Module, program: Program) -> Iterator[Finding]:
+def inspect_environment(module: Module, program: Program) -> Findings:
     """Each setting that is known to do harm, or nothing."""
     starts = list(module.calls_to(INIT_PROCESS_GROUP))
     for setting in _settings(module):
@@ -120,27 +126,18 @@ def inspect_environment(module: Module, program: Program) -> Iterator[Finding]:
             yield module.finding("python-env-set-too-late", setting.at)
 
 
-def _judged(module: Module, setting: EnvironmentSetting) -> Iterator[Finding]:
+def _judged(module: Module, setting: EnvironmentSetting) -> Findings:
     name, value = setting.name, setting.value.strip().lower()
     bare = name.removeprefix("TORCH_")
     if bare == "NCCL_HEARTBEAT_TIMEOUT_SEC" and value.isdecimal():
         if int(value) > _LONGEST_HEARTBEAT:
-            edits = _value(module, setting, _HEARTBEAT_DEFAULT)
-            yield module.finding(
-                "python-env-heartbeat-timeout", setting.at, duration(int(value)), edits
-            )
-    elif bare == "NCCL_ENABLE_MONITORING" and value in ("0", "false"):
-        yield module.finding(
-            "python-env-monitoring-off", setting.at, edits=_value(module, setting, _ON)
-        )
+            length, edits = duration(int(value)), _value(module, setting, _HEARTBEAT_DEFAULT)
+            yield module.finding("python-env-heartbeat-timeout", setting.at, length, edits)
     elif name == "NCCL_TIMEOUT":
         yield module.finding("python-env-nccl-timeout-unread", setting.at)
-    elif bare == "NCCL_BLOCKING_WAIT" and value in ("1", "true"):
-        yield module.finding(
-            "python-env-blocking-wait", setting.at, edits=_value(module, setting, "0")
-        )
-    elif bare == "NCCL_ASYNC_ERROR_HANDLING" and value == "0":
-        yield module.finding("python-env-error-handling-off", setting.at)
+    elif bare in _SWITCHES and value in _SWITCHES[bare][0]:
+        _, check, right = _SWITCHES[bare]
+        yield module.finding(check, setting.at, edits=_value(module, setting, right))
     if name in _OLD_NAMES:
         edits = ()
         if isinstance(setting.name_node, ast.Constant) and _is_written(module, setting):
@@ -155,9 +152,11 @@ def _is_written(module: Module, setting: EnvironmentSetting) -> bool:
     return setting.name in written and f"TORCH_{setting.name}" not in module.words
 
 
-def _value(module: Module, setting: EnvironmentSetting, text: str) -> tuple[Edit, ...]:
+def _value(module: Module, setting: EnvironmentSetting, text: str | None) -> Edits:
     """The value as another string of the same quotes, or `str()` of another number."""
     node = setting.node
+    if text is None:
+        return ()
     match node:
         case ast.Call(func=ast.Name(id="str"), args=[ast.Constant(value=int()) as only]):
             return (replaced(module, only, text),)

@@ -6,34 +6,28 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TypeVar, cast
 
 from ldlm_doctor.model import SourceFile
-from ldlm_doctor.python_code.module import Module
+from ldlm_doctor.python_code.expressions import last_name
+from ldlm_doctor.python_code.module import Module, calling, naming
 from ldlm_doctor.python_code.settings import Settings
 from ldlm_doctor.python_code.training import TrainingLoop, training_loops
-from ldlm_doctor.python_code.tree import Loop, last_name
+from ldlm_doctor.python_code.tree import Loop
 
 DDP = frozenset(
-    {
-        "torch.nn.parallel.DistributedDataParallel",
-        "torch.nn.parallel.distributed.DistributedDataParallel",
-    }
+    f"torch.nn.parallel.{where}DistributedDataParallel" for where in ("", "distributed.")
 )
 FSDP = frozenset(
-    {
-        "torch.distributed.fsdp.FullyShardedDataParallel",
-        "torch.distributed.fsdp.fully_sharded_data_parallel.FullyShardedDataParallel",
-        "torch.distributed.fsdp.fully_shard",
-        "torch.distributed._composable.fsdp.fully_shard",
-    }
-)
+    f"torch.distributed.{name}"
+    for name in (
+        "fsdp.FullyShardedDataParallel", "fsdp.fully_shard", "_composable.fsdp.fully_shard",
+        "fsdp.fully_sharded_data_parallel.FullyShardedDataParallel",
+    )
+)  # fmt: skip
 INIT_PROCESS_GROUP = frozenset(
-    {
-        "torch.distributed.init_process_group",
-        "torch.distributed.distributed_c10d.init_process_group",
-    }
+    f"torch.distributed.{where}init_process_group" for where in ("", "distributed_c10d.")
 )
 _SEVERAL_RANKS = DDP | FSDP | INIT_PROCESS_GROUP
 YAML_NUMBER = re.compile(rb"^[ \t]*([A-Za-z_]\w*)[ \t]*:[ \t]*(\d+)[ \t]*(?:#.*)?$", re.M)
@@ -136,10 +130,11 @@ class Program:
     def relatives(self, module: Module) -> list[Module]:
         """The module, all that it imports and that import it, and what is near it."""
         if module not in self._relatives:
-            found = dict.fromkeys(self.imports_of(module))
-            found.update(dict.fromkeys(_reached([module], self._importers, _MOST_RELATIVES)))
-            found.update(dict.fromkeys(sorted(self.near(module), key=lambda m: m.file.path)))
-            self._relatives[module] = list(found)
+            importers = _reached([module], self._importers, _MOST_RELATIVES)
+            near = sorted(self.near(module), key=lambda each: each.file.path)
+            self._relatives[module] = [
+                *dict.fromkeys((*self.imports_of(module), *importers, *near))
+            ]
         return self._relatives[module]
 
     def class_of(self, module: Module, node: ast.expr) -> tuple[Module, ast.ClassDef] | None:
@@ -151,11 +146,8 @@ class Program:
             folder = tuple(dotted.split(".")[:-1])
             found = self._named(module, 0, folder) or self._named(module, 1, folder)
             places = [found] if found is not None else []
-        for place in places:
-            for cls in place.each(ast.ClassDef):
-                if cls.name == name:
-                    return place, cls
-        return None
+        classes = ((place, cls) for place in places for cls in place.each(ast.ClassDef))
+        return next(((place, cls) for place, cls in classes if cls.name == name), None)
 
     def any_relative(self, fact: Callable[[Module], bool], module: Module) -> bool:
         """Whether something holds for the module or one that is connected with it."""
@@ -258,24 +250,6 @@ class Program:
             not self.any_relative(calling(DDP | FSDP), module)
             and self.any_relative(uses_framework, module)
         )
-
-
-@cache
-def calling(names: frozenset[str]) -> Callable[[Module], bool]:
-    """The fact that a module calls one of these dotted names."""
-    return lambda module: any(True for _ in module.calls_to(names))
-
-
-@cache
-def naming(*words: str) -> Callable[[Module], bool]:
-    """The fact that one of these words stands in a module, as an identifier or in a string."""
-    return lambda module: not module.words.isdisjoint(words)
-
-
-@cache
-def matching(pattern: re.Pattern[str]) -> Callable[[Module], bool]:
-    """The fact that a pattern matches a word of a module."""
-    return lambda module: any(map(pattern.search, module.words))
 
 
 def uses_framework(module: Module) -> bool:

@@ -1,19 +1,14 @@
-"""What a resumed training does not take up again, and so begins anew."""
+"""State that a resumed training does not restore, and so starts over."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 
-from ldlm_doctor.model import Finding
-from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.program import Program
-from ldlm_doctor.python_code.saved_state import PROGRESS, Saved, keys_read, saved_in, state_of
-from ldlm_doctor.python_code.tree import (
-    Function,
-    inside,
+from ldlm_doctor.model import Findings
+from ldlm_doctor.python_code.expressions import (
     keyword,
     last_name,
     names_in,
@@ -22,6 +17,10 @@ from ldlm_doctor.python_code.tree import (
     receiver,
     words_in,
 )
+from ldlm_doctor.python_code.module import Module
+from ldlm_doctor.python_code.program import Program
+from ldlm_doctor.python_code.saved_state import PROGRESS, Saved, keys_read, saved_in, state_of
+from ldlm_doctor.python_code.tree import Function, inside
 from ldlm_doctor.python_code.values import constant
 
 _RESUME = re.compile(r"resum|init_from|restart|start_(epoch|step|iter)|continue_(from|train)", re.I)
@@ -44,7 +43,7 @@ _SCALERS = frozenset({"torch.amp.GradScaler", "torch.cuda.amp.GradScaler"})
 _SCHEDULES = re.compile(r"^torch\.optim\.lr_scheduler\.\w+$|(^|\.)get_(\w+_)?schedule(r|_\w+)$")
 
 
-def inspect(module: Module, program: Program) -> Iterator[Finding]:
+def inspect(module: Module, program: Program) -> Findings:
     """The checkpoints that a file writes, the schedules that it makes, what it restores."""
     if not program.has_loops(module) or not program.any_relative(_resumes, module):
         return
@@ -75,7 +74,7 @@ def _resumes(module: Module) -> bool:
     )
 
 
-def _dropped(saved: Saved, read: frozenset[str]) -> Iterator[Finding]:
+def _dropped(saved: Saved, read: frozenset[str]) -> Findings:
     progress = saved.progress()
     for key, value in saved.entries.items():
         if key in read:
@@ -89,13 +88,13 @@ def _dropped(saved: Saved, read: frozenset[str]) -> Iterator[Finding]:
             yield saved.module.finding("resume-drops-saved-state", value, f'nothing reads "{key}"')
 
 
-def _without_optimizer(program: Program, saved: Saved, read: frozenset[str]) -> Iterator[Finding]:
+def _without_optimizer(program: Program, saved: Saved, read: frozenset[str]) -> Findings:
     if not saved.is_whole or not set(saved.progress()) & read:
         return
-    wanted = _KINDS["the optimizer"]
-    if any(wanted.search(word) for value in saved.entries.values() for word in words_in(value)):
+    optimizer = _KINDS["the optimizer"]
+    if any(optimizer.search(word) for value in saved.entries.values() for word in words_in(value)):
         return
-    if any(wanted.search(key) for key in saved.entries) or program.once(
+    if any(optimizer.search(key) for key in saved.entries) or program.once(
         _keeping("the optimizer", "state_dict")
     ):
         return
@@ -121,7 +120,7 @@ def _is_of(kind: str, call: ast.Call) -> bool:
     return not last_name(owner) or any(map(_KINDS[kind].search, words_in(owner)))
 
 
-def _anew(module: Module, program: Program) -> Iterator[Finding]:
+def _anew(module: Module, program: Program) -> Findings:
     if "scale" in module.methods_called and not program.once(_keeping("the loss scale", *_STATES)):
         for call in module.calls_to(_SCALERS):
             enabled = keyword(call, "enabled")
@@ -175,7 +174,7 @@ def _stores(module: Module) -> set[str]:
     }
 
 
-def _reset(module: Module, program: Program) -> Iterator[Finding]:
+def _reset(module: Module, program: Program) -> Findings:
     for statement in module.each(ast.Assign):
         match statement:
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if _is_restored(value):
@@ -198,7 +197,7 @@ def _reads(module: Module, attribute: str) -> bool:
     )
 
 
-def _name_reset(module: Module, statement: ast.Assign, name: str) -> Iterator[Finding]:
+def _name_reset(module: Module, statement: ast.Assign, name: str) -> Findings:
     scope = module.scope(statement)
     if isinstance(scope, ast.Lambda) or not _trains_in(scope):
         return
@@ -207,7 +206,9 @@ def _name_reset(module: Module, statement: ast.Assign, name: str) -> Iterator[Fi
         for node in ast.walk(scope)
         if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
     ]
-    if not loads and PROGRESS.match(name) and not _is_declared_outside(scope, name):
+    outside = (n for n in ast.walk(scope) if isinstance(n, ast.Global | ast.Nonlocal))
+    declared_outside = any(name in node.names for node in outside)
+    if not loads and PROGRESS.match(name) and not declared_outside:
         yield module.finding("resume-counter-reset", statement, f"{name} is read nowhere")
         return
     again = _set_again(module, scope, statement, name)
@@ -242,13 +243,6 @@ def _is_restored(value: ast.expr) -> bool:
             case ast.Call() if re.search(r"load_(ckpt|checkpoint)|resume", last_name(part.func)):
                 return True
     return False
-
-
-def _is_declared_outside(function: Function | ast.Module, name: str) -> bool:
-    return any(
-        isinstance(node, ast.Global | ast.Nonlocal) and name in node.names
-        for node in ast.walk(function)
-    )
 
 
 def _set_again(

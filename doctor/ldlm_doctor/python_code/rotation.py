@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from typing import TypeAlias
 
-from ldlm_doctor.model import Edit, Finding
+from ldlm_doctor.model import Edits, Findings
+from ldlm_doctor.python_code.expressions import last_name, names_in
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.source_text import replaced
-from ldlm_doctor.python_code.tree import Function, Loop, calls_in, inside, last_name, names_in
+from ldlm_doctor.python_code.tree import Function, Loop, calls_in, inside
 from ldlm_doctor.python_code.values import number
 
 _ABOUT = re.compile(r"ckpt|checkpoint|keep|snapshot|save_dir|step|epoch|rotat|prune|old_", re.I)
@@ -30,7 +30,7 @@ _STRICT = {
 _Body: TypeAlias = Function | ast.Module
 
 
-def inspect(module: Module, program: Program) -> Iterator[Finding]:
+def inspect(module: Module, program: Program) -> Findings:
     """Each function that deletes checkpoints in a loop."""
     seen: set[Loop] = set()
     for call in module.called("rmtree", "unlink", "remove"):
@@ -51,7 +51,7 @@ def _is_about_checkpoints(function: _Body) -> bool:
     return any(_ABOUT.search(word) for word in (name, *names_in(function)))
 
 
-def _unbounded(module: Module, loop: Loop, call: ast.Call, function: _Body) -> Iterator[Finding]:
+def _unbounded(module: Module, loop: Loop, call: ast.Call, function: _Body) -> Findings:
     if isinstance(loop, ast.While):
         yield from _popped(module, loop, call, function)
         return
@@ -83,14 +83,14 @@ def _unbounded(module: Module, loop: Loop, call: ast.Call, function: _Body) -> I
                 yield module.finding("rotation-keep-zero", call, detail, edits)
 
 
-def _held(module: Module, difference: ast.BinOp, keep: ast.expr) -> tuple[Edit, ...]:
+def _held(module: Module, difference: ast.BinOp, keep: ast.expr) -> Edits:
     """`len(found) - n` as `max(0, len(found) - max(1, n))`."""
     before, after = module.start(difference), module.start(keep)
     length = module.file.content[before:after].decode()
     return (replaced(module, difference, f"max(0, {length}max(1, {module.text(keep)}))"),)
 
 
-def _popped(module: Module, loop: ast.While, call: ast.Call, function: _Body) -> Iterator[Finding]:
+def _popped(module: Module, loop: ast.While, call: ast.Call, function: _Body) -> Findings:
     """`while len(found) > keep: rmtree(found.pop(0))`."""
     match loop.test:
         case ast.Compare(
@@ -169,7 +169,7 @@ def _asks(test: ast.expr, name: str) -> bool:
     return False
 
 
-def _foreign(module: Module, call: ast.Call, function: _Body) -> Iterator[Finding]:
+def _foreign(module: Module, call: ast.Call, function: _Body) -> Findings:
     listings = [
         node
         for node in calls_in(inside(function.body), _LISTS)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 
-from ldlm_doctor.model import Edit, Finding
+from ldlm_doctor.model import Edits, Findings
+from ldlm_doctor.python_code.expressions import expressions_in, names_in, receiver
 from ldlm_doctor.python_code.loaders import FOR_EVALUATION, called
-from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.program import Program, matching, naming
+from ldlm_doctor.python_code.module import Module, matching, naming
+from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.source_text import line_before
 from ldlm_doctor.python_code.training import is_rank
-from ldlm_doctor.python_code.tree import Function, expressions_in, inside, names_in, receiver
+from ldlm_doctor.python_code.tree import Function, inside
 from ldlm_doctor.python_code.values import arguments, constant
 
 _SAMPLER = frozenset(
@@ -24,7 +24,7 @@ _SHUFFLES = frozenset({"random.shuffle", "numpy.random.shuffle", "numpy.random.p
 _SUBSETS = frozenset({"torch.utils.data.Subset", "torch.utils.data.dataset.Subset"})
 
 
-def inspect_samplers(module: Module, program: Program) -> Iterator[Finding]:
+def inspect_samplers(module: Module, program: Program) -> Findings:
     """Samplers of training data whose `set_epoch` is never called."""
     if program.framework_does_it(module) or not program.trains(module):
         return
@@ -41,7 +41,7 @@ def inspect_samplers(module: Module, program: Program) -> Iterator[Finding]:
             yield module.finding("sampler-set-epoch", call, edits=_epoch_set(module, program, call))
 
 
-def _epoch_set(module: Module, program: Program, call: ast.Call) -> tuple[Edit, ...]:
+def _epoch_set(module: Module, program: Program, call: ast.Call) -> Edits:
     """The call of `set_epoch`, where sampler and loop over epochs are in one function."""
     statement, function = module.statement(call), module.function(call)
     match statement:
@@ -63,7 +63,7 @@ def _epoch_set(module: Module, program: Program, call: ast.Call) -> tuple[Edit, 
     return ()
 
 
-def inspect_splits(module: Module, program: Program) -> Iterator[Finding]:
+def inspect_splits(module: Module, program: Program) -> Findings:
     """Splits by global random numbers, in a program that seeds them by rank."""
     drawn = [call for call in module.calls_to(_SPLIT) if arguments(module, call).lacks("generator")]
     drawn += [call for call in module.calls_to(_SHUFFLES) if _is_for_subsets(module, call)]

@@ -7,11 +7,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ldlm_doctor.model import Finding
+from ldlm_doctor.model import Findings
 from ldlm_doctor.python_code.checkpoints import SAVE, full_path, is_checkpoint
-from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.program import DDP, Program, calling
-from ldlm_doctor.python_code.tree import Function, body_of, inside, last_name, owner_name, words_in
+from ldlm_doctor.python_code.expressions import last_name, owner_name, words_in
+from ldlm_doctor.python_code.module import Module, calling
+from ldlm_doctor.python_code.program import DDP, Program
+from ldlm_doctor.python_code.tree import Function, body_of, inside
 from ldlm_doctor.python_code.values import arguments
 
 PROGRESS = re.compile(
@@ -74,7 +75,7 @@ def state_of(node: ast.expr) -> str:
 
 
 def _grows(module: Module, node: ast.Dict) -> bool:
-    """Keys are added to the dictionary later, or it is handed on by a name that others change."""
+    """Keys are added to the dictionary later, or its name is passed to `update`."""
     statement = module.statement(node)
     if not isinstance(statement, ast.Assign) or statement.value is not node:
         return False
@@ -86,7 +87,7 @@ def _grows(module: Module, node: ast.Dict) -> bool:
 
 
 def keys_read(program: Program) -> frozenset[str] | None:
-    """The keys that code looks up anywhere; None: some checkpoint is handed on as a whole."""
+    """The keys that code looks up anywhere; None: some checkpoint is passed on as a whole."""
     found: set[str] = set()
     loads = False
     for module in program.modules:
@@ -134,7 +135,7 @@ def _is_handed_on(module: Module, load: ast.Call) -> bool:
     return False
 
 
-def inspect(module: Module, program: Program) -> Iterator[Finding]:
+def inspect(module: Module, program: Program) -> Findings:
     """Each torch.save of a checkpoint in a training on several ranks."""
     saves = list(module.calls_to(SAVE))
     if not saves or not program.any_near(calling(DDP), module) or program.framework_does_it(module):
@@ -159,7 +160,7 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
 def _is_reached_by_all(
     module: Module, program: Program, node: ast.AST, turning: set[int], depth: int = 0
 ) -> bool:
-    """A training loop comes to the node, and nothing on the way looks at the rank."""
+    """A training loop reaches the node, and no condition on the way tests the rank."""
     in_training = False
     child = node
     for outer in module.above(node):

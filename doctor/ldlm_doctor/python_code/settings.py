@@ -15,8 +15,9 @@ from functools import cached_property
 import yaml
 
 from ldlm_doctor.model import Kind, SourceFile
+from ldlm_doctor.python_code.expressions import keyword, last_name
 from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.tree import Function, keyword, last_name
+from ldlm_doctor.python_code.tree import Function
 from ldlm_doctor.python_code.values import UNKNOWN, constant, option_names
 from ldlm_doctor.yaml_nodes import compose
 

@@ -12,8 +12,8 @@ import warnings
 from dataclasses import dataclass
 from functools import cached_property
 
-from ldlm_doctor.model import Edit, Finding, SourceFile, with_edits
-from ldlm_doctor.python_code.tree import last_name
+from ldlm_doctor.model import Edit, Edits, Finding, SourceFile, with_edits
+from ldlm_doctor.python_code.expressions import last_name
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _BOM = b"\xef\xbb\xbf"
@@ -80,7 +80,7 @@ class SourceText:
         check: str,
         node: ast.expr | ast.stmt | ast.excepthandler | ast.keyword | int,
         detail: str = "",
-        edits: tuple[Edit, ...] = (),
+        edits: Edits = (),
     ) -> Finding:
         """A finding at a node, or at a line. Edits that do not give Python are left out."""
         line = node if isinstance(node, int) else node.lineno
@@ -90,7 +90,7 @@ class SourceText:
             edits = ()
         return Finding(check, self.file.path, line, evidence[:_LONGEST_EVIDENCE], detail, edits)
 
-    def _still_python(self, edits: tuple[Edit, ...]) -> bool:
+    def _still_python(self, edits: Edits) -> bool:
         if not self.is_editable:
             return False
         try:
@@ -117,7 +117,7 @@ def inserted(source: SourceText, at: int, text: str) -> Edit:
     return Edit(source.file.path, at, at, text.encode())
 
 
-def keyword_added(source: SourceText, call: ast.Call, text: str) -> tuple[Edit, ...]:
+def keyword_added(source: SourceText, call: ast.Call, text: str) -> Edits:
     """`text`, such as `a=1`, becomes the last argument of a call that has some already."""
     closing = source.end(call) - 1
     given: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
@@ -155,7 +155,7 @@ def _own_line(source: SourceText, node: ast.expr | ast.keyword) -> str | None:
     return before.decode() if not before.strip() else None
 
 
-def line_before(source: SourceText, statement: ast.stmt, text: str) -> tuple[Edit, ...]:
+def line_before(source: SourceText, statement: ast.stmt, text: str) -> Edits:
     """`text` as a statement of its own before another one."""
     start = source.start(statement)
     before = source.file.content[source.starts[statement.lineno - 1] : start]
@@ -164,7 +164,7 @@ def line_before(source: SourceText, statement: ast.stmt, text: str) -> tuple[Edi
     return (inserted(source, start, f"{text}{source.newline.decode()}{before.decode()}"),)
 
 
-def line_after(source: SourceText, statement: ast.stmt, text: str) -> tuple[Edit, ...]:
+def line_after(source: SourceText, statement: ast.stmt, text: str) -> Edits:
     """`text` as a statement of its own after another one, on whose line no other stands."""
     before = source.file.content[source.starts[statement.lineno - 1] : source.start(statement)]
     rest = _LINE_REST_OR_COMMENT.match(source.file.content, source.end(statement))

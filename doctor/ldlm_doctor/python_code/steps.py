@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from ldlm_doctor.model import Finding
+from ldlm_doctor.model import Findings
+from ldlm_doctor.python_code.expressions import keyword, last_name, receiver, variables_in
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program, forwards, uses_framework
 from ldlm_doctor.python_code.training import TrainingLoop, is_optimizer_step
-from ldlm_doctor.python_code.tree import (
-    Function,
-    inside,
-    keyword,
-    last_name,
-    receiver,
-    variables_in,
-)
+from ldlm_doctor.python_code.tree import Function, inside
 from ldlm_doctor.python_code.values import constant
 
 _LOSS = re.compile(r"(^|_)(loss|losses|grad_norm|norm)(_|\d|$)", re.I)
@@ -37,7 +31,7 @@ _BF16 = ("torch.bfloat16", "bfloat16")
 _SCHEDULER = re.compile(r"(^|_)(lr_)?sched(uler)?s?(_|\d|$)", re.I)
 
 
-def inspect(module: Module, program: Program) -> Iterator[Finding]:
+def inspect(module: Module, program: Program) -> Findings:
     """Each training loop of the file."""
     yield from _scaled_bf16(module)
     on_cuda = program.is_on_cuda(module) or program.framework_does_it(module)
@@ -51,7 +45,7 @@ def inspect(module: Module, program: Program) -> Iterator[Finding]:
         yield from _waits_in_forward(module)
 
 
-def _waits(loop: TrainingLoop) -> Iterator[Finding]:
+def _waits(loop: TrainingLoop) -> Findings:
     tensors = _tensors(loop)
     places: list[ast.expr] = []
     for node in loop.nodes():
@@ -120,7 +114,7 @@ def _is_printed(module: Module, node: ast.expr) -> bool:
     return isinstance(outer, ast.Call) and last_name(outer.func) in printers
 
 
-def _waits_in_forward(module: Module) -> Iterator[Finding]:
+def _waits_in_forward(module: Module) -> Findings:
     """Losses that a model reads in its own forward pass."""
     reads = [
         call
@@ -130,19 +124,16 @@ def _waits_in_forward(module: Module) -> Iterator[Finding]:
     ]
     if not reads:
         return
-    for forward in (*forwards(module), *_steps_of_frameworks(module)):
+    # `training_step` of Lightning, `compute_loss` of transformers' Trainer
+    names = ("training_step", "compute_loss") if uses_framework(module) else ()
+    steps = [function for function in module.functions if function.name in names]
+    for forward in (*forwards(module), *steps):
         if forward.args.args and forward.args.args[0].arg == "ctx":
             continue  # an autograd function's own
         places = [call for call in reads if _is_always(module, call, forward)]
         if places:
             detail = "; ".join(filter(None, ("in every forward pass", _also_in(places))))
             yield module.finding("sync-every-step", places[0], detail)
-
-
-def _steps_of_frameworks(module: Module) -> Iterator[Function]:
-    """`training_step` of Lightning, `compute_loss` of transformers' Trainer."""
-    if uses_framework(module):
-        yield from (f for f in module.functions if f.name in ("training_step", "compute_loss"))
 
 
 def _is_always(module: Module, node: ast.AST, forward: ast.AST) -> bool:
@@ -154,20 +145,20 @@ def _is_always(module: Module, node: ast.AST, forward: ast.AST) -> bool:
     return False
 
 
-def _cache(loop: TrainingLoop) -> Iterator[Finding]:
+def _cache(loop: TrainingLoop) -> Findings:
     for call in loop.calls("empty_cache"):
         if loop.module.resolve(call.func).startswith("torch.") and loop.is_every_turn(call):
             yield loop.module.finding("empty-cache-every-step", call)
             return
 
 
-def _zeros(loop: TrainingLoop) -> Iterator[Finding]:
+def _zeros(loop: TrainingLoop) -> Findings:
     for call in loop.calls("zero_grad"):
         if constant(loop.module, keyword(call, "set_to_none")) is False:
             yield loop.module.finding("zero-grad-keeps-tensors", call)
 
 
-def _scaled_bf16(module: Module) -> Iterator[Finding]:
+def _scaled_bf16(module: Module) -> Findings:
     kinds = [_kind(module, call) for call in module.calls_to(_AUTOCASTS)]
     if not kinds or not all(kind in _BF16 for kind in kinds):
         return
@@ -188,7 +179,7 @@ def _kind(module: Module, call: ast.Call) -> str:
     return module.resolve(given)
 
 
-def _scheduled(loop: TrainingLoop) -> Iterator[Finding]:
+def _scheduled(loop: TrainingLoop) -> Findings:
     blocks: dict[int, list[ast.stmt]] = {}
     for call in loop.optimizer_steps():
         block = loop.module.block(loop.module.statement(call))

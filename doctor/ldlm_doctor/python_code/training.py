@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
+from ldlm_doctor.python_code.expressions import last_name
 from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.tree import Function, Loop, calls_in, inside, last_name
+from ldlm_doctor.python_code.tree import Function, Loop, calls_in, inside
 
 _OPTIMIZER = re.compile(r"(^|_)(opt|optim|optimizer|optimizers|scaler|grad_scaler)(_|\d|$)", re.I)
 _OPTIMIZER_PART = re.compile(r"optim|scaler", re.I)

@@ -1,4 +1,4 @@
-"""Nodes of a syntax tree: children, names, arguments, constants, and what scopes bind.
+"""The structure of a syntax tree: children, scopes, calls, and what scopes bind.
 
 ast has no parents and no values of names. libcst and astroid have, but read a file of 236 kB in 10
 and 4 times ast's time, and what is certain about a value would still have to be decided here.
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterable, Iterator
-from typing import TypeAlias, TypeGuard
+from typing import TypeAlias
+
+from ldlm_doctor.python_code.expressions import last_name, variables_in
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 Scope: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module
@@ -61,61 +63,6 @@ def calls_in(nodes: Iterable[ast.AST], names: Collection[str]) -> Iterator[ast.C
     for node in nodes:
         if isinstance(node, ast.Call) and last_name(node.func) in names:
             yield node
-
-
-def last_name(node: ast.AST | None) -> str:
-    """The last part of a dotted expression: `step` of `self.optimizer.step`."""
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def receiver(call: ast.Call) -> ast.expr:
-    """`optimizer` of `optimizer.step()`; for a plain function, its name."""
-    return call.func.value if isinstance(call.func, ast.Attribute) else call.func
-
-
-def owner_name(call: ast.Call) -> str:
-    """The last name of the object whose method is called; "" for a plain function."""
-    return last_name(call.func.value) if isinstance(call.func, ast.Attribute) else ""
-
-
-def passed(call: ast.Call) -> list[ast.expr]:
-    """All arguments of a call, by position and by keyword."""
-    return [*call.args, *(each.value for each in call.keywords)]
-
-
-def keyword(call: ast.Call, name: str) -> ast.expr | None:
-    """The argument of a call that is passed under a name."""
-    return next((each.value for each in call.keywords if each.arg == name), None)
-
-
-def is_value(node: ast.AST | None, value: bool | None) -> TypeGuard[ast.Constant]:
-    """Whether a node is the constant True, False or None."""
-    return isinstance(node, ast.Constant) and node.value is value
-
-
-def expressions_in(node: ast.AST) -> Iterator[ast.expr]:
-    """The names, attributes and calls in an expression: what can denote a value."""
-    for part in ast.walk(node):
-        if isinstance(part, ast.Name | ast.Attribute | ast.Call):
-            yield part
-
-
-def variables_in(node: ast.AST) -> set[str]:
-    """The names of variables in an expression, attributes left out."""
-    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
-
-
-def names_in(node: ast.AST) -> set[str]:
-    """The identifiers of an expression, attributes included."""
-    return {last_name(part) for part in ast.walk(node)} - {""}
-
-
-def words_in(node: ast.AST) -> set[str]:
-    """The identifiers and the strings of an expression."""
-    parts = (part.value for part in ast.walk(node) if isinstance(part, ast.Constant))
-    return names_in(node).union(part for part in parts if isinstance(part, str))
 
 
 def bound_in(scope: Scope) -> Bindings:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
-from ldlm_doctor.model import Edit, Finding
+from ldlm_doctor.model import Edits, Findings
+from ldlm_doctor.python_code.expressions import last_name, owner_name, receiver
 from ldlm_doctor.python_code.module import Module
 from ldlm_doctor.python_code.program import Program
 from ldlm_doctor.python_code.source_text import line_after, line_before
 from ldlm_doctor.python_code.training import TrainingLoop
-from ldlm_doctor.python_code.tree import Function, last_name, owner_name
+from ldlm_doctor.python_code.tree import Function
 
 _CLIPS = ("clip_grad_norm_", "clip_grad_value_")
 _DROPS = frozenset({"zero_grad", "zero_grads", "clear_grad", "zero_gradients"})
 
 
-def inspect(module: Module, program: Program) -> Iterator[Finding]:
+def inspect(module: Module, program: Program) -> Findings:
     """Each training loop."""
     for loop in program.loops(module):
         steps = loop.optimizer_steps()
@@ -47,14 +47,14 @@ def _uses_torchs(module: Module) -> bool:
     return any(module.resolve(call.func).startswith("torch.optim.") for call in module.calls)
 
 
-def _never_zeroed(loop: TrainingLoop, steps: list[ast.Call]) -> Iterator[Finding]:
+def _never_zeroed(loop: TrainingLoop, steps: list[ast.Call]) -> Findings:
     module = loop.module
     own = [c for c in steps if isinstance(c.func, ast.Attribute) and not c.args]
     if not own or len(own) != len(steps) or any(c.keywords for c in own):
         return  # a closure, or a scaler whose optimizer may be wrapped
     if any(call.args for call in loop.backwards):
         return  # an accelerator's or an engine's
-    edits: tuple[Edit, ...] = ()
+    edits: Edits = ()
     if len(own) == 1 and isinstance(own[0].func, ast.Attribute):
         statement = module.statement(own[0])
         if isinstance(statement, ast.Expr) and statement.value is own[0]:
@@ -63,7 +63,7 @@ def _never_zeroed(loop: TrainingLoop, steps: list[ast.Call]) -> Iterator[Finding
     yield module.finding("zero-grad-missing", own[0], edits=edits)
 
 
-def _zeroed_first(loop: TrainingLoop, steps: list[ast.Call]) -> Iterator[Finding]:
+def _zeroed_first(loop: TrainingLoop, steps: list[ast.Call]) -> Findings:
     module = loop.module
     for zero in loop.calls("zero_grad"):
         for step in steps:
@@ -72,17 +72,14 @@ def _zeroed_first(loop: TrainingLoop, steps: list[ast.Call]) -> Iterator[Finding
             between = [c for c in loop.backwards if _surely_before(module, c, zero)]
             again = [c for c in loop.backwards if zero.lineno < c.lineno < step.lineno]
             earlier = [s for s in steps if _stepped(s) == _stepped(step) and s is not step]
+            # `optimizer.step(closure)` computes the gradients itself
+            closure = bool(step.args) and _owner(step) == _stepped(step)
             used = any(s.lineno < zero.lineno for s in earlier)
-            if between and not again and not used and not _is_closure(module, step):
+            if between and not again and not used and not closure:
                 yield module.finding("zero-grad-before-step", zero)
 
 
-def _is_closure(module: Module, step: ast.Call) -> bool:
-    """`optimizer.step(closure)` computes the gradients itself."""
-    return bool(step.args) and last_name(step.func) == "step" and _owner(step) == _stepped(step)
-
-
-def _clipped_late(loop: TrainingLoop, steps: list[ast.Call]) -> Iterator[Finding]:
+def _clipped_late(loop: TrainingLoop, steps: list[ast.Call]) -> Findings:
     module = loop.module
     clips = list(loop.calls(*_CLIPS))
     for clip in clips:
@@ -96,14 +93,14 @@ def _clipped_late(loop: TrainingLoop, steps: list[ast.Call]) -> Iterator[Finding
             yield module.finding("clip-after-step", clip)
 
 
-def _clipped(loop: TrainingLoop) -> Iterator[Finding]:
+def _clipped(loop: TrainingLoop) -> Findings:
     module = loop.module
     scaled = [c for c in loop.backwards if _is_scaled(c)]
     steps = [c for c in loop.optimizer_steps() if len(c.args) == 1]
     if not scaled or not steps or any(True for _ in loop.calls("unscale_", "unscale")):
         return
     for call in loop.calls(*_CLIPS):
-        edits: tuple[Edit, ...] = ()
+        edits: Edits = ()
         statement = module.statement(call)
         block = module.block(statement)
         same = [c for c in steps if module.statement(c) in block]
@@ -114,7 +111,7 @@ def _clipped(loop: TrainingLoop) -> Iterator[Finding]:
         return
 
 
-def _scaled(loop: TrainingLoop, steps: list[ast.Call]) -> Iterator[Finding]:
+def _scaled(loop: TrainingLoop, steps: list[ast.Call]) -> Findings:
     module = loop.module
     of_scaler = [s for s in steps if len(s.args) == 1 and "scaler" in _owner(s).lower()]
     scaled = [c for c in loop.backwards if _is_scaled(c)]
@@ -127,7 +124,7 @@ def _scaled(loop: TrainingLoop, steps: list[ast.Call]) -> Iterator[Finding]:
             _owner(call) == scaler for call in module.methods_called["update"]
         ):
             statement = module.statement(of_scaler[0])
-            edits: tuple[Edit, ...] = ()
+            edits: Edits = ()
             if len(of_scaler) == 1 and isinstance(statement, ast.Expr):
                 edits = line_after(module, statement, f"{scaler}.update()")
             yield module.finding("scaler-without-update", of_scaler[0], edits=edits)
@@ -142,10 +139,8 @@ def _scaled(loop: TrainingLoop, steps: list[ast.Call]) -> Iterator[Finding]:
 
 def _is_scaled(call: ast.Call) -> bool:
     """`scaler.scale(loss).backward()`."""
-    match call.func:
-        case ast.Attribute(value=ast.Call(func=ast.Attribute(attr="scale"))):
-            return True
-    return False
+    scaled = receiver(call)
+    return isinstance(scaled, ast.Call) and last_name(scaled.func) == "scale"
 
 
 def _owner(call: ast.Call) -> str:

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from ldlm_doctor.python_code.expressions import keyword, last_name, receiver
 from ldlm_doctor.python_code.module import Module
-from ldlm_doctor.python_code.tree import Function, keyword, last_name, receiver
+from ldlm_doctor.python_code.tree import Function
 
 TIMEDELTA = frozenset({"datetime.timedelta", "timedelta"})
 _SECONDS = {

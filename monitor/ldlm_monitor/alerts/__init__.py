@@ -1,4 +1,8 @@
-"""Alerting: Prometheus rule files, their state, and the templates of their annotations."""
+"""Alerting: Prometheus rule files, the states of alerts, and the templates of annotations.
+
+Rule files, states and templates are our own: Prometheus' exist in Go alone, and Python's template
+engines read another syntax.
+"""
 
 from ldlm_monitor.alerts.rules import (
     AlertRule,

@@ -1,6 +1,7 @@
 """Numbers as Go prints them, and Prometheus' `humanize` family.
 
-Source of the formats: Prometheus `template/template.go` and Go's `fmt`.
+Source of the formats: Prometheus `template/template.go` and Go's `fmt`. The package `humanize`
+formats otherwise, and annotations must read the same here and in Prometheus.
 """
 
 import math

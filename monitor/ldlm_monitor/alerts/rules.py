@@ -14,7 +14,7 @@ from ldlm_monitor.alerts.templates import Template
 from ldlm_monitor.model.errors import RuleError
 
 E = TypeVar("E")
-"""A parsed expression; what it is, only the evaluator knows."""
+"""A parsed expression, opaque to this package."""
 
 ALERT_NAME = "alertname"
 TEST_SUFFIX = ".test.yml"
@@ -22,6 +22,7 @@ TEST_SUFFIX = ".test.yml"
 _DURATION = re.compile(
     r"(?:(\d+)y)?(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?"
 )
+# Seconds of the units of `_DURATION`, as Prometheus defines them: a year has 365 days.
 _UNITS = (365 * 86400.0, 7 * 86400.0, 86400.0, 3600.0, 60.0, 1.0, 0.001)
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
@@ -59,7 +60,7 @@ Rule: TypeAlias = AlertRule[E] | RecordingRule[E]
 
 @dataclass(frozen=True, slots=True)
 class RuleSet(Generic[E]):
-    """All rules, in the order in which they are evaluated: as they are written."""
+    """All rules, in the order of evaluation, which is that of the files."""
 
     rules: tuple[Rule[E], ...]
 
@@ -84,7 +85,7 @@ def load_rules(paths: Sequence[Path], parse: Callable[[str], E]) -> RuleSet[E]:
 
 
 def check_rules(path: Path, parse: Callable[[str], E]) -> tuple[list[Rule[E]], list[RuleError]]:
-    """The rules of a file or folder that are fine, and what is wrong with each of the others."""
+    """The valid rules of a file or folder, and an error for each of the others."""
     rules: list[Rule[E]] = []
     problems: list[RuleError] = []
     for file in _files_of(path):
@@ -121,7 +122,7 @@ def _duration(value: Any) -> float:
 
 
 def _text(value: Any) -> str:
-    """YAML writes `severity: 1` and `expr: 1` as numbers; Prometheus reads them as text."""
+    """Text of a scalar: Prometheus reads `severity: 1` and `expr: 1` as text."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError("must be a text")
     return str(value)
@@ -157,7 +158,7 @@ class _RuleModel(BaseModel):
 
 
 class _GroupModel(BaseModel):
-    """`interval` is accepted for Prometheus' sake; here all rules share one grid."""
+    """`interval` is accepted and ignored: all rules share one evaluation interval."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -173,10 +174,10 @@ class _FileModel(BaseModel):
 
 
 class StrictLoader(yaml.SafeLoader):
-    """Refuses a key that is written twice; the first would be lost without a word."""
+    """Refuses a key that is written twice, of which YAML would drop the first."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """A key that `<<` brought counts too: Prometheus refuses it likewise."""
+        """Counts keys of `<<` too, as Prometheus does."""
         mapping = super().construct_mapping(node, deep)
         if len(mapping) != len(node.value):
             raise yaml.constructor.ConstructorError(
@@ -192,13 +193,13 @@ def _files_of(path: Path) -> list[Path]:
 
 
 def _raw_rules(path: Path) -> list[tuple[str, int, Any]]:
-    """Group, number in it, and what is written, of each rule of a file."""
+    """Group, number in it, and raw content of each rule of a file."""
     groups = _read(path).groups
     names = [group.name for group in groups]
     for name in names:
         if names.count(name) > 1:
             raise RuleError(
-                f"group {name!r} stands twice", where=str(path), remedy="rename one of them"
+                f"group {name!r} is defined twice", where=str(path), remedy="rename one of them"
             )
     return [
         (group.name, number, raw) for group in groups for number, raw in enumerate(group.rules, 1)
@@ -260,7 +261,7 @@ def _templates(kind: str, texts: dict[str, str]) -> dict[str, Template]:
 
 
 def unreadable(problem: Exception, path: Path) -> RuleError:
-    """What YAML says as one line, with the place first."""
+    """YAML's error as one line, with its position."""
     if isinstance(problem, yaml.MarkedYAMLError) and problem.problem_mark is not None:
         mark = problem.problem_mark
         where = f"{path}, line {mark.line + 1}, column {mark.column + 1}"
@@ -275,12 +276,12 @@ def invalid(
     where: str,
     remedy: str = "see the rule file format of Prometheus",
 ) -> RuleError:
-    """The first complaint of pydantic as one line."""
+    """The first error of pydantic as one line."""
     first = problem.errors(include_url=False, include_context=False)[0]
     key = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         return RuleError(
-            f"unknown key {key}", where=where, remedy="remove it, or mend its spelling"
+            f"unknown key {key}", where=where, remedy="remove it, or correct its spelling"
         )
     message = first["msg"].removeprefix("Value error, ")
     return RuleError(

@@ -1,7 +1,7 @@
 """The state of every alert, stepped from one evaluation to the next.
 
-The step equals Prometheus' `AlertingRule.Eval` (`rules/alerting.go`); what is told
-beside it is how an alert ended.
+The step equals Prometheus' `AlertingRule.Eval` (`rules/alerting.go`), with the reason for
+which an alert ended added.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,8 +20,8 @@ AlertKey: TypeAlias = tuple[int, Labels]
 """The position of the rule in its set, and the alert's labels."""
 
 Recorder: TypeAlias = Callable[[str, list[VectorSample], float], None]
-"""Takes all that a series name holds from a time on: a series of that name that is
-missing from the samples has ended."""
+"""Gets all samples of a metric name at a time: series of that name that are missing from them
+have ended."""
 
 ALERTS_SERIES = "ALERTS"
 _ENDING_REASONS: dict[Ending, str] = {
@@ -36,7 +36,7 @@ class ActiveAlert(Generic[E]):
     """A pending or firing alert.
 
     `active_at` is when its expression first held, `fired_at` when it began to fire,
-    `absent_since` when a firing alert that `keep_firing_for` holds up lost its
+    `absent_since` when a firing alert within `keep_firing_for` lost its
     condition. All Unix seconds.
     """
 
@@ -51,10 +51,10 @@ class ActiveAlert(Generic[E]):
 
 
 class AlertStates(Generic[E]):
-    """All active alerts of a rule set, and how its rules fare.
+    """All active alerts of a rule set, and the errors of its rules.
 
-    `active` is keyed by rule and labels; `health` holds, by the rule's position in
-    the set, the error of those whose last evaluation failed.
+    `active` is keyed by rule and labels; `health` has, by the rule's position in the set, the
+    error of those whose last evaluation failed.
     """
 
     def __init__(self, rules: RuleSet[E]) -> None:
@@ -78,7 +78,7 @@ class AlertStates(Generic[E]):
             yield from alerts.values()
 
     def firing(self) -> list[Transition]:
-        """What was told when each of the firing alerts began to."""
+        """The transition to firing of each firing alert."""
         return [
             _transition(alert, alert.fired_at, "firing", "inactive", "condition holds")
             for alert in self.alerts()
@@ -86,7 +86,7 @@ class AlertStates(Generic[E]):
         ]
 
     def adopt(self, alerts: Iterable[ActiveAlert[E]]) -> None:
-        """Go on with alerts of an earlier rule set, where this one has a rule of their name."""
+        """Continue alerts of an earlier rule set for which this one has a rule of their name."""
         for alert in alerts:
             for index, rule in enumerate(self._rules.rules):
                 if isinstance(rule, AlertRule) and rule.name == alert.rule.name:
@@ -113,10 +113,10 @@ class AlertStates(Generic[E]):
         ending: Callable[[AlertRule[E], Mapping[str, str]], Ending],
         record: Recorder,
     ) -> list[Transition]:
-        """Evaluate every rule at `at` and say what changed.
+        """Evaluate every rule at `at`; returns the changes.
 
-        A rule whose query fails keeps its alerts as they are and stands in `health`;
-        the others go on. `ending` is asked how an alert that stops firing ended.
+        A rule whose query fails keeps its alerts, and its error is in `health`; the others
+        are evaluated. `ending` returns how an alert that stops firing ended.
         `record` gets the results of recording rules, and `ALERTS`.
         """
         transitions: list[Transition] = []
@@ -192,7 +192,7 @@ def _relabelled(sample: VectorSample, labels: Mapping[str, str]) -> VectorSample
 def _instances(
     rule: AlertRule[E], vector: Iterable[VectorSample], at: float
 ) -> dict[Labels, ActiveAlert[E]]:
-    """The alerts that the vector calls for, all as if they had just begun."""
+    """The alerts of the vector, all as pending since `at`."""
     found: dict[Labels, ActiveAlert[E]] = {}
     for sample in vector:
         given = dict(sample.labels)
@@ -218,7 +218,7 @@ def _step(
     at: float,
     ending: Callable[[AlertRule[E], Mapping[str, str]], Ending],
 ) -> list[Transition]:
-    """Bring the alerts of one rule up to `at`."""
+    """Step the alerts of one rule to `at`."""
     transitions: list[Transition] = []
     for key, alert in list(alerts.items()):
         now = fresh.get(key)
@@ -250,7 +250,7 @@ def _keeps_firing(alert: ActiveAlert[E], at: float) -> bool:
 
 
 def _mature(alert: ActiveAlert[E], at: float, *, known: bool) -> list[Transition]:
-    """A pending alert fires once it has held long enough; a new one is announced."""
+    """Fire a pending alert that has held long enough; a new one is a transition, too."""
     if at - alert.active_at >= alert.rule.hold:
         alert.state = "firing"
         alert.fired_at = at

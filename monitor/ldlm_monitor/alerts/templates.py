@@ -2,8 +2,8 @@
 
 Text with actions: `{{ $labels.run }}`, `{{ $value }}` and `{{ . }}`, each through
 any of the `humanize` functions or `printf`, and the blocks `if` and `with` with
-`else`. What lies beyond is refused when the rule is loaded, so that no template
-can fail, or read differently in Prometheus, when an alert fires.
+`else`. Everything else is refused when the rule is loaded, so that no template can
+fail, or differ from Prometheus, when an alert fires.
 """
 
 import re
@@ -17,7 +17,7 @@ from ldlm_monitor.model.errors import RuleError
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """What the actions of one expansion can see; `dot` is set inside a `with`."""
+    """The data of one expansion; `dot` is set inside a `with`."""
 
     labels: Mapping[str, str]
     value: float
@@ -42,7 +42,7 @@ class _Show:
 
 @dataclass(frozen=True, slots=True)
 class _Branch:
-    """`if` or (`rebind`) `with`, and what stands in its two arms."""
+    """`if` or (`rebind`) `with`, and the parts of its two branches."""
 
     condition: _Operand
     rebind: bool
@@ -100,7 +100,6 @@ _ACTION = re.compile(
 _TOKEN = re.compile(r'\s*(?:(\|)|("(?:[^"\\]|\\.)*"|`[^`]*`)|([^\s|"`]+))')
 _LABEL = re.compile(r"(?:\$labels|\$?\.Labels)\.([a-zA-Z_][a-zA-Z0-9_]*)")
 _VALUES = frozenset({"$value", ".Value", "$.Value"})
-_BLOCKS = frozenset({"if", "with", "else", "end"})
 _VERBS = re.compile(r"%(?:%|[-+0 ]*\d*(?:\.\d*)?([a-zA-Z]))")
 
 
@@ -121,7 +120,7 @@ class _Parser:
         return parts
 
     def _sequence(self) -> tuple[tuple[_Part, ...], str | None]:
-        """Parts up to an `else` or `end`, and that word (None at the end of the template)."""
+        """Parts up to an `else` or `end`, and that action (None at the end of the template)."""
         parts: list[_Part] = []
         while self._next < len(self._pieces):
             is_action, text = self._pieces[self._next]
@@ -223,7 +222,7 @@ class _Parser:
 
 
 def _fits(verb: str, kind: Literal["text", "number"]) -> bool:
-    """Whether Go and Python print a value of this kind alike with the verb."""
+    """Whether Go and Python print a value of this kind equally with the verb."""
     if verb == "%v":
         return True
     if kind == "text":

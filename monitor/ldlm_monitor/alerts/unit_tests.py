@@ -1,7 +1,7 @@
-"""Unit tests of rules in promtool's format: read and checked.
+"""Unit tests of rules in promtool's format: reading and validation.
 
-Source of the format: Prometheus `cmd/promtool/unittest.go` (2.42), which reads
-durations, numbers and texts as they are written, and refuses a field it does not know.
+Source of the format: Prometheus `cmd/promtool/unittest.go` (2.42), which reads durations,
+numbers and texts as written, and refuses unknown fields.
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ _REMEDY = "see Prometheus' documentation, Unit Testing for Rules"
 
 
 class _TextLoader(StrictLoader):
-    """Keeps every scalar as it is written: a label of the value 1.50 is no number."""
+    """Keeps every scalar as written: a label value 1.50 is no number."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own class attribute
         first: [(tag, pattern) for tag, pattern in resolvers if tag in _RESOLVED]
@@ -33,19 +33,19 @@ def _checked_duration(text: str) -> str:
 
 
 def _number(value: Any) -> Any:
-    """YAML's own words for what is not finite."""
-    words = {".nan": "nan", ".inf": "inf", "-.inf": "-inf", "+.inf": "inf"}
+    """Reads YAML's spellings of values that are not finite."""
+    spellings = {".nan": "nan", ".inf": "inf", "-.inf": "-inf", "+.inf": "inf"}
     if not isinstance(value, str):
         return value
     if value.lower().strip("+-") in {"nan", "inf", "infinity"}:
         raise ValueError(f"YAML writes {value} as .nan, .inf or -.inf")
-    return words.get(value.lower(), value)
+    return spellings.get(value.lower(), value)
 
 
 Duration: TypeAlias = Annotated[str, AfterValidator(_checked_duration)]
-"""As it is written; `parse_duration` gives its seconds."""
+"""As written; `parse_duration` returns its seconds."""
 _Number: TypeAlias = Annotated[float, BeforeValidator(_number)]
-_Word: TypeAlias = Annotated[str, Field(min_length=1)]
+_Name: TypeAlias = Annotated[str, Field(min_length=1)]
 
 
 class _Model(BaseModel):
@@ -54,7 +54,7 @@ class _Model(BaseModel):
     @checked_model(mode="before")
     @classmethod
     def _without_nulls(cls, data: Any) -> Any:
-        """A key with nothing behind it is as good as none."""
+        """A key without a value counts as missing."""
         if not isinstance(data, dict):
             return data
         return {key: value for key, value in data.items() if value is not None}
@@ -63,7 +63,7 @@ class _Model(BaseModel):
 class InputSeries(_Model):
     """A series and its values, one every `interval` of the test, in PromQL's test notation."""
 
-    series: _Word
+    series: _Name
     values: str
 
 
@@ -78,7 +78,7 @@ class AlertRuleTest(_Model):
     """The alerts of a name that fire at a time, and no others."""
 
     eval_time: Duration = "0s"
-    alertname: _Word
+    alertname: _Name
     exp_alerts: list[ExpectedAlert] = []
 
 
@@ -100,7 +100,7 @@ class PromqlExprTest(_Model):
 class RuleTest(_Model):
     """Series, and what the rules must make of them.
 
-    `external_labels` and `external_url` are seen by templates alone, through
+    `external_labels` and `external_url` are used by templates alone, through
     `$externalLabels` and `$externalURL`; a rule that uses these is refused.
     """
 
@@ -139,7 +139,7 @@ def load_unit_tests(path: Path) -> UnitTestFile:
     for name in found.group_eval_order:
         if found.group_eval_order.count(name) > 1:
             raise RuleError(
-                f"group_eval_order: group {name!r} stands twice",
+                f"group_eval_order: group {name!r} is listed twice",
                 where=str(path),
                 remedy="name it once",
             )

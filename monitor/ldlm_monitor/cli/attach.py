@@ -31,20 +31,20 @@ def attach(
     ca_file: Annotated[Path | None, Parameter(negative="")] = None,
     flags: ScreenFlags | None = None,
 ) -> int:
-    """Shows what a monitor sees that runs elsewhere; it goes on when the screen is closed.
+    """Shows the screen of a monitor that runs elsewhere; the monitor runs on when it is closed.
 
     Parameters
     ----------
     url
-        Where it serves, such as http://127.0.0.1:9847; it names it when it starts.
+        Its address, such as http://127.0.0.1:9847; the monitor logs it when it starts.
     token_file
-        A file that holds a bearer token of that monitor (or set LDLM_ATTACH_TOKEN).
+        A file with a bearer token of that monitor (or set LDLM_ATTACH_TOKEN).
     username
         A user of that monitor, with --password-file.
     password_file
-        A file that holds the user's password.
+        A file with the user's password.
     ca_file
-        Certificates (PEM) to believe instead of the system's.
+        Certificates (PEM) to trust instead of the system's.
     """
     is_served = "TEXTUAL_DRIVER" in os.environ  # as textual-serve sets it, see `web`
     if not (is_served or has_terminal()):
@@ -59,7 +59,9 @@ def attach(
         "password_file": password_file,
         "ca_file": ca_file,
     }
-    found = settings(flags, attach={name: told for name, told in given.items() if told is not None})
+    found = settings(
+        flags, attach={name: value for name, value in given.items() if value is not None}
+    )
     from ldlm_monitor.tui.remote import RemoteSource
 
     source = RemoteSource(url, authorization=authorization(found.attach), tls=tls(found.attach))
@@ -77,7 +79,7 @@ def attach(
 
 
 def authorization(configured: Attach) -> str | None:
-    """The header that proves who asks; None: nothing does. Raises ConfigError."""
+    """The value of the header `Authorization`; None: no credentials. Raises ConfigError."""
     token, password = configured.bearer(), configured.password()
     if (configured.username is None) != (password is None):
         raise ConfigError(
@@ -89,12 +91,12 @@ def authorization(configured: Attach) -> str | None:
         return f"Bearer {token}"
     if password is None:
         return None
-    told = f"{configured.username}:{password}".encode()
-    return f"Basic {base64.b64encode(told).decode()}"
+    credentials = f"{configured.username}:{password}".encode()
+    return f"Basic {base64.b64encode(credentials).decode()}"
 
 
 def tls(configured: Attach) -> ssl.SSLContext | None:
-    """Whom to believe, and what to show; None: as the system does. Raises ConfigError."""
+    """Authorities to trust and a client certificate; None: the system's. Raises ConfigError."""
     if configured.ca_file is None and configured.cert_file is None:
         return None
     import ssl
@@ -116,6 +118,6 @@ def tls(configured: Attach) -> ssl.SSLContext | None:
         raise ConfigError(
             f"cannot be used ({str(reason).lower().replace('_', ' ')})",
             where=where,
-            remedy="name a PEM file that you may read, its key without a password",
+            remedy="give a PEM file that you can read, its key without a password",
         ) from error
     return context

@@ -230,7 +230,7 @@ def _fix(collected: Collected, paths: Sequence[str], *, yes: bool, aside: bool) 
     _write(planned, paths)
     names = " ".join(paths)
     print(
-        f"fixed: {len(planned.mended)} findings in {_files(len(planned.repairs))}; "
+        f"fixed: {len(planned.fixed)} findings in {_files(len(planned.repairs))}; "
         f"to undo it: ldlm-monitor doctor --rollback {printable(names)}",
         file=stream,
     )

@@ -16,7 +16,7 @@ from ldlm_monitor.model.errors import UsageError
 if TYPE_CHECKING:
     from ldlm_monitor.model.records import Sample
     from ldlm_monitor.parse import Parser
-    from ldlm_monitor.parse.coverage import Understood
+    from ldlm_monitor.parse.coverage import Coverage
     from ldlm_monitor.parse.formats import Definitions
 
 app = App(name="formats", help="Tests and lists what the monitor recognises in logs.")
@@ -67,7 +67,7 @@ def _try_examples(file: Path, definitions: Definitions, parser: Parser) -> bool:
     return not trial.failures
 
 
-def _made_of(found: Understood, definitions: Definitions) -> Iterator[str]:
+def _made_of(found: Coverage, definitions: Definitions) -> Iterator[str]:
     """What a log gave, a line each."""
     from ldlm_monitor.text.format import counted
     from ldlm_monitor.text.sanitize import plain

@@ -1,7 +1,6 @@
-"""The screen is there at once; the daemon behind it starts in a thread meanwhile.
+"""The screen opens at once, while the daemon starts in a thread.
 
-Importing the daemon, compiling what it looks for and reading the logs take longer than a
-person likes to look at an empty terminal.
+Importing the daemon, compiling its patterns and reading the logs take seconds.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ NOTHING = Snapshot(
 
 
 class Opening:
-    """`queries.Source` of a daemon that is not there yet; then that daemon's.
+    """`queries.Source` of a daemon that is starting; then that daemon's source.
 
-    `run` is the daemon, which hands its source over and ends when the screen is closed.
+    `run` runs the daemon, which passes its source to `_show` and ends when the screen is closed.
     """
 
     def __init__(
@@ -59,7 +58,7 @@ class Opening:
             self._thread.start()
 
     def heed_signals(self) -> None:
-        """From now on signals are the daemon's; before it is there they close the screen."""
+        """Pass signals to the daemon; until it has started they close the screen."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._heed)
 
@@ -68,9 +67,9 @@ class Opening:
         return self._has_ended or self._daemon_ended()
 
     def close(self, code: int) -> int:
-        """The screen was closed with this exit code; end the daemon. Its exit code.
+        """End the daemon after the screen was closed with this exit code; returns the daemon's.
 
-        Raises what it met.
+        Raises the exception that ended the daemon, if any.
         """
         self._code = code
         self._closed.set()
@@ -81,11 +80,11 @@ class Opening:
         return self._code
 
     def reading(self) -> float | None:
-        """How much of what was there at first has been read."""
+        """The share of the files' first content that has been read, 0 to 1."""
         return 0.0 if self._source is None else self._source.reading()
 
     def snapshot(self) -> Snapshot:
-        """The last picture."""
+        """The last snapshot."""
         return NOTHING if self._source is None else self._source.snapshot()
 
     def series(
@@ -118,7 +117,7 @@ class Opening:
     def _work(self) -> None:
         try:
             self._code = self._run(self._show, self._take_handler)
-        except BaseException as failure:  # noqa: BLE001 - raised again where main closes
+        except BaseException as failure:  # noqa: BLE001 - raised again by `close`
             self._failure = failure
         finally:
             self._has_ended = True
@@ -127,7 +126,7 @@ class Opening:
         self._handler = handler
 
     def _show(self, source: Source, url: str, ended: Callable[[], bool]) -> int:
-        """The screen has been open all the while: here is what it shows."""
+        """Use the source of the daemon, until the screen is closed."""
         self.name, self._source, self._daemon_ended = source.name, source, ended
         self._closed.wait()
         return self._code

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ldlm_monitor.model.chunk import Chunk, Origin
     from ldlm_monitor.model.records import Record
     from ldlm_monitor.parse import Parser
-    from ldlm_monitor.parse.coverage import Understood
+    from ldlm_monitor.parse.coverage import Coverage
 
 
 SHOWN_FORMS = 10
@@ -70,16 +70,16 @@ def parse(
     return 0
 
 
-def understood(parser: Parser, place: str, origin: Origin) -> Understood:
+def understood(parser: Parser, place: str, origin: Origin) -> Coverage:
     """What the parser makes of a file. Raises InputError."""
-    from ldlm_monitor.parse.coverage import Witness
+    from ldlm_monitor.parse.coverage import CoverageReader
 
-    witness = Witness(parser, _shown(place))
+    reader = CoverageReader(parser, _shown(place))
     now = time.time()
     with closing(_chunks(place)) as chunks:
         for chunk in chunks:
-            witness.feed(chunk, origin, now)
-    return witness.finish()
+            reader.feed(chunk, origin, now)
+    return reader.finish()
 
 
 def inputs(found: Settings) -> list[tuple[str, Origin]]:
@@ -130,12 +130,12 @@ def _split(place: str, file: BinaryIO) -> Iterator[Chunk]:
     yield splitter.finish()
 
 
-def _as_text(found: Understood) -> str:
+def _as_text(found: Coverage) -> str:
     """A paragraph a file."""
     return "\n".join(_lines(found)) + "\n"
 
 
-def _as_json(found: Understood) -> str:
+def _as_json(found: Coverage) -> str:
     """One object a line."""
     from ldlm_monitor.text.sanitize import encodable, plain
 
@@ -162,7 +162,7 @@ def _as_json(found: Understood) -> str:
     return encodable(json.dumps(shown, ensure_ascii=False)) + "\n"
 
 
-def _lines(found: Understood) -> Iterator[str]:
+def _lines(found: Coverage) -> Iterator[str]:
     from ldlm_monitor.text.sanitize import plain
 
     share = "-" if found.share is None else f"{100 * found.share:.1f} %"
@@ -181,7 +181,7 @@ def _lines(found: Understood) -> Iterator[str]:
     yield from unknown_lines(found)
 
 
-def unknown_lines(found: Understood) -> Iterator[str]:
+def unknown_lines(found: Coverage) -> Iterator[str]:
     """Lines that look like metrics and gave nothing, by their form; nothing where none do."""
     from ldlm_monitor.text.sanitize import plain
 

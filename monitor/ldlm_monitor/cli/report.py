@@ -80,7 +80,7 @@ def _written(found: Settings, suffix: str) -> tuple[Snapshot, str]:
     for when, chunk, _ in replay.played():
         if chunk is not None:  # what is complete only at the end came with the last bytes
             at = when - chunk.age if when is not None and chunk.timed else math.nan
-        readings.add(parser.taken(), at)
+        readings.add(parser.drain(), at)
     snapshot = replay.snapshot()
     return snapshot, _rendered(snapshot, readings.runs, suffix)
 

@@ -62,7 +62,7 @@ def play(found: Settings, recording: Path | None, *, name: str, speed: float | N
 
 
 def recording_among(files: tuple[str, ...]) -> Path | None:
-    """The recording that is named; None: logs are. Raises `UsageError` for both at once."""
+    """The recording among `files`; None: all are logs. Raises `UsageError` for both at once."""
     from ldlm_monitor.playback.recording import is_recording
 
     found = [Path(file) for file in files if is_recording(Path(file))]

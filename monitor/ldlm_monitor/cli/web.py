@@ -1,4 +1,4 @@
-"""`--web`: the screen in a browser. Each window is an `attach` of its own to the daemon behind."""
+"""`--web`: the screen in a browser. Each window is an `attach` of its own to the daemon."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from ldlm_monitor.config.loopback import is_loopback
 from ldlm_monitor.daemon.listener import names_for
 from ldlm_monitor.model.errors import UsageError
-from ldlm_monitor.serve.host_names import NOT_OURS, HostNames
+from ldlm_monitor.serve.access import NOT_OUR_NAME, HostNames
 
 try:
     from aiohttp import web
@@ -38,7 +38,7 @@ _POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
     "connect-src 'self' ws: wss:; img-src 'self' data:; frame-ancestors 'none'"
 )
-"""Nothing is fetched from elsewhere, also not the font that textual-serve's page asks for."""
+"""Nothing is loaded from other hosts, not even the font of textual-serve's page."""
 
 log = logging.getLogger(__name__)
 
@@ -46,16 +46,16 @@ log = logging.getLogger(__name__)
 def show(found: Settings, source: Source, url: str, ended: Callable[[], bool]) -> int:
     """Serves the screen of the daemon at `url` until it has `ended`.
 
-    Raises `UsageError` where the address cannot be had.
+    Raises `UsageError` if the address cannot be bound.
     """
     return asyncio.run(_serve(found, source.name, url, ended))
 
 
 class _Screens(Server):
-    """textual-serve's server, for the pages that it gave itself alone.
+    """textual-serve's server, for its own pages only.
 
-    A page of another site may open a WebSocket to this one, too, and a name of another site
-    may be made to lead here: what `Origin` and `Host` say is checked.
+    A page of another site can open a WebSocket to this one as well, and a name of another site
+    can resolve to this address: `Origin` and `Host` are checked.
     """
 
     def __init__(self, command: str, title: str, names: HostNames | None) -> None:
@@ -68,7 +68,7 @@ class _Screens(Server):
         return app
 
     async def on_startup(self, app: web.Application) -> None:
-        """Say nothing: the daemon's log does."""
+        """Prints nothing: the daemon logs the address."""
 
     @web.middleware
     async def _check(
@@ -76,12 +76,12 @@ class _Screens(Server):
         request: web.Request,
         handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
     ) -> web.StreamResponse:
-        if self._names is not None and not self._names.know(request.host):
-            raise web.HTTPForbidden(text=NOT_OURS)
+        if self._names is not None and not self._names.accepts(request.host):
+            raise web.HTTPForbidden(text=NOT_OUR_NAME)
         origin = request.headers.get("Origin")
         if origin is not None and urlsplit(origin).netloc != request.host:
             raise web.HTTPForbidden(text="Another page may not open this one.")
-        # Whatever name it is reached by, as through ssh, it is reached by that again.
+        # The page uses the name of the request for its WebSocket, such as that of a tunnel.
         self.public_url = f"{request.scheme}://{request.host}"
         response = await handler(request)
         if not response.prepared:
@@ -99,7 +99,7 @@ async def _serve(found: Settings, name: str, url: str, ended: Callable[[], bool]
         shown = await _listen(runner, host, port, found.model_fields_set)
         log.info("the screen is at %s", shown)
         if not is_loopback(host):
-            log.warning("whoever reaches %s may read the logs and silence alerts", shown)
+            log.warning("everyone who reaches %s can read the logs and silence alerts", shown)
         while not ended():
             await asyncio.sleep(LOOK_SECONDS)
     finally:
@@ -108,7 +108,7 @@ async def _serve(found: Settings, name: str, url: str, ended: Callable[[], bool]
 
 
 async def _listen(runner: web.AppRunner, host: str, first: int, explicit: set[str]) -> str:
-    """On the port that was asked for, or on the first free one after the default."""
+    """Listen on the configured port, or on the first free one after the default; its URL."""
     tries = 1 if "web_listen" in explicit else PORTS_TRIED
     for port in range(first, first + tries):
         try:

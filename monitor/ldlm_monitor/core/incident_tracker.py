@@ -1,11 +1,11 @@
-"""The incidents of the runs: they are asked together with how the run stands at that moment."""
+"""The incidents of all runs, with the state of the run at the time of each event and alert."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from ldlm_monitor.incidents import Incidents, Standing
+from ldlm_monitor.incidents import Incidents, RunFacts
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.records import Event
 from ldlm_monitor.model.view import IncidentView
@@ -13,32 +13,31 @@ from ldlm_monitor.run.fleet import Fleet
 
 
 class IncidentTracker:
-    """Takes what tells of failures, at a time in Unix seconds, and names first causes."""
+    """Turns events and alerts, at times in Unix seconds, into incidents and root causes."""
 
-    __slots__ = ("_incidents", "_runs")
+    __slots__ = ("_incidents",)
 
     def __init__(self, runs: Fleet) -> None:
-        self._runs = runs
-        self._incidents = Incidents()
+        self._incidents = Incidents(_FactsOf(runs))
 
     def take(self, event: Event, at: float) -> None:
-        """Take in an event of a log."""
-        self._incidents.take(event, at, self._standing)
+        """Process an event of a log."""
+        self._incidents.take(event, at)
 
     def take_alert(self, transition: Transition, at: float) -> None:
-        """Take in what was judged."""
-        self._incidents.take_alert(transition, at, self._standing)
+        """Process a change of an alert."""
+        self._incidents.take_alert(transition, at)
 
     def settle(self, run: str, at: float) -> None:
-        """Records of a run came: what waited for them is decided."""
-        self._incidents.settle(run, at, self._standing)
+        """Update the incidents of a run that got records."""
+        self._incidents.settle(run, at)
 
     def explained(self, transition: Transition, at: float) -> Transition:
         """The transition with its run's incident and the first cause, where they are known."""
         run = transition.labels.get("run")
         if run is None or transition.state != "firing":
             return transition
-        cause = self._incidents.cause(run, at, self._standing)
+        cause = self._incidents.cause(run, at)
         incident = self._incidents.incident_of(run, transition.key)
         if cause is None and incident is None:
             return transition
@@ -46,19 +45,26 @@ class IncidentTracker:
 
     def views(self, at: float) -> tuple[IncidentView, ...]:
         """The incidents for readers, the newest last."""
-        return self._incidents.views(at, self._standing)
+        return self._incidents.views(at)
 
-    def _standing(self, name: str) -> Standing:
-        run = self._runs.get(name)
+
+@dataclass(frozen=True, slots=True)
+class _FactsOf:
+    """The present facts of a run by its name."""
+
+    runs: Fleet
+
+    def __call__(self, name: str) -> RunFacts:
+        run = self.runs.get(name)
         if run is None:
-            return Standing()
+            return RunFacts()
         progress = run.life.progress_step
-        return Standing(
+        return RunFacts(
             state=run.life.state,
             ended_at=run.life.ended_at,
             last_progress_at=-math.inf if progress is None else run.life.last_progress_at,
             step=progress,
-            world_size=run.told.world_size,
-            spoken=run.ranks,
+            world_size=run.logged.world_size,
+            logged_ranks=run.ranks,
             rank_steps=run.progress.rank_steps,
         )

@@ -77,7 +77,7 @@ class Monitor:
             self._settings.retention,
         )
         self._grid = EvaluationSchedule(self._settings.evaluation_interval, self._judge, self.runs)
-        self._witness = EvidenceFinder(self.runs)
+        self._evidence = EvidenceFinder(self.runs)
         self._causes = IncidentTracker(self.runs)
         self._detectors = DetectorsByRun()
         self._timed = True
@@ -102,7 +102,7 @@ class Monitor:
         """Take in new bytes of one file, read at `now` (Unix seconds)."""
         origin = self.names.origin(chunk.path)
         transitions = self._complete_blocks(now)
-        self._witness.look_at(chunk)
+        self._evidence.set_chunk(chunk)
         came = now - chunk.age
         self._timed = chunk.timed
         for found in self._parser.feed_blocks(chunk, origin, now):
@@ -110,8 +110,8 @@ class Monitor:
                 transitions += self._take_block(found, came)
             else:
                 transitions += self.observe((found,), came)
-        self._witness.keep_progress(origin.run)
-        self._witness.look_at(None)
+        self._evidence.store_progress_line(origin.run)
+        self._evidence.set_chunk(None)
         self._timed = True
         return transitions
 
@@ -176,7 +176,7 @@ class Monitor:
 
     def firing(self) -> list[Transition]:
         """The alerts that fire, each as when it began to."""
-        firing = (self._testify(each) for each in self._judge.firing())
+        firing = (self._attach_evidence(each) for each in self._judge.firing())
         return [self._causes.explained(each, self._clock) for each in firing]
 
     def starts(self) -> dict[str, float]:
@@ -196,17 +196,17 @@ class Monitor:
             runs=tuple(
                 run.view(
                     self.runs.health(run, healths.get(run.name, "HEALTHY")),
-                    self._detectors.of_the_run(run.name),
+                    self._detectors.run_gauges(run.name),
                 )
                 for run in self.runs
             ),
-            alerts=tuple(self._judge.views(self._witness.position)),
+            alerts=tuple(self._judge.views(self._evidence.position)),
             incidents=self._causes.views(self._clock),
             events=tuple(self._events),
             transitions=tuple(self._transitions),
             monitor=self._own.view(),
             points=tuple(point for group in self._run_points(self._clock) for point in group),
-            curves={run.name: run.curves() for run in self.runs},
+            curves={run.name: run.values.curves() for run in self.runs},
         )
 
     def _take_block(self, block: SampleBlock, now: float) -> list[Transition]:
@@ -292,24 +292,24 @@ class Monitor:
         self._grid.evaluated(at)
         self._clock = max(self._clock, at)
         self._urgency.judged(at)
-        for run in self.runs.take_news():
+        for run in self.runs.take_touched():
             self._causes.settle(run.name, at)
-            self._detectors.take(run.name, run.measured())
+            self._detectors.update(run.name, run.measured())
         groups = [*self._run_points(at), list(core_points(self._own.view())), self._own.edge]
         found = self._judge.evaluate(groups, at, self.runs.has_ended)
         self.runs.keep_healths(self._judge.healths())
         if found:
             self._changed(at)
         self._own.evaluated(self._stopwatch() - started if self._stopwatch else 0.0)
-        told = [self._testify(each) for each in found]
+        told = [self._attach_evidence(each) for each in found]
         for each in told:
             self._causes.take_alert(each, at)
         told = [self._causes.explained(each, self._clock) for each in told]
         self._transitions.extend(each for each in told if not each.is_heartbeat)
         return told
 
-    def _testify(self, transition: Transition) -> Transition:
-        return self._witness.testify(transition, self._judge.asks(transition.alert))
+    def _attach_evidence(self, transition: Transition) -> Transition:
+        return self._evidence.attach(transition, self._judge.asks(transition.alert))
 
     def _run_points(self, at: float) -> list[list[Point]]:
         detected = self._detectors.points(run.name for run in self.runs.shown(at))

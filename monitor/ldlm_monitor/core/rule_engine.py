@@ -17,13 +17,13 @@ from ldlm_monitor.promql import (
     LOOKBACK,
     Evaluator,
     Expression,
-    asks,
     counts_samples,
     max_range,
     metric_names,
     names_its_metrics,
+    reads_series,
+    result_selectors,
     settles_after,
-    speaks_of,
     switches,
     uses_time,
 )
@@ -160,7 +160,7 @@ class RuleEngine:
     def _has_data(self, rule: AlertRule[Expression], labels: Mapping[str, str], at: float) -> bool:
         """Whether there is a series that the alert could be told of: else nobody knows."""
         given = {name: value for name, value in labels.items() if name not in rule.labels}
-        selectors = speaks_of(rule.expr)
+        selectors = result_selectors(rule.expr)
         for selector in selectors:
             for series, _, _ in self._store.latest(selector.matchers, at - LOOKBACK, at):
                 told = dict(series)
@@ -224,7 +224,7 @@ class RuleEngine:
         self.asks_the_time = self._needs_every_slot or bool(self._switches)
         self._asks: dict[str, list[Callable[[str, Labels], bool]]] = {}
         for rule in rules.alerts:
-            self._asks.setdefault(rule.name, []).append(asks(rule.expr))
+            self._asks.setdefault(rule.name, []).append(reads_series(rule.expr))
 
     def _ask(self, expr: Expression, at: float) -> list[VectorSample]:
         """The value of a rule's expression, computed only if it can differ from the last one."""

@@ -1,6 +1,6 @@
 """Runs unit tests of rules as `promtool test rules` does, with our evaluator and alert states.
 
-Source of the meaning: Prometheus `cmd/promtool/unittest.go` (2.42). PromQL is that of
+Source of the semantics: Prometheus `cmd/promtool/unittest.go` (2.42). PromQL is that of
 Prometheus 3, as everywhere here.
 """
 
@@ -34,9 +34,9 @@ _NAME = "__name__"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a file: how many expectations it holds, and a text for each failed one.
+    """The result of a file: the number of expectations, and a text for each failed one.
 
-    `notices` say what makes a test check less than it seems to.
+    `notices`: mistakes by which a test checks less than it seems to.
     """
 
     checked: int
@@ -55,7 +55,7 @@ def run_rule_tests(path: Path) -> Outcome:
             notices.append(f"{path}: no rule of its rule_files is called {name}")
     interval = parse_duration(file.evaluation_interval) or 60.0
     failures = [
-        failure for test in file.tests for failure in _Run(rules, test, interval).failures()
+        failure for test in file.tests for failure in _TestRun(rules, test, interval).failures()
     ]
     checked = sum(len(test.alert_rule_test) + len(test.promql_expr_test) for test in file.tests)
     return Outcome(checked, tuple(failures), tuple(notices))
@@ -74,7 +74,7 @@ def _rules(path: Path, file: UnitTestFile, notices: list[str]) -> RuleSet[Expres
     return RuleSet(tuple(sorted(rules, key=lambda rule: order.get(rule.group, 0))))
 
 
-class _Run:
+class _TestRun:
     """One test, from the first evaluation to the last expectation."""
 
     def __init__(self, rules: RuleSet[Expression], test: RuleTest, interval: float) -> None:
@@ -140,7 +140,7 @@ class _Run:
         ]
 
     def _record(self, name: str, samples: list[VectorSample], at: float) -> None:
-        """The results of a rule, which the rules after it see at once."""
+        """Store the results of a rule, which later rules read in the same evaluation."""
         self._write(name, samples, at)
         if name == ALERTS_SERIES:
             starts = [
@@ -180,7 +180,7 @@ class _Run:
             )
 
     def _compare_samples(self, case: PromqlExprTest) -> Iterator[str]:
-        asked = f"    expr: {_quoted(case.expr)}, time: {case.eval_time},"
+        query = f"    expr: {_quoted(case.expr)}, time: {case.eval_time},"
         try:
             expected = [
                 (_labels(sample.labels) if sample.labels else (), sample.value)
@@ -188,14 +188,14 @@ class _Run:
             ]
             value = self._evaluator.value(parse(case.expr), parse_duration(case.eval_time))
         except (RuleError, ValueError) as problem:
-            yield self._named(f"{asked} err: {problem}")
+            yield self._named(f"{query} err: {problem}")
             return
         got = [((), value)] if isinstance(value, float) else value
         if sorted(expected, key=_sorting) == sorted(got, key=_sorting) and not _has_nan(got):
             return
-        hint = "\n        (NaN equals nothing: ask for expr != expr)" if _has_nan(got) else ""
+        hint = "\n        (NaN equals nothing: test expr != expr)" if _has_nan(got) else ""
         yield self._named(
-            f"{asked}\n        exp: {_shown_samples(expected)}\n"
+            f"{query}\n        exp: {_shown_samples(expected)}\n"
             f"        got: {_shown_samples(got)}{hint}"
         )
 

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.config.loopback import is_loopback
-from ldlm_monitor.daemon.listener import let_prometheus_find, listen, names_for, url_of
+from ldlm_monitor.daemon.listener import listen, names_for, url_of, write_file_sd
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.daemon.pump import Pump
 from ldlm_monitor.daemon.senders import CurvesWhenReady, couriers, tellers
@@ -38,7 +38,7 @@ from ldlm_monitor.notify.receivers import draw_from, group_policies, single_poli
 from ldlm_monitor.notify.receivers import receivers as named_receivers
 from ldlm_monitor.playback.recording import Recorder
 from ldlm_monitor.probe.host import HostProbe, this_host
-from ldlm_monitor.serve import Gate, Server
+from ldlm_monitor.serve import Gate, Server, Site
 from ldlm_monitor.source import Journal, Waker, WatchdogWaker
 from ldlm_monitor.state.state_dir import Room, StateDir, default_state_dir
 from ldlm_monitor.state.state_store import StateStore
@@ -128,7 +128,7 @@ def run(
         stack.callback(server.stop)
         url = url_of(settings.listen_address[0], server.port, gate)
         _start(tellers(settings, pump, outbox, url), stack)
-        stack.callback(let_prometheus_find(settings, server.port, gate))
+        stack.callback(write_file_sd(settings, server.port, gate))
         _greet(settings, pump, state, url, receivers)
         waker.watch(pump.inputs.folders())
         load = load or (lambda: settings)
@@ -266,10 +266,8 @@ def _serve(
     room: Room,
     gate: Gate,
 ) -> Server:
-    def opened(host: str, port: int) -> Server:
-        return Server(
-            host,
-            port,
+    def bind(host: str, port: int) -> Server:
+        site = Site(
             snapshot=lambda: pump.snapshot,
             notifications=outbox.counts,
             behind=pump.follower.behind,
@@ -283,8 +281,9 @@ def _serve(
             gate=gate,
             names=names_for(settings, host),
         )
+        return Server(host, port, site)
 
-    return listen(settings, gate, opened)
+    return listen(settings, gate, bind)
 
 
 def _greet(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.playback.history import HEAD_BYTES, has_bars, is_rows, launch_facts, told_run
-from ldlm_monitor.run.fleet import RunStanding
+from ldlm_monitor.run.fleet import RunStatus
 from ldlm_monitor.run.identity import launch_time
 from ldlm_monitor.source import (
     Companion,
@@ -159,7 +159,7 @@ class Inputs:
         if told is None:
             return
         if self._standing(log_path) is None:
-            self._monitor.names.call(run, told)
+            self._monitor.names.rename(run, told)
         elif told != run and not self._monitor.names.is_given:
             self._say(
                 f"{plain(run)}: its callback calls it {plain(told)}; "
@@ -216,9 +216,9 @@ class Inputs:
         self._seek[path] = (now + pause, pause if starting else min(4 * pause, SELDOM_SECONDS))
         return True
 
-    def _standing(self, path: Path) -> RunStanding | None:
+    def _standing(self, path: Path) -> RunStatus | None:
         """How the run that a file belongs to stands, None before its first record."""
-        return self._monitor.runs.standing(self._monitor.names.origin(str(path)).run)
+        return self._monitor.runs.status(self._monitor.names.origin(str(path)).run)
 
     def _has_trained(self, path: Path) -> bool:
         standing = self._standing(path)

@@ -24,7 +24,7 @@ from ldlm_monitor.model.queries import (
 from ldlm_monitor.model.view import AlertView, CurveView, Snapshot
 from ldlm_monitor.notify import Silences, redact
 from ldlm_monitor.parse.envelope import level_of, peel
-from ldlm_monitor.source.log_parts import OpenLog, RawLine, first_matching
+from ldlm_monitor.source.log_parts import LogReader, RawLine, first_matching
 from ldlm_monitor.text.sanitize import sanitized
 
 SHOWN = 4000
@@ -50,7 +50,7 @@ class LocalSource:
         name: str,
         *,
         clock: Callable[[], float] = time.time,
-        opened: Callable[[str], OpenLog] = OpenLog,
+        opened: Callable[[str], LogReader] = LogReader,
         reading: Callable[[], float | None] = lambda: None,
     ) -> None:
         self.snapshot = snapshot
@@ -110,7 +110,7 @@ def _json(document: dict[str, Any]) -> bytes:
     return json.dumps(document).encode()
 
 
-def _answer(log: OpenLog, query: LogQuery) -> LogSlice:
+def _answer(log: LogReader, query: LogQuery) -> LogSlice:
     at, line, found = query.at, query.at_line, None
     if at is None:
         at = log.size if line is None else log.offset_of(line)
@@ -157,7 +157,7 @@ def _filter(query: LogQuery, at: int) -> Callable[[RawLine], bool]:
 
 
 def _numbered(
-    log: OpenLog, lines: list[RawLine], at: int, number: int | None, *, filtered: bool
+    log: LogReader, lines: list[RawLine], at: int, number: int | None, *, filtered: bool
 ) -> list[LogLine]:
     """With their numbers, where that of the line at `at` is known."""
     shown = []
@@ -169,7 +169,7 @@ def _numbered(
 
 
 def _numbered_back(
-    log: OpenLog, lines: list[RawLine], at: int, number: int | None, *, filtered: bool
+    log: LogReader, lines: list[RawLine], at: int, number: int | None, *, filtered: bool
 ) -> list[LogLine]:
     """As `_numbered`, of records that come the last one first."""
     shown = []

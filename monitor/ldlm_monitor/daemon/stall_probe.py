@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.records import Heartbeat, Record
 from ldlm_monitor.probe.evidence import Case
-from ldlm_monitor.run.fleet import ProbeCandidate, probe_candidates
+from ldlm_monitor.run.verdict import ProbeCandidate
 from ldlm_monitor.source.file_system import Worker
 from ldlm_monitor.text.sanitize import plain
 
@@ -120,7 +120,7 @@ class Probing:
         is_old_due = self._holds or now - self._old_at >= OLD_PAUSE_SECONDS
         since = -math.inf if is_old_due else now - OLD_SECONDS
         suspects = list(
-            probe_candidates(monitor.runs, now + LEAD_SECONDS, now - WATCH_SECONDS, since)
+            monitor.runs.probe_candidates(now + LEAD_SECONDS, now - WATCH_SECONDS, since)
         )
         for suspect in suspects:
             standing = self._standing(suspect)
@@ -199,7 +199,7 @@ class Probing:
             cases = self._going_on(monitor)
             if any(path.endswith(".jsonl") for case in cases for path in case.logs):
                 self._listening = self._post(lambda: self._host.beats(cases))
-        runs = monitor.runs.going_on()
+        runs = monitor.runs.training()
         if runs - self._watched or (runs and now - self._watched_at >= WATCH_SECONDS):
             self._watched_at, self._watched = now, runs
             noted = self._going_on(monitor)
@@ -207,7 +207,7 @@ class Probing:
                 self._watching = self._post(lambda: self._host.watch(noted))
 
     def _going_on(self, monitor: Monitor) -> list[Case]:
-        alive = probe_candidates(monitor.runs, math.inf, math.inf)
+        alive = monitor.runs.probe_candidates(math.inf, math.inf)
         return [self._case(each) for each in alive if each.state != "stalled"]
 
     def _heard(self, now: float) -> Iterator[Found]:

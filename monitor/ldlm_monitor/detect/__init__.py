@@ -1,7 +1,9 @@
-"""What numbers tell that no line says: each detector's output is a metric `ldlm_detect_*`.
+"""Detectors: gauges `ldlm_detect_*` that compare the numbers of a run with its own past.
 
-A detector is a function of the values of its quantity, one a logged step, in order: how
-they were cut into batches makes no difference. Its thresholds live in rule files.
+A detector is a function of the values of its quantity, one a logged step, in order; batches
+make no difference. Alert thresholds are in rule files. The statistics are our own, since
+libraries (ruptures, river, scipy) compute over whole arrays or need numpy, and none gives
+robust values of a bounded window incrementally.
 """
 
 from ldlm_monitor.detect.detectors import Detectors, DetectorsByRun

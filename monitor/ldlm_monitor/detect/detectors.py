@@ -21,10 +21,10 @@ from ldlm_monitor.model.points import Point, make_labels
 
 
 class Detector(Protocol):
-    """Looks at one quantity of one rank."""
+    """Detector of one quantity of one rank."""
 
-    def take(self, values: Values, /) -> None:
-        """The next values, one a logged step."""
+    def update(self, values: Values, /) -> None:
+        """Add the next values, one a logged step."""
         ...
 
     def measures(self) -> Iterator[tuple[str, float]]:
@@ -45,11 +45,11 @@ _PACES = (
     "steps_per_second",
     DERIVED_STEP_SECONDS,
 )
-"""What tells the pace, the best first; rates are turned into seconds."""
+"""Quantities that give the pace, the best first; rates are converted to seconds."""
 
 
 class Detectors:
-    """Turns what a run measured into gauges. `run` is the run's name."""
+    """Turns the measurements of a run into gauges. `run` is the run's name."""
 
     def __init__(self, run: str) -> None:
         self._run = run
@@ -63,23 +63,23 @@ class Detectors:
 
     @property
     def points(self) -> list[Point]:
-        """The gauges as they stood after `take`; the same object until the next."""
+        """The gauges after the last `update`; the same object until the next."""
         return self._points
 
-    def take(self, news: Measured) -> None:
-        """Take in what was measured since the last time."""
-        if news.resumed:
+    def update(self, measured: Measured) -> None:
+        """Add what was measured since the last call."""
+        if measured.resumed:
             self._throughput = ThroughputDetector()
-        for (quantity, rank), values in news.values.items():
-            self._take_pace(quantity, rank, values)
+        for (quantity, rank), values in measured.values.items():
+            self._update_pace(quantity, rank, values)
             if quantity in ("step_seconds", BUSY_SECONDS) and rank is not None:
-                self._ranks.take_seconds(rank, values, busy=quantity == BUSY_SECONDS)
+                self._ranks.update_seconds(rank, values, busy=quantity == BUSY_SECONDS)
             for detector in self._detectors(quantity, rank):
-                detector.take(values)
-        self._ranks.take_steps(news.rank_steps)
-        if news.step is not None:
-            self._skipped.take(news.step, news.skipped_steps)
-            self._checkpoints.take(news.step, news.checkpoints)
+                detector.update(values)
+        self._ranks.update_steps(measured.rank_steps)
+        if measured.step is not None:
+            self._skipped.update(measured.step, measured.skipped_steps)
+            self._checkpoints.update(measured.step, measured.checkpoints)
         self._points = list(self._measure())
 
     def _detectors(self, quantity: str, rank: int | None) -> tuple[Detector, ...]:
@@ -89,8 +89,8 @@ class Detectors:
             self._by_quantity[quantity, rank] = found
         return found
 
-    def _take_pace(self, quantity: str, rank: int | None, values: Values) -> None:
-        """The first rank that reports the best kind of pace counts."""
+    def _update_pace(self, quantity: str, rank: int | None, values: Values) -> None:
+        """Use the first rank that reports the best kind of pace."""
         if quantity not in _PACES:
             return
         known = self._pace
@@ -99,7 +99,7 @@ class Detectors:
             self._throughput = ThroughputDetector()
         if known == (quantity, rank):
             is_rate = quantity.endswith("_per_second")
-            self._throughput.take([1 / rate for rate in positive(values)] if is_rate else values)
+            self._throughput.update([1 / rate for rate in positive(values)] if is_rate else values)
 
     def _measure(self) -> Iterator[Point]:
         run = make_labels(run=self._run)
@@ -121,19 +121,19 @@ class DetectorsByRun:
     def __init__(self) -> None:
         self._detectors: dict[str, Detectors] = {}
 
-    def take(self, run: str, news: Measured) -> None:
-        """Take in what was measured of a run since the last time."""
+    def update(self, run: str, measured: Measured) -> None:
+        """Add what was measured of a run since the last call."""
         detectors = self._detectors.get(run)
         if detectors is None:
             detectors = self._detectors[run] = Detectors(run)
-        detectors.take(news)
+        detectors.update(measured)
 
     def points(self, runs: Iterable[str]) -> list[list[Point]]:
-        """The gauges of these runs, a list each; the same object until something came of it."""
+        """The gauges of these runs, a list each; the same object until the next `update`."""
         return [self._detectors[run].points for run in runs if run in self._detectors]
 
-    def of_the_run(self, run: str) -> dict[str, float]:
-        """What they say of a run as a whole, not of one of its ranks; names without prefix."""
+    def run_gauges(self, run: str) -> dict[str, float]:
+        """The gauges of a run as a whole, without those of ranks; names without prefix."""
         detectors = self._detectors.get(run)
         return {
             point.name.removeprefix(DETECT_PREFIX): point.value

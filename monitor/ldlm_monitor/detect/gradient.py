@@ -6,17 +6,20 @@ import math
 from collections import deque
 from collections.abc import Iterator
 
-from ldlm_monitor.detect.window import Values, Window, finite, median, positive, spread
+from ldlm_monitor.detect.window import RecentValues, Values, finite, median, positive, spread
 
 NORM_WINDOW = 500
+"""Logged steps compared: long against a spike, short against the decay of the norm."""
 NORM_RECENT = 5
+"""Norms whose median must rise: one bad batch changes one of them."""
 NORM_LEAST = 20
+"""Fewer values give no usable median absolute deviation."""
 FINEST = 0.05
-"""Norms that vary by less than 5 % are taken to vary by that."""
+"""Least noise: clipped norms vary by less than 5 %, which would make any change an outlier."""
 
 
 class GradientDetector:
-    """What the gradient norm of one rank does. Norms vary by factors, so logarithms are compared.
+    """The gradient norm of one rank against its past, in logarithms, since norms vary by factors.
 
     With m and s the median and 1.4826 MAD of the logarithms of the up to 495 norms before
     the last 5:
@@ -28,10 +31,10 @@ class GradientDetector:
     __slots__ = ("_window",)
 
     def __init__(self) -> None:
-        self._window = Window(NORM_WINDOW)
+        self._window = RecentValues(NORM_WINDOW)
 
-    def take(self, values: Values) -> None:
-        """The next norms; what is not finite or not above 0 tells nothing here."""
+    def update(self, values: Values) -> None:
+        """Add the next norms; those that are not finite or not above 0 are ignored."""
         self._window.extend([math.log(value) for value in positive(values)])
 
     def measures(self) -> Iterator[tuple[str, float]]:
@@ -47,11 +50,16 @@ class GradientDetector:
 
 SCALE_WINDOW = 500
 SCALE_LEAST = 20
+"""Scales before the last one that its ratio needs."""
 SKIPPED_STEPS = 100
+"""Steps that the share of skipped ones is of: a percent each."""
 FIRST_OVERFLOWS = 4
+"""GradScaler starts at 2**16 and halves: four times reach 2**12. A model that needs more halvings
+at once is worth an alert."""
 LATER_OVERFLOWS = 2
+"""A scale that was doubled is halved once or twice."""
 CALIBRATION = 200
-"""In its first steps a dynamic loss scale comes down from its start by skipping steps."""
+"""In its first steps a dynamic loss scale decreases from its start by skipping steps."""
 
 
 class LossScaleDetector:
@@ -63,10 +71,10 @@ class LossScaleDetector:
     __slots__ = ("_window",)
 
     def __init__(self) -> None:
-        self._window = Window(SCALE_WINDOW)
+        self._window = RecentValues(SCALE_WINDOW)
 
-    def take(self, values: Values) -> None:
-        """The next scales."""
+    def update(self, values: Values) -> None:
+        """Add the next scales."""
         self._window.extend(finite(values))
 
     def measures(self) -> Iterator[tuple[str, float]]:
@@ -77,11 +85,11 @@ class LossScaleDetector:
 
 
 class OverflowDetector:
-    """`grad_norm_overflow_steps`: norms that are NaN or infinite as a loss scale explains it.
+    """`grad_norm_overflow_steps`: non-finite norms that a dynamic loss scale explains.
 
-    A dynamic loss scale is tried from above: up to the first 4 norms may overflow, and the
-    trainer skips those steps (torch.amp.GradScaler begins at 2**16). Where that was seen, one or
-    two in a row are the scale that was raised again. More in a row are explained by nothing.
+    A dynamic loss scale starts too high: up to the first 4 norms may overflow, and the trainer
+    skips those steps (torch.amp.GradScaler begins at 2**16). After such a start, one or two in
+    a row are a scale that was raised again. Longer rows are not explained.
     """
 
     __slots__ = ("_explained", "_in_a_row", "_may_follow")
@@ -91,8 +99,8 @@ class OverflowDetector:
         self._in_a_row = 0
         self._may_follow = FIRST_OVERFLOWS
 
-    def take(self, values: Values) -> None:
-        """The next gradient norms."""
+    def update(self, values: Values) -> None:
+        """Add the next gradient norms."""
         for value in values:
             if math.isfinite(value):
                 if self._may_follow == FIRST_OVERFLOWS:
@@ -119,8 +127,8 @@ class SkippedSteps:
     def __init__(self) -> None:
         self._seen: deque[tuple[int, int]] = deque()
 
-    def take(self, step: int, skipped: int) -> None:
-        """So many were `skipped` in all when the run was at `step`."""
+    def update(self, step: int, skipped: int) -> None:
+        """`skipped` is the total of skipped steps when the run was at `step`."""
         if self._seen and step < self._seen[-1][0]:
             self._seen.clear()
         if not self._seen or (step, skipped) != self._seen[-1]:

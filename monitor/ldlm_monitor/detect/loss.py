@@ -7,40 +7,44 @@ from collections.abc import Iterator
 from itertools import combinations, groupby, pairwise
 from operator import eq
 
-from ldlm_monitor.detect.window import Groups, Values, Window, finite, median, spread
+from ldlm_monitor.detect.window import Groups, RecentValues, Values, finite, median, spread
 
-WINDOW = 500
-"""Logged steps that a value is compared with."""
+LOSS_WINDOW = 500
+"""Logged steps that a value is compared with: long against a spike, short against learning."""
 RECENT = 20
-"""The last logged steps, which are judged."""
+"""The last logged steps, which are compared with those before."""
 LEAST = 30
 """Logged steps before the recent ones that a comparison needs."""
 HALVES = 50
+"""Logged steps whose halves are compared: a rise within them is visible on the screen."""
 GROUP = 40
 TREND_GROUPS = 25
+"""1000 logged steps as medians of 40: single values are autocorrelated, which the test excludes."""
 LEVEL = 100
+"""Consecutive steps whose median is a level: a spike does not move it."""
 PEAK_LEAST = 0.5
-"""Losses below it (those of reinforcement learning begin at 0) grow by factors when all is well."""
+"""Healthy losses below it (those of reinforcement learning begin at 0) can grow by factors."""
 PEAK_SURE = 5.0
-"""A first loss this high is a cross-entropy before learning: it does not jump about."""
+"""A first loss this high is a cross-entropy before learning, which is stable."""
 PEAK_KNOWN = 5
-"""A lower one needs so many before it to be compared with."""
+"""A lower loss needs this number of values before it."""
 FINEST = 0.01
-"""A noise of less than this share of the loss is taken as this."""
+"""Least noise as a share of the loss: logs are rounded to 3 or 4 digits."""
 JUMP = 0.15
+"""Least spike as a share of the loss: smaller ones are not worth an alert at any noise."""
 
 
 class LossDetector:
-    """What the loss of one rank does, for these gauges.
+    """The loss of one rank against its past, as these gauges.
 
     With m and s the median and 1.4826 MAD of the up to 480 logged steps before the last 20:
 
     - `loss_zscore`: (last - m) / s.
     - `loss_spike_ratio`: how far the loss was above m, twice in a row within the last 20
       steps, as a multiple of max(highest - m, 4 s, 0.15 |m|) of those before. One bad batch
-      is no spike; what noise reached before is none either.
+      is no spike, nor is a value that noise reached before.
     - `loss_peak_ratio`: within the last 20 steps, the highest value over the highest of all
-      before it. It knows a run that blows up before there is a past to compare with.
+      before it. It finds a divergence before there is a past to compare with.
     - `loss_rise_ratio`, `loss_rise_zscore`: the median of the last 20 steps over, and in s
       above, the lowest median of 100 consecutive steps. A divergence stays where a spike passes.
     - `loss_trend_ratio`: mean of the second half of the last 50 steps over that of the first.
@@ -48,7 +52,7 @@ class LossDetector:
       40 steps (Mann 1945, Kendall 1975); `loss_slope_ratio`: their Theil-Sen slope
       (Sen 1968), as the relative change over that span.
 
-    Ratios are told of losses above 0 only.
+    Ratios exist for losses above 0 only.
     """
 
     __slots__ = (
@@ -63,21 +67,21 @@ class LossDetector:
     )
 
     def __init__(self) -> None:
-        self._window = Window(WINDOW)
+        self._window = RecentValues(LOSS_WINDOW)
         self._groups = Groups(GROUP)
-        self._levels = Window(TREND_GROUPS)
+        self._levels = RecentValues(TREND_GROUPS)
         self._hundreds = Groups(LEVEL)
         self._lowest = math.inf
         self._noise = 0.0
         self._highest = -math.inf
         self._trend = (0, 0.0, 0.0)
 
-    def take(self, values: Values) -> None:
-        """The next values; those that are not finite tell nothing here."""
+    def update(self, values: Values) -> None:
+        """Add the next values; those that are not finite are ignored."""
         values = finite(values)
         if not values:
             return
-        # The recent ones are judged; the highest is that of all before them.
+        # The highest value is that of all steps before the recent ones.
         older = [*self._window.values[-RECENT:], *values][:-RECENT]
         self._highest = max(self._highest, max(older, default=-math.inf))
         self._window.extend(values)
@@ -158,18 +162,18 @@ def _noise(values: Values, middle: float) -> float:
 
 
 LEAST_EQUAL = 20
-"""Fewer equal values in a row are no sign."""
+"""Fewer equal values in a row are chance in a log with 3 digits."""
 UNKNOWN_EQUAL = 200
 """Equal values needed until `KNOWN_CHANGES` changes show how often this run repeats a value."""
 KNOWN_CHANGES = 20
 CHANCE = 1e-9
-"""How unlikely a row of equal values must be."""
+"""How unlikely a row of equal values must be: less than one false alarm in 10**9 logged steps."""
 ROW_FACTOR = 3
-"""And how many times longer than any earlier one."""
+"""How many times longer than any earlier row it must be."""
 
 
 class ConstantDetector:
-    """How long the loss has been one value, against how long that happens by itself.
+    """How long the loss has been one value, against how long that happens by chance.
 
     `loss_constant_ratio` = equal values in a row / needed, with p the share of values
     that equalled the one before, in all that went before this row:
@@ -178,7 +182,7 @@ class ConstantDetector:
 
     and 200 before 20 changes were seen. A loss in bf16 has 8 significant bits: late in
     training many values are equal (p = 0.5 needs 30, p = 0.9 needs 197). A trainer that
-    shows a constant in place of NaN goes far beyond.
+    logs a constant in place of NaN exceeds both by far.
     """
 
     __slots__ = ("_changes", "_equal", "_longest", "_row", "_value")
@@ -190,9 +194,9 @@ class ConstantDetector:
         self._changes = 0
         self._equal = 0
 
-    def take(self, values: Values) -> None:
-        """The next values. What is not finite ends a row: it is told by other means."""
-        # Most of what comes has no two equal neighbours: one quick look says so.
+    def update(self, values: Values) -> None:
+        """Add the next values. A non-finite one ends a row; `NonfiniteCounts` counts it."""
+        # Most batches have no equal neighbours, which one pass finds.
         if values and values[0] != self._value and not any(map(eq, values, values[1:])):
             self._end_row()
             self._changes += len(values) - 1

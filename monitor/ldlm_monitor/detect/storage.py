@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from ldlm_monitor.detect.window import Values, Window, finite, median
+from ldlm_monitor.detect.window import RecentValues, Values, finite, median
 
-WINDOW = 400
+MEMORY_WINDOW = 400
 QUARTERS = 4
+"""A leak grows in each quarter of the window; one growth of a cache falls into one of them."""
 WARM_UP = 100
-"""Logged steps in which caches fill up."""
+"""Logged steps in which the caching allocator and the optimizer's state reach their size."""
 
 
 class MemoryDetector:
@@ -24,10 +25,10 @@ class MemoryDetector:
     __slots__ = ("_skipped", "_window")
 
     def __init__(self) -> None:
-        self._window = Window(WINDOW)
+        self._window = RecentValues(MEMORY_WINDOW)
         self._skipped = 0
 
-    def take(self, values: Values) -> None:
+    def update(self, values: Values) -> None:
         """The next values in bytes."""
         values = finite(values)
         warm_up = min(WARM_UP - self._skipped, len(values))
@@ -36,9 +37,9 @@ class MemoryDetector:
 
     def measures(self) -> Iterator[tuple[str, float]]:
         """Names without their prefix, and values."""
-        if len(self._window) == WINDOW:
-            length = WINDOW // QUARTERS
-            starts = range(0, WINDOW, length)
+        if len(self._window) == MEMORY_WINDOW:
+            length = MEMORY_WINDOW // QUARTERS
+            starts = range(0, MEMORY_WINDOW, length)
             levels = [median(self._window.values[start : start + length]) for start in starts]
             if levels[0] > 0:
                 growth = min(later - earlier for earlier, later in pairwise(levels))
@@ -46,7 +47,7 @@ class MemoryDetector:
 
 
 LEAST_CHECKPOINTS = 4
-"""Checkpoints, and so three intervals, that make a rhythm."""
+"""Checkpoints, so three intervals, before one is late: the last save of an epoch is early."""
 
 
 class CheckpointDetector:
@@ -60,8 +61,8 @@ class CheckpointDetector:
     def __init__(self) -> None:
         self._ratio: float | None = None
 
-    def take(self, step: int, saved: Sequence[int]) -> None:
-        """The run is at `step`; the last checkpoints were saved at the steps of `saved`."""
+    def update(self, step: int, saved: Sequence[int]) -> None:
+        """The run is at `step`; the last checkpoints were saved at steps `saved`."""
         intervals = [later - earlier for earlier, later in pairwise(saved)]
         known = len(saved) >= LEAST_CHECKPOINTS and min(intervals) > 0 and step >= saved[-1]
         self._ratio = (step - saved[-1]) / max(intervals) if known else None

@@ -7,26 +7,27 @@ from array import array
 from collections.abc import Iterator, Mapping
 from math import sqrt
 
-from ldlm_monitor.detect.window import Groups, Values, Window, median, positive, spread
+from ldlm_monitor.detect.window import Groups, RecentValues, Values, median, positive, spread
 
 LEARNED = 100
-"""Values from which a level and its noise are learned."""
+"""Values from which a level and its noise are learned: the MAD of 100 has an error of 12 %."""
 DRIFT = 1.25
 LIMIT = 12.0
 CLIP = 3.0
-FINEST = 0.02
-"""Values that vary by less than 2 % are taken to vary by that."""
+"""See `ChangePoint` for what these three trade."""
+LEAST_NOISE = 0.02
+"""Least noise: a pace that is steadier than 2 % changes by more when anything is wrong."""
 
 
 class ChangePoint:
-    """A two-sided CUSUM on values above 0, which outliers cannot carry (Page 1954).
+    """A two-sided CUSUM on values above 0, with clipped scores against outliers (Page 1954).
 
     With m and s the median and 1.4826 MAD (at least 0.02) of the logarithms of the first
     100 values, and z = (ln(x) - m) / s clipped to [-3, 3], the sums
 
         up = max(0, up + z - 1.25)      down = max(0, down - z - 1.25)
 
-    tell a change above 12. A shift by 3 s or more is found after 7 values, one by 2 s
+    report a change above 12. A shift by 3 s or more is found after 7 values, one by 2 s
     after 16, by 1.85 s after 20. Normal noise passes 12 once in about e^30 values
     (Siegmund 1985); an outlier counts 1.75, so it takes seven in a row. After a change the
     level is learned anew from the 100 values that follow.
@@ -44,8 +45,8 @@ class ChangePoint:
         self._above = _Excursion()
         self._below = _Excursion()
 
-    def take(self, values: Values) -> None:
-        """The next values, finite and above 0."""
+    def update(self, values: Values) -> None:
+        """Add the next values, finite and above 0."""
         for value in map(math.log, values):
             if self._noise:
                 self._watch(value)
@@ -55,7 +56,7 @@ class ChangePoint:
     def _learn(self, value: float) -> None:
         for group in self._unlearned.extend((value,)):
             self._level = median(group)
-            self._noise = max(spread(group, self._level), FINEST)
+            self._noise = max(spread(group, self._level), LEAST_NOISE)
 
     def _watch(self, value: float) -> None:
         score = min(max((value - self._level) / self._noise, -CLIP), CLIP)
@@ -87,13 +88,17 @@ class _Excursion:
 
 
 PACE_WINDOW = 1000
+"""Logged steps: a new pace becomes the usual one after half of them."""
 PACE_RECENT = 10
+"""Their median is not moved by four slow steps, such as an evaluation's."""
 PACE_LEAST = 50
+"""Steps before the recent ones: the first ones compile kernels and fill caches."""
 VARIATION = 50
+"""Steps that the variation is of."""
 
 
 class ThroughputDetector:
-    """What the seconds of a step (or of a sample, a token) tell, for these gauges.
+    """The seconds of a step (or of a sample, a token) against their past, as these gauges.
 
     - `throughput_ratio`: the usual seconds, the median of up to 990 logged steps before
       the last 10, over the median of those 10. Below 1 the run is slower than it was. A
@@ -105,14 +110,14 @@ class ThroughputDetector:
     __slots__ = ("_change", "_window")
 
     def __init__(self) -> None:
-        self._window = Window(PACE_WINDOW)
+        self._window = RecentValues(PACE_WINDOW)
         self._change = ChangePoint()
 
-    def take(self, seconds: Values) -> None:
-        """The next steps' seconds; what is not finite or not above 0 tells nothing."""
+    def update(self, seconds: Values) -> None:
+        """Add the seconds of the next steps; those not finite or not above 0 are ignored."""
         seconds = positive(seconds)
         self._window.extend(seconds)
-        self._change.take(seconds)
+        self._change.update(seconds)
 
     def measures(self) -> Iterator[tuple[str, float]]:
         """Names without their prefix, and values."""
@@ -131,15 +136,17 @@ class ThroughputDetector:
 
 
 RANK_RECENT = 20
+"""Steps of each rank: a median of them ignores a rank's turn at logging or saving."""
 LEAST_RANKS = 2
+"""Ranks without which there is no other to compare with."""
 
 
 class RankDetector:
     """Which rank is behind, and which is slow.
 
-    - `rank_lag_steps`: the furthest rank's step less this rank's, as they were told.
+    - `rank_lag_steps`: the furthest rank's step less this rank's, as last logged.
     - `rank_slowdown_ratio`: the median of the last 20 `step_seconds` that this rank
-      reported, over the median of the ranks' medians. Ranks that wait for each other take
+      reported, over the median of the ranks' medians. Ranks that wait for each other update
       the same time, so `busy_seconds` counts instead where ranks report it: how long each
       worked before it waited.
     """
@@ -148,21 +155,21 @@ class RankDetector:
 
     def __init__(self) -> None:
         self._steps: dict[int, int] = {}
-        self._seconds: dict[int, Window] = {}
+        self._seconds: dict[int, RecentValues] = {}
         self._busy = False
 
-    def take_steps(self, steps: Mapping[int, int]) -> None:
-        """By rank, the last step told."""
+    def update_steps(self, steps: Mapping[int, int]) -> None:
+        """The last step of each rank."""
         self._steps = dict(steps)
 
-    def take_seconds(self, rank: int, seconds: Values, *, busy: bool = False) -> None:
-        """The next durations of steps that a rank reported; `busy`: those of its own work."""
+    def update_seconds(self, rank: int, seconds: Values, *, busy: bool = False) -> None:
+        """Add durations of steps that a rank reported; `busy`: of its own work alone."""
         if busy and not self._busy:
             self._busy = True
             self._seconds.clear()
         if busy is not self._busy:
             return
-        window = self._seconds.setdefault(rank, Window(RANK_RECENT))
+        window = self._seconds.setdefault(rank, RecentValues(RANK_RECENT))
         window.extend(positive(seconds))
 
     def measures(self) -> Iterator[tuple[int, str, float]]:

@@ -1,4 +1,4 @@
-"""The last values of a quantity, and statistics of them that outliers do not move."""
+"""The last values of a quantity, and robust statistics of them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ MAD_SIGMA = 1.4826
 """Median absolute deviations of a normal distribution in one standard deviation."""
 
 
-class Window:
-    """The last `size` values, and how many there ever were."""
+class RecentValues:
+    """The last `size` values, and the number of all values so far."""
 
     __slots__ = ("count", "size", "values")
 
@@ -33,11 +33,6 @@ class Window:
         if len(self.values) > self.size:
             del self.values[: len(self.values) - self.size]
 
-    def clear(self) -> None:
-        """Forget them."""
-        self.count = 0
-        self.values = array("d")
-
 
 class Groups:
     """Values in consecutive groups of `size`; the length is that of the incomplete last one."""
@@ -52,7 +47,7 @@ class Groups:
         return len(self._rest)
 
     def extend(self, values: Values) -> Iterator[Values]:
-        """Add values; the groups that they complete. Exhaust it."""
+        """Add values; yields the groups that they complete. The caller must exhaust it."""
         joined = self._rest + array("d", values)
         for start in range(0, len(joined) - self.size + 1, self.size):
             yield joined[start : start + self.size]
@@ -73,7 +68,7 @@ def spread(values: Values, center: float) -> float:
 
 def finite(values: Values) -> Values:
     """Those that are neither NaN nor infinite."""
-    # One sum is finite only if all are; it is what nearly always is asked.
+    # The sum is finite only if all values are, which is nearly always so.
     if math.isfinite(sum(values)):
         return values
     return [value for value in values if math.isfinite(value)]

@@ -1,10 +1,9 @@
-"""One failure, one incident: which rank and which line came first, and what only followed.
+"""One failure, one incident: with the rank and the line of its root cause.
 
-`Incidents` is given events and alerts of all runs in the order in which they are judged;
-`view.IncidentView` is what it says of them. Reads no clock: times are arguments.
+`Incidents` processes events and alerts of all runs in order, and returns `view.IncidentView`.
 """
 
 from ldlm_monitor.incidents.book import Incidents
-from ldlm_monitor.incidents.facts import Standing
+from ldlm_monitor.incidents.facts import RunFacts
 
-__all__ = ["Incidents", "Standing"]
+__all__ = ["Incidents", "RunFacts"]

@@ -1,7 +1,7 @@
 """What an incident keeps of an event, and how near to the first cause its kind can stand.
 
 Tiers and effective times follow the project's failure taxonomy, section 4: who waited for a
-collective tells of a hang that began before its line; who names another rank is no cause.
+collective reports a hang that began before its line; who names another rank is no cause.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from typing import Final
 from ldlm_monitor.model.records import Event, FieldValue, Position
 
 MAX_MESSAGE: Final = 500
+"""Characters kept of a message: an incident keeps up to 2048 of them."""
 MAX_RANKS: Final = 65536
-"""More than any training has; a forged log may claim more."""
+"""More than any training has; a forged log may contain more."""
 
 
 class Tier(IntEnum):
-    """How a cause is known, the best first."""
+    """How a root cause is identified, the best evidence first."""
 
     EXTERNAL = 0
     HARDWARE = 1
@@ -31,10 +32,10 @@ class Tier(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Clue:
-    """One event, bounded. `seen` is when the monitor judged it, `effective` when it began (Unix s).
+    """One event, bounded. `seen`: when it was processed, `effective`: when it began (Unix s).
 
-    `rank` is global, None where the line does not tell it. `host` is a machine's name or
-    address as the line tells it, `node` the number or name that the file or a prefix gives.
+    `rank` is global, None where the line has none. `host` is a machine's name or address in
+    the line, `node` the number or name in the file's name or in a prefix.
     """
 
     kind: str
@@ -52,7 +53,7 @@ class Clue:
 
     @property
     def order(self) -> tuple[float, str, int, int]:
-        """The same whatever order the clues came in."""
+        """Sort key that does not depend on the order of arrival."""
         return (self.effective, self.position.path, self.position.line, self.position.offset)
 
 
@@ -66,7 +67,7 @@ TIMEOUTS: Final = frozenset(
         "tcpstore_wait_timeout",
     }
 )
-"""Who says so has waited, for as long as the timeout: the cause is older than the line."""
+"""Logged after a wait of the timeout's length: the cause is older than the line."""
 
 _TIERS: Final = {
     **dict.fromkeys(("slurm_cancelled", "elastic_agent_signaled"), Tier.EXTERNAL),
@@ -106,17 +107,17 @@ _TIERS: Final = {
         Tier.NETWORK,
     ),
 }
-_BY_WORD: Final = {
+_BY_TEXT: Final = {
     "srun_task_exit": (Tier.HARDWARE, "srun: error: Node failure"),
     "k8s_pod_killed": (Tier.HARDWARE, "OOMKilled"),
     "nccl_ib_async_event": (Tier.NETWORK, "port error"),
     # The only line of a process that left by sys.exit() while a process group lived.
     "cxx_terminate": (Tier.LOCAL, "without an active exception"),
 }
-"""Kinds that are a cause where they say so, and else a consequence."""
-_SPEAKS: Final = frozenset({"root", "evidence"})
-_ENDS_BY_WORD: Final = frozenset({"slurm_cancelled", "elastic_agent_signaled"})
-"""A warning by its severity, for it is intended; it ends a run all the same."""
+"""Kinds that are a cause where their message has this text, and otherwise a consequence."""
+_CAUSE_ROLES: Final = frozenset({"root", "evidence"})
+_ENDS_RUN: Final = frozenset({"slurm_cancelled", "elastic_agent_signaled"})
+"""Warnings, since they are intended; they end a run all the same."""
 _FAILS: Final = frozenset({"root", "evidence", "victim", "death"})
 _SERIOUS: Final = frozenset({"error", "critical"})
 _SECONDS_BEFORE: Final = (
@@ -125,7 +126,7 @@ _SECONDS_BEFORE: Final = (
     ("timeout_ms", 1e-3),
     ("seconds", 1.0),
 )
-"""Fields that say how long it has lasted when the line is written, and their unit."""
+"""Fields with the time between the begin and the line, and their unit in seconds."""
 _LASTED: Final = TIMEOUTS | {
     "nccl_heartbeat_stuck",
     "nvrx_rank_hang",
@@ -133,6 +134,8 @@ _LASTED: Final = TIMEOUTS | {
     "monitored_barrier_failed",
     "host_blocked_task",
 }
+_LONGEST_SECONDS: Final = 86400.0
+"""A forged duration must not move a cause before the run; no collective timeout is a day."""
 _LOST_PEER: Final = frozenset(
     {
         "ConnectionResetError",
@@ -142,7 +145,7 @@ _LOST_PEER: Final = frozenset(
         "EOFError",
     }
 )
-"""Another process went first."""
+"""Raised because another process had gone."""
 _OF_A_PEER: Final = (
     "Connection closed by peer",
     "Watchdog caught collective",
@@ -154,6 +157,7 @@ _OF_A_PEER: Final = (
     "gloo/transport/",
 )
 """In a traceback: the exception was raised because another rank had gone."""
+# Fields that the analysis reads or views show; others are dropped, since lines can be huge.
 _KEPT: Final = frozenset(
     {
         *("seq", "op_type", "numel_in", "numel_out", "timeout_ms", "ran_ms", "pg_guid", "pg_desc"),
@@ -171,13 +175,13 @@ _KEPT: Final = frozenset(
 
 def fails(event: Event) -> bool:
     """Whether an event is one of a failure: it opens an incident where none is open."""
-    if event.kind in _ENDS_BY_WORD:
+    if event.kind in _ENDS_RUN:
         return event.severity != "info" and event.fields.get("role") in _FAILS
     return event.severity in _SERIOUS and event.fields.get("role") in _FAILS
 
 
 def clue_of(event: Event, seen: float) -> Clue:
-    """What is kept of an event that was judged at `seen`."""
+    """The clue of an event that was processed at `seen`."""
     fields = event.fields
     began = event.time if event.time is not None else seen
     return Clue(
@@ -201,13 +205,13 @@ def tier_of(clue: Clue) -> Tier | None:
     tier = _TIERS.get(clue.kind)
     if clue.kind in ("elastic_agent_signaled", "elastic_sigterm_peer") or _is_interrupt(clue):
         return Tier.EXTERNAL if _is_signalled(clue) else None
-    if clue.kind in _BY_WORD:
-        kind_tier, word = _BY_WORD[clue.kind]
-        told = clue.message if clue.kind != "nccl_ib_async_event" else clue.fields.get("event")
-        return kind_tier if word in str(told) else _elsewhere(clue)
+    if clue.kind in _BY_TEXT:
+        kind_tier, needed = _BY_TEXT[clue.kind]
+        text = clue.message if clue.kind != "nccl_ib_async_event" else clue.fields.get("event")
+        return kind_tier if needed in str(text) else _elsewhere(clue)
     if tier is Tier.NAMED and clue.role in ("context", "death"):
         return tier if named_ranks(clue) else None
-    return tier if clue.role in _SPEAKS else None
+    return tier if clue.role in _CAUSE_ROLES else None
 
 
 def _elsewhere(clue: Clue) -> Tier | None:
@@ -216,25 +220,25 @@ def _elsewhere(clue: Clue) -> Tier | None:
 
 
 def named_ranks(clue: Clue) -> list[int]:
-    """The ranks that a clue says did not come, or are dead."""
+    """The ranks that a clue reports as missing or dead."""
     for name in ("missing_ranks", "missing", "dead", "missing_rank"):
-        told = clue.fields.get(name)
-        if told or told == 0:
-            return ranks_in(told)
+        field = clue.fields.get(name)
+        if field or field == 0:
+            return ranks_in(field)
     return []
 
 
-def rank_in(told: object) -> int | None:
-    """A rank as a field tells it, if it can be one."""
-    whole = isinstance(told, int) and not isinstance(told, bool) and 0 <= told < MAX_RANKS
-    return int(str(told)) if whole else None
+def rank_in(value: object) -> int | None:
+    """The value of a field as a rank; None where it cannot be one."""
+    whole = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_RANKS
+    return int(str(value)) if whole else None
 
 
-def ranks_in(told: FieldValue) -> list[int]:
-    """Ranks as a field spells them: 3, "2, 3", [2, 3] or "0-3,7"."""
-    if isinstance(told, int):
-        return [told] if rank_in(told) is not None else []
-    parts = told if isinstance(told, list) else str(told).strip("[]").split(",")
+def ranks_in(value: FieldValue) -> list[int]:
+    """The ranks of a field such as 3, "2, 3", [2, 3] or "0-3,7"."""
+    if isinstance(value, int):
+        return [value] if rank_in(value) is not None else []
+    parts = value if isinstance(value, list) else str(value).strip("[]").split(",")
     ranks: list[int] = []
     for part in parts:
         first, _, last = str(part).strip().partition("-")
@@ -244,18 +248,18 @@ def ranks_in(told: FieldValue) -> list[int]:
 
 
 def _role(event: Event) -> str:
-    """The event's role; an exception that only passes on what a lost peer did is a victim's."""
+    """The event's role; an exception that a lost peer caused is a victim's."""
     role = str(event.fields.get("role", "context"))
     if role != "root" or event.kind != "python_exception":
         return role
     kind = str(event.fields.get("exc_type", "")).rpartition(".")[2]
     text = str(event.fields.get("traceback", ""))
-    return "victim" if kind in _LOST_PEER or any(word in text for word in _OF_A_PEER) else role
+    return "victim" if kind in _LOST_PEER or any(part in text for part in _OF_A_PEER) else role
 
 
 def _rank(event: Event) -> int | None:
-    told = (event.fields.get(name) for name in ("reporter", "aborted_rank", "global_rank"))
-    found = (rank_in(each) for each in (event.rank, *told))
+    fields = (event.fields.get(name) for name in ("reporter", "aborted_rank", "global_rank"))
+    found = (rank_in(each) for each in (event.rank, *fields))
     return next((rank for rank in found if rank is not None), None)
 
 
@@ -265,7 +269,7 @@ def _lasted(event: Event) -> float:
     for name, unit in _SECONDS_BEFORE:
         value = event.fields.get(name)
         if isinstance(value, int | float):
-            return min(max(float(value) * unit, 0.0), 86400.0)
+            return min(max(float(value) * unit, 0.0), _LONGEST_SECONDS)
     return 0.0
 
 
@@ -275,7 +279,7 @@ def _is_interrupt(clue: Clue) -> bool:
 
 
 def _is_signalled(clue: Clue) -> bool:
-    """A person or the scheduler stopped the launcher: workers are sent SIGTERM by any failure."""
+    """Whether a person or the scheduler stopped the launcher: any failure sends workers SIGTERM."""
     if clue.kind == "elastic_sigterm_peer":
         return clue.fields.get("signal") == "SIGINT"
     return clue.severity != "info"

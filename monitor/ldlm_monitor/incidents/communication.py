@@ -1,8 +1,9 @@
-"""Which collective a job hangs in, by the timeouts of its ranks.
+"""Communication: which collective hangs, which link is broken (tier 4), who is silent (tier 5).
 
-A sequence number counts within one process group, so that the same number in two groups
-means nothing; the group is told by the status line that follows the timeout (torch 2.3 on).
-`[Rank r]` in a message is the rank within the group (taxonomy, section 3.1).
+A sequence number counts within one process group; the status line that follows a timeout has
+the group (torch 2.3 on). `[Rank r]` in a message is the rank within the group (taxonomy,
+section 3.1). Silence counts only where lines of the silent rank would have been read: it
+logged earlier in the job, or its neighbours' lines are in the same file (taxonomy, section 4.4).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final
 
 from ldlm_monitor.incidents.clues import MAX_RANKS, Clue, Tier
 from ldlm_monitor.incidents.evidence import Evidence, Wait
-from ldlm_monitor.incidents.facts import Standing, Verdict, compressed
+from ldlm_monitor.incidents.facts import RootCause, RunFacts, names_of
 from ldlm_monitor.model.view import Confidence
 
 _DEFAULT_GROUPS = ("", "0")
@@ -43,7 +44,7 @@ class Collective:
         return self.name == "default_pg" or (not self.name and self.group in _DEFAULT_GROUPS)
 
     def members(self, everyone: set[int]) -> set[int]:
-        """The global ranks of the group as far as they can be told; empty: they cannot."""
+        """The global ranks of the group as far as they can be derived; empty: they cannot."""
         if self.is_of_all:
             return everyone | set(self.calls)
         stride = self._stride()
@@ -83,8 +84,8 @@ def first_collective(evidence: Evidence) -> Collective | None:
 
 def _by_group(evidence: Evidence) -> list[Collective]:
     named: dict[int, set[tuple[str, str]]] = {}
-    for (_, number), told in evidence.groups.items():
-        named.setdefault(number, set()).add(told)
+    for (_, number), group_name in evidence.groups.items():
+        named.setdefault(number, set()).add(group_name)
     found: dict[tuple[int, str], Collective] = {}
     for rank in sorted(evidence.waits):
         for wait in evidence.waits[rank]:
@@ -106,30 +107,24 @@ def _join(known: Collective, rank: int, wait: Wait) -> None:
 
 
 SHARE: Final = 4
-"""At most one rank in so many can be the odd one; more that are silent are not collected."""
+"""At most a quarter of the ranks is held at fault: more silent ones have logs that are not read."""
 
 
-def waiting_ranks(evidence: Evidence) -> set[int]:
-    """The ranks that told that they waited for, or lost, another one."""
-    return {rank for rank, facts in evidence.roster.facts.items() if facts.waited}
-
-
-def silent_ranks(evidence: Evidence, standing: Standing, collective: Collective | None) -> set[int]:
-    """Ranks that should have told of the wait and did not; empty where that cannot be known."""
+def silent_ranks(evidence: Evidence, run: RunFacts, collective: Collective | None) -> set[int]:
+    """Ranks that should have reported the wait and did not; empty where that is undecidable."""
     facts = evidence.roster.facts
-    everyone = (
-        set(facts) | set(standing.spoken) | set(range(min(standing.world_size or 0, MAX_RANKS)))
-    )
-    waiting = waiting_ranks(evidence)
+    everyone = set(facts) | set(run.logged_ranks) | set(range(min(run.world_size or 0, MAX_RANKS)))
+    waiting = evidence.roster.waiting
     if collective is not None:
-        everyone = collective.members(everyone | _between(waiting))
-        told = {rank for rank in waiting if facts[rank].timed_out} | set(collective.calls)
+        between = range(min(waiting), max(waiting) + 1) if waiting else ()
+        everyone = collective.members(everyone.union(between))
+        reported = {rank for rank in waiting if facts[rank].timed_out} | set(collective.calls)
     else:
-        told = waiting
+        reported = waiting
     silent = {
         rank
-        for rank in everyone - told
-        if rank in standing.spoken or rank in facts or evidence.roster.is_collected(rank)
+        for rank in everyone - reported
+        if rank in run.logged_ranks or rank in facts or evidence.roster.is_collected(rank)
     }
     few = max(1, len(everyone) // SHARE)
     enough = len(waiting) >= min(2, max(len(everyone) - 1, 1))
@@ -138,24 +133,25 @@ def silent_ranks(evidence: Evidence, standing: Standing, collective: Collective 
 
 def silence(
     evidence: Evidence,
-    standing: Standing,
+    run: RunFacts,
     collective: Collective | None,
     silent: set[int],
-) -> Verdict | None:
-    """The silent rank, and what speaks for it beyond its silence."""
+) -> RootCause | None:
+    """The silent rank, with the signs beyond its silence that it hung."""
     if not silent:
         return None
-    waiting = waiting_ranks(evidence)
-    why = [f"{_names_of(silent)} told of no wait, the other {len(waiting - silent)} did"]
+    waiting = evidence.roster.waiting
+    rest = len(waiting - silent)
+    why = [f"{names_of(silent)} logged no wait; {_others(rest)} did"]
     supporting = list(_signs(evidence, silent, waiting))
     why += supporting
-    heard = all(rank in standing.spoken or rank in evidence.roster.facts for rank in silent)
-    if not heard:
-        why.append("it never wrote a line that was collected, though its neighbours did")
+    logged = all(rank in run.logged_ranks or rank in evidence.roster.facts for rank in silent)
+    if not logged:
+        why.append("it has no line in the files that have lines of its neighbours")
     if evidence.assumes_default_group:
-        why.append("ranks are those of the process group: this torch tells no others")
+        why.append("ranks are those of the process group: this version of torch logs no others")
     sure: Confidence = "probable" if supporting and len(silent) == 1 else "weak"
-    return Verdict(
+    return RootCause(
         tier=Tier.SILENCE,
         kind="rank_hang",
         message=_message(silent, collective),
@@ -165,29 +161,27 @@ def silence(
     )
 
 
-def behind(standing: Standing) -> Verdict | None:
-    """Of a run that stands still, the few ranks whose own step is behind all others'."""
-    steps = standing.rank_steps
+def behind(run: RunFacts) -> RootCause | None:
+    """The few ranks of a stalled run whose own step is behind all others."""
+    steps = run.rank_steps
     if len(steps) < 3:
         return None
     last = max(steps.values())
     late = {rank for rank, step in steps.items() if step < last}
     if not late or len(late) > max(1, len(steps) // SHARE):
         return None
-    return Verdict(
+    return RootCause(
         tier=Tier.SILENCE,
         kind="rank_hang",
-        message=f"{_names_of(late)} stopped before step {last}",
+        message=f"{names_of(late)} stopped before step {last}",
         confidence="weak",
-        why=(
-            f"the other {len(steps) - len(late)} ranks reached step {last}; {_names_of(late)} did not",
-        ),
+        why=(f"{_others(len(steps) - len(late))} reached step {last}; {names_of(late)} did not",),
         ranks=frozenset(late),
     )
 
 
 def _signs(evidence: Evidence, silent: set[int], waiting: set[int]) -> Iterable[str]:
-    """What beyond silence tells that a rank hung: it had to be killed, it wrote no record."""
+    """Signs beyond silence that a rank hung: it had to be killed, it wrote no record."""
     facts = [evidence.roster.of(rank) for rank in sorted(silent)]
     ended = [evidence.roster.of(rank).exitcode for rank in waiting - silent]
     by_themselves = any(code not in (None, -15, 0) for code in ended)
@@ -197,21 +191,17 @@ def _signs(evidence: Evidence, silent: set[int], waiting: set[int]) -> Iterable[
         yield "its process ignored SIGTERM and had to be killed"
     dumped = [rank for rank in waiting if evidence.roster.of(rank).dumped]
     if len(dumped) > 1 and not any(each.dumped for each in facts):
-        yield f"it wrote no flight record, {len(dumped)} others did"
+        yield f"it wrote no flight record; {len(dumped)} others did"
 
 
 def _message(silent: set[int], collective: Collective | None) -> str:
     if collective is None:
-        return f"{_names_of(silent)} did not answer the others"
-    return f"{_names_of(silent)} did not join {collective.op} #{collective.seq}"
+        return f"{names_of(silent)} did not respond"
+    return f"{names_of(silent)} did not join {collective.op} #{collective.seq}"
 
 
-def _between(ranks: set[int]) -> set[int]:
-    return set(range(min(ranks), max(ranks) + 1)) if ranks else set()
-
-
-def _names_of(ranks: set[int]) -> str:
-    return f"rank{'' if len(ranks) == 1 else 's'} {compressed(ranks)}"
+def _others(count: int) -> str:
+    return "the other rank" if count == 1 else f"the other {count} ranks"
 
 
 _NAMES_A_PEER: Final = (
@@ -222,7 +212,7 @@ _NAMES_A_PEER: Final = (
 )
 
 
-def broken_link(evidence: Evidence) -> Verdict | None:
+def broken_link(evidence: Evidence) -> RootCause | None:
     """The end that is on most of the broken links; a single link names neither of its ends."""
     clues = [clue for fold in evidence.of_tier(Tier.NETWORK) for clue in fold.clues]
     if not clues:
@@ -237,12 +227,12 @@ def broken_link(evidence: Evidence) -> Verdict | None:
         host, why = top[0][0], f"{top[0][0]} is an end of {top[0][1]} of {len(links)} broken links"
     elif len(own) == 1:
         host = str(next(iter(own)))
-        why = f"its network adapter reports a fault of its own: {host}"
+        why = f"the network adapter of {host} reports a fault"
     else:
         host = first.host or first.node or ""
         why = "the first to report a broken link; the fault may be at either end"
     ranks = evidence.roster.on_host(host, None)
-    return Verdict(
+    return RootCause(
         tier=Tier.NETWORK,
         kind=first.kind,
         message=first.message,
@@ -254,8 +244,8 @@ def broken_link(evidence: Evidence) -> Verdict | None:
     )
 
 
-def lost_peer(evidence: Evidence) -> Verdict | None:
-    """The machine that several others say has gone, and that says nothing of the kind itself."""
+def lost_peer(evidence: Evidence) -> RootCause | None:
+    """The machine that several others report as gone, and that reports no lost peer itself."""
     clues = [
         clue
         for kind in _NAMES_A_PEER
@@ -271,12 +261,12 @@ def lost_peer(evidence: Evidence) -> Verdict | None:
         return None
     count, host = -gone[0][0], gone[0][1]
     first = min((clue for clue in clues if _far(clue) == host), key=lambda each: each.order)
-    return Verdict(
+    return RootCause(
         tier=Tier.NETWORK,
         kind=first.kind,
         message=f"{host} closed its connections, or cannot be reached",
         confidence="weak",
-        why=(f"{count} others name {host} as the peer that they lost; it tells nothing itself",),
+        why=(f"{count} others lost {host} as their peer; it logged no lost peer itself",),
         ranks=frozenset(evidence.roster.on_host(host, None)),
         clue=first,
         host=host,
@@ -288,7 +278,7 @@ def _near(clue: Clue) -> str:
 
 
 def _far(clue: Clue) -> str:
-    """`10.4.0.11<41232>` without its port, which is another one for each connection."""
-    told = str(clue.fields.get("peer") or clue.fields.get("last_error") or "")
-    head, bracket, _ = told.partition("<")
+    """`10.4.0.11<41232>` without its port, which differs for each connection."""
+    peer = str(clue.fields.get("peer") or clue.fields.get("last_error") or "")
+    head, bracket, _ = peer.partition("<")
     return head.rpartition(" ")[2] if bracket else ""

@@ -1,18 +1,27 @@
-"""All that one incident knows: its events folded, its ranks, its collectives, its deaths.
+"""The evidence of one incident: folded events, ranks, collectives and deaths.
 
-Bounded: what a storm of lines leaves behind grows with kinds and ranks, not with lines, and
-does not depend on the order of files.
+Its size grows with kinds and ranks, not with lines, and it does not depend on the order of
+files.
 """
 
 from __future__ import annotations
 
+import signal
 from bisect import insort
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from string import digits
 from typing import Final
 
-from ldlm_monitor.incidents.clues import TIMEOUTS, Clue, Tier, clue_of, rank_in, tier_of
+from ldlm_monitor.incidents.clues import (
+    MAX_MESSAGE,
+    TIMEOUTS,
+    Clue,
+    Tier,
+    clue_of,
+    rank_in,
+    tier_of,
+)
 from ldlm_monitor.incidents.facts import Claim, Death, Roster
 from ldlm_monitor.model.records import Event
 
@@ -21,20 +30,24 @@ KEPT_CLUES: Final = 8
 _KEPT_WAITS: Final = 4
 _KEPT_KINDS: Final = 8
 _MAX_DEATHS: Final = 4096
-_MAX_TOLD: Final = 65536
+_MAX_PAIRS: Final = 65536
+"""Bounds against a flood of lines: 256 kinds of line with 8 early examples each, 4 waits a rank
+(the first one counts), and as many deaths and pairs as the largest jobs have ranks."""
 _TEXT: Final = 160
+"""Characters of a message that must agree: what follows is mostly addresses and stacks."""
 _TABLE: Final = "elastic_failure_table"
 _DEATH: Final = "elastic_worker_failed"
 _NO_DIGITS: Final = str.maketrans("", "", digits)
 _SERIOUS: Final = frozenset({"error", "critical"})
-_OWN_WORDS: Final = frozenset({"root", "evidence", "victim"})
+# Roles of a line that a rank itself prints about its failure.
+_OWN_ROLES: Final = frozenset({"root", "evidence", "victim"})
 
 FoldKey = tuple[str, ...]
 
 
 @dataclass(slots=True)
 class Fold:
-    """Events that say the same: how many, on which ranks, and the earliest few of them."""
+    """Events with the same message: their number, their ranks, and the earliest few."""
 
     kind: str
     role: str
@@ -44,7 +57,7 @@ class Fold:
     clues: list[Clue] = field(default_factory=list)
 
     def add(self, clue: Clue, rank: int | None) -> None:
-        """Count an event in; it is kept where it is one of the earliest."""
+        """Count an event, and keep it if it is one of the earliest."""
         self.count += 1
         if rank is not None:
             self.ranks.add(rank)
@@ -60,10 +73,9 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """One rank's word that a collective did not end: `began` is when it was enqueued."""
+    """One rank's report that a collective did not end: `began` is when it was enqueued."""
 
     began: float
-    told: float
     seq: int
     op: str
     size: str
@@ -72,33 +84,31 @@ class Wait:
 
 
 class Evidence:
-    """What the events of one incident come to."""
+    """The evidence of one incident."""
 
     def __init__(self) -> None:
         self.folds: dict[FoldKey, Fold] = {}
         self.roster = Roster()
         self.deaths: list[Death] = []
         self.claims: list[Claim] = []
-        self.signalled: set[tuple[str, int]] = set()
         self.forced: set[tuple[str, int]] = set()
         self.waits: dict[int, list[Wait]] = {}
         self.groups: dict[tuple[int, int], tuple[str, str]] = {}
-        self.enqueued: dict[tuple[str, int], int] = {}
         self.records = 0
         self.assumes_default_group = False
 
     def take(self, event: Event, seen: float) -> Clue:
-        """Take in an event that was judged at `seen`."""
+        """Add an event that was processed at `seen`."""
         clue = clue_of(event, seen)
         if rank_in(event.rank) is not None and event.rank is not None:
-            self.roster.hear(event.rank, event.position.path)
+            self.roster.note_line(event.rank, event.position.path)
         self.add(clue)
         if event.kind == _TABLE:
             self._read_table(event, clue)
         return clue
 
     def add(self, clue: Clue) -> None:
-        """Take in a clue: also one that was kept from before the incident."""
+        """Add a clue, which may be from before the incident."""
         self.records += 1
         rank = self._rank_of(clue)
         self._fold(clue).add(clue, rank)
@@ -106,10 +116,9 @@ class Evidence:
             self._note_rank(rank, clue)
         if clue.kind == _DEATH and len(self.deaths) < _MAX_DEATHS:
             self.deaths.append(_death(clue))
-        if clue.pid is not None and clue.kind in ("elastic_sigterm_peer", "elastic_force_kill"):
-            told = self.signalled if clue.kind == "elastic_sigterm_peer" else self.forced
-            if len(told) < _MAX_TOLD:
-                told.add((clue.position.path, clue.pid))
+        is_new = len(self.forced) < _MAX_PAIRS
+        if clue.kind == "elastic_force_kill" and clue.pid is not None and is_new:
+            self.forced.add((clue.position.path, clue.pid))
 
     def of_tier(self, tier: Tier) -> Iterator[Fold]:
         """The folds whose clues can be a cause of that tier."""
@@ -121,20 +130,20 @@ class Evidence:
 
     @property
     def first_timeout(self) -> float | None:
-        """When the first rank told that it had waited too long; what is later is no cause."""
-        told = [fold.first.seen for fold in self.folds.values() if fold.kind in TIMEOUTS]
-        return min(told, default=None)
+        """When the first rank reported a timeout; what is later is no cause."""
+        seen = [fold.first.seen for fold in self.folds.values() if fold.kind in TIMEOUTS]
+        return min(seen, default=None)
 
     @property
     def began(self) -> float | None:
-        """When the first thing that any line tells of began."""
+        """When the earliest of the events began."""
         return min((fold.first.effective for fold in self.folds.values()), default=None)
 
     def _fold(self, clue: Clue) -> Fold:
         fields = clue.fields
-        told = clue.message[:_TEXT].translate(_NO_DIGITS)
+        text = clue.message[:_TEXT].translate(_NO_DIGITS)
         seq, group = str(fields.get("seq", "")), str(fields.get("pg_guid", ""))
-        key: FoldKey = (clue.kind, clue.role, group, seq, told)
+        key: FoldKey = (clue.kind, clue.role, group, seq, text)
         if key not in self.folds and len(self.folds) >= MAX_FOLDS:
             key = (clue.kind, clue.role)
         fold = self.folds.get(key)
@@ -143,7 +152,7 @@ class Evidence:
         return fold
 
     def _rank_of(self, clue: Clue) -> int | None:
-        """The global rank; where torch up to 2.2 tells none, the one in the default group."""
+        """The global rank; torch up to 2.2 logs none, and the rank in the default group is used."""
         pg_rank = rank_in(clue.fields.get("pg_rank"))
         if clue.rank is None and pg_rank is not None and not clue.fields.get("pg_guid"):
             self.assumes_default_group = True
@@ -154,8 +163,8 @@ class Evidence:
         facts = self.roster.of(rank)
         facts.node = facts.node or clue.node
         facts.host = facts.host or clue.host
-        if clue.severity in _SERIOUS and clue.role in _OWN_WORDS:
-            facts.told = True
+        if clue.severity in _SERIOUS and clue.role in _OWN_ROLES:
+            facts.has_error = True
             stopped = tier_of(clue) is Tier.EXTERNAL
             if clue.role == "victim" and not stopped and len(facts.waited) < _KEPT_KINDS:
                 facts.waited.add(clue.kind)
@@ -165,8 +174,6 @@ class Evidence:
             self._note_wait(rank, clue)
         elif clue.kind == "fr_dump":
             facts.dumped = facts.dumped or "timed out" not in clue.message
-        elif clue.kind == "nccl_heartbeat_stuck":
-            facts.stuck = True
         own = clue.role == "root" and tier_of(clue) is Tier.LOCAL
         if own and (facts.failed is None or clue.order < facts.failed.order):
             facts.failed = clue
@@ -177,19 +184,15 @@ class Evidence:
         if not isinstance(seq, int):
             return
         if clue.kind == "nccl_work_failure_status":
-            if len(self.groups) >= _MAX_TOLD:
+            if len(self.groups) >= _MAX_PAIRS:
                 return
             group = str(fields.get("pg_guid") or fields.get("pg_id") or "")
             self.groups[rank, seq] = (group, str(fields.get("pg_desc") or ""))
-            last = fields.get("last_enqueued")
-            if isinstance(last, int):
-                self.enqueued[group, rank] = max(last, self.enqueued.get((group, rank), last))
             return
         timeout = fields.get("timeout_ms")
         sizes = (fields.get("numel_in"), fields.get("numel_out"), fields.get("shape"))
         wait = Wait(
             began=clue.effective,
-            told=clue.seen,
             seq=seq,
             op=str(fields.get("op_type") or ""),
             size=",".join(str(size) for size in sizes if size is not None),
@@ -202,7 +205,7 @@ class Evidence:
             del waits[_KEPT_WAITS:]
 
     def _read_table(self, event: Event, clue: Clue) -> None:
-        """The processes of a node, how each ended, and which one the launcher blames."""
+        """Read the processes of a node, how each ended, and which one the launcher blames."""
         rows = event.fields.get("failures")
         for row in rows if isinstance(rows, list) else ():
             rank = rank_in(row.get("rank")) if isinstance(row, dict) else None
@@ -217,10 +220,10 @@ class Evidence:
         facts.exitcode = code
         facts.host = facts.host or host
         facts.node = facts.node or clue.node
-        told = str(row.get("message") or "")
+        message = str(row.get("message") or "")
         if row.get("role") == "victim":
             facts.waited.add(str(row.get("kind")))
-        elif row.get("role") == "root" or _is_exception(told):
+        elif row.get("role") == "root" or _is_exception(message):
             kind = str(row.get("kind") or "python_exception")
             own = Clue(
                 kind=kind,
@@ -228,13 +231,13 @@ class Evidence:
                 severity="error",
                 seen=clue.seen,
                 effective=clue.effective,
-                message=told[:500],
+                message=message[:MAX_MESSAGE],
                 position=clue.position,
                 rank=rank,
                 node=clue.node,
                 host=host,
                 pid=pid,
-                fields={"told_by": _TABLE},
+                fields={"reported_by": _TABLE},
             )
             if tier_of(own) is Tier.LOCAL:
                 self._fold(own).add(own, rank)
@@ -248,34 +251,21 @@ class Evidence:
 def _death(clue: Clue) -> Death:
     code = _whole(clue.fields.get("exitcode"))
     if code is not None and 128 < code < 160:
-        code = 128 - code  # a shell's way to tell of a signal
+        code = 128 - code  # how a shell reports a signal
     if code is None:
         code = _SIGNALS.get(str(clue.fields.get("signal")))
     return Death(clue, code, _whole(clue.fields.get("local_rank")), clue.pid)
 
 
 _SIGNALS: Final = {
-    "SIGKILL": -9,
-    "Killed": -9,
-    "SIGSEGV": -11,
-    "Segmentation fault": -11,
-    "SIGABRT": -6,
-    "Aborted": -6,
-    "SIGBUS": -7,
-    "Bus error": -7,
-    "SIGILL": -4,
-    "Illegal instruction": -4,
-    "SIGFPE": -8,
-    "Floating point exception": -8,
-    "SIGTERM": -15,
-    "Terminated": -15,
-    "SIGINT": -2,
+    name: -number for number in signal.Signals for name in (number.name, signal.strsignal(number))
 }
+"""Exit codes by the names and descriptions (`Killed`) with which launchers print signals."""
 
 
-def _is_exception(told: str) -> bool:
-    """The last line of a traceback, as an error file gives it."""
-    name = told.partition(":")[0].rpartition(".")[2]
+def _is_exception(message: str) -> bool:
+    """Whether this is the last line of a traceback, which an error file contains."""
+    name = message.partition(":")[0].rpartition(".")[2]
     return name.isidentifier() and name.endswith(("Error", "Exception")) and name[:1].isupper()
 
 

@@ -1,4 +1,4 @@
-"""What an incident asks about its run."""
+"""What an incident is analysed with: ranks, processes, machines, the run, the root cause."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ldlm_monitor.model.view import Confidence
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """A run as it stands when its incident is looked at. Times are Unix seconds.
+class RunFacts:
+    """A run when its incident is analysed. Times are Unix seconds.
 
-    `spoken`: ranks of which any record came, ever. `rank_steps`: the last step of each rank
-    that tells its own. `step`: the last step of the run.
+    `logged_ranks`: ranks that ever logged a record. `rank_steps`: the last step of each rank
+    that logs its own. `step`: the last step of the run.
     """
 
     state: str = "running"
@@ -25,15 +25,16 @@ class Standing:
     last_progress_at: float = float("-inf")
     step: int | None = None
     world_size: int | None = None
-    spoken: AbstractSet[int] = field(default_factory=frozenset)
+    logged_ranks: AbstractSet[int] = field(default_factory=frozenset)
     rank_steps: dict[int, int] = field(default_factory=dict)
 
 
 _SPANS: Final = 400
+"""Spans of ranks in one text: some 3000 characters, which a message still shows."""
 
 
 def compressed(ranks: Iterable[int]) -> str:
-    """Ranks as text: `0-36,38-63`; a very torn set ends with an ellipsis."""
+    """Ranks as text: `0-36,38-63`; after `_SPANS` spans it ends with an ellipsis."""
     spans: list[list[int]] = []
     for rank in sorted(set(ranks)):
         if spans and rank == spans[-1][1] + 1:
@@ -44,20 +45,26 @@ def compressed(ranks: Iterable[int]) -> str:
     return ",".join([*shown, "…"] if len(spans) > _SPANS else shown)
 
 
+def names_of(ranks: Iterable[int]) -> str:
+    """`rank 3`, `ranks 0-2,5`."""
+    listed = compressed(ranks)
+    return f"rank {listed}" if listed.isdecimal() else f"ranks {listed}"
+
+
 @dataclass(slots=True)
 class RankFacts:
-    """What is known of one rank in one incident.
+    """One rank in one incident.
 
-    `waited`: kinds by which it tells that it waited for, or lost, another rank. `told`: it
-    printed any error. `exitcode` is negative for a signal. `failed`: its first own error.
+    `waited`: event kinds by which it reported waiting for, or losing, another rank.
+    `has_error`: it printed an error. `exitcode` is negative for a signal. `failed`: its first
+    own error.
     """
 
     waited: set[str] = field(default_factory=set)
-    told: bool = False
+    has_error: bool = False
     failed: Clue | None = None
     timed_out: bool = False
     dumped: bool = False
-    stuck: bool = False
     exitcode: int | None = None
     pid: int | None = None
     host: str | None = None
@@ -67,7 +74,7 @@ class RankFacts:
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """A launcher's word that a process ended. `exitcode` is negative for a signal."""
+    """A launcher's report that a process ended. `exitcode` is negative for a signal."""
 
     clue: Clue
     exitcode: int | None
@@ -87,13 +94,22 @@ class Claim:
 
 
 class Roster:
-    """Ranks by what tells them: prefix, process id, local rank in the file of one launcher."""
+    """Finds ranks by line prefix, process id, or local rank in the file of one launcher."""
 
     def __init__(self) -> None:
         self.facts: dict[int, RankFacts] = {}
         self._by_pid: dict[tuple[str, int], int] = {}
         self._by_local: dict[tuple[str, int], int] = {}
-        self._heard: dict[str, tuple[int, int]] = {}
+        self._rank_span: dict[str, tuple[int, int]] = {}
+
+    @property
+    def waiting(self) -> set[int]:
+        """The ranks that reported waiting for, or losing, another one."""
+        return {rank for rank, facts in self.facts.items() if facts.waited}
+
+    def size(self, run: RunFacts) -> int:
+        """Number of ranks of the job, as far as it is known."""
+        return max(len(self.facts), len(run.logged_ranks), run.world_size or 1)
 
     def of(self, rank: int) -> RankFacts:
         """The facts of a rank."""
@@ -102,21 +118,21 @@ class Roster:
             known = self.facts[rank] = RankFacts()
         return known
 
-    def hear(self, rank: int, path: str) -> None:
-        """A rank spoke in a file, so that what its neighbours say would be there too."""
-        low, high = self._heard.get(path, (rank, rank))
-        self._heard[path] = (min(low, rank), max(high, rank))
+    def note_line(self, rank: int, path: str) -> None:
+        """A rank has a line in a file, so that lines of its neighbours would be there too."""
+        low, high = self._rank_span.get(path, (rank, rank))
+        self._rank_span[path] = (min(low, rank), max(high, rank))
 
-    def hears(self, path: str) -> bool:
-        """Whether ranks speak in a file, and not only their launcher."""
-        return path in self._heard
+    def has_rank_lines(self, path: str) -> bool:
+        """Whether a file has lines of ranks, and not only of their launcher."""
+        return path in self._rank_span
 
     def is_collected(self, rank: int) -> bool:
-        """Whether a rank would have been heard: ranks on both sides of it were, in one file."""
-        return any(low <= rank <= high for low, high in self._heard.values())
+        """Whether lines of a rank would be in a file: those of ranks on both sides of it are."""
+        return any(low <= rank <= high for low, high in self._rank_span.values())
 
     def enter(self, path: str, rank: int, local_rank: int | None, pid: int | None) -> None:
-        """A launcher's table says which process was which rank."""
+        """Store which process was which rank, by a launcher's table."""
         facts = self.of(rank)
         if pid is not None:
             self._by_pid[path, pid] = rank
@@ -135,7 +151,7 @@ class Roster:
         return found.pop() if len(found) == 1 else None
 
     def of_death(self, death: Death) -> int | None:
-        """The rank that a launcher speaks of: on the first node local ranks are the global ones."""
+        """The rank that a launcher reports: on the first node local ranks are the global ones."""
         clue, path = death.clue, death.clue.position.path
         if clue.rank is not None:
             return clue.rank
@@ -148,7 +164,7 @@ class Roster:
         return rank_in(death.local_rank) if clue.node in (None, "0") else None
 
     def on_host(self, host: str | None, node: str | None) -> set[int]:
-        """The ranks on a machine, by whichever name it goes."""
+        """The ranks on a machine, by its host name or node."""
         names = {_short(name) for name in (host, node) if name}
         if not names:
             return set()
@@ -165,10 +181,10 @@ def _short(host: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RootCause:
     """The first cause. `ranks` are all that share it; `rank` is set where it is one.
 
-    `why` are sentences for people, the best reason first.
+    `why` are reasons for people, the best one first.
     """
 
     tier: Tier
@@ -182,12 +198,12 @@ class Verdict:
 
     @property
     def rank(self) -> int | None:
-        """The one rank that is named."""
+        """The rank, where it is a single one."""
         return next(iter(self.ranks)) if len(self.ranks) == 1 else None
 
 
 def by_sources(sources: Iterable[str], *, doubtful: bool) -> Confidence:
-    """Two that do not know of each other confirm; one is probable, a doubtful one weak."""
+    """Two independent sources confirm; one is probable, a contradicted one weak."""
     many = len(set(sources)) > 1
     if doubtful:
         return "probable" if many else "weak"

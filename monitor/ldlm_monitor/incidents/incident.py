@@ -1,4 +1,4 @@
-"""One incident: its evidence, its life, and what it looks like."""
+"""One incident: the events and alerts that open one, its evidence, its states and its view."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, Literal
 from ldlm_monitor.incidents import shown
 from ldlm_monitor.incidents.clues import MAX_MESSAGE, Clue, Tier, clue_of, rank_in, tier_of
 from ldlm_monitor.incidents.evidence import Evidence
-from ldlm_monitor.incidents.facts import Standing
+from ldlm_monitor.incidents.facts import RunFacts
 from ldlm_monitor.incidents.root import Judgement, judge
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.records import Event, Position
@@ -18,14 +18,14 @@ OPENERS: Final = {
     "NonFiniteLoss": "nonfinite_metric",
     "NonFiniteGradient": "nonfinite_metric",
 }
-"""Alerts of what no line of a failure tells, and what their incident is called."""
-_TOLD_EARLY: Final = frozenset({"elastic_sigterm_peer", "elastic_force_kill", "fr_dump"})
+"""Alerts on values that no line of a failure reports, and the kind of their incident."""
+_EARLY_KINDS: Final = frozenset({"elastic_sigterm_peer", "elastic_force_kill", "fr_dump"})
 _NOWHERE: Final = Position("", 0, 0)
 
 
 def is_early(event: Event) -> bool:
-    """No failure yet, but what may have brought one about, or is told of it before it is known."""
-    if event.kind in _TOLD_EARLY:
+    """Whether an event is no failure, but may be its cause or precede its first line."""
+    if event.kind in _EARLY_KINDS:
         return True
     if event.severity == "info":
         return False
@@ -33,7 +33,7 @@ def is_early(event: Event) -> bool:
 
 
 def alert_clue(transition: Transition, kind: str, at: float) -> Clue:
-    """What an alert tells that no event does: it is judged by values, or by their absence."""
+    """An alert as a clue: it is evaluated from values, or from missing ones."""
     summary = transition.annotations.get("summary", transition.alert)
     run, rank = transition.labels.get("run", ""), transition.labels.get("rank", "")
     return Clue(
@@ -45,30 +45,26 @@ def alert_clue(transition: Transition, kind: str, at: float) -> Clue:
         message=summary.removeprefix(f"{run}: ")[:MAX_MESSAGE],
         position=transition.position or _NOWHERE,
         rank=rank_in(int(rank)) if rank.isdecimal() and len(rank) < 10 else None,
-        fields={"told_by": "alert", "text": (transition.line or "")[:MAX_MESSAGE]},
+        fields={"reported_by": "alert", "text": (transition.line or "")[:MAX_MESSAGE]},
     )
 
 
 SETTLED_SECONDS: Final = 5.0
-"""Who has not told of a timeout so long after the others did will not."""
+"""Ranks report a timeout within seconds of each other: watchdogs poll every second or less."""
 State = Literal["open", "recovered", "ended"]
 _ENDS: Final = frozenset({"elastic_failure_table"})
 _FAILS: Final = frozenset({"root", "evidence", "victim", "death"})
 _AFTERMATH: Final = frozenset({"store_lost_during_monitoring", "pg_not_destroyed"})
-"""Told every second for as long as a survivor lives: nothing new."""
+"""Logged every second while a survivor lives, so that they do not extend the incident."""
 
 
 class Incident:
-    """A failure of one run. Times are Unix seconds, as the monitor judged them.
+    """A failure of one run. Times are Unix seconds at which events were processed.
 
     `opened`, `updated`: its first and last event of a failure. `step`: the last one before it.
-    `shows`: it is more than a suspicion. `deadly`: a process died of it. `firing`: the keys of
-    the alerts about it that fire.
+    `shows`: views show it. `deadly`: a process died of it. `firing`: the keys of the firing
+    alerts about it.
     """
-
-    def __getstate__(self) -> dict[str, object]:
-        """Without what is made again from the rest."""
-        return {**self.__dict__, "_judged": None, "_viewed": None}
 
     def __init__(self, run: str, number: int, opened: float) -> None:
         self.run = run
@@ -86,18 +82,18 @@ class Incident:
         self.stall: Clue | None = None
         self.alerts: dict[str, None] = {}
         self.firing: set[str] = set()
-        self.lent: set[tuple[str, str, int]] = set()
+        self._host_faults: set[tuple[str, str, int]] = set()
         self._final = False
         self._judged: tuple[tuple[object, ...], Judgement] | None = None
         self._viewed: tuple[tuple[object, ...], IncidentView] | None = None
 
     @property
     def id(self) -> str:
-        """Names it, over restarts too."""
+        """The incident's id, which is the same after a restart."""
         return f"{self.run}/{self.number}"
 
     def take(self, event: Event, seen: float, *, fails: bool) -> None:
-        """Take in an event; one that fails anew opens a recovered incident again."""
+        """Add an event; a new failure opens a recovered incident again."""
         self.evidence.take(event, seen)
         if event.kind in _AFTERMATH:
             return
@@ -111,55 +107,55 @@ class Incident:
         if self.deadly or (event.severity == "critical" and role in _FAILS):
             self.shows = True
 
-    def lend(self, clue: Clue) -> None:
-        """Take in what the kernel's log of one of its machines tells, in whatever file."""
+    def add_host_fault(self, clue: Clue) -> None:
+        """Add a line of a kernel log, from any file, if it is from one of its machines."""
         roster = self.evidence.roster
-        theirs = roster.on_host(clue.host, clue.node) or roster.by_pid(clue.pid) is not None
+        own = roster.on_host(clue.host, clue.node) or roster.by_pid(clue.pid) is not None
         key = (clue.kind, clue.position.path, clue.position.offset)
-        if theirs and key not in self.lent:
-            self.lent.add(key)
+        if own and key not in self._host_faults:
+            self._host_faults.add(key)
             self.evidence.add(clue)
 
     def attach(self, alert: str, key: str, severity: str) -> None:
-        """An alert about it fires."""
+        """Add a firing alert about it."""
         self.alerts[alert] = None
         self.firing.add(key)
         if severity in ("error", "critical"):
             self.shows = True
 
     def recover(self, at: float) -> None:
-        """The steps went on at `at`."""
+        """The run took steps again at `at`."""
         self.state, self.ended, self.ended_reason = "recovered", at, "recovered"
 
     def end(self, at: float, reason: str) -> None:
-        """It is over, unless it was before."""
+        """End it, unless it is over already."""
         if self.state == "open":
             self.state, self.ended, self.ended_reason = "ended", at, reason
 
-    def judgement(self, standing: Standing, at: float) -> Judgement:
-        """The first cause as it stands; judged again only where something changed."""
+    def judgement(self, run: RunFacts, at: float) -> Judgement:
+        """The root cause; analysed again only where something changed."""
         settled = self._is_settled(at)
-        known = (self.evidence.records, settled, len(standing.spoken), standing.world_size)
+        known = (self.evidence.records, settled, len(run.logged_ranks), run.world_size)
         key = (*known, self.stall is not None)
         if self._judged is None or self._judged[0] != key:
-            self._judged = key, judge(self.evidence, standing, self.stall, settled=settled)
+            self._judged = key, judge(self.evidence, run, self.stall, settled=settled)
         return self._judged[1]
 
-    def cause(self, standing: Standing, at: float) -> str | None:
-        """Rank and first cause in a few words; None while it is not known."""
-        verdict = self.judgement(standing, at).verdict
-        alone = verdict.clue is not None and verdict.clue.fields.get("told_by") == "alert"
+    def cause(self, run: RunFacts, at: float) -> str | None:
+        """Rank and root cause as one phrase; None while it is unknown."""
+        verdict = self.judgement(run, at).verdict
+        alone = verdict.clue is not None and verdict.clue.fields.get("reported_by") == "alert"
         if verdict.tier is Tier.UNATTRIBUTED or (alone and len(self.alerts) < 2):
             return None
         return f"{shown.cause_text(verdict, self.evidence)} [{verdict.confidence}]"
 
-    def view(self, standing: Standing, at: float) -> IncidentView:
-        """All of it, for people and programs; made again only where something changed."""
-        judgement = self.judgement(standing, at)
-        standing_now = self._standing()
-        key = (id(judgement), standing_now, self.updated, self.step, len(self.alerts))
+    def view(self, run: RunFacts, at: float) -> IncidentView:
+        """The incident for people and programs; built again only where something changed."""
+        judgement = self.judgement(run, at)
+        state_now = self._current_state()
+        key = (id(judgement), state_now, self.updated, self.step, len(self.alerts))
         if self._viewed is None or self._viewed[0] != key:
-            self._viewed = key, self._view(judgement, *standing_now)
+            self._viewed = key, self._view(judgement, *state_now)
         return self._viewed[1]
 
     def _view(
@@ -182,15 +178,15 @@ class Incident:
             else None,
             symptoms=shown.symptoms(evidence),
             events=evidence.records,
-            claims=shown.claim_views(judgement),
+            claims=judgement.claims,
             excerpt=shown.excerpt(verdict, evidence),
             action=shown.action(verdict),
             last_step=self.step,
             alerts=tuple(self.alerts),
         )
 
-    def _standing(self) -> tuple[State, float | None, str]:
-        """State, end and its reason: whose run is dead has ended."""
+    def _current_state(self) -> tuple[State, float | None, str]:
+        """State, end and its reason; an incident whose run is dead has ended."""
         if self.state != "open":
             return self.state, self.ended, self.ended_reason
         if self.run_ended is not None:

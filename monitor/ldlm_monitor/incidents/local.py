@@ -1,4 +1,4 @@
-"""A process's own failure (tier 2): an error of the program, of CUDA, of a loader; a signal."""
+"""A process's own failure (tier 2): an error of the program, CUDA or a data loader, or a signal."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Final
 
 from ldlm_monitor.incidents.clues import Clue, Tier, rank_in
 from ldlm_monitor.incidents.evidence import Evidence, Fold
-from ldlm_monitor.incidents.facts import Standing, Verdict, by_sources, compressed
+from ldlm_monitor.incidents.facts import RootCause, RunFacts, by_sources, names_of
 from ldlm_monitor.incidents.outside import (
+    LATE_SECONDS,
     Exit,
     by_exit,
     everywhere,
-    named_all,
+    exit_text,
     own_exits,
-    participants,
-    said,
 )
 from ldlm_monitor.model.view import Confidence
 
 _TOGETHER_SECONDS: Final = 2.0
-"""Of two errors so near to each other none is known to be the first."""
+"""The order of two errors this close is undecided: output is buffered and clocks differ."""
+# Exit codes by what `faulthandler` prints. "Aborted" is missing: any library may abort.
 _DIES_OF: Final = {
     "Segmentation fault": -11,
     "SIGSEGV": -11,
@@ -31,24 +31,24 @@ _DIES_OF: Final = {
 }
 
 
-def first_failure(evidence: Evidence, standing: Standing) -> Verdict | None:
+def first_failure(evidence: Evidence, run: RunFacts) -> RootCause | None:
     """The earliest failure of a process that is not a consequence of another's."""
     exits = own_exits(evidence)
     fold, clue = _earliest(evidence)
     if clue is None or fold is None:
-        return by_exit(evidence, exits, standing)
+        return by_exit(evidence, exits, run)
     if clue.rank is None:
-        return _after_numbers(evidence, _unranked(evidence, clue, exits, standing))
+        return _after_numbers(evidence, _unranked(evidence, clue, exits, run))
     if better := _killed_instead(evidence, clue, exits):
-        return by_exit(evidence, [better], standing)
+        return by_exit(evidence, [better], run)
     same = _sharing(evidence, fold, clue)
-    if len(same) > 1 and 2 * len(same) >= participants(evidence, standing):
+    if len(same) > 1 and 2 * len(same) >= evidence.roster.size(run):
         return _after_numbers(evidence, everywhere(clue, same))
     return _after_numbers(evidence, _on_rank(evidence, clue, exits))
 
 
-def _after_numbers(evidence: Evidence, verdict: Verdict) -> Verdict:
-    """An exception in the very step whose numbers were not finite comes of them."""
+def _after_numbers(evidence: Evidence, verdict: RootCause) -> RootCause:
+    """An exception in the step whose numbers were not finite is caused by them."""
     folds = [fold for fold in evidence.of_kind("nonfinite_metric") if fold.tier is Tier.LOCAL]
     first = min((fold.first for fold in folds), key=lambda each: each.order, default=None)
     clue = verdict.clue
@@ -70,7 +70,7 @@ def _earliest(evidence: Evidence) -> tuple[Fold | None, Clue | None]:
     best: tuple[Fold | None, Clue | None] = (None, None)
     for fold in evidence.of_tier(Tier.LOCAL):
         for clue in fold.clues:
-            if late is not None and clue.seen > late + _TOGETHER_SECONDS / 2:
+            if late is not None and clue.seen > late + LATE_SECONDS:
                 continue
             clue = _with_rank(clue)  # noqa: PLW2901
             if clue.rank is not None and _only_waited(evidence, clue):
@@ -81,13 +81,13 @@ def _earliest(evidence: Evidence) -> tuple[Fold | None, Clue | None]:
 
 
 def _rated(clue: Clue) -> tuple[object, ...]:
-    """By time; a table repeats what a process said, and numbers only matter alone."""
-    told_again = clue.fields.get("told_by") is not None
-    return (clue.kind == "nonfinite_metric", told_again, clue.rank is None, *clue.order)
+    """Sort key by time; a table repeats errors, and numbers matter only alone."""
+    repeated = clue.fields.get("reported_by") is not None
+    return (clue.kind == "nonfinite_metric", repeated, clue.rank is None, *clue.order)
 
 
 def _only_waited(evidence: Evidence, clue: Clue) -> bool:
-    """The rank had told of a lost peer before: its own error follows from that."""
+    """Whether the rank had reported a lost peer before, which causes its own error."""
     facts = evidence.roster.of(clue.rank or 0)
     if not facts.waited:
         return False
@@ -102,13 +102,13 @@ def _only_waited(evidence: Evidence, clue: Clue) -> bool:
 
 
 def _with_rank(clue: Clue) -> Clue:
-    """A line that speaks of another rank than the one that prints it."""
-    told = rank_in(clue.fields.get("reported_rank"))
-    return replace(clue, rank=told) if told is not None else clue
+    """The clue with the rank that its line reports on, where that is not the one that prints it."""
+    rank = rank_in(clue.fields.get("reported_rank"))
+    return replace(clue, rank=rank) if rank is not None else clue
 
 
 def _killed_instead(evidence: Evidence, clue: Clue, exits: list[Exit]) -> Exit | None:
-    """A rank that died without a word, which the launcher saw first: others may tell of it."""
+    """A rank that died without a message, where only the launcher has the cause of other errors."""
     if clue.kind != "python_exception":
         return None
     blamed = {claim.rank for claim in evidence.claims}
@@ -120,7 +120,7 @@ def _killed_instead(evidence: Evidence, clue: Clue, exits: list[Exit]) -> Exit |
 
 
 def _sharing(evidence: Evidence, fold: Fold, clue: Clue) -> set[int]:
-    """The ranks that tell the very same, within any fold of that text."""
+    """The ranks that logged the same error, in any fold of that text."""
     same = set(fold.ranks)
     for other in evidence.of_tier(Tier.LOCAL):
         if other.kind == clue.kind and other.first.message == clue.message:
@@ -128,28 +128,28 @@ def _sharing(evidence: Evidence, fold: Fold, clue: Clue) -> set[int]:
     return same
 
 
-def _on_rank(evidence: Evidence, clue: Clue, exits: list[Exit]) -> Verdict:
+def _on_rank(evidence: Evidence, clue: Clue, exits: list[Exit]) -> RootCause:
     rank = clue.rank
-    why = [f"rank {rank} tells of an error of its own"]
-    sources = {"its own word"}
+    why = [f"rank {rank} logged an error of its own"]
+    sources = {"its own error"}
     for each in exits:
         if each.rank == rank:
-            why.append(f"its process {said(each.code)}")
+            why.append(f"its process {exit_text(each.code)}")
             sources.add("its exit code")
     if any(claim.rank == rank for claim in evidence.claims):
-        why.append("torchelastic names it too")
+        why.append("torchelastic names it, too")
         sources.add("the launcher")
-    others = [r for r, facts in evidence.roster.facts.items() if facts.waited and r != rank]
+    others = evidence.roster.waiting - {rank}
     if others:
-        why.append(f"{named_all(others)} only waited for, or lost, another rank")
+        why.append(f"{names_of(others)} only waited for, or lost, another rank")
         sources.add("its peers")
     rivals = _rivals(evidence, clue)
     if rivals:
-        why.append(f"but rank {compressed(rivals)} failed at about the same time")
+        why.append(f"but {names_of(rivals)} failed at about the same time")
     sure: Confidence = by_sources(sources, doubtful=False)
-    if rivals or clue.fields.get("told_by"):
+    if rivals or clue.fields.get("reported_by"):
         sure = "probable"
-    return Verdict(
+    return RootCause(
         tier=Tier.LOCAL,
         kind=clue.kind,
         message=clue.message,
@@ -161,7 +161,7 @@ def _on_rank(evidence: Evidence, clue: Clue, exits: list[Exit]) -> Verdict:
 
 
 def _rivals(evidence: Evidence, clue: Clue) -> set[int]:
-    """Other ranks with an error of their own that is not known to be a later one."""
+    """Other ranks with an error of their own that may be as early."""
     return {
         rank
         for rank, facts in evidence.roster.facts.items()
@@ -173,8 +173,8 @@ def _rivals(evidence: Evidence, clue: Clue) -> set[int]:
     }
 
 
-def _unranked(evidence: Evidence, clue: Clue, exits: list[Exit], standing: Standing) -> Verdict:
-    """An error without a rank: whose process ended in the way that such an error ends one?"""
+def _unranked(evidence: Evidence, clue: Clue, exits: list[Exit], run: RunFacts) -> RootCause:
+    """An error without a rank: it is that of the one process whose exit code fits it."""
     code = _DIES_OF.get(str(clue.fields.get("what")), -6 if clue.kind == "cxx_terminate" else None)
     fits = [
         each
@@ -183,7 +183,7 @@ def _unranked(evidence: Evidence, clue: Clue, exits: list[Exit], standing: Stand
         and (each.code == code if code is not None else each.code > 0)
         and each.silent
     ]
-    if len(fits) > 1 and 2 * len(fits) >= participants(evidence, standing) and code is not None:
+    if len(fits) > 1 and 2 * len(fits) >= evidence.roster.size(run) and code is not None:
         return everywhere(clue, {each.rank for each in fits if each.rank is not None})
     if len(fits) == 1:
         rank = fits[0].rank
@@ -196,8 +196,8 @@ def _unranked(evidence: Evidence, clue: Clue, exits: list[Exit], standing: Stand
             return replace(
                 _on_rank(evidence, replace(clue, rank=rank), exits), clue=replace(clue, rank=rank)
             )
-    alone = participants(evidence, standing) < 2 and not evidence.roster.facts
-    return Verdict(
+    alone = evidence.roster.size(run) < 2 and not evidence.roster.facts
+    return RootCause(
         tier=Tier.LOCAL,
         kind=clue.kind,
         message=clue.message,
@@ -205,7 +205,7 @@ def _unranked(evidence: Evidence, clue: Clue, exits: list[Exit], standing: Stand
         why=(
             "the first error in the log"
             if alone
-            else "the first error in the log; the line does not tell its rank",
+            else "the first error in the log; the line has no rank",
         ),
         clue=clue,
     )

@@ -1,4 +1,5 @@
-"""Causes outside of the training: who stopped it (tier 0), and which machine broke (tier 1)."""
+"""Causes reported from outside of a process: who stopped the job (tier 0), which machine broke
+(tier 1), and how launchers saw processes end (tier 2)."""
 
 from __future__ import annotations
 
@@ -8,15 +9,18 @@ from typing import Final
 
 from ldlm_monitor.incidents.clues import TIMEOUTS, Clue, Tier
 from ldlm_monitor.incidents.evidence import Evidence
-from ldlm_monitor.incidents.facts import Standing, Verdict, by_sources, compressed
+from ldlm_monitor.incidents.facts import RootCause, RunFacts, by_sources, compressed, names_of
 from ldlm_monitor.model.view import Confidence
 
 BEFORE_SECONDS: Final = 300.0
-"""A machine's fault so long before a hang began can be its cause."""
+"""A machine's fault at most this long before a hang can be its cause: an Xid or an OOM kill ends a
+process at once, and a disk that blocks is reported after 120 s (`hung_task_timeout_secs`)."""
 _SLACK_SECONDS: Final = 5.0
-"""Lines of several processes about one moment lie apart by so much."""
+"""Lines of several processes about one moment differ by this at most: buffers and clocks."""
 _CONSEQUENCES: Final = ("TASK FAILURE", "non-zero exit code")
+"""Reasons with which Slurm cancels a step because one of its tasks failed."""
 _COLLATERAL: Final = (None, -15, -2)
+"""Exits by SIGTERM and SIGINT, which launchers send to the processes that are left."""
 
 _GPU: Final = frozenset({"gpu_xid", "gpu_fallen_off_bus", "nvswitch_sxid"})
 _MEMORY: Final = frozenset({"host_oom_kill", "slurm_oom_kill", "k8s_pod_killed"})
@@ -39,10 +43,11 @@ _SHOWS: Final = (
     ),
 )
 """What a machine's fault looks like from within the process."""
+# Exit codes that a machine's fault causes.
 _EXITS: Final = ((_MEMORY, -9), (frozenset({"host_segfault"}), -11))
 
 
-def external(evidence: Evidence) -> Verdict | None:
+def external(evidence: Evidence) -> RootCause | None:
     """The scheduler, a person or an eviction ended the job before anything of it failed."""
     clues = [
         fold.first
@@ -54,7 +59,7 @@ def external(evidence: Evidence) -> Verdict | None:
     if clue is None or _failed_before(evidence, clue, given=bool(reasoned)):
         return None
     reason = clue.fields.get("reason")
-    return Verdict(
+    return RootCause(
         tier=Tier.EXTERNAL,
         kind=clue.kind,
         message=clue.message,
@@ -70,8 +75,9 @@ def external(evidence: Evidence) -> Verdict | None:
 
 
 def _failed_before(evidence: Evidence, clue: Clue, *, given: bool) -> bool:
-    """Whether the job had failed already; who cleans up after a failure gives no reason."""
-    until = clue.seen - _SLACK_SECONDS if given else clue.seen + _SLACK_SECONDS / 5
+    """Whether the job had failed already; a launcher that cleans up gives no reason."""
+    # A reason outweighs errors that are about as early; without one a second decides.
+    until = clue.seen - _SLACK_SECONDS if given else clue.seen + 1.0
     own = [
         fold.first.seen
         for fold in evidence.folds.values()
@@ -83,18 +89,19 @@ def _failed_before(evidence: Evidence, clue: Clue, *, given: bool) -> bool:
     return min(own, default=float("inf")) <= until
 
 
-def hardware(evidence: Evidence, local: Clue | None) -> Verdict | None:
+def hardware(evidence: Evidence, local: Clue | None) -> RootCause | None:
     """A GPU, the kernel or storage of one machine; `local` is the best cause within a process.
 
-    A process that tells of an error of its own, which the machine's fault does not look like,
-    is the nearer cause: a kernel log is full of other people's trouble.
+    A process with an error of its own that the machine's fault does not explain is the nearer
+    cause: a kernel log contains faults of other jobs.
     """
     clues = [clue for fold in evidence.of_tier(Tier.HARDWARE) for clue in fold.clues]
     began = _hang_began(evidence)
     clues = [clue for clue in clues if clue.seen >= began - BEFORE_SECONDS]
     if local is not None:
+        own = {local.rank} - {None}
         clues = [
-            clue for clue in clues if _same_process(evidence, clue, local) or shows(clue, local)
+            clue for clue in clues if evidence.roster.by_pid(clue.pid) in own or shows(clue, local)
         ]
     clue = min(clues, key=lambda each: each.order, default=None)
     if clue is None:
@@ -104,12 +111,12 @@ def hardware(evidence: Evidence, local: Clue | None) -> Verdict | None:
     sources = {"kernel", *(reason for reason in why if ranks)}
     machine = clue.host or clue.node
     place = f" on {machine}" if machine else ""
-    return Verdict(
+    return RootCause(
         tier=Tier.HARDWARE,
         kind=clue.kind,
         message=clue.message,
         confidence=by_sources(sources, doubtful=bool(evidence.roster.facts) and len(ranks) != 1),
-        why=(f"the machine itself reports it{place}", *why),
+        why=(f"the machine itself reported it{place}", *why),
         ranks=frozenset(ranks),
         clue=clue,
         host=machine,
@@ -117,7 +124,7 @@ def hardware(evidence: Evidence, local: Clue | None) -> Verdict | None:
 
 
 def _same_moment(clues: list[Clue], first: Clue) -> list[Clue]:
-    """The lines in which a machine reports one fault: the one with the process tells most."""
+    """The lines in which a machine reports one fault; the one with the process is preferred."""
     until = first.seen + _SLACK_SECONDS
     same = [clue for clue in clues if clue.kind == first.kind and clue.seen <= until]
     return sorted(same, key=lambda each: each.order)
@@ -131,13 +138,8 @@ def shows(fault: Clue, local: Clue) -> bool:
     return any(fault.kind in kinds and local.kind in seen for kinds, seen in _SHOWS)
 
 
-def _same_process(evidence: Evidence, fault: Clue, local: Clue) -> bool:
-    rank = evidence.roster.by_pid(fault.pid)
-    return rank is not None and rank == local.rank
-
-
 def _who(evidence: Evidence, clue: Clue, local: Clue | None) -> tuple[list[str], set[int]]:
-    """The ranks that a machine's fault hit, and what tells so."""
+    """The ranks that a machine's fault hit, and the reasons."""
     rank = evidence.roster.by_pid(clue.pid)
     if rank is not None:
         return [f"process {clue.pid} is rank {rank} by the launcher's table"], {rank}
@@ -147,7 +149,8 @@ def _who(evidence: Evidence, clue: Clue, local: Clue | None) -> tuple[list[str],
     killed = {
         evidence.roster.of_death(death)
         for death in evidence.deaths
-        if death.exitcode in signals and _not_elsewhere(death.clue, clue)
+        if death.exitcode in signals
+        and (None in (death.clue.host, clue.host) or death.clue.host == clue.host)
     }
     if len(killed) == 1 and (only := killed.pop()) is not None:
         return [f"rank {only} is the only one that died of signal {-signals[0]}"], {only}
@@ -155,37 +158,37 @@ def _who(evidence: Evidence, clue: Clue, local: Clue | None) -> tuple[list[str],
     return ([f"ranks of that machine: {len(ranks)}"] if ranks else []), ranks
 
 
-def _not_elsewhere(first: Clue, second: Clue) -> bool:
-    return first.host is None or second.host is None or first.host == second.host
-
-
 def _hang_began(evidence: Evidence) -> float:
-    told = [fold.first.effective for fold in evidence.folds.values() if fold.kind in TIMEOUTS]
-    return min(told, default=float("-inf"))
+    began = [fold.first.effective for fold in evidence.folds.values() if fold.kind in TIMEOUTS]
+    return min(began, default=float("-inf"))
 
 
-_LATE_SECONDS: Final = 1.0
-_UNCATCHABLE: Final = frozenset({-9, -11, -7, -4, -8})
+LATE_SECONDS: Final = 1.0
+"""An error or a death this long after the first timeout is its consequence: watchdogs abort at
+once."""
+_OWN_SIGNALS: Final = frozenset({-9, -11, -7, -4, -8})
+"""SIGKILL, SIGSEGV, SIGBUS, SIGILL, SIGFPE: no launcher or lost peer raises them in a process."""
 _CAUSED_EXITS: Final = frozenset({None, 0, -15, -2})
+"""Those of `_COLLATERAL`, and the exit without an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exit:
     """How a process ended by itself: neither its launcher nor a lost peer ended it.
 
-    `silent`: it printed no error. `heard`: had it printed one, it would stand in this file.
+    `silent`: it printed no error. `collected`: had it printed one, it would be in this file.
     """
 
     rank: int | None
     code: int
     clue: Clue
     silent: bool
-    heard: bool
+    collected: bool
 
     @property
     def deadly(self) -> bool:
-        """A signal that no program sends itself by mistake of another rank."""
-        return self.code in _UNCATCHABLE
+        """Whether a signal ended it that another rank's failure does not cause."""
+        return self.code in _OWN_SIGNALS
 
 
 def own_exits(evidence: Evidence) -> list[Exit]:
@@ -202,30 +205,30 @@ def own_exits(evidence: Evidence) -> list[Exit]:
         code = facts.exitcode
         if not tables or rank in found or not _is_own(evidence, rank, code, facts.pid, tables[0]):
             continue
-        clue = replace(tables[0], kind="elastic_worker_failed", rank=rank, message=said(code))
+        clue = replace(tables[0], kind="elastic_worker_failed", rank=rank, message=exit_text(code))
         found[rank] = _exit(evidence, rank, code or 1, clue)
     return list(found.values())
 
 
 def _exit(evidence: Evidence, rank: int | None, code: int, clue: Clue) -> Exit:
-    silent = rank is not None and not evidence.roster.of(rank).told
-    return Exit(rank, code, clue, silent, evidence.roster.hears(clue.position.path))
+    silent = rank is not None and not evidence.roster.of(rank).has_error
+    return Exit(rank, code, clue, silent, evidence.roster.has_rank_lines(clue.position.path))
 
 
 def _is_own(
     evidence: Evidence, rank: int | None, code: int | None, pid: int | None, clue: Clue
 ) -> bool:
-    """Whether a process ended by itself, and before anyone had waited for too long."""
+    """Whether a process ended by itself, and before the first timeout of a rank."""
     if code in _CAUSED_EXITS or (clue.position.path, pid) in evidence.forced:
         return False
     late = evidence.first_timeout
-    if late is not None and clue.seen > late + _LATE_SECONDS:
+    if late is not None and clue.seen > late + LATE_SECONDS:
         return False
     return rank is None or not evidence.roster.of(rank).waited
 
 
-def said(code: int | None) -> str:
-    """An exit code in words."""
+def exit_text(code: int | None) -> str:
+    """An exit code as text, such as `was killed by SIGSEGV`."""
     if code is None:
         return "ended"
     if code < 0:
@@ -236,44 +239,44 @@ def said(code: int | None) -> str:
     return f"left with exit code {code}"
 
 
-def by_exit(evidence: Evidence, exits: list[Exit], standing: Standing) -> Verdict | None:
-    """Only exit codes tell of it: a process that was killed prints nothing."""
+def by_exit(evidence: Evidence, exits: list[Exit], run: RunFacts) -> RootCause | None:
+    """The cause by exit codes alone: a process that was killed prints nothing."""
     deadly = [each for each in exits if each.deadly]
     chosen = deadly or [each for each in exits if each.silent or each.rank is None]
     if not chosen:
         return None
     ranks = {each.rank for each in chosen if each.rank is not None}
     first = min(chosen, key=lambda each: (each.rank is None, *each.clue.order))
-    if len(ranks) > 1 and 2 * len(ranks) >= participants(evidence, standing):
+    if len(ranks) > 1 and 2 * len(ranks) >= evidence.roster.size(run):
         return everywhere(first.clue, ranks)
     if not deadly and (len(chosen) > 1 or first.rank is None):
         return None
     return _of_exit(evidence, first, rivals=ranks - {first.rank})
 
 
-def _of_exit(evidence: Evidence, first: Exit, *, rivals: set[int]) -> Verdict:
+def _of_exit(evidence: Evidence, first: Exit, *, rivals: set[int]) -> RootCause:
     rank = first.rank
     whose = "a process" if rank is None else f"rank {rank}"
-    why = [f"{whose} {said(first.code)}" + (" and printed no error" if first.silent else "")]
+    why = [f"{whose} {exit_text(first.code)}" + (" and printed no error" if first.silent else "")]
     sources = {"its exit code"}
-    others = [r for r, facts in evidence.roster.facts.items() if facts.waited and r != rank]
+    others = evidence.roster.waiting - {rank}
     if others:
-        why.append(f"{named_all(others)} only waited for, or lost, another rank")
+        why.append(f"{names_of(others)} only waited for, or lost, another rank")
         sources.add("its peers")
     if any(claim.rank == rank for claim in evidence.claims):
-        why.append("torchelastic names it too")
+        why.append("torchelastic names it, too")
     if rivals:
-        why.append(f"but rank {compressed(rivals)} died by itself as well")
+        why.append(f"but {names_of(rivals)} died by itself as well")
     sure: Confidence = by_sources(sources, doubtful=bool(rivals) or rank is None)
-    if not first.deadly and not (first.heard and others):
-        sure = "weak"  # a launcher alone often blames the first that lost its peer
-        why.append("only the launcher tells so: what this process printed is not collected")
+    if not first.deadly and not (first.collected and others):
+        sure = "weak"  # a launcher often blames the first process that lost its peer
+        why.append("only the launcher reports it: the output of this process is not read")
     elif first.code == 1 and sure == "confirmed":
         sure = "probable"  # an exception would have left a traceback
-    return Verdict(
+    return RootCause(
         tier=Tier.LOCAL,
         kind=first.clue.kind,
-        message=f"process {said(first.code).removeprefix('was ')}",
+        message=f"process {exit_text(first.code).removeprefix('was ')}",
         confidence=sure,
         why=tuple(why),
         ranks=frozenset() if rank is None else frozenset({rank}),
@@ -281,10 +284,10 @@ def _of_exit(evidence: Evidence, first: Exit, *, rivals: set[int]) -> Verdict:
     )
 
 
-def everywhere(clue: Clue, ranks: set[int]) -> Verdict:
-    """The same failure on most ranks: no single one is to blame."""
+def everywhere(clue: Clue, ranks: set[int]) -> RootCause:
+    """The same failure on most ranks: none of them is the cause."""
     same = f"the same on {len(ranks)} ranks ({compressed(ranks)})"
-    return Verdict(
+    return RootCause(
         tier=Tier.LOCAL,
         kind=clue.kind,
         message=clue.message,
@@ -293,14 +296,3 @@ def everywhere(clue: Clue, ranks: set[int]) -> Verdict:
         ranks=frozenset(ranks),
         clue=clue,
     )
-
-
-def participants(evidence: Evidence, standing: Standing) -> int:
-    """How many ranks the job has, as far as is known."""
-    return max(len(evidence.roster.facts), len(standing.spoken), standing.world_size or 1)
-
-
-def named_all(ranks: list[int]) -> str:
-    """`rank 3`, `ranks 0-2,5`."""
-    listed = compressed(ranks)
-    return f"rank {listed}" if len(ranks) == 1 else f"ranks {listed}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from ldlm_monitor.incidents.accusations import named
+from ldlm_monitor.incidents.accusations import accused
 from ldlm_monitor.incidents.clues import Clue, Tier
 from ldlm_monitor.incidents.communication import (
     Collective,
@@ -17,51 +17,42 @@ from ldlm_monitor.incidents.communication import (
     silent_ranks,
 )
 from ldlm_monitor.incidents.evidence import Evidence, Fold
-from ldlm_monitor.incidents.facts import Claim, Standing, Verdict, compressed
+from ldlm_monitor.incidents.facts import Claim, RootCause, RunFacts, compressed, names_of
 from ldlm_monitor.incidents.local import first_failure
-from ldlm_monitor.incidents.outside import external, hardware, said
+from ldlm_monitor.incidents.outside import exit_text, external, hardware
+from ldlm_monitor.model.view import ClaimView
 
-_TELL_LEAST: Final = ("elastic_failure_table", "elastic_sigterm_peer", "nccl_watchdog_teardown")
+_LEAST_SPECIFIC: Final = ("elastic_failure_table", "elastic_sigterm_peer", "nccl_watchdog_teardown")
+# Kinds that follow from most causes, so that they identify none.
 _DIES_WITH: Final = frozenset({"python_exception", "elastic_worker_failed", "cxx_terminate"})
 
 
 @dataclass(frozen=True, slots=True)
-class Contradiction:
-    """A launcher's claim beside the verdict: whether they agree, and why not."""
-
-    claim: Claim
-    agrees: bool | None
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Judgement:
-    """The verdict, the collective that hangs, and what the launchers claim."""
+    """The root cause, the collective that hangs, and the launchers' own root causes."""
 
-    verdict: Verdict
+    verdict: RootCause
     collective: Collective | None
     silent: frozenset[int]
-    claims: tuple[Contradiction, ...]
+    claims: tuple[ClaimView, ...]
 
 
-def judge(
-    evidence: Evidence, standing: Standing, stall: Clue | None, *, settled: bool
-) -> Judgement:
-    """Choose the first cause. `settled`: who has not spoken by now will not.
+def judge(evidence: Evidence, run: RunFacts, stall: Clue | None, *, settled: bool) -> Judgement:
+    """Choose the root cause. `settled`: no further rank is expected to report.
 
-    `stall`: the run was found to stand still.
+    `stall`: the alert that the run takes no step, if it fires.
     """
     collective = first_collective(evidence)
-    silent = silent_ranks(evidence, standing, collective) if settled else set()
+    silent = silent_ranks(evidence, run, collective) if settled else set()
     verdict = (
         external(evidence)
-        or _local_or_hardware(evidence, standing)
-        or named(evidence, standing, collective, silent)
+        or _local_or_hardware(evidence, run)
+        or accused(evidence, run, collective, silent)
         or broken_link(evidence)
-        or silence(evidence, standing, collective, silent)
+        or silence(evidence, run, collective, silent)
         or lost_peer(evidence)
-        or (behind(standing) if stall is not None and not evidence.folds else None)
-        or _unattributed(evidence, standing, collective, stall, settled=settled)
+        or (behind(run) if stall is not None and not evidence.folds else None)
+        or _unattributed(evidence, run, collective, stall, settled=settled)
     )
     claims = tuple(
         _compare(evidence, claim, verdict)
@@ -70,86 +61,96 @@ def judge(
     return Judgement(verdict, collective, frozenset(silent), claims)
 
 
-def _local_or_hardware(evidence: Evidence, standing: Standing) -> Verdict | None:
-    local = first_failure(evidence, standing)
+def _local_or_hardware(evidence: Evidence, run: RunFacts) -> RootCause | None:
+    local = first_failure(evidence, run)
     return hardware(evidence, local.clue if local is not None else None) or local
 
 
 def _unattributed(
     evidence: Evidence,
-    standing: Standing,
+    run: RunFacts,
     collective: Collective | None,
     stall: Clue | None,
     *,
     settled: bool,
-) -> Verdict:
-    """No line tells the cause: what most ranks tell, and what is not known."""
+) -> RootCause:
+    """No line has the cause: the event of most ranks, and what is unknown."""
     fold = _loudest(evidence)
     clue = fold.first if fold is not None else stall
-    return Verdict(
+    return RootCause(
         tier=Tier.UNATTRIBUTED,
         kind=fold.kind if fold is not None else stall.kind if stall is not None else "unknown",
         message=clue.message if clue is not None else "",
         confidence="none",
-        why=_doubts(evidence, standing, collective, settled=settled),
+        why=_doubts(evidence, run, collective, settled=settled),
         clue=clue,
     )
 
 
 def _doubts(
-    evidence: Evidence, standing: Standing, collective: Collective | None, *, settled: bool
+    evidence: Evidence, run: RunFacts, collective: Collective | None, *, settled: bool
 ) -> tuple[str, ...]:
     if not evidence.folds:
-        return ("the run stands still and no line tells why",)
-    waiting = [rank for rank, facts in evidence.roster.facts.items() if facts.waited]
-    known = set(evidence.roster.facts) | set(standing.spoken)
+        return ("the run takes no step, and no line says why",)
+    waiting = evidence.roster.waiting
+    known = set(evidence.roster.facts) | set(run.logged_ranks)
     if collective is not None and not settled:
-        return ("other ranks may still tell of the collective",)
-    unheard = set(range(max(known, default=-1) + 1)) - known
-    if collective is not None and collective.is_of_all and unheard:
-        they = f"rank{'' if len(unheard) == 1 else 's'} {compressed(unheard)}"
-        return (f"nothing of {they} is heard: they are gone, or their log is not followed",)
+        return ("other ranks may still report the collective",)
+    missing = set(range(max(known, default=-1) + 1)) - known
+    if collective is not None and collective.is_of_all and missing:
+        return (f"no line of {names_of(missing)} was read: gone, or its log is not followed",)
     if collective is not None and collective.is_of_all and known and known <= set(collective.calls):
-        joined = f"all {len(collective.calls)} ranks that are known joined the collective"
+        joined = f"all {len(collective.calls)} known ranks joined the collective"
         return (f"{joined}: GPUs or network are likelier than one rank's code",)
     if waiting:
         lost = (
-            f"every rank that speaks here ({compressed(waiting)}) waited for, or lost, another one"
+            f"every rank with lines here ({compressed(waiting)}) waited for, or lost, another one"
         )
-        return (f"{lost}: where it began is in a log that is not followed, or in none",)
-    return ("no line tells the cause",)
+        return (f"{lost}: the begin is in a log that is not followed, or in none",)
+    return ("no line has the cause",)
 
 
 def _loudest(evidence: Evidence) -> Fold | None:
-    """What most ranks tell, of what tells most."""
+    """The most specific event kind, then the one of most ranks."""
     folds = [fold for fold in evidence.folds.values() if fold.role in ("victim", "death", "root")]
     folds = folds or list(evidence.folds.values())
 
     def rated(fold: Fold) -> tuple[object, ...]:
-        plain = fold.kind in _TELL_LEAST or fold.first.severity in ("info", "warning")
-        return (plain, fold.kind in _DIES_WITH, -len(fold.ranks), -fold.count, *fold.first.order)
+        vague = fold.kind in _LEAST_SPECIFIC or fold.first.severity in ("info", "warning")
+        return (vague, fold.kind in _DIES_WITH, -len(fold.ranks), -fold.count, *fold.first.order)
 
     return min(folds, key=rated, default=None)
 
 
-def _compare(evidence: Evidence, claim: Claim, verdict: Verdict) -> Contradiction:
+def _compare(evidence: Evidence, claim: Claim, verdict: RootCause) -> ClaimView:
     if claim.rank in verdict.ranks:
         agrees = "it agrees" if verdict.rank is not None else "it is one of these ranks"
-        return Contradiction(claim, True, agrees)
+        return _claim_view(claim, True, agrees)
     facts = evidence.roster.of(claim.rank)
     if facts.waited:
         kinds = ", ".join(sorted(facts.waited)[:3])
-        told = f"rank {claim.rank} itself tells that it waited for, or lost, another rank ({kinds})"
+        reason = f"rank {claim.rank} itself waited for, or lost, another rank ({kinds})"
     elif claim.exitcode == -15:
-        told = f"rank {claim.rank} was terminated by its launcher"
+        reason = f"rank {claim.rank} was terminated by its launcher"
     elif verdict.kind in ("ddp_param_mismatch", "collective_mismatch"):
-        told = f"rank {claim.rank} is one of those that agree with each other"
+        reason = f"rank {claim.rank} is one of those that agree with each other"
     elif facts.failed is not None and verdict.clue is not None:
-        told = f"rank {claim.rank} failed later, or together with others"
-    elif facts.told:
-        told = f"rank {claim.rank} only reports it"
+        reason = f"rank {claim.rank} failed later, or together with others"
+    elif facts.has_error:
+        reason = f"rank {claim.rank} only reports it"
     else:
-        told = f"rank {claim.rank} {said(claim.exitcode)}; nothing else speaks for it"
+        reason = f"rank {claim.rank} {exit_text(claim.exitcode)}; no other line names it"
     if not verdict.ranks:
-        return Contradiction(claim, None if not facts.waited else False, told)
-    return Contradiction(claim, False, told)
+        return _claim_view(claim, None if not facts.waited else False, reason)
+    return _claim_view(claim, False, reason)
+
+
+def _claim_view(claim: Claim, agrees: bool | None, reason: str) -> ClaimView:
+    return ClaimView(
+        rank=claim.rank,
+        exitcode=claim.exitcode,
+        host=claim.host or claim.node,
+        agrees=agrees,
+        reason=reason,
+        position=claim.position,
+    )

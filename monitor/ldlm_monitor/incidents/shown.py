@@ -11,17 +11,19 @@ from typing import Final
 from ldlm_monitor.incidents.clues import TIMEOUTS, Clue, Tier
 from ldlm_monitor.incidents.communication import Collective
 from ldlm_monitor.incidents.evidence import Evidence, Fold
-from ldlm_monitor.incidents.facts import Verdict, compressed
+from ldlm_monitor.incidents.facts import RootCause, compressed, names_of
 from ldlm_monitor.incidents.root import Judgement
-from ldlm_monitor.model.view import ClaimView, CollectiveView, ExcerptView, RootView, SymptomView
+from ldlm_monitor.model.view import CollectiveView, ExcerptView, RootView, SymptomView
 
 SYMPTOMS: Final = 40
 EXCERPT: Final = 6
 _TEXT: Final = 300
 _TITLE: Final = 120
+"""Bounds of an incident as views print it: kinds of symptoms, lines, and characters of a line and
+of the cause in a title."""
 
 
-def root_view(verdict: Verdict, evidence: Evidence) -> RootView:
+def root_view(verdict: RootCause, evidence: Evidence) -> RootView:
     """The first cause."""
     clue, rank = verdict.clue, verdict.rank
     facts = evidence.roster.facts.get(rank) if rank is not None else None
@@ -41,31 +43,31 @@ def root_view(verdict: Verdict, evidence: Evidence) -> RootView:
     )
 
 
-def cause_text(verdict: Verdict, evidence: Evidence) -> str:
-    """Whose fault, and what, in a few words."""
+def cause_text(verdict: RootCause, evidence: Evidence) -> str:
+    """Cause and ranks as one phrase."""
     message = _shortened(verdict.message or verdict.kind)
     if not message.endswith(".."):
         message = message.removesuffix(".")
     if verdict.tier is Tier.UNATTRIBUTED:
-        return f"{message} (cause not known)"
+        return f"{message} (cause unknown)"
     if verdict.tier is Tier.SILENCE:
         return message + _place(verdict, evidence)
     if not verdict.ranks:
         return message + _place(verdict, evidence)
-    return f"{message} on {_they(verdict)}{_place(verdict, evidence)}"
+    return f"{message} on {names_of(verdict.ranks)}{_place(verdict, evidence)}"
 
 
 def title(judgement: Judgement, evidence: Evidence, last_step: int | None) -> str:
-    """The cause, then what came of it: `... on rank 37 (gpu04) -> NCCL timeout on 63 ranks`."""
+    """The cause, then its effects: `... on rank 37 (gpu04) -> NCCL timeout on 63 ranks`."""
     effects = list(_effects(judgement.verdict, evidence))
-    told = cause_text(judgement.verdict, evidence)
-    says_step = last_step is None or re.search(r"\bstep \d", told) is not None
-    at = "" if says_step else f" at step {last_step}"
-    return (f"{told} -> {', '.join(effects)}" if effects else told) + at
+    cause = cause_text(judgement.verdict, evidence)
+    has_step = last_step is None or re.search(r"\bstep \d", cause) is not None
+    at = "" if has_step else f" at step {last_step}"
+    return (f"{cause} -> {', '.join(effects)}" if effects else cause) + at
 
 
-def _effects(verdict: Verdict, evidence: Evidence) -> Iterator[str]:
-    """On how many ranks beside the cause's."""
+def _effects(verdict: RootCause, evidence: Evidence) -> Iterator[str]:
+    """Effects on ranks other than those of the cause."""
     timed: set[int] = set()
     lost: set[int] = set()
     for rank, facts in evidence.roster.facts.items():
@@ -82,14 +84,10 @@ def _number(ranks: set[int]) -> str:
     return f"{len(ranks)} rank{'' if len(ranks) == 1 else 's'}"
 
 
-def _place(verdict: Verdict, evidence: Evidence) -> str:
+def _place(verdict: RootCause, evidence: Evidence) -> str:
     view = root_view(verdict, evidence)
     machine = view.host or (f"node {view.node}" if view.node else None)
     return f" ({machine})" if machine and machine not in verdict.message else ""
-
-
-def _they(verdict: Verdict) -> str:
-    return f"rank{'' if verdict.rank is not None else 's'} {compressed(verdict.ranks)}"
 
 
 def collective_view(collective: Collective, silent: frozenset[int]) -> CollectiveView:
@@ -107,7 +105,7 @@ def collective_view(collective: Collective, silent: frozenset[int]) -> Collectiv
 
 
 def symptoms(evidence: Evidence) -> tuple[SymptomView, ...]:
-    """What was told, in the order of the first lines; consequences by kind, causes by text."""
+    """Folded events in the order of their first lines; consequences by kind, causes by text."""
     merged: dict[tuple[str, str, str], list[Fold]] = {}
     for fold in _by_time(evidence):
         text = fold.first.message if fold.role in ("root", "evidence") else ""
@@ -129,23 +127,8 @@ def symptoms(evidence: Evidence) -> tuple[SymptomView, ...]:
     return tuple(found)
 
 
-def claim_views(judgement: Judgement) -> tuple[ClaimView, ...]:
-    """What the launchers call the root cause."""
-    return tuple(
-        ClaimView(
-            rank=each.claim.rank,
-            exitcode=each.claim.exitcode,
-            host=each.claim.host or each.claim.node,
-            agrees=each.agrees,
-            reason=each.reason,
-            position=each.claim.position,
-        )
-        for each in judgement.claims
-    )
-
-
-def excerpt(verdict: Verdict, evidence: Evidence) -> tuple[ExcerptView, ...]:
-    """The lines of the cause, then the first of those that it had as a consequence."""
+def excerpt(verdict: RootCause, evidence: Evidence) -> tuple[ExcerptView, ...]:
+    """The lines of the cause, then the first lines of its consequences."""
     clues: list[Clue] = [verdict.clue] if verdict.clue is not None else []
     clues += [
         clue
@@ -181,8 +164,8 @@ def _line(clue: Clue) -> str:
     return str(clue.fields.get("text") or clue.message)[:_TEXT] + where
 
 
-def action(verdict: Verdict) -> str:
-    """What an operator does about a cause of that kind; empty where nothing is known."""
+def action(verdict: RootCause) -> str:
+    """What to do about a cause of that kind; empty where the data have no advice."""
     actions = _actions()
     if verdict.tier is Tier.UNATTRIBUTED and verdict.kind == "elastic_worker_failed":
         return actions["unattributed"]
@@ -197,4 +180,4 @@ def _actions() -> dict[str, str]:
 
     text = files(__package__).joinpath("data/actions.yml").read_text(encoding="utf-8")
     loaded = yaml.safe_load(text)
-    return {str(kind): str(told).strip() for kind, told in loaded.items()}
+    return {str(kind): str(text).strip() for kind, text in loaded.items()}

@@ -46,12 +46,14 @@ def join(
     delivery: tuple[int, str],
     each: Notification,
     policy: Policy,
+    *,
+    episode: str,
     now: float,
 ) -> None:
     """Put a delivery (notification id, receiver) into its group, or a new one, and schedule it."""
     number, receiver = delivery
     digest = each.severity == "info" and policy.digest_seconds > 0
-    subject = DIGEST if digest else episode_of(db, each, now)
+    subject = DIGEST if digest else episode
     first_wait = policy.digest_seconds if digest else 0.0
     group = _group_of(db, each, receiver, subject, now)
     if group is None:

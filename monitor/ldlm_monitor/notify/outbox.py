@@ -91,9 +91,11 @@ class Outbox:
                 if self._policy(receiver).accepts(notification.alert, notification.labels)
                 and deliveries.queue(db, number, receiver, now)
             ]
-            for receiver in queued:
-                if policy := self._grouped.get(receiver):
-                    groups.join(db, (number, receiver), notification, policy, now)
+            if not self._grouped.keys().isdisjoint(queued):
+                # Once for all receivers: the end of an alert takes it out of its episode.
+                episode = groups.episode_of(db, notification, now)
+                for receiver in queued:
+                    self._join(db, (number, receiver), notification, episode, now)
             return bool(queued)
 
         self._note(notification.key, notification.state)
@@ -111,10 +113,22 @@ class Outbox:
             " WHERE outcome IN ('pending', 'held') AND group_id IS NULL ORDER BY notification"
         ).fetchall()
         for number, receiver, body, added_at in rows:
-            notification, policy = readable(body), self._grouped.get(receiver)
-            if policy is not None and notification is not None:
-                groups.join(db, (number, receiver), notification, policy, added_at)
+            notification = readable(body)
+            if receiver in self._grouped and notification is not None:
+                episode = groups.episode_of(db, notification, added_at)
+                self._join(db, (number, receiver), notification, episode, added_at)
         deliveries.recover_in_flight(db)
+
+    def _join(
+        self,
+        db: sqlite3.Connection,
+        delivery: tuple[int, str],
+        notification: Notification,
+        episode: str,
+        now: float,
+    ) -> None:
+        if policy := self._grouped.get(delivery[1]):
+            groups.join(db, delivery, notification, policy, episode=episode, now=now)
 
     def update_incidents(self, views: Sequence[IncidentView], now: float) -> bool:
         """Store the incidents that changed; whether any did, so that messages may be due."""

@@ -1,9 +1,8 @@
-"""Bytes of logs in, typed records out.
+"""Parses the bytes of logs into typed records.
 
-`Parser` is the room's door: feed it chunks, and it gives samples, events and
-heartbeats. `clock_marks` is a light first pass over a finished file. What it recognises
-are `READERS` of whole files and the definitions of `packaged_formats`. `frame_times` and
-`METRIC_TIME` tell when the records of trackers' files were written.
+`Parser` turns chunks into samples, events and heartbeats. It has `READERS` of whole files,
+and reads other text by the definitions of `packaged_formats`. `clock_marks` is a light first
+pass over a finished file; `frame_times` and `METRIC_TIME` give the times of trackers' files.
 """
 
 from ldlm_monitor.parse.formats import load as load_formats

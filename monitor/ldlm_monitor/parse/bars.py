@@ -1,9 +1,9 @@
-"""tqdm's progress bars, and the phases of training that they show.
+"""tqdm's progress bars with a known description, and the phases of training that they show.
 
-The shape is tqdm's own `format_meter`: `{desc}: {percent}%|{bar}| {n}/{total}
-[{elapsed}<{remaining}, {rate}{, postfix}]`, cut at `ncols` columns. A cut can
-fall inside a number and other output can be glued behind it, so a value counts
-only if the bar itself closes it with `,` or `]`.
+The form is that of tqdm's `format_meter`: `{desc}: {percent}%|{bar}| {n}/{total}
+[{elapsed}<{remaining}, {rate}{, postfix}]`, cut at `ncols` columns. The cut can be inside a
+number and other output can follow it directly, so a value counts only if the bar itself
+ends it with `,` or `]`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ _RATE = "0123456789.?"
 _UNITS = frozenset({b"it/s", b"s/it"})
 _MAX_COUNT = 20  # bytes of an "n/total" in which neither can have more than 18 digits
 _MAX_ITEMS = 32
-_REMEMBERED = 1024
+"""Items of a postfix that are read; a bar is one line of a terminal."""
+_CACHED_ITEMS = 1024
+"""Items whose values are cached; a bar has at most a few that stay the same."""
 _QUOTED = "\\.+*?()[]{}|^$"
 
 
 @dataclass(slots=True)
 class Reading:
-    """One bar as it stands. `end` is the index behind its last complete part."""
+    """The values of one bar. `end` is the index after its last complete part."""
 
     step: int
     total: int | None
@@ -52,20 +54,20 @@ class BarRule:
         self._description = spec.description.encode() + b": "
         self._training = spec.phase == "train"
         self._bare = not can_be_peeled(self._description)
-        self._told: dict[bytes, tuple[str, float]] = {}
+        self._cache: dict[bytes, tuple[str, float]] = {}
 
     @staticmethod
     def trigger(spec: Bar) -> str:
-        """What every bar of this description contains."""
+        """A Hyperscan expression that every bar with this description contains."""
         return escaped(spec.description) + ":? +\\d"
 
     @property
-    def remembered(self) -> int:
-        """How many items of postfixes are remembered."""
-        return len(self._told)
+    def cached(self) -> int:
+        """How many items of postfixes are cached."""
+        return len(self._cache)
 
     def opens(self, raw: bytes) -> bool:
-        """Whether a record begins with the description and holds nothing to be stripped."""
+        """Whether a record begins with the description and has no control characters."""
         return (
             self._bare
             and raw.startswith(self._description)
@@ -74,7 +76,7 @@ class BarRule:
         )
 
     def read(self, text: bytes, start: int) -> Reading | None:
-        """The bar that begins at `start`; None where there is none."""
+        """The bar that begins at `start`; None if there is none."""
         if text.startswith(self._description, start):
             reading = self._read_plain(text, start + len(self._description))
             if reading is not None:
@@ -82,7 +84,7 @@ class BarRule:
         return self.read_any(text, start)
 
     def read_any(self, text: bytes, start: int) -> Reading | None:
-        """What `read` gives, by the pattern alone, whatever the bar's form."""
+        """Like `read`, but by the pattern, for a bar of any form."""
         match = self._pattern.match(text, start)
         if match is None:
             return None
@@ -97,9 +99,9 @@ class BarRule:
         return reading
 
     def _read_plain(self, text: bytes, start: int) -> Reading | None:
-        """The common form, with a rate in `it/s` or `s/it`, split at its delimiters.
+        """Read the common form, with a rate in `it/s` or `s/it`, by splitting at delimiters.
 
-        None where the pattern has to decide; where this does not, both say the same.
+        None if the pattern has to decide; otherwise both give the same result.
         """
         percent, _, rest = text[start:].partition(b"%|")
         _, bar, rest = rest.partition(b"|")
@@ -127,18 +129,18 @@ class BarRule:
         return reading
 
     def _read_items(self, items: list[bytes], reading: Reading) -> bool:
-        """The items between the rate, which is the first, and the last, which may be cut.
+        """Read the items between the rate, which is first, and the last, which may be cut.
 
-        Whether `_read_postfix` has to look at what follows.
+        Returns whether `_read_postfix` has to read what follows.
         """
         last = items.pop()
-        end, values, known = reading.end, reading.values, self._told
+        end, values, cache = reading.end, reading.values, self._cache
         for item in items[1:]:
-            told = known.get(item) or self._tell(item)
-            if told is None:
+            parsed = cache.get(item) or self._parse_item(item)
+            if parsed is None:
                 reading.end = end
                 return True
-            name, value = told
+            name, value = parsed
             if name == "epoch":
                 reading.epoch = value
             elif name:
@@ -147,10 +149,10 @@ class BarRule:
         reading.end = end
         return b"]" in last or b"," in last
 
-    def _tell(self, item: bytes) -> tuple[str, float] | None:
-        """Name and value of a plain `key=value`, no name where it tells nothing; else None.
+    def _parse_item(self, item: bytes) -> tuple[str, float] | None:
+        """The name and value of a plain `key=value`; an empty name if it has no value.
 
-        Remembered: epoch and progress stay the same over many bars.
+        None for other items. Cached: epoch and progress stay the same over many bars.
         """
         key, equals, text = item.partition(b"=")
         plain = equals and key.replace(b"_", b"").isalnum()
@@ -158,12 +160,12 @@ class BarRule:
             return None
         name = self._items.get(key, "")
         value = self._value(name, text.decode("latin-1")) if name else None
-        told = ("", 0.0) if value is None else (name, value)
-        if len(item) < 64:
-            if len(self._told) >= _REMEMBERED:
-                self._told.clear()
-            self._told[item] = told
-        return told
+        parsed = ("", 0.0) if value is None else (name, value)
+        if len(item) < 64:  # bounds the cache's memory
+            if len(self._cache) >= _CACHED_ITEMS:
+                self._cache.clear()
+            self._cache[item] = parsed
+        return parsed
 
     def _measure(self, per_second: float | None, unit: bytes, reading: Reading) -> None:
         step, total, values = reading.step, reading.total, reading.values
@@ -178,7 +180,7 @@ class BarRule:
             values["steps_per_second"] = 1 / per_second if unit[:2] == b"s/" else per_second
 
     def _read_postfix(self, text: bytes, reading: Reading) -> None:
-        """Items `, key=value` as long as they follow one another and the bar closes them."""
+        """Read consecutive items `, key=value` that the bar ends."""
         while text.startswith(b", ", reading.end):
             equals = text.find(b"=", reading.end)
             end = _first(text, equals)
@@ -214,7 +216,7 @@ class BarRule:
 
 
 class Phases:
-    """What the bars of one file say the run is doing: training, evaluating, skipping, done."""
+    """The phase that the bars of one file show: training, evaluating, skipping, or done."""
 
     def __init__(self) -> None:
         self._phase = ""
@@ -222,8 +224,8 @@ class Phases:
         self._evaluated = True
         self._finished = False
 
-    def follow(self, phase: str, reading: Reading) -> list[str]:
-        """The lifecycle kinds that this bar is news of."""
+    def update(self, phase: str, reading: Reading) -> list[str]:
+        """The lifecycle kinds that begin or end with this bar."""
         news: list[str] = []
         before, self._phase = self._phase, phase
         done = reading.total is not None and reading.step >= reading.total
@@ -260,11 +262,11 @@ class Phases:
 
 
 def _first(text: bytes, start: int) -> int:
-    """Where the first `,` or `]` after `start` stands; -1 where there is none."""
+    """The index of the first `,` or `]` after `start`; -1 if there is none."""
     comma, bracket = text.find(b",", start), text.find(b"]", start)
     return max(comma, bracket) if min(comma, bracket) < 0 else min(comma, bracket)
 
 
 def escaped(text: str) -> str:
-    """A literal, as a pattern of re2 and of Hyperscan."""
+    """A literal text as a pattern of re2 and of Hyperscan."""
     return "".join(f"\\{char}" if char in _QUOTED else char for char in text)

@@ -1,55 +1,145 @@
-"""Records that take more than one line: the open ones of a file, and blocks of rows.
+"""Records of several lines: one mechanism that opens, continues and closes them.
 
-Blocks are assembled per file and per writer (the chain of rank prefixes), so
-that the interleaved output of several ranks comes apart again. Where two ranks
-write without a prefix, rows go to the oldest block that still lacks them.
+A kind of block is a subclass of `Block`. It declares the forms of its lines (`LineForm`: a
+pattern, and what to do with a line that matches), and `records`, which builds the result.
+What opens it is the `assemble` of an event definition, or the `continued` of a sample
+definition. A form's handler sets `done` to close the block; time and other writers' lines
+close it too.
+
+Blocks are kept per file and per stream (the chain of rank prefixes), so that interleaved
+output of several ranks is separated. Where two ranks write without a prefix, a row goes to
+the oldest block that still lacks it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from ldlm_monitor.parse.events import EventRule, Place, text_of
-from ldlm_monitor.parse.patterns import certain
+from ldlm_monitor.parse.events import EventRule, RecordPlace, text_of
+from ldlm_monitor.parse.patterns import Pattern, PatternMatch, certain, compile_pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ldlm_monitor.model.records import Record
     from ldlm_monitor.parse.samples import LineRule
 
-SILENCE_SECONDS = 2.0
-"""A block that got no line for so long is complete."""
+BLOCK_SECONDS = 2.0
+"""A block that got no line for so long is complete: a process writes a traceback or a table
+at once, and a longer wait would delay its alert."""
 MAX_OPEN = 64
+"""Open blocks per file; bounds the work per line where many ranks fail at once."""
 MAX_FOREIGN_LINES = 200
+"""Lines of other writers after which a block is complete: some 60 lines per traceback of
+three interleaved ranks."""
 MAX_ROWS = 512
+"""Lines of one sample; bounds the memory of a block whose end is missing."""
+
+BLANK = compile_pattern(r"[\s\x0b]*$")
 
 
-class Block(Protocol):
-    """An open block. `done` says that it takes no more lines."""
+@dataclass(frozen=True, slots=True)
+class BlockOpening:
+    """The line that opens a block.
 
+    `now` is when it was read. An event's opening has its `rule`, the groups that the rule
+    found, the rules of `exceptions`, and whether Python `ignored` the exception.
+    """
+
+    place: RecordPlace
+    text: bytes
     stream: bytes
-    touched: float
-    foreign: int
-    done: bool
-    greedy: bool
-    """It takes any indented line, where others know their rows."""
+    now: float
+    rule: EventRule | None = None
+    named: dict[str, bytes] = field(default_factory=dict)
+    exceptions: Sequence[EventRule] = ()
+    ignored: bool = False
 
     @property
-    def patience(self) -> int:
-        """So many lines of others in between, and the block is complete as it stands."""
-        ...
+    def event_rule(self) -> EventRule:
+        """The rule of an event's opening."""
+        assert self.rule is not None  # only `SampleRows` is opened without one
+        return self.rule
+
+
+@dataclass(frozen=True, slots=True)
+class BlockLine:
+    """A line that matches a form. `closed`: the line has its terminator."""
+
+    text: bytes
+    found: PatternMatch
+    pattern: Pattern
+    closed: bool
+
+    def named(self) -> dict[str, bytes]:
+        """The named groups."""
+        return self.pattern.named(self.found)
+
+    def certain(self) -> dict[str, bytes]:
+        """The named groups that cannot be cut short by a missing end of the line."""
+        return self.pattern.named(self.found, certain(self.text, closed=self.closed))
+
+
+class LineForm(NamedTuple):
+    """Lines that can belong to a block.
+
+    `read` handles a matching line and returns whether it belongs to the block. Unless
+    `whole`, the text after the match is another writer's.
+    """
+
+    pattern: Pattern
+    read: Callable[[Any, BlockLine], bool]
+    whole: bool = True
+
+
+class Block:
+    """An open block. `done`: it takes no more lines.
+
+    `claims_indented`: the kind takes any indented line, and so comes after the kinds that
+    recognise their lines. `touched` is when it got its last line, `foreign` counts other
+    lines since.
+    """
+
+    forms: ClassVar[Sequence[LineForm]] = ()
+    claims_indented: ClassVar[bool] = False
+
+    def __init__(self, opening: BlockOpening) -> None:
+        self.place = opening.place
+        self.stream = opening.stream
+        self.touched = opening.now
+        self.foreign = 0
+        self.done = False
+
+    @property
+    def max_foreign(self) -> int:
+        """After so many lines of others, the block is complete."""
+        return MAX_FOREIGN_LINES
 
     def take(self, text: bytes, *, logged: bool, closed: bool) -> int | None:
-        """How many bytes of the text are part of the block; None: not even its end of line.
+        """How many bytes of a line belong to the block; None if the line does not.
 
-        `logged`: a logger's header was in front. `closed`: the line has its end.
+        `logged`: a logger's header precedes the text. `closed`: the line has its end.
         """
-        ...
+        if logged:
+            return None
+        for form in self.line_forms():
+            found = form.pattern.match(text)
+            if found is not None and form.read(self, BlockLine(text, found, form.pattern, closed)):
+                return len(text) if form.whole else found.span()[1]
+        self.refuse(text)
+        return None
+
+    def line_forms(self) -> Sequence[LineForm]:
+        """The forms of the lines, tried in this order."""
+        return self.forms
+
+    def refuse(self, text: bytes) -> None:
+        """Handle a line that has none of the forms."""
 
     def records(self) -> list[Record]:
-        """What the block says."""
-        ...
+        """The records of the complete block."""
+        raise NotImplementedError
 
 
 class Blocks:
@@ -62,19 +152,20 @@ class Blocks:
         return bool(self._open)
 
     def open(self, block: Block) -> list[Record]:
-        """Start a block; the oldest is completed where there are too many."""
+        """Add a block; returns the records of the oldest one if there are too many."""
         self._open.append(block)
         return self._open.pop(0).records() if len(self._open) > MAX_OPEN else []
 
     def offer(
         self, text: bytes, stream: bytes, now: float, *, logged: bool, closed: bool
     ) -> tuple[int | None, list[Record]]:
-        """Give a line to the block it belongs to: how much of it one took, and what is complete.
+        """Pass a line to the block it belongs to.
 
-        None: nobody's. Less than its length: another writer's text is glued to it.
+        Returns how many of its bytes belong there, and the records of completed blocks.
+        None: it belongs to no block. Fewer than its length: the rest is another writer's.
         """
         taken: int | None = None
-        for block in self._in_order_of_claim(text):
+        for block in self._by_priority(text):
             if taken is None and _may_take(block, stream):
                 taken = block.take(text, logged=logged, closed=closed)
                 if taken is not None:
@@ -82,29 +173,29 @@ class Blocks:
                     block.foreign = 0
                     continue
             block.foreign += 1
-            block.done = block.done or block.foreign > block.patience
+            block.done = block.done or block.foreign > block.max_foreign
         done = [block for block in self._open if block.done]
         return taken, self._close(done) if done else []
 
-    def silent(self, now: float) -> list[Record]:
-        """Complete the blocks that got no line for `SILENCE_SECONDS`."""
-        due = [block for block in self._open if block.touched + SILENCE_SECONDS <= now]
+    def expire(self, now: float) -> list[Record]:
+        """Complete the blocks that got no line for `BLOCK_SECONDS`."""
+        due = [block for block in self._open if block.touched + BLOCK_SECONDS <= now]
         return self._close(due)
 
     def finish(self) -> list[Record]:
-        """Complete every block as it stands."""
+        """Complete every block."""
         return self._close(list(self._open))
 
-    def next_silence(self) -> float | None:
-        """When `silent` could complete the next block."""
+    def oldest_touch(self) -> float | None:
+        """When the block that expires next got its last line."""
         return min((block.touched for block in self._open), default=None)
 
-    def _in_order_of_claim(self, text: bytes) -> list[Block]:
-        """Blocks that know their rows come first; source lines go to the newest traceback."""
-        greedy = [block for block in self._open if block.greedy]
+    def _by_priority(self, text: bytes) -> list[Block]:
+        """Kinds that recognise their lines come first; source lines go to the newest traceback."""
+        greedy = [block for block in self._open if block.claims_indented]
         if text[:1] in (b" ", b"\t"):
             greedy.reverse()
-        return [*(block for block in self._open if not block.greedy), *greedy]
+        return [*(block for block in self._open if not block.claims_indented), *greedy]
 
     def _close(self, blocks: Sequence[Block]) -> list[Record]:
         records: list[Record] = []
@@ -115,97 +206,83 @@ class Blocks:
 
 
 def _may_take(block: Block, stream: bytes) -> bool:
-    """Whether a line of `stream` can be the block's.
+    """Whether a line of `stream` can belong to the block.
 
     torch's C++ logger puts `[rankN]:` before the first line of a message only.
     """
-    return block.stream == stream or (not block.greedy and block.stream.startswith(stream))
+    return block.stream == stream or (not block.claims_indented and block.stream.startswith(stream))
 
 
-class Rows:
-    """A head line and rows that add fields to it, each once."""
+class EventRows(Block):
+    """An event's head line, and rows that add fields to it, each once."""
 
-    greedy = False
-    patience = MAX_FOREIGN_LINES
+    def __init__(self, opening: BlockOpening) -> None:
+        super().__init__(opening)
+        self._rule = rule = opening.event_rule
+        self._head = self._previous = opening.text
+        self._named = dict(opening.named)
+        self._missing = set(range(len(rule.rows)))
+        self._forms = [
+            LineForm(pattern, partial(EventRows._row, index=index), whole=False)
+            for index, (pattern, _) in enumerate(rule.rows)
+        ]
+        if rule.until is not None:
+            self._forms.append(LineForm(rule.until, EventRows._end, whole=False))
 
-    def __init__(
-        self,
-        rule: EventRule,
-        place: Place,
-        head: bytes,
-        named: dict[str, bytes],
-        *,
-        now: float,
-        stream: bytes,
-    ) -> None:
-        self.stream = stream
-        self.touched = now
-        self.foreign = 0
-        self.done = False
-        self._rule = rule
-        self._place = place
-        self._head = head
-        self._named = dict(named)
-        self._seen: set[int] = set()
-        self._previous = head
+    def line_forms(self) -> Sequence[LineForm]:
+        """The rule's rows, and its last line."""
+        return self._forms
 
-    def take(self, text: bytes, *, logged: bool, closed: bool) -> int | None:
-        """Take a row that is still missing, or the line that ends the block."""
-        if logged:
-            return None
-        for index, (pattern, after) in enumerate(self._rule.rows):
-            if index in self._seen or (after and not after.match(self._previous)):
-                continue
-            match = pattern.match(text)
-            if match:
-                self._seen.add(index)
-                self._named.update(pattern.named(match, certain(text, closed=closed)))
-                self._previous = text
-                self.done = self._rule.until is None and len(self._seen) == len(self._rule.rows)
-                return match.span()[1]
-        ending = self._rule.until.match(text) if self._rule.until is not None else None
-        if ending is None:
-            return None
+    def _row(self, line: BlockLine, *, index: int) -> bool:
+        after = self._rule.rows[index][1]
+        if index not in self._missing or (after and not after.match(self._previous)):
+            return False
+        self._missing.remove(index)
+        self._named.update(line.certain())
+        self._previous = line.text
+        self.done = self._rule.until is None and not self._missing
+        return True
+
+    def _end(self, _: BlockLine) -> bool:
         self.done = True
-        return ending.span()[1]
+        return True
 
     def records(self) -> list[Record]:
         """The event of the head line, with the fields of all rows."""
         fields = self._rule.fields(self._named)
-        return self._rule.records(self._place, text_of(self._head), fields)
+        return self._rule.records(self.place, text_of(self._head), fields)
 
 
-class SampleRows:
-    """A record of numbers over several lines: its rows follow one another directly."""
+class SampleRows(Block):
+    """Numbers over several consecutive lines, which make one sample."""
 
-    greedy = False
-    patience = 0
-
-    def __init__(
-        self, rule: LineRule, place: Place, head: bytes, *, now: float, stream: bytes
-    ) -> None:
-        self.stream = stream
-        self.touched = now
-        self.foreign = 0
-        self.done = False
+    def __init__(self, opening: BlockOpening, rule: LineRule) -> None:
+        super().__init__(opening)
         self._rule = rule
-        self._place = place
-        self._lines = [head]
+        self._lines = [opening.text]
         self._closed = True
+        assert rule.continues is not None  # only a rule with `continued` opens a block
+        self._forms = [LineForm(rule.continues, SampleRows._row)]
 
-    def take(self, text: bytes, *, logged: bool, closed: bool) -> int | None:
-        """Take the next row."""
-        rule = self._rule
-        if logged or rule.continues is None or rule.continues.match(text) is None:
-            return None
-        self._lines.append(text)
-        ended = rule.until is not None and rule.until.match(text) is not None
-        self._closed = closed
-        self.done = ended or not closed or len(self._lines) > MAX_ROWS
-        return len(text)
+    @property
+    def max_foreign(self) -> int:
+        """No line of another writer may be between the rows."""
+        return 0
+
+    def line_forms(self) -> Sequence[LineForm]:
+        """The rule's continuation."""
+        return self._forms
+
+    def _row(self, line: BlockLine) -> bool:
+        until = self._rule.until
+        self._lines.append(line.text)
+        self._closed = line.closed
+        ended = until is not None and until.match(line.text) is not None
+        self.done = ended or not line.closed or len(self._lines) > MAX_ROWS
+        return True
 
     def records(self) -> list[Record]:
-        """The sample of all lines together."""
+        """The sample of all lines."""
         end = b"\n" if self._closed else b""
         numbers = self._rule.read(b"\n".join(self._lines) + end, closed=self._closed)
-        return [numbers.at(self._place)] if numbers else []
+        return [numbers.at(self.place)] if numbers else []

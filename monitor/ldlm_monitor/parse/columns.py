@@ -1,14 +1,14 @@
-"""Rows of JSON lines by columns: a trainer writes the same keys, row after row.
+"""Reads consecutive rows of JSON lines with the same keys as columns.
 
-One by one, a row costs 3 us before anybody has looked at it, most of it the making
-of objects. Consecutive rows that share their keys are decoded by a msgspec struct
-made for just these keys, and become one `SampleBlock`, for a third of that. Only flat
-rows of finite numbers go this way. The struct refuses everything else (a bare NaN, a
-nested object, another key, another type), and what it refuses is read one by one.
+Read one by one, a row costs 3 us, most of it for creating objects. Consecutive rows with
+the same keys are decoded by a msgspec struct made for these keys, and become one
+`SampleBlock`, for a third of that. Only flat rows of finite numbers are read so; the
+struct rejects the others (a bare NaN, a nested object, another key or type), and they are
+read one by one.
 
-A key that only some rows have (a trainer that tells the number of active parameters every
-100 steps) would cut the blocks short. Once it was seen twice, the struct takes it as
-optional, and its values are the block's `sparse` ones.
+A key that only some rows have (such as a value that is printed every 100 steps) would cut
+the blocks. Once it occurred in two rows, the struct has it as optional, and its values are
+the block's `sparse` ones.
 """
 
 from __future__ import annotations
@@ -27,21 +27,23 @@ from ldlm_monitor.model.records import SampleBlock
 from ldlm_monitor.parse.jsonl import EARLIEST, LATEST, STEPS, TIMES
 from ldlm_monitor.parse.vocabulary import is_known, measure
 
-Kind: TypeAlias = Literal["number", "str", "bool", "none", "step row"]
-Signature: TypeAlias = tuple[tuple[str, Kind], ...]
+ValueKind: TypeAlias = Literal["number", "str", "bool", "none", "step row"]
+Signature: TypeAlias = tuple[tuple[str, ValueKind], ...]
 """A row's keys in their order, each with what kind of value it has."""
 
 MAX_KEYS = 256
+"""Wider rows are read one by one: for keys in another order, msgspec
+searches the fields of the struct linearly."""
 MAX_OPTIONAL = 16
-"""Keys that only some rows have; each costs every row a little."""
-_KINDS: dict[type, Kind] = {
+"""Keys that only some rows have; each costs time in every row."""
+_KINDS: dict[type, ValueKind] = {
     int: "number",
     float: "number",
     str: "str",
     bool: "bool",
     type(None): "none",
 }
-_FIELD_TYPES: dict[Kind, Any] = {
+_FIELD_TYPES: dict[ValueKind, Any] = {
     "number": float,
     "str": str,
     "bool": bool,
@@ -50,14 +52,16 @@ _FIELD_TYPES: dict[Kind, Any] = {
 }
 
 
-_ASKED_ROW_BY_ROW = frozenset({*STEPS, *TIMES, "epoch", "rank", "type", "schema"})
-_STANDING = frozenset({"progress", "total_steps", "eval_progress", "skip_progress"})
-"""Values that tell where the run stands, each at its row."""
+_ONE_BY_ONE = "the rows must be read one by one"
+_PER_ROW_KEYS = frozenset({*STEPS, *TIMES, "epoch", "rank", "type", "schema"})
+"""Keys whose value decides how the row is read; they cannot be optional."""
+_PROGRESS = frozenset({"progress", "total_steps", "eval_progress", "skip_progress"})
+"""Values that the run's progress needs at their row; `sparse` values come later."""
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
-    """Whose rows they are; `rank` is that of rows that do not tell their own."""
+class RowOwner:
+    """The run and file of rows; `rank` is that of rows without their own."""
 
     run: str
     path: str
@@ -65,13 +69,13 @@ class Owner:
 
 
 def offsets_of(raws: list[bytes], start: int) -> list[int]:
-    """Where each row begins, if the first begins at `start` and one byte ends each."""
+    """Where each row begins; the first begins at `start`, and one byte ends each."""
     lengths = accumulate(map(len, raws[:-1]), initial=0)
     return list(map(add, lengths, count(start)))
 
 
 def signature(row: dict[str, Any]) -> Signature | None:
-    """What a row looks like; None where it is nested, very wide, or no metric row."""
+    """The signature of a row; None if it is nested, very wide, or not a metric row."""
     if not 0 < len(row) <= MAX_KEYS:
         return None
     try:
@@ -86,19 +90,19 @@ def signature(row: dict[str, Any]) -> Signature | None:
 
 
 @lru_cache(maxsize=256)
-def shape_of(signed: Signature, optional: Signature = ()) -> Shape | None:
-    """The reader of rows like this; None where they can only be read one by one."""
+def shape_of(signed: Signature, optional: Signature = ()) -> RowShape | None:
+    """The reader of rows of a signature; None if they must be read one by one."""
     try:
-        return Shape(signed, optional)
+        return RowShape(signed, optional)
     except ValueError:
         return None
 
 
-class Shape:
-    """Reads rows of one signature, and of the same with some of the `optional` keys.
+class RowShape:
+    """Reads rows of one signature, with any of the `optional` keys.
 
-    Raises `ValueError` for a signature whose rows have no step, or whose meaning
-    hangs on each row's values: two keys of one name, a time or a number as text.
+    Raises `ValueError` for a signature without a step, or whose rows must be read one by
+    one: two keys of one name, a time or a number as text.
     """
 
     def __init__(self, signed: Signature, optional: Signature = ()) -> None:
@@ -110,22 +114,22 @@ class Shape:
         self._time = _sole(signed, TIMES)
         self._epoch = _sole(signed, ("epoch",))
         self._rank = _sole(signed, ("rank",))
-        if any(key in _ASKED_ROW_BY_ROW for key, _ in optional):
-            raise ValueError("each row has to be asked")
+        if any(key in _PER_ROW_KEYS for key, _ in optional):
+            raise ValueError(_ONE_BY_ONE)
         taken = (self._step, self._epoch, self._rank)
         names = _names((*signed, *optional), taken)
         self._names = [(index, name) for index, name in names if index < len(signed)]
         self._sparse = names[len(self._names) :]
-        if any(name in _STANDING for _, name in self._sparse):
-            raise ValueError("each row has to be asked")
+        if any(name in _PROGRESS for _, name in self._sparse):
+            raise ValueError(_ONE_BY_ONE)
         self._decode = _decoder(signed, optional).decode
 
-    def with_more(self, signed: Signature) -> Shape | None:
-        """A reader of these rows and of `signed`, which has the same keys and others; or None."""
-        told = dict(signed)
-        if any(told.pop(key, None) != kind for key, kind in self.signature):
+    def with_more(self, signed: Signature) -> RowShape | None:
+        """A reader of these rows and of `signed`, whose keys include these; None if impossible."""
+        others = dict(signed)
+        if any(others.pop(key, None) != kind for key, kind in self.signature):
             return None
-        optional = {**dict(self.optional), **told}
+        optional = {**dict(self.optional), **others}
         if not dict(self.optional).items() <= optional.items() or len(optional) > MAX_OPTIONAL:
             return None
         return shape_of(self.signature, tuple(optional.items()))
@@ -134,17 +138,17 @@ class Shape:
         return shape_of, (self.signature,)
 
     def decode(self, raws: list[bytes], start: int) -> list[msgspec.Struct]:
-        """The rows from `start` on, up to the first that looks different."""
+        """Decode the rows from `start` on, up to the first one of another form."""
         rows: list[msgspec.Struct] = []
-        # What was decoded before an exception stays in the list.
+        # The rows decoded before an exception stay in the list.
         with suppress(msgspec.MsgspecError, UnicodeDecodeError):
             rows.extend(map(self._decode, islice(raws, start, None)))
         return rows
 
     def blocks(
-        self, rows: list[msgspec.Struct], owner: Owner, first_line: int, offsets: list[int]
+        self, rows: list[msgspec.Struct], owner: RowOwner, first_line: int, offsets: list[int]
     ) -> list[SampleBlock] | None:
-        """Decoded rows as blocks; None where their values mean something else row by row."""
+        """Decoded rows as blocks; None if their values require reading them one by one."""
         width = len(self.signature) + len(self.optional)
         flat = list(chain.from_iterable(map(msgspec.structs.astuple, rows)))
         steps = _whole(flat[self._step :: width])
@@ -170,11 +174,11 @@ class Shape:
         sparse: dict[str, dict[int, float]] = {}
         for index, name in self._sparse:
             column = flat[index::width]
-            told = list(map(is_not, column, repeat(msgspec.UNSET)))
-            if all(told):
+            present = list(map(is_not, column, repeat(msgspec.UNSET)))
+            if all(present):
                 values[name] = column
-            elif any(told):
-                sparse[name] = dict(compress(enumerate(column), told))
+            elif any(present):
+                sparse[name] = dict(compress(enumerate(column), present))
         if not values:
             return None if sparse else []
         epochs = None if self._epoch is None else flat[self._epoch :: width]
@@ -197,7 +201,7 @@ def _sole(signed: Signature, keys: tuple[str, ...]) -> int | None:
     """The index of the one key of `keys` that the signature has, if it is a number."""
     found = [(index, kind) for index, (key, kind) in enumerate(signed) if key in keys]
     if len(found) > 1 or any(kind == "str" for _, kind in found):
-        raise ValueError("each row has to be asked")
+        raise ValueError(_ONE_BY_ONE)
     return found[0][0] if found and found[0][1] == "number" else None
 
 
@@ -208,7 +212,7 @@ def _names(signed: Signature, taken: tuple[int | None, ...]) -> list[tuple[int, 
         meant = measure(key[:128])
         name = meant.name
         if name in names or meant.factor != 1 or (kind == "str" and is_known(name)):
-            raise ValueError("each row has to be asked")
+            raise ValueError(_ONE_BY_ONE)
         if kind == "number" and index not in taken:
             names[name] = index
     return [(index, name) for name, index in names.items()]
@@ -236,7 +240,7 @@ def _whole(column: list[float]) -> list[int] | None:
 
 
 def _rising(block: SampleBlock) -> list[SampleBlock]:
-    """The block, cut before every line whose step does not rise or whose time falls."""
+    """The block, cut before each line whose step does not rise or whose time falls."""
     steps, times = block.steps, block.times or (0.0,)
     if not any(map(ge, steps, islice(steps, 1, None))) and not any(
         map(gt, times, islice(times, 1, None))

@@ -1,6 +1,7 @@
-"""What was understood of one file: `parse --stats`, and `formats test` with a log.
+"""How much of a file the parser recognises, and whether definitions match their examples.
 
-The examples of a definition file, tried out: they are its tests.
+`CoverageReader` serves `parse --stats` and `formats test` with a log; `try_examples` runs
+the examples of a definition file, which are its tests.
 """
 
 from __future__ import annotations
@@ -22,24 +23,26 @@ from ldlm_monitor.parse.number_formats import Bar
 if TYPE_CHECKING:
     from ldlm_monitor.model.chunk import Chunk, Origin
     from ldlm_monitor.model.records import Record, Sample
-    from ldlm_monitor.parse.formats import Definitions, Event, EventExample
+    from ldlm_monitor.parse.formats import Definitions, EventDefinition, EventExample
     from ldlm_monitor.parse.number_formats import SampleExample
     from ldlm_monitor.parse.parser import Parser
 
 KEPT_SAMPLES = 3
-"""So many samples of each format are kept, to be shown."""
+"""Samples of each format that are kept to be shown: the form repeats after a few."""
 _RECENT = 1024
-"""Records over several lines are known within so many."""
+"""Recognised lines that are kept: the record of a block comes after its last line, which is
+at most 512 lines (`blocks.MAX_ROWS`) after its first."""
 
 
 @dataclass(slots=True)
-class Understood:
+class Coverage:
     """Counts of one file.
 
-    `formats`: samples by the format that knew them. `lines`: those that `\\n` ends, and an
-    unfinished last one. `with_records`: those of which a record, or a part of one, was
-    made. `errors`: lines of a JSON-lines file that are no objects, and damaged records of
-    a binary file. `steps`: the least and the greatest. `first`: each format's first samples.
+    `formats`: samples by format. `lines`: those with a `\\n`, and an unfinished last one.
+    `with_records`: the lines that belong to a record. `errors`: lines of a JSON-lines file
+    that are not objects, and damaged records of a binary file. `steps`: the least and the
+    greatest. `unknown`: lines that look like metrics and gave no record. `first`: each
+    format's first samples.
     """
 
     path: str
@@ -55,15 +58,15 @@ class Understood:
 
     @property
     def share(self) -> float | None:
-        """Of the lines, those with records; None where there is no line."""
+        """The fraction of lines with records; None for an empty file."""
         return self.with_records / self.lines if self.lines else None
 
 
-class Witness:
-    """Feeds one file's chunks to a parser and keeps what came of every line."""
+class CoverageReader:
+    """Feeds one file's chunks to a parser and counts what it recognises."""
 
     def __init__(self, parser: Parser, path: str) -> None:
-        self.found = Understood(path)
+        self.found = Coverage(path)
         self._parser = parser
         self._offsets: list[int] = []
         self._homes: list[str] = []
@@ -71,10 +74,10 @@ class Witness:
         self._reader: str | None = None
 
     def feed(self, chunk: Chunk, origin: Origin, now: float) -> None:
-        """Take in the next bytes of the file."""
+        """Parse the next bytes of the file."""
         found, counters = self.found, self._parser.counters
         before = counters.parse_errors
-        with self._parser.noting(self._note):
+        with self._parser.reporting(self._on_match):
             records = self._parser.feed(chunk, origin, now)
         found.errors += counters.parse_errors - before
         self._reader = self._parser.reader(chunk.path)
@@ -82,16 +85,16 @@ class Witness:
         found.lines += chunk.newlines + unfinished
         self._count(records)
         if self._reader is None:
-            self._look_at_the_rest(chunk)
+            self._examine_rest(chunk)
         del self._offsets[:-_RECENT], self._homes[:-_RECENT]
 
-    def finish(self) -> Understood:
-        """The file ended."""
+    def finish(self) -> Coverage:
+        """The file ended; returns its counts."""
         self._count(self._parser.finish(self.found.path))
         self.found.with_records = len(self._places)
         return self.found
 
-    def _note(self, offset: int, home: str) -> None:
+    def _on_match(self, offset: int, home: str) -> None:
         self._offsets.append(offset)
         self._homes.append(home)
 
@@ -114,18 +117,18 @@ class Witness:
                 found.steps = min(least, record.step), max(greatest, record.step)
 
     def _home(self, offset: int) -> str:
-        """The format of the sample that begins at `offset`: an event's fields have none."""
+        """The format of the sample at `offset`; samples of an event's fields have none."""
         at = bisect_right(self._offsets, offset) - 1
         return (self._homes[at] if at >= 0 else "") or "event fields"
 
-    def _look_at_the_rest(self, chunk: Chunk) -> None:
+    def _examine_rest(self, chunk: Chunk) -> None:
         known = dict(zip(self._offsets, self._homes, strict=True))
         for offset, line, raw in _lines(chunk):
             home = known.get(offset)
             if home == "":
                 self._places.add(line)
             elif home is None and line not in self._places:
-                self.found.unknown.take(raw, line)
+                self.found.unknown.add(raw, line)
 
 
 def _lines(chunk: Chunk) -> Iterator[tuple[int, int, bytes]]:
@@ -140,7 +143,7 @@ _ALERTING = ("error", "critical")
 
 @dataclass(slots=True)
 class Trial:
-    """How many examples and counter-examples were tried; `failures` say which is not met."""
+    """How many examples and counter-examples were run; `failures` describes those not met."""
 
     examples: int = 0
     counter_examples: int = 0
@@ -148,9 +151,9 @@ class Trial:
 
 
 def try_examples(definitions: Definitions, parser: Parser) -> Trial:
-    """Try every example; the parser is one that knows the definitions."""
+    """Run every example with a parser that has the definitions."""
     trial = Trial()
-    reader = _Reader(parser)
+    reader = _ExampleReader(parser)
     for title, entry in _numbers(definitions):
         for index, sample in enumerate(entry.examples, start=1):
             trial.examples += 1
@@ -174,7 +177,7 @@ def try_examples(definitions: Definitions, parser: Parser) -> Trial:
             for each in _events(reader.records(line)):
                 if each.kind == event.kind or each.severity in _ALERTING:
                     trial.failures.append(
-                        f"{title}, counter-example {index}: expected no alarm, got {each.kind}"
+                        f"{title}, counter-example {index}: expected no alert, got {each.kind}"
                     )
     return trial
 
@@ -186,8 +189,8 @@ def _numbers(definitions: Definitions) -> Iterator[tuple[str, Any]]:
             yield f"{group}.{number} ({name})", entry
 
 
-class _Reader:
-    """Reads each text as a file of its own."""
+class _ExampleReader:
+    """Parses each text as a file of its own."""
 
     def __init__(self, parser: Parser) -> None:
         self._parser = parser
@@ -211,17 +214,17 @@ def _events(records: list[Record]) -> list[EventRecord]:
 def _sample_failure(expected: SampleExample, found: list[Sample]) -> str:
     if len(found) != 1:
         got = "nothing" if not found else f"{len(found)} records"
-        return f"expected {_told(expected)}, got {got}"
+        return f"expected {_expected(expected)}, got {got}"
     (sample,) = found
     same = (
         (sample.step, sample.epoch, sample.rank) == (expected.step, expected.epoch, expected.rank)
         and sample.values.keys() == expected.values.keys()
         and all(_same(value, sample.values[name]) for name, value in expected.values.items())
     )
-    return "" if same else f"expected {_told(expected)}, got {_shown(sample)}"
+    return "" if same else f"expected {_expected(expected)}, got {_shown(sample)}"
 
 
-def _event_failure(rule: Event, expected: EventExample, found: list[EventRecord]) -> str:
+def _event_failure(rule: EventDefinition, expected: EventExample, found: list[EventRecord]) -> str:
     also = {extra.kind for extra in rule.also}
     kind, severity = expected.kind or rule.kind, expected.severity or rule.severity
     events = [event for event in found if event.kind not in also]
@@ -229,12 +232,12 @@ def _event_failure(rule: Event, expected: EventExample, found: list[EventRecord]
     if kinds != [kind]:
         return f"expected {kind}, got {', '.join(kinds) or 'nothing'}"
     (event,) = events
-    told: dict[str, Any] = {"severity": severity, "rank": expected.rank, "time": expected.time}
+    wanted: dict[str, Any] = {"severity": severity, "rank": expected.rank, "time": expected.time}
     if expected.message is not None:
-        told["message"] = expected.message
+        wanted["message"] = expected.message
     fields = {**expected.fields, **({"role": expected.role} if expected.role else {})}
-    got = {name: getattr(event, name) for name in told} | event.fields
-    for name, value in (told | fields).items():
+    got = {name: getattr(event, name) for name in wanted} | event.fields
+    for name, value in (wanted | fields).items():
         if name not in got:
             return f"expected {name} {value!r}, which is missing"
         if not _same(value, got[name]):
@@ -243,7 +246,7 @@ def _event_failure(rule: Event, expected: EventExample, found: list[EventRecord]
 
 
 def _same(expected: Any, value: Any) -> bool:
-    """Whether they are one value: numbers but for their last digits, NaN as NaN."""
+    """Whether two values are equal; numbers up to their last digits, NaN equals NaN."""
     if isinstance(expected, float | int) and not isinstance(expected, bool):
         if isinstance(value, bool) or not isinstance(value, float | int):
             return False
@@ -253,7 +256,7 @@ def _same(expected: Any, value: Any) -> bool:
     return bool(value == expected)
 
 
-def _told(expected: SampleExample) -> str:
+def _expected(expected: SampleExample) -> str:
     return _numbers_of(expected.step, expected.epoch, expected.rank, expected.values)
 
 
@@ -265,5 +268,5 @@ def _numbers_of(
     step: int | None, epoch: float | None, rank: int | None, values: dict[str, float]
 ) -> str:
     heads = {"step": step, "epoch": epoch, "rank": rank}
-    told = {name: value for name, value in heads.items() if value is not None} | values
-    return ", ".join(f"{name} {value:.6g}" for name, value in told.items())
+    shown = {name: value for name, value in heads.items() if value is not None} | values
+    return ", ".join(f"{name} {value:.6g}" for name, value in shown.items())

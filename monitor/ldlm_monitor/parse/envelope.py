@@ -1,11 +1,10 @@
-"""What launchers, loggers and containers put in front of a line.
+"""The prefixes that launchers, loggers and containers put before a line.
 
-Prefixes are peeled from the left, again and again (taxonomy.md sections 3.1 and
-3.3). `[rankN]:`, DeepSpeed's `[Rank N]`, Ray's `[rank=N]`, Horovod's
-`[N]<stderr>:` and Open MPI's `[job,N]<stderr>:` name a global rank, and so does
-the `[Rank N]` that a trainer prints itself. `[default3]:` is a local one, srun's
-`3: ` may be a node, and the `[Rank N]` of torch's C++ log is local to a process
-group. pdsh, Kubernetes, Ray and syslog name the node.
+Prefixes are removed from the left, repeatedly. `[rankN]:`, DeepSpeed's `[Rank N]`, Ray's
+`[rank=N]`, Horovod's `[N]<stderr>:` and Open MPI's `[job,N]<stderr>:` name a global rank,
+and so does the `[Rank N]` that a trainer itself prints. `[default3]:` is a local rank,
+srun's `3: ` can be a node, and the `[Rank N]` of torch's C++ log is local to a process
+group; these are not read as ranks. pdsh, Kubernetes, Ray and syslog name the node.
 """
 
 from __future__ import annotations
@@ -14,19 +13,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-from ldlm_monitor.parse.patterns import Found, Pattern, compile_pattern
+from ldlm_monitor.parse.patterns import Pattern, PatternMatch, compile_pattern
 
 Level: TypeAlias = Literal["error", "warning", "info"]
 
 
 @dataclass(slots=True)
 class Envelope:
-    """What stood in front of a record's text.
+    """The prefixes of a record.
 
-    `start` is where the text begins, `stream` tells the writers of one file
-    apart, `node` is the host or pod as the prefix calls it, `time` is Unix seconds
-    where the prefix holds a full date, a time and a zone, `shell` says that the
-    record is a `set -x` trace.
+    `start` is where the text begins. `stream` distinguishes the writers of one file.
+    `node` is the host or pod in the prefix. `time` is in Unix seconds, if the prefix has a
+    date, a time and a zone. `shell`: the record is a `set -x` trace.
     """
 
     start: int = 0
@@ -87,13 +85,14 @@ _TRAINERS_OWN = compile_pattern(
     r"\[(?:Rank|RANK|rank)[:=]? ?(?P<rank>\d{1,9})\][ :]"
     r"|(?:Rank|RANK|rank)[ =]?(?P<bare>\d{1,9}): "
 )
-"""What a trainer prints by itself is its text: the rank is read, nothing is peeled."""
+"""A trainer's own prefix is part of its text: the rank is read, nothing is removed."""
 _OPENS_OWN_RANK = (b"[", b"R", b"r")
 _NCCL = compile_pattern(r"(?P<node>[\w.\-]+):\d+:\d+ \[\d+\] (?:\S+ (?:\(\S+\) )?)?NCCL ")
-"""NCCL's own header names the host; it is part of the text as well. The number is no rank."""
+"""NCCL's header names the host; it stays part of the text. Its numbers are not ranks."""
 _NCCL_REACH = 200
+"""The header's length with a long host name and source path."""
 _STREAM = compile_pattern(r"(?:stdout|stderr): ")
-"""Of a launcher that collects what its processes write, as tests of Accelerate do."""
+"""From a launcher that collects its processes' output, as tests of Accelerate do."""
 _SHELL = compile_pattern(r"\++ ")
 _WORD = compile_pattern(
     r"(?:[\w.\-]+ - )*(?:\[?(?P<level>ERROR|CRITICAL|FATAL|WARNING|WARN)\]?(?: - |:|\] )"
@@ -139,13 +138,15 @@ _LEVELS: dict[bytes, Level] = {
     b"INFO": "info",
     b"DEBUG": "info",
 }
-_MAX_LAYERS = 8
+_MAX_PREFIXES = 8
+"""Prefixes removed from one line; the longest real chain (kubectl, CRI, torchrun, rank, glog)
+has five. Bounds the time for a line that consists of prefixes."""
 
 
 def peel(text: bytes, start: int = 0) -> Envelope:
-    """Read and skip the prefixes in front of the text that begins at `start`."""
+    """Read the prefixes of the text that begins at `start`."""
     envelope = Envelope(start)
-    for _ in range(_MAX_LAYERS):
+    for _ in range(_MAX_PREFIXES):
         if not _peel_one(text, envelope):
             break
     envelope.shell = text.startswith(b"+", envelope.start) and (
@@ -160,7 +161,7 @@ def peel(text: bytes, start: int = 0) -> Envelope:
 
 
 def can_be_peeled(text: bytes) -> bool:
-    """Whether a text that begins like this could have a prefix; True where in doubt."""
+    """Whether a text that begins like this could have a prefix; True if in doubt."""
     first, second = text[:1], text[1:2]
     if first in b"EWIF" and (not second or second.isdigit()):
         return True  # the letter of a glog prefix, and digits
@@ -172,7 +173,7 @@ def can_be_peeled(text: bytes) -> bool:
 
 
 def level_of(text: bytes, envelope: Envelope) -> Level | None:
-    """The level that a logger gave a record: by its prefix or its first word, never by words."""
+    """A logger's level: from the prefix or the first word, never from words in the text."""
     if envelope.level is not None:
         return envelope.level
     match = _WORD.match(text, envelope.start)
@@ -189,12 +190,12 @@ def _peel_one(text: bytes, envelope: Envelope) -> bool:
     for pattern in _BY_FIRST_BYTE.get(text[start], ()):
         match = pattern.match(text, start)
         if match is not None:
-            _take(pattern, match, text, envelope)
+            _apply(pattern, match, text, envelope)
             return True
     return False
 
 
-def _take(pattern: Pattern, match: Found, text: bytes, envelope: Envelope) -> None:
+def _apply(pattern: Pattern, match: PatternMatch, text: bytes, envelope: Envelope) -> None:
     start, end = match.span()
     named = pattern.named(match)
     if "rank" in named:
@@ -221,7 +222,7 @@ def _own_rank(text: bytes, start: int) -> int | None:
 
 
 def _unix_time(stamp: str) -> float | None:
-    """Unix seconds of a stamp that names its zone; None where it could be any zone."""
+    """Unix seconds of a stamp with a zone; None without one."""
     try:
         moment = datetime.fromisoformat(stamp.replace(",", "."))
     except ValueError:

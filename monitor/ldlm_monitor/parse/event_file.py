@@ -1,15 +1,10 @@
-"""Protocol buffers' wire format: the fields of a message, by number.
+"""TensorBoard's event files: scalars with step and wall time, in one frame each.
 
-The few fields that are read of trackers' files are not worth their protocol buffers, which
-come with all of TensorFlow, TensorBoard or W&B.
-
-TensorBoard's event files: scalars, one frame each, with step and wall time.
-
-A frame holds an `Event` (tensorflow/core/util/event.proto): 1 wall_time, double; 2 step,
+A frame contains an `Event` (tensorflow/core/util/event.proto): 1 wall_time, double; 2 step,
 varint; 5 summary, whose 1 is a value (summary.proto): 1 tag, 2 simple_value, float;
-8 tensor, 9 metadata. torch writes `simple_value`, TensorFlow 2 and JAX write a tensor of
-no dimension (tensor.proto). These few fields are read here: what can be installed for it
-comes with all of TensorFlow's or TensorBoard's protocol buffers.
+8 tensor, 9 metadata. torch writes `simple_value`; TensorFlow 2 and JAX write a tensor
+without dimensions (tensor.proto). The wire format of these few fields is read here: the
+packages that read it install all of TensorFlow, TensorBoard or W&B.
 """
 
 from __future__ import annotations
@@ -22,7 +17,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, TypeAlias
 
 from ldlm_monitor.model.tfrecord import frames
-from ldlm_monitor.parse.events import Place
+from ldlm_monitor.parse.events import RecordPlace
 from ldlm_monitor.parse.samples import Numbers
 
 if TYPE_CHECKING:
@@ -33,7 +28,7 @@ Field: TypeAlias = tuple[int, int | bytes]
 """A field's number, and its varint, its 4 or 8 bytes, or its content."""
 
 DAMAGE = (struct.error, IndexError, ValueError, OverflowError)
-"""What reading a message that is none may raise."""
+"""The errors of reading a damaged message."""
 
 
 def fields_of(content: bytes) -> Iterator[Field]:
@@ -51,7 +46,7 @@ def fields_of(content: bytes) -> Iterator[Field]:
         elif wire in (1, 5):
             size = 8 if wire == 1 else 4
         else:
-            raise ValueError("a wire type that nobody writes")
+            raise ValueError("an unknown wire type")
         if size > end - at:
             raise ValueError("a field is longer than its message")
         yield key >> 3, content[at : at + size]
@@ -59,7 +54,7 @@ def fields_of(content: bytes) -> Iterator[Field]:
 
 
 def varint(content: bytes, at: int) -> tuple[int, int]:
-    """A number of seven bits a byte, and where it ends."""
+    """A number with seven bits per byte, and where it ends."""
     value = shift = 0
     while True:
         byte = content[at]
@@ -73,28 +68,29 @@ def varint(content: bytes, at: int) -> tuple[int, int]:
 
 
 MAX_TAG_BYTES = 128
+"""Bytes kept of a tag, as of the keys of other formats."""
 _FLOAT, _DOUBLE, _INT32, _INT64 = 1, 2, 3, 9
 _CONTENT = {_FLOAT: "<f", _DOUBLE: "<d", _INT32: "<i", _INT64: "<q"}
-"""How the element of a tensor of each type is written."""
+"""The `struct` format of a tensor's element, by its type."""
 _LISTS = {5: "<f", 6: "<d"}
 """`float_val` and `double_val` of a tensor."""
 _LARGEST = 3e38
-"""Greater numbers do not fit into four bytes."""
+"""`struct.pack("<f", ...)` raises for numbers above 3.4e38."""
 _WHOLE_LISTS = frozenset((7, 10))
 """`int_val` and `int64_val`."""
 _TIME_KEY = 0x09
-"""Of field 1, 8 bytes."""
+"""The key of field 1 with 8 bytes."""
 _EARLIEST, _LATEST = 9e8, 1e10
 """Unix seconds of 1998 and 2286."""
 _EVALUATIONS = frozenset(("validation", "val", "eval", "test"))
 
 
 class EventFileReader:
-    """Reads one file's frames. `errors` counts the damaged, until somebody sets it to 0.
+    """Reads one file's frames. `errors` counts damaged ones; the caller resets it.
 
-    Tags may count different steps: the loss by iterations, an accuracy by epochs. The
-    step of the run is what the tag tells that is ahead of the others. In the folder of an
-    evaluation, as Keras writes one, an `epoch_loss` is the evaluation's.
+    Tags can have different steps: the loss counts iterations, an accuracy epochs. The
+    run's step is that of the tag which is ahead of the others. In Keras' folder of an
+    evaluation, an `epoch_loss` is the evaluation's.
     """
 
     name = "TensorBoard"
@@ -108,7 +104,7 @@ class EventFileReader:
         self._prefix = b"val_" if folder in _EVALUATIONS else b""
 
     def feed(self, chunk: Chunk, origin: Origin) -> list[Record]:
-        """The scalars of a chunk's frames, in order; the line of one is its frame's number."""
+        """The scalars of a chunk's frames, in order; `line` is the number of the frame."""
         found: list[Record] = []
         line = chunk.line
         for frame in frames(chunk.data):
@@ -116,7 +112,7 @@ class EventFileReader:
             if content is None:
                 self.errors += 1
             else:
-                place = Place(
+                place = RecordPlace(
                     chunk.path, line, chunk.offset + frame.start, origin, origin.rank, None
                 )
                 try:
@@ -126,17 +122,17 @@ class EventFileReader:
             line += frame.found
         return found
 
-    def _scalars(self, content: bytes, place: Place) -> Iterator[Record]:
+    def _scalars(self, content: bytes, place: RecordPlace) -> Iterator[Record]:
         step, when = 0, None
         numbers = Numbers()
         leads = False
-        for number, told in fields_of(content):
+        for number, part in fields_of(content):
             if number == 1:
-                when = _time(told)
-            elif number == 2 and isinstance(told, int):
-                step = told
-            elif number == 5 and isinstance(told, bytes):
-                for tag, value in _values(told):
+                when = _time(part)
+            elif number == 2 and isinstance(part, int):
+                step = part
+            elif number == 5 and isinstance(part, bytes):
+                for tag, value in _values(part):
                     leads |= self._leads(tag, step)
                     numbers.add((self._prefix + tag).decode("utf-8", "replace"), value)
         if numbers.values:
@@ -144,7 +140,7 @@ class EventFileReader:
             yield place.sample(numbers.values, step if leads else None, numbers.epoch)
 
     def _leads(self, tag: bytes, step: int) -> bool:
-        """Whether the run stands at `step`, because this tag says so."""
+        """Whether `step`, that of this tag, is the run's step."""
         if step >= 1 << 63:
             return False
         if step > self._step:
@@ -156,7 +152,7 @@ class EventFileReader:
 
 
 def event_times(data: bytes) -> Iterator[tuple[int, float]]:
-    """Where each event begins in some bytes, and when it was written (Unix seconds)."""
+    """The offset of each event in `data`, and when it was written (Unix seconds)."""
     for frame in frames(data):
         content = frame.payload(data)
         # Writers put the time first.
@@ -166,85 +162,85 @@ def event_times(data: bytes) -> Iterator[tuple[int, float]]:
 
 
 def _values(summary: bytes) -> Iterator[tuple[bytes, float]]:
-    """Tags and numbers of a summary."""
-    for number, told in fields_of(summary):
-        if number == 1 and isinstance(told, bytes):
-            tag, value = _value(told)
+    """The tags and numbers of a summary."""
+    for number, part in fields_of(summary):
+        if number == 1 and isinstance(part, bytes):
+            tag, value = _value(part)
             if tag and value is not None:
                 yield tag[:MAX_TAG_BYTES], value
 
 
 def _value(content: bytes) -> tuple[bytes, float | None]:
-    """A tag, and its number; None where it tells none."""
+    """A tag and its number; None if it has none."""
     tag, value, plugin = b"", None, b""
-    for number, told in fields_of(content):
-        if number == 1 and isinstance(told, bytes):
-            tag = told
+    for number, part in fields_of(content):
+        if number == 1 and isinstance(part, bytes):
+            tag = part
         elif number == 2:
-            value = _real(told, "<f")
-        elif number == 8 and isinstance(told, bytes):
-            value = _tensor(told)
-        elif number == 9 and isinstance(told, bytes):
-            plugin = _plugin(told)
-    # A tensor of another plugin, such as hparams, may have no dimension as well.
+            value = _real(part, "<f")
+        elif number == 8 and isinstance(part, bytes):
+            value = _tensor(part)
+        elif number == 9 and isinstance(part, bytes):
+            plugin = _plugin(part)
+    # A tensor of another plugin, such as hparams, can also be without dimensions.
     return tag, value if plugin in (b"", b"scalars") else None
 
 
 def _plugin(metadata: bytes) -> bytes:
-    """`plugin_data.plugin_name`: which of TensorBoard's views a value is for."""
-    for number, told in fields_of(metadata):
-        if number == 1 and isinstance(told, bytes):
-            names = (name for inner, name in fields_of(told) if inner == 1)
+    """`plugin_data.plugin_name`: the view of TensorBoard that a value is for."""
+    for number, part in fields_of(metadata):
+        if number == 1 and isinstance(part, bytes):
+            names = (name for inner, name in fields_of(part) if inner == 1)
             return next((name for name in names if isinstance(name, bytes)), b"")
     return b""
 
 
 def _tensor(content: bytes) -> float | None:
-    """The number that a tensor of no dimension holds; None for any other tensor."""
+    """The number of a tensor without dimensions; None for any other tensor."""
     kind, values = 0, []
-    for number, told in fields_of(content):
-        if number == 1 and isinstance(told, int):
-            kind = told
-        elif number == 2 and told:
+    for number, part in fields_of(content):
+        if number == 1 and isinstance(part, int):
+            kind = part
+        elif number == 2 and part:
             return None
         elif number == 4 and kind in _CONTENT:
-            values.append(_real(told, _CONTENT[kind]))
+            values.append(_real(part, _CONTENT[kind]))
         elif number in _LISTS:
-            values.append(_real(told, _LISTS[number]))
+            values.append(_real(part, _LISTS[number]))
         elif number in _WHOLE_LISTS:
-            values.append(_whole(told))
+            values.append(_whole(part))
     return values[0] if len(values) == 1 else None
 
 
-def _real(told: int | bytes, form: str) -> float | None:
-    """The one number that some bytes are; None where they are more or fewer."""
-    if not isinstance(told, bytes) or len(told) != struct.calcsize(form):
+def _real(part: int | bytes, form: str) -> float | None:
+    """The number in some bytes; None if their length is another."""
+    if not isinstance(part, bytes) or len(part) != struct.calcsize(form):
         return None
-    value = float(struct.unpack(form, told)[0])
-    return _shortest(value, told) if form == "<f" else value
+    value = float(struct.unpack(form, part)[0])
+    return _shortest(value, part) if form == "<f" else value
 
 
-def _shortest(value: float, told: bytes) -> float:
-    """The shortest decimal that is this 4-byte number: 0.1, and not 0.10000000149011612."""
+def _shortest(value: float, part: bytes) -> float:
+    """The shortest decimal of a 4-byte number: 0.1, not 0.10000000149011612."""
     for digits in (7, 8) if not value.is_integer() else ():
         near = float(f"{value:.{digits}g}")
-        if math.isfinite(near) and abs(near) < _LARGEST and struct.pack("<f", near) == told:
+        if math.isfinite(near) and abs(near) < _LARGEST and struct.pack("<f", near) == part:
             return near
     return value
 
 
-def _time(told: int | bytes) -> float | None:
-    """Unix seconds; None for what can be none."""
-    value = _real(told, "<d")
+def _time(part: int | bytes) -> float | None:
+    """Unix seconds; None for an impossible time."""
+    value = _real(part, "<d")
     return value if value is not None and _EARLIEST < value < _LATEST else None
 
 
-def _whole(told: int | bytes) -> float | None:
-    """A varint, packed or not; negative ones are two's complement."""
-    if isinstance(told, bytes):
-        value, end = varint(told, 0)
-        if end != len(told):
+def _whole(part: int | bytes) -> float | None:
+    """A varint, packed or not; negative numbers are two's complement."""
+    if isinstance(part, bytes):
+        value, end = varint(part, 0)
+        if end != len(part):
             return None
     else:
-        value = told
+        value = part
     return float(value - (1 << 64) if value >= 1 << 63 else value)

@@ -1,4 +1,4 @@
-"""Event rules at work: find one in a text, and say what it found as records."""
+"""Event rules: find an event in a text, and build its records."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ldlm_monitor.model.records import Event, FieldValue, Position, Record, Sample, Severity
-from ldlm_monitor.parse.patterns import Found, Pattern, compile_pattern, number
+from ldlm_monitor.parse.patterns import Pattern, PatternMatch, compile_pattern, number
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.chunk import Origin
     from ldlm_monitor.parse import formats
 
 MAX_MESSAGE_BYTES = 4096
+"""Bytes of a message; the longest that a receiver takes is Slack's block of 3000 characters."""
 MAX_FIELD_BYTES = 1024
+"""Bytes of a field's text: fields are names, paths and numbers."""
 _UNITS = {
     "bytes": 1,
     "B": 1,
@@ -30,8 +32,8 @@ _UNITS = {
 
 
 @dataclass(slots=True)
-class Place:
-    """Where a record stands, and whose it is."""
+class RecordPlace:
+    """The position, run, rank and time of a record."""
 
     path: str
     line: int
@@ -42,11 +44,11 @@ class Place:
 
     @property
     def position(self) -> Position:
-        """The place as a record carries it."""
+        """The position as part of a record."""
         return Position(self.path, self.line, self.offset)
 
-    def moved(self, by: int) -> Place:
-        """The place of text `by` bytes further on in the same record."""
+    def moved(self, by: int) -> RecordPlace:
+        """The place `by` bytes later in the same record."""
         return replace(self, offset=self.offset + by)
 
     def event(
@@ -72,6 +74,12 @@ class Place:
             position=self.position,
         )
 
+    def lifecycle(
+        self, kind: str, message: str, fields: dict[str, FieldValue] | None = None
+    ) -> Event:
+        """An event of the run's progress, such as `run_started`."""
+        return self.event(kind, "info", message, family="progress", role="progress", fields=fields)
+
     def sample(
         self, values: dict[str, float], step: int | None = None, epoch: float | None = None
     ) -> Sample:
@@ -90,7 +98,9 @@ class Place:
 class EventRule:
     """One wording of one event kind."""
 
-    def __init__(self, spec: formats.Event, shape: formats.Shape, family: str) -> None:
+    def __init__(
+        self, spec: formats.EventDefinition, shape: formats.EventShape, family: str
+    ) -> None:
         self.spec = spec
         self.family = family
         self.order = 0
@@ -100,32 +110,32 @@ class EventRule:
             for row in spec.rows
         )
         self.until = compile_pattern(spec.until) if spec.until else None
-        self.exceptions: tuple[tuple[Pattern, formats.Exceptional], ...] = tuple(
+        self.exceptions: tuple[tuple[Pattern, formats.ExceptionEvent], ...] = tuple(
             (compile_pattern(special.pattern), special) for special in spec.exceptions
         )
 
-    def find(self, text: bytes, start: int, *, glued: bool = False) -> Found | None:
-        """The event in `text` from `start` on; `glued` text may begin anywhere."""
+    def find(self, text: bytes, start: int, *, glued: bool = False) -> PatternMatch | None:
+        """The first match in `text` from `start` on; in `glued` text it may begin anywhere."""
         if self._pattern is None:
             return None
         if self.spec.at == "start" and not glued:
             return self._pattern.match(text, start)
         return self._pattern.search(text, start)
 
-    def named(self, match: Found, until: int | None = None) -> dict[str, bytes]:
-        """The named groups of a match of `find`; `until`: those that end by there."""
+    def named(self, match: PatternMatch, until: int | None = None) -> dict[str, bytes]:
+        """The named groups of a match of `find`; `until`: those that end by then."""
         return self._pattern.named(match, until) if self._pattern else {}
 
     def fields(self, named: dict[str, bytes]) -> dict[str, FieldValue]:
-        """The fields of the groups found: renamed, converted, and the constant ones."""
+        """The event's fields: the groups, renamed and converted, and the constant ones."""
         spec = self.spec
         fields: dict[str, FieldValue] = dict(spec.set)
         assign = spec.assign
         if assign:
             key = text_of(named.get(assign.name, b""))
             name = assign.names.get(key) or (None if assign.only else _snake(key))
-            told = named.get(assign.value)
-            return {name: _scalar(text_of(told))} if name and told is not None else {}
+            value = named.get(assign.value)
+            return {name: _scalar(text_of(value))} if name and value is not None else {}
         for name, raw in named.items():
             if name.startswith("_"):
                 continue
@@ -133,8 +143,10 @@ class EventRule:
             _convert(fields, name, text, spec.fields.get(name, "str"))
         return fields
 
-    def records(self, place: Place, message: str, fields: dict[str, FieldValue]) -> list[Record]:
-        """What the rule says: the event, those that go with it, and a sample."""
+    def records(
+        self, place: RecordPlace, message: str, fields: dict[str, FieldValue]
+    ) -> list[Record]:
+        """The records of a match: the event, its `also` events, and its sample."""
         spec = self.spec
         if spec.assign and not fields:
             return []
@@ -161,7 +173,7 @@ class EventRule:
         return found
 
     def _sample(
-        self, wanted: formats.FromFields, place: Place, fields: dict[str, FieldValue]
+        self, wanted: formats.FieldSample, place: RecordPlace, fields: dict[str, FieldValue]
     ) -> list[Record]:
         values: dict[str, float] = {}
         for name, source in wanted.values.items():
@@ -174,12 +186,12 @@ class EventRule:
 
 
 def text_of(raw: bytes, limit: int = MAX_FIELD_BYTES) -> str:
-    """Log bytes as text of bounded length; what is not UTF-8 is replaced."""
+    """Log bytes as text of bounded length; invalid UTF-8 is replaced."""
     return raw[:limit].decode("utf-8", errors="replace").strip()
 
 
 def signal_name(exit_code: int) -> str | None:
-    """The signal behind a negative exit code."""
+    """The signal of a negative exit code."""
     try:
         return signal.Signals(-exit_code).name if exit_code < 0 else None
     except ValueError:

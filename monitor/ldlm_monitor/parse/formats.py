@@ -1,9 +1,9 @@
-"""Formats and event kinds as data: the YAML schema, loaded and compiled once.
+"""Definition files: the YAML schema of events, and loading.
 
-A definition file holds any of `bars`, `other_bars`, `lines` and `events`. Each entry has a
-`trigger` (Hyperscan: decides which records are looked at), a `pattern` (re2:
-finds the fields), a mapping to canonical names, and examples with the expected
-values and counter-examples, which are the tests of the entry.
+A definition file has any of `bars`, `other_bars`, `lines` and `events`. Each entry has a
+`trigger` (a Hyperscan expression that selects records), a `pattern` (re2, finds the
+fields), a mapping to canonical names, and examples and counter-examples with the expected
+values, which are the tests of the entry.
 """
 
 from __future__ import annotations
@@ -15,21 +15,19 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from ldlm_monitor.model.errors import FormatError
-from ldlm_monitor.model.records import Severity
-from ldlm_monitor.parse.number_formats import Bar, Entry, OtherBar, SampleLine
+from ldlm_monitor.model.records import Scalar, Severity
+from ldlm_monitor.parse.number_formats import Bar, DefinitionPart, OtherBar, SampleLine
 
 Role: TypeAlias = Literal["root", "evidence", "victim", "death", "context", "progress"]
 Conversion: TypeAlias = Literal["int", "float", "str", "bytes", "scalar", "exit_code"]
-Scalar: TypeAlias = bool | int | float | str | None
 
 PACKAGED = Path(__file__).parent / "data"
-OURS = "mmldlm"
 
 
-class EventExample(Entry):
-    """A record, or a block of them, and the event that it must give.
+class EventExample(DefinitionPart):
+    """A record, or a block of lines, and the event that it must give.
 
-    `fields` are a subset of the event's; `kind` and `severity` default to the rule's.
+    `fields` are a subset of the event's; `kind` and `severity` default to the definition's.
     """
 
     line: str
@@ -42,14 +40,14 @@ class EventExample(Entry):
     fields: dict[str, Any] = Field(default_factory=dict)
 
 
-class Shape(Entry):
+class EventShape(DefinitionPart):
     """One wording of an event. Without `pattern`, the record's level decides."""
 
     trigger: str
     pattern: str | None = None
 
 
-class Also(Entry):
+class AlsoEvent(DefinitionPart):
     """A second event at the same place, with the fields named."""
 
     kind: str
@@ -58,8 +56,8 @@ class Also(Entry):
     fields: tuple[str, ...] = ()
 
 
-class Finite(Entry):
-    """What the event is instead where the number in `field` turns out finite."""
+class FiniteEvent(DefinitionPart):
+    """What the event is instead if the number in `field` is finite."""
 
     field: str
     kind: str
@@ -67,22 +65,22 @@ class Finite(Entry):
     role: Role
 
 
-class Row(Entry):
-    """A following line of a block; `after` must have matched the block's line before it."""
+class BlockRow(DefinitionPart):
+    """A further line of a block; `after` must match the block's line before it."""
 
     pattern: str
     after: str | None = None
 
 
-class FromFields(Entry):
-    """A sample made of an event's fields: canonical name to field."""
+class FieldSample(DefinitionPart):
+    """A sample made of an event's fields; `values` maps canonical names to fields."""
 
     step: str
     values: dict[str, str]
 
 
-class Assignment(Entry):
-    """A field whose name stands in the text: `names` maps and, if `only`, restricts."""
+class Assignment(DefinitionPart):
+    """A field whose name is in the text; `names` maps it, and restricts it if `only`."""
 
     name: str
     value: str
@@ -90,29 +88,29 @@ class Assignment(Entry):
     only: bool = False
 
 
-class Exceptional(Entry):
-    """What a traceback is when the line of its exception begins with `pattern`."""
+class ExceptionEvent(DefinitionPart):
+    """Severity and role of a traceback whose exception line matches `pattern`."""
 
     pattern: str
     severity: Severity
     role: Role
 
 
-class Event(Entry):
-    """An event kind: how to know it, what its fields are, what it means.
+class EventDefinition(DefinitionPart):
+    """An event kind: how to recognise it, its fields, severity and role.
 
-    `at`: where in the peeled text the pattern may begin (text glued to a bar is
-    searched either way); `glued`: anywhere, and what stands in front is another
-    writer's, not part of the event. `shell`: it is looked for in `set -x` traces and
-    nowhere else. `exception`: it also names a traceback whose exception it
-    matches. `level`: any record that a logger marked so and nothing else matched.
+    `at`: where in the text after the prefixes the pattern may begin (text glued to a bar
+    is searched anywhere); `glued`: anywhere, and the text before it is another writer's.
+    `shell`: only in `set -x` traces. `exception`: a traceback whose exception matches is
+    of this kind. `level`: any record of this level that nothing else matched.
+    `assemble`: the kind of block that the event opens.
     """
 
     kind: str
     role: Role
     severity: Severity
     family: str | None = None
-    shapes: tuple[Shape, ...] = Field(min_length=1)
+    shapes: tuple[EventShape, ...] = Field(min_length=1)
     assemble: Literal["line", "rows", "traceback", "failure_table", "stacks"] = "line"
     at: Literal["start", "anywhere", "glued"] = "anywhere"
     shell: bool = False
@@ -122,39 +120,41 @@ class Event(Entry):
     rename: dict[str, dict[str, str]] = Field(default_factory=dict)
     set: dict[str, Scalar] = Field(default_factory=dict)
     assign: Assignment | None = None
-    rows: tuple[Row, ...] = ()
+    rows: tuple[BlockRow, ...] = ()
     until: str | None = None
-    finite: Finite | None = None
-    also: tuple[Also, ...] = ()
-    sample: FromFields | None = None
-    exceptions: tuple[Exceptional, ...] = ()
+    finite: FiniteEvent | None = None
+    also: tuple[AlsoEvent, ...] = ()
+    sample: FieldSample | None = None
+    exceptions: tuple[ExceptionEvent, ...] = ()
     examples: tuple[EventExample, ...] = Field(min_length=1)
     counter_examples: tuple[str, ...] = ()
 
     @model_validator(mode="after")
-    def _consistent(self) -> Event:
+    def _consistent(self) -> EventDefinition:
         patterned = all(shape.pattern is not None for shape in self.shapes)
         if patterned == (self.level is not None):
             raise ValueError("every shape needs a pattern, unless the event has a level")
         if (self.assemble == "rows") != bool(self.rows):
-            raise ValueError("rows belong to `assemble: rows`, and to nothing else")
+            raise ValueError("`rows` and `assemble: rows` need each other")
         return self
 
 
-class Definitions(Entry):
-    """One definition file. `benign` patterns silence events that are known by level only.
+class Definitions(DefinitionPart):
+    """One definition file. `benign` patterns suppress events that only have a level.
 
-    `experimental`: written from the trainer's source, no log of it was at hand.
+    `priority`: files with a lower one are compiled first. `experimental`: written from the
+    trainer's source, without a log.
     """
 
     format: str
     source: str = ""
     family: str = "process"
+    priority: int = 0
     experimental: bool = False
     bars: tuple[Bar, ...] = ()
     other_bars: tuple[OtherBar, ...] = ()
     lines: tuple[SampleLine, ...] = ()
-    events: tuple[Event, ...] = ()
+    events: tuple[EventDefinition, ...] = ()
     benign: tuple[str, ...] = ()
 
 
@@ -180,9 +180,8 @@ def load(path: Path) -> Definitions:
 
 
 def packaged_files() -> tuple[Path, ...]:
-    """The definition files that come with the package, formats first, MM-LDLM's before others."""
-    numbers = sorted(PACKAGED.glob("formats/*.yml"), key=lambda path: (path.stem != OURS, path))
-    return (*numbers, *sorted(PACKAGED.glob("events/*.yml")))
+    """The definition files of the package, formats before events."""
+    return (*sorted(PACKAGED.glob("formats/*.yml")), *sorted(PACKAGED.glob("events/*.yml")))
 
 
 def _format_error(path: Path, error: ValidationError) -> FormatError:

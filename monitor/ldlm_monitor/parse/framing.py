@@ -1,10 +1,8 @@
-"""Records cut out of a chunk, each with the place where its text begins.
+"""Cuts records out of a chunk, cleans them, and reads their prefixes.
 
-A record ends at `\n`, `\r\n` or a bare `\r` (tqdm repaints a line with it).
-Nothing here walks a chunk line by line unless asked to: `around` goes straight
-to the record that holds a byte, and costs what lies between it and the last one.
-
-A record of text on its way through the rules: cleaned, its prefixes peeled off, and placed.
+A record ends at `\\n`, `\\r\\n` or a bare `\\r` (tqdm repaints a line with it). `Lines.around`
+goes directly to the record with a given byte, so a chunk is split into lines only while a
+block is open.
 """
 
 from __future__ import annotations
@@ -16,14 +14,14 @@ from typing import TYPE_CHECKING
 
 from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.parse.envelope import Envelope, peel
-from ldlm_monitor.parse.events import Place
+from ldlm_monitor.parse.events import RecordPlace
 from ldlm_monitor.parse.patterns import compile_pattern
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.chunk import Chunk
 
 MAX_RECORD_BYTES = 1 << 20
-"""A longer record is cut here, and counted as truncated."""
+"""A longer record is cut here, and counted as truncated (`source.split.RECORD_BYTES`)."""
 
 _CONTROL = compile_pattern(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-Z\\^_]|\x08+"
@@ -31,16 +29,16 @@ _CONTROL = compile_pattern(
 
 
 _DOCKER = b'{"log":"'
-"""How a line of Docker's json-file driver begins: `{"log":..., "stream":..., "time":...}`."""
+"""The start of a line of Docker's json-file driver: `{"log":..., "stream":..., "time":...}`."""
 
 
 @dataclass(slots=True)
-class Line:
+class TextLine:
     """One record of a chunk.
 
-    `start` and `end` are indices into the chunk's data (the terminator is not
-    part of it), `offset` and `number` its place in the file. `closed` is False
-    for a last record without terminator: its final number may be cut short.
+    `start` and `end` are indices into the chunk's data, without the terminator; `offset`
+    and `number` are the record's place in the file. `closed` is False for a last record
+    without a terminator: a number at its end may be cut.
     """
 
     start: int
@@ -53,7 +51,7 @@ class Line:
 
 
 class Lines:
-    """Cuts records out of one chunk, front to back."""
+    """Cuts records out of one chunk, in order."""
 
     def __init__(self, chunk: Chunk) -> None:
         self._data = chunk.data
@@ -64,20 +62,20 @@ class Lines:
         self._cr = self._find(b"\r", 0)
         self._lf = self._find(b"\n", 0)
 
-    def following(self) -> Line | None:
-        """The record after the last one cut; None at the chunk's end."""
+    def following(self) -> TextLine | None:
+        """The record after the last one cut; None at the end of the chunk."""
         if self._next >= len(self._data):
             return None
         return self._cut(self._next)
 
-    def around(self, index: int) -> Line:
-        """The record that holds the byte at `index`, which lies after the last one cut."""
+    def around(self, index: int) -> TextLine:
+        """The record with the byte at `index`, which is after the last one cut."""
         lf = self._data.rfind(b"\n", self._next, index)
         cr = self._data.rfind(b"\r", self._next if lf < 0 else lf, index)
         before = lf if cr < 0 else cr
         return self._cut(self._next if before < 0 else before + 1)
 
-    def _cut(self, start: int) -> Line:
+    def _cut(self, start: int) -> TextLine:
         data = self._data
         if self._cr < start:
             self._cr = self._find(b"\r", start)
@@ -91,7 +89,7 @@ class Lines:
         self._next = end + width if closed else end
         truncated = end - start > MAX_RECORD_BYTES
         stop = start + MAX_RECORD_BYTES if truncated else end
-        return Line(
+        return TextLine(
             start,
             end,
             self._offset + start,
@@ -108,20 +106,20 @@ class Lines:
 
 @dataclass(slots=True)
 class Clean:
-    """A record without ANSI escapes and backspaces, and the way back to its raw bytes."""
+    """A record without ANSI escapes and backspaces, and a map to its raw bytes."""
 
     text: bytes
     starts: list[int]
     removed: list[int]
 
     def raw_index(self, index: int) -> int:
-        """Where the byte at `index` of `text` stands in the raw record."""
+        """The index in the raw record of the byte at `index` of `text`."""
         at = bisect_right(self.starts, index)
         return index + (self.removed[at - 1] if at else 0)
 
 
 def clean(raw: bytes) -> Clean:
-    """Strip what only a terminal needs; Docker's JSON becomes the line that it holds."""
+    """Remove terminal control sequences; unwrap a line of Docker's JSON."""
     if raw.startswith(_DOCKER):
         return _unwrapped(raw)
     if b"\x1b" not in raw and b"\x08" not in raw:
@@ -142,7 +140,7 @@ def clean(raw: bytes) -> Clean:
 
 
 def _unwrapped(raw: bytes) -> Clean:
-    """Docker's line in the form of CRI: `{time} {stream} F {text}`, which is peeled like any."""
+    """Docker's line in the form of CRI: `{time} {stream} F {text}`, a known prefix."""
     try:
         row = json.loads(raw)
         text, stream, time = row["log"], row["stream"], row["time"]
@@ -153,7 +151,7 @@ def _unwrapped(raw: bytes) -> Clean:
     shown = next((part for part in reversed(text.splitlines()) if part.strip()), "")
     inner = clean(shown.encode("utf-8", "replace"))
     head = f"{time} {stream} F ".encode("utf-8", "replace")
-    # Every byte of it stands for the beginning of the record.
+    # Every byte maps to the start of the raw record.
     return Clean(head + inner.text, [0], [0])
 
 
@@ -162,37 +160,40 @@ _WRITER = compile_pattern(r"(?:\[[A-Za-z_]+\d+\]: ?)+")
 
 
 @dataclass(slots=True)
-class Opened:
-    """One record; `now` is when it was read."""
+class LineContext:
+    """One record of text on its way through the rules; `now` is when it was read."""
 
-    line: Line
+    line: TextLine
     cleaned: Clean
     envelope: Envelope
-    place: Place
+    place: RecordPlace
     now: float
 
     @classmethod
-    def of(cls, line: Line, chunk: Chunk, origin: Origin, now: float) -> Opened:
-        """The record of a line of a file whose run, node and rank `origin` tells."""
+    def of(cls, line: TextLine, chunk: Chunk, origin: Origin, now: float) -> LineContext:
+        """The context of a line; `origin` is the file's run, node and rank."""
         cleaned = clean(line.raw)
         envelope = peel(cleaned.text)
         rank = origin.rank if envelope.rank is None else envelope.rank
         if envelope.node is not None:
             origin = replace(origin, node=envelope.node)
-        place = Place(chunk.path, line.number, line.offset, origin, rank, envelope.time)
+        place = RecordPlace(chunk.path, line.number, line.offset, origin, rank, envelope.time)
         return cls(line, cleaned, envelope, place, now)
 
     @property
     def text(self) -> bytes:
-        """The record without what a terminal would obey."""
+        """The record without terminal control sequences."""
         return self.cleaned.text
 
-    def place_of(self, index: int) -> Place:
-        """The place of text that begins at `index` inside the record."""
+    def place_of(self, index: int) -> RecordPlace:
+        """The place of the text that begins at `index` of the record."""
         return self.place.moved(self.cleaned.raw_index(index)) if index else self.place
 
-    def glued(self, begin: int) -> tuple[Place, bytes, bytes]:
-        """Place, text and writer of what is glued to something else, by what stands before it."""
+    def glued(self, begin: int) -> tuple[RecordPlace, bytes, bytes]:
+        """RecordPlace, text and stream of text that directly follows another writer's.
+
+        A logger's header or a rank prefix before `begin` belongs to that text.
+        """
         place, stream = self.place_of(begin), self.envelope.stream
         for pattern, reach in ((_HEADER, 200), (_WRITER, 0)):
             for match in pattern.finditer(self.text):

@@ -1,13 +1,11 @@
-"""Fields of a line in no known form: `Epoch 3 | step 120/500 | train loss: 2.31 | lr=1e-4`.
+"""Lines of unknown form: their fields, and a list of those that look like metrics.
 
-Everybody prints such lines in a form of their own, and everybody writes sentences with
-numbers in them too. So a line counts only if little else is left of it once its fields
-are taken out.
+`read_fields` reads lines such as `Epoch 3 | step 120/500 | train loss: 2.31 | lr=1e-4`.
+Scripts print such lines in many forms, and sentences contain numbers too. So a line counts
+only if few other words remain between its fields.
 
-Lines that look like metrics and that no format knows, gathered by their form.
-
-So that a user sees at once what of a log the monitor does not understand, and has the
-line from which to write a format of one's own.
+`MetricLike` groups the lines that look like metrics and that no definition matched, so that
+a user sees what the monitor does not recognise, and has a line to write a definition from.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from dataclasses import dataclass
 
 from ldlm_monitor.parse.envelope import peel
 from ldlm_monitor.parse.framing import clean
-from ldlm_monitor.parse.patterns import Pattern, bare_rates, compile_pattern, quantity, rate_behind
+from ldlm_monitor.parse.patterns import Pattern, bare_rates, compile_pattern, quantity, rate_after
 from ldlm_monitor.parse.vocabulary import (
     EPOCH_KEYS,
     STEP_KEYS,
@@ -28,8 +26,11 @@ from ldlm_monitor.parse.vocabulary import (
 )
 
 _MAX_BYTES = 4096
+"""Bytes of a line that are searched; bounds the time for lines of 1 MiB."""
 _MAX_FIELDS = 128
+"""Fields read of one line; the widest known line of a trainer has about 60."""
 _MAX_OTHER_WORDS = 2
+"""Words that may remain: `saved checkpoint, step 5 loss 2` is a record, a sentence is not."""
 
 _KEY = r"[A-Za-z_][\w./@]*(?:[ -][A-Za-z_][\w./@]*){0,4}(?: ?\([A-Za-z/%]{1,8}\))?"
 _FIELD = compile_pattern(
@@ -49,9 +50,9 @@ _LOGGER = compile_pattern(
     r"[^\n]{0,160}?\b(?:INFO|DEBUG|WARNING)\b(?::[\w.]{1,80}:| *\| [\w.<>:]{1,120}:\d+ - )?"
 )
 _ASSIGNED = compile_pattern(r"[^{}\n]*\w ?[=:] ?\{")
-"""An object under a name: settings, not a record."""
+"""A named object, `config = {`: settings, not a record."""
 _ABBREVIATED = compile_pattern(r"\b[A-Z]\w*[A-Z] {{quantity}}")
-"""A number in a form of its own, `MAE 0.66` or `Max_MA 28.95 GB`: no metric that is known."""
+"""An abbreviation and its number, `MAE 0.66` or `Max_MA 28.95 GB`: not a known metric."""
 _COMMON_WORDS = frozenset(
     b"train training val valid validation eval rank gpu node device eta elapsed remaining epoch"
     b" step iter iteration at of with for per avg mean min max time days day sec ms tok it gib gb"
@@ -60,7 +61,7 @@ _COMMON_WORDS = frozenset(
 
 
 def read_fields(text: bytes) -> list[tuple[str, float]]:
-    """Key and value of each field, front to back; none where the text is a sentence."""
+    """The key and value of each field, in order; empty if the text is a sentence."""
     text = text[:_MAX_BYTES]
     header = _LOGGER.match(text)
     start = header.span()[1] if header else 0
@@ -83,28 +84,28 @@ def read_fields(text: bytes) -> list[tuple[str, float]]:
         if key is not None:
             known, words = _known_part(key.decode("latin-1"))
             rest.append(words.encode("latin-1"))
-            name, told = known, value
+            name, amount = known, value
         else:
-            name, told = (counted or metric or b"").decode("latin-1"), at or number
-        rate = rate_behind(text, end, told or b"") if rated and counted is None else None
+            name, amount = (counted or metric or b"").decode("latin-1"), at or number
+        rate = rate_after(text, end, amount or b"") if rated and counted is None else None
         if rate is not None:
             start = rate[1]
             name = name if is_metric(name) else rate[0]
-        read = quantity((told or b"").decode("latin-1"))
+        read = quantity((amount or b"").decode("latin-1"))
         if name.lower() == "batch" and counted is not None:
             batch = at if of else None
         elif not (read is None or name.endswith(".py") or text.startswith(b" day", end)):
-            found.append((name, read))  # but no `train.py:232`, and no `ETA: 12 days, 1:02:03`
+            found.append((name, read))  # not `train.py:232`, and not `ETA: 12 days, 1:02:03`
         if batch is not None:
             batches.append(("step", float(batch)))
     rest.append(text[start:])
-    # The batch of an epoch is the step where nothing else is.
+    # The batch of an epoch is the step if there is no other.
     found += batches
     return found if _other_words(rest, found) <= _MAX_OTHER_WORDS else []
 
 
 def _other_words(rest: list[bytes], found: list[tuple[str, float]]) -> int:
-    """How many words are left between the fields; rates among them are added to `found`."""
+    """How many words remain between the fields; adds rates among them to `found`."""
     others = 0
     for part in rest:
         left = part
@@ -118,12 +119,12 @@ def _other_words(rest: list[bytes], found: list[tuple[str, float]]) -> int:
 
 
 def _is_quoted(text: bytes, begin: int) -> bool:
-    """Whether a quote stands before the byte at `begin`; else the key there was cut."""
+    """Whether a quote precedes the byte at `begin`; otherwise the key there is cut."""
     return begin > 0 and text[begin - 1] in _QUOTES
 
 
 def keys_of(text: bytes) -> list[str]:
-    """The keys beside which numbers stand, whatever else the text says."""
+    """The keys that have numbers, whatever else the text contains."""
     keys: list[str] = []
     for match in _FIELD.finditer(text[:_MAX_BYTES]):
         key, _, counted, _, _, _, metric, _ = match.groups()
@@ -133,11 +134,11 @@ def keys_of(text: bytes) -> list[str]:
 
 
 def _known_part(key: str) -> tuple[str, str]:
-    """A key of several words without those in front that are no part of it, and these."""
+    """Split a key of several words into its known part and the words before that."""
     words = key.split(" ")
     last = len(words) - (2 if words[-1].startswith("(") and len(words) > 1 else 1)
     begin = next((at for at in range(last) if _is_known(" ".join(words[at:]))), last)
-    # A part of the loss has a name: `D loss`, `KL Loss`.
+    # A component of the loss has a name: `D loss`, `KL Loss`.
     if begin and plain(words[begin]) == "loss" and words[begin - 1][0].isupper():
         begin -= 1
     named = _is_known(" ".join(words[begin:])) or begin < last
@@ -153,8 +154,9 @@ def _words(text: bytes) -> list[bytes]:
 
 
 MAX_FORMS = 1000
-"""Lines of further forms are only counted."""
+"""Lines of further forms are only counted: bounds the memory for a log of random text."""
 _MAX_SHOWN = 400
+"""Bytes shown of a line: a few rows of a terminal."""
 _NUMBER = compile_pattern(r"[-+]?(?:\d[\d,.:]*(?:[eE][-+]?\d+)?|\b(?i:nan|inf(?:inity)?)\b)")
 _BLANK = compile_pattern(r"\s+")
 _COLUMNS = compile_pattern(r"\s*{{number}}(?:\s*[|,]?\s+{{number}}%?){2,}\s*$")
@@ -162,14 +164,14 @@ _CANDIDATE = compile_pattern(
     r"(?i:loss|acc|norm|ppl|perplex|entropy|lr\b|learning.rate|/s|per.?s|step|iter|time|flop|mfu|tok)"
     r"|^[\s|]*[-+.\d]"
 )
-"""What a line has that may look like metrics: without it, a quick no."""
+"""Every line that looks like metrics contains this: a cheap first test."""
 _FLAG = compile_pattern(r"(?:^|\s)--[a-z]")
 _FRACTION = compile_pattern(r"\d\.\d|(?i:nan)")
 
 
 @dataclass(slots=True)
-class Form:
-    """Lines that differ in their numbers only: how many, and the first of them."""
+class UnknownForm:
+    """Lines that differ only in their numbers: how many, and the first of them."""
 
     count: int
     line: int
@@ -177,17 +179,17 @@ class Form:
 
 
 class MetricLike:
-    """Takes in lines that gave nothing; `lines` counts those that look like metrics."""
+    """Groups lines without records by their form; `lines` counts those like metrics."""
 
     def __init__(self) -> None:
         self.lines = 0
-        self._forms: dict[bytes, Form] = {}
+        self._forms: dict[bytes, UnknownForm] = {}
 
-    def take(self, raw: bytes, line: int) -> None:
-        """Look at a line (1-based number) that no format knew."""
+    def add(self, raw: bytes, line: int) -> None:
+        """Add a line (1-based number) that no definition matched."""
         if _CANDIDATE.search(raw[:_MAX_BYTES]) is None:
             return
-        text = _told(raw)
+        text = _text(raw)
         if text is None or not looks_like_metrics(text):
             return
         self.lines += 1
@@ -197,18 +199,18 @@ class MetricLike:
             form.count += 1
         elif len(self._forms) < MAX_FORMS:
             shown = text[:_MAX_SHOWN].decode("utf-8", "replace")
-            self._forms[shape] = Form(1, line, shown)
+            self._forms[shape] = UnknownForm(1, line, shown)
 
-    def forms(self) -> list[Form]:
-        """The most frequent first, and of equally frequent ones the first seen."""
+    def forms(self) -> list[UnknownForm]:
+        """The forms, the most frequent first, equally frequent ones by their first line."""
         return sorted(self._forms.values(), key=lambda form: (-form.count, form.line))
 
 
 def looks_like_metrics(text: bytes) -> bool:
-    """Whether a number stands beside what only a training tells, or nothing but numbers do.
+    """Whether a line has a value that only a training reports, or consists of numbers.
 
-    Two names of the vocabulary will do as well: `lr 1e-4, tokens/s 1200`. A command line
-    with flags tells settings.
+    Two keys of the vocabulary also count: `lr 1e-4, tokens/s 1200`. A command line with
+    flags contains settings.
     """
     if len(list(_FLAG.finditer(text))) >= 2:
         return False
@@ -219,7 +221,7 @@ def looks_like_metrics(text: bytes) -> bool:
 
 
 def _names(text: bytes) -> Iterator[str]:
-    """Keys, and the last word of each: `rank0 loss` tells of a loss."""
+    """The keys, and the last word of each: `rank0 loss` is a loss."""
     for key in keys_of(text):
         yield key
         last = key.rpartition(" ")[2]
@@ -227,21 +229,21 @@ def _names(text: bytes) -> Iterator[str]:
             yield last
 
 
-def _told(raw: bytes) -> bytes | None:
-    """What a line says behind its prefix; None for a shell's trace and an empty line."""
-    text = clean(raw[:_MAX_BYTES]).text
-    envelope = peel(text)
-    told = text[envelope.start :].strip()
-    return None if envelope.shell or not told else told
+def _text(raw: bytes) -> bytes | None:
+    """A line without its prefixes; None for a shell's trace and an empty line."""
+    cleaned = clean(raw[:_MAX_BYTES]).text
+    envelope = peel(cleaned)
+    text = cleaned[envelope.start :].strip()
+    return None if envelope.shell or not text else text
 
 
 def _shape(text: bytes) -> bytes:
-    """A line without its numbers, and with single blanks."""
+    """A line with `#` for its numbers, and with single blanks."""
     return b" ".join(_between(_BLANK, b"#".join(_between(_NUMBER, text))))
 
 
 def _between(pattern: Pattern, text: bytes) -> Iterator[bytes]:
-    """What stands between the matches of a pattern."""
+    """The parts between the matches of a pattern."""
     start = 0
     for match in pattern.finditer(text):
         begin, end = match.span()

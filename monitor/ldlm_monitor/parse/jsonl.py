@@ -1,8 +1,7 @@
-"""JSON lines: metric rows of any trainer, and the callback's `ldlm.health/1` files.
+"""Rows of JSON lines: metrics of any trainer, and the callback's `ldlm.health/1` records.
 
-Python's decoder is used because it accepts the bare `NaN` and `Infinity` that
-`json.dumps` writes. Upstream's rows have no `type`; those of the callback do
-(contract section 6).
+Python's decoder accepts the bare `NaN` and `Infinity` that `json.dumps` writes. The
+callback's rows have a `type` (contract section 6).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from ldlm_monitor.parse.vocabulary import STEP_KEYS, canonical, is_known, is_tra
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.records import FieldValue, Record, Severity
-    from ldlm_monitor.parse.events import Place
+    from ldlm_monitor.parse.events import RecordPlace
 
 STEPS = (
     "step",
@@ -36,18 +35,22 @@ STEPS = (
 )
 TIMES = ("time", "timestamp", "_timestamp")
 EARLIEST, LATEST = 9e8, 1e10
-"""Unix seconds of 1998 and 2286: a `time` outside counts from the start of something."""
-_ANOTHER_IS_GONE = (
+"""Unix seconds of 1998 and 2286: a `time` outside is relative to some start."""
+_PEER_IS_GONE = (
     "Connection closed by peer",
     "Connection reset by peer",
     "remote process exited or there was a network error",
 )
-"""What gloo and NCCL say in a rank's exception when another rank is gone."""
+"""Texts of gloo and NCCL in a rank's exception when another rank has ended."""
 _LEVELS = ("level", "levelname", "severity", "log_level")
 _MESSAGES = ("message", "msg", "event")
 _ERRORS = frozenset({"error", "critical", "fatal"})
 _MAX_TEXT = 16 * 1024
+"""Characters kept of a text, such as a traceback (`tracebacks.MAX_TEXT_BYTES`)."""
 _MAX_ITEMS = 512
+"""Values kept of one row, and items of one field (`samples.MAX_VALUES`)."""
+_MAX_KEY = 128
+"""Characters kept of a key."""
 _TYPES = frozenset({"run", "step", "heartbeat", "event", "stack_dump", "end"})
 
 
@@ -66,16 +69,16 @@ def decode(text: bytes) -> dict[str, Any]:
     return value
 
 
-def records(row: dict[str, Any], place: Place) -> list[Record]:
-    """The records of one row. Raises `BadRowError` for a heartbeat that lacks its fields."""
+def records(row: dict[str, Any], place: RecordPlace) -> list[Record]:
+    """The records of one row. Raises `BadRowError` for a heartbeat without its fields."""
     kind = row.get("type")
     if isinstance(kind, str) and kind in _TYPES:
         return _health(kind, row, place)
     return _sample(row, place)
 
 
-def training_row(text: bytes, place: Place) -> list[Record]:
-    """A JSON object among text: a row of metrics, unless all it tells is settings."""
+def training_row(text: bytes, place: RecordPlace) -> list[Record]:
+    """The records of a JSON object in a text log; none if it only has settings."""
     try:
         rows = records(decode(text), place)
     except BadRowError:
@@ -85,18 +88,18 @@ def training_row(text: bytes, place: Place) -> list[Record]:
     return rows
 
 
-def _sample(row: dict[str, Any], place: Place) -> list[Record]:
+def _sample(row: dict[str, Any], place: RecordPlace) -> list[Record]:
     row = dict(row)
     step = _first(row, STEPS, _whole)
     if step is None:
-        step = _first(row, tuple(key for key in row if plain(key[:128]) in STEP_KEYS), _whole)
+        step = _first(row, tuple(key for key in row if plain(key[:_MAX_KEY]) in STEP_KEYS), _whole)
     time = _first(row, TIMES, unix_time)
     epoch = _first(row, ("epoch",), _real)
     rank = _first(row, ("rank",), _whole)
     values: dict[str, float] = {}
     for key, value in row.items():
         if value.__class__ is float:
-            put(values, key[:128], value)
+            put(values, key[:_MAX_KEY], value)
         elif isinstance(value, dict):
             for inner, part in list(value.items())[:_MAX_ITEMS]:
                 _add(values, f"{key}_{inner}", part)
@@ -109,8 +112,8 @@ def _sample(row: dict[str, Any], place: Place) -> list[Record]:
     return [_at(place, rank, time).sample(values, step, epoch)]
 
 
-def _logged(row: dict[str, Any], place: Place) -> list[Record]:
-    """What a logger of JSON lines calls an error."""
+def _logged(row: dict[str, Any], place: RecordPlace) -> list[Record]:
+    """The error event of a logger that writes JSON lines."""
     level = next((row[key] for key in _LEVELS if isinstance(row.get(key), str)), "")
     message = next((row[key] for key in _MESSAGES if isinstance(row.get(key), str)), "")
     if level.lower() not in _ERRORS or not message:
@@ -121,16 +124,16 @@ def _logged(row: dict[str, Any], place: Place) -> list[Record]:
 
 def _add(values: dict[str, float], key: str, value: object) -> None:
     if isinstance(value, float):
-        put(values, key[:128], value)
+        put(values, key[:_MAX_KEY], value)
     elif isinstance(value, int) and not isinstance(value, bool):
-        put(values, key[:128], _float(value))
+        put(values, key[:_MAX_KEY], _float(value))
     elif isinstance(value, str) and len(value) < 64:
-        read = number(value) if is_known(canonical(key[:128])) else None
+        read = number(value) if is_known(canonical(key[:_MAX_KEY])) else None
         if read is not None:
-            put(values, key[:128], read)
+            put(values, key[:_MAX_KEY], read)
 
 
-def _health(kind: str, row: dict[str, Any], place: Place) -> list[Record]:
+def _health(kind: str, row: dict[str, Any], place: RecordPlace) -> list[Record]:
     rest = {key: value for key, value in row.items() if key not in ("type", "schema")}
     if kind == "step":
         return _sample(rest, place)
@@ -146,20 +149,16 @@ def _health(kind: str, row: dict[str, Any], place: Place) -> list[Record]:
         fields = _fields(rest)
         return [
             place.event(
-                "stack_dump", "info", "stack dump", family="process", role="evidence", fields=fields
+                kind, "info", "stack dump", family="process", role="evidence", fields=fields
             )
         ]
     return _event(rest, place)
 
 
-def _run(row: dict[str, Any], place: Place) -> list[Record]:
+def _run(row: dict[str, Any], place: RecordPlace) -> list[Record]:
     config = row.pop("config", None)
     message = f"run {row.get('run', '')} started"
-    found: list[Record] = [
-        place.event(
-            "run_started", "info", message, family="progress", role="progress", fields=_fields(row)
-        )
-    ]
+    found: list[Record] = [place.lifecycle("run_started", message, _fields(row))]
     if isinstance(config, dict) and config:
         fields = _fields(config)
         found.append(
@@ -170,22 +169,13 @@ def _run(row: dict[str, Any], place: Place) -> list[Record]:
     return found
 
 
-def _end(row: dict[str, Any], place: Place) -> list[Record]:
+def _end(row: dict[str, Any], place: RecordPlace) -> list[Record]:
     fields = _fields(row)
     if row.get("status") == "finished":
-        return [
-            place.event(
-                "run_finished",
-                "info",
-                "finished",
-                family="progress",
-                role="progress",
-                fields=fields,
-            )
-        ]
+        return [place.lifecycle("run_finished", "finished", fields)]
     message = _text(row.get("error")) or "the run failed"
-    # Somebody else ended it, or was gone before it.
-    followed = "signal" in row or any(words in message for words in _ANOTHER_IS_GONE)
+    # A signal comes from another process; with a text of `_PEER_IS_GONE`, another rank ended first.
+    followed = "signal" in row or any(words in message for words in _PEER_IS_GONE)
     role = "victim" if followed else "root"
     return [
         place.event(
@@ -194,7 +184,7 @@ def _end(row: dict[str, Any], place: Place) -> list[Record]:
     ]
 
 
-def _event(row: dict[str, Any], place: Place) -> list[Record]:
+def _event(row: dict[str, Any], place: RecordPlace) -> list[Record]:
     kind = row.pop("kind", None)
     severity = row.pop("severity", "info")
     if not isinstance(kind, str) or not kind:
@@ -205,10 +195,10 @@ def _event(row: dict[str, Any], place: Place) -> list[Record]:
     fields = _fields({**row, **(inner if isinstance(inner, dict) else {})})
     family = str(fields.pop("family", "process"))
     role = str(fields.pop("role", "context"))
-    return [place.event(kind[:128], level, message, family=family, role=role, fields=fields)]
+    return [place.event(kind[:_MAX_KEY], level, message, family=family, role=role, fields=fields)]
 
 
-def _heartbeat(row: dict[str, Any], place: Place) -> Heartbeat:
+def _heartbeat(row: dict[str, Any], place: RecordPlace) -> Heartbeat:
     pid, step = _whole(row.get("pid")), _whole(row.get("step"))
     if place.rank is None or place.time is None or pid is None or step is None:
         raise BadRowError("a heartbeat lacks rank, time, pid or step")
@@ -224,7 +214,7 @@ def _heartbeat(row: dict[str, Any], place: Place) -> Heartbeat:
     )
 
 
-def _at(place: Place, rank: int | None, time: float | None) -> Place:
+def _at(place: RecordPlace, rank: int | None, time: float | None) -> RecordPlace:
     if rank is None and time is None:
         return place
     return replace(
@@ -233,7 +223,7 @@ def _at(place: Place, rank: int | None, time: float | None) -> Place:
 
 
 def _first(row: dict[str, Any], keys: tuple[str, ...], read: Any) -> Any:
-    """The first key that `read` understands, taken out of the row."""
+    """The value of the first key that `read` accepts; removes the key from the row."""
     for key in keys:
         value = read(row[key]) if key in row else None
         if value is not None:
@@ -243,7 +233,7 @@ def _first(row: dict[str, Any], keys: tuple[str, ...], read: Any) -> Any:
 
 
 def unix_time(value: object) -> float | None:
-    """Unix seconds of a number or of an ISO time with zone; None for anything else."""
+    """Unix seconds of a number or of an ISO time with a zone; None for anything else."""
     if isinstance(value, str):
         try:
             moment = datetime.fromisoformat(value)
@@ -277,10 +267,10 @@ def _text(value: object) -> str:
 
 
 def _fields(row: dict[str, Any]) -> dict[str, FieldValue]:
-    """Values as fields of an event: scalars stay, flat lists and objects too, the rest is text."""
+    """An event's fields: scalars, flat lists and flat objects stay, other values become JSON."""
     fields: dict[str, FieldValue] = {}
     for key, value in list(row.items())[:_MAX_ITEMS]:
-        fields[key[:128]] = _field(value)
+        fields[key[:_MAX_KEY]] = _field(value)
     return fields
 
 
@@ -288,7 +278,7 @@ def _field(value: Any) -> FieldValue:
     if isinstance(value, list) and all(_is_scalar(part) for part in value):
         return [_scalar(part) for part in value[:_MAX_ITEMS]]
     if isinstance(value, dict) and all(_is_scalar(part) for part in value.values()):
-        return {key[:128]: _scalar(part) for key, part in list(value.items())[:_MAX_ITEMS]}
+        return {key[:_MAX_KEY]: _scalar(part) for key, part in list(value.items())[:_MAX_ITEMS]}
     return _scalar(value) if _is_scalar(value) else _text(json.dumps(value))
 
 

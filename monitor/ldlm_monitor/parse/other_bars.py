@@ -1,10 +1,8 @@
-"""Progress bars of any trainer, told apart by what their description says they count.
+"""Progress bars of any trainer, and the records that the bars of one file give.
 
 tqdm is used for everything: downloads, tokenising, loading shards, training. So a bar
-counts only if a definition knows its description, if it has none and counts
-iterations, or if a loss stands behind it.
-
-What the progress bars of one file tell: phases that begin and end, and samples, each once.
+counts only if a definition matches its description, if it has no description and counts
+iterations, or if it has a loss.
 """
 
 from __future__ import annotations
@@ -13,22 +11,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from ldlm_monitor.model.records import Record
+from ldlm_monitor.model.records import FieldValue, Record
 from ldlm_monitor.parse.bars import BarRule, Phases, Reading
-from ldlm_monitor.parse.events import Place, text_of
+from ldlm_monitor.parse.events import RecordPlace, text_of
 from ldlm_monitor.parse.free_fields import read_fields
 from ldlm_monitor.parse.patterns import Pattern, compile_pattern, quantity
-from ldlm_monitor.parse.samples import Numbers, told, values_of, whole
+from ldlm_monitor.parse.samples import Numbers, read_number, values_of, whole
 from ldlm_monitor.parse.vocabulary import canonical
 
 if TYPE_CHECKING:
     from ldlm_monitor.parse.number_formats import OtherBar
 
 Phase: TypeAlias = Literal["train", "steps", "eval", "skip"]
-"""What a bar counts; `steps`: those of a training, but its end is not the training's."""
+"""What a bar counts; `steps`: training steps, but the bar's end is not the training's."""
 
 TRIGGERS = (r"\d%\|", r"\d% \d{1,9}/")
-"""What a bar contains; the second form is a notebook's, which drops the bar itself."""
+"""Every bar contains one of these; the second is a notebook's form, without the bar itself."""
 
 _METER = compile_pattern(
     r"(?P<description>[^\r\n%]{0,160}?)(?P<colon>:?) *\d{1,3}%(?:\|[^|\r\n]*\|)? *"
@@ -39,20 +37,20 @@ _ITEM = compile_pattern(r",\s+(?P<key>[^=,\]\r\n]{1,64})=(?P<value>[^=,\]\s]{0,6
 _RATE = compile_pattern(r"(?P<number>[\d.]+|\?) ?(?:(?P<per_second>[A-Za-z]+)/s|s/(?P<each>.+))")
 _STEP_UNITS = frozenset((b"it", b"ba", b"batch", b"batches", b"step", b"steps", b"iter"))
 _MAX_ITEMS = 32
+"""Items of a postfix that are read; a bar is one line of a terminal."""
 
 
 class UnnamedBars:
-    """Which of a file's bars without description counts the steps of the run.
+    """Decides which of a file's bars without description count the steps of the run.
 
-    transformers draws two of them: the training's, and inside of it, or after it, the
-    shorter one of an evaluation.
+    transformers draws two: the training's, and the shorter one of an evaluation.
     """
 
     def __init__(self) -> None:
         self._total = 0
 
     def phase(self, total: int) -> Literal["train", "eval"]:
-        """What a bar of so many iterations counts."""
+        """The phase of a bar with so many iterations."""
         if total < self._total:
             return "eval"
         self._total = total
@@ -60,8 +58,8 @@ class UnnamedBars:
 
 
 @dataclass(slots=True)
-class OtherReading:
-    """A bar, what it counts, and the rule that knew it."""
+class BarMatch:
+    """A bar, what it counts, and the rule that matched it."""
 
     phase: Phase
     reading: Reading
@@ -69,7 +67,7 @@ class OtherReading:
 
 
 class OtherBars:
-    """Reads the bars that no rule of their own describes."""
+    """Reads the bars whose description has no `BarRule`."""
 
     def __init__(self, specs: list[tuple[OtherBar, str]]) -> None:
         self.order = 0
@@ -78,7 +76,7 @@ class OtherBars:
         ]
 
     def format_of(self, text: bytes, start: int) -> str:
-        """The format that describes the bar which begins at `start`; `tqdm` where none does."""
+        """The format whose definition matches the bar at `start`; `tqdm` if none does."""
         match = _METER.match(text, start)
         described = ((match.groups()[0] if match else None) or b"").strip(b": ")
         homes = (home for _, pattern, home in self._specs if pattern.match(described))
@@ -86,11 +84,11 @@ class OtherBars:
 
     def read(
         self, text: bytes, start: int, unnamed: UnnamedBars, *, closed: bool
-    ) -> OtherReading | None:
-        """The bar that begins at `start`; None where there is none that tells of the run.
+    ) -> BarMatch | None:
+        """The bar that begins at `start`; None if there is none, or it is not the training's.
 
-        Without the record's end (`closed` false), a bar without its own is none yet: its
-        postfix may tell the step, or what it counts.
+        Without the record's terminator (`closed` false), a bar must be complete: the rest
+        of its postfix may contain the step, or decide what it counts.
         """
         match = _METER.match(text, start)
         if match is None:
@@ -117,13 +115,13 @@ class OtherBars:
         reading = Reading(step, size or None, end, numbers.epoch, numbers.values)
         if phase == "eval":
             _measure_evaluation(reading)
-            return OtherReading("eval", reading, self)
+            return BarMatch("eval", reading, self)
         _measure(reading, rate, whole_run=phase == "train")
         if numbers.step is not None and phase == "epoch":
             reading.step = numbers.step
-        # A bar beside which an epoch stands ends with that.
+        # A bar with an epoch ends when the epoch ends.
         ends_run = phase == "train" and numbers.epoch is None and (bool(described) or has_loss)
-        return OtherReading("train" if ends_run else "steps", reading, self)
+        return BarMatch("train" if ends_run else "steps", reading, self)
 
     def _describe(self, description: bytes, numbers: Numbers) -> str | None:
         for spec, pattern, _ in self._specs:
@@ -135,7 +133,7 @@ class OtherBars:
             epoch = whole(named.get("epoch"))
             numbers.epoch = numbers.epoch if epoch is None else float(epoch)
             for name, value in values_of(spec.values):
-                read = told(named.get(value.group), value)
+                read = read_number(named.get(value.group), value)
                 if read is not None:
                     numbers.values[name] = read
             for key in spec.skip:
@@ -145,10 +143,10 @@ class OtherBars:
 
 
 def _read_items(text: bytes, start: int, numbers: Numbers, counted: int) -> int:
-    """Items `, key=value` as long as the bar closes them; where they end.
+    """Read the items `, key=value` that the bar ends; returns where they end.
 
-    `counted` is where the bar stands. NeMo rounds the step (`3.2e+4`), and tells the exact loss
-    beside Lightning's mean of the last ones, which is NaN where a model optimizes by hand.
+    `counted` is the bar's count. NeMo rounds the step (`3.2e+4`), and prints the exact loss
+    beside Lightning's mean of the last ones, which is NaN under manual optimization.
     """
     exact: float | None = None
     for _ in range(_MAX_ITEMS):
@@ -168,7 +166,7 @@ def _read_items(text: bytes, start: int, numbers: Numbers, counted: int) -> int:
 
 
 def _read_description(described: bytes, numbers: Numbers) -> None:
-    """Take in what a description tells of a training; that of an evaluation counts no steps."""
+    """Add the fields of a description with a training loss; an evaluation has no steps."""
     fields = read_fields(described)
     if any(canonical(key) == "loss" for key, _ in fields):
         for key, value in fields:
@@ -176,12 +174,12 @@ def _read_description(described: bytes, numbers: Numbers) -> None:
 
 
 def _is_rounded(text: bytes, step: float, counted: int) -> bool:
-    """Whether a step of few digits is the one that the bar counts, which has them all."""
+    """Whether a step is the bar's exact count with fewer digits."""
     return b"e+" in text and abs(step - counted) <= 0.01 * step
 
 
 def _counts_steps(rate: bytes | None) -> bool:
-    """Whether a rate is one of iterations, and not of files, bytes or examples."""
+    """Whether a rate counts iterations, and not files, bytes or examples."""
     match = _RATE.match(rate) if rate is not None else None
     if match is None:
         return rate is None
@@ -220,13 +218,13 @@ def bar_of(
     unnamed: UnnamedBars,
     *,
     closed: bool,
-) -> OtherReading | None:
-    """The bar that begins at `start`, and what it counts. `closed`: the record has its end."""
+) -> BarMatch | None:
+    """The bar at `start`, and what it counts. `closed`: the record has its terminator."""
     for rule in rules:
         if isinstance(rule, BarRule):
             reading = rule.read(text, start)
             if reading is not None:
-                return OtherReading(rule.spec.phase, reading, rule)
+                return BarMatch(rule.spec.phase, reading, rule)
         else:
             other = rule.read(text, start, unnamed, closed=closed)
             if other is not None:
@@ -235,24 +233,22 @@ def bar_of(
 
 
 @dataclass(slots=True)
-class ShownBars:
-    """Remembers which phase the bars are in, and the bar of an unfinished record."""
+class BarRecords:
+    """The records of one file's bars. Keeps their phase, and the bar of a peek."""
 
     unnamed: UnnamedBars = field(default_factory=UnnamedBars)
     _phases: Phases = field(default_factory=Phases)
     _peeked: tuple[int, str] = (-1, "")
 
-    def take(self, phase: str, reading: Reading, place: Place, text: bytes) -> list[Record]:
-        """What a bar tells that is drawn as `text`."""
-        found: list[Record] = []
-        for kind in self._phases.follow(phase, reading):
-            message = text_of(text)
-            total = {"total": reading.total} if reading.total else {}
-            found.append(
-                place.event(
-                    kind, "info", message, family="progress", role="progress", fields={**total}
-                )
-            )
+    def records(
+        self, phase: str, reading: Reading, place: RecordPlace, text: bytes
+    ) -> list[Record]:
+        """The lifecycle events and the sample of a bar that is drawn as `text`."""
+        total: dict[str, FieldValue] = {"total": reading.total} if reading.total else {}
+        found: list[Record] = [
+            place.lifecycle(kind, text_of(text), {**total})
+            for kind in self._phases.update(phase, reading)
+        ]
         sample = _sample(phase, reading, place)
         peeked, self._peeked = self._peeked, (-1, "")
         again = peeked[0] == place.offset and peeked[1] == repr(sample)
@@ -260,8 +256,8 @@ class ShownBars:
             found.append(sample)
         return found
 
-    def peek(self, phase: str, reading: Reading, place: Place) -> list[Record]:
-        """The sample of a bar whose record is unfinished, unless it was given before."""
+    def peek(self, phase: str, reading: Reading, place: RecordPlace) -> list[Record]:
+        """The sample of a bar whose record is unfinished, unless it was returned before."""
         sample = _sample(phase, reading, place)
         shown = (place.offset, repr(sample))
         if sample is None or shown == self._peeked:
@@ -270,7 +266,7 @@ class ShownBars:
         return [sample]
 
 
-def _sample(phase: str, reading: Reading, place: Place) -> Record | None:
+def _sample(phase: str, reading: Reading, place: RecordPlace) -> Record | None:
     step = reading.step if phase in ("train", "steps") else None
     if step is None and not reading.values:
         return None

@@ -1,40 +1,38 @@
-"""The parser: chunks of bytes in, typed records out.
-
-The records that a monitor takes in, for whoever needs them too: files are parsed once.
-
-A light first pass over a finished file: what its lines tell of time.
-
-tqdm's elapsed field is the only clock of an MM-LDLM log; its JSONL rows have
-none, but their steps line up with the bar's.
-"""
+"""The doors of the room: `Parser` (chunks in, records out) and `clock_marks`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
 from ldlm_monitor.model.chunk import Chunk, ClockMark, Origin
 from ldlm_monitor.model.records import Record, SampleBlock
-from ldlm_monitor.parse.blocks import SILENCE_SECONDS
-from ldlm_monitor.parse.patterns import compile_pattern
+from ldlm_monitor.parse.bars import escaped
+from ldlm_monitor.parse.blocks import BLOCK_SECONDS
+from ldlm_monitor.parse.patterns import Pattern, compile_pattern
 from ldlm_monitor.parse.scan import compiled
-from ldlm_monitor.parse.text import FileState, Note, TextReader
-from ldlm_monitor.parse.whole_file import WholeFile, reader_of, reads_lines
+from ldlm_monitor.parse.text import FileState, OnMatch, TextReader
+from ldlm_monitor.parse.whole_file import WholeFile, may_be_text, reader_of
 
-Told = TypeVar("Told", Record, Record | SampleBlock)
+RecordT = TypeVar("RecordT", Record, Record | SampleBlock)
+
+_ROW = compile_pattern(
+    r'(?m)^ *\{[^\n]*?"(?:step|global_step|iteration|current_steps|iter|num_updates)": ?'
+    r"(?P<step>\d{1,18})[,}]"
+)
 
 
 @dataclass(slots=True)
 class ParseCounters:
-    """What a parser has seen since it was made.
+    """Counts since the parser was made.
 
-    `lines` counts `\\n`, `bytes` all bytes but those of a peek, `parse_errors`
-    the lines of JSONL files that are not JSON objects and the damaged records of event
-    files, `truncated` the records
-    that were longer than 1 MiB and were cut, `records` the records by type.
+    `lines` counts `\\n`, `bytes` all bytes but those of peeks, `parse_errors` the lines of
+    JSONL files that are not JSON objects and the damaged records of event files,
+    `truncated` the records longer than 1 MiB, which are cut, `records` the records by type.
     """
 
     lines: int = 0
@@ -49,34 +47,34 @@ class ParseCounters:
 class Parser:
     """Turns the bytes of many files into records.
 
-    `format_files` are definition files beside the packaged ones. Raises
-    `FormatError` where one cannot be used. The same chunks and times give the
-    same records; memory is bounded by the number of files.
+    `format_files` are definition files in addition to the packaged ones. Raises
+    `FormatError` if one cannot be used. The same chunks and times give the same records;
+    memory is bounded by the number of files.
     """
 
     def __init__(self, format_files: Sequence[Path] = ()) -> None:
         self._text = TextReader(compiled(tuple(format_files)))
         self._files: dict[str, FileState] = {}
-        self._open: dict[str, FileState] = {}  # of these, those that may have open blocks
+        self._open: dict[str, FileState] = {}  # those of `_files` that may have open blocks
         self.counters = ParseCounters()
 
     def compiled(self) -> Iterator[tuple[str, object]]:
-        """What is compiled from definitions, by name: the same for every parser of the same."""
+        """The objects compiled from definitions, by name; parsers of the same files share them."""
         yield "text reader", self._text
         for number, rule in enumerate(self._text.rules.targets):
             yield f"definition {number}", rule
 
     @contextmanager
-    def noting(self, note: Note) -> Iterator[None]:
-        """Have `note` told, meanwhile, what of text is understood, and by which format."""
-        self._text.note = note
+    def reporting(self, on_match: OnMatch) -> Iterator[None]:
+        """Call `on_match` for each recognised record of text inside the `with` block."""
+        self._text.on_match = on_match
         try:
             yield
         finally:
-            self._text.note = None
+            self._text.on_match = None
 
     def reader(self, path: str) -> str | None:
-        """What a file that is read now is, as a whole; None: text, whose lines are asked."""
+        """The name of the reader of a file that is being read; None if it is text."""
         file = self._files.get(path)
         return None if file is None or file.whole is None else file.whole.name
 
@@ -91,7 +89,7 @@ class Parser:
         return found
 
     def feed_blocks(self, chunk: Chunk, origin: Origin, now: float) -> list[Record | SampleBlock]:
-        """Like `feed`, with the samples of JSON rows that are alike still together."""
+        """Like `feed`, but similar rows of JSON lines stay together as blocks."""
         ended: list[Record] = []
         file = self._files.get(chunk.path)
         if file is None or file.id != chunk.file:
@@ -101,7 +99,7 @@ class Parser:
         if file.whole is None and not chunk.peek:
             file.whole = reader_of(chunk)
         if chunk.peek:
-            peeks = reads_lines(chunk.path) and file.whole is None and not file.blocks
+            peeks = may_be_text(chunk.path) and file.whole is None and not file.blocks
             shown = self._text.peek(file, chunk, origin, now) if peeks else []
             return self._counted([*ended, *shown])
         self.counters.bytes += len(chunk.data)
@@ -119,25 +117,25 @@ class Parser:
         return self._counted([*ended, *fresh])
 
     def tick(self, now: float) -> list[Record]:
-        """The records of blocks that got no line for two seconds."""
+        """The records of blocks that got no line for `BLOCK_SECONDS`."""
         found: list[Record] = []
         for path, file in list(self._open.items()):
-            found.extend(file.blocks.silent(now))
+            found.extend(file.blocks.expire(now))
             if not file.blocks:
                 del self._open[path]
         return self._counted(found)
 
     def open_until(self) -> float | None:
-        """The earliest time at which `tick` could give something; None: no block is open."""
+        """The earliest time at which `tick` can return records; None if no block is open."""
         touched = [
             since
             for file in self._open.values()
-            if (since := file.blocks.next_silence()) is not None
+            if (since := file.blocks.oldest_touch()) is not None
         ]
-        return min(touched) + SILENCE_SECONDS if touched else None
+        return min(touched) + BLOCK_SECONDS if touched else None
 
     def finish(self, path: str) -> list[Record]:
-        """The file ended: complete its blocks, and forget it."""
+        """The file ended: complete its blocks and drop its state."""
         file = self._files.pop(path, None)
         self._open.pop(path, None)
         return self._counted(file.blocks.finish()) if file else []
@@ -151,7 +149,7 @@ class Parser:
         whole.errors = whole.truncated = 0
         return found
 
-    def _counted(self, found: list[Told]) -> list[Told]:
+    def _counted(self, found: list[RecordT]) -> list[RecordT]:
         for item in found:
             if isinstance(item, SampleBlock):
                 self.counters.records["sample"] += len(item)
@@ -161,51 +159,43 @@ class Parser:
 
 
 class RecordingParser(Parser):
-    """A parser that remembers what it gave until that is taken."""
+    """A parser that also keeps its records until `drain`, so that files are parsed once."""
 
     def __init__(self, format_files: Sequence[Path] = ()) -> None:
         super().__init__(format_files)
-        self._given: list[Record | SampleBlock] = []
+        self._kept: list[Record | SampleBlock] = []
 
-    def taken(self) -> list[Record | SampleBlock]:
-        """What was given since the last call."""
-        given, self._given = self._given, []
-        return given
+    def drain(self) -> list[Record | SampleBlock]:
+        """Remove and return the records since the last call."""
+        kept, self._kept = self._kept, []
+        return kept
 
     def feed_blocks(self, chunk: Chunk, origin: Origin, now: float) -> list[Record | SampleBlock]:
         """As `Parser`."""
         found = super().feed_blocks(chunk, origin, now)
-        self._given += found
+        self._kept += found
         return found
 
     def tick(self, now: float) -> list[Record]:
         """As `Parser`."""
         found = super().tick(now)
-        self._given += found
+        self._kept += found
         return found
 
     def finish(self, path: str) -> list[Record]:
         """As `Parser`."""
         found = super().finish(path)
-        self._given += found
+        self._kept += found
         return found
 
 
-_BAR = compile_pattern(
-    r"(?P<bar>Training|Eval|Skipping batches): +\d+%\|[^|\r\n]*\| *(?P<step>\d{1,18})/\d{1,18} "
-    r"\[(?P<elapsed>\d[\d:]*)[<,]"
-)
-_ROW = compile_pattern(
-    r'(?m)^ *\{[^\n]*?"(?:step|global_step|iteration|current_steps|iter|num_updates)": ?'
-    r"(?P<step>\d{1,18})[,}]"
-)
-
-
 def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[ClockMark]:
-    """The marks of a file's bytes, in order; `offset` is that of the first byte.
+    """The marks of time in a file's bytes, in order; `offset` is that of the first byte.
 
-    Text: every training bar with its step and elapsed time, and those of an evaluation or of
-    skipped batches, which are `inner`. `rows` (the file is JSON lines): every row with its step.
+    A light first pass over a finished file. tqdm's elapsed field is the only clock of a log
+    without times. Text: every bar of a definition's `bars`, with its step and elapsed
+    seconds; those of an evaluation or of skipped batches are `inner`. `rows` (JSON lines):
+    every row with its step; rows have no time, but their steps align with the bars'.
     """
     if rows:
         return [
@@ -213,10 +203,11 @@ def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[Clo
             for match in _ROW.finditer(data)
         ]
     marks: list[ClockMark] = []
-    if b"%" not in data:  # one byte is looked for ten times as fast as the pattern
+    if b"%" not in data:  # finding one byte is ten times as fast as the pattern
         return marks
+    bars, training = _clock_bars()
     begin = 0
-    for match in _BAR.finditer(data):
+    for match in bars.finditer(data):
         start, end = match.span()
         before = max(data.rfind(b"\r", begin, start), data.rfind(b"\n", begin, start))
         bar, step, elapsed = match.groups()
@@ -224,15 +215,27 @@ def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[Clo
             ClockMark(
                 offset + (begin if before < 0 else before + 1),
                 int(step or 0),
-                seconds(elapsed or b"0"),
-                inner=bar != b"Training",
+                _seconds(elapsed or b"0"),
+                inner=bar not in training,
             )
         )
         begin = end
     return marks
 
 
-def seconds(elapsed: bytes) -> float:
+@cache
+def _clock_bars() -> tuple[Pattern, frozenset[bytes]]:
+    """The bars that packaged definitions describe, and the descriptions of those that train."""
+    bars = [bar for definitions in compiled().definitions for bar in definitions.bars]
+    descriptions = "|".join(escaped(bar.description) for bar in bars)
+    pattern = compile_pattern(
+        rf"(?P<bar>{descriptions}): +\d+%\|[^|\r\n]*\| *(?P<step>\d{{1,18}})/\d{{1,18}} "
+        r"\[(?P<elapsed>\d[\d:]*)[<,]"
+    )
+    return pattern, frozenset(bar.description.encode() for bar in bars if bar.phase == "train")
+
+
+def _seconds(elapsed: bytes) -> float:
     """Seconds of tqdm's `MM:SS` or `H:MM:SS`; hours are unbounded."""
     total = 0
     for part in elapsed.split(b":"):

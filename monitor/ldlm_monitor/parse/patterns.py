@@ -1,13 +1,9 @@
-"""Numbers with units, as trainers print them: `420.87ms`, `52.78GiB`, `11,251`, `20.60%`.
+"""Patterns over log text, and the numbers in it: plain, with units, and as rates.
 
-Patterns over log text: google-re2 on bytes, so that no line can make one slow.
-
-Bytes are read as Latin-1: text that is not valid UTF-8 matches like any other,
-and every index is a byte index. `{{number}}` in a pattern stands for the number
-grammar of `vocabulary`, `{{quantity}}` for that of `quantities`, `{{nccl_warn}}` for the
-header of NCCL's warnings.
-
-Numbers that tell by their unit what they are: `11,251 tokens/s/device`, `1.25 s/it`.
+Patterns are google-re2 on bytes, whose time is linear in the text. Bytes are read as
+Latin-1: invalid UTF-8 matches like other text, and every index is a byte index. In a
+pattern, `{{number}}` stands for `NUMBER`, `{{quantity}}` for `QUANTITY`, and
+`{{nccl_warn}}` for the header of NCCL's warnings.
 """
 
 from __future__ import annotations
@@ -28,7 +24,7 @@ NUMBER = (
 )
 """A number as C and Python print it, with `nan.0` and `inf.` (Lightning's bar)."""
 THOUSANDS = r"[-+]?\d{1,3}(?:,\d{3})+(?:\.\d+)?"
-"""A number in groups of thousands. Only for formats whose fields no comma separates."""
+"""A number in groups of thousands. Only for formats whose fields are not separated by commas."""
 
 _NUMBER = re.compile(NUMBER)
 _WRAPPED = re.compile(r"(?:tensor|np\.\w+|torch\.tensor)\((?P<inner>[^,()]*)(?:,[^()]*)?\)")
@@ -59,20 +55,21 @@ UNITS = {
     "TFLOPs": 1e12,
     "TFLOPS": 1e12,
 }
-"""How much of the base unit (seconds, bytes, a ratio, a count) one of each is; `B` is a billion."""
+"""The factor to the base unit: seconds, bytes, a ratio, or a count; `B` is a billion."""
 
 QUANTITY = rf"(?:{THOUSANDS}|{NUMBER})(?: ?(?:(?:[mnu]?s|[KMGT]i?B|[kKMBGT]|TFLOP[sS]?)\b|%))?"
-"""A quantity as a pattern: a number, with groups of thousands or a unit where it has some."""
+"""A number, possibly in groups of thousands or with a unit."""
 
 _MAX_TEXT = 64
+"""Longer texts are not numbers; bounds the time of the pattern."""
 _PARTS = re.compile(rf"(?P<amount>{THOUSANDS}|{NUMBER}) ?(?P<unit>[A-Za-z%]{{1,6}})?")
 
 
 def number(text: str) -> float | None:
-    """The number that `text` spells, whole; None where it spells none.
+    """The number that the whole text spells; None if it is not a number.
 
-    Reads every non-finite spelling of formats.md section 11 that is a number:
-    any case, quotes, `nan.0`, `tensor(nan, device='cuda:0')`, `np.float64(nan)`.
+    Non-finite numbers may be spelled in any case, with quotes, and as `nan.0`,
+    `tensor(nan, device='cuda:0')` or `np.float64(nan)`.
     """
     if "_" in text or not text.isascii():
         return _unusual(text)
@@ -95,15 +92,14 @@ def _unusual(text: str) -> float | None:
 
 
 def scaled(value: float, factor: float) -> float:
-    """A number in another unit; by division where that is exact: 18 ms are 0.018 s."""
+    """A number in another unit; divides where that is exact: 18 ms are 0.018 s."""
     return value / (1 / factor) if factor < 1 else value * factor
 
 
 def quantity(text: str, unit: str | None = None) -> float | None:
-    """What a text says in base units; None where it says no quantity.
+    """The quantity in base units; None if the text is not a quantity.
 
-    `unit` is what the trainer is known to count in, whatever it prints: DeepSpeed's
-    `3.96GB` are GiB.
+    `unit` overrides the printed unit: DeepSpeed's `3.96GB` are GiB.
     """
     amount, printed = number(text), None
     if amount is None:
@@ -126,11 +122,11 @@ _PHRASES = {"{{number}}": NUMBER, "{{quantity}}": QUANTITY, "{{nccl_warn}}": _NC
 _WORD_BYTES = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_+-."
 
 
-class Found(Protocol):
-    """A match, as re2 gives it."""
+class PatternMatch(Protocol):
+    """A match of re2."""
 
     def span(self, group: int = 0) -> tuple[int, int]:
-        """Byte indices of a group; (-1, -1) where it took no part."""
+        """The byte indices of a group; (-1, -1) if it did not take part in the match."""
         ...
 
     def groups(self) -> tuple[bytes | None, ...]:
@@ -140,29 +136,29 @@ class Found(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A compiled pattern; `groups` are its named groups by index."""
+    """A compiled pattern; `groups` are the names and indices of its named groups."""
 
     text: str
     groups: tuple[tuple[str, int], ...]
     _compiled: Any
 
-    def match(self, text: bytes, start: int = 0) -> Found | None:
+    def match(self, text: bytes, start: int = 0) -> PatternMatch | None:
         """A match that begins exactly at `start`."""
-        found: Found | None = self._compiled.match(text, start)
+        found: PatternMatch | None = self._compiled.match(text, start)
         return found
 
-    def search(self, text: bytes, start: int = 0) -> Found | None:
+    def search(self, text: bytes, start: int = 0) -> PatternMatch | None:
         """The first match at or after `start`."""
-        found: Found | None = self._compiled.search(text, start)
+        found: PatternMatch | None = self._compiled.search(text, start)
         return found
 
-    def finditer(self, text: bytes) -> Iterator[Found]:
-        """Every match, front to back."""
-        found: Iterator[Found] = self._compiled.finditer(text)
+    def finditer(self, text: bytes) -> Iterator[PatternMatch]:
+        """Every match, in order."""
+        found: Iterator[PatternMatch] = self._compiled.finditer(text)
         return found
 
-    def named(self, match: Found, until: int | None = None) -> dict[str, bytes]:
-        """The named groups that took part in a match; `until`: only those that end by there."""
+    def named(self, match: PatternMatch, until: int | None = None) -> dict[str, bytes]:
+        """The named groups that took part in a match; `until`: only those that end by then."""
         values = match.groups()
         return {
             name: value
@@ -173,7 +169,7 @@ class Pattern:
 
 
 def certain(text: bytes, *, closed: bool) -> int:
-    """Up to where a text is sure: without its end of line, the last word may be cut short."""
+    """The length of the certain part: without a terminator, the last word may be cut."""
     return len(text) if closed else len(text.rstrip(_WORD_BYTES + b","))
 
 
@@ -212,11 +208,11 @@ _COUNTED = {
     "ste": "steps_per_second",
     "bat": "steps_per_second",
 }
-"""By how the counted thing begins."""
+"""The rate, by the first letters of what is counted."""
 
 
-def rate_behind(text: bytes, start: int, amount: bytes) -> tuple[str, int] | None:
-    """What an amount that ends at `start` is by the unit behind it, and where that ends."""
+def rate_after(text: bytes, start: int, amount: bytes) -> tuple[str, int] | None:
+    """The rate that the unit after an amount (which ends at `start`) makes it, and its end."""
     match = _UNIT.match(text, start)
     if match is None:
         return None
@@ -228,7 +224,7 @@ def rate_behind(text: bytes, start: int, amount: bytes) -> tuple[str, int] | Non
 
 
 def bare_rates(text: bytes) -> Iterator[tuple[str, float, int, int]]:
-    """Amounts that stand alone with such a unit: name, value, and from where to where."""
+    """Amounts with a unit but without a key: name, value, start and end."""
     for match in _BARE.finditer(text):
         amount, *unit = match.groups()
         name = _name(*unit, amount=amount or b"")

@@ -1,4 +1,4 @@
-"""Lines that report numbers about one step, as a format file describes them."""
+"""Line rules: read the numbers of a line that a format definition describes."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING
 
 from ldlm_monitor.parse.events import text_of
 from ldlm_monitor.parse.free_fields import read_fields
-from ldlm_monitor.parse.number_formats import Name, Value
+from ldlm_monitor.parse.number_formats import GroupValue, NamedKey
 from ldlm_monitor.parse.patterns import Pattern, certain, compile_pattern, quantity
 from ldlm_monitor.parse.vocabulary import EPOCH_KEYS, STEP_KEYS, plain, put
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.records import Record, Sample
-    from ldlm_monitor.parse.events import Place
-    from ldlm_monitor.parse.number_formats import SampleLine, Told
-    from ldlm_monitor.parse.patterns import Found
+    from ldlm_monitor.parse.events import RecordPlace
+    from ldlm_monitor.parse.number_formats import NumberSpec, SampleLine
+    from ldlm_monitor.parse.patterns import PatternMatch
 
 MAX_VALUES = 512
-"""More values than this in one line are left out."""
+"""Values kept of one line; the widest known, of a mixture of experts, has about 300."""
 
 
 @dataclass(slots=True)
 class Numbers:
-    """What a line reports."""
+    """The numbers of one line."""
 
     step: int | None = None
     epoch: float | None = None
@@ -32,7 +32,7 @@ class Numbers:
     values: dict[str, float] = field(default_factory=dict)
 
     def add(self, key: str, value: float) -> None:
-        """Take in a number under a trainer's key."""
+        """Add a number under a trainer's key."""
         spelled = plain(key)
         if spelled in STEP_KEYS and self.step is None and value.is_integer():
             self.step = int(value)
@@ -41,11 +41,11 @@ class Numbers:
         elif spelled == "rank" and value.is_integer():
             self.rank = int(value)
         elif len(self.values) < MAX_VALUES:
-            # No utilisation is above 1: a greater one is in percent.
+            # A utilisation is at most 1: a greater one is in percent.
             put(self.values, key, value / 100 if spelled == "mfu" and value > 1 else value)
 
-    def name(self, name: str, value: float) -> None:
-        """Take in a number under its canonical name."""
+    def set(self, name: str, value: float) -> None:
+        """Add a number under its canonical name."""
         if name == "step":
             self.step = int(value) if value.is_integer() else None
         elif name == "epoch":
@@ -53,14 +53,14 @@ class Numbers:
         else:
             self.values[name] = value
 
-    def at(self, place: Place) -> Sample:
-        """The sample of a line that stands at `place`."""
+    def at(self, place: RecordPlace) -> Sample:
+        """The sample of a line at `place`."""
         if self.rank is not None:
             place = replace(place, rank=self.rank)
         return place.sample(self.values, self.step, self.epoch)
 
     def has_all(self, needs: tuple[tuple[str, ...], ...]) -> bool:
-        """Whether of each group of names one is there."""
+        """Whether each group of names has one that was read."""
         names = set(self.values)
         if self.step is not None:
             names.add("step")
@@ -70,7 +70,7 @@ class Numbers:
 
 
 class LineRule:
-    """Reads the lines of one form."""
+    """Reads the lines of one definition."""
 
     def __init__(self, spec: SampleLine) -> None:
         self.spec = spec
@@ -81,7 +81,7 @@ class LineRule:
         self._groups = dict(self._pattern.groups)
         self._values = values_of(spec.values)
         self._names = {
-            key: name if isinstance(name, Name) else Name(name=name)
+            key: name if isinstance(name, NamedKey) else NamedKey(name=name)
             for key, name in (spec.pairs.names if spec.pairs else {}).items()
         }
         continued = spec.continued
@@ -90,18 +90,18 @@ class LineRule:
 
     @property
     def rank(self) -> tuple[bool, int]:
-        """Where the rule stands among those that could read a line: the lowest is asked first."""
+        """The rule's priority among those that could read a line; the lowest comes first."""
         return self.spec.fallback, self.order
 
     def begins(self, text: bytes) -> bool:
-        """Whether a text is the first line of a record of several."""
+        """Whether a text is the first line of a record of several lines."""
         return self._find(text + b"\n") is not None
 
     def read(self, text: bytes, *, closed: bool) -> Numbers | None:
-        """The numbers of a line; None where it is another line.
+        """The numbers of a line; None if the rule does not match.
 
-        Without its terminator (`closed` false) a number at the very end is unknown, and
-        so is whether a rule with a better claim would know the whole line.
+        Without a terminator (`closed` false), a number at the end is unknown, and a
+        fallback rule does not match: a better rule may match the whole line.
         """
         if self.spec.fallback and not closed:
             return None
@@ -123,19 +123,17 @@ class LineRule:
         numbers.epoch = _real(named["epoch"]) if "epoch" in named else numbers.epoch
         numbers.rank = whole(named.get("rank")) if "rank" in named else numbers.rank
         for name, source in self._values:
-            read = told(named.get(source.group), source)
+            read = read_number(named.get(source.group), source)
             if read is not None:
                 numbers.values[name] = read
         return numbers if numbers.values and numbers.has_all(self.spec.needs) else None
 
-    def said(self, place: Place, text: bytes) -> list[Record]:
-        """What a line that was read says of the run as well."""
+    def lifecycle(self, place: RecordPlace, text: bytes) -> list[Record]:
+        """The lifecycle event that a matching line also gives."""
         kind = self.spec.lifecycle
-        if kind is None:
-            return []
-        return [place.event(kind, "info", text_of(text), family="progress", role="progress")]
+        return [] if kind is None else [place.lifecycle(kind, text_of(text))]
 
-    def _find(self, text: bytes) -> Found | None:
+    def _find(self, text: bytes) -> PatternMatch | None:
         return self._pattern.search(text) if self.spec.anywhere else self._pattern.match(text)
 
     def _read_pairs(self, text: bytes, start: int, numbers: Numbers, *, closed: bool) -> None:
@@ -158,25 +156,25 @@ class LineRule:
                 continue
             known = self._names.get(key)
             if known is not None:
-                value = told(found[value_group], known)
+                value = read_number(found[value_group], known)
                 if value is not None:
-                    numbers.name(known.name, value)
+                    numbers.set(known.name, value)
                 continue
             value = _real(found[value_group])
             if value is not None:
                 numbers.add(key, value)
 
 
-def values_of(mapping: dict[str, str | Value]) -> list[tuple[str, Value]]:
-    """Canonical names, each with the group that it is read from."""
+def values_of(mapping: dict[str, str | GroupValue]) -> list[tuple[str, GroupValue]]:
+    """Canonical names with the groups that they are read from."""
     return [
-        (name, value if isinstance(value, Value) else Value(group=value))
+        (name, value if isinstance(value, GroupValue) else GroupValue(group=value))
         for name, value in mapping.items()
     ]
 
 
-def told(text: bytes | None, how: Told) -> float | None:
-    """The number of a text, in base units; None where it says that there is none."""
+def read_number(text: bytes | None, how: NumberSpec) -> float | None:
+    """The number of a text in base units; None if it is missing, or stands for no value."""
     if text is None:
         return None
     spelled = text.decode("latin-1")
@@ -189,7 +187,7 @@ def told(text: bytes | None, how: Told) -> float | None:
 
 
 def whole(text: bytes | None) -> int | None:
-    """A count; None for anything else."""
+    """A count of at most 18 digits; None for anything else."""
     return int(text) if text and len(text) < 19 and text.isdigit() else None
 
 

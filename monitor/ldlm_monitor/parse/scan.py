@@ -1,22 +1,20 @@
-"""One look at a whole chunk: which records can matter at all.
+"""Selects the records of a chunk that can matter, and the rules that may apply to them.
 
-A scan for every trigger of every definition (`triggers`) names the rules that may
-apply and the byte where each trigger ended; only the records around those bytes are
-cut out and matched with re2.
+One scan of the whole chunk finds the triggers of all definitions. Only the records around
+them are cut out and matched with re2.
 
-Triggers: what a record must hold for a rule to look at it, found in a whole chunk at once.
-
-Triggers are Hyperscan expressions. It looks for a literal part of each and asks the rest where
-that stands. With hundreds of them its speed on text that holds none hangs by the shortest
-literal: four bytes let it step by two at a time, and each one shorter slows all others. So
-triggers that hold a byte which few lines do (`MARKS`) stand in databases of their own, each
-asked only about chunks that hold its byte.
+Triggers are Hyperscan expressions. Hyperscan finds a literal part of each expression, and
+checks the rest there. With hundreds of expressions, its speed on text without matches
+depends on the shortest literal: with four bytes it steps by two bytes at a time, and a
+shorter one slows all others. So triggers with a byte that few lines contain (`MARKS`) are in
+databases of their own, which scan only the chunks that contain the byte.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -35,25 +33,45 @@ from ldlm_monitor.parse.samples import LineRule
 
 
 class JsonRule:
-    """Stands for `a record that begins like a JSON object`."""
+    """Applies to records that begin like a JSON object."""
+
+    trigger = r"^\{\""
 
 
 class IgnoredRule:
-    """Stands for `the traceback that follows is of an exception that Python ignored`."""
+    """Applies to the message before the traceback of an exception that Python ignored."""
+
+    trigger = r"Exception ignored in"
 
 
 Rule: TypeAlias = BarRule | OtherBars | LineRule | EventRule | JsonRule | IgnoredRule
-_JSON_TRIGGER = r"^\{\""
-_FIRST = 1_000_000
-_IGNORED_TRIGGER = r"Exception ignored in"
+Part: TypeAlias = tuple[int | None, Any]
+"""A byte of `MARKS` and the database of the triggers that contain it; None for the others."""
+
+MARKS = b"{%+*"
+"""Bytes that few lines of a log contain, and many short triggers do."""
+_USERS_FIRST = 1_000_000
+"""Subtracted from the order of a user's lines, which come before the packaged ones."""
+_LOSS = r"[Ll][Oo][Ss][Ss]['\"\]\): =\t]{1,12}[-+.\dNnIiTt]"
+"""A loss and the beginning of its number, in any form; `T` is that of `tensor(`."""
+_CLOCK = "|".join(f" {hour:02}:{ten}" for hour in range(24) for ten in range(6))
+_GLOG = rf"[EFW]\d{{3,4}}(?:{_CLOCK})\d:\d\d"
+"""Level, date and time of a glog header; the hours are spelled out as literals."""
+_PHRASES = {"{{loss}}": _LOSS, "{{glog}}": _GLOG}
+_FEW = 64
+"""Up to so many triggers stay in one database: Hyperscan's Teddy matcher compares them all at
+once, the short ones too."""
+_CLASS = re.compile(r"(?<!\\)\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*\]")
+_GROUP = re.compile(r"(?<!\\)\((?:\\.|[^()\\])*\)")
+_NEEDED = re.compile(r"(?:\\([{%+*])|(%))(?![?*{])")
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The rules whose triggers a record holds, `lines` in the order to ask them.
+    """The rules whose triggers a record contains; `lines` by their priority.
 
-    `json`: it begins like an object. `ignored`: it says that a traceback is ignored.
-    `alone`: the one bar, where nothing but numbers can stand beside it.
+    `json`: the record begins like an object. `ignored`: it announces an ignored exception.
+    `alone`: the only bar, if nothing but numbers can be beside it.
     """
 
     bars: Sequence[BarRule | OtherBars] = ()
@@ -68,7 +86,7 @@ class Claims:
 class Rules:
     """All definitions, compiled. `named[i]` are the rules of expression i of `databases`.
 
-    `homes`: the format that a rule is part of.
+    `homes`: the format of each rule.
     """
 
     targets: list[Rule]
@@ -80,7 +98,7 @@ class Rules:
     databases: tuple[Part, ...]
 
     def of(self, expressions: tuple[int, ...]) -> Claims:
-        """The rules that these expressions name. A bar that has its own rule is no other bar."""
+        """The rules of some expressions. `OtherBars` applies only if no `BarRule` does."""
         rules = list(dict.fromkeys(rule for index in expressions for rule in self.named[index]))
         own = [rule for rule in rules if isinstance(rule, BarRule)]
         others = [rule for rule in rules if isinstance(rule, OtherBars)]
@@ -98,12 +116,12 @@ class Rules:
         )
 
     def scanner(self) -> Scanner:
-        """A scanner of one's own: a database is shared, a scratch is not."""
+        """A new scanner: scanners share the databases, but not the scratch spaces."""
         return Scanner(self.databases)
 
 
 def compiled(files: tuple[Path, ...] = ()) -> Rules:
-    """The packaged definitions and those of `files`, once while none of these is edited.
+    """The packaged definitions and those of `files`, cached while no file changes.
 
     Raises `FormatError`.
     """
@@ -111,125 +129,90 @@ def compiled(files: tuple[Path, ...] = ()) -> Rules:
 
 
 def _edition(path: Path) -> tuple[str, int, int]:
-    """What tells the content of a file from another under the same name."""
+    """Path, mtime and size, which identify a file's content."""
     try:
         status = path.stat()
-    except OSError:  # loading it says so
+    except OSError:  # loading the file reports it
         return str(path), 0, 0
     return str(path.absolute()), status.st_mtime_ns, status.st_size
 
 
 @lru_cache(maxsize=8)
 def _compiled(files: tuple[Path, ...], _editions: tuple[tuple[str, int, int], ...]) -> Rules:
+    packaged = [(path, formats.load(path)) for path in formats.packaged_files()]
+    packaged.sort(key=lambda entry: entry[1].priority)
+    loaded = [*packaged, *((path, formats.load(path)) for path in files)]
     targets: list[Rule] = [JsonRule(), IgnoredRule()]
+    triggers = [(rule.trigger, "the parser") for rule in (JsonRule, IgnoredRule)]
     homes: dict[Rule, str] = {}
-    triggers = [(_JSON_TRIGGER, "the parser"), (_IGNORED_TRIGGER, "the parser")]
-    definitions: list[formats.Definitions] = []
     benign: list[Pattern] = []
-    order = 0
-    for path in (*formats.packaged_files(), *files):
-        loaded = formats.load(path)
-        definitions.append(loaded)
-        for entry, rule, trigger, key in _entries(path, loaded):
-            order += 1
-            # A user's own lines are asked before the packaged ones.
-            own = isinstance(rule, LineRule) and path in files
-            rule.order = order - _FIRST if own else order
+    for path, definitions in loaded:
+        for title, rule, trigger in _rules(path, definitions):
+            rule.order = len(homes) + 1
+            if isinstance(rule, LineRule) and path in files:
+                rule.order -= _USERS_FIRST
             targets.append(rule)
-            homes[rule] = loaded.format
-            triggers.append((trigger, f"{path}: {key} ({entry})"))
-        for index, bar in enumerate(loaded.other_bars):
-            with _Named(path, f"other_bars.{index}"):
-                compile_pattern(bar.pattern)
-        benign.extend(_pattern(text, f"{path}: benign") for text in loaded.benign)
-    others = _other_bars(definitions)
+            homes[rule] = definitions.format
+            triggers.append((trigger, title))
+        with _located(f"{path}: benign"):
+            benign.extend(map(compile_pattern, definitions.benign))
+    others = OtherBars([(bar, each.format) for _, each in loaded for bar in each.other_bars])
     for trigger in TRIGGERS:
         targets.append(others)
         triggers.append((trigger, "the parser"))
-    exceptions = tuple(
-        rule for rule in targets if isinstance(rule, EventRule) and rule.spec.exception
-    )
+    exceptions = (rule for rule in targets if isinstance(rule, EventRule) and rule.spec.exception)
     named: dict[str, list[Rule]] = {}
     places: dict[str, str] = {}
     for target, (trigger, where) in zip(targets, triggers, strict=True):
         named.setdefault(trigger, []).append(target)
         places.setdefault(trigger, where)
-    databases = compile_triggers(list(places.items()))
-    found = (tuple(benign), exceptions, tuple(definitions))
-    return Rules(targets, list(named.values()), homes, *found, databases)
-
-
-def _other_bars(definitions: list[formats.Definitions]) -> OtherBars:
-    """The one rule for all bars that have none of their own; the first that fits counts."""
-    return OtherBars([(bar, loaded.format) for loaded in definitions for bar in loaded.other_bars])
-
-
-def _entries(
-    path: Path, loaded: formats.Definitions
-) -> list[tuple[str, BarRule | LineRule | EventRule, str, str]]:
-    found: list[tuple[str, BarRule | LineRule | EventRule, str, str]] = []
-    for index, bar in enumerate(loaded.bars):
-        found.append((bar.description, BarRule(bar), BarRule.trigger(bar), f"bars.{index}"))
-    for index, line in enumerate(loaded.lines):
-        key = f"lines.{index}"
-        with _Named(path, key):
-            rule = LineRule(line)
-        found.append((line.name, rule, line.trigger, key))
-    for index, event in enumerate(loaded.events):
-        for number, shape in enumerate(event.shapes):
-            key = f"events.{index}.shapes.{number}"
-            with _Named(path, key):
-                compiled_rule = EventRule(event, shape, event.family or loaded.family)
-            found.append((event.kind, compiled_rule, shape.trigger, key))
-    return found
-
-
-class _Named:
-    """Turns a pattern that does not compile into a `FormatError` that says where it stands."""
-
-    def __init__(self, path: Path, key: str) -> None:
-        self._where = f"{path}: {key}"
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, re2.error):
-            raise _bad_pattern(error, self._where) from error
-
-
-def _pattern(text: str, where: str) -> Pattern:
-    try:
-        return compile_pattern(text)
-    except re2.error as error:
-        raise _bad_pattern(error, where) from error
-
-
-def _bad_pattern(error: BaseException, where: str) -> FormatError:
-    reason = error.args[0] if error.args else error
-    text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-    return FormatError(
-        f"a pattern does not compile: {text}",
-        where=where,
-        remedy="write it in RE2 syntax (no look-around, no back-references)",
+    return Rules(
+        targets,
+        list(named.values()),
+        homes,
+        tuple(benign),
+        tuple(exceptions),
+        tuple(each for _, each in loaded),
+        compile_triggers(list(places.items())),
     )
 
 
-Part: TypeAlias = tuple[int | None, Any]
-"""A byte of `MARKS`, and the database of the triggers that need it; None: of those without."""
+def _rules(
+    path: Path, loaded: formats.Definitions
+) -> Iterator[tuple[str, BarRule | LineRule | EventRule, str]]:
+    """The rules of a file, each with its place in the file and its trigger."""
+    for index, bar in enumerate(loaded.bars):
+        where = f"{path}: bars.{index} ({bar.description})"
+        yield where, BarRule(bar), BarRule.trigger(bar)
+    for index, line in enumerate(loaded.lines):
+        where = f"{path}: lines.{index}"
+        with _located(where):
+            line_rule = LineRule(line)
+        yield f"{where} ({line.name})", line_rule, line.trigger
+    for index, event in enumerate(loaded.events):
+        for number, shape in enumerate(event.shapes):
+            where = f"{path}: events.{index}.shapes.{number}"
+            with _located(where):
+                event_rule = EventRule(event, shape, event.family or loaded.family)
+            yield f"{where} ({event.kind})", event_rule, shape.trigger
+    for index, other in enumerate(loaded.other_bars):
+        with _located(f"{path}: other_bars.{index}"):
+            compile_pattern(other.pattern)
 
-MARKS = b"{%+*"
-_LOSS = r"[Ll][Oo][Ss][Ss]['\"\]\): =\t]{1,12}[-+.\dNnIiTt]"
-"""A loss and the beginning of its number, in whatever form; the `T` of `tensor(`."""
-_CLOCK = "|".join(f" {hour:02}:{ten}" for hour in range(24) for ten in range(6))
-_GLOG = rf"[EFW]\d{{3,4}}(?:{_CLOCK})\d:\d\d"
-"""Level, date and time of a glog header; the hours are spelled out to be literals."""
-_PHRASES = {"{{loss}}": _LOSS, "{{glog}}": _GLOG}
-_FEW = 64
-"""So many triggers, and Hyperscan compares them all at once, the short ones too."""
-_CLASS = re.compile(r"(?<!\\)\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*\]")
-_GROUP = re.compile(r"(?<!\\)\((?:\\.|[^()\\])*\)")
-_NEEDED = re.compile(r"(?:\\([{%+*])|(%))(?![?*{])")
+
+@contextmanager
+def _located(where: str) -> Iterator[None]:
+    """Turn an error of a pattern into a `FormatError` with its place."""
+    try:
+        yield
+    except re2.error as error:
+        reason = error.args[0] if error.args else error
+        text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+        raise FormatError(
+            f"a pattern does not compile: {text}",
+            where=where,
+            remedy="write it in RE2 syntax (no look-around, no back-references)",
+        ) from error
 
 
 class Scanner:
@@ -239,7 +222,7 @@ class Scanner:
         self._parts = [(mark, database, hyperscan.Scratch(database)) for mark, database in parts]
 
     def scan(self, data: bytes) -> list[tuple[int, int]]:
-        """(index after the trigger's last byte, expression), in order of the index."""
+        """The triggers in `data`: (index after the last byte, expression), by index."""
         hits: list[tuple[int, int]] = []
 
         def note(expression: int, _start: int, end: int, _flags: int, _context: object) -> None:
@@ -253,9 +236,9 @@ class Scanner:
 
 
 def compile_triggers(triggers: Sequence[tuple[str, str]]) -> tuple[Part, ...]:
-    """The databases of triggers, each of which stands beside where it is defined.
+    """Compile triggers, given as (trigger, place of its definition).
 
-    An expression has the index of its trigger. Raises `FormatError`.
+    An expression's number is the index of its trigger. Raises `FormatError`.
     """
     found: dict[int | None, list[int]] = {}
     for index, (trigger, _) in enumerate(triggers):
@@ -265,7 +248,7 @@ def compile_triggers(triggers: Sequence[tuple[str, str]]) -> tuple[Part, ...]:
 
 
 def mark_of(trigger: str) -> int | None:
-    """A byte of `MARKS` that whatever matches must hold; None where there is none for sure."""
+    """A byte of `MARKS` that every match contains; None if that is not certain."""
     bare, groups = _CLASS.sub("", trigger.replace(r"\\", "")), 1
     while groups:
         bare, groups = _GROUP.subn("", bare)
@@ -286,7 +269,7 @@ def _database(triggers: Sequence[tuple[str, str]], indexes: list[int]) -> Any:
 
 
 def _expression(trigger: str) -> bytes:
-    """A leading `^` means the start of a record, which a bare `\\r` begins as well."""
+    """A leading `^` means the start of a record, which can also follow a bare `\\r`."""
     for name, phrase in _PHRASES.items():
         trigger = trigger.replace(name, phrase)
     return (f"(?:^|\\r){trigger[1:]}" if trigger.startswith("^") else trigger).encode()

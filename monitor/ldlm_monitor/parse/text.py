@@ -1,4 +1,4 @@
-"""Text logs: from the lines that triggers name to bars, samples, events and blocks."""
+"""Reads text logs: turns the lines with triggers into bars, samples, events and blocks."""
 
 from __future__ import annotations
 
@@ -10,56 +10,65 @@ from ldlm_monitor.model.chunk import Chunk, FileId, Origin
 from ldlm_monitor.model.records import Record
 from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.bars import BarRule
-from ldlm_monitor.parse.blocks import Block, Blocks, Rows, SampleRows
+from ldlm_monitor.parse.blocks import Block, BlockOpening, Blocks, EventRows, SampleRows
+from ldlm_monitor.parse.dumps import FailureTable, StackDump
 from ldlm_monitor.parse.envelope import level_of, peel
-from ldlm_monitor.parse.events import MAX_MESSAGE_BYTES, EventRule, Place, text_of
-from ldlm_monitor.parse.framing import Line, Lines, Opened
-from ldlm_monitor.parse.other_bars import OtherReading, ShownBars, bar_of
-from ldlm_monitor.parse.patterns import Found, certain
+from ldlm_monitor.parse.events import MAX_MESSAGE_BYTES, EventRule, RecordPlace, text_of
+from ldlm_monitor.parse.framing import LineContext, Lines, TextLine
+from ldlm_monitor.parse.other_bars import BarMatch, BarRecords, bar_of
+from ldlm_monitor.parse.patterns import PatternMatch, certain
 from ldlm_monitor.parse.scan import Claims, Rules
-from ldlm_monitor.parse.stacks import StackDump
-from ldlm_monitor.parse.tables import FailureTable
 from ldlm_monitor.parse.tracebacks import Traceback
 from ldlm_monitor.parse.whole_file import WholeFile
 
 _MAX_EVENTS_A_RECORD = 32
-_MAX_KNOWN = 4096
-_NOTHING = Claims()
+"""Events found in one record; bounds the time that a line of 1 MiB takes."""
+_MAX_COMBINATIONS = 4096
+"""Combinations of triggers whose rules are cached; real logs have some dozens."""
+_NO_CLAIMS = Claims()
+_EVENT_BLOCKS: dict[str, type[Block]] = {
+    "rows": EventRows,
+    "traceback": Traceback,
+    "failure_table": FailureTable,
+    "stacks": StackDump,
+}
+"""The kind of block that an event with this `assemble` opens."""
 
-Note: TypeAlias = Callable[[int, str], None]
-"""Is told the offset of each record of text that was understood, and the format that knew it;
-"" for one that is part of another."""
+OnMatch: TypeAlias = Callable[[int, str], None]
+"""Called with the offset of each recognised record and the name of its format; with "" for a
+record that is part of another."""
 
 
 @dataclass(slots=True)
 class FileState:
-    """What has to be remembered of one file between chunks.
+    """The state of one file between chunks.
 
-    `whole` reads it where it is no text, whose lines are asked one by one.
+    `whole`: its reader, if it is not text. `ignored`: the stream and the line of the last
+    message that Python ignored an exception.
     """
 
     id: FileId
     whole: WholeFile | None = None
     blocks: Blocks = field(default_factory=Blocks)
-    bars: ShownBars = field(default_factory=ShownBars)
-    ignored: tuple[bytes, int] = (b"", -1)  # stream, and the line on which it said so
+    bars: BarRecords = field(default_factory=BarRecords)
+    ignored: tuple[bytes, int] = (b"", -1)
 
 
 class TextReader:
     """Applies all `rules` to text. `truncated` counts the records that were cut.
 
-    `note`, where there is one, hears which format knew what.
+    `on_match`, if set, is called for each recognised record.
     """
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self._scanner = rules.scanner()
-        self._known: dict[tuple[int, ...], Claims] = {(): _NOTHING}
+        self._claims: dict[tuple[int, ...], Claims] = {(): _NO_CLAIMS}
         self.truncated = 0
-        self.note: Note | None = None
+        self.on_match: OnMatch | None = None
 
     def feed(self, file: FileState, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
-        """The records of a chunk: of those lines that a trigger names, and of open blocks."""
+        """The records of a chunk: of the lines with triggers, and of open blocks."""
         found: list[Record] = []
         lines = Lines(chunk)
         hits = self._scanner.scan(chunk.data)
@@ -86,42 +95,42 @@ class TextReader:
                     continue
             if line.truncated:
                 self.truncated += 1
-            found.extend(self._record(file, Opened.of(line, chunk, origin, now), claims))
+            found.extend(self._record(file, LineContext.of(line, chunk, origin, now), claims))
         return found
 
     def _claims_of(self, named: tuple[int, ...]) -> Claims:
-        """What expressions name, worked out once for each of their combinations."""
-        claims = self._known.get(named)
+        """The rules of a combination of expressions, cached."""
+        claims = self._claims.get(named)
         if claims is None:
-            if len(self._known) >= _MAX_KNOWN:
-                self._known = {(): _NOTHING}
-            claims = self._known[named] = self.rules.of(named)
+            if len(self._claims) >= _MAX_COMBINATIONS:
+                self._claims = {(): _NO_CLAIMS}
+            claims = self._claims[named] = self.rules.of(named)
         return claims
 
     def _lone_bar(
-        self, file: FileState, rule: BarRule, line: Line, chunk: Chunk, origin: Origin
+        self, file: FileState, rule: BarRule, line: TextLine, chunk: Chunk, origin: Origin
     ) -> list[Record] | None:
-        """Most of a training log: a bar with nothing before it, and no trigger but of numbers.
+        """A fast path for most of a training log: a bar without prefix or further triggers.
 
-        None where the record has to be looked at like any other.
+        None if the record must be read like any other.
         """
         if line.truncated or not rule.opens(line.raw):
             return None
         reading = rule.read(line.raw, 0)
         if reading is None:
             return None
-        if self.note is not None:
-            self.note(line.offset, self.rules.homes[rule])
-        place = Place(chunk.path, line.number, line.offset, origin, origin.rank, None)
-        return file.bars.take(rule.spec.phase, reading, place, line.raw[: reading.end])
+        if self.on_match is not None:
+            self.on_match(line.offset, self.rules.homes[rule])
+        place = RecordPlace(chunk.path, line.number, line.offset, origin, origin.rank, None)
+        return file.bars.records(rule.spec.phase, reading, place, line.raw[: reading.end])
 
-    def _record(self, file: FileState, record: Opened, claims: Claims) -> list[Record]:
+    def _record(self, file: FileState, record: LineContext, claims: Claims) -> list[Record]:
         envelope = record.envelope
         found: list[Record] = []
         begin = self._offer(file, record, found, envelope.start, len(record.text))
-        if self.note is not None and begin != envelope.start:
-            self.note(record.line.offset, "")
-        if begin is None or claims is _NOTHING:
+        if self.on_match is not None and begin != envelope.start:
+            self.on_match(record.line.offset, "")
+        if begin is None or claims is _NO_CLAIMS:
             return found
         glued = begin if begin > envelope.start else 0
         events = claims.events
@@ -131,10 +140,10 @@ class TextReader:
             closed = record.line.closed
             bar = bar_of(claims.bars, record.text, envelope.start, file.bars.unnamed, closed=closed)
             if bar is not None:
-                self._note_bar(bar, record)
+                self._matched_bar(bar, record)
                 glued = bar.reading.end
                 text = record.text[envelope.start : glued]
-                found.extend(file.bars.take(bar.phase, bar.reading, record.place, text))
+                found.extend(file.bars.records(bar.phase, bar.reading, record.place, text))
             if not glued or bar is not None:
                 start = peel(record.text, glued).start if glued else envelope.start
                 numbers = self._numbers(file, claims, record, start)
@@ -147,9 +156,12 @@ class TextReader:
 
     @staticmethod
     def _offer(
-        file: FileState, record: Opened, found: list[Record], start: int, stop: int
+        file: FileState, record: LineContext, found: list[Record], start: int, stop: int
     ) -> int | None:
-        """Give text to the open blocks; where what none of them took begins, None: nowhere."""
+        """Pass text to the open blocks.
+
+        Returns where the text begins that none of them took; None if they took all of it.
+        """
         while file.blocks:
             text = record.text[start:stop]
             taken, done = file.blocks.offer(
@@ -168,60 +180,58 @@ class TextReader:
         return start
 
     def _numbers(
-        self, file: FileState, claims: Claims, record: Opened, start: int
+        self, file: FileState, claims: Claims, record: LineContext, start: int
     ) -> list[Record] | None:
-        """The sample of the line that begins at `start`; None where no rule knows the line."""
+        """The sample of the line that begins at `start`; None if no rule matches."""
         place = record.place_of(start) if start > record.envelope.start else record.place
         text = record.text[start:]
         if claims.json:
             rows = jsonl.training_row(text, place)
             if rows:
-                self._note(record, "JSON lines")
+                self._matched(record, "JSON lines")
                 return rows
         for rule in claims.lines:
             if rule.contains not in text:
                 continue
             if rule.continues is not None:
                 if rule.begins(text):
-                    self._note(record, self.rules.homes[rule])
-                    stream = record.envelope.stream
-                    block = SampleRows(rule, place, text, now=record.now, stream=stream)
-                    return file.blocks.open(block)
+                    self._matched(record, self.rules.homes[rule])
+                    opening = BlockOpening(place, text, record.envelope.stream, record.now)
+                    return file.blocks.open(SampleRows(opening, rule))
                 continue
             numbers = rule.read(text, closed=record.line.closed)
             if numbers is not None:
-                self._note(record, self.rules.homes[rule])
-                return [numbers.at(place), *rule.said(place, text)]
+                self._matched(record, self.rules.homes[rule])
+                return [numbers.at(place), *rule.lifecycle(place, text)]
         return None
 
-    def _note(self, record: Opened, known_by: str) -> None:
-        if self.note is not None:
-            self.note(record.line.offset, known_by)
+    def _matched(self, record: LineContext, home: str) -> None:
+        if self.on_match is not None:
+            self.on_match(record.line.offset, home)
 
-    def _note_bar(self, bar: OtherReading, record: Opened) -> None:
-        if self.note is not None:
-            rule = bar.rule
-            if isinstance(rule, BarRule):
-                self.note(record.line.offset, self.rules.homes[rule])
-            else:
-                home = rule.format_of(record.text, record.envelope.start)
-                self.note(record.line.offset, home)
+    def _matched_bar(self, bar: BarMatch, record: LineContext) -> None:
+        if self.on_match is None:
+            return
+        if isinstance(bar.rule, BarRule):
+            self._matched(record, self.rules.homes[bar.rule])
+        else:
+            self._matched(record, bar.rule.format_of(record.text, record.envelope.start))
 
     def peek(self, file: FileState, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
-        """The progress bar of an unfinished last record, unless it was given before."""
+        """The progress bar of an unfinished last record, unless it was returned before."""
         lines = Lines(chunk)
         for end, expression in self._scanner.scan(chunk.data):
             bars = self._claims_of((expression,)).bars
             if not bars:
                 continue
-            record = Opened.of(lines.around(end - 1), chunk, origin, now)
+            record = LineContext.of(lines.around(end - 1), chunk, origin, now)
             start = record.envelope.start
             bar = bar_of(bars, record.text, start, file.bars.unnamed, closed=False)
             return file.bars.peek(bar.phase, bar.reading, record.place) if bar else []
         return []
 
     def _events(
-        self, file: FileState, record: Opened, rules: Sequence[EventRule], glued: int
+        self, file: FileState, record: LineContext, rules: Sequence[EventRule], glued: int
     ) -> list[Record]:
         shell = record.envelope.shell
         candidates = sorted(
@@ -250,32 +260,23 @@ class TextReader:
         return found
 
     def _event(
-        self, file: FileState, record: Opened, rule: EventRule, match: Found, begin: int
+        self, file: FileState, record: LineContext, rule: EventRule, match: PatternMatch, begin: int
     ) -> list[Record]:
         named = rule.named(match, certain(record.text, closed=record.line.closed))
         place, stream = record.place, record.envelope.stream
         text = record.text[begin or record.envelope.start :]
         if begin:
             place, text, stream = record.glued(begin)
-        spec, now = rule.spec, record.now
-        block: Block
-        known = self.rules.exceptions
-        if spec.assemble == "traceback":
-            stream_said, line = file.ignored
-            ignored = line >= record.line.number - 1 and stream_said == stream
-            block = Traceback(rule, place, now, stream, known, ignored=ignored)
-        elif spec.assemble == "failure_table":
-            block = FailureTable(rule, place, named, now, stream, known=known)
-        elif spec.assemble == "rows":
-            block = Rows(rule, place, text, named, now=now, stream=stream)
-        elif spec.assemble == "stacks":
-            block = StackDump(rule, place, text, named, now=now, stream=stream)
-        else:
-            message = text_of(text, MAX_MESSAGE_BYTES)
-            return rule.records(place, message, rule.fields(named))
-        return file.blocks.open(block)
+        block = _EVENT_BLOCKS.get(rule.spec.assemble)
+        if block is None:
+            return rule.records(place, text_of(text, MAX_MESSAGE_BYTES), rule.fields(named))
+        ignored_stream, line = file.ignored
+        ignored = line >= record.line.number - 1 and ignored_stream == stream
+        exceptions = self.rules.exceptions
+        opening = BlockOpening(place, text, stream, record.now, rule, named, exceptions, ignored)
+        return file.blocks.open(block(opening))
 
-    def _by_level(self, record: Opened, rules: list[EventRule]) -> list[Record]:
+    def _by_level(self, record: LineContext, rules: list[EventRule]) -> list[Record]:
         level = level_of(record.text, record.envelope)
         for rule in rules:
             if rule.spec.level is None or rule.spec.level != level:
@@ -289,8 +290,8 @@ class TextReader:
 
 def _earliest(
     rules: list[EventRule], text: bytes, start: int, *, glued: bool
-) -> tuple[EventRule, Found] | None:
-    best: tuple[EventRule, Found] | None = None
+) -> tuple[EventRule, PatternMatch] | None:
+    best: tuple[EventRule, PatternMatch] | None = None
     for rule in rules:
         match = rule.find(text, start, glued=glued)
         if match is not None and (best is None or match.span()[0] < best[1].span()[0]):

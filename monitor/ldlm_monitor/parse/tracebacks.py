@@ -1,4 +1,4 @@
-"""Python tracebacks: one event each, whatever chain of exceptions it shows."""
+"""Python tracebacks: one event each, with the whole chain of exceptions."""
 
 from __future__ import annotations
 
@@ -6,17 +6,26 @@ from collections import deque
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ldlm_monitor.parse.blocks import MAX_FOREIGN_LINES
-from ldlm_monitor.parse.events import EventRule, Place, text_of
+from ldlm_monitor.parse.blocks import (
+    BLANK,
+    MAX_FOREIGN_LINES,
+    Block,
+    BlockLine,
+    BlockOpening,
+    LineForm,
+)
+from ldlm_monitor.parse.events import EventRule, text_of
 from ldlm_monitor.parse.patterns import certain, compile_pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ldlm_monitor.model.records import FieldValue, Record
 
 MAX_TEXT_BYTES = 16 * 1024
-_HEAD = b"Traceback (most recent call last):"
+"""Bytes kept of a traceback's text: its head and its tail."""
+_TRACEBACK = b"Traceback (most recent call last):"
+_HEAD = compile_pattern(r"(?P<original>Original )?Traceback \(most recent call last\):")
+_INDENTED = compile_pattern(r"[ \t]")
+_ANY = compile_pattern(r"")
 _FRAME = compile_pattern(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d{1,9})')
 _EXCEPTION = compile_pattern(
     r"(?P<type>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::(?: (?P<message>.*))?)?$"
@@ -34,117 +43,117 @@ _CONTINUATION = compile_pattern(
     r"|Device-side assertion|C\+\+ CapturedTraceback"
 )
 _NO_EXCEPTION = frozenset({b"Warning", b"Error", b"Note", b"Info", b"Debug"})
-"""First words of messages that would pass for an exception's class."""
+"""First words of messages that look like the name of an exception."""
 _LIBRARY = compile_pattern(r"/(?:site|dist)-packages/|^<")
 _MAX_CONTINUATION = 64
+"""Lines of one exception's message; torch's CUDA and NCCL errors have about 30."""
 _MAX_FOREIGN_AFTER = 3
+"""Lines of other writers after the exception's line: its message follows at once, and the
+event should not wait for the others' `MAX_FOREIGN_LINES`."""
 
 
-class Traceback:
+class Traceback(Block):
     """A Python traceback, with the exceptions that it is chained to."""
 
-    greedy = True
+    claims_indented = True
 
-    def __init__(
-        self,
-        rule: EventRule,
-        place: Place,
-        now: float,
-        stream: bytes,
-        known: Sequence[EventRule],
-        *,
-        ignored: bool,
-    ) -> None:
-        self.stream = stream
-        self.touched = now
-        self.foreign = 0
-        self.done = False
-        self._rule = rule
-        self._place = place
-        self._known = known
-        self._ignored = ignored
+    def __init__(self, opening: BlockOpening) -> None:
+        super().__init__(opening)
+        self._rule = opening.event_rule
+        self._exceptions = opening.exceptions
+        self._ignored = opening.ignored
         self._text = BoundedText()
-        self._text.add(_HEAD)
+        self._text.add(_TRACEBACK)
         self._in_frames = True
         self._empty = self._closed = True
         self._chained = False
         self._blank = False
         self._type = b""
         self._exception: list[bytes] = []
-        self._wrapper: list[bytes] = []  # a DataLoader's word on its worker's exception
+        self._wrapper: list[bytes] = []  # a DataLoader's message about its worker's exception
         self._last = b""
         self._frame: tuple[bytes, bytes] | None = None
 
     @property
-    def patience(self) -> int:
-        """Once its exception is known, a traceback need not wait for more of its writer."""
+    def max_foreign(self) -> int:
+        """Fewer once the exception is known."""
         return MAX_FOREIGN_LINES if self._in_frames else _MAX_FOREIGN_AFTER
 
-    def take(self, text: bytes, *, logged: bool, closed: bool) -> int | None:
-        """Take a frame, a source line, the exception, or what belongs to its message."""
-        if logged:
-            return None
-        self._closed = closed
-        taken = self._take_frame(text) if self._in_frames else self._take_after(text)
-        return len(text) if taken else None
+    def _keep(self, line: BlockLine) -> bool:
+        self._text.add(line.text)
+        self._last = line.text if line.text.strip() else self._last
+        self._closed = line.closed
+        return True
 
-    def _take_frame(self, text: bytes) -> bool:
-        if not text.strip():
-            self._text.add(text)
-            return True
-        if text[:1] in (b" ", b"\t"):
-            frame = _FRAME.match(text)
-            if frame:
-                self._empty = False
-                named = _FRAME.named(frame, certain(text, closed=self._closed))
-                if "line" in named and not _LIBRARY.search(named["file"]):
-                    self._frame = named["file"], named["line"]
-            self._keep(text)
-            return True
-        match = _EXCEPTION.match(text)
-        name = _EXCEPTION.named(match)["type"] if match else b""
-        if not _is_exception(name, text):
+    def _blank_line(self, line: BlockLine) -> bool:
+        self._blank = self._blank or not self._in_frames
+        return self._keep(line)
+
+    def _frame_line(self, line: BlockLine) -> bool:
+        """A frame's location, its source line, or markers below it."""
+        if not self._in_frames:
+            return False
+        frame = _FRAME.match(line.text)
+        if frame:
+            self._empty = False
+            named = _FRAME.named(frame, certain(line.text, closed=line.closed))
+            if "line" in named and not _LIBRARY.search(named["file"]):
+                self._frame = named["file"], named["line"]
+        return self._keep(line)
+
+    def _exception_line(self, line: BlockLine) -> bool:
+        name = line.named()["type"]
+        if not self._in_frames or not _is_exception(name, line.text):
             return False
         self._type = name
-        self._exception = [text]
+        self._exception = [line.text]
         self._in_frames = self._chained = self._blank = False
-        self._keep(text)
-        return True
+        return self._keep(line)
 
-    def _take_after(self, text: bytes) -> bool:
-        plain = text.startswith(_HEAD)
-        original = text.startswith(b"Original " + _HEAD)
-        if (plain and self._chained) or original:
-            self._in_frames = True
-            self._wrapper = self._exception if original else self._wrapper
-        elif not text.strip():
-            self._blank = True
-        elif _CHAIN.match(text):
-            self._chained = True
-        elif not plain and self._continues(text):
-            self._exception.append(text)
-        else:
-            self.done = True
+    def _head_line(self, line: BlockLine) -> bool:
+        """The head of a chained traceback, or of the one that a wrapper shows."""
+        original = "original" in line.named()
+        if self._in_frames or not (original or self._chained):
             return False
-        self._keep(text)
-        return True
+        self._in_frames = True
+        self._wrapper = self._exception if original else self._wrapper
+        return self._keep(line)
 
-    def _continues(self, text: bytes) -> bool:
-        """Whether a line goes on with the exception's message.
+    def _chain_line(self, line: BlockLine) -> bool:
+        if self._in_frames:
+            return False
+        self._chained = True
+        return self._keep(line)
 
-        Without a prefix the next line may be anyone's, so that only known ones do.
+    def _message_line(self, line: BlockLine) -> bool:
+        """A further line of the exception's message.
+
+        Without a prefix, the next line can be any writer's, so only known ones count.
         """
-        if self._blank or self._chained or len(self._exception) >= _MAX_CONTINUATION:
+        text = line.text
+        if self._in_frames or self._blank or self._chained or text.startswith(_TRACEBACK):
             return False
-        follows = self._exception[-1].startswith(b"Last error:")
-        return bool(self.stream) or follows or _CONTINUATION.match(text) is not None
+        follows = bool(self.stream) or self._exception[-1].startswith(b"Last error:")
+        if len(self._exception) >= _MAX_CONTINUATION or not (follows or _CONTINUATION.match(text)):
+            return False
+        self._exception.append(text)
+        return self._keep(line)
 
-    def _keep(self, text: bytes) -> None:
-        self._text.add(text)
-        self._last = text if text.strip() else self._last
+    forms = (
+        LineForm(BLANK, _blank_line),
+        LineForm(_INDENTED, _frame_line),
+        LineForm(_EXCEPTION, _exception_line),
+        LineForm(_HEAD, _head_line),
+        LineForm(_CHAIN, _chain_line),
+        LineForm(_ANY, _message_line),
+    )
+
+    def refuse(self, text: bytes) -> None:
+        """After the exception, a line of the same writer that is no part of it ends the block."""
+        self.done = self.done or not self._in_frames
 
     def records(self) -> list[Record]:
-        """One event: python_exception, or the kind that its exception's text is of."""
+        """One event: `python_exception`, or the kind that the exception's text matches."""
         fields: dict[str, FieldValue] = {"traceback": self._text.joined()}
         if self._type:
             fields["exc_type"] = text_of(self._type)
@@ -165,15 +174,14 @@ class Traceback:
             named = self._named(text) or self._named(b"\n".join(self._wrapper))
         if named:
             rule, found = named
-            known: dict[str, FieldValue] = {**found, **fields}
-            return rule.records(self._place, message, known)
+            return rule.records(self.place, message, {**found, **fields})
         kind, family = self._rule.spec.kind, self._rule.family
-        return [self._place.event(kind, severity, message, family=family, role=role, fields=fields)]
+        return [self.place.event(kind, severity, message, family=family, role=role, fields=fields)]
 
     def _named(self, text: bytes) -> tuple[EventRule, dict[str, FieldValue]] | None:
         """The rule whose pattern begins first in the exception's text."""
         first: tuple[int, int, EventRule, dict[str, bytes]] | None = None
-        for rule in self._known:
+        for rule in self._exceptions:
             match = rule.find(text, 0, glued=True)
             if match and (first is None or (match.span()[0], rule.order) < first[:2]):
                 named = rule.named(match, certain(text, closed=self._closed))
@@ -192,7 +200,7 @@ class Traceback:
 
 
 def _is_exception(name: bytes, text: bytes) -> bool:
-    """Whether an unindented line ends a traceback, rather than being another rank's output."""
+    """Whether an unindented line is the exception, and not another rank's output."""
     if _USUAL.match(name) or b"." in name:
         return True
     unusual = name[:1].isupper() and not name.isupper() and name not in _NO_EXCEPTION
@@ -200,7 +208,7 @@ def _is_exception(name: bytes, text: bytes) -> bool:
 
 
 class BoundedText:
-    """Lines of a text of which head and tail are kept."""
+    """The lines of a text, of which the head and the tail are kept."""
 
     def __init__(self, limit: int = MAX_TEXT_BYTES) -> None:
         self._half = limit // 2
@@ -209,7 +217,7 @@ class BoundedText:
         self._head_size = self._tail_size = self._left_out = 0
 
     def add(self, line: bytes) -> None:
-        """Append a line; in the middle, what has no room is counted."""
+        """Append a line; lines in the middle that do not fit are counted."""
         kept = line[: self._half // 4]
         if not self._tail and self._head_size + len(kept) <= self._half:
             self._head.append(kept)

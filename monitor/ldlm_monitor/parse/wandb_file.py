@@ -1,12 +1,10 @@
 """W&B's transaction logs: a run's settings, its history, and how it ended.
 
-A record (wandb/proto/wandb_internal.proto) holds one of: 2 history, 5 config, 17 run, whose
-1 is its id, 4 its config, 8 its name, 13 its host and 17 when it began; 18 exit, whose 1 is
-the code.
-Items of a history or config have 1 a key or 2 the parts of a nested one, and 16 the value as
-JSON, as Python writes it: `NaN` and `Infinity` too. What is read of them is what rows of JSON
-lines would be: `_step` counts the calls that logged, so it is the step only where no trainer
-tells its own.
+A record (wandb/proto/wandb_internal.proto) contains one of: 2 history; 5 config; 17 run,
+whose 1 is its id, 4 its config, 8 its name, 13 its host and 17 when it began; 18 exit, whose
+1 is the code. An item of a history or config has 1 a key or 2 the parts of a nested key, and
+16 the value as Python's JSON, with `NaN` and `Infinity`. They are read like rows of JSON
+lines. `_step` counts calls of `log`, so it is the step only if the rows have no other.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from ldlm_monitor.model.records import Sample
 from ldlm_monitor.model.wandb_log import transactions
 from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.event_file import DAMAGE, fields_of
-from ldlm_monitor.parse.events import Place
+from ldlm_monitor.parse.events import RecordPlace
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.chunk import Chunk, Origin
@@ -31,29 +29,31 @@ _UPDATE, _RUN_CONFIG, _RUN_START = 1, 4, 17
 _RUN_TEXTS = {1: "run", 8: "run", 13: "host"}
 _KEY, _NESTED_KEY, _VALUE = 1, 2, 16
 _CALLS, _TIME = "_step", "_timestamp"
-_OF_THE_WRITER = ("_wandb", "_runtime", "type")
-"""Keys that are no metrics; a `type` would make the row one of the callback's."""
+_INTERNAL = ("_wandb", "_runtime", "type")
+"""Keys that are not metrics; a `type` would make the row one of the callback's."""
 _INTERRUPTED = 255
-"""What wandb's exit hook makes of a KeyboardInterrupt (wandb/sdk/lib/exit_hooks.py)."""
+"""The exit code that wandb's hook records for a KeyboardInterrupt (wandb/sdk/lib/exit_hooks.py)."""
 
 
 class WandbReader:
-    """Reads one run's log. `errors` counts damaged records, until somebody sets it to 0."""
+    """Reads one run's log. `errors` counts damaged records; the caller resets it."""
 
     name = "W&B"
     truncated = 0
 
     def __init__(self) -> None:
         self.errors = 0
-        self._tells_steps = False
+        self._has_steps = False
 
     def feed(self, chunk: Chunk, origin: Origin) -> list[Record]:
-        """What a chunk's records tell, in order; the line of one is its number in the file."""
+        """The records of a chunk, in order; `line` is a record's number in the file."""
         found: list[Record] = []
         line = chunk.line
         for each in transactions(chunk.data, chunk.offset):
             content = each.payload(chunk.data)
-            place = Place(chunk.path, line, chunk.offset + each.start, origin, origin.rank, None)
+            place = RecordPlace(
+                chunk.path, line, chunk.offset + each.start, origin, origin.rank, None
+            )
             try:
                 if content is None:
                     self.errors += 1
@@ -64,40 +64,40 @@ class WandbReader:
             line += each.found
         return found
 
-    def _record(self, content: bytes, place: Place) -> list[Record]:
-        for number, told in fields_of(content):
-            if not isinstance(told, bytes):
+    def _record(self, content: bytes, place: RecordPlace) -> list[Record]:
+        for number, value in fields_of(content):
+            if not isinstance(value, bytes):
                 continue
             if number == _HISTORY:
-                return self._row(_items(told), place)
+                return self._row(_items(value), place)
             if number == _CONFIG:
-                return _run({"config": _items(told)}, place)[1:]
+                return _run({"config": _items(value)}, place)[1:]
             if number == _RUN:
-                return _run(_run_row(told), place)
+                return _run(_run_row(value), place)
             if number == _EXIT:
-                return [_exit(told, place)]
+                return [_exit(value, place)]
         return []
 
-    def _row(self, row: dict[str, Any], place: Place) -> list[Record]:
-        """The metrics of one step."""
-        for key in _OF_THE_WRITER:
+    def _row(self, row: dict[str, Any], place: RecordPlace) -> list[Record]:
+        """The sample of one step."""
+        for key in _INTERNAL:
             row.pop(key, None)
         calls = row.pop(_CALLS, None)
         found = jsonl.records(row, place)
         rows = [each for each in found if isinstance(each, Sample)]
-        self._tells_steps |= any(each.step is not None for each in rows)
-        if self._tells_steps or not isinstance(calls, int):
+        self._has_steps |= any(each.step is not None for each in rows)
+        if self._has_steps or not isinstance(calls, int):
             return found
         return [replace(each, step=calls) for each in rows]
 
 
 def history_times(data: bytes, offset: int) -> Iterator[tuple[int, float]]:
-    """Where each row of metrics begins in a file, and when it was logged (Unix seconds)."""
+    """The offset of each row of metrics, and when it was logged (Unix seconds)."""
     for each in transactions(data, offset):
         content = each.payload(data)
         try:
-            told = dict(fields_of(content)).get(_HISTORY) if content else None
-            when = jsonl.unix_time(_items(told).get(_TIME)) if isinstance(told, bytes) else None
+            value = dict(fields_of(content)).get(_HISTORY) if content else None
+            when = jsonl.unix_time(_items(value).get(_TIME)) if isinstance(value, bytes) else None
         except DAMAGE:
             continue
         if when is not None:
@@ -107,12 +107,12 @@ def history_times(data: bytes, offset: int) -> Iterator[tuple[int, float]]:
 def _items(content: bytes) -> dict[str, Any]:
     """The items of a history or config; the parts of a nested key are joined by `/`."""
     found: dict[str, Any] = {}
-    for number, told in fields_of(content):
-        if number != _UPDATE or not isinstance(told, bytes):
+    for number, item in fields_of(content):
+        if number != _UPDATE or not isinstance(item, bytes):
             continue
         key: list[str] = []
         value = b""
-        for inner, part in fields_of(told):
+        for inner, part in fields_of(item):
             if inner in (_KEY, _NESTED_KEY) and isinstance(part, bytes):
                 key.append(part.decode("utf-8", "replace"))
             elif inner == _VALUE and isinstance(part, bytes):
@@ -122,7 +122,7 @@ def _items(content: bytes) -> dict[str, Any]:
 
 
 def _value(text: bytes) -> Any:
-    """A JSON value; None for one that is nested too deep. Most are numbers."""
+    """A JSON value; None for one that is nested too deeply. Most are numbers."""
     try:
         return int(text) if text.isdigit() else float(text)
     except ValueError:
@@ -134,34 +134,32 @@ def _value(text: bytes) -> Any:
 
 
 def _run_row(content: bytes) -> dict[str, Any]:
-    """A run as the callback's rows tell of one."""
+    """A run, as a row of the callback."""
     row: dict[str, Any] = {"config": {}}
-    for number, told in fields_of(content):
-        if not isinstance(told, bytes):
+    for number, value in fields_of(content):
+        if not isinstance(value, bytes):
             continue
         if number == _RUN_CONFIG:
-            row["config"] = _items(told)
-        elif number in _RUN_TEXTS and told:
-            row[_RUN_TEXTS[number]] = told.decode("utf-8", "replace")
+            row["config"] = _items(value)
+        elif number in _RUN_TEXTS and value:
+            row[_RUN_TEXTS[number]] = value.decode("utf-8", "replace")
         elif number == _RUN_START:
-            row["time"] = dict(fields_of(told)).get(1)
+            row["time"] = dict(fields_of(value)).get(1)
     return row
 
 
-def _run(row: dict[str, Any], place: Place) -> list[Record]:
-    """Its beginning, and its config if it has one."""
+def _run(row: dict[str, Any], place: RecordPlace) -> list[Record]:
+    """The run's start, and its config if it has one."""
     row["config"].pop("_wandb", None)
     return jsonl.records({"type": "run", **row}, place)
 
 
-def _exit(content: bytes, place: Place) -> Record:
-    told = dict(fields_of(content)).get(1, 0)
-    code = told if isinstance(told, int) else 0
+def _exit(content: bytes, place: RecordPlace) -> Record:
+    value = dict(fields_of(content)).get(1, 0)
+    code = value if isinstance(value, int) else 0
     code -= 1 << 64 if code >= 1 << 63 else 0
     if code == 0:
-        return place.event(
-            "run_finished", "info", "exit code 0", family="progress", role="progress", fields={}
-        )
+        return place.lifecycle("run_finished", "exit code 0")
     fields: dict[str, FieldValue] = {"exitcode": code, "launcher": "wandb"}
     kind, family, role = "elastic_worker_failed", "elastic", "death"
     if code == _INTERRUPTED:

@@ -1,18 +1,7 @@
-"""The rows of one JSON-lines file: in blocks where they are alike, one by one where not.
+"""Files that are not text logs, and their readers.
 
-Tables of metrics with a header: what Lightning, Keras, timm and ultralytics write as CSV.
-
-A file is one by its first line, whatever it is called: names with commas between them,
-of which one counts steps or epochs and another is a metric. The header may come again
-with other columns: after a restart, and where a metric appears late.
-
-MLflow's file store: a file for each metric of a run, named as the metric.
-
-`mlruns/{experiment}/{run}/metrics/{metric}` holds lines of time (Unix milliseconds),
-value and step, and since MLflow 3 the name and digest of a dataset where one is told
-(mlflow/store/tracking/file_store.py). A metric `train/loss` is a file in a folder.
-
-Files that are something else than text, as a whole: what they are, and who reads them.
+Here: JSON lines, CSV tables with a header, and MLflow's file store. TensorBoard's and W&B's
+files have modules of their own. A file is recognised by its name or its first bytes.
 """
 
 from __future__ import annotations
@@ -22,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ldlm_monitor.parse import jsonl
-from ldlm_monitor.parse.columns import Owner, Shape, offsets_of, shape_of, signature
+from ldlm_monitor.parse.columns import RowOwner, RowShape, offsets_of, shape_of, signature
 from ldlm_monitor.parse.event_file import EventFileReader, event_times
-from ldlm_monitor.parse.events import Place
+from ldlm_monitor.parse.events import RecordPlace
 from ldlm_monitor.parse.framing import MAX_RECORD_BYTES
 from ldlm_monitor.parse.patterns import compile_pattern, number
 from ldlm_monitor.parse.samples import Numbers, whole
@@ -37,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class RowReader:
-    """Reads one file's rows.
+    """Reads the rows of a JSON-lines file: similar ones as blocks, others one by one.
 
-    `errors` and `truncated` count the lines that are no JSON objects and those that
-    are longer than 1 MiB, until somebody sets them back to 0.
+    `errors` counts lines that are not JSON objects, `truncated` lines longer than 1 MiB;
+    the caller resets them.
     """
 
     name = "JSON lines"
@@ -49,11 +38,11 @@ class RowReader:
         self.errors = 0
         self.truncated = 0
         self._rank: int | None = None
-        self._shape: Shape | None = None
+        self._shape: RowShape | None = None
         self._alone: tuple[int, tuple[str, ...]] = (-1, ())  # line and keys of the last such row
 
     def feed(self, chunk: Chunk, origin: Origin) -> list[Record | SampleBlock]:
-        """What a chunk's rows tell, in order of position."""
+        """The records of a chunk's rows, in order of position."""
         raws = chunk.data.split(b"\n")
         if not raws[-1]:
             raws.pop()
@@ -66,7 +55,9 @@ class RowReader:
         while at < len(raws):
             alike = self._shape.decode(raws, at) if self._shape is not None else []
             stop = at + len(alike)
-            owner = Owner(origin.run, chunk.path, origin.rank if self._rank is None else self._rank)
+            owner = RowOwner(
+                origin.run, chunk.path, origin.rank if self._rank is None else self._rank
+            )
             blocks = (
                 self._shape.blocks(alike, owner, chunk.line + at, offsets[at:stop])
                 if self._shape is not None and alike
@@ -76,15 +67,15 @@ class RowReader:
                 found += (block,) if len(block) > 1 else block.samples()
             first = at if blocks is None else stop
             for index in range(first, min(stop + 1, len(raws))):
-                place = Place(
+                place = RecordPlace(
                     chunk.path, chunk.line + index, offsets[index], origin, owner.rank, None
                 )
                 found += self._row(raws[index], place)
             at = stop + 1
         return found
 
-    def _row(self, raw: bytes, place: Place) -> list[Record]:
-        """A row that is read alone."""
+    def _row(self, raw: bytes, place: RecordPlace) -> list[Record]:
+        """The records of a row that is read alone."""
         if not raw or raw.isspace():
             return []
         try:
@@ -99,7 +90,7 @@ class RowReader:
         return found
 
     def _learn(self, row: dict[str, Any], line: int) -> None:
-        """What the next rows may look like, when two rows of the same keys were read alone."""
+        """Make a reader of similar rows, after two rows with the same keys were read alone."""
         before, self._alone = self._alone, (line, tuple(row))
         if before[1] != self._alone[1]:
             return
@@ -113,11 +104,15 @@ class RowReader:
 
 
 _MAX_LINE = 1 << 16
+"""Longer lines are not rows: a table of 500 columns has lines of about 10 KiB."""
 _HEADER = compile_pattern(r"\s*[A-Za-z_][\w/.@%() \-]*(?:,\s*[A-Za-z_][\w/.@%() \-]*)+$")
 
 
 def header_of(line: bytes) -> list[str] | None:
-    """The columns that a line names, if it is the header of a table of metrics."""
+    """The columns of a line that is the header of a table of metrics, else None.
+
+    A header has names separated by commas; one counts steps or epochs, another is a metric.
+    """
     line = line.rstrip(b"\r")
     if len(line) > _MAX_LINE or b"," not in line or _HEADER.match(line) is None:
         return None
@@ -127,13 +122,16 @@ def header_of(line: bytes) -> list[str] | None:
 
 
 def begins_table(data: bytes) -> bool:
-    """Whether the first line of a file is such a header."""
+    """Whether the first line of a file is a header of a table of metrics."""
     end = data.find(b"\n", 0, _MAX_LINE)
     return header_of(data[: end if end >= 0 else _MAX_LINE]) is not None
 
 
 class TableReader:
-    """Reads one file's rows, from its header on."""
+    """Reads the rows of a CSV file: those of Lightning, Keras, timm and ultralytics.
+
+    The header can come again with other columns: after a restart, or for a late metric.
+    """
 
     name = "CSV table"
     errors = truncated = 0
@@ -142,7 +140,7 @@ class TableReader:
         self._columns: list[str] = []
 
     def feed(self, chunk: Chunk, origin: Origin) -> list[Record]:
-        """What a chunk's rows tell, in order of position."""
+        """The records of a chunk's rows, in order of position."""
         found: list[Record] = []
         offset, lines = chunk.offset, chunk.data.split(b"\n")
         for index, line in enumerate(lines):
@@ -150,7 +148,9 @@ class TableReader:
             if columns is not None:
                 self._columns = columns
             elif self._columns and len(line) <= _MAX_LINE:
-                place = Place(chunk.path, chunk.line + index, offset, origin, origin.rank, None)
+                place = RecordPlace(
+                    chunk.path, chunk.line + index, offset, origin, origin.rank, None
+                )
                 numbers = self._row(line, closed=index < len(lines) - 1)
                 if numbers.values:
                     found.append(numbers.at(place))
@@ -158,7 +158,7 @@ class TableReader:
         return found
 
     def _row(self, line: bytes, *, closed: bool) -> Numbers:
-        """The numbers of a row; the last cell of an unfinished one may be cut short."""
+        """The numbers of a row, without the last cell of an unfinished one."""
         cells = line.decode("latin-1").split(",")
         numbers = Numbers()
         if len(cells) != len(self._columns):
@@ -175,14 +175,15 @@ def _has_metric(names: list[str]) -> bool:
 
 
 ROW_TIME = re.compile(rb"^(\d{12,14}) ", re.MULTILINE)
-"""The time of a row, in milliseconds."""
+"""The time of a row of MLflow's file store, in milliseconds."""
 _NAME = re.compile(r"(?:^|/)metrics/(?P<name>[^\n]{1,250})$")
 _ROW = re.compile(rb"\d{12,14} \S{1,40} \d{1,18}(?: \S{1,512} \S{1,512})?\r?(?:\n|$)")
 _MAX_METRIC_LINE = 2048
+"""Longer lines are not rows: the longest part is a name or digest of 512 bytes."""
 
 
 def metric_of(path: str, data: bytes) -> str | None:
-    """The metric whose file it is, by its path and its first line; None for another file."""
+    """The metric of a file of MLflow's file store, by its path and first line, else None."""
     if "metrics/" not in path or _ROW.match(data) is None:
         return None
     named = _NAME.search(path)
@@ -190,10 +191,12 @@ def metric_of(path: str, data: bytes) -> str | None:
 
 
 class MetricFileReader:
-    """Reads one metric's rows.
+    """Reads one metric's rows from MLflow's file store (mlflow/store/tracking/file_store.py).
 
-    Each metric may count steps of its own (system metrics do), so only the loss tells
-    where the run stands. `errors` counts lines that are no rows, until it is set to 0.
+    `mlruns/{experiment}/{run}/metrics/{metric}` has lines of time (Unix milliseconds), value
+    and step, and since MLflow 3 the name and digest of a dataset. A metric `train/loss` is
+    a file in a folder. Metrics can have steps of their own (system metrics do), so only the
+    loss gives the run's step. `errors` counts lines that are not rows; the caller resets it.
     """
 
     name = "MLflow metric"
@@ -202,21 +205,21 @@ class MetricFileReader:
     def __init__(self, metric: str) -> None:
         self.errors = 0
         self._metric = metric
-        self._tells_steps = measure(metric).name == "loss"
+        self._has_steps = measure(metric).name == "loss"
 
     def feed(self, chunk: Chunk, origin: Origin) -> list[Record]:
-        """What a chunk's rows tell, in order of position."""
+        """The records of a chunk's rows, in order of position."""
         found: list[Record] = []
         offset = chunk.offset
         lines = chunk.data.split(b"\n")
-        # Without its end, the last number may be cut short.
+        # Without its terminator, the last number can be cut.
         for line_number, line in enumerate(lines[:-1], start=chunk.line):
             row = _row(line)
             if row is not None:
                 time, value, step = row
-                numbers = Numbers(step=step if self._tells_steps else None)
+                numbers = Numbers(step=step if self._has_steps else None)
                 numbers.add(self._metric, value)
-                place = Place(chunk.path, line_number, offset, origin, origin.rank, time)
+                place = RecordPlace(chunk.path, line_number, offset, origin, origin.rank, time)
                 if numbers.values:
                     found.append(numbers.at(place))
             elif line.strip():
@@ -226,7 +229,7 @@ class MetricFileReader:
 
 
 def _row(line: bytes) -> tuple[float, float, int] | None:
-    """Time, value and step; None for a line that is no row."""
+    """Time, value and step; None for a line that is not a row."""
     cells = line.split(None, 3) if len(line) <= _MAX_METRIC_LINE else []
     if len(cells) < 3:
         return None
@@ -237,7 +240,7 @@ def _row(line: bytes) -> tuple[float, float, int] | None:
 
 
 ROW_SUFFIXES = (".jsonl", ".ndjson")
-"""How the names of files end that hold JSON lines."""
+"""The suffixes of files of JSON lines."""
 READERS = (
     (RowReader.name, "metric rows with any key names, one object a line; ldlm.health/1"),
     (TableReader.name, "a header with a step or epoch and a metric: Lightning, Keras, ultralytics"),
@@ -245,33 +248,33 @@ READERS = (
     (WandbReader.name, "run-ID.wandb: history, config and exit code, CRC checked"),
     (MetricFileReader.name, "the file store: mlruns/EXPERIMENT/RUN/metrics/METRIC"),
 )
-"""What is recognised of whole files, each with what it is."""
+"""The formats of whole files, each with a description."""
 
 
 class WholeFile(Protocol):
-    """Reads one file. `errors`: what it could not read, `truncated`: what was too long for it."""
+    """Reads one file that is not text. `errors` and `truncated` count what it could not read."""
 
     name: str
     errors: int
     truncated: int
 
     def feed(self, chunk: Chunk, origin: Origin) -> Sequence[Record | SampleBlock]:
-        """What the next bytes tell, in order of position."""
+        """The records of the next bytes, in order of position."""
         ...
 
 
-def reads_lines(path: str) -> bool:
-    """Whether a file of this name may be text."""
+def may_be_text(path: str) -> bool:
+    """Whether a file with this name may be text."""
     return not path.endswith(ROW_SUFFIXES)
 
 
 def reader_of(chunk: Chunk) -> WholeFile | None:
-    """Who reads the file that these bytes are of; None: it is text."""
+    """The reader of the file that begins with this chunk; None if it is text."""
     if chunk.framed == "tfrecord":
         return EventFileReader(chunk.path)
     if chunk.framed == "wandb":
         return WandbReader()
-    if not reads_lines(chunk.path):
+    if not may_be_text(chunk.path):
         return RowReader()
     if chunk.offset == 0 and begins_table(chunk.data):
         return TableReader()
@@ -280,7 +283,7 @@ def reader_of(chunk: Chunk) -> WholeFile | None:
 
 
 def frame_times(chunk: Chunk) -> Iterator[tuple[int, float]]:
-    """Where each frame begins in a file that tells when it was written (Unix seconds)."""
+    """The offset of each frame that has a time, and its time (Unix seconds)."""
     if chunk.framed == "wandb":
         yield from history_times(chunk.data, chunk.offset)
     else:

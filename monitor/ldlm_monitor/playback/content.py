@@ -15,7 +15,7 @@ from ldlm_monitor.parse import METRIC_TIME, clock_marks, frame_times, metric_of
 from ldlm_monitor.parse.patterns import compile_pattern
 from ldlm_monitor.run.timeline import StepClock, Timeline, from_rows, from_steps
 from ldlm_monitor.source import Disk
-from ldlm_monitor.source.log_parts import START_BYTES, Span, excerpt
+from ldlm_monitor.source.log_parts import START_BYTES, ByteSpan, excerpt
 from ldlm_monitor.source.split import CHUNK_BYTES, RECORD_BYTES, Splitter, after_last_end
 
 Form: TypeAlias = Literal["text", "rows", "metric", "frames"]
@@ -46,7 +46,7 @@ class Content:
             status = disk.fstat(file.fileno())
             self.written_at = status.st_mtime
             self._identity = (status.st_dev, status.st_ino, 0)
-            self._spans: tuple[Span, ...] = (Span(start, max(start, status.st_size), 1),)
+            self._spans: tuple[ByteSpan, ...] = (ByteSpan(start, max(start, status.st_size), 1),)
             self.note = ""
             head = file.read(HEAD_BYTES)
             self.form = form_of(str(path), head)
@@ -66,7 +66,7 @@ class Content:
         return sum(span.size for span in self._spans)
 
     @property
-    def last(self) -> Span:
+    def last(self) -> ByteSpan:
         """The part that ends where the file does."""
         return self._spans[-1]
 

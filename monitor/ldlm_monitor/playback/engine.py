@@ -12,7 +12,7 @@ from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.queries import Played
 from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.playback.reel import Piece, Reel
-from ldlm_monitor.source.log_parts import OpenLog
+from ldlm_monitor.source.log_parts import LogReader
 
 SPEEDS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, 1e4, 1e5)
 """Seconds of the training in one second."""
@@ -51,7 +51,7 @@ class Playback:
         """The picture at this time."""
         return self._reel.monitor.snapshot()
 
-    def opened(self, path: str) -> OpenLog:
+    def opened(self, path: str) -> LogReader:
         """A log as far as it was played. Raises `OSError`."""
         return self._reel.opened(path)
 

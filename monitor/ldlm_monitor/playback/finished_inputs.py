@@ -78,5 +78,5 @@ def _with_companions(files: list[Path], names: RunNames, notices: list[str]) -> 
         run = names.origin(str(log)).run
         names.tie(str(found[real]), run)
         if (told := told_run(real)) is not None:
-            names.call(run, told)
+            names.rename(run, told)
     return list(found.values())

@@ -19,7 +19,7 @@ from ldlm_monitor.playback.history import Played
 from ldlm_monitor.playback.pace import paced
 from ldlm_monitor.playback.recording import Begun, Entry, Fed, Finished, Observed, entries
 from ldlm_monitor.playback.replay import Replay
-from ldlm_monitor.source.log_parts import OpenLog
+from ldlm_monitor.source.log_parts import LogReader
 
 Play: TypeAlias = Callable[[], list[Transition]]
 
@@ -44,7 +44,7 @@ class Reel:
     runs: int
     monitor: Monitor
     pieces: Iterator[Piece]
-    opened: Callable[[str], OpenLog]
+    opened: Callable[[str], LogReader]
     finish: Play
 
 
@@ -69,7 +69,7 @@ def of_logs(settings: Settings) -> Reel:
         runs=len({file.run for file in history.files}),
         monitor=monitor,
         pieces=pieces(history.play()),
-        opened=lambda path: OpenLog(path, told.get(path, 0)),
+        opened=lambda path: LogReader(path, told.get(path, 0)),
         finish=lambda: monitor.finish(history.end, [file.path for file in history.files]),
     )
 
@@ -154,8 +154,8 @@ class _Logs:
         finally:
             os.close(descriptor)
 
-    def opened(self, path: str) -> OpenLog:
+    def opened(self, path: str) -> LogReader:
         """The log as far as it was played. Raises `FileNotFoundError`."""
         if path not in self._known:
             raise FileNotFoundError(2, os.strerror(2), path)
-        return OpenLog(str(self._known[path][0]))
+        return LogReader(str(self._known[path][0]))

@@ -1,17 +1,19 @@
 """PromQL: expressions are accepted or refused by name (`parse`), then evaluated (`evaluate`).
 
-The meaning is that of Prometheus 3: ranges and the lookback are open on the left.
+The semantics are those of Prometheus 3: ranges and the lookback are open on the left. The
+syntax is read by `promql-parser`; the evaluator is our own, since no Python library evaluates
+PromQL without a Prometheus server.
 """
 
 from ldlm_monitor.promql.analysis import (
     Expression,
-    asks,
     counts_samples,
     max_range,
     metric_names,
     names_its_metrics,
+    reads_series,
+    result_selectors,
     settles_after,
-    speaks_of,
     switches,
     uses_time,
 )
@@ -23,14 +25,14 @@ __all__ = [
     "LOOKBACK",
     "Evaluator",
     "Expression",
-    "asks",
     "counts_samples",
     "max_range",
     "metric_names",
     "names_its_metrics",
     "parse",
+    "reads_series",
+    "result_selectors",
     "settles_after",
-    "speaks_of",
     "switches",
     "uses_time",
 ]

@@ -1,4 +1,4 @@
-"""An accepted expression, and what it tells of itself without being evaluated."""
+"""Properties of an accepted expression that need no evaluation, and reuse of earlier values."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -29,12 +29,12 @@ from ldlm_monitor.promql.operators import SET_OPERATORS, never_fails
 TIME_FUNCTIONS = frozenset({"time", "timestamp", *DATES})
 COUNTING_FUNCTIONS = frozenset({"count_over_time", "sum_over_time"})
 ROUNDING_SECONDS = 0.001
-"""Less than this a time is rounded that an offset has moved: see `selection.exact`."""
+"""Times moved by an offset are rounded by less than this: see `selection.exact`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """An accepted expression: its text and what it is made of."""
+    """An accepted expression: its text and its tree."""
 
     text: str
     root: Node
@@ -44,7 +44,7 @@ class Expression:
 
 
 def metric_names(expr: Expression) -> frozenset[str]:
-    """The metric names that its selectors ask for literally."""
+    """The metric names that its selectors match by `=`."""
     return _named(expr.root)
 
 
@@ -57,23 +57,23 @@ def _named(node: Node) -> frozenset[str]:
     )
 
 
-def speaks_of(expr: Expression) -> tuple[Selector, ...]:
-    """The selectors whose series its result is made of: not those that only let through."""
-    return tuple(_speaks_of(expr.root))
+def result_selectors(expr: Expression) -> tuple[Selector, ...]:
+    """The selectors whose series are in its result. Excludes filter-only operands."""
+    return tuple(_result_selectors(expr.root))
 
 
-def _speaks_of(node: Node) -> Iterator[Selector]:
+def _result_selectors(node: Node) -> Iterator[Selector]:
     if isinstance(node, Selector):
         yield node
     elif isinstance(node, Binary) and node.operator in ("and", "unless"):
-        yield from _speaks_of(node.left)
+        yield from _result_selectors(node.left)
     else:
         for child in children(node):
-            yield from _speaks_of(child)
+            yield from _result_selectors(child)
 
 
 def names_its_metrics(expr: Expression) -> bool:
-    """Whether each of its selectors asks for one metric by name, so that others cannot matter."""
+    """Whether each of its selectors matches one metric by name."""
     return all(names_one_metric(selector) for selector in _selectors(expr.root))
 
 
@@ -83,10 +83,10 @@ def _selectors(node: Node) -> Iterator[Selector]:
 
 @dataclass(frozen=True, slots=True)
 class Dependence:
-    """What the value of a node depends on, where time alone cannot change it.
+    """The metrics that the value of a node depends on, where time alone cannot change it.
 
-    Once `metrics` have not changed, begun or ended for longer than `seconds`, neither has
-    the value: each selector shows its metric as it is, or as it was a fixed time ago.
+    If `metrics` have not changed, begun or ended for longer than `seconds`, the value has not
+    changed either: each selector reads its metric now, or a fixed time ago.
     """
 
     metrics: tuple[str, ...]
@@ -94,7 +94,7 @@ class Dependence:
 
 
 def dependence(node: Node) -> Dependence | None:
-    """What the node's value depends on; None: on time, on a window of it, or on any metric."""
+    """The node's dependence; None: its value depends on time, on a range, or on any metric."""
     if is_of_time(node):
         return None
     for each in walk(node):
@@ -103,34 +103,34 @@ def dependence(node: Node) -> Dependence | None:
         if isinstance(each, Selector) and not names_one_metric(each):
             return None
     metrics = _named(node)
-    return Dependence(tuple(sorted(metrics)), _settles_after(node)) if metrics else None
+    return (
+        Dependence(tuple(sorted(metrics)), _reach(node, 0.0) + ROUNDING_SECONDS)
+        if metrics
+        else None
+    )
 
 
 def settles_after(expr: Expression) -> float:
-    """How long (seconds) after the last change of its metrics its value still may change.
+    """Seconds after the last change of its metrics in which its value may still change.
 
-    Where a storage tells that a series has ended, no selector looks back for longer than it
-    says. Infinite for a fixed `@` time.
+    It needs a storage that stores when a series ended: no selector looks back beyond that.
+    Infinite for a fixed `@` time.
     """
-    return _settles_after(expr.root)
+    return _reach(expr.root, 0.0) + ROUNDING_SECONDS
 
 
-def _settles_after(node: Node) -> float:
-    return _reach(node, 0.0) + ROUNDING_SECONDS
-
-
-def asks(expr: Expression) -> Callable[[str, Labels], bool]:
-    """Whether one of its selectors picks the series of a given name and labels."""
+def reads_series(expr: Expression) -> Callable[[str, Labels], bool]:
+    """A predicate of name and labels: whether one of its selectors matches that series."""
     selectors = [selector.matchers for selector in _selectors(expr.root)]
 
-    def asked(name: str, labels: Labels) -> bool:
-        told = {**dict(labels), NAME: name}
+    def reads(name: str, labels: Labels) -> bool:
+        present = {**dict(labels), NAME: name}
         return any(
-            all(_holds(matcher, told.get(matcher.name, "")) for matcher in matchers)
+            all(_holds(matcher, present.get(matcher.name, "")) for matcher in matchers)
             for matchers in selectors
         )
 
-    return asked
+    return reads
 
 
 def _holds(matcher: Matcher, value: str) -> bool:
@@ -147,19 +147,19 @@ def max_range(expr: Expression) -> float:
 
 
 def uses_time(expr: Expression) -> bool:
-    """Whether it asks what time it is, so that its value changes without a new sample."""
+    """Whether it uses `time()` or the like, so that its value changes without a new sample."""
     return is_of_time(expr.root)
 
 
 def counts_samples(expr: Expression) -> bool:
-    """Whether it matters how many samples there are, of series that do not change as well."""
+    """Whether its value depends on the number of samples, also of series that do not change."""
     return any(
         isinstance(node, Call) and node.function in COUNTING_FUNCTIONS for node in walk(expr.root)
     )
 
 
 def is_of_time(node: Node) -> bool:
-    """Whether anything in it asks what time it is."""
+    """Whether it contains a function of the evaluation time."""
     return any(isinstance(each, Call) and each.function in TIME_FUNCTIONS for each in walk(node))
 
 
@@ -179,11 +179,11 @@ def _shift_reach(shift: Shift) -> float:
 
 
 def switches(expr: Expression) -> tuple[Expression, ...] | None:
-    """The comparisons by which alone time can change which samples there are.
+    """The comparisons through which time alone can add or remove samples of the result.
 
-    Each compares what rises (or falls) with the time to what does not move, such as
-    `time() - x > 60`; so while nothing else changes, a sample comes or goes but once.
-    None: time may change them in other ways too.
+    Each compares a side that rises (or falls) with time to a constant one, such as
+    `time() - x > 60`: without new data, a sample appears or disappears at most once.
+    None: time may change the samples in other ways, too.
     """
     found = _switches(expr.root)
     return None if found is None else tuple(Expression("", node) for node in found)
@@ -206,7 +206,7 @@ def _switches(node: Node) -> tuple[Node, ...] | None:
 
 
 def _drift(node: Node) -> int | None:
-    """Which way time alone moves the node's values: up (1), down (-1), not (0); None: unknown.
+    """Direction in which time moves the node's values: 1, -1, 0; None: unknown.
 
     Of a comparison: the difference of its sides.
     """
@@ -235,8 +235,8 @@ ChangedAt: TypeAlias = Callable[[Iterable[str]], float]
 """When a series of one of these metrics last changed, began or ended (Unix seconds)."""
 
 
-class Memory:
-    """The last value of one node: `value` at the time `at`, and as long as it holds."""
+class CachedValue:
+    """The last value of one node, and the metrics that it depends on."""
 
     __slots__ = ("_changed_at", "_metrics", "_seconds", "at", "value")
 
@@ -248,46 +248,46 @@ class Memory:
         self._changed_at = changed_at
 
     def holds(self, at: float) -> bool:
-        """Whether the value at `at` is the last one."""
+        """Whether the value at `at` equals the stored one."""
         return at >= self.at and self._changed_at(self._metrics) < self.at - self._seconds
 
     def keep(self, value: Value, at: float) -> None:
-        """The node's value at `at`."""
+        """Store the node's value at `at`."""
         self.value, self.at = value, at
 
 
-class Memo:
-    """The memories of all nodes that an evaluator is asked, and which of them never fail.
+class ValueCache:
+    """Cached values of the nodes of an evaluator, and which nodes cannot fail.
 
-    `changed_at` must tell of a change from the evaluation on in which it shows.
+    `changed_at` must include a change from the first evaluation on that reads it.
     """
 
-    __slots__ = ("_changed_at", "_harmless", "_held", "_memories")
+    __slots__ = ("_cannot_fail", "_changed_at", "_held", "_values")
 
     def __init__(self, changed_at: ChangedAt) -> None:
         self._changed_at = changed_at
-        self._memories: dict[int, Memory | None] = {}
-        self._harmless: dict[int, bool] = {}
-        self._held: list[Node] = []  # so that no other node gets the identity of one
+        self._values: dict[int, CachedValue | None] = {}
+        self._cannot_fail: dict[int, bool] = {}
+        self._held: list[Node] = []  # keeps the ids of nodes from being reused
 
-    def of(self, node: Node) -> Memory | None:
-        """The node's memory; None where its value may change by itself, or is quickly found."""
+    def of(self, node: Node) -> CachedValue | None:
+        """The cached value of a node; None where time changes it, or where it is cheap."""
         try:
-            return self._memories[id(node)]
+            return self._values[id(node)]
         except KeyError:
             return self._begin(node)
 
-    def _begin(self, node: Node) -> Memory | None:
+    def _begin(self, node: Node) -> CachedValue | None:
         on = dependence(node) if isinstance(node, Aggregation | Binary | Call) else None
-        memory = None if on is None else Memory(on, self._changed_at)
+        cached = None if on is None else CachedValue(on, self._changed_at)
         self._held.append(node)
-        self._memories[id(node)] = memory
-        return memory
+        self._values[id(node)] = cached
+        return cached
 
     def may_skip(self, node: Node) -> bool:
-        """Whether the node need not be evaluated where its value does not matter."""
-        harmless = self._harmless.get(id(node))
-        if harmless is None:
+        """Whether a node whose value is not needed can be left out."""
+        cannot_fail = self._cannot_fail.get(id(node))
+        if cannot_fail is None:
             self._held.append(node)
-            harmless = self._harmless[id(node)] = never_fails(node)
-        return harmless
+            cannot_fail = self._cannot_fail[id(node)] = never_fails(node)
+        return cannot_fail

@@ -10,7 +10,7 @@ from typing import Any
 from ldlm_monitor.model.alert import VectorSample
 from ldlm_monitor.model.errors import RuleError
 from ldlm_monitor.model.points import InstantStorage, Labels, Storage
-from ldlm_monitor.promql.analysis import ChangedAt, Expression, Memo
+from ldlm_monitor.promql.analysis import ChangedAt, Expression, ValueCache
 from ldlm_monitor.promql.functions import (
     ELEMENTWISE,
     KEEPS_NAME,
@@ -25,13 +25,13 @@ from ldlm_monitor.promql.nodes import (
     Node,
     Number,
     Range,
+    RangeWindow,
     Rename,
     Selector,
     Subquery,
     Text,
     Value,
     Vector,
-    Window,
     name_later,
     settled,
     without_name,
@@ -53,8 +53,8 @@ class Evaluator:
 
     `lookback` is how old a sample may be for an instant selector, `step` the
     resolution of subqueries that name none, both in seconds. `delayed_name_removal` is
-    the feature flag of Prometheus: metric names go at the end of a query, not at once.
-    `changed_at`, where the storage can tell it, spares what cannot differ from the last answer.
+    the feature flag of Prometheus: metric names are dropped at the end of a query, not at once.
+    With `changed_at`, values that cannot have changed since the last evaluation are reused.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Evaluator:
         changed_at: ChangedAt | None = None,
     ) -> None:
         self._storage = storage
-        self._memo = None if changed_at is None else Memo(changed_at)
+        self._cache = None if changed_at is None else ValueCache(changed_at)
         self._instant = storage if isinstance(storage, InstantStorage) else None
         self._lookback = lookback
         self._step = step
@@ -85,9 +85,9 @@ class Evaluator:
         return [VectorSample(without_name(labels), number) for labels, number in value]
 
     def shown(self, expr: Expression, at: float, clock: float) -> frozenset[Labels] | None:
-        """Which samples there are at `at` if `time()` said `clock`; None where it fails."""
+        """Labels of the samples at `at` if `time()` returned `clock`; None where it fails."""
         selection = Selection(self._storage, self._instant, self._lookback, at, at)
-        query = _Query(selection, self._step, self._unnamed, self._memo, ahead=clock - at)
+        query = _Query(selection, self._step, self._unnamed, self._cache, ahead=clock - at)
         try:
             value = query.number(expr.root, at)
         except RuleError:
@@ -102,7 +102,7 @@ class Evaluator:
         at = float(at)
         first, last = at if start is None else start, at if end is None else end
         selection = Selection(self._storage, self._instant, self._lookback, first, last)
-        value = _Query(selection, self._step, self._unnamed, self._memo).number(expr.root, at)
+        value = _Query(selection, self._step, self._unnamed, self._cache).number(expr.root, at)
         if isinstance(value, float) or self._unnamed is without_name:
             return value
         return unique([(settled(labels), number) for labels, number in value])
@@ -111,45 +111,45 @@ class Evaluator:
 class _Query:
     """One query: what stays the same while its nodes are evaluated at one or many times.
 
-    `ahead`: so many seconds later `time()` says it is.
+    `ahead`: seconds that `time()` is after the evaluation time.
     """
 
-    __slots__ = ("_known", "_memo", "_step", "ahead", "selection", "unnamed")
+    __slots__ = ("_cache", "_computed", "_step", "ahead", "selection", "unnamed")
 
     def __init__(
         self,
         selection: Selection,
         step: float,
         unnamed: Rename,
-        memo: Memo | None,
+        cache: ValueCache | None,
         ahead: float = 0.0,
     ) -> None:
         self.selection = selection
         self.ahead = ahead
         self.unnamed = unnamed
         self._step = step
-        self._memo = memo
-        self._known: dict[tuple[int, float], Value] = {}
+        self._cache = cache
+        self._computed: dict[tuple[int, float], Value] = {}
 
     def value(self, node: Node, at: float) -> Value:
-        """The node's value; no caller may change a vector that it was given."""
+        """The node's value; callers must not change the vector."""
         kind = type(node)
-        if kind is Number or kind is Selector or self._memo is None:
+        if kind is Number or kind is Selector or self._cache is None:
             return self._found(node, at)
-        memory = self._memo.of(node)
-        if memory is None:
+        cached = self._cache.of(node)
+        if cached is None:
             return self._found(node, at)
-        if not memory.holds(at):
-            memory.keep(self._found(node, at), at)
-        return memory.value
+        if not cached.holds(at):
+            cached.keep(self._found(node, at), at)
+        return cached.value
 
     def _found(self, node: Node, at: float) -> Value:
         if not isinstance(node, Selector | Aggregation):
             return _HANDLERS[type(node)](self, node, at)
         key = (id(node), at)  # equal selectors and aggregations of one rule are evaluated once
-        value = self._known.get(key)
+        value = self._computed.get(key)
         if value is None:
-            value = self._known[key] = _HANDLERS[type(node)](self, node, at)
+            value = self._computed[key] = _HANDLERS[type(node)](self, node, at)
         return value
 
     def vector(self, node: Node, at: float) -> Vector:
@@ -170,14 +170,14 @@ class _Query:
     def selected(self, node: Selector, at: float) -> Vector:
         return [(labels, value) for labels, _, value in self.selection.latest(node, at)]
 
-    def windows(self, node: Node, at: float) -> Iterator[Window]:
+    def windows(self, node: Node, at: float) -> Iterator[RangeWindow]:
         """The samples of each series of a range vector; series without any are left out."""
         if isinstance(node, Subquery):
             return self._resampled(node, at)
         assert isinstance(node, Range), node
         return self.selection.windows(node, at)
 
-    def _resampled(self, node: Subquery, at: float) -> Iterator[Window]:
+    def _resampled(self, node: Subquery, at: float) -> Iterator[RangeWindow]:
         end = self.selection.shifted(node.shift, at)
         start = exact(end - node.seconds)
         step = node.step or self._step
@@ -192,7 +192,7 @@ class _Query:
                 values.append(number)
             slot += 1
         for labels, (times, values) in samples.items():
-            yield Window(labels, times, values, start, end)
+            yield RangeWindow(labels, times, values, start, end)
 
     def negated(self, node: Negation, at: float) -> Value:
         value = self.number(node.operand, at)
@@ -202,7 +202,12 @@ class _Query:
 
     def combined(self, node: Binary, at: float) -> Value:
         left = self.number(node.left, at)
-        if left == [] and node.operator != "or" and self._memo and self._memo.may_skip(node.right):
+        if (
+            left == []
+            and node.operator != "or"
+            and self._cache
+            and self._cache.may_skip(node.right)
+        ):
             return left
         right = self.number(node.right, at)
         if isinstance(left, float):

@@ -71,14 +71,14 @@ def add_compensated(addend: float, total: float, lost: float) -> tuple[float, fl
 
 
 CANCELLED = 1e-12
-"""A sum so much smaller than its terms that compensation loses digits, and Prometheus' too."""
+"""A sum this much smaller than its terms loses digits in Prometheus' summation: 1e4 ulps."""
 
 
 def _exact_sum(values: Sequence[float]) -> float | None:
-    """The sum, rounded once; None where Prometheus' own summation may give another.
+    """The sum, rounded once; None where Prometheus' own summation may differ.
 
-    That is where almost everything cancels, where it overflows, and where Inf of both
-    signs occurs. Elsewhere both agree to the last digits, and this one is quick.
+    That is where almost everything cancels, where it overflows, and where Inf of both signs
+    occurs. Elsewhere both agree to the last digits, and `fsum` is faster.
     """
     try:
         total = math.fsum(values)
@@ -136,7 +136,7 @@ def variance_of(values: Sequence[float]) -> float:
 
 
 def has_nan(values: Iterable[float]) -> bool:
-    """Whether NaN may be among the values; Inf of both signs raises the suspicion too."""
+    """Whether there may be a NaN among the values; True for Inf of both signs, too."""
     return math.isnan(sum(values))
 
 

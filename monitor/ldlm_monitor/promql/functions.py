@@ -1,6 +1,6 @@
-"""Functions of instant vectors: mathematics, dates, labels, order.
+"""Functions of instant vectors: mathematics, dates, labels, order, quantiles of histograms.
 
-Semantics: Prometheus 3 `promql/functions.go`.
+Semantics: Prometheus 3 `promql/functions.go` and `promql/quantile.go`.
 """
 
 import calendar
@@ -192,7 +192,7 @@ KEEPS_NAME = frozenset({"sort", "sort_desc", "label_replace", "label_join", "las
 
 
 def labels_of_absent(operand: Node) -> Labels:
-    """The labels that `absent` can tell from a selector: those that must equal one value."""
+    """The labels that `absent` takes from a selector: those that must equal one value."""
     selector = operand.selector if isinstance(operand, Range) else operand
     if not isinstance(selector, Selector):
         return ()
@@ -209,7 +209,7 @@ def labels_of_absent(operand: Node) -> Labels:
 
 BOUND = "le"
 SMALL_DELTA = 1e-12
-"""Relative difference of two counts that is arithmetic's, not the histogram's."""
+"""Relative difference of two counts that is a rounding error (`smallDeltaTolerance`)."""
 
 _FLOAT = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?)", re.I | re.ASCII)
 

@@ -1,8 +1,12 @@
-"""What an accepted expression is made of, and the values that flow through it.
+"""The nodes of an accepted expression, its values, and the labels of their elements.
 
-The tree of `promql_parser` is copied into these plain nodes once, when a rule is
-loaded: it is walked thousands of times, and every attribute of the original is
-converted from Rust anew.
+The tree of `promql_parser` is copied into these nodes once, when a rule is loaded: it is
+walked thousands of times, and each access to the original converts from Rust.
+
+Prometheus drops the name of a metric when an operation changes what its value means. With the
+feature flag `promql-delayed-name-removal`, under which its own test scripts run, the element
+is only marked, and the name is dropped at the end of the query. The mark is a label with an
+empty name: it sorts first, and no selector can match it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +24,7 @@ Vector: TypeAlias = list[tuple[Labels, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class RangeWindow:
     """The samples of one series in `(start, end]`; never empty."""
 
     labels: Labels
@@ -55,7 +59,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """Where a selector stands in time: `offset` seconds before `anchor`.
+    """The time that a selector reads: `offset` seconds before `anchor`.
 
     The anchor is the evaluation time (None), a fixed time, or either end of the query.
     """
@@ -99,9 +103,9 @@ class Negation:
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """How the elements of two vectors find each other.
+    """How the elements of two vectors are matched.
 
-    `on` says whether `labels` are those compared or those ignored; `many` names
+    `on`: `labels` are compared; otherwise they are ignored; `many` names
     the side that may hold several elements of a group; `include` are labels
     copied from the other side.
     """
@@ -153,34 +157,34 @@ MARK = ("", "")
 Rename: TypeAlias = Callable[[Labels], Labels]
 
 _METADATA = frozenset({"", NAME, "__type__", "__unit__"})
-"""What describes a metric rather than the thing measured, and goes with the name."""
+"""Labels that describe the metric, and are dropped with its name."""
 
 
 def without_name(labels: Labels) -> Labels:
-    """The labels except `__name__` and what goes with it."""
+    """The labels except `__name__`, `__type__` and `__unit__`."""
     if labels and labels[0][0] == NAME and (len(labels) == 1 or labels[1][0][0] != "_"):
         return labels[1:]
     return tuple(pair for pair in labels if pair[0] not in _METADATA)
 
 
 def name_later(labels: Labels) -> Labels:
-    """The labels with the mark that says that the name goes at the end of the query."""
+    """The labels with the mark that the name is dropped at the end of the query."""
     return labels if labels and labels[0] == MARK else (MARK, *labels)
 
 
 def unmarked(labels: Labels) -> Labels:
-    """The labels as they are, mark aside."""
+    """The labels without the mark."""
     return labels[1:] if labels and labels[0] == MARK else labels
 
 
 def settled(labels: Labels) -> Labels:
-    """The labels as the query gives them: without the name where the mark says so."""
+    """The labels of the result of a query: without the name where they are marked."""
     return without_name(labels) if labels and labels[0] == MARK else labels
 
 
 @lru_cache(maxsize=1024)
 def signature_of(on: bool, names: tuple[str, ...]) -> Rename:
-    """What of an element's labels decides which group it belongs to."""
+    """A function from an element's labels to those of its group."""
     wanted = frozenset(names)
     if on:
         return lambda labels: tuple(pair for pair in labels if pair[0] in wanted)
@@ -195,9 +199,9 @@ def signature_of(on: bool, names: tuple[str, ...]) -> Rename:
 
 
 def with_label(labels: Labels, name: str, value: str) -> Labels:
-    """The labels with one of them set; an empty value takes it away.
+    """The labels with one of them set; an empty value removes it.
 
-    A name that is set anew stays.
+    A metric name that is set is not dropped.
     """
     present = dict(unmarked(labels) if name == NAME else labels)
     present.pop(name, None)
@@ -207,7 +211,7 @@ def with_label(labels: Labels, name: str, value: str) -> Labels:
 
 
 def names_one_metric(selector: Selector) -> bool:
-    """Whether it asks for one metric by name."""
+    """Whether the selector matches one metric by name."""
     return any(matcher.name == NAME and matcher.op == "=" for matcher in selector.matchers)
 
 
@@ -219,12 +223,12 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def depth(node: Node) -> int:
-    """How many levels of nodes there are from this one down."""
+    """The number of levels of nodes from this one down."""
     return 1 + max((depth(child) for child in children(node)), default=0)
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    """The nodes that it is made of."""
+    """The direct operands of a node."""
     match node:
         case Range(selector=selector):
             return (selector,)

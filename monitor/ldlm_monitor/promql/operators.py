@@ -1,4 +1,7 @@
-"""Binary operators and aggregations on vectors, and which operations cannot fail."""
+"""Binary operators and aggregations on vectors, and which operations cannot fail.
+
+Semantics: Prometheus 3 `promql/engine.go` (`VectorBinop`, set operators, `aggregation`).
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -217,7 +220,7 @@ def _group(node: Aggregation, vector: Vector) -> dict[Labels, Vector]:
     by_name = NAME in node.labels and not node.without
     for sample in vector:
         group = signature(sample[0])
-        if by_name and sample[0][:1] == (MARK,):  # the name by which it is grouped goes later
+        if by_name and sample[0][:1] == (MARK,):  # the name by which it is grouped is dropped later
             group = (MARK, *group)
         groups.setdefault(group, []).append(sample)
     return groups
@@ -252,25 +255,25 @@ NEVER_FAIL = {*ELEMENTWISE, *OVER_RANGE} - {"double_exponential_smoothing"}
 
 
 def never_fails(node: Node) -> bool:
-    """Whether no data can make its evaluation raise, nor let samples differ by name alone.
+    """Whether no data can make its evaluation raise.
 
-    What is not known to be fine is taken to fail: a match on some labels that several samples
-    share, the same labels under two names.
+    Conservative: a match on some labels may find several samples, and dropping names may leave
+    equal labels.
     """
     match node:
         case Number() | Call(function="time" | "pi", arguments=()):
-            known = True
+            safe = True
         case Selector() | Range(selector=Selector()):
-            known = names_one_metric(node if isinstance(node, Selector) else node.selector)
+            safe = names_one_metric(node if isinstance(node, Selector) else node.selector)
         case Negation():
-            known = True
+            safe = True
         case Aggregation(operator=operator, parameter=parameter):
-            known = operator in REDUCTIONS and parameter is None
+            safe = operator in REDUCTIONS and parameter is None
         case Call(function=function):
-            known = function in NEVER_FAIL
+            safe = function in NEVER_FAIL
         case Binary(operator=operator, matching=matching):
             # Where all labels but the name must agree, a sample has one partner at most.
-            known = operator in SET_OPERATORS or matching == Matching()
+            safe = operator in SET_OPERATORS or matching == Matching()
         case _:
-            known = False
-    return known and all(map(never_fails, children(node)))
+            safe = False
+    return safe and all(map(never_fails, children(node)))

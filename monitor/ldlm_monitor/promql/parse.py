@@ -1,8 +1,8 @@
 """Accepts an expression, or refuses it by the name of what is not supported.
 
-`promql_parser` checks syntax and types; what passes it but is not evaluated here,
-or is no PromQL of Prometheus 3 without feature flags, is refused when a rule is
-loaded, so that nothing is ever evaluated to something else.
+`promql_parser` checks syntax and types. What it accepts but is not evaluated here, or is no
+PromQL of Prometheus 3 without feature flags, is refused when a rule is loaded. The parser's
+errors have no position, so that it is searched for in the text.
 """
 
 import re
@@ -32,7 +32,7 @@ _SYNTAX = re.compile(
     r"invalid promql query|unexpected |unclosed |bad number|not a valid duration"
     r"|unknown escape|ParseFloatError|vector selector must contain"
 )
-"""What the parser says of text that is no expression; all else speaks of its meaning."""
+"""The parser's messages about syntax; all others are about types and names."""
 
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 _ENDINGS = {
@@ -79,16 +79,16 @@ def place(text: str, offset: int) -> str:
 
 
 def offset_of(text: str, word: str) -> int | None:
-    """Where a string says `word`, or where it stands by itself; None if that is not plain."""
+    """The offset of a string or token `word`; None unless there is exactly one."""
     found = tokens(text)
-    said = [token.offset for token in found if token.kind == "text" and token.text[1:-1] == word]
-    stands = [token.offset for token in found if token.text.lower() == word.lower()]
-    places = said or stands
+    quoted = [token.offset for token in found if token.kind == "text" and token.text[1:-1] == word]
+    bare = [token.offset for token in found if token.text.lower() == word.lower()]
+    places = quoted or bare
     return places[0] if len(places) == 1 else None
 
 
 def experimental_feature(text: str) -> tuple[str, int] | None:
-    """What stands in the text that only Prometheus with a feature flag reads, and where."""
+    """A feature in the text that needs a feature flag of Prometheus, and its offset."""
     blank = list(text)
     for token in tokens(text):
         if token.kind == "text":
@@ -101,7 +101,7 @@ def experimental_feature(text: str) -> tuple[str, int] | None:
 
 
 def high_byte(text: str) -> int | None:
-    """Where a string writes a byte above 127 as an escape: the parser takes it for a letter."""
+    """The offset of an escaped byte above 127 in a string: the parser reads it as a character."""
     for token in tokens(text):
         found = _HIGH_BYTE.search(token.text) if token.kind == "text" else None
         if found is not None and token.text[0] != "`":
@@ -110,22 +110,22 @@ def high_byte(text: str) -> int | None:
 
 
 def first_unexpected(text: str, parse: Callable[[str], object]) -> Token | None:
-    """The first token with which no expression can go on; None if it ends too early.
+    """The first token after which no expression is possible; None if the text ends too early.
 
-    What is before it could be the beginning of an expression, which is tried.
+    It tries whether the tokens before it can be completed to an expression.
     """
     found = tokens(text)
 
-    def hopeless(count: int) -> bool:
+    def is_dead_end(count: int) -> bool:
         end = found[count - 1].offset + len(found[count - 1].text) if count else 0
         return not any(_reads(parse, text[:end] + ending) for ending in _endings(found[:count]))
 
-    count = bisect_left(range(len(found) + 1), True, key=hopeless)
+    count = bisect_left(range(len(found) + 1), True, key=is_dead_end)
     return found[count - 1] if count <= len(found) else None
 
 
 def _endings(found: list[Token]) -> list[str]:
-    """What may complete the tokens, by the innermost bracket that is open."""
+    """Texts that may complete the tokens, by the innermost open bracket."""
     opened: list[str] = []
     for token in found:
         if token.kind == "sign" and token.text in _CLOSING:
@@ -151,12 +151,12 @@ def _reads(parse: Callable[[str], object], text: str) -> bool:
 
 
 def is_syntax(message: str) -> bool:
-    """Whether the parser's complaint is that the text is no expression."""
+    """Whether the parser's message is about syntax."""
     return _SYNTAX.search(message) is not None
 
 
 MAX_DEPTH = 200
-"""How deep an expression may nest; evaluation takes a few stack frames a level."""
+"""Limit of nesting: evaluation uses 3 to 5 of Python's 1000 stack frames a level."""
 
 promql_parser.register_extra_functions(
     [
@@ -177,7 +177,7 @@ def parse(text: str) -> Expression:
     """Accept `text` as an expression that yields an instant vector or a scalar.
 
     Raises RuleError: bad syntax, wrong types; UnsupportedError: what we do not evaluate.
-    Both name the place in the text where it can be told.
+    Both have the position in the text, where it can be found.
     """
     try:
         _refuse_what_the_parser_misreads(text)
@@ -241,7 +241,7 @@ def _parsed(text: str) -> Any:
 
 
 def _call_of(text: str, function: str) -> int | None:
-    """Where a function is called first."""
+    """The offset of the first call of a function."""
     calls = (token.offset for token in tokens(text) if token.text == function)
     return next(calls, None)
 

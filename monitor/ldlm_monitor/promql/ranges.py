@@ -1,7 +1,7 @@
-"""Functions of range vectors: what a series did within a window.
+"""Functions of range vectors.
 
-Each takes a `Window`, which holds at least one sample, and scalar arguments; None
-means that the window says too little. Semantics: Prometheus 3 `promql/functions.go`.
+Each has a `RangeWindow` of at least one sample and scalars as arguments; it returns None
+where the window has too few samples. Semantics: Prometheus 3 `promql/functions.go`.
 """
 
 import math
@@ -18,10 +18,14 @@ from ldlm_monitor.promql.floats import (
     sum_of,
     variance_of,
 )
-from ldlm_monitor.promql.nodes import Window
+from ldlm_monitor.promql.nodes import RangeWindow
+
+_GAP = 1.1
+"""A distance to the window's end of more than 1.1 sample intervals is no part of the series
+(`extrapolationThreshold` of `extrapolatedRate`)."""
 
 
-def _extrapolated(window: Window, *, counter: bool) -> float | None:
+def _extrapolated(window: RangeWindow, *, counter: bool) -> float | None:
     """The change over the whole window, extrapolated to its ends (`extrapolatedRate`)."""
     times, values = window.times, window.values
     if len(values) < 2:
@@ -34,22 +38,22 @@ def _extrapolated(window: Window, *, counter: bool) -> float | None:
     sampled = times[-1] - times[0]
     spacing = sampled / (len(values) - 1)
     to_start = times[0] - window.start
-    if to_start >= spacing * 1.1:
+    if to_start >= spacing * _GAP:
         to_start = spacing / 2
     if counter and change > 0 and values[0] >= 0:
         to_start = min(to_start, sampled * (values[0] / change))  # a counter begins at zero
     to_end = window.end - times[-1]
-    if to_end >= spacing * 1.1:
+    if to_end >= spacing * _GAP:
         to_end = spacing / 2
     return change * ((sampled + to_start + to_end) / sampled)
 
 
-def _rate(window: Window) -> float | None:
+def _rate(window: RangeWindow) -> float | None:
     change = _extrapolated(window, counter=True)
     return None if change is None else change / (window.end - window.start)
 
 
-def _last_two(window: Window, *, counter: bool) -> tuple[float, float] | None:
+def _last_two(window: RangeWindow, *, counter: bool) -> tuple[float, float] | None:
     """Change and distance in time of the last two samples."""
     if len(window.values) < 2:
         return None
@@ -58,17 +62,17 @@ def _last_two(window: Window, *, counter: bool) -> tuple[float, float] | None:
     return change, window.times[-1] - window.times[-2]
 
 
-def _instant_rate(window: Window) -> float | None:
+def _instant_rate(window: RangeWindow) -> float | None:
     found = _last_two(window, counter=True)
     return None if found is None else found[0] / found[1]
 
 
-def _instant_delta(window: Window) -> float | None:
+def _instant_delta(window: RangeWindow) -> float | None:
     found = _last_two(window, counter=False)
     return None if found is None else found[0]
 
 
-def _changes(window: Window) -> float:
+def _changes(window: RangeWindow) -> float:
     return float(
         sum(
             before != after and not (math.isnan(before) and math.isnan(after))
@@ -77,11 +81,11 @@ def _changes(window: Window) -> float:
     )
 
 
-def _resets(window: Window) -> float:
+def _resets(window: RangeWindow) -> float:
     return float(sum(after < before for before, after in pairwise(window.values)))
 
 
-def _regression(window: Window, origin: float) -> tuple[float, float]:
+def _regression(window: RangeWindow, origin: float) -> tuple[float, float]:
     """Slope per second and value at `origin` of the least-squares line."""
     values = window.values
     if all(value == values[0] for value in values):
@@ -95,20 +99,20 @@ def _regression(window: Window, origin: float) -> tuple[float, float]:
     return slope, sum_y / count - slope * sum_x / count
 
 
-def _derivative(window: Window) -> float | None:
+def _derivative(window: RangeWindow) -> float | None:
     if len(window.values) < 2:
         return None
     return _regression(window, window.times[0])[0]
 
 
-def _predict(window: Window, evaluated_at: float, ahead: float) -> float | None:
+def _predict(window: RangeWindow, evaluated_at: float, ahead: float) -> float | None:
     if len(window.values) < 2:
         return None
     slope, intercept = _regression(window, evaluated_at)
     return slope * ahead + intercept
 
 
-def _smoothed(window: Window, smoothing: float, trending: float) -> float | None:
+def _smoothed(window: RangeWindow, smoothing: float, trending: float) -> float | None:
     """Holt's double exponential smoothing."""
     for name, factor in (("smoothing", smoothing), ("trend", trending)):
         if not 0 < factor < 1:
@@ -128,7 +132,7 @@ def _smoothed(window: Window, smoothing: float, trending: float) -> float | None
     return level
 
 
-def _median_deviation(window: Window) -> float:
+def _median_deviation(window: RangeWindow) -> float:
     median = quantile_of(0.5, window.values)
     return quantile_of(0.5, [abs(value - median) for value in window.values])
 

@@ -1,4 +1,4 @@
-"""What selectors find in a storage: the sample that stands for each series, or a window of them."""
+"""Reads selectors from a storage, and the functions that need time or samples themselves."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from ldlm_monitor.promql.nodes import (
     Call,
     Node,
     Range,
+    RangeWindow,
     Rename,
     Selector,
     Shift,
     Value,
     Vector,
-    Window,
 )
 
 
 def exact(time: float) -> float:
-    """The time in whole milliseconds, where only arithmetic has moved it from there.
+    """The time rounded to milliseconds, where it differs from them only by rounding errors.
 
-    Prometheus counts in milliseconds; sums and products of seconds miss them by a bit,
-    and samples at the very edge of a range would come and go.
+    Prometheus counts in milliseconds; sums and products of seconds differ from them in the last
+    bits, and samples at the edge of a range would appear and disappear.
     """
     whole = round(time, 3)
     return whole if abs(whole - time) < 1e-6 else time
@@ -37,7 +37,7 @@ def exact(time: float) -> float:
 class Selection:
     """Reads the selectors of one query; `start` and `end` are what `@` may refer to.
 
-    `instant` is the storage itself if it can tell the last samples.
+    `instant` is the storage itself if it can return the last samples.
     """
 
     storage: Storage
@@ -47,7 +47,7 @@ class Selection:
     end: float
 
     def shifted(self, shift: Shift, at: float) -> float:
-        """Where a selector or a subquery stands when the query is evaluated at `at`."""
+        """The time that a selector or a subquery reads when the query is evaluated at `at`."""
         anchor = shift.anchor
         if anchor == "start":
             at = self.start
@@ -58,7 +58,7 @@ class Selection:
         return exact(at - shift.offset) if shift.offset else at
 
     def latest(self, node: Selector, at: float) -> Iterator[tuple[Labels, float, float]]:
-        """Labels, time and value of the sample that stands for each series at `at`."""
+        """Labels, time and value of the last sample of each series at `at`."""
         until = self.shifted(node.shift, at)
         since = exact(until - self.lookback)
         if self.instant is not None:
@@ -74,7 +74,7 @@ class Selection:
                 continue
             yield series.labels, last, series.values[-1]
 
-    def windows(self, node: Range, at: float) -> Iterator[Window]:
+    def windows(self, node: Range, at: float) -> Iterator[RangeWindow]:
         """The samples of each series of a range; series without any are left out."""
         end = self.shifted(node.selector.shift, at)
         start = exact(end - node.seconds)
@@ -83,25 +83,25 @@ class Selection:
             if len(times) and times[0] <= start:
                 times, values = times[1:], values[1:]
             if len(times):
-                yield Window(series.labels, times, values, start, end)
+                yield RangeWindow(series.labels, times, values, start, end)
 
 
-class Query(Protocol):
-    """One query, as a function sees it: `ahead`, so many seconds later `time()` says it is."""
+class QueryContext(Protocol):
+    """What functions use of a query. `ahead`: seconds of `time()` after the evaluation time."""
 
     ahead: float
     selection: Selection
     unnamed: Rename
 
     def vector(self, node: Node, at: float) -> Vector:
-        """The instant vector that a node is worth at `at`."""
+        """The instant vector of a node at `at`."""
         ...
 
     def scalar(self, node: Node, at: float) -> float:
-        """The number that a node is worth at `at`."""
+        """The number of a node at `at`."""
         ...
 
-    def windows(self, node: Node, at: float) -> Iterator[Window]:
+    def windows(self, node: Node, at: float) -> Iterator[RangeWindow]:
         """The samples of a range at `at`, a window a series."""
         ...
 
@@ -116,7 +116,7 @@ def unique(vector: Vector) -> Vector:
     return vector
 
 
-def _timestamp(query: Query, node: Call, at: float) -> Vector:
+def _timestamp(query: QueryContext, node: Call, at: float) -> Vector:
     operand = node.arguments[0]
     if isinstance(operand, Selector):
         found = [
@@ -126,31 +126,31 @@ def _timestamp(query: Query, node: Call, at: float) -> Vector:
     return unique([(query.unnamed(labels), at) for labels, _ in query.vector(operand, at)])
 
 
-def _scalar(query: Query, node: Call, at: float) -> float:
+def _scalar(query: QueryContext, node: Call, at: float) -> float:
     vector = query.vector(node.arguments[0], at)
     return vector[0][1] if len(vector) == 1 else math.nan
 
 
-def _histogram_quantile(query: Query, node: Call, at: float) -> Vector:
+def _histogram_quantile(query: QueryContext, node: Call, at: float) -> Vector:
     rank, buckets = node.arguments
     return unique(histogram_quantile(query.scalar(rank, at), query.vector(buckets, at)))
 
 
-def _absent(query: Query, node: Call, at: float) -> Vector:
+def _absent(query: QueryContext, node: Call, at: float) -> Vector:
     operand = node.arguments[0]
     if query.vector(operand, at):
         return []
     return [(labels_of_absent(operand), 1.0)]
 
 
-def _absent_over_time(query: Query, node: Call, at: float) -> Vector:
+def _absent_over_time(query: QueryContext, node: Call, at: float) -> Vector:
     operand = node.arguments[0]
     if next(query.windows(operand, at), None) is not None:
         return []
     return [(labels_of_absent(operand), 1.0)]
 
 
-SPECIAL: dict[str, Callable[[Query, Call, float], Value]] = {
+SPECIAL: dict[str, Callable[[QueryContext, Call, float], Value]] = {
     "time": lambda query, node, at: at + query.ahead,
     "pi": lambda query, node, at: math.pi,
     "vector": lambda query, node, at: [((), query.scalar(node.arguments[0], at))],

@@ -1,6 +1,6 @@
-"""Series and their values as tests of Prometheus write them: `up{job="a"}` and `1+2x3 _ stale`.
+"""The notation of Prometheus' tests for series and values: `up{job="a"}` and `1+2x3 _ stale`.
 
-As `ParseSeriesDesc` of Prometheus reads them (`promql/parser/generated_parser.y`).
+The grammar is that of `ParseSeriesDesc` (`promql/parser/generated_parser.y`).
 """
 
 import re
@@ -11,14 +11,14 @@ from ldlm_monitor.model.points import Labels
 STALE = object()
 """The series ends here (`stale`)."""
 HISTOGRAM = object()
-"""A native histogram: nothing of it is kept but that it is there."""
+"""A native histogram, whose content is not read: rules here use classic ones only."""
 
 _STRING = r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`'
 _NAME = re.compile(r"[a-zA-Z_:][\w:]*")
 _LABELS = re.compile(rf"\s*\{{((?:[^{{}}\"'`]|{_STRING})*)\}}")
 _LABEL = re.compile(rf"\s*([\w.]+|{_STRING})\s*(?:=\s*({_STRING}))?\s*(?:,|$)")
 _NUMBER = r"(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|(?:[iI]nf|[nN]a[nN])(?!x))"
-"""`Infx3` is one word to Prometheus' lexer, and no number."""
+"""`Infx3` is one token of Prometheus' lexer, and no number."""
 _POINT = re.compile(
     rf"(?P<histogram>\{{\{{.*?\}}\}}(?:[+-]\{{\{{.*?\}}\}})?)(?:x(?P<histograms>\d+))?(?:\s+|$)"
     rf"|(?P<stale>stale)(?:\s+|$)"
@@ -61,7 +61,7 @@ def _pairs(text: str) -> dict[str, str]:
 
 
 def unquoted(text: str) -> str:
-    """What a quoted string says, by Go's escapes."""
+    """The content of a quoted string with Go's escapes."""
     if text[0] == "`":
         return text[1:-1]
 

@@ -1,4 +1,4 @@
-"""The tree of `promql_parser` as our nodes, once it holds nothing that is not evaluated here."""
+"""Copies the tree of `promql_parser` into our nodes, and refuses what is not evaluated here."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -28,19 +28,14 @@ from ldlm_monitor.promql.nodes import (
 )
 from ldlm_monitor.promql.operators import AGGREGATIONS, SET_OPERATORS
 from ldlm_monitor.promql.ranges import OVER_RANGE
+from ldlm_monitor.promql.selection import SPECIAL
 
-SPECIAL_FUNCTIONS = frozenset(
-    {
-        *("time", "pi", "vector", "scalar", "timestamp", "absent", "absent_over_time"),
-        "histogram_quantile",
-    }
-)
-FUNCTIONS = frozenset({*ELEMENTWISE, *OVER_VECTOR, *OVER_RANGE, *SPECIAL_FUNCTIONS})
+FUNCTIONS = frozenset({*ELEMENTWISE, *OVER_VECTOR, *OVER_RANGE, *SPECIAL})
 _ALIASES = {"holt_winters": "double_exponential_smoothing"}  # its name in Prometheus 2
 
 
 class Refusal(Exception):  # noqa: N818
-    """Why an expression is not accepted, and the word in it, or the offset, that is to blame."""
+    """Why an expression is not accepted, and the word or the offset that causes it."""
 
     def __init__(
         self,
@@ -60,7 +55,7 @@ class Refusal(Exception):  # noqa: N818
 
 
 def unsupported(feature: str, word: str = "", offset: int | None = None) -> Refusal:
-    """The refusal of something that Prometheus may well evaluate."""
+    """The refusal of a feature that Prometheus evaluates."""
     return Refusal(
         f"{feature} is not supported",
         word,
@@ -80,7 +75,10 @@ def translate(tree: Any) -> Node:
 
 @lru_cache(maxsize=4096)
 def _shared(node: Node) -> Node:
-    """The first of all equal nodes: what is equal is then the same, and evaluated once."""
+    """The first of all equal nodes, so that equal nodes are evaluated once.
+
+    The bound is that of all nodes of a hundred rules; beyond it equal nodes are evaluated twice.
+    """
     return node
 
 

@@ -1,1 +1,1 @@
-"""What a run is, where it stands, and how long a pause is normal for it."""
+"""What a run is, where it stands, and how long a pause is normal."""

@@ -10,8 +10,9 @@ from ldlm_monitor.model.records import Position, Sample, SampleBlock
 from ldlm_monitor.model.view import CurveView
 
 CAPACITY = 512
-"""Buckets of one curve; when they are full, two neighbours become one."""
+"""Buckets of one curve, two a column of a wide screen; neighbours are merged when full."""
 _COLUMNS = ("steps", "times", "lows", "highs", "means", "nonfinite", "lines", "offsets", "origins")
+# Quantities of reports and of the screen: a curve costs 30 kB a quantity.
 _CHARTED = frozenset(
     {
         *("loss", "eval_loss", "accuracy", "grad_norm", "learning_rate", "loss_scale"),
@@ -26,12 +27,12 @@ def is_charted(quantity: str) -> bool:
     return quantity in _CHARTED or quantity.startswith(("loss_", "accuracy_"))
 
 
-class Curve:
-    """Least, greatest and mean value of equally many samples a bucket: no spike is ever lost.
+class RunCurve:
+    """Minimum, maximum and mean of equally many samples a bucket, so that no spike is lost.
 
-    A NaN or an infinity is counted in `nonfinite` of its bucket, which is then the bucket's
-    whole news: the other columns tell of finite values alone (NaN where there is none).
-    Each bucket knows where its first line stands.
+    NaN and infinite values are only counted, in `nonfinite`. The other columns describe
+    finite values, and are NaN where a bucket has none. Each bucket has the position of its
+    first line.
     """
 
     __slots__ = ("_filled", "_sum", "_width", "files", "last_step", *_COLUMNS)
@@ -48,7 +49,7 @@ class Curve:
         self.nonfinite, self.origins = array("I"), array("H")
 
     def add(self, sample: Sample, at: float, value: float) -> None:
-        """One value, told at `at` (Unix seconds). A bar that is drawn again tells nothing new."""
+        """Add one value logged at `at` (Unix seconds); a redrawn bar is ignored."""
         finite = math.isfinite(value)
         step = sample.step
         if step is None:
@@ -57,32 +58,32 @@ class Curve:
             return
         self._open(step, at, sample.position, 1)
         if finite:
-            self._take((value,))
+            self._add((value,))
         else:
             self.nonfinite[-1] += 1
 
     def extend(
         self, block: SampleBlock, times: Sequence[float] | None, at: float, column: Sequence[float]
     ) -> None:
-        """Finite values of all rows of a block, told at `times`, or all at `at`."""
+        """Add the finite values of all rows of a block, logged at `times`, or all at `at`."""
         index, end = 0, len(column)
         while index < end:
             position = Position(block.path, block.first_line + index, block.offsets[index])
             when = at if times is None else times[index]
             room = self._open(block.steps[index], when, position, end - index)
             whole = index == 0 and room == end
-            self._take(column if whole else column[index : index + room])
+            self._add(column if whole else column[index : index + room])
             index += room
         self.last_step = block.steps[end - 1]
 
     def view(self) -> CurveView:
-        """The curve as it stands, in columns that change no more."""
+        """An immutable copy of the curve."""
         return CurveView(
             files=tuple(self.files), **{name: getattr(self, name)[:] for name in _COLUMNS}
         )
 
     def _open(self, step: int, at: float, position: Position, wanted: int) -> int:
-        """Have a bucket for up to `wanted` samples from `step` on; how many it takes."""
+        """Open a bucket where needed; returns how many of `wanted` samples it accepts."""
         fell = self.last_step is not None and step < self.last_step
         if not self.steps or fell or self._filled >= self._width:
             if len(self.steps) >= CAPACITY:
@@ -98,12 +99,12 @@ class Curve:
                 column.append(math.nan)
             self.nonfinite.append(0)
             self._filled, self._sum = 0, (0.0, 0)
-        taken = min(self._width - self._filled, wanted)
-        self._filled += taken
+        room = min(self._width - self._filled, wanted)
+        self._filled += room
         self.last_step = step
-        return taken
+        return room
 
-    def _take(self, values: Sequence[float]) -> None:
+    def _add(self, values: Sequence[float]) -> None:
         low, high = min(values), max(values)
         total, count = self._sum[0] + sum(values), self._sum[1] + len(values)
         if self._sum[1]:
@@ -113,7 +114,7 @@ class Curve:
         self.means[-1] = _single(total / count)
 
     def _halve(self) -> None:
-        """Two neighbours become one; the buckets to come are twice as wide."""
+        """Merge neighbours in pairs; later buckets are twice as wide."""
         pairs = range(0, len(self.steps) - 1, 2)
         lows = array("f", (_least(self.lows[i], self.lows[i + 1]) for i in pairs))
         highs = array("f", (-_least(-self.highs[i], -self.highs[i + 1]) for i in pairs))
@@ -127,12 +128,12 @@ class Curve:
 
 
 def _single(value: float) -> float:
-    """What fits into single precision: the rest is drawn at its edge."""
+    """The value clamped to the range of a 32-bit float, whose maximum is 3.4028e38."""
     return max(min(value, 3.4e38), -3.4e38)
 
 
 def _least(a: float, b: float) -> float:
-    """The lesser of two; NaN stands for none."""
+    """The lesser of two values; NaN means that there is none."""
     return b if math.isnan(a) else a if math.isnan(b) else min(a, b)
 
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from ldlm_monitor.model.points import Labels, Point, make_labels
 from ldlm_monitor.model.records import Event
-from ldlm_monitor.run.quantity import Evidence
+from ldlm_monitor.run.quantity import SourceLine
 
 EVENTS = "ldlm_events_total"
 _Sort: TypeAlias = tuple[str, str, int | None]
@@ -24,8 +24,8 @@ class EventCounts:
         self._last: dict[_Sort, Event] = {}
         self._label_cache: dict[_Sort, Labels] = {}
 
-    def take(self, event: Event) -> None:
-        """Count it; it is now the last of its sort, and of all."""
+    def add(self, event: Event) -> None:
+        """Count an event; it is now the last of its sort, and of all."""
         sort = (event.kind, event.severity, event.rank)
         self._counts[sort] += 1
         self._last.pop(sort, None)
@@ -39,55 +39,49 @@ class EventCounts:
         return dict(counts)
 
     def points(self) -> list[Point]:
-        """Every count as it stands."""
+        """All counts."""
         return [Point(EVENTS, self._labels(sort), count) for sort, count in self._counts.items()]
 
-    def evidence(self) -> Iterator[tuple[str, Labels, Evidence]]:
-        """Kind, labels and last line of every sort, in the order in which these came."""
+    def evidence(self) -> Iterator[tuple[str, Labels, SourceLine]]:
+        """Kind, labels and last line of every sort, by the time of the last line."""
         for order, (sort, event) in enumerate(self._last.items()):
             yield (
                 event.kind,
                 self._labels(sort),
-                Evidence(event.position, None, event.message, order),
+                SourceLine(event.position, None, event.message, order),
             )
 
     def _labels(self, sort: _Sort) -> Labels:
         labels = self._label_cache.get(sort)
         if labels is None:
             kind, severity, rank = sort
-            told = None if rank is None else str(rank)
-            labels = make_labels(run=self._run, kind=kind, severity=severity, rank=told)
+            shown = None if rank is None else str(rank)
+            labels = make_labels(run=self._run, kind=kind, severity=severity, rank=shown)
             self._label_cache[sort] = labels
         return labels
 
 
 _OURS = frozenset({"family", "role", "framework"})
-"""Fields that say what the event is, and are no settings."""
+"""Fields that describe the event, and are no settings."""
 
 
-class ToldSettings:
-    """`settings` as they were told last; `framework` is `unknown` until the log names it."""
+class LoggedSettings:
+    """Last logged values of `settings`; `framework` is `unknown` until the log names it."""
 
     def __init__(self) -> None:
         self.settings: dict[str, str] = {}
         self.framework = "unknown"
 
-    def take(self, event: Event) -> None:
-        """Take in a `config` or `run_started` event."""
+    def update(self, event: Event) -> None:
+        """Read a `config` or `run_started` event."""
         if event.kind == "run_started":
-            framework = event.fields.get("framework") or _framework_of(event.message)
-            self.framework = str(framework) if framework else self.framework
+            self.framework = str(event.fields.get("framework") or self.framework)
         for name, value in event.fields.items():
             if name not in _OURS and isinstance(value, str | int | float):
                 self.settings[name] = str(value)
 
     @property
     def world_size(self) -> int | None:
-        """How many ranks the log says there are."""
-        told = self.settings.get("world_size", "")
-        return int(told) if told.isdigit() else None
-
-
-def _framework_of(banner: str) -> str | None:
-    """Who writes this banner at the start of a training."""
-    return "MM-LDLM" if "MMDiT" in banner else None
+        """Number of ranks, where the log has it."""
+        size = self.settings.get("world_size", "")
+        return int(size) if size.isdigit() else None

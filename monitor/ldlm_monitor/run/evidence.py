@@ -1,4 +1,4 @@
-"""Which line of which file made an alert's condition hold."""
+"""The log line that made an alert's condition hold."""
 
 from __future__ import annotations
 
@@ -11,71 +11,72 @@ from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.points import Labels
 from ldlm_monitor.model.records import Position
 from ldlm_monitor.run.fleet import Fleet
-from ldlm_monitor.run.quantity import Evidence
+from ldlm_monitor.run.quantity import SourceLine
 
-Asked: TypeAlias = Callable[[str, Labels], bool]
+SeriesFilter: TypeAlias = Callable[[str, Labels], bool]
+"""Whether a rule reads the series of a name and labels."""
 MAX_LINE = 2000
-"""Characters of a log line that travel with an alert."""
+"""Characters of a log line in an alert: Slack refuses texts of a section above 3000."""
 
 
 class EvidenceFinder:
-    """Finds the line behind an alert when it begins, and remembers it until it ends.
+    """Finds the line behind an alert when it begins, and stores it until it ends.
 
-    Line texts are had from the chunk that is being read: `look_at` it first.
+    Line texts are cut from the chunk that is being read, given by `set_chunk`.
     """
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._chunk: Chunk | None = None
-        self._found: dict[tuple[str, Labels], Evidence] = {}
+        self._found: dict[tuple[str, Labels], SourceLine] = {}
 
-    def look_at(self, chunk: Chunk | None) -> None:
+    def set_chunk(self, chunk: Chunk | None) -> None:
         """The chunk whose records come next; None: they come from no file."""
         self._chunk = chunk
 
-    def keep_progress(self, run_name: str) -> None:
-        """Remember the line of the run's last progress, if it stands in this chunk."""
+    def store_progress_line(self, run_name: str) -> None:
+        """Store the line of the run's last progress, if it is in this chunk."""
         run = self._fleet.get(run_name)
         if run is not None:
             run.progress_line = self._text(run.life.progress_position) or run.progress_line
 
     def position(self, alert: str, labels: Mapping[str, str]) -> Position | None:
-        """Where the line of an active alert stands."""
+        """The position of the line behind an active alert."""
         evidence = self._found.get(_key(alert, labels))
         return None if evidence is None else evidence.position
 
-    def testify(self, transition: Transition, asked: Asked) -> Transition:
-        """The transition with its line; `asked` tells which series its rule reads."""
+    def attach(self, transition: Transition, reads: SeriesFilter) -> Transition:
+        """The transition with its line; `reads` selects the series that its rule reads."""
         key = _key(transition.alert, transition.labels)
         evidence = self._found.get(key)
         if transition.state not in ("pending", "firing"):
             self._found.pop(key, None)
         elif evidence is None:
-            evidence = self._find(transition, asked)
+            evidence = self._find(transition, reads)
             if evidence is not None:
                 self._found[key] = evidence
         if transition.state == "firing":
-            transition = self._with_verdict(transition, asked)
+            transition = self._with_verdict(transition, reads)
         if evidence is None:
             return transition
         return replace(
             transition, position=evidence.position, step=evidence.step, line=evidence.text
         )
 
-    def _with_verdict(self, transition: Transition, asked: Asked) -> Transition:
-        """An alert of steps that do not come says what is known of why."""
+    def _with_verdict(self, transition: Transition, reads: SeriesFilter) -> Transition:
+        """An alert about missing steps has the verdict on the run in its summary."""
         run = self._fleet.get(transition.labels.get("run", ""))
-        if run is None or not asked("ldlm_train_last_progress_timestamp_seconds", run.labels):
+        if run is None or not reads("ldlm_train_last_progress_timestamp_seconds", run.labels):
             return transition
         if (found := run.verdict) is None:
             return transition
         summary = transition.annotations.get("summary", "")
-        told = {"summary": f"{summary}; {found}"[:MAX_LINE], "verdict": found.word}
-        return replace(transition, annotations={**transition.annotations, **told})
+        added = {"summary": f"{summary}; {found}"[:MAX_LINE], "verdict": found.word}
+        return replace(transition, annotations={**transition.annotations, **added})
 
-    def _find(self, transition: Transition, asked: Asked) -> Evidence | None:
+    def _find(self, transition: Transition, reads: SeriesFilter) -> SourceLine | None:
         run = self._fleet.get(transition.labels.get("run", ""))
-        if run is None or (evidence := run.evidence(asked, transition.labels)) is None:
+        if run is None or (evidence := run.evidence(reads, transition.labels)) is None:
             return None
         return replace(
             evidence,

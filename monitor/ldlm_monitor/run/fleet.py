@@ -4,77 +4,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import NamedTuple
 
 from ldlm_monitor.model.names import SEVERITIES
 from ldlm_monitor.model.points import Point
-from ldlm_monitor.model.records import Position, Record
+from ldlm_monitor.model.records import Record
 from ldlm_monitor.model.view import Health
 from ldlm_monitor.run.pace import StallSettings
 from ldlm_monitor.run.training_run import TrainingRun
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeCandidate:
-    """A run whose host may be asked why no step comes; times in Unix seconds.
-
-    `stalls_at`: when it will count as stalled, None once it ended. `pids` by rank, with
-    the host that they are on, and `dumps` of flight recorders are what its logs tell.
-    """
-
-    run: str
-    state: str
-    last_progress_at: float
-    stalls_at: float | None
-    ended_at: float | None
-    files: tuple[str, ...]
-    pids: dict[int | None, tuple[str, int]]
-    dumps: tuple[str, ...]
-    world_size: int | None
-    position: Position
-
-
-def probe_candidates(
-    runs: Fleet, until: float, ended_since: float, since: float = -math.inf
-) -> Iterator[ProbeCandidate]:
-    """The runs that stall by `until` (Unix seconds), that did, or that ended of late.
-
-    None whose step advanced last before `since`.
-    """
-    for run in runs.nearing(until, ended_since):
-        life = run.life
-        if life.last_progress_at < since:
-            continue
-        yield ProbeCandidate(
-            run=run.name,
-            state=life.state,
-            last_progress_at=life.last_progress_at,
-            stalls_at=None if life.ended else life.last_progress_at + life.stall_limit,
-            ended_at=life.ended_at,
-            files=tuple(run.files),
-            pids=dict(run.findings.pids),
-            dumps=tuple(run.findings.dumps.values()),
-            world_size=run.told.world_size,
-            position=life.progress_position,
-        )
-
+from ldlm_monitor.run.verdict import ProbeCandidate
 
 HEALTH: tuple[Health, ...] = ("HEALTHY", "WARNING", "UNHEALTHY", "CRITICAL")
 
 
 def worse(health: Health, severity: str) -> Health:
-    """The health that remains where an alert of this severity fires (unknown words: info)."""
+    """The health of a run for which an alert of this severity fires; unknown ones are info."""
     rank = SEVERITIES.index(severity) if severity in SEVERITIES else 0
     return HEALTH[max(HEALTH.index(health), rank)]
 
 
 DUE_SECONDS = 0.25
+"""State changes are processed at most this late, so that runs which stall together are
+evaluated together."""
 
 
-class RunStanding(NamedTuple):
-    """The little that following a run's files depends on."""
+class RunStatus(NamedTuple):
+    """What the discovery of a run's files depends on."""
 
     state: str
     has_steps: bool
@@ -90,7 +46,7 @@ class Fleet:
         self._runs: dict[str, TrainingRun] = {}
         self._dues: dict[str, float | None] = {}
         self._queue: list[tuple[float, str]] = []
-        self._news: dict[str, TrainingRun] = {}
+        self._touched: dict[str, TrainingRun] = {}
         self._last_healths: dict[str, Health] = {}
 
     def __iter__(self) -> Iterator[TrainingRun]:
@@ -113,19 +69,19 @@ class Fleet:
             self._runs[record.run] = run
         return run
 
-    def standing(self, name: str) -> RunStanding | None:
-        """How a run stands, None before its first record."""
+    def status(self, name: str) -> RunStatus | None:
+        """State of a run, None before its first record."""
         run = self._runs.get(name)
         if run is None:
             return None
-        return RunStanding(run.life.state, run.life.progress_step is not None, run.life.ended)
+        return RunStatus(run.life.state, run.life.progress_step is not None, run.life.ended)
 
-    def going_on(self) -> set[str]:
-        """Names of the runs that take steps."""
+    def training(self) -> set[str]:
+        """Names of the runs that have taken steps and have not ended."""
         return {run.name for run in self if run.life.can_stall}
 
     def verdict(self, name: str) -> str | None:
-        """What became of a run that takes no step, in words; None where nothing was found."""
+        """What became of a run that takes no step, as text; None where there is no evidence."""
         run = self._runs.get(name)
         found = None if run is None else run.verdict
         return None if found is None else str(found)
@@ -139,7 +95,7 @@ class Fleet:
         }
 
     def restore_progress(self, progress: Mapping[str, tuple[int, float]]) -> None:
-        """Believe what was seen live of a run's last step, where that still is its last."""
+        """Use the live time of a run's last step, where that is still its last step."""
         for name, (step, at) in progress.items():
             run = self._runs.get(name)
             if run is not None and run.life.progress_step == step:
@@ -147,15 +103,15 @@ class Fleet:
                 self.touch(run)
 
     def set_stall(self, stall: StallSettings) -> None:
-        """Other stall settings, for the runs that are there too."""
+        """Change the stall settings of all runs, present and future."""
         self._stall = stall
         for run in self:
             run.life.pace.settings = stall
             self.touch(run)
 
     def touch(self, run: TrainingRun) -> None:
-        """A record reached the run: when its state changes by itself may have changed."""
-        self._news[run.name] = run
+        """A record reached the run, so that its due time may have changed."""
+        self._touched[run.name] = run
         if self._last_healths and not run.life.ended:
             self._last_healths.pop(run.name, None)
         due = run.life.due()
@@ -164,13 +120,13 @@ class Fleet:
             if due is not None:
                 heappush(self._queue, (due, run.name))
 
-    def take_news(self) -> list[TrainingRun]:
-        """The runs that records reached since the last call."""
-        news, self._news = self._news, {}
-        return list(news.values())
+    def take_touched(self) -> list[TrainingRun]:
+        """The runs that got records since the last call."""
+        touched, self._touched = self._touched, {}
+        return list(touched.values())
 
     def tick(self, at: float) -> bool:
-        """Let time pass; whether a state changed."""
+        """Run all timers that are due before `at`; whether a state changed."""
         changed = False
         while (first := self._first()) is not None and first[0] < at:
             heappop(self._queue)
@@ -180,34 +136,36 @@ class Fleet:
             self.touch(run)
         return changed
 
-    def nearing(self, until: float, ended_since: float) -> Iterator[TrainingRun]:
-        """The runs that stall by `until` (Unix seconds), that did, or that ended of late."""
+    def probe_candidates(
+        self, until: float, ended_since: float, since: float = -math.inf
+    ) -> Iterator[ProbeCandidate]:
+        """The runs that are stalled, stall by `until` (Unix seconds), or ended since `ended_since`.
+
+        Runs whose last step is before `since` are left out.
+        """
         for run in self:
             due = self._dues.get(run.name)
             ended = run.life.ended_at
-            if (
-                (due is not None and due <= until and run.life.can_stall)
-                or run.life.state == "stalled"
-                or (ended is not None and ended >= ended_since)
+            near = due is not None and due <= until and run.life.can_stall
+            late = near or run.life.state == "stalled"
+            if (late or (ended is not None and ended >= ended_since)) and (
+                run.life.last_progress_at >= since
             ):
-                yield run
+                yield run.probe_candidate()
 
     def finish(self, at: float) -> None:
-        """Nothing more will come of any run."""
+        """No run gets more records."""
         for run in self:
             run.finish(at)
             self.touch(run)
 
     def due(self) -> float:
-        """When states change by themselves next, at most `DUE_SECONDS` late; inf: never.
-
-        Many runs that stall together are then judged together.
-        """
+        """When the next timer is to be run, rounded up to `DUE_SECONDS`; inf: never."""
         first = self._first()
         return math.inf if first is None else (math.floor(first[0] / DUE_SECONDS) + 1) * DUE_SECONDS
 
     def _first(self) -> tuple[float, str] | None:
-        """The earliest due time and its run; entries that a later record overtook are dropped."""
+        """The earliest due time and its run; entries that a later record replaced are dropped."""
         while self._queue and self._dues.get(self._queue[0][1]) != self._queue[0][0]:
             heappop(self._queue)
         return self._queue[0] if self._queue else None
@@ -218,20 +176,20 @@ class Fleet:
         return any(not run.life.ended for run in self)
 
     def keep_healths(self, healths: Mapping[str, Health]) -> None:
-        """The alerts of a run that has ended will end, too: keep the worst that they meant."""
+        """Store the worst health of runs that have ended: their alerts will resolve."""
         for name, health in healths.items():
             if self.has_ended(name):
-                known = self._last_healths.get(name, "HEALTHY")
-                self._last_healths[name] = max(health, known, key=HEALTH.index)
+                stored = self._last_healths.get(name, "HEALTHY")
+                self._last_healths[name] = max(health, stored, key=HEALTH.index)
 
     def health(self, run: TrainingRun, firing: Health) -> Health:
-        """The run's health, where its alerts that fire mean `firing`."""
+        """The health of the run, where `firing` is that of its firing alerts."""
         return max(firing, self._last_healths.get(run.name, firing), key=HEALTH.index)
 
     def points(self, at: float, healths: Mapping[str, Health]) -> list[list[Point]]:
-        """What is exported of all runs, a list each; `healths` are those that are not HEALTHY.
+        """The exported series, a list for each run; `healths` are those that are not HEALTHY.
 
-        The list of a run that nothing happened to is the same object as before.
+        The list of a run without new records is the same object as in the last call.
         """
         groups: list[list[Point]] = []
         states: list[Point] = []
@@ -242,7 +200,7 @@ class Fleet:
         return [*groups, states]
 
     def shown(self, at: float) -> Iterator[TrainingRun]:
-        """The runs that have not ended, or not long ago."""
+        """The runs that have not ended, or ended at most `end_after` seconds ago."""
         for run in self:
             ended = run.life.ended_at
             if ended is None or at - ended <= self._end_after:

@@ -1,4 +1,4 @@
-"""Which run, node and rank a file belongs to, told from its path (contract section 1, "Runs")."""
+"""Which run, node and rank a file belongs to, by its path (contract section 1, "Runs")."""
 
 import re
 from dataclasses import dataclass, field
@@ -9,7 +9,8 @@ from ldlm_monitor.model.chunk import Origin
 from ldlm_monitor.model.points import MAX_LABEL_LENGTH
 
 SAME_LAUNCH_SECONDS = 120.0
-"""How far apart the stamps of one launch's nodes may lie: each node names its own log."""
+"""Largest difference of the stamps of one launch: each node names its own log when it starts,
+and image pulls and imports differ by up to a minute or two."""
 
 _STAMP = re.compile(r"^(?P<prefix>.*?)(?P<stamp>(?:19|20)\d{6}[_T-]\d{6})(?P<rest>.*)$")
 _NODE = re.compile(r"[_.-]?node[_-]?(?P<node>\d+)")
@@ -30,6 +31,7 @@ _POD = re.compile(
 _MLFLOW = re.compile(r"(?:^|/)(?P<run>[0-9a-f]{32})/metrics/")
 _EVENT_FILE = "events.out.tfevents."
 _EVALUATIONS = frozenset({"validation", "val", "eval", "test"})
+# Names that trainers give to files and folders of any run.
 _GENERIC = frozenset(
     {"training_log", "trainer_log", "train", "log", "logs", "train_logs", "output", "out"}
     | {"console", "stdout", "stderr", "metrics", "nohup", "health", "heartbeat", "nccl_debug"}
@@ -38,7 +40,7 @@ _GENERIC = frozenset(
 
 
 def origin_of(path: str, run: str | None = None) -> Origin:
-    """Run, node and rank as the path alone tells them; `run` overrides the name."""
+    """Run, node and rank by the path alone; `run` overrides the name."""
     run = None if run is None else run[:MAX_LABEL_LENGTH]
     if elastic := _ELASTIC.search(path):
         return Origin(run or elastic["run"], rank=int(elastic["rank"]))
@@ -91,7 +93,7 @@ def _run_name(pure: PurePath) -> str:
 
 
 def _folder_name(pure: PurePath) -> str:
-    """TensorBoard calls a run by its folder; Keras has one for its evaluations in it."""
+    """TensorBoard names a run by its folder; Keras has a folder for evaluations in it."""
     passed_over = _GENERIC | _EVALUATIONS | {"/", ".", ".."}
     return next((part for part in reversed(pure.parts[:-1]) if part not in passed_over), pure.stem)
 
@@ -107,8 +109,8 @@ class _Launch:
 class RunNames:
     """Gives every file its origin, and files of one launch the same run.
 
-    `run` (from `--run`) names everything. Nodes of one launch stamp their logs a
-    few seconds apart: the run bears the name that was seen first.
+    `run` (from `--run`) names everything. The stamps of one launch's nodes differ by
+    seconds: its run has the name that was seen first.
     """
 
     def __init__(self, run: str | None = None) -> None:
@@ -116,42 +118,42 @@ class RunNames:
         self._origins: dict[str, Origin] = {}
         self._launches: list[_Launch] = []
         self._tied: set[str] = set()
-        self._called: dict[str, str] = {}
+        self._names: dict[str, str] = {}
 
     def origin(self, path: str) -> Origin:
-        """The origin of a file; the same answer for the same path, always."""
-        known = self._origins.get(path)
-        if known is None:
-            known = self._origins[path] = self._as_called(self._first_seen(path))
-        return known
+        """The origin of a file, computed once for each path."""
+        origin = self._origins.get(path)
+        if origin is None:
+            origin = self._origins[path] = self._renamed(self._first_seen(path))
+        return origin
 
-    def call(self, run: str, name: str) -> None:
-        """A run tells its own name: of all its files, also of those that are seen later.
+    def rename(self, run: str, name: str) -> None:
+        """Use the name that a run's log contains for all its files, present and future.
 
-        Before any of them is read: what was told of the run stays under the name that it had.
+        Call it before the first of them is read: earlier records keep the earlier name.
         """
         if self._run is None and name:
-            self._called[run] = name[:MAX_LABEL_LENGTH]
-            self._origins = {path: self._as_called(each) for path, each in self._origins.items()}
+            self._names[run] = name[:MAX_LABEL_LENGTH]
+            self._origins = {path: self._renamed(each) for path, each in self._origins.items()}
 
     def tie(self, path: str, run: str) -> None:
         """Make a companion part of the run that it belongs to."""
-        told = origin_of(path)
+        origin = origin_of(path)
         named = (self._run or run)[:MAX_LABEL_LENGTH]
-        self._origins[path] = Origin(named, told.node, told.rank)
+        self._origins[path] = Origin(named, origin.node, origin.rank)
         self._tied.add(path)
 
     @property
     def is_given(self) -> bool:
-        """Whether the user names the run, whatever files say."""
+        """Whether the user names the run."""
         return self._run is not None
 
     def is_tied(self, path: str) -> bool:
-        """Whether something better than its path names a file's run."""
+        """Whether the run of a file is named by the user or by `tie`, and not by its path."""
         return self._run is not None or path in self._tied
 
-    def _as_called(self, origin: Origin) -> Origin:
-        name = self._called.get(origin.run)
+    def _renamed(self, origin: Origin) -> Origin:
+        name = self._names.get(origin.run)
         return origin if name is None else Origin(name, origin.node, origin.rank)
 
     def _first_seen(self, path: str) -> Origin:

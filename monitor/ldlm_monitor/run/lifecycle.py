@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from ldlm_monitor.model.names import ENDED_STATES
 from ldlm_monitor.model.records import Event, Heartbeat, Position, Sample, SampleBlock
-from ldlm_monitor.run.endings import STRAY_SECONDS, Attendance, Ending, Suspicion
+from ldlm_monitor.run.endings import STRAY_SECONDS, Ending, EndingTracker, RankAttendance
 from ldlm_monitor.run.pace import Pace, StallSettings
 
 _PHASES = {
@@ -17,15 +17,15 @@ _PHASES = {
     "checkpoint_saved": ("checkpointing", "running"),
     "checkpoint_failed": ("checkpointing", "running"),
 }
-"""What an event says of a pause: what explains it, and the phase that follows."""
+"""By the kind of an event: the phase that explains a pause, and the phase that follows."""
 
 
 class Lifecycle:
-    """The state of one run, from its records and the passing of time.
+    """The state of one run, by its records and the time.
 
-    Progress is an advance of the step in any file of the run: a redrawn bar, a
-    repeated line or a growing file is none. A smaller step is a resume. `timed`: the
-    times of what comes mean anything beyond their order; else no pace is learned of them.
+    Progress is an advance of the step in any file of the run: a redrawn bar, a repeated line
+    or a growing file is none. A smaller step is a resume. `timed`: records have times, and
+    not only an order; otherwise no pace is learned from them.
     """
 
     def __init__(self, started: float, settings: StallSettings, first: Position) -> None:
@@ -46,18 +46,18 @@ class Lifecycle:
         self._training = False
         self._highest_step = -1
         self._stride = 0
-        self._announces = False
-        self._suspicion = Suspicion()
-        self._attendance = Attendance()
+        self._announces_phases = False
+        self._ending = EndingTracker()
+        self._attendance = RankAttendance()
 
     @property
     def ending(self) -> Ending | None:
         """How the run may have ended, while that is not certain."""
-        return self._suspicion.ending
+        return self._ending.ending
 
     @property
     def state(self) -> str:
-        """A word of `names.RUN_STATES`."""
+        """One of `names.RUN_STATES`."""
         return "stalled" if self._stalled and not self.ended else self.phase
 
     @property
@@ -67,12 +67,12 @@ class Lifecycle:
 
     @property
     def can_stall(self) -> bool:
-        """A training has shown itself, and has not ended: a kernel log never stalls."""
+        """Whether the run trains and has not ended: a kernel log never stalls."""
         return self._training and not self.ended
 
     @property
     def is_paused(self) -> bool:
-        """The next step will not come at the pace of a step."""
+        """Whether the next step is expected later than the pace of steps says."""
         return self.phase != "running" or self._paused_by is not None
 
     @property
@@ -81,14 +81,14 @@ class Lifecycle:
         limit = self.pace.limit(self.phase)
         if self.phase == "running" and self.progress_step is not None and self._stride:
             step, stride = self.progress_step, self._stride
-            pause = self.pace.expected_pause(step, stride, announced=self._announces)
+            pause = self.pace.expected_pause(step, stride, announced=self._announces_phases)
             limit = max(limit, pause)
         return self._alive_at - self.last_progress_at + limit
 
     def due(self) -> float | None:
-        """When the state will change by itself."""
+        """When the state changes without a record; None: never."""
         times = []
-        ending = self._suspicion.ending
+        ending = self._ending.ending
         if ending is not None:
             times.append(ending.confirm_at)
         if self.can_stall and not self._stalled:
@@ -96,12 +96,12 @@ class Lifecycle:
         return min(times, default=None)
 
     def restore_progress(self, at: float) -> None:
-        """The last step was taken at `at`: a log only tells when it was last written."""
+        """The last step was taken at `at`, which is earlier than the last write of its log."""
         if not self.ended and at < self.last_progress_at:
             self.last_progress_at = self._alive_at = at
 
     def tick(self, now: float) -> bool:
-        """Let time pass; True if the state changed."""
+        """Run the timers that are due at `now`; True if the state changed."""
         before = self.state
         if self.ending is not None and now >= self.ending.confirm_at:
             self._confirm(now)
@@ -110,22 +110,22 @@ class Lifecycle:
         return self.state != before
 
     def finish(self, now: float) -> bool:
-        """Nothing more will come: what looked like an end was one."""
+        """No record follows, so that an assumed end is certain; True if there was one."""
         if self.ending is None:
             return False
         self._confirm(now)
         return True
 
     def observe_sample(self, sample: Sample, at: float) -> bool:
-        """Take in a sample; True if the state changed."""
+        """Process a sample; True if the state changed."""
         before = self.state
         self._training = True
-        self._announces = self._announces or "progress" in sample.values
+        self._announces_phases = self._announces_phases or "progress" in sample.values
         if _is_sign(sample.values):
             self._alive_at = at
             self._stalled = False
         elif sample.step is None:
-            # A log that tells no steps at all: its numbers are all the progress there is.
+            # In a log without steps, numbers are the only progress.
             if sample.values and not self._steps and not self.ended:
                 self._advance(None, sample.position, at)
         else:
@@ -135,7 +135,7 @@ class Lifecycle:
     def only_advances(self, block: SampleBlock, until: float) -> bool:
         """Whether lines up to `until` whose steps rise can only advance the run.
 
-        Not where it is not simply running, or a pause between them could be a stall.
+        They cannot where it is not running, or where a pause between them could be a stall.
         """
         running = self.phase == "running" and not self._stalled
         doubtful = self.ending is not None or self._paused_by is not None
@@ -143,7 +143,7 @@ class Lifecycle:
         return running and not doubtful and not paused and not _is_sign(block.values)
 
     def observe_steps(self, block: SampleBlock, times: Sequence[float]) -> None:
-        """Take in lines at `times` that `only_advances`; the one before them was taken in last."""
+        """Process lines at `times` that `only_advances`; the one before is the last record."""
         self._steps[block.path, block.rank] = block.steps[-1]
         first = bisect_right(block.steps, self._highest_step)
         for at in times[first:]:
@@ -157,17 +157,17 @@ class Lifecycle:
             self._advance(last.step, last.position, times[-1])
 
     def observe_heartbeat(self, beat: Heartbeat, at: float) -> bool:
-        """Take in a rank's own sign of life; True if the state changed."""
+        """Process a heartbeat of a rank; True if the state changed."""
         before = self.state
         self._training = True
         self._step(beat.step, (beat.position.path, beat.rank), beat.position, at)
         return self.state != before
 
     def observe_event(self, event: Event, at: float) -> bool:
-        """Take in an event; True if the state changed, or will soon."""
+        """Process an event; True if the state changed, or is about to."""
         before = (self.state, self.ending)
         kind = event.kind
-        self._suspicion.hear(event)
+        self._ending.note_victim(event)
         if kind in ("run_started", "config"):
             self._training = True
         if kind == "run_started" and self.ended:
@@ -178,12 +178,12 @@ class Lifecycle:
             if self._attendance.observe(event):
                 self._end("finished", at)
         elif kind in _PHASES:
-            # Who tells of checkpoints may still be silent about evaluations.
-            self._announces = self._announces or kind == "eval_started"
+            # A log that announces checkpoints need not announce evaluations.
+            self._announces_phases = self._announces_phases or kind == "eval_started"
             if not self.ended:
                 self._pause(kind, at)
         else:
-            self._suspicion.take(event, at, phase=self.phase)
+            self._ending.observe(event, at, phase=self.phase)
         return (self.state, self.ending) != before
 
     def _step(
@@ -196,7 +196,7 @@ class Lifecycle:
         self._steps[source] = step
         if self.ended and not self._revived(step, back, at):
             return
-        # Another file that tells of a step already known is no progress.
+        # The same step in another file is no progress.
         if back or step > self._highest_step:
             self._highest_step = step
             self._advance(step, position, at)
@@ -220,7 +220,7 @@ class Lifecycle:
             self._enter("running", at)
         self._paused_by = None
         self._stalled = False
-        self._suspicion.went_on(at)
+        self._ending.went_on(at)
         self.rank = None
         self.ended_at = None
         self.last_progress_at = self._alive_at = max(at, self.last_progress_at)
@@ -232,7 +232,7 @@ class Lifecycle:
     def _restart(self, at: float) -> None:
         self._enter("starting", at)
         self._steps.clear()
-        self._suspicion.clear()
+        self._ending.clear()
         self._attendance.clear()
         self._paused_by = None
         self._highest_step = -1
@@ -262,9 +262,9 @@ class Lifecycle:
         self.ended_at = at
         self._stalled = False
         if self.ending is not None:
-            self.end_evidence, self._suspicion.ending = self.ending.evidence, None
+            self.end_evidence, self._ending.ending = self.ending.evidence, None
 
 
 def _is_sign(values: Mapping[str, object]) -> bool:
-    """What the line tells is a sign of life, and no step."""
+    """Whether the line is a sign of life without a step."""
     return "eval_progress" in values or "skip_progress" in values

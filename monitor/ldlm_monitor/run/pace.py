@@ -9,18 +9,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 WINDOW = 1000
-"""Gaps that are remembered."""
+"""Gaps kept: enough for a 99th percentile that one outlier does not move."""
 LEARNED_AFTER = 20
-"""Gaps after which the run's own pace is trusted."""
+"""Gaps after which the learned pace is used: with fewer, q99 is only the maximum."""
 HICCUP_SECONDS = 240.0
-"""Waiting for data takes some steps' time, now and then: so long at most that is allowed for."""
+"""Slow data loading makes single gaps of several steps' time; the allowance for it ends here."""
 ROUND = 500
 STRIDES = 50
 LEAST_ROUND = 1000
+"""Trainers evaluate and save every 500 or 1000 steps by default (Hugging Face: `save_steps=500`).
+
+Shorter runs have no unannounced pause often enough to be worth a later hang alert.
+"""
 UNKNOWN_PAUSE = 300.0
-"""Seconds that a pause may take after a round number of steps."""
+"""Seconds allowed for an evaluation or a checkpoint whose duration is not learned yet."""
 RHYTHMS = 8
-"""Pauses that are remembered."""
+"""Distinct rhythms kept: evaluation, checkpoint and logging, each counted from 0 and from 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +45,8 @@ class Pace:
     """Learns the stall limit of one run.
 
     While steps are running, with `q99` the 99th percentile of the last 1000 gaps
-    between advances of the step, and `pause` the longest gap that a checkpoint
-    explained (it is announced only when it is over), `second` the longest gap but one:
+    between advances of the step, `pause` the longest gap that a checkpoint explained
+    (it is logged only when it is over), and `second` the second longest gap:
 
         limit = max(floor, 5 * q99, min(8 * q99, 240), 2 * second, 2 * pause)
 
@@ -52,22 +56,23 @@ class Pace:
         limit = (begin of the evaluation - last step) + allowance
         allowance = max(floor, 2 * longest evaluation so far), `startup` before the first
 
-    and each sign of life inside it moves the begin. Five times the longest
-    observed interval is what NVIDIA's resiliency extension uses for heartbeats.
+    and each sign of life inside it moves the begin. Five times the longest observed interval
+    is what NVIDIA's resiliency extension uses for heartbeats. The factors 2 and 10 trade a
+    later alert for no alert where one pause is twice as long as the one before.
 
-    Logs without bars mostly announce no evaluation. Pauses come in a rhythm then: after one
-    beyond the limit that was over by itself, one of up to twice its length is normal whenever
-    as many steps have passed again, or a multiple of that. The first of them stand after round
-    numbers of steps: 300 s are normal after a multiple of 500 (or of 50 logged steps) from
-    1000 on. A hang at just such a step is told later; one in 250 stands there.
+    Most logs without bars announce no evaluation, but pauses repeat. After a pause beyond the
+    limit that ended by itself, a pause of up to twice its length is normal after the same
+    number of steps, or a multiple of it. Before any was seen, 300 s are normal after a multiple
+    of 500 steps (or of 50 logged steps) from 1000 on. A hang at such a step is reported later;
+    one step in 250 is such a step.
 
-    `told_late`: so many seconds after it was taken a step may be told, because its writer
-    collects; a limit between steps is longer by these.
+    `write_delay`: seconds by which a buffering writer may log a step late; it is added to the
+    limit between steps.
     """
 
     def __init__(self, settings: StallSettings) -> None:
         self.settings = settings
-        self.told_late = 0.0
+        self.write_delay = 0.0
         self._recent: deque[float] = deque()
         self._sorted: list[float] = []
         self.longest_pause: dict[str, float] = {}
@@ -87,9 +92,9 @@ class Pace:
         self.longest_pause[phase] = max(seconds, self.longest_pause.get(phase, 0.0))
 
     def learn_unannounced(self, step: int, stride: int, seconds: float) -> None:
-        """A pause that nothing explains, after `step`; `stride` is from one told step to the next.
+        """A pause without an explanation after `step`; `stride` is the distance of logged steps.
 
-        Steps may be counted from 0 or from 1: one of the two rhythms is the right one.
+        Steps may be counted from 0 or from 1, so both rhythms are stored.
         """
         for ahead in (0, stride):
             rhythm = (step + ahead, ahead)
@@ -97,9 +102,9 @@ class Pace:
                 self._rhythms[rhythm] = max(seconds, self._rhythms.get(rhythm, 0.0))
 
     def expected_pause(self, step: int, stride: int, *, announced: bool) -> float:
-        """How many seconds a pause after `step` may take, where that is more than elsewhere.
+        """Seconds that a pause after `step` may take, where that is more than after other steps.
 
-        `announced`: the log tells when a phase begins, and has told of none.
+        `announced`: the log reports when a phase begins, and reported none.
         """
         longest = [
             seconds
@@ -129,7 +134,7 @@ class Pace:
             return self.settings.startup
         if phase in ("evaluating", "checkpointing"):
             return self._pause_limit(phase)
-        return self._step_limit() + self.told_late
+        return self._step_limit() + self.write_delay
 
     def _pause_limit(self, phase: str) -> float:
         longest = self.longest_pause.get(phase)
@@ -150,15 +155,15 @@ class Pace:
 
 
 COARSE_SECONDS = 5.0
-"""Bars tell whole seconds and are drawn now and then: only longer spans say what a step takes."""
+"""Bars show whole seconds, so that a span of 5 s has an error of at most 20 %."""
 
 
 class StepDurations:
-    """Seconds a step, collected in `fresh` until they are taken.
+    """Seconds a step, collected in `fresh` until `Progress.take_durations` takes them.
 
-    Where each step comes with its own time, it is the time between two of them, over the
-    steps between; otherwise over at least 5 seconds. Spans with a pause in them (an
-    evaluation, a checkpoint, the start) say nothing.
+    Where each step has its own time, a duration is the time between two steps over the number
+    of steps; otherwise it spans at least 5 seconds. Spans with a pause in them (an evaluation,
+    a checkpoint, the start) are left out.
     """
 
     __slots__ = ("_last", "fresh", "resumed")
@@ -169,11 +174,11 @@ class StepDurations:
         self.resumed = False
 
     def pause(self) -> None:
-        """The next step does not follow the last one at the run's pace."""
+        """The time up to the next step is no step duration."""
         self._last = None
 
     def advance(self, at: float, step: int, *, exact: bool) -> None:
-        """A step was told at `at`; `exact`: with its own time."""
+        """A step was logged at `at`; `exact`: with its own time."""
         if self._last is None or step <= self._last[1] or at < self._last[0]:
             if self._last is not None and step < self._last[1]:
                 self.resumed = True

@@ -1,4 +1,4 @@
-"""How far a run is and how fast it goes, as the best source of its steps tells it."""
+"""How far a run is and how fast it goes, by the best source of its steps."""
 
 from __future__ import annotations
 
@@ -13,15 +13,20 @@ from ldlm_monitor.run.pace import StepDurations
 from ldlm_monitor.run.quantity import ValueSource
 
 PACE_STEPS = 50
-"""The pace is that of so many steps."""
+"""Steps that the estimate of seconds a step is computed over."""
 FLUSH_SECONDS = 120.0
-"""TensorBoard's writers collect for so long (`flush_secs` in torch/utils/tensorboard/writer.py)."""
+"""TensorBoard's writers buffer for so long (`flush_secs` in torch/utils/tensorboard/writer.py)."""
+_SKIPPED = 50
+"""Skipped steps kept to count each once: every rank logs it, some steps later at most."""
+_CHECKPOINTS = 6
+"""Checkpoints kept: the detector of late ones needs 4."""
 
 
 class Progress:
-    """Step, epoch, and pace of the run whose life is `life`.
+    """Step, epoch, pace, skipped steps and checkpoints of the run whose life is `life`.
 
-    `rank_steps`: the last step of each rank that tells its own.
+    `rank_steps`: the last step of each rank that logs its own. `checkpoints`: the steps of
+    the last ones, rising.
     """
 
     def __init__(self, life: Lifecycle) -> None:
@@ -29,6 +34,9 @@ class Progress:
         self.total_steps: int | None = None
         self.epoch: float | None = None
         self.rank_steps: dict[int, int] = {}
+        self.skipped_steps = 0
+        self.checkpoints: deque[int] = deque(maxlen=_CHECKPOINTS)
+        self._skipped: deque[object] = deque(maxlen=_SKIPPED)
         self._step: tuple[ValueSource, int] | None = None
         self._leader: int | None = None
         self._recent: deque[tuple[float, int]] = deque(maxlen=PACE_STEPS)
@@ -42,7 +50,7 @@ class Progress:
 
     @property
     def ratio(self) -> float | None:
-        """How much is done, 0 to 1; None where the log does not tell."""
+        """How much is done, 0 to 1; None where the log has no total."""
         if self._step is None or not self.total_steps:
             return None
         # A step log counts from 0, a bar counts what is done.
@@ -51,7 +59,7 @@ class Progress:
 
     @property
     def step_seconds(self) -> float | None:
-        """Seconds a step, by when the last ones were told."""
+        """Seconds a step, by the times of the last ones."""
         if len(self._recent) < 2:
             return None
         (start, first), (end, last) = self._recent[0], self._recent[-1]
@@ -65,7 +73,7 @@ class Progress:
         return (1 - ratio) * self.total_steps * step_seconds
 
     def ranks(self) -> Iterator[RankView]:
-        """The ranks that tell their own steps."""
+        """The ranks that log their own steps."""
         for rank, (at, phase) in sorted(self._rank_seen.items()):
             yield RankView(rank=rank, step=self.rank_steps.get(rank), seen_at=at, phase=phase)
 
@@ -75,13 +83,28 @@ class Progress:
         resumed, self._durations.resumed = self._durations.resumed, False
         return durations, resumed
 
+    def skip(self, step: object) -> None:
+        """Count a skipped step once, though every rank logs it."""
+        if step is None or step not in self._skipped:
+            self.skipped_steps += 1
+            self._skipped.append(step)
+
+    def save_checkpoint(self) -> None:
+        """Store at which step a checkpoint was saved; several lines may report one."""
+        if self.step is None:
+            return
+        while self.checkpoints and self.checkpoints[-1] > self.step:
+            self.checkpoints.pop()
+        if not self.checkpoints or self.checkpoints[-1] != self.step:
+            self.checkpoints.append(self.step)
+
     def observe_beat(self, beat: Heartbeat, at: float) -> None:
-        """Take in a rank's own sign of life."""
+        """Process a heartbeat of a rank."""
         self.rank_steps[beat.rank] = beat.step
         self._rank_seen[beat.rank] = (at, beat.phase)
 
     def observe(self, sample: Sample, at: float, source: ValueSource, *, timed: bool) -> None:
-        """Take in a sample; `timed`: `at` means more than an order."""
+        """Process a sample; `timed`: `at` is a time, and not only an order."""
         if "total_steps" in sample.values:
             self.total_steps = int(sample.values["total_steps"])
         if sample.rank is not None and sample.step is not None:
@@ -94,20 +117,20 @@ class Progress:
         if sample.rank == self._leader:
             self._observe_pace(sample.step, at, exact=sample.time is not None, timed=timed)
         self._step = (source, sample.step)
-        self._life.pace.told_late = FLUSH_SECONDS if source is ValueSource.TRACKER else 0.0
+        self._life.pace.write_delay = FLUSH_SECONDS if source is ValueSource.TRACKER else 0.0
         self.epoch = sample.epoch if sample.epoch is not None else self.epoch
 
     def observe_steps(
         self, block: SampleBlock, last: Sample, times: Sequence[float], source: ValueSource
     ) -> None:
-        """Take in rows at `times`, which never fall; `last` is the last of them."""
+        """Process rows at `times`, which never fall; `last` is the last of them."""
         if self._step is None or (source <= self._step[0] and block.rank == self._leader):
             self._recent.extend(zip(times, block.steps, strict=True))
             self._durations.advance_all(times, block.steps)
         self.observe(last, times[-1], source, timed=True)
 
     def _observe_pace(self, step: int, at: float, *, exact: bool, timed: bool) -> None:
-        """One rank's steps tell the pace: the others take the same, a little before or after."""
+        """Only one rank's steps are used: the others take them at about the same time."""
         if self._recent and step < self._recent[-1][1]:
             self._recent.clear()
         if not self._recent or step > self._recent[-1][1]:

@@ -8,10 +8,11 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import lru_cache
 
 from ldlm_monitor.model.points import Labels, Point, make_labels
 from ldlm_monitor.model.records import Event, Position, Sample
-from ldlm_monitor.run.curve import Curve
+from ldlm_monitor.run.curve import RunCurve
 
 
 class ValueSource(IntEnum):
@@ -31,7 +32,7 @@ _TRANSACTIONS = ".wandb"
 
 
 def source_of(sample: Sample, *, rows: bool) -> ValueSource:
-    """`rows`: the file is JSON lines. A progress bar is known by its `progress`."""
+    """The source of a sample. `rows`: its file is JSON lines. A progress bar has `progress`."""
     name = sample.position.path.rsplit("/", 1)[-1]
     if rows:
         return ValueSource.CALLBACK if name.startswith("health_rank") else ValueSource.JSONL
@@ -41,9 +42,9 @@ def source_of(sample: Sample, *, rows: bool) -> ValueSource:
 
 
 def is_of_its_rank(quantity: str, source: ValueSource) -> bool:
-    """Whether each rank tells a rate of its own, so that the run's is their sum.
+    """Whether each rank reports a rate of its own, so that the run's rate is their sum.
 
-    The callback is given what its rank processed; a trainer's log tells of all ranks.
+    The callback reports what its rank processed; a trainer's log the sum of all ranks.
     """
     return source is ValueSource.CALLBACK and quantity in (
         "samples_per_second",
@@ -52,7 +53,7 @@ def is_of_its_rank(quantity: str, source: ValueSource) -> bool:
 
 
 WINDOW = 1000
-"""Values of a quantity that statistics are over."""
+"""Values that statistics are computed over: memory is 8 kB a quantity and rank."""
 
 _EXPORTED = {
     "loss": "ldlm_train_loss",
@@ -82,6 +83,7 @@ def exported_name(quantity: str) -> tuple[str, Labels]:
     return "ldlm_train_metric", make_labels(name=quantity)
 
 
+@lru_cache(maxsize=65536)
 def labels_of(run: str, rank: int | None, own: Labels) -> Labels:
     """The labels of a series of a run, and of a rank where one reported it, with its `own`."""
     shared = make_labels(run=run, rank=None if rank is None else str(rank))
@@ -89,8 +91,11 @@ def labels_of(run: str, rank: int | None, own: Labels) -> Labels:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """The line that last changed a series; of two, the later one has the greater `order`."""
+class SourceLine:
+    """The line that last changed a series; of two, the later one has the greater `order`.
+
+    `text` is None where only its position is stored.
+    """
 
     position: Position
     step: int | None
@@ -98,11 +103,11 @@ class Evidence:
     order: int = 0
 
 
-class Quantity:
-    """One quantity of one rank: what it is exported as, and its last values.
+class QuantityValues:
+    """One quantity of one rank: the series that exports it, and its last values.
 
-    `fresh` are those that no detector has seen; None: none looks at the quantity. `curve`
-    is what a chart is drawn from; of several ranks, only the first one's.
+    `fresh` holds those that no detector has read; None: no detector reads the quantity.
+    `curve` is what a chart is drawn from; of several ranks, only the first has one.
     """
 
     __slots__ = (
@@ -122,7 +127,7 @@ class Quantity:
         self, metric: str, labels: Labels, source: ValueSource, sample: Sample, *, measured: bool
     ) -> None:
         self.fresh = array("d") if measured else None
-        self.curve: Curve | None = None
+        self.curve: RunCurve | None = None
         self.metric = metric
         self.labels = labels
         self.source = source
@@ -132,8 +137,8 @@ class Quantity:
         self.nonfinite = 0
         self.recent: deque[float] = deque(maxlen=WINDOW)
 
-    def take(self, column: Sequence[float], last: Sample, order: int) -> None:
-        """Several finite values, the last of them from `last`."""
+    def extend(self, column: Sequence[float], last: Sample, order: int) -> None:
+        """Add several finite values, the last of them from `last`."""
         self.value = column[-1]
         self.sample = last
         self.order = order
@@ -144,9 +149,7 @@ class Quantity:
 
 METRIC = "ldlm_train_nonfinite_total"
 _COUNTED_STEPS = 64
-"""The last steps that were counted are known."""
-_HIDDEN_LOSS = {"latent_pred": "loss_latent", "latent_target": "loss_latent", "total_loss": "loss"}
-"""A non-finite tensor behind which the trainer puts a constant loss: which loss it hides."""
+"""Steps kept to count each once: ranks and files of a run log a step within few steps."""
 
 
 @dataclass(slots=True)
@@ -154,11 +157,14 @@ class _Count:
     labels: Labels
     count: int = 0
     steps: deque[int] = field(default_factory=lambda: deque(maxlen=_COUNTED_STEPS))
-    evidence: Evidence | None = None
+    evidence: SourceLine | None = None
 
 
 class NonfiniteCounts:
-    """By quantity and rank; loss and gradient norm are there from the start."""
+    """Non-finite values by quantity and rank, each step once.
+
+    Loss and gradient norm are exported as 0 from the start, so that `increase()` sees the first.
+    """
 
     def __init__(self, run: str) -> None:
         self._run = run
@@ -166,8 +172,8 @@ class NonfiniteCounts:
         for quantity in ("loss", "grad_norm"):
             self._of(quantity, None)
 
-    def count(self, quantity: str, rank: int | None, evidence: Evidence) -> bool:
-        """Count what a line told; False if its step was counted already."""
+    def count(self, quantity: str, rank: int | None, evidence: SourceLine) -> bool:
+        """Count a value; False if its step was counted already."""
         seen = self._of(quantity, rank)
         if evidence.step is not None:
             if evidence.step in seen.steps:
@@ -178,25 +184,24 @@ class NonfiniteCounts:
         return True
 
     def count_event(self, event: Event, order: int) -> bool:
-        """Count what a `nonfinite_metric` event tells of; True if new."""
-        told = event.fields.get("quantity")
-        quantity = _HIDDEN_LOSS.get(str(told), str(told)) if told else "loss"
+        """Count the value that a `nonfinite_metric` event reports; True if it is new."""
+        quantity = str(event.fields.get("quantity") or "loss")
         step = event.fields.get("step")
         number = int(step) if isinstance(step, int) else None
         return self.count(
-            quantity, event.rank, Evidence(event.position, number, event.message, order)
+            quantity, event.rank, SourceLine(event.position, number, event.message, order)
         )
 
     def items(self) -> Iterator[tuple[str, int]]:
-        """Quantity and count, of each rank."""
+        """QuantityValues and count, of each rank."""
         for (quantity, _), seen in self._counts.items():
             yield quantity, seen.count
 
     def points(self) -> list[Point]:
-        """Every count as it stands."""
+        """All counts."""
         return [Point(METRIC, seen.labels, seen.count) for seen in self._counts.values()]
 
-    def evidence(self) -> Iterator[tuple[str, Labels, Evidence]]:
+    def evidence(self) -> Iterator[tuple[str, Labels, SourceLine]]:
         """Metric, labels and last line of every count."""
         for seen in self._counts.values():
             if seen.evidence is not None:

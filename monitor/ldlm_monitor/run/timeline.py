@@ -1,8 +1,8 @@
-"""Places the bytes of a finished (or half-written) log in time.
+"""Estimates when the bytes of a finished (or half-written) log were written.
 
-Most training logs carry no time of their own. What is known is the elapsed field
-of their progress bars and the time of their last write; a step log without bars
-borrows the clock of its run's bars through the step.
+Most training logs have no times of their own. Their progress bars have an elapsed field, and
+the file has the time of its last write; a step log without bars uses the clock of its run's
+bars, matched by step.
 """
 
 import math
@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 from ldlm_monitor.model.chunk import Chunk, ClockMark
 
 PIECES_A_SECOND = 4
-"""How finely the bars of one second are told apart, in logs of at most `FINE_SECONDS`."""
+"""Distinct times for the bars of one second in logs of at most `FINE_SECONDS`: marks cost memory,
+and detectors of short runs need more than one step a second."""
 FINE_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Life:
-    """Steps and when each was first shown, from a start of the training to its end; both rise."""
+class _Attempt:
+    """Steps and when each was first shown, between two starts of the training; both rise."""
 
     steps: list[int]
     times: list[float]
@@ -33,42 +34,42 @@ class _Life:
 
 @dataclass(frozen=True, slots=True)
 class StepClock:
-    """When each step was shown, in each of a run's lives: a resume goes back and begins another."""
+    """When each step was shown, in each attempt of a run: a resume begins another one."""
 
-    lives: Sequence[_Life]
+    attempts: Sequence[_Attempt]
 
     @property
     def start(self) -> float:
         """When the first bar began."""
-        return self.lives[0].times[0]
+        return self.attempts[0].times[0]
 
     def when(self, step: int) -> float:
         """The time of the first bar of all that shows `step` or more."""
-        reaching = (life for life in self.lives if life.steps[-1] >= step)
-        furthest = max(self.lives, key=lambda life: life.steps[-1])
+        reaching = (attempt for attempt in self.attempts if attempt.steps[-1] >= step)
+        furthest = max(self.attempts, key=lambda attempt: attempt.steps[-1])
         return next(reaching, furthest).when(step)
 
     def times(self, steps: Sequence[int]) -> Iterator[float]:
-        """When each of a step log's rows came.
+        """When each row of a step log was written.
 
-        A row whose step falls begins another life. Only where there are as many as the bars
-        had is it known which is which.
+        A row whose step falls begins another attempt. Attempts are matched with those of the
+        bars only where both have the same number.
         """
         falls = {index for index in range(1, len(steps)) if steps[index] < steps[index - 1]}
-        if len(falls) + 1 != len(self.lives):
+        if len(falls) + 1 != len(self.attempts):
             yield from map(self.when, steps)
             return
-        life = 0
+        attempt = 0
         for index, step in enumerate(steps):
-            life += index in falls
-            yield self.lives[life].when(step)
+            attempt += index in falls
+            yield self.attempts[attempt].when(step)
 
 
 class Timeline:
     """Estimated arrival times of one file's bytes.
 
-    `offsets[i]` is the first byte that arrived at `times[i]`; both rise. `timed`
-    says whether the times mean anything beyond their order; the first `seen` do anyway.
+    `offsets[i]` is the first byte that arrived at `times[i]`; both rise. `timed`:
+    they are times, and not only an order; the first `seen` of them are times in any case.
     """
 
     def __init__(
@@ -96,17 +97,17 @@ class Timeline:
 
     @property
     def is_at_once(self) -> bool:
-        """Whether nothing tells any of its bytes from the last one."""
+        """Whether all bytes have the time of the last write."""
         return len(self._times) == 1 and not self.timed
 
     def without_start(self) -> "Timeline":
-        """What came before the first mark arrived with it: what lies between was left out."""
+        """A timeline in which bytes before the first mark arrived with it: a gap follows them."""
         return Timeline(
             self._offsets, [*self._times[1:2], *self._times[1:]] or self._times, timed=self.timed
         )
 
     def following(self, seen: Sequence[tuple[int, float]], offset: int, floor: float) -> "Timeline":
-        """What was `seen` to arrive (offset, time); from `offset` on these, none before `floor`."""
+        """Observed arrivals (offset, time), then these times from `offset` on, at least `floor`."""
         later = [
             (max(at, offset), max(when, floor))
             for at, when in zip(self._offsets, self._times, strict=True)
@@ -148,12 +149,11 @@ class Timeline:
 def from_bars(
     marks: Iterable[ClockMark], last_write: float, known: tuple[ClockMark, float] | None = None
 ) -> tuple[Timeline, StepClock] | None:
-    """The timeline of a log whose bars tell elapsed seconds; None where it has none.
+    """The timeline of a log whose bars show elapsed seconds; None where it has none.
 
-    `last_write` (Unix seconds) is the time of the last bar, unless the time is `known` at
-    which an earlier one came. A clock that falls back is that of a new bar after a
-    restart: it goes on from the old one. Bars tell whole seconds; those of one second are
-    spread over it.
+    `last_write` (Unix seconds) is the time of the last bar, unless `known` has the time of an
+    earlier one. A clock that falls back belongs to a new bar after a restart, and continues
+    the old one. Bars show whole seconds; those of one second are spread over it.
     """
     seconds = list(_seconds(marks))
     if all(mark.inner for second in seconds for mark in second.marks):
@@ -165,7 +165,7 @@ def from_bars(
         one_clock = known[0].elapsed <= first and last.elapsed == last.marks[-1].elapsed
         start = begun if one_clock and begun < start + 1.0 else start
     pieces = PIECES_A_SECOND if seconds[-1].elapsed <= FINE_SECONDS else 1
-    offsets, times, lives = [0], [start], [_Life([0], [start])]
+    offsets, times, attempts = [0], [start], [_Attempt([0], [start])]
     shown = ClockMark(0, 0, 0.0)
     for second in seconds:
         kept = second.marks[:: max(len(second.marks) // pieces, 1)][:pieces]
@@ -179,12 +179,12 @@ def from_bars(
             if mark.inner:
                 continue
             if mark.step < shown.step and (mark.elapsed or 0.0) < (shown.elapsed or 0.0):
-                lives.append(_Life([], []))
-            if not lives[-1].steps or mark.step > lives[-1].steps[-1]:
-                lives[-1].steps.append(mark.step)
-                lives[-1].times.append(min(when, last_write))
+                attempts.append(_Attempt([], []))
+            if not attempts[-1].steps or mark.step > attempts[-1].steps[-1]:
+                attempts[-1].steps.append(mark.step)
+                attempts[-1].times.append(min(when, last_write))
             shown = mark
-    return Timeline(offsets, times), StepClock(lives)
+    return Timeline(offsets, times), StepClock(attempts)
 
 
 @dataclass(slots=True)
@@ -209,8 +209,8 @@ def _seconds(marks: Iterable[ClockMark]) -> Iterator[_Second]:
 def _on_one_clock(marks: Iterable[ClockMark]) -> Iterator[tuple[float, ClockMark]]:
     """Each mark with the seconds since the first bar began; they never fall.
 
-    The clock of an inner bar begins where the training bar before it stood. Where it goes
-    ahead of the next training bar, it is that one that counts.
+    The clock of an inner bar begins at the time of the training bar before it, and is limited
+    by that of the next training bar.
     """
     base = previous = 0.0
     inner: list[ClockMark] = []
@@ -233,7 +233,7 @@ def _on_one_clock(marks: Iterable[ClockMark]) -> Iterator[tuple[float, ClockMark
 def _within(
     inner: Iterable[ClockMark], start: float, end: float
 ) -> Iterator[tuple[float, ClockMark]]:
-    """Marks of inner bars that began at `start` or later, each behind the other, up to `end`."""
+    """Marks of consecutive inner bars from `start` on, at most at `end`."""
     began = reached = start
     previous = 0.0
     for mark in inner:
@@ -260,12 +260,12 @@ def from_steps(marks: Iterable[ClockMark], clock: StepClock) -> Timeline:
 
 
 def from_rows(offsets: Sequence[int], last_write: float) -> Timeline:
-    """Order without time: a nominal second from one offset to the next, up to `last_write`."""
+    """Order without times: one nominal second from offset to offset, up to `last_write`."""
     rows = list(offsets) or [0]
     first = last_write - (len(rows) - 1)
     return Timeline(rows, [first + index for index in range(len(rows))], timed=False)
 
 
 def at_once(when: float) -> Timeline:
-    """Everything at one time: nothing is known but the last write."""
+    """All bytes at the time of the last write, where the log has no clock."""
     return Timeline([0], [when], timed=False)

@@ -1,4 +1,4 @@
-"""The numbers of one run: one value from one source, and what they were lately."""
+"""The numbers of one run: each from its best source, and statistics of recent values."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ldlm_monitor.model.measured import MEASURED
 from ldlm_monitor.model.points import Labels, Point
 from ldlm_monitor.model.records import Event, Sample, SampleBlock
 from ldlm_monitor.model.view import CurveView, Statistics
-from ldlm_monitor.run.curve import Curve, is_charted
+from ldlm_monitor.run.curve import RunCurve, is_charted
 from ldlm_monitor.run.quantity import (
-    Evidence,
     NonfiniteCounts,
-    Quantity,
+    QuantityValues,
+    SourceLine,
     ValueSource,
     exported_name,
     is_of_its_rank,
@@ -22,10 +22,11 @@ from ldlm_monitor.run.quantity import (
 )
 
 MAX_QUANTITIES = 200
-"""Different quantities of one run; what comes later is counted as dropped."""
+"""Quantities of one rank; later ones are counted as dropped. It bounds the series of a run
+whose log writes a name per layer or per expert."""
 
 _OF_THE_RUN = frozenset({"progress", "total_steps", "eval_progress", "skip_progress"})
-"""Where the run stands: exported by its lifecycle, not as values."""
+"""Progress of the run: exported by `TrainingRun`, not as values."""
 _WITHOUT_STATISTICS = _OF_THE_RUN | {"steps_per_second", "epoch_progress", "batch_in_epoch"}
 
 _SMOOTHED = ("steps_per_second", ValueSource.BAR)
@@ -36,7 +37,7 @@ class RunValues:
 
     def __init__(self, run: str) -> None:
         self._run = run
-        self._by_rank: dict[int | None, dict[str, Quantity]] = {}
+        self._by_rank: dict[int | None, dict[str, QuantityValues]] = {}
         self._best: dict[str, ValueSource] = {}
         self._charted: dict[str, ValueSource] = {}
         self._nonfinite = NonfiniteCounts(run)
@@ -44,9 +45,9 @@ class RunValues:
         self.dropped = 0
 
     def observe(self, sample: Sample, source: ValueSource, at: float = 0.0) -> list[str]:
-        """Take in a sample; the quantities of which it brought a new non-finite value.
+        """Add a sample; returns the quantities of which it has a new non-finite value.
 
-        `at` is when it was told (Unix seconds).
+        `at` is when it was logged (Unix seconds).
         """
         alarming: list[str] = []
         self._order += 1
@@ -58,7 +59,7 @@ class RunValues:
                 if kept is None:
                     continue
             kept.value = value
-            # A bar that is drawn again tells nothing new.
+            # A redrawn bar repeats its values.
             if kept.fresh is not None and (
                 sample.step is None or sample.step != kept.sample.step or kept.sample is sample
             ):
@@ -70,7 +71,7 @@ class RunValues:
                 kept.curve.add(sample, at, value)
             if not math.isfinite(value):
                 kept.nonfinite += 1
-                evidence = Evidence(sample.position, sample.step, order=self._order)
+                evidence = SourceLine(sample.position, sample.step, order=self._order)
                 if self._nonfinite.count(quantity, sample.rank, evidence):
                     alarming.append(quantity)
         return alarming
@@ -84,16 +85,16 @@ class RunValues:
         at: float = 0.0,
         times: Sequence[float] | None = None,
     ) -> None:
-        """Take in rows that are alike and finite, as one by one; `last` is the last of them.
+        """Add rows with equal keys and finite values, as one by one; `last` is the last of them.
 
-        They were told at `times`, or all at `at`.
+        They were logged at `times`, or all at `at`.
         """
         before, self._order = self._order, self._order + len(block)
         quantities = self._by_rank.setdefault(block.rank, {})
         for quantity, column in block.values.items():
             kept = self._kept(quantities, quantity, last, source, len(column))
             if kept is not None:
-                kept.take(column, last, self._order)
+                kept.extend(column, last, self._order)
                 if kept.curve is not None:
                     kept.curve.extend(block, times, at, column)
         for quantity, cells in block.sparse.items():
@@ -101,30 +102,30 @@ class RunValues:
             sample = block.sample(index)
             kept = self._kept(quantities, quantity, sample, source, len(cells))
             if kept is not None:
-                kept.take(tuple(cells.values()), sample, before + index + 1)
+                kept.extend(tuple(cells.values()), sample, before + index + 1)
                 if kept.curve is not None:
                     for row, value in cells.items():
                         when = at if times is None else times[row]
                         kept.curve.add(block.sample(row), when, value)
 
     def observe_nonfinite(self, event: Event) -> bool:
-        """Count the non-finite value that a `nonfinite_metric` event tells of; True if new."""
+        """Count the non-finite value that a `nonfinite_metric` event reports; True if it is new."""
         self._order += 1
         return self._nonfinite.count_event(event, self._order)
 
     def points(self) -> list[Point]:
-        """Every value and count as it stands."""
+        """All values and counts."""
         values = [Point(kept.metric, kept.labels, kept.value) for _, kept in self._all()]
         return values + self._nonfinite.points()
 
-    def evidence(self) -> Iterator[tuple[str, Labels, Evidence]]:
+    def evidence(self) -> Iterator[tuple[str, Labels, SourceLine]]:
         """Metric, labels and last line of every series."""
         for _, kept in self._all():
             sample = kept.sample
             yield (
                 kept.metric,
                 kept.labels,
-                Evidence(sample.position, sample.step, order=kept.order),
+                SourceLine(sample.position, sample.step, order=kept.order),
             )
         yield from self._nonfinite.evidence()
 
@@ -136,7 +137,7 @@ class RunValues:
         return None
 
     def statistics(self) -> dict[str, Statistics]:
-        """Of every quantity that they say anything of, over its recent values."""
+        """Statistics of recent values, of each quantity that has any."""
         result: dict[str, tuple[float, list[float], int]] = {}
         for quantity, kept in self._all():
             if quantity not in _WITHOUT_STATISTICS and quantity not in result:
@@ -168,7 +169,7 @@ class RunValues:
         }
 
     def take_fresh(self) -> dict[tuple[str, int | None], array[float]]:
-        """By quantity and rank, what was told since the last call."""
+        """Values added since the last call, by quantity and rank."""
         found = {}
         for rank, quantities in self._by_rank.items():
             for quantity, kept in quantities.items():
@@ -177,18 +178,18 @@ class RunValues:
                     kept.fresh = array("d")
         return found
 
-    def _all(self) -> Iterator[tuple[str, Quantity]]:
+    def _all(self) -> Iterator[tuple[str, QuantityValues]]:
         for quantities in self._by_rank.values():
             yield from quantities.items()
 
     def _kept(
         self,
-        quantities: dict[str, Quantity],
+        quantities: dict[str, QuantityValues],
         quantity: str,
         sample: Sample,
         source: ValueSource,
         rows: int,
-    ) -> Quantity | None:
+    ) -> QuantityValues | None:
         kept = quantities.get(quantity)
         if kept is None or kept.source is not source:
             return self._admit(quantity, sample, source, rows)
@@ -196,7 +197,7 @@ class RunValues:
 
     def _admit(
         self, quantity: str, sample: Sample, source: ValueSource, rows: int = 1
-    ) -> Quantity | None:
+    ) -> QuantityValues | None:
         """The quantity as reported by `source`, None where a better source has it.
 
         `rows`: so many values are dropped where there are too many quantities.
@@ -208,7 +209,7 @@ class RunValues:
         self._best[quantity] = source
         quantities = self._by_rank[sample.rank]
         kept = quantities.get(quantity)
-        # The rate that a bar tells is smoothed, and sinks for long after a pause.
+        # The rate of a progress bar is smoothed (tqdm: 0.3), so that a pause lowers many values.
         measured = quantity in MEASURED and (quantity, source) != _SMOOTHED
         if kept is None:
             if len(quantities) >= MAX_QUANTITIES:
@@ -216,7 +217,7 @@ class RunValues:
                 return None
             metric, own = exported_name(quantity)
             labels = labels_of(self._run, sample.rank, own)
-            kept = Quantity(metric, labels, source, sample, measured=measured)
+            kept = QuantityValues(metric, labels, source, sample, measured=measured)
             quantities[quantity] = kept
         else:
             kept.recent.clear()
@@ -225,22 +226,22 @@ class RunValues:
         kept.curve = self._new_curve(quantity, source)
         return kept
 
-    def _new_curve(self, quantity: str, source: ValueSource) -> Curve | None:
-        """None where no chart is drawn of it, or another rank's curve is."""
+    def _new_curve(self, quantity: str, source: ValueSource) -> RunCurve | None:
+        """None where no chart is drawn of it, or another rank has its curve."""
         if not is_charted(quantity) or self._charted.get(quantity) is source:
             return None
         self._charted[quantity] = source
-        return Curve()
+        return RunCurve()
 
     def _forget(self, quantity: str, *, but: int | None) -> None:
-        """A better source has it: what worse ones told of other ranks, or of none, ends."""
+        """A better source has the quantity: values of worse ones, of other ranks or none, end."""
         for rank, quantities in self._by_rank.items():
             if rank != but:
                 quantities.pop(quantity, None)
 
 
 def _statistics(current: float, recent: list[float], nonfinite: int) -> Statistics:
-    # Filtering is what costs; most quantities never are non-finite.
+    # Filtering dominates the cost, and most quantities are never non-finite.
     finite = [value for value in recent if math.isfinite(value)] if nonfinite else recent
     return Statistics(
         current=current,

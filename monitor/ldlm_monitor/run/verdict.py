@@ -1,8 +1,8 @@
 """What became of a run that takes no step: hung, killed, crashed, finished, or only silent.
 
-A pure function of the events since the last step. It goes by what was found, from the
-surest to the weakest: processes that are gone, a collective that ranks did not join,
-processes that cannot or do not run. NCCL's RAS accuses but never acquits.
+A pure function of the events since the last step. The strongest evidence decides: first
+processes that are gone, then a collective that ranks did not join, then processes that cannot
+or do not run. NCCL's RAS is used against ranks only: what it does not list may still hang.
 """
 
 from __future__ import annotations
@@ -13,30 +13,31 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from ldlm_monitor.model.records import Event, Heartbeat, Scalar
+from ldlm_monitor.model.records import Event, Heartbeat, Position, Scalar
 from ldlm_monitor.run.endings import is_abort, is_fatal
 from ldlm_monitor.run.lifecycle import Lifecycle
 
-Word: TypeAlias = Literal["hung", "killed", "crashed", "finished", "silent"]
-ENDINGS: dict[str, Word] = {"finished": "finished", "crashed": "crashed", "killed": "killed"}
-"""By the state of a run that ended."""
+Outcome: TypeAlias = Literal["hung", "killed", "crashed", "finished", "silent"]
+ENDINGS: dict[str, Outcome] = {"finished": "finished", "crashed": "crashed", "killed": "killed"}
+"""The outcome by the state of a run that ended."""
 IDLE_CORES = 0.05
-"""A process that uses less does nothing: a second thread that looks after it costs that."""
+"""A process below this is idle: watchdog and heartbeat threads alone use less."""
 RELAY_CORES = 0.005
-"""What used less up to the last step hands a log on: `srun`, `ssh`, `kubectl logs`. The
-training is elsewhere, and that this one waits is no sign."""
+"""A process that used less up to the last step only forwards a log: `srun`, `ssh`, `kubectl
+logs`. The training runs elsewhere, so that its waiting means nothing."""
 MAX_REASONS = 4
+"""Reasons of a verdict: it is one line of an alert."""
 PROBED = ("log_silence", "exit_without_error", "ras_status", "fr_dump", "host_oom_kill")
 KINDS = frozenset({*PROBED, "stack_dump"})
-"""What is evidence beside the errors of the log."""
+"""Events that are evidence, besides the errors of the log."""
 _Look: TypeAlias = Mapping[str, Scalar]
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A word, and in the words of the evidence why."""
+    """The outcome, and messages of the evidence as its reasons."""
 
-    word: Word
+    word: Outcome
     reasons: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -44,15 +45,15 @@ class Verdict:
 
 
 def verdict(evidence: Iterable[Event], *, complete: bool = False) -> Verdict | None:
-    """By the events since the last step; `complete`: it was the last there was to take.
+    """The verdict by the events since the last step; None where there is no evidence.
 
-    None where nothing was found.
+    `complete`: the run has taken all its steps.
     """
     events = [*evidence]
     looks = _looks(events)
     gone = [look for look in looks if look["state"] in ("gone", "zombie")]
     failed = next((each for each in events if is_fatal(each) or is_abort(each)), None)
-    if failed is not None and (gone or not looks):  # else it was caught
+    if failed is not None and (gone or not looks):  # while processes live, it was caught
         return Verdict("crashed", (failed.message,))
     if gone:
         return _of_the_gone(gone, events, complete=complete)
@@ -65,17 +66,16 @@ def verdict(evidence: Iterable[Event], *, complete: bool = False) -> Verdict | N
         most = max(_cores(look) for look in looks)
         shown = f"{len(looks)} processes run" if len(looks) > 1 else f"{_who(looks)} runs"
         verb = "compute, on up to" if len(looks) > 1 else "computes, on"
-        told = f"{shown} and {verb} {most:.1f} cores"
-        return Verdict("silent", (told, *stacks))
+        return Verdict("silent", (f"{shown} and {verb} {most:.1f} cores", *stacks))
     return None
 
 
-def of_ended(word: Word, reason: Event | None, evidence: Iterable[Event]) -> Verdict:
-    """Of a run whose log tells how it ended: what its host adds to that."""
+def of_ended(word: Outcome, reason: Event | None, evidence: Iterable[Event]) -> Verdict:
+    """The verdict on a run whose log reports its end, with what its host adds."""
     events = [*evidence]
     killed = [f"out of memory: {each.message}" for each in events if each.kind == "host_oom_kill"]
-    told = [] if reason is None else [reason.message]
-    return Verdict(word, tuple([*told, *killed, *_of_collectives(events)][:MAX_REASONS]))
+    logged = [] if reason is None else [reason.message]
+    return Verdict(word, tuple([*logged, *killed, *_of_collectives(events)][:MAX_REASONS]))
 
 
 def _of_the_gone(gone: Sequence[_Look], events: Sequence[Event], *, complete: bool) -> Verdict:
@@ -90,12 +90,12 @@ def _of_the_gone(gone: Sequence[_Look], events: Sequence[Event], *, complete: bo
         return Verdict("crashed", (f"{who} ended with exit code {codes[0]}",))
     if complete or (ends and len(ends) == len(gone)):
         return Verdict("finished", (f"{who} ended without an error",))
-    why = "no line says why: by a signal, or it ended without a word"
+    why = "no line says why: a signal ended it, or it ended without a message"
     return Verdict("killed", (f"{who} is gone, and {why}",))
 
 
 def _of_collectives(events: Sequence[Event]) -> Iterator[str]:
-    """What names a rank first; that a probe found nothing is no reason."""
+    """Messages that name a rank first; a probe that found nothing gives no reason."""
     found = [each for each in events if each.kind in ("fr_dump", "ras_status")]
     for event in sorted(found, key=lambda each: not each.fields.get("missing_ranks")):
         if event.fields.get("probe") and event.fields.get("role") != "context":
@@ -103,7 +103,7 @@ def _of_collectives(events: Sequence[Event]) -> Iterator[str]:
 
 
 def _of_stacks(events: Sequence[Event]) -> Iterator[str]:
-    """Where a rank stood when its stacks were dumped last."""
+    """Where ranks stood in their last stack dumps."""
     newest = {event.rank: event for event in events if event.kind == "stack_dump"}
     for rank, event in [*newest.items()][:2]:
         if "frame" in event.fields and "accused" not in event.fields:
@@ -111,7 +111,7 @@ def _of_stacks(events: Sequence[Event]) -> Iterator[str]:
 
 
 def _of_accused(events: Sequence[Event]) -> Iterator[str]:
-    """Ranks that the others wait for, by what they said last of where they are."""
+    """Ranks that the others wait for, by their last stack dumps."""
     newest = {event.rank: event for event in events if event.kind == "stack_dump"}
     for event in newest.values():
         if event.fields.get("accused"):
@@ -120,7 +120,7 @@ def _of_accused(events: Sequence[Event]) -> Iterator[str]:
 
 def _of_states(looks: Sequence[_Look]) -> Iterator[str]:
     for state, words in (
-        ("stopped", "is stopped: SIGCONT lets it go on"),
+        ("stopped", "is stopped; SIGCONT continues it"),
         ("disk sleep", "waits for a disk, a file server or a driver"),
     ):
         if found := [look for look in looks if look["state"] == state]:
@@ -128,7 +128,7 @@ def _of_states(looks: Sequence[_Look]) -> Iterator[str]:
     alive = [each for each in looks if each["state"] in ("running", "sleeping") and _trains(each)]
     idle = [look for look in alive if _cores(look) < IDLE_CORES]
     if idle and len(idle) < len(alive):
-        yield f"{_who(idle)} does nothing while the others compute{_place(idle)}"
+        yield f"{_who(idle)} is idle while the others compute{_place(idle)}"
     elif idle:
         yield f"{_who(idle)} sleeps{_place(idle)} and uses no CPU time"
 
@@ -160,11 +160,11 @@ def _cores(look: _Look) -> float:
 
 
 def _looks(events: Sequence[Event]) -> list[_Look]:
-    """The processes as they were looked at last."""
+    """The processes in the last event that has them."""
     for event in reversed(events):
-        told = event.fields.get("processes")
-        if event.kind in ("log_silence", "exit_without_error") and isinstance(told, list):
-            return [each for each in told if isinstance(each, dict)]  # type: ignore[misc]
+        found = event.fields.get("processes")
+        if event.kind in ("log_silence", "exit_without_error") and isinstance(found, list):
+            return [each for each in found if isinstance(each, dict)]  # type: ignore[misc]
     return []
 
 
@@ -175,9 +175,30 @@ def _signal(number: int) -> str:
         return f"signal {number}"
 
 
-_FOUND = 64
-_TOLD = 4096
-"""So much evidence since the last step, and so many pids and dump files, are remembered."""
+_MAX_EVENTS = 64
+_MAX_RANKS = 4096
+"""Events since the last step, and pids and dump files, that are kept: more ranks than one
+probe visits."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeCandidate:
+    """A run whose host may be probed for why no step comes; times in Unix seconds.
+
+    `stalls_at`: when it will count as stalled, None once it ended. `pids` by rank, with
+    their host, and `dumps` of flight recorders are from its logs.
+    """
+
+    run: str
+    state: str
+    last_progress_at: float
+    stalls_at: float | None
+    ended_at: float | None
+    files: tuple[str, ...]
+    pids: dict[int | None, tuple[str, int]]
+    dumps: tuple[str, ...]
+    world_size: int | None
+    position: Position
 
 
 class Findings:
@@ -189,38 +210,38 @@ class Findings:
 
     def __init__(self, life: Lifecycle) -> None:
         self._life = life
-        self._found: deque[Event] = deque(maxlen=_FOUND)
+        self._found: deque[Event] = deque(maxlen=_MAX_EVENTS)
         self._since = life.last_progress_at
         self.pids: dict[int | None, tuple[str, int]] = {}
         self.dumps: dict[int | None, str] = {}
 
     def note_process(self, beat: Heartbeat) -> None:
-        """A rank tells its host and pid."""
-        if len(self.pids) < _TOLD:
+        """Store the host and pid of a rank."""
+        if len(self.pids) < _MAX_RANKS:
             self.pids[beat.rank] = beat.host, beat.pid
 
-    def take(self, event: Event) -> None:
-        """Keep it if it tells anything of this."""
+    def add(self, event: Event) -> None:
+        """Keep an event that is evidence, or that has the path of a flight recorder dump."""
         if event.kind in KINDS or is_fatal(event) or is_abort(event):
             if self._since != self._life.last_progress_at:
                 self._found.clear()
                 self._since = self._life.last_progress_at
             self._found.append(event)
         path = event.fields.get("path")
-        if event.kind == "fr_dump" and isinstance(path, str) and len(self.dumps) < _TOLD:
+        if event.kind == "fr_dump" and isinstance(path, str) and len(self.dumps) < _MAX_RANKS:
             self.dumps[event.rank] = path
 
     def verdict(self, *, complete: bool) -> Verdict | None:
         """What became of a run that stalled; `complete`: it has taken all its steps.
 
-        Of one that ended only where its host was looked at: the log tells the rest.
+        A run that ended has a verdict only where its host was probed; its log has the rest.
         """
         if not self._found or self._since != self._life.last_progress_at:
             return None
-        looked_at = any(event.fields.get("probe") for event in self._found)
+        probed = any(event.fields.get("probe") for event in self._found)
         if self._life.state == "stalled":
             return verdict(self._found, complete=complete)
         word = ENDINGS.get(self._life.state)
-        if word is None or not looked_at:
+        if word is None or not probed:
             return None
         return of_ended(word, self._life.end_evidence, self._found)

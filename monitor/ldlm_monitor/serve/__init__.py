@@ -1,7 +1,7 @@
-"""Shows the monitor's snapshot to Prometheus, to scripts and to browsers. Read-only."""
+"""Serves the monitor's snapshot over HTTP to Prometheus, to scripts and to browsers."""
 
-from ldlm_monitor.serve.http import Server
-from ldlm_monitor.serve.metrics import SnapshotCollector, exposition
+from ldlm_monitor.serve.routes import Site
+from ldlm_monitor.serve.server import Server
 from ldlm_monitor.serve.web_config import Gate
 
-__all__ = ["Gate", "Server", "SnapshotCollector", "exposition"]
+__all__ = ["Gate", "Server", "Site"]

@@ -1,45 +1,52 @@
-"""Who a request comes from: basic and bearer credentials (RFC 7617, RFC 6750)."""
+"""Who sends a request (basic and bearer credentials), and by which name it reaches the server."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hashlib
 import hmac
+import ipaddress
 import secrets
-import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
+from urllib.parse import urlsplit
 
 Grant: TypeAlias = Literal["user", "token", "anyone"]
-"""By what a client came in; `anyone` where nothing is asked."""
+"""The credentials of a client; `anyone` where none are required."""
 
-_REMEMBERED = 256
-_LONGEST_PASSWORD = 72
-"""Bytes; bcrypt looks at no more, and refuses what is longer."""
+NOT_OUR_NAME = (
+    "this server does not have the name of your request: use localhost or its address, "
+    "or add the name to allowed_hosts"
+)
+
+_CACHED = 256
+_MAX_PASSWORD = 72
+"""Bytes; bcrypt ignores the rest or refuses a longer one."""
 
 
 class Access:
-    """Users by their bcrypt hashes, and tokens; where there is neither, anyone may come in.
+    """Users by their bcrypt hashes, and tokens (RFC 7617, RFC 6750); without both, anyone enters.
 
-    Raises ValueError for what is no such hash. bcrypt is slow on purpose, so what it said is
-    remembered (under a key of this process, not as it was sent), and it looks at one password at
-    a time. An unknown user takes as long as a wrong password.
+    Raises ValueError for a string that is no bcrypt hash. bcrypt is slow on purpose: results are
+    cached under a key of this process, and one password is checked at a time, in a thread. An
+    unknown user takes as long as a wrong password.
     """
 
     def __init__(self, users: Mapping[str, str], tokens: Iterable[str]) -> None:
         self._users = {name: text.encode() for name, text in users.items()}
         self._tokens = tuple(_digest(token.encode()) for token in tokens)
         self._key = secrets.token_bytes(32)
-        self._known: OrderedDict[bytes, bool] = OrderedDict()
-        self._lock = threading.Lock()
+        self._cache: OrderedDict[bytes, bool] = OrderedDict()
+        self._lock = asyncio.Lock()
         for name, hashed in self._users.items():
-            self._check(name, hashed)
+            _check_hash(name, hashed)
         self._decoy = next(iter(self._users.values()), b"")
 
     @property
-    def asks(self) -> bool:
+    def is_required(self) -> bool:
         """Whether credentials are needed."""
         return bool(self._users or self._tokens)
 
@@ -49,59 +56,95 @@ class Access:
         basic = ['Basic realm="ldlm-monitor", charset="UTF-8"'] if self._users else []
         return ", ".join([*basic, *(['Bearer realm="ldlm-monitor"'] if self._tokens else [])])
 
-    def judge(self, authorization: str) -> Grant | None:
-        """What the header `Authorization` gives a right to; None: nothing."""
-        if not self.asks:
+    async def grant(self, authorization: str) -> Grant | None:
+        """The rights that the header `Authorization` gives; None: wrong credentials."""
+        if not self.is_required:
             return "anyone"
-        scheme, _, told = authorization.strip().partition(" ")
-        told = told.strip()
+        scheme, _, credentials = authorization.strip().partition(" ")
+        credentials = credentials.strip()
         if scheme.lower() == "bearer":
-            return "token" if self._is_token(told.encode("latin-1", "replace")) else None
+            return "token" if self._is_token(credentials.encode("latin-1", "replace")) else None
         if scheme.lower() == "basic" and self._users:
-            return "user" if self._is_user(told) else None
+            return "user" if await self._is_user(credentials) else None
         return None
 
-    def _is_token(self, told: bytes) -> bool:
-        digest = _digest(told)
-        # All are compared, whichever fits.
+    def _is_token(self, credentials: bytes) -> bool:
+        digest = _digest(credentials)
+        # All are compared, so that the time does not depend on which one matches.
         return sum(hmac.compare_digest(digest, token) for token in self._tokens) > 0
 
-    def _is_user(self, told: str) -> bool:
+    async def _is_user(self, credentials: str) -> bool:
         try:
-            name, colon, password = base64.b64decode(told, validate=True).partition(b":")
+            name, colon, password = base64.b64decode(credentials, validate=True).partition(b":")
         except (binascii.Error, ValueError):
             return False
-        if not colon or len(password) > _LONGEST_PASSWORD:
+        if not colon or len(password) > _MAX_PASSWORD:
             return False
         hashed = self._users.get(name.decode("utf-8", "replace"))
-        matches = self._matches(password, hashed or self._decoy)
+        matches = await self._matches(password, hashed or self._decoy)
         return matches and hashed is not None
 
-    def _matches(self, password: bytes, hashed: bytes) -> bool:
+    async def _matches(self, password: bytes, hashed: bytes) -> bool:
         key = hmac.digest(self._key, hashed + b"\0" + password, "sha256")
-        if (known := self._known.get(key)) is not None:
-            return known
-        import bcrypt
+        if key not in self._cache:
+            async with self._lock:
+                self._cache[key] = await asyncio.to_thread(_is_password, password, hashed)
+            if len(self._cache) > _CACHED:
+                self._cache.popitem(last=False)
+        return self._cache.get(key, False)
 
-        with self._lock:
-            try:
-                found = bcrypt.checkpw(password, hashed)
-            except ValueError:
-                found = False
-            self._known[key] = found
-            while len(self._known) > _REMEMBERED:
-                self._known.popitem(last=False)
-        return found
 
-    @staticmethod
-    def _check(name: str, hashed: bytes) -> None:
-        import bcrypt
+def _is_password(password: bytes, hashed: bytes) -> bool:
+    import bcrypt
 
-        try:
-            bcrypt.checkpw(b"", hashed)
-        except ValueError:
-            raise ValueError(f'what stands for "{name[:60]}" is no bcrypt hash') from None
+    try:
+        return bcrypt.checkpw(password, hashed)
+    except ValueError:
+        return False
+
+
+def _check_hash(name: str, hashed: bytes) -> None:
+    import bcrypt
+
+    try:
+        bcrypt.checkpw(b"", hashed)
+    except ValueError:
+        raise ValueError(f'the value of "{name[:60]}" is no bcrypt hash') from None
 
 
 def _digest(token: bytes) -> bytes:
     return hashlib.sha256(token).digest()
+
+
+class HostNames:
+    """The names in `Host` that the server answers: localhost, addresses, and those `allowed`.
+
+    A web page may let its own name resolve to 127.0.0.1 once it is loaded (DNS rebinding). The
+    browser then treats our answers as that site's, but sends its name in `Host`. An address is no
+    name and cannot be redirected so. A client that sends no `Host` is no browser.
+    """
+
+    def __init__(self, allowed: Iterable[str] = ()) -> None:
+        self._allowed = {"localhost", *(_normalized(name) for name in allowed)}
+
+    def accepts(self, header: str | None) -> bool:
+        """Whether to answer a request with this `Host`, with or without its port."""
+        if not header:
+            return True
+        try:
+            name = _normalized(urlsplit(f"//{header}").hostname or "")
+        except ValueError:
+            return False
+        return name in self._allowed or _is_address(name)
+
+
+def _normalized(name: str) -> str:
+    return name.lower().removesuffix(".")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

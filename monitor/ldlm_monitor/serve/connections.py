@@ -1,206 +1,137 @@
-"""Connections: how many there may be, how long one may take, and what it may send as its head."""
+"""How many connections there may be, and how long each may take.
+
+hypercorn accepts any number, and its `read_timeout` starts again with each byte: a client that
+sends slowly, or does not read its answer, would hold a connection for ever. Therefore the
+listening socket counts its connections and gives each one deadline at a time.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import logging
 import socket
-import ssl
-import sys
-import threading
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from http.client import LineTooLong
-from socketserver import TCPServer, ThreadingMixIn
-from typing import IO, Any, cast
-from wsgiref.simple_server import ServerHandler, WSGIRequestHandler, WSGIServer
-
-log = logging.getLogger(__name__)
+from typing import Any, TypeAlias
 
 MAX_CONNECTIONS = 64
-HEAD_SECONDS = 10.0
-"""So long may the TLS handshake and the head of a request take together,"""
-WHOLE_SECONDS = 60.0
-"""and so long a connection may last, however slowly its client reads."""
-MAX_REQUEST_LINE = 16 * 1024
-MAX_HEAD = 32 * 1024
-"""Bytes of all header lines; the library takes a hundred of them at most."""
+"""Far more than one Prometheus and a few screens need; each may hold a body and an answer."""
+REQUEST_SECONDS = 10.0
+"""For the TLS handshake and one request, head and body; an idle connection is closed then too."""
+ANSWER_SECONDS = 60.0
+"""From a request's end until its answer is sent, however slowly the client reads."""
+BACKLOG = 64
 
-_FULL = b"HTTP/1.0 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+_FULL = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+Address: TypeAlias = tuple[str, int]
 
 
-@dataclass(slots=True, eq=False)
-class Connection:
-    """A client. `socket` is what is read and written; the head has come once it was `heard`."""
+class Client(socket.socket):
+    """An accepted connection with one deadline. Used by the event loop's thread only."""
 
-    socket: socket.socket
-    began: float
-    heard: bool = False
+    def __init__(self, accepted: socket.socket, listener: Listener, address: Address) -> None:
+        family, kind, protocol = accepted.family, accepted.type, accepted.proto
+        super().__init__(family, kind, protocol, fileno=accepted.detach())
+        self.task: asyncio.Task[None] | None = None
+        self.deadline = 0.0
+        self._is_answering = False
+        self._clients = listener.clients
+        self._address = address
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether its request has not arrived yet."""
+        return not self._is_answering
+
+    def await_request(self) -> None:
+        """Cut the connection unless a request arrives in REQUEST_SECONDS."""
+        self._is_answering = False
+        self._set_deadline(REQUEST_SECONDS)
+
+    def answer(self) -> None:
+        """Cut the connection unless `await_request` is called in ANSWER_SECONDS."""
+        self._is_answering = True
+        self._set_deadline(ANSWER_SECONDS)
+
+    def _set_deadline(self, seconds: float) -> None:
+        if self._clients.get(self._address) is not self:
+            self.cut()
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        loop = asyncio.get_running_loop()
+        self.deadline = loop.time() + seconds
+        self._timer = loop.call_at(self.deadline, self.cut)
 
     def cut(self) -> None:
-        """Wake whatever waits for the client, in whichever thread: it fails, and ends."""
+        """End the connection at any stage: every pending read and write fails at once."""
+        self._forget()
         with contextlib.suppress(OSError):
-            # The plain shutdown: that of TLS would change what another thread is using.
-            socket.socket.shutdown(self.socket, socket.SHUT_RDWR)
+            self.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Called by asyncio once the connection is over."""
+        self._forget()
+        super().close()
+
+    def _forget(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._clients.get(self._address) is self:
+            del self._clients[self._address]
+        # A handler that runs in a thread is waited for, so that the bound on threads holds.
+        if self.task is not None and not self._is_answering:
+            self.task.cancel()
 
 
-class Connections:
-    """Those that are open. `clock` gives seconds."""
+class Listener(socket.socket):
+    """A listening socket with at most MAX_CONNECTIONS. Raises OSError if it cannot bind.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._open: dict[socket.socket, Connection] = {}
+    asyncio calls `accept`, so that a connection counts before its TLS handshake.
+    """
 
-    def admit(self, accepted: socket.socket) -> bool:
-        """Take it in; False where all places are taken by requests that are being answered.
-
-        Where all are taken, the client that has kept us waiting longest for its request goes.
-        """
-        with self._lock:
-            if len(self._open) >= MAX_CONNECTIONS:
-                waiting = [each for each in self._open.items() if not each[1].heard]
-                if not waiting:
-                    return False
-                key, slowest = min(waiting, key=lambda each: each[1].began)
-                del self._open[key]
-                slowest.cut()
-            self._open[accepted] = Connection(accepted, self._clock())
-            return True
-
-    def of(self, accepted: socket.socket) -> Connection:
-        """The connection that was admitted; one that had to go meanwhile is cut anyway."""
-        with self._lock:
-            return self._open.get(accepted) or Connection(accepted, self._clock())
-
-    def leave(self, accepted: socket.socket) -> None:
-        """It is over."""
-        with self._lock:
-            self._open.pop(accepted, None)
-
-    def cut_overdue(self) -> None:
-        """End those that take too long."""
-        now = self._clock()
-        with self._lock:
-            for each in self._open.values():
-                if now - each.began > (WHOLE_SECONDS if each.heard else HEAD_SECONDS):
-                    each.cut()
-
-
-class ThreadingServer(ThreadingMixIn, WSGIServer):
-    """Each request in a daemon thread. `tls` gives what to encrypt with, None for plain HTTP."""
-
-    daemon_threads = True
-    request_queue_size = 64
-
-    def __init__(
-        self, family: int, address: tuple[str, int], tls: Callable[[], ssl.SSLContext | None]
-    ) -> None:
-        self.address_family = family
-        self.connections = Connections()
-        self._tls = tls
-        super().__init__(address, WSGIRequestHandler)  # see `finish_request`
-
-    def server_bind(self) -> None:
-        """Bind without HTTPServer's look-up of the host's name, which may take seconds."""
-        TCPServer.server_bind(self)
-        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
-        self.setup_environ()
-
-    def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Whether there is a place for it; one that is turned away is told so where that is quick.
-
-        A client of TLS is not: it would not understand.
-        """
-        if self.connections.admit(request):
-            return True
-        with contextlib.suppress(OSError):
-            if self._tls() is None:
-                request.setblocking(False)
-                request.send(_FULL)
-        return False
-
-    def service_actions(self) -> None:
-        """Called by the library several times a second."""
-        self.connections.cut_overdue()
-
-    def finish_request(self, request: Any, client_address: Any) -> None:
-        """Answer it, in its own thread; so the TLS handshake holds up nobody else."""
-        connection = self.connections.of(request)
-        context = self._tls()
-        if context is None:
-            _RequestHandler(request, client_address, self, connection)
-            return
-        request.settimeout(HEAD_SECONDS)
-        with context.wrap_socket(
-            request, server_side=True, do_handshake_on_connect=False
-        ) as encrypted:
-            connection.socket = encrypted  # first, so that it can be cut amid the handshake
-            encrypted.do_handshake()
-            _RequestHandler(encrypted, client_address, self, connection)
-            encrypted.settimeout(0)
-            with contextlib.suppress(OSError):
-                encrypted.unwrap()  # says that this is the end, and waits for no answer
-
-    def shutdown_request(self, request: Any) -> None:
-        """Close it, and give its place to another."""
-        self.connections.leave(request)
-        super().shutdown_request(request)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hangs up, sends nothing or speaks no TLS is no fault of ours."""
-        if not isinstance(sys.exception(), OSError):
-            log.error("a fault of ours while serving %s", client_address, exc_info=True)
-
-
-class _Head:
-    """The lines of a request's head, of MAX_HEAD bytes together."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self._left = MAX_HEAD
-
-    def readline(self, limit: int = -1) -> bytes:
-        line = self._stream.readline(min(limit, self._left + 1) if limit >= 0 else self._left + 1)
-        self._left -= len(line)
-        if self._left < 0:
-            raise LineTooLong("head")
-        return line
-
-
-class _RequestHandler(WSGIRequestHandler):
-    timeout = WHOLE_SECONDS
-
-    def __init__(
-        self, request: Any, client_address: Any, server: ThreadingServer, connection: Connection
-    ) -> None:
-        self._connection = connection
-        super().__init__(request, client_address, server)
-
-    def handle(self) -> None:
-        """One request, as the library does it, of a bounded head."""
-        self.raw_requestline = self.rfile.readline(MAX_REQUEST_LINE + 1)
-        if len(self.raw_requestline) > MAX_REQUEST_LINE:
-            self.requestline = self.request_version = self.command = ""
-            self.send_error(414)
-            return
-        stream = cast(IO[bytes], self.rfile)
-        self.rfile = _Head(stream)  # type: ignore[assignment]
+    def __init__(self, family: int, address: Address, *, encrypts: bool) -> None:
+        super().__init__(family, socket.SOCK_STREAM)
+        self.clients: dict[Address, Client] = {}
+        self._encrypts = encrypts
+        self._is_stopping = False
         try:
-            if not self.parse_request():
-                return
-        finally:
-            self.rfile = stream  # type: ignore[assignment]
-        self._connection.heard = True
-        written = cast(IO[bytes], self.wfile)
-        handler = ServerHandler(stream, written, self.get_stderr(), self.get_environ())
-        handler.request_handler = self  # type: ignore[attr-defined]
-        handler.run(self.server.get_app())  # type: ignore[attr-defined]
+            self.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self.bind(address)
+            # Two sockets with SO_REUSEADDR may bind one port; only one may listen on it.
+            self.listen(BACKLOG)
+        except OSError:
+            self.close()
+            raise
 
-    def version_string(self) -> str:
-        """What answers of the library's own tell of us."""
-        return "ldlm-monitor"
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Accept a connection; a full server first cuts the client that has waited longest.
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 # so named above
-        """Requests are not logged."""
+        Only clients whose request has not arrived yet can be cut. If there is none, the new
+        connection is answered 503, without TLS only: its handshake would cost too much.
+        """
+        while True:
+            accepted, address = super().accept()
+            if not self._is_stopping and self._has_place():
+                client = self.clients[address[:2]] = Client(accepted, self, address[:2])
+                client.await_request()
+                return client, address
+            with contextlib.suppress(OSError), accepted:
+                if not self._encrypts:
+                    accepted.setblocking(False)
+                    accepted.send(_FULL)
+
+    def _has_place(self) -> bool:
+        if len(self.clients) < MAX_CONNECTIONS:
+            return True
+        waiting = [client for client in self.clients.values() if client.is_waiting]
+        if waiting:
+            # All who wait have the same time: the next deadline is that of the longest wait.
+            min(waiting, key=lambda client: client.deadline).cut()
+        return bool(waiting)
+
+    def cut_all(self) -> None:
+        """Cut every connection and accept none from now on."""
+        self._is_stopping = True
+        for client in list(self.clients.values()):
+            client.cut()

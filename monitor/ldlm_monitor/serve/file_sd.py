@@ -1,9 +1,9 @@
-"""Tells Prometheus where this monitor is scraped: a file of its file-based service discovery.
+"""A file of Prometheus' file-based service discovery, with the address of this monitor.
 
-The form is that of `file_sd_configs`
+The format is that of `file_sd_configs`
 (https://prometheus.io/docs/prometheus/latest/configuration/configuration/#file_sd_config): a list
 of groups of targets with labels. Prometheus reads the file whenever it changes, so it is replaced
-whole, and taken away at the end.
+atomically, and removed at the end.
 """
 
 from __future__ import annotations
@@ -33,10 +33,9 @@ def target(host: str, port: int, node: str) -> str:
 
 
 class FileSd:
-    """The file while the monitor serves; `remove` takes it away unless another wrote it since.
+    """The file while the monitor serves; Prometheus adds `labels` to every series.
 
-    Its name ends in .json, for the others of its kind beside it. `labels` are put on every
-    series of this monitor by Prometheus. Raises UsageError where it cannot be written.
+    Raises UsageError if it cannot be written.
     """
 
     def __init__(self, path: Path, address: str, labels: Mapping[str, str]) -> None:
@@ -49,23 +48,23 @@ class FileSd:
             raise UsageError(
                 f"cannot be written ({error.strerror})",
                 where=f"file_sd: {path}",
-                remedy="make its folder, and let the monitor write there",
+                remedy="make its folder, writable for the monitor's user",
             ) from error
 
     def _write(self) -> None:
-        # A name that no glob of `*.json` finds while it is half written.
-        half = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        # Prometheus reads `*.json`: this name does not match while it is half written.
+        partial = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         try:
-            half.write_text(self._text, encoding="utf-8")
-            half.chmod(READABLE_BY_ALL)
-            half.replace(self._path)
+            partial.write_text(self._text, encoding="utf-8")
+            partial.chmod(READABLE_BY_ALL)
+            partial.replace(self._path)
         except OSError:
             with contextlib.suppress(OSError):
-                half.unlink()
+                partial.unlink()
             raise
 
     def remove(self) -> None:
-        """Prometheus forgets this monitor; a file that is gone already is no fault."""
+        """Remove the file, unless another monitor has written it since or it is gone already."""
         with contextlib.suppress(OSError):
             if self._path.read_text(encoding="utf-8") == self._text:
                 self._path.unlink()

@@ -1,6 +1,6 @@
-"""`/metrics`: the families of one snapshot, built anew for every scrape.
+"""`/metrics`: the families of one snapshot, built for each scrape.
 
-Nothing is kept between scrapes, so nothing can be left over from a run that ended.
+Nothing is kept between scrapes, so nothing remains of a run that ended.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -9,7 +9,7 @@ from itertools import chain
 from prometheus_client.core import Metric as Family
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.openmetrics import exposition as openmetrics
-from prometheus_client.registry import Collector, CollectorRegistry
+from prometheus_client.registry import Collector
 
 from ldlm_monitor.core.self_metrics import core_points, edge_points
 from ldlm_monitor.model import names
@@ -18,48 +18,28 @@ from ldlm_monitor.model.view import Snapshot
 
 OPENMETRICS = "application/openmetrics-text"
 TEXT = "text/plain"
-_encode_openmetrics: Callable[[CollectorRegistry], bytes] = openmetrics.generate_latest
+_encode_openmetrics: Callable[[Collector], bytes] = openmetrics.generate_latest
 _UNEXPORTABLE = {code: "\ufffd" for code in range(0x20) if code != ord("\n")}
-"""Control characters: a NUL ends a whole scrape in Prometheus' lexer, the others help nobody."""
+"""Control characters: a NUL ends a whole scrape in Prometheus' lexer."""
 
 
-class SnapshotCollector(Collector):
-    """The metrics of a snapshot, and of the monitor itself.
+class _SnapshotCollector(Collector):
+    """Series by metric name, one family each, in alphabetical order."""
 
-    `notifications` are `Outbox.counts()`; `behind` and `free` (of the state's disk) are bytes.
-    `redact` is applied to every label's value, for names of runs and quantities come from logs.
-    """
-
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        *,
-        notifications: Mapping[tuple[str, str], int],
-        behind: int,
-        free: int | None = None,
-        redact: Callable[[str], str] = str,
-    ) -> None:
-        self._snapshot = snapshot
-        self._notifications = notifications
-        self._behind = behind
-        self._free = free
+    def __init__(self, series: dict[str, dict[Labels, float]], redact: Callable[[str], str]):
+        self._series = series
         self._redact = redact
 
     def collect(self) -> Iterator[Family]:
-        """One family a name, in alphabetical order; a series that comes twice counts once."""
-        values: dict[str, dict[Labels, float]] = {}
-        core = core_points(self._snapshot.monitor)
-        edge = edge_points(self._notifications, self._behind, self._free)
-        for point in chain(self._snapshot.points, core, edge):
-            values.setdefault(point.name, {})[point.labels] = point.value
-        for name in sorted(values):
-            yield self._family(name, values[name])
+        for name in sorted(self._series):
+            yield self._family(name, self._series[name])
 
     def _family(self, name: str, series: Mapping[Labels, float]) -> Family:
         metric = names.METRICS.get(name) or _detected(name)
-        # The library writes a counter's family without `_total` where a format wants it so.
+        # The library adds `_total` to a counter's family where the format requires it.
         counter = metric.kind == "counter"
         family = Family(name.removesuffix("_total") if counter else name, metric.help, metric.kind)
+        # Redaction may make two series equal: the last one counts.
         shown = {
             tuple((label, _exportable(self._redact(text))) for label, text in labels): value
             for labels, value in series.items()
@@ -78,16 +58,20 @@ def exposition(
     redact: Callable[[str], str] = str,
     accept: str,
 ) -> tuple[str, bytes]:
-    """(content type, body) in the form that the `Accept` header asks for."""
-    registry = CollectorRegistry()
-    registry.register(
-        SnapshotCollector(
-            snapshot, notifications=notifications, behind=behind, free=free, redact=redact
-        )
-    )
+    """(content type, body) of a scrape, in the format that the `Accept` header asks for.
+
+    `notifications` are `Outbox.counts()`; `behind` and `free` (of the state's disk) are bytes.
+    `redact` is applied to every label's value: names of runs and quantities come from logs. Of a
+    series that comes twice, the last value counts.
+    """
+    series: dict[str, dict[Labels, float]] = {}
+    core = core_points(snapshot.monitor)
+    for point in chain(snapshot.points, core, edge_points(notifications, behind, free)):
+        series.setdefault(point.name, {})[point.labels] = point.value
+    collector = _SnapshotCollector(series, redact)
     if _prefers_openmetrics(accept):
-        return openmetrics.CONTENT_TYPE_LATEST, _encode_openmetrics(registry)
-    return CONTENT_TYPE_PLAIN_0_0_4, generate_latest(registry)
+        return openmetrics.CONTENT_TYPE_LATEST, _encode_openmetrics(collector)
+    return CONTENT_TYPE_PLAIN_0_0_4, generate_latest(collector)
 
 
 def _detected(name: str) -> names.Metric:

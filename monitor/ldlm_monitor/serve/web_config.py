@@ -1,7 +1,7 @@
-"""A web configuration file as Prometheus' exporters and servers have it: TLS, and who may ask.
+"""A web configuration file in the format of Prometheus' exporters: TLS, users and tokens.
 
-https://prometheus.io/docs/prometheus/latest/configuration/https/. What OpenSSL by Python cannot
-do of it is refused by name; `bearer_tokens_file` is our own addition.
+https://prometheus.io/docs/prometheus/latest/configuration/https/. Keys that Python's ssl module
+cannot implement are refused by name; `bearer_tokens_file` is our own addition.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import ssl
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,12 +21,12 @@ from ldlm_monitor.config.secret_files import check_mode
 from ldlm_monitor.model.errors import ConfigError
 from ldlm_monitor.serve.access import Access
 
-LOOK_SECONDS = 1.0
-"""So often it is looked whether one of the files has changed."""
-LEAST_TOKEN = 16
+CHECK_SECONDS = 1.0
+"""The least time between two checks whether one of the files has changed."""
+MIN_TOKEN = 16
 """Characters of a bearer token."""
 _REMEDY = "see docs/security.md for its form"
-_NOT_OURS = frozenset(
+_UNSUPPORTED = frozenset(
     {
         "http_server_config", "cipher_suites", "curve_preferences", "prefer_server_cipher_suites",
         "client_allowed_sans", "cert", "key", "client_ca", "rate_limit",
@@ -48,7 +47,7 @@ class _Part(BaseModel):
 
 
 class TlsServerConfig(_Part):
-    """What connections are encrypted with."""
+    """Certificate, key and versions of TLS, and whether clients need a certificate."""
 
     cert_file: Path
     key_file: Path
@@ -77,29 +76,29 @@ class WebFile(_Part):
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
-    """What the files say, and the files."""
+class WebConfig:
+    """The content of the web configuration, and the files it was read from."""
 
     tls: ssl.SSLContext | None
     access: Access
     files: tuple[Path, ...]
 
 
-def load(file: Path) -> Loaded:
-    """Read the file and those that it names. Raises ConfigError."""
-    asked = _read(file)
+def load(file: Path) -> WebConfig:
+    """Read the file and the files it names. Raises ConfigError."""
+    parsed = _read(file)
     folder = file.parent
     files = [file]
     context = None
-    if (tls := asked.tls_server_config) is not None:
-        named = (tls.cert_file, tls.key_file, tls.client_ca_file)
-        files += [folder / each for each in named if each is not None]
+    if (tls := parsed.tls_server_config) is not None:
+        paths = (tls.cert_file, tls.key_file, tls.client_ca_file)
+        files += [folder / each for each in paths if each is not None]
         context = _context(tls, folder, file)
     tokens: tuple[str, ...] = ()
-    if asked.bearer_tokens_file is not None:
-        files.append(folder / asked.bearer_tokens_file)
+    if parsed.bearer_tokens_file is not None:
+        files.append(folder / parsed.bearer_tokens_file)
         tokens = _tokens(files[-1], f"{file}: bearer_tokens_file")
-    users = {name: text.get_secret_value() for name, text in asked.basic_auth_users.items()}
+    users = {name: text.get_secret_value() for name, text in parsed.basic_auth_users.items()}
     try:
         access = Access(users, tokens)
     except ImportError as error:
@@ -114,7 +113,7 @@ def load(file: Path) -> Loaded:
             where=f"{file}: basic_auth_users",
             remedy='make one with `htpasswd -nBC 10 ""`, or see docs/security.md',
         ) from None
-    return Loaded(context, access, tuple(files))
+    return WebConfig(context, access, tuple(files))
 
 
 def _read(file: Path) -> WebFile:
@@ -125,7 +124,7 @@ def _read(file: Path) -> WebFile:
     except (OSError, UnicodeDecodeError) as error:
         raise _unreadable(error, str(file)) from error
     except yaml.YAMLError:
-        # Its complaint repeats the line, which may be a password's hash.
+        # The parser's message repeats the line, which may hold a password's hash.
         raise ConfigError("is not YAML", where=str(file), remedy=_REMEDY) from None
     try:
         return WebFile.model_validate({} if found is None else found)
@@ -134,7 +133,7 @@ def _read(file: Path) -> WebFile:
         key = ".".join(str(part) for part in first["loc"])
         what = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
         if first["type"] == "extra_forbidden":
-            known = str(first["loc"][-1]) in _NOT_OURS
+            known = str(first["loc"][-1]) in _UNSUPPORTED
             what = "is not supported here: leave it out" if known else "unknown key"
         where = f"{file}: {key}" if key else str(file)
         raise ConfigError(what[:200], where=where, remedy=_REMEDY) from None
@@ -162,7 +161,7 @@ def _context(tls: TlsServerConfig, folder: Path, file: Path) -> ssl.SSLContext:
         raise ConfigError(
             f"certificate and key cannot be used ({str(reason).lower().replace('_', ' ')})",
             where=where,
-            remedy="name a certificate, its own key without a password, and CAs, each as PEM",
+            remedy="give a certificate, its own key without a password, and CAs, each as PEM",
         ) from error
     context.verify_mode = _CLIENTS[tls.client_auth_type]
     return context
@@ -176,9 +175,9 @@ def _tokens(file: Path, key: str) -> tuple[str, ...]:
     except (OSError, UnicodeDecodeError) as error:
         raise _unreadable(error, f"{key}: {file}") from error
     tokens = tuple(line for line in lines if line and not line.startswith("#"))
-    if not tokens or any(len(token) < LEAST_TOKEN or not token.isascii() for token in tokens):
+    if not tokens or any(len(token) < MIN_TOKEN or not token.isascii() for token in tokens):
         raise ConfigError(
-            f"holds no token of {LEAST_TOKEN} or more characters in each line",
+            f"contains no token of {MIN_TOKEN} or more characters in each line",
             where=f"{key}: {file}",
             remedy="write one a line, such as those of `openssl rand -hex 32`",
         )
@@ -188,16 +187,19 @@ def _tokens(file: Path, key: str) -> tuple[str, ...]:
 def _unreadable(error: OSError | UnicodeDecodeError, where: str) -> ConfigError:
     reason = error.strerror if isinstance(error, OSError) else "is not text"
     return ConfigError(
-        f"cannot be read ({reason})", where=where, remedy="write it, and let its reader read it"
+        f"cannot be read ({reason})",
+        where=where,
+        remedy="create it, readable for the monitor's user",
     )
 
 
 class Gate:
-    """Who may come in, and by which encryption; read anew when one of the files changes.
+    """The TLS context and the credentials to use now; reloads a web configuration that changed.
 
-    Without a file everybody may, in plain HTTP. Raises ConfigError where the file cannot be
-    used at first; later the old stays, and that is said once. TLS begins and ends with a restart
-    alone, for the address that others know names it. `clock` gives seconds.
+    Without a file anyone may enter, over plain HTTP. Raises ConfigError if the file cannot be used
+    at first. Later an unusable file is logged once, and the last good one stays in use. TLS is
+    switched on and off by a restart only, since the URL that others use names it. `clock` gives
+    seconds. While the server runs, only its event loop calls `tls` and `access`.
     """
 
     def __init__(
@@ -205,58 +207,56 @@ class Gate:
     ) -> None:
         self._file = file
         self._clock = clock
-        self._lock = threading.Lock()
-        self._loaded = Loaded(None, Access({}, ()), ()) if file is None else load(file)
-        self._stamp = self._stamp_now()
-        self._looked_at = clock()
+        self._current = WebConfig(None, Access({}, ()), ()) if file is None else load(file)
+        self._stamps = self._read_stamps()
+        self._checked_at = clock()
 
     @property
     def encrypts(self) -> bool:
         """Whether it is HTTPS."""
-        return self._loaded.tls is not None
+        return self._current.tls is not None
 
     def tls(self) -> ssl.SSLContext | None:
-        """What to encrypt with."""
-        return self._now().tls
+        """The context for a new connection; None: plain HTTP."""
+        self._reload_if_changed()
+        return self._current.tls
 
     def access(self) -> Access:
-        """Who may come in."""
-        return self._now().access
+        """The credentials that a request needs."""
+        self._reload_if_changed()
+        return self._current.access
 
-    def _now(self) -> Loaded:
-        if self._file is not None:
-            with self._lock:
-                now = self._clock()
-                if now - self._looked_at >= LOOK_SECONDS:
-                    self._looked_at = now
-                    self._look(self._file)
-        return self._loaded
-
-    def _look(self, file: Path) -> None:
-        stamp = self._stamp_now()
-        if stamp == self._stamp:
+    def _reload_if_changed(self) -> None:
+        now = self._clock()
+        if self._file is None or now - self._checked_at < CHECK_SECONDS:
             return
-        self._stamp = stamp
+        self._checked_at = now
+        stamps = self._read_stamps()
+        if stamps == self._stamps:
+            return
+        self._stamps = stamps
         try:
-            fresh = load(file)
-            if (fresh.tls is None) is self.encrypts:
-                raise ConfigError(
-                    "TLS begins and ends with a restart alone",
-                    where=f"{file}: tls_server_config",
-                    remedy="restart the monitor",
-                )
+            self._reload(self._file)
         except ConfigError as problem:
-            log.error("%s; going on with what was loaded before", problem)
-            return
-        self._loaded = fresh
-        self._stamp = self._stamp_now()
-        log.info("%s is loaded anew", file)
+            log.error("%s; the configuration loaded before stays in use", problem)
 
-    def _stamp_now(self) -> tuple[tuple[int, int, int] | None, ...]:
-        return tuple(_state(file) for file in self._loaded.files)
+    def _reload(self, file: Path) -> None:
+        fresh = load(file)
+        if (fresh.tls is None) is self.encrypts:
+            raise ConfigError(
+                "TLS is switched on and off by a restart only",
+                where=f"{file}: tls_server_config",
+                remedy="restart the monitor",
+            )
+        self._current = fresh
+        self._stamps = self._read_stamps()
+        log.info("%s is reloaded", file)
+
+    def _read_stamps(self) -> tuple[tuple[int, int, int] | None, ...]:
+        return tuple(_stamp(file) for file in self._current.files)
 
 
-def _state(file: Path) -> tuple[int, int, int] | None:
+def _stamp(file: Path) -> tuple[int, int, int] | None:
     try:
         status = file.stat()
     except OSError:

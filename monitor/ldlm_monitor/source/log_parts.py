@@ -2,10 +2,10 @@ r"""Parts of a big log: those to read first, and those that a screen shows.
 
 `excerpt` chooses what to read first of a log of, say, 100 GB: its start (configuration,
 world size) and its end decide the first verdict. The middle is read later, or skipped.
-Byte offsets are exact. A line number after the middle is an estimate (`Span.exact` is
+Byte offsets are exact. A line number after the middle is an estimate (`ByteSpan.exact` is
 False) until `count_lines` has counted the middle, at the speed of the disk.
 
-`OpenLog` reads only the part that a screen shows, whatever the file's size. Records end at
+`LogReader` reads only the part that a screen shows, whatever the file's size. Records end at
 `\n`, `\r\n` or a bare `\r`, as in `split`.
 """
 
@@ -30,7 +30,7 @@ COUNTED_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ByteSpan:
     """Bytes `start` to `end` of a file; both lie between records.
 
     `line` (1-based, counts `\\n`) is that of `start`; it is an estimate unless `exact`.
@@ -55,11 +55,11 @@ class Excerpt:
     skipped.
     """
 
-    first: Span
-    middle: Span | None = None
-    last: Span | None = None
+    first: ByteSpan
+    middle: ByteSpan | None = None
+    last: ByteSpan | None = None
 
-    def spans(self) -> tuple[Span, ...]:
+    def spans(self) -> tuple[ByteSpan, ...]:
         """The spans to read first, in order."""
         return (self.first,) if self.last is None else (self.first, self.last)
 
@@ -96,7 +96,7 @@ def excerpt(
     Reads about `start` bytes. Raises `OSError`.
     """
     disk = Disk() if disk is None else disk
-    whole = Excerpt(Span(0, size, 1))
+    whole = Excerpt(ByteSpan(0, size, 1))
     if size <= budget:
         return whole
     tail = size - max(budget - start, 0)
@@ -105,12 +105,12 @@ def excerpt(
     if end is None or begin is None or begin <= end:
         return whole
     newlines = sum(disk.pread(descriptor, n, at).count(b"\n") for at, n in _blocks(0, end))
-    first, middle = Span(0, end, 1), Span(end, begin, 1 + newlines)
+    first, middle = ByteSpan(0, end, 1), ByteSpan(end, begin, 1 + newlines)
     guess = middle.line + round(middle.size * newlines / end)
-    return Excerpt(first, middle, Span(begin, size, guess, exact=False))
+    return Excerpt(first, middle, ByteSpan(begin, size, guess, exact=False))
 
 
-def count_lines(descriptor: int, span: Span, *, disk: Disk | None = None) -> Iterator[int]:
+def count_lines(descriptor: int, span: ByteSpan, *, disk: Disk | None = None) -> Iterator[int]:
     """Counts `\\n` in `span`; yields the count so far every 64 MiB, and at last the result.
 
     Skips holes. Raises `OSError`.
@@ -191,7 +191,7 @@ class RawLine:
     is_open: bool
 
 
-class OpenLog:
+class LogReader:
     """An open file to be browsed up to byte `limit`. Raises `OSError`."""
 
     def __init__(self, path: str, limit: float = math.inf) -> None:

@@ -1,22 +1,33 @@
-"""The alerts: what fires, what may, what was; and the whole of the chosen one."""
+"""The page of alerts: firing, pending, ended; details of the selected one; and the bell."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from getpass import getuser
+from typing import Any, ClassVar
 
-from ldlm_monitor.model.alert import Transition
+from textual.binding import Binding, BindingType
+
+from ldlm_monitor.model.alert import Transition, alert_key
+from ldlm_monitor.model.errors import LdlmError
 from ldlm_monitor.model.records import Position
 from ldlm_monitor.model.view import AlertView, Snapshot
+from ldlm_monitor.text.format import local_time, number
+from ldlm_monitor.tui.desk import Commanded, Desk, OpenLog
 from ldlm_monitor.tui.draw import Glyphs, Line, Span, fit, safe, wrap
 from ldlm_monitor.tui.palette import SEVERITY_STYLE
-from ldlm_monitor.tui.words import clock, is_told, number, span
+from ldlm_monitor.tui.prompt import DurationPrompt
+from ldlm_monitor.tui.run_values import is_for_people, whole_duration
+from ldlm_monitor.tui.widgets import DetailPage, RowList
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An alert that is active (`alert`), or one that ended."""
+    """An active alert (`alert`), or one that ended.
+
+    `suppression` is who silenced or acknowledged it, or why it ended.
+    """
 
     name: str
     state: str
@@ -27,12 +38,12 @@ class Item:
     position: Position | None
     alert: AlertView | None = None
     ended: float | None = None
-    told: str = ""
+    suppression: str = ""
 
 
 def items(snapshot: Snapshot, held_back: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Item]:
     """Firing by severity, pending, then those that ended, the newest first."""
-    active = [_active(alert, held_back) for alert in snapshot.alerts if is_told(alert)]
+    active = [_active(alert, held_back) for alert in snapshot.alerts if is_for_people(alert)]
     order = {"critical": 0, "error": 1, "warning": 2, "info": 3}
     active.sort(
         key=lambda item: (
@@ -58,7 +69,7 @@ def _active(alert: AlertView, held_back: Mapping[str, Sequence[Mapping[str, Any]
         since=alert.active_at,
         position=alert.position,
         alert=alert,
-        told=_held_back(alert, held_back),
+        suppression=_suppression(alert, held_back),
     )
 
 
@@ -72,12 +83,12 @@ def _ended(passed: Transition) -> Item:
         since=passed.active_at,
         position=passed.position,
         ended=passed.time,
-        told=passed.reason,
+        suppression=passed.reason,
     )
 
 
-def _held_back(alert: AlertView, held_back: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
-    """Who acknowledged the alert, or silenced exactly it."""
+def _suppression(alert: AlertView, held_back: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """Who acknowledged the alert, or silenced it by its exact labels; empty: nobody."""
     for ack in held_back.get("acks", ()):
         if ack.get("alert") == alert.name and ack.get("labels") == alert.labels:
             return f"acknowledged by {ack.get('by', '?')}"
@@ -96,39 +107,39 @@ def _held_back(alert: AlertView, held_back: Mapping[str, Sequence[Mapping[str, A
     return ""
 
 
-def row(item: Item, width: int, *, now: float, glyphs: Glyphs, chosen: bool) -> Line:
+def row(item: Item, *, now: float, glyphs: Glyphs, chosen: bool) -> Line:
     """One alert in one line."""
     severity = item.labels.get("severity", "")
     over = item.alert is None
-    style = "dim" if over or item.told else SEVERITY_STYLE.get(severity, "")
-    since = clock(item.ended) if over else span(now - (item.since or now))
-    told = f"[{item.told}] " if item.told and not over else ""
+    style = "dim" if over or item.suppression else SEVERITY_STYLE.get(severity, "")
+    since = local_time(item.ended) if over else whole_duration(now - (item.since or now))
+    note = f"[{item.suppression}] " if item.suppression and not over else ""
     return [
         Span(f"{glyphs.cursor if chosen else ' '} ", "key"),
         Span(fit(item.state.upper(), 9, glyphs), style),
         Span(fit(severity, 9, glyphs), style),
         Span(fit(safe(item.name, glyphs), 20, glyphs) + " ", "dim" if over else "title"),
         Span(fit(since, 15, glyphs), "dim"),
-        Span(safe(told, glyphs), "info"),
+        Span(safe(note, glyphs), "info"),
         Span(safe(item.annotations.get("summary", ""), glyphs), "dim" if over else ""),
     ]
 
 
 def detail(item: Item, width: int, *, now: float, glyphs: Glyphs) -> list[Line]:
-    """Everything that is known of one alert."""
+    """All details of one alert."""
     style = SEVERITY_STYLE.get(item.labels.get("severity", ""), "")
     inner = max(width - 4, 10)
     lines: list[Line] = [
         [
             Span(f" {safe(item.name, glyphs)}", style),
             Span(f"  {item.state}", "title"),
-            Span(f"  since {clock(item.since)}", "dim"),
-            Span("" if item.since is None else f" ({span(now - item.since)})", "dim"),
+            Span(f"  since {local_time(item.since)}", "dim"),
+            Span("" if item.since is None else f" ({whole_duration(now - item.since)})", "dim"),
             Span(f"  value {number(item.value)}", "dim"),
         ]
     ]
-    if item.told:
-        lines.append([Span(f"  {safe(item.told, glyphs)}", "info")])
+    if item.suppression:
+        lines.append([Span(f"  {safe(item.suppression, glyphs)}", "info")])
     for name in ("summary", "description", "action"):
         if text := item.annotations.get(name):
             shown = wrap(safe(text, glyphs), inner - 10, "title" if name == "action" else "")
@@ -144,3 +155,125 @@ def detail(item: Item, width: int, *, now: float, glyphs: Glyphs) -> list[Line]:
             [Span("  line    ", "key"), Span(safe(where, glyphs)), Span("  (Enter)", "dim")]
         )
     return lines
+
+
+class Bell:
+    """Rings for each critical alert that begins to fire, unless it is silenced or acknowledged.
+
+    Alerts that fire already when the screen opens do not ring.
+    """
+
+    def __init__(self, *, enabled: bool = True) -> None:
+        self._enabled = enabled
+        self._known: frozenset[str] | None = None
+
+    def rings(
+        self, snapshot: Snapshot, held_back: Mapping[str, Sequence[Mapping[str, Any]]]
+    ) -> bool:
+        """Whether to ring for this snapshot."""
+        critical = {
+            alert_key(item.name, item.labels): item
+            for item in items(snapshot, held_back)
+            if item.state == "firing" and item.labels.get("severity") == "critical"
+        }
+        known, self._known = self._known, frozenset(critical)
+        if known is None or not self._enabled:
+            return False
+        return any(not item.suppression for key, item in critical.items() if key not in known)
+
+
+class AlertsPage(DetailPage):
+    """A row for each alert, and the details of the selected one below."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("a", "acknowledge", "Acknowledge"),
+        Binding("s", "silence", "Silence"),
+    ]
+
+    def __init__(self, desk: Desk, *, id: str) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._desk = desk
+        self._items: list[Item] = []
+
+    def look(self) -> None:
+        """Show the alerts of the last snapshot."""
+        self._items = items(self._desk.snapshot, self._desk.held_back)
+        self.show_rows(len(self._items))
+
+    def on_row_list_chosen(self, event: RowList.Chosen) -> None:
+        """Open the alert's line in its log."""
+        if self._items and (position := self._items[self.rows.cursor].position):
+            self.post_message(OpenLog(position))
+        else:
+            self.notify("This alert has no line in a log.", severity="warning", markup=False)
+
+    def action_acknowledge(self) -> None:
+        """Acknowledge the selected alert."""
+        if alert := self._active():
+            self._command(
+                lambda by: self._desk.source.acknowledge(alert, by, "seen on the screen"),
+                f"{alert.name} is acknowledged",
+            )
+
+    def action_silence(self) -> None:
+        """Ask for how long, then silence the selected alert."""
+        alert = self._active()
+        if alert is None:
+            return
+
+        def silence(seconds: float | None) -> None:
+            if seconds:
+                self._command(
+                    lambda by: self._desk.source.silence(alert, seconds, by, "from the screen"),
+                    f"{alert.name} is silenced",
+                )
+
+        self.app.push_screen(DurationPrompt(f"Silence {alert.name} for how long?"), silence)
+
+    def _active(self) -> AlertView | None:
+        item = self._items[self.rows.cursor] if self._items else None
+        if item is None or item.alert is None:
+            self.notify("It has ended: nothing to do.", severity="warning", markup=False)
+            return None
+        return item.alert
+
+    def _command(self, command: Callable[[str], None], done: str) -> None:
+        def send() -> None:
+            try:
+                try:
+                    by = getuser()
+                except (KeyError, OSError):
+                    by = "somebody"
+                command(by)
+            except LdlmError as problem:
+                self.post_message(Commanded(done, str(problem)))
+            else:
+                self.post_message(Commanded(done))
+
+        self.run_worker(send, thread=True, group="commands")
+
+    def title(self, width: int, height: int) -> list[Line]:
+        """How many alerts are in each state."""
+        counts = {"firing": 0, "pending": 0}
+        for item in self._items:
+            if item.state in counts:
+                counts[item.state] += 1
+        past = len(self._items) - sum(counts.values())
+        return [
+            [
+                Span(f" {counts['firing']} firing", "critical" if counts["firing"] else "ok"),
+                Span(f"   {counts['pending']} pending   {past} over", "dim"),
+            ]
+        ]
+
+    def detail(self, width: int) -> list[Line]:
+        """The details of the selected alert."""
+        item = self._items[self.rows.cursor] if self._items else None
+        now, glyphs = self._desk.clock(), self._desk.glyphs
+        return detail(item, width, now=now, glyphs=glyphs) if item else []
+
+    def row(self, index: int, width: int) -> Line:
+        """One alert."""
+        chosen = index == self.rows.cursor
+        now, glyphs = self._desk.clock(), self._desk.glyphs
+        return row(self._items[index], now=now, glyphs=glyphs, chosen=chosen)

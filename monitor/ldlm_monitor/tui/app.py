@@ -1,4 +1,4 @@
-"""The screen as a whole: five pages over one source, pulled four times a second."""
+"""The screen: five pages of one source, whose snapshot is read four times a second."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable
 from typing import ClassVar
 
-from rich.cells import cell_len
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
@@ -16,34 +15,29 @@ from textual.widgets import ContentSwitcher, Footer
 
 from ldlm_monitor.model.errors import LdlmError
 from ldlm_monitor.model.queries import Player, Source
-from ldlm_monitor.tui.bell import Bell
+from ldlm_monitor.tui.alerts import AlertsPage, Bell
+from ldlm_monitor.tui.bars import PAGES, page_bar, player_line
 from ldlm_monitor.tui.desk import Commanded, Desk, OpenLog, OpenRun
-from ldlm_monitor.tui.draw import ASCII, UNICODE, Line, Span, fit, is_utf8, safe, width_of
-from ldlm_monitor.tui.lists import AlertsPage, EventsPage, OverviewPage
+from ldlm_monitor.tui.draw import ASCII, UNICODE, Line, Span, is_utf8, safe
 from ldlm_monitor.tui.log_page import LogPage
-from ldlm_monitor.tui.overview import sorted_runs
-from ldlm_monitor.tui.player import player_line
+from ldlm_monitor.tui.overview import OverviewPage, sorted_runs
 from ldlm_monitor.tui.prompt import Help
 from ldlm_monitor.tui.run_page import RunPage
+from ldlm_monitor.tui.timeline import EventsPage
 from ldlm_monitor.tui.widgets import Painted, PlainScrollBar
-from ldlm_monitor.tui.words import clock, is_told, span
 
 LOOK_SECONDS = 0.25
 _AGES_SECONDS = 1.0
-"""Ages are drawn anew this often, though nothing changed."""
-_OLD_SECONDS = 15.0
+"""How often ages are drawn again while nothing changes."""
 INTERRUPTED = 130
-PAGES = (("overview", "Overview"), ("run", "Run"), ("alerts", "Alerts"), ("log", "Log"),
-         ("events", "Events"))  # fmt: skip
 
 
 class MonitorApp(App[int]):
     """Ends with an exit code: 0 after `q`, 130 after Ctrl-C.
 
-    `ended` is asked whether the daemon behind it has ended; `notices` gives what it logged
-    since it was asked last. `bell` rings where a critical alert begins to fire. `player` is
-    what plays back what is shown, None: it is live. `opened` is called once when the first
-    picture was drawn.
+    `ended` returns whether the daemon has ended; `notices` returns what it logged since the last
+    call. `bell`: ring when a critical alert begins to fire. `player` controls a playback, None:
+    the source is live. `opened` is called once, after the first screen was drawn.
     """
 
     CSS_PATH = "app.tcss"
@@ -77,7 +71,7 @@ class MonitorApp(App[int]):
         bell: bool = True,
         opened: Callable[[], object] = lambda: None,
     ) -> None:
-        # Else Textual, too, gives shades of grey where NO_COLOR is set.
+        # Without it Textual draws shades of grey where NO_COLOR is set.
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         plain = not is_utf8(dict(os.environ)) if ascii_only is None else ascii_only
         self.desk = Desk(source, clock, source.snapshot(), ASCII if plain else UNICODE)
@@ -108,8 +102,8 @@ class MonitorApp(App[int]):
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
-        """Begin to look."""
-        # It is of all applications in this process, also of one that is opened after this.
+        """Start to read snapshots."""
+        # The renderer is global: it stays for an app that this process opens later.
         ScrollBar.renderer = PlainScrollBar if self.desk.glyphs is ASCII else ScrollBarRender
         if self.desk.glyphs is ASCII:
             self.screen.add_class("ascii")
@@ -119,7 +113,7 @@ class MonitorApp(App[int]):
         self.call_after_refresh(self._opened)
 
     def look(self) -> None:
-        """Draw what is new; where nothing is, do nothing but let ages grow once a second."""
+        """Draw a new snapshot; without one, only ages change, once a second."""
         if self._ended():
             self.exit(0)
             return
@@ -152,34 +146,34 @@ class MonitorApp(App[int]):
         self.query_one("#bar", Painted).refresh()
         self._focus()
 
-    def action_player(self, wish: str) -> None:
-        """Steer what is played back."""
+    def action_player(self, command: str) -> None:
+        """Control the playback."""
         player = self._player
         if player is None:
             return
-        wishes: dict[str, Callable[[], None]] = {
+        commands: dict[str, Callable[[], None]] = {
             "toggle": player.toggle,
             "slower": lambda: player.change_speed(-1),
             "faster": lambda: player.change_speed(1),
             "seek": player.seek_alert,
             "rewind": player.rewind,
         }
-        wishes[wish]()
+        commands[command]()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys of a playback are there where something is played back."""
+        """The keys of a playback exist only in one."""
         return action != "player" or self._player is not None
 
     def action_keys(self) -> None:
-        """All keys."""
+        """Show all keys."""
         self.push_screen(Help())
 
     def action_end(self) -> None:
-        """The end, as asked for."""
+        """End with exit code 0."""
         self.exit(0)
 
     def action_interrupt(self) -> None:
-        """Ctrl-C."""
+        """End as by Ctrl-C."""
         self.exit(INTERRUPTED)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
@@ -204,7 +198,7 @@ class MonitorApp(App[int]):
         self.action_page("log")
 
     def on_commanded(self, event: Commanded) -> None:
-        """Say how it went, and show it."""
+        """Report the result of a command, and show its effect."""
         glyphs = self.desk.glyphs
         if event.problem:
             text = safe(event.problem, glyphs)
@@ -222,7 +216,7 @@ class MonitorApp(App[int]):
         (page.chart if isinstance(page, RunPage) else page.rows).focus()
 
     def _choose_run(self) -> None:
-        """One run opens straight into its own page; a run that is gone is not chosen."""
+        """Select the first run where the selected one is gone; a single run opens its own page."""
         runs = self.desk.snapshot.runs
         if self.desk.chosen() is None and runs:
             self.desk.run = sorted_runs(self.desk.snapshot)[0].name
@@ -253,7 +247,7 @@ class MonitorApp(App[int]):
             notice.refresh()
 
     def _follow_player(self) -> None:
-        """Its line; and where it was stopped at an alert, the run that this is about."""
+        """Refresh its line; where it has stopped at an alert, show the alert's run."""
         if self._player is None:
             return
         self.query_one("#player", Painted).refresh()
@@ -271,33 +265,5 @@ class MonitorApp(App[int]):
         return [] if played is None else [player_line(played, width, self.desk.glyphs)]
 
     def _bar(self, width: int, height: int) -> list[Line]:
-        """Where one is, what fires, whence the picture comes, and whether it is fresh."""
-        desk, current = self.desk, self.query_one(ContentSwitcher).current
-        firing = sum(a.state == "firing" and is_told(a) for a in desk.snapshot.alerts)
-        line: Line = [Span(" ldlm-monitor ", "key")] if width >= 90 else []
-        for number, (page, title) in enumerate(PAGES, start=1):
-            count = f" {firing}" if page == "alerts" and firing else ""
-            style = "here" if page == current else "badge" if count else ""
-            line += [Span(f" {number} ", "key"), Span(f"{title}{count}", style), Span(" ")]
-        room = width - width_of(line)
-        texts, style = self._whence()
-        text = next((text for text in texts if cell_len(text) < room), texts[-1])
-        return [[*line, Span(fit(f"{text} ", room, desk.glyphs, right=True), style)]]
-
-    def _whence(self) -> tuple[list[str], str]:
-        """Whence the picture comes, or what is wrong with it: the longest form first."""
-        desk = self.desk
-        now = clock(desk.clock())
-        age = desk.clock() - desk.snapshot.at
-        if desk.source.problem:
-            return [safe(desk.source.problem, desk.glyphs), "no answer"], "critical"
-        if self._reading is not None:
-            percent = f"{100 * self._reading:.0f} %"
-            name = safe(desk.source.name, desk.glyphs)
-            return [f"{name}  reading {percent}", f"reading {percent}", percent], "warning"
-        if desk.snapshot.at > 0 and age > _OLD_SECONDS and self._is_live():
-            return [f"nothing new for {span(age)}", f"old {span(age)}"], "dim"
-        return [f"{safe(desk.source.name, desk.glyphs)}  {now}", now, now[6:]], "dim"
-
-    def _is_live(self) -> bool:
-        return any(run.ended_at is None for run in self.desk.snapshot.runs)
+        page = self.query_one(ContentSwitcher).current or "overview"
+        return [page_bar(self.desk, page, self._reading, width)]

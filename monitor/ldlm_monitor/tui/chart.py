@@ -1,7 +1,7 @@
 """A line chart of one or more curves over steps: braille or ASCII, linear or logarithmic.
 
-Of every column the least and the greatest value are drawn, so that a spike shows at any zoom;
-what is not finite stands as a mark above the plot.
+The least and the greatest value of each column are drawn, so that a spike shows at any zoom.
+Values that are not finite are marks below the plot.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 
 @dataclass(frozen=True, slots=True)
 class Viewport:
-    """Which steps are shown; None: from the first, or to the last and on with it."""
+    """The steps that are shown. `start` None: from the first; `end` None: to the newest."""
 
     start: float | None = None
     end: float | None = None
 
     def within(self, first: float, last: float) -> tuple[float, float]:
-        """The steps that are shown of a run's first to last."""
+        """The first and last step shown of a run from `first` to `last`."""
         start = first if self.start is None else self.start
         end = last if self.end is None else self.end
         return (start, end) if end > start else (start - 0.5, start + 0.5)
 
     def zoom(self, factor: float, centre: float, first: float, last: float) -> Viewport:
-        """Show `factor` as many steps around `centre`; all of them is the whole run."""
+        """Show `factor` times as many steps around `centre`, at most the whole run."""
         start, end = self.within(first, last)
         if factor < 1 and (end - start) * factor < 2:
             return self
@@ -53,7 +53,7 @@ class Viewport:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something that happened at a step, below the plot."""
+    """An event or alert at a step, below the plot."""
 
     step: float
     glyph: str
@@ -62,7 +62,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """What is drawn: curves with their styles, and how.
+    """Curves with their styles, and how to draw them.
 
     `smoothing` is the weight of the past in an exponential average, 0: none. `cursor` is a
     step.

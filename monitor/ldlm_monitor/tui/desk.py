@@ -1,4 +1,4 @@
-"""What all pages look at, and the facts that they tell the app."""
+"""What all pages share, and the messages that they send to the app."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ldlm_monitor.tui.draw import UNICODE, Glyphs
 
 @dataclass(slots=True)
 class Desk:
-    """The last picture, whom to ask for more, and which run is looked at.
+    """The last snapshot, the source of more, and the name of the selected run.
 
     `clock` gives Unix seconds. `held_back` are silences and acknowledgements.
     """
@@ -29,7 +29,7 @@ class Desk:
     held_back: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def chosen(self) -> RunView | None:
-        """The run that is looked at, None: there is none of that name."""
+        """The selected run; None if there is none of that name."""
         return next((run for run in self.snapshot.runs if run.name == self.run), None)
 
 
@@ -50,7 +50,7 @@ class OpenLog(Message):
 
 
 class Commanded(Message):
-    """A silence or an acknowledgement was asked for; `problem` says why not."""
+    """A silence or an acknowledgement was sent; `problem` is empty if it was accepted."""
 
     def __init__(self, done: str, problem: str = "") -> None:
         super().__init__()

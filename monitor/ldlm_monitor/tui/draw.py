@@ -1,7 +1,7 @@
 """Pure drawing: values in, lines of styled spans out. No widget, no markup, no escape sequence.
 
-A style is the name of what is meant (`critical`, `dim`); `palette` gives it a colour. Text that
-comes from a log goes through `safe` and is never parsed.
+A style is a name (`critical`, `dim`), to which `palette` gives a colour. Text from a log goes
+through `safe` and is never parsed.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeAlias
 from rich.cells import cell_len, set_cell_size
 
 _LONGEST = 4000
+"""Characters of one line: more than any screen is wide, and bounded for hostile logs."""
 
 
 class Span(NamedTuple):
@@ -29,7 +30,7 @@ Line: TypeAlias = list[Span]
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
-    """What is drawn with, all of one cell; `levels` rise, `marks` are by severity."""
+    """Characters of one cell each; `levels` rise, `marks` are by severity."""
 
     levels: str
     full: str
@@ -42,7 +43,7 @@ class Glyphs:
     braille: bool
     ellipsis: str
     cells: str
-    """One rank a cell: well, a little behind, far behind, silent, failed."""
+    """A rank: in step, behind, far behind, silent, failed."""
 
 
 UNICODE = Glyphs(
@@ -74,7 +75,7 @@ ASCII = Glyphs(
 
 
 def is_utf8(environ: dict[str, str]) -> bool:
-    """Whether the locale (POSIX: the first that is set of these) says that it holds Unicode."""
+    """Whether the locale uses UTF-8 (POSIX: the first of these variables that is set counts)."""
     for name in ("LC_ALL", "LC_CTYPE", "LANG"):
         if value := environ.get(name):
             return "utf-8" in value.lower() or "utf8" in value.lower()
@@ -82,7 +83,7 @@ def is_utf8(environ: dict[str, str]) -> bool:
 
 
 def safe(text: str, glyphs: Glyphs = UNICODE) -> str:
-    """One line in which every character shows itself: nothing is left that a terminal obeys."""
+    """One line of printable characters: nothing that a terminal would execute."""
     kept = "".join(
         character if character.isprintable() or character == "\t" else " "
         for character in text[:_LONGEST]
@@ -135,13 +136,13 @@ def plain_text(lines: Iterable[Line]) -> str:
 
 
 def bar(share: float | None, width: int, glyphs: Glyphs) -> Line:
-    """How much is done, 0 to 1; None: not known."""
+    """A bar of a share, 0 to 1; None: unknown."""
     done = 0 if share is None or not math.isfinite(share) else round(max(min(share, 1), 0) * width)
     return [Span(glyphs.full * done, "accent"), Span(glyphs.empty * (width - done), "dim")]
 
 
 def spark(values: Sequence[float], bad: Sequence[int], width: int, glyphs: Glyphs) -> Line:
-    """The last `width` values as bars; one that is not finite is a mark that cannot be missed."""
+    """The last `width` values as bars; a value that is not finite is a mark."""
     values, bad = values[-width:], bad[-width:]
     finite = [value for value in values if math.isfinite(value)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
@@ -156,7 +157,7 @@ def spark(values: Sequence[float], bad: Sequence[int], width: int, glyphs: Glyph
 
 
 def wrap(text: str, width: int, style: str = "") -> list[Line]:
-    """The text in lines of at most `width` cells, broken between words where there are some."""
+    """The text in lines of at most `width` cells, broken between words if possible."""
     rows = [""]
     for word in text.split():
         rest = word

@@ -1,4 +1,4 @@
-"""The loss of a run over its steps: a chart with a cursor, a window and marks of what happened."""
+"""The loss of a run over its steps: a chart with a cursor, a window, and marks of events."""
 
 from __future__ import annotations
 
@@ -10,15 +10,12 @@ from textual import events
 from textual.binding import Binding, BindingType
 
 from ldlm_monitor.model.view import CurveView
+from ldlm_monitor.text.format import local_time, number
 from ldlm_monitor.tui.chart import AXIS, Chart, Mark, Viewport, draw_chart, nearest, step_of
 from ldlm_monitor.tui.desk import Desk, OpenLog
 from ldlm_monitor.tui.draw import Line, Span, safe, width_of
 from ldlm_monitor.tui.palette import CURVES
 from ldlm_monitor.tui.widgets import Painted
-from ldlm_monitor.tui.words import (
-    clock,
-    number,
-)
 
 _SMOOTHINGS = (0.0, 0.9, 0.98)
 
@@ -56,12 +53,12 @@ class LossChart(Painted, can_focus=True):
         self.chart = replace(self.chart, curves=shown, marks=self._marks(main))
         self.refresh()
 
-    def start_anew(self) -> None:
-        """Another run: its own window."""
+    def reset(self) -> None:
+        """Show the whole of another run."""
         self.chart = Chart(curves=(), log_axis=self.chart.log_axis, smoothing=self.chart.smoothing)
 
     def action_cursor(self, by: int) -> None:
-        """Move the cursor by a column; it begins at the end."""
+        """Move the cursor by a column; it starts at the end."""
         start, end = self.chart.view.within(*self.chart.span())
         one = (end - start) / max(self.size.width - AXIS - 1, 1)
         here = end if self.chart.cursor is None else self.chart.cursor + by * one
@@ -124,12 +121,12 @@ class LossChart(Painted, can_focus=True):
         event.stop()
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """Take hold of the window."""
+        """Start to drag the window."""
         self._dragged_from = (event.x, self.chart.view)
         self.capture_mouse()
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
-        """Let go."""
+        """Stop dragging."""
         self._dragged_from = None
         self.release_mouse()
 
@@ -161,14 +158,14 @@ class LossChart(Painted, can_focus=True):
         )
 
     def _marks(self, curve: CurveView | None) -> list[Mark]:
-        """Events and alerts of the run, by the step they tell, or that was done at their time."""
+        """Events and alerts of the run, at their own step or at the step of their time."""
         if curve is None:
             return []
         marks, glyphs = [], self._desk.glyphs
         for event in self._desk.snapshot.events:
             if event.run == self._desk.run and event.severity != "info":
-                told = event.fields.get("step")
-                step = float(told) if isinstance(told, int) else None
+                own_step = event.fields.get("step")
+                step = float(own_step) if isinstance(own_step, int) else None
                 if step is None and event.time is not None:
                     step = step_of(curve, event.time)
                 if step is not None:
@@ -207,4 +204,4 @@ class LossChart(Painted, can_focus=True):
             line.append(Span(f"  {number(low)} to {number(high)}", "dim"))
         if bad := curve.nonfinite[index]:
             line.append(Span(f"  {bad} not finite", "critical"))
-        return [*line, Span(f"  {clock(curve.times[index])}", "dim")]
+        return [*line, Span(f"  {local_time(curve.times[index])}", "dim")]

@@ -1,4 +1,4 @@
-"""The overview: one row a run, in as many columns as fit."""
+"""The overview: one row for each run, in as many columns as fit."""
 
 from __future__ import annotations
 
@@ -6,19 +6,29 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.worker import get_current_worker
+
+from ldlm_monitor.model.errors import LdlmError
 from ldlm_monitor.model.view import CurveView, RunView, Snapshot
+from ldlm_monitor.text.format import number, si_number
+from ldlm_monitor.tui.desk import Desk, OpenRun
 from ldlm_monitor.tui.draw import Glyphs, Line, Span, bar, fit, safe, spark, width_of
 from ldlm_monitor.tui.palette import HEALTH_STYLE, STATE_STYLE
-from ldlm_monitor.tui.words import age, alerts_of, baseline, current, large, number, span, speed
+from ldlm_monitor.tui.run_values import age, alerts_of, baseline, current, speed, whole_duration
+from ldlm_monitor.tui.widgets import Painted, RowList
 
 _LEAST_NAME = 22
-"""Names of runs differ at their end: so much room comes before all but the foremost columns."""
+"""Cells. Names of runs differ at their end: columns are dropped before a name gets shorter."""
+_CURVES_SECONDS = 2.0
+"""The time between two queries for the curves of the visible runs."""
 SPARK = 16
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """What one row is made of."""
+    """The data of one row."""
 
     run: RunView
     snapshot: Snapshot
@@ -29,7 +39,7 @@ class _Row:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """`rank`: of the columns that do not fit together, those of a greater one go first."""
+    """`rank`: if not all columns fit, those of the highest rank are dropped first."""
 
     title: str
     width: int
@@ -55,7 +65,7 @@ def _step(row: _Row) -> Line:
 
 
 def _loss(row: _Row) -> Line:
-    text = number(current(row.run, "loss"))
+    text = number(current(row.run, "loss"), 4)
     return [Span(text, "critical" if text in ("NaN", "Inf", "-Inf") else "")]
 
 
@@ -73,7 +83,7 @@ def _gradient(row: _Row) -> Line:
 def _speed(row: _Row) -> Line:
     value, unit = speed(row.run)
     slow = row.run.detected.get("throughput_ratio", 1.0) < 0.8
-    shown = "-" if value is None else f"{large(value)} {unit}"
+    shown = "-" if value is None else f"{si_number(value)} {unit}"
     return [Span(shown), Span(f" {baseline(row.run)}", "warning" if slow else "dim")]
 
 
@@ -95,7 +105,7 @@ _COLUMNS = (
     _Column("STATE", 13, 2, _state),
     _Column("STEP", 13, 0, _step),
     _Column("DONE", 8, 6, lambda row: bar(row.run.progress, 8, row.glyphs)),
-    _Column("ETA", 6, 4, lambda row: [Span(span(row.run.eta_seconds))]),
+    _Column("ETA", 7, 4, lambda row: [Span(whole_duration(row.run.eta_seconds))]),
     _Column("LOSS", 8, 0, _loss),
     _Column("LOSS SO FAR", SPARK, 3, _spark),
     _Column("GRAD", 8, 5, _gradient),
@@ -133,7 +143,7 @@ def row(
     glyphs: Glyphs,
     chosen: bool,
 ) -> Line:
-    """One run; the last column takes what room is left."""
+    """One run; the last column takes the remaining width."""
     columns, name = _chosen(width)
     facts = _Row(run, snapshot, curve, now, glyphs)
     line = [
@@ -157,7 +167,7 @@ def _cell(spans: Sequence[Span], width: int, glyphs: Glyphs) -> Line:
 
 
 def summary(snapshot: Snapshot, glyphs: Glyphs) -> Line:
-    """How many runs stand how, and how many have ended in which way."""
+    """How many runs are of each health, and how many ended in each state."""
     counts = Counter[str](run.health for run in snapshot.runs if run.ended_at is None)
     ended = Counter(run.state for run in snapshot.runs if run.ended_at is not None)
     plural = "" if len(snapshot.runs) == 1 else "s"
@@ -171,10 +181,80 @@ def summary(snapshot: Snapshot, glyphs: Glyphs) -> Line:
 
 
 def sorted_runs(snapshot: Snapshot) -> list[RunView]:
-    """What needs a look first: what goes on before what ended, then by health, then by name."""
+    """Running before ended, then the worst health first, then by name."""
     worst: Mapping[str, int] = {
         "CRITICAL": 0, "CRASHED": 0, "UNHEALTHY": 1, "KILLED": 1, "WARNING": 2, "HEALTHY": 3,
     }  # fmt: skip
     return sorted(
         snapshot.runs, key=lambda run: (run.ended_at is not None, worst[run.headline], run.name)
     )
+
+
+class OverviewPage(Vertical):
+    """A row for each run; Enter opens it."""
+
+    def __init__(self, desk: Desk, *, id: str) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._desk = desk
+        self._runs = sorted_runs(desk.snapshot)
+        self._curves: dict[str, CurveView] = {}
+        self._asked_at = 0.0
+        self.rows = RowList(self._row, id="runs")
+
+    def compose(self) -> ComposeResult:
+        """Summary, titles, rows."""
+        yield Painted(lambda width, height: [summary(self._desk.snapshot, self._desk.glyphs)])
+        yield Painted(lambda width, height: [header(width)])
+        yield self.rows
+
+    def look(self) -> None:
+        """Show the runs of the last snapshot."""
+        here = self._runs[self.rows.cursor].name if self._runs else None
+        self._runs = sorted_runs(self._desk.snapshot)
+        names = [run.name for run in self._runs]
+        self.rows.show(len(names))
+        if here in names:
+            self.rows.cursor = names.index(here)
+        now = self._desk.clock()
+        if abs(now - self._asked_at) >= _CURVES_SECONDS:  # a playback may begin again
+            self._asked_at = now
+            top, height = self.rows.scroll_offset.y, max(self.rows.size.height, 10)
+            self.run_worker(
+                lambda: self._ask(names[top : top + height]), thread=True, exclusive=True
+            )
+        for widget in self.query(Painted):
+            widget.refresh()
+
+    def on_row_list_chosen(self, event: RowList.Chosen) -> None:
+        """Open the run."""
+        self.post_message(OpenRun(self._runs[event.index].name))
+
+    def _ask(self, names: list[str]) -> None:
+        worker = get_current_worker()
+        found: dict[str, CurveView] = {}
+        for name in names:
+            if worker.is_cancelled:
+                return
+            try:
+                curve = self._desk.source.series(name, "loss", None, None, SPARK)
+            except LdlmError:
+                return
+            if curve is not None:
+                found[name] = curve
+        self.app.call_from_thread(self._take, found)
+
+    def _take(self, found: dict[str, CurveView]) -> None:
+        self._curves.update(found)
+        self.rows.refresh()
+
+    def _row(self, index: int, width: int) -> Line:
+        run = self._runs[index]
+        return row(
+            run,
+            self._desk.snapshot,
+            self._curves.get(run.name),
+            width,
+            now=self._desk.clock(),
+            glyphs=self._desk.glyphs,
+            chosen=index == self.rows.cursor,
+        )

@@ -1,7 +1,7 @@
-"""Colours by meaning, told apart also by people who do not see red and green as others do.
+"""Colours by meaning, distinguishable without red-green vision.
 
 The hues are those of M. Okabe and K. Ito, "Color Universal Design" (2008); words and glyphs
-say the same, so that nothing is lost without colour.
+have the same information, so that nothing is lost without colour.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ SEVERITY_STYLE = {name: name for name in ("info", "warning", "error", "critical"
 
 @lru_cache(maxsize=256)
 def style(name: str, *, dark: bool) -> Style:
-    """The style that is meant by a name; unknown ones change nothing. `a+b` is both."""
+    """The style of a name; `a+b` is both. An unknown name changes nothing."""
     colours = _DARK if dark else _LIGHT
     found = Style()
     for part in name.split("+"):

@@ -1,4 +1,4 @@
-"""Small questions: for how long, and what to search for; and the page of all keys."""
+"""Dialogs: a duration, a text to search for, and the list of all keys."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ KEYS = (
     ("Enter", "the line of the log at the cursor"),
     ("[ ]", "previous and next run"),
     ("Alerts", ""),
-    ("a", "acknowledge: not told again until it has ended"),
+    ("a", "acknowledge: no more messages until it has ended"),
     ("s", "silence for a time"),
     ("Events", ""),
     ("v", "errors only, or all"),
@@ -63,8 +63,8 @@ KEYS = (
 )
 
 
-class Duration(ModalScreen[float | None]):
-    """Answers with seconds, None where nobody wants it any more."""
+class DurationPrompt(ModalScreen[float | None]):
+    """Returns seconds, None if it is closed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Back")]
 
@@ -85,7 +85,7 @@ class Duration(ModalScreen[float | None]):
         rows.focus()
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
-        """That is how long."""
+        """Return the selected duration."""
         self.dismiss(_CHOICES[event.index][1])
 
     def _row(self, index: int, width: int) -> Line:
@@ -93,8 +93,8 @@ class Duration(ModalScreen[float | None]):
         return [Span(f" {mark} {_CHOICES[index][0]}")]
 
 
-class Search(ModalScreen[str | None]):
-    """Answers with a text to search for."""
+class SearchPrompt(ModalScreen[str | None]):
+    """Returns a text to search for, None if it is closed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "Back")]
 
@@ -111,7 +111,7 @@ class Search(ModalScreen[str | None]):
             )
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """That is what to search for."""
+        """Return the text."""
         self.dismiss(event.value)
 
 
@@ -134,7 +134,7 @@ class Help(ModalScreen[None]):
         rows.focus()
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
-        """Enter closes, too."""
+        """Enter closes it as well."""
         self.dismiss()
 
     def _row(self, index: int, width: int) -> Line:

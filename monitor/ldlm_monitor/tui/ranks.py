@@ -1,4 +1,4 @@
-"""The ranks of a run as a grid: who is behind, who is silent, who failed first."""
+"""The ranks of a run as a grid: which are behind, silent, or failed first."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from ldlm_monitor.model.view import RankView, RunView
 from ldlm_monitor.tui.draw import Glyphs, Line, Span, fit, safe
-from ldlm_monitor.tui.words import span
+from ldlm_monitor.tui.run_values import whole_duration
 
 _BIG = 128
-"""So many ranks have a cell with number and lag; of more, each is one character."""
+"""Up to this number each rank has a cell with number and lag; beyond, one character."""
 _STYLES = ("ok", "info", "warning", "error", "critical")
 _WORDS = ("in step", "behind", "far behind", "silent", "failed first")
 _SILENT_SECONDS = 30.0
-"""A rank that says nothing for so long, and longer than the run may pause, is silent."""
+"""A rank without a record for this time, and for longer than the stall limit, is silent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def _verdict(run: RunView, cells: list[_Cell], glyphs: Glyphs) -> Line:
     """Which rank is behind, and in which phase."""
     line = [Span(f" {len(cells)} ranks", "title")]
     if run.world_size and run.world_size > len(cells):
-        line.append(Span(f" of {run.world_size} told their steps", "dim"))
+        line.append(Span(f" of {run.world_size} report steps", "dim"))
     if run.failed_rank is not None:
         line.append(Span(f"   rank {run.failed_rank} failed first", "critical"))
     last = max(cells, key=lambda cell: (cell.lag, cell.kind))
@@ -56,7 +56,7 @@ def _verdict(run: RunView, cells: list[_Cell], glyphs: Glyphs) -> Line:
             text += f", in {fit(safe(last.rank.phase, glyphs), 20, glyphs).rstrip()}"
         newest = max(cell.rank.seen_at for cell in cells)
         if last.kind == 3:
-            text += f", silent for {span(newest - last.rank.seen_at)}"
+            text += f", silent for {whole_duration(newest - last.rank.seen_at)}"
         line.append(Span(text, _STYLES[last.kind]))
     elif run.failed_rank is None:
         line.append(Span("   all in step", "ok"))
@@ -93,7 +93,7 @@ def grid(run: RunView, width: int, height: int, glyphs: Glyphs) -> list[Line]:
 def _worst_first(
     cells: list[_Cell], width: int, height: int, glyphs: Glyphs, verdict: Line
 ) -> list[Line]:
-    """Where not all fit: those that need a look."""
+    """The worst ranks, where not all fit."""
     each = _cell_width(cells)
     across = max((width - 2) // each, 1)
     worst = sorted(cells, key=lambda cell: (-cell.kind, -cell.lag))[: across * max(height - 1, 1)]
@@ -118,7 +118,7 @@ def _drawn(cell: _Cell, width: int, glyphs: Glyphs) -> Span:
 
 
 def needed_height(run: RunView, width: int) -> int:
-    """Lines that the grid would like: verdict, rows, legend."""
+    """Lines of the whole grid: verdict, rows, legend."""
     if not run.ranks:
         return 0
     if len(run.ranks) <= _BIG:

@@ -1,4 +1,4 @@
-"""`queries.Source` over HTTP: a daemon that runs elsewhere, on the same screen."""
+"""`queries.Source` over HTTP: the screen on a daemon that runs elsewhere."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ldlm_monitor.model.queries import LogQuery, LogSlice, silence_of
 from ldlm_monitor.model.view import AlertView, CurveView, Snapshot
 
 _T = TypeVar("_T")
-ASKED_SECONDS = 0.5
+POLL_SECONDS = 0.5
 ANSWER_SECONDS = 10.0
 RESOURCES = ("runs", "alerts", "incidents", "events")
 MAX_ANSWER = 64 * 1024 * 1024
@@ -31,24 +31,24 @@ MAX_ANSWER = 64 * 1024 * 1024
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    """A monitor sends nobody elsewhere: credentials must not follow."""
+    """Follows no redirect: credentials must not go to another host."""
 
     def redirect_request(self, *args: object) -> None:
-        """None: the answer is taken as it is, and is an error."""
+        """None: a redirect is an error."""
 
 
 class RemoteSource:
-    """Asks a daemon for its picture again and again, in a thread of its own.
+    """Polls a daemon for its snapshot, in a thread of its own.
 
-    `name` is the URL; `problem` says why the picture is old, and is empty where it is not.
+    `name` is the URL; `problem` is why the snapshot is old, empty if it is not.
     """
 
     def __init__(
         self, url: str, *, authorization: str | None = None, tls: ssl.SSLContext | None = None
     ) -> None:
-        """`authorization` is the header of that name; `tls` says whom to believe (None: as the
-        system does). Raises `UsageError` where that is no URL of a daemon, and where the header
-        would be sent in the clear.
+        """`authorization` is the header of that name; `tls` has the authorities to trust (None:
+        the system's). Raises `UsageError` if `url` is no URL of a daemon, or if the header would
+        be sent in the clear.
         """
         parts = urlsplit(url if "//" in url else f"http://{url}")
         if "@" in parts.netloc:
@@ -73,33 +73,33 @@ class RemoteSource:
         self._tags: dict[str, str] = {}
         self._parts: dict[str, Any] = {}
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._ask_again, name="remote", daemon=True)
+        self._thread = threading.Thread(target=self._poll, name="remote", daemon=True)
         self._snapshot: Snapshot | None = None
 
     def start(self) -> None:
-        """Get the first picture, and others from then on. Raises `RemoteError`."""
-        self._take_picture()
+        """Get the first snapshot, and poll from then on. Raises `RemoteError`."""
+        self._update()
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Stop polling."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def reading(self) -> float | None:
-        """A daemon elsewhere does not tell."""
+        """None: the API does not contain it."""
         return None
 
     def snapshot(self) -> Snapshot:
-        """The last picture."""
+        """The last snapshot."""
         assert self._snapshot is not None, "start comes first"
         return self._snapshot
 
     def series(
         self, run: str, quantity: str, start: int | None, end: int | None, points: int
     ) -> CurveView | None:
-        """A curve, as the daemon keeps it."""
+        """A curve of the daemon."""
         asked = {"run": run, "quantity": quantity, "start": start, "end": end, "points": points}
         try:
             found = self._get("/api/v1/series", asked)
@@ -127,18 +127,18 @@ class RemoteSource:
         """Silence alerts with these labels."""
         self._post("/api/v1/silences", silence_of(alert, time.time() + seconds, by, comment))
 
-    def _ask_again(self) -> None:
-        while not self._stop.wait(ASKED_SECONDS):
+    def _poll(self) -> None:
+        while not self._stop.wait(POLL_SECONDS):
             try:
-                self._take_picture()
+                self._update()
                 self.problem = ""
             except RemoteError as problem:
                 self.problem = problem.what
             except InputError as problem:
                 self.problem = str(problem)
 
-    def _take_picture(self) -> None:
-        """Ask for what changed since; the same snapshot stays where nothing did."""
+    def _update(self) -> None:
+        """Get the resources that changed; without a change the snapshot stays the same object."""
         changed = False
         for name in RESOURCES:
             try:
@@ -159,18 +159,18 @@ class RemoteSource:
                 self._snapshot = Snapshot.model_validate({**known, "points": ()})
             except ValidationError as error:
                 raise RemoteError(
-                    f"speaks another version ({error.error_count()} fields differ)",
+                    f"has another version ({error.error_count()} fields differ)",
                     where=self._base,
                     remedy="run the same version of ldlm-monitor on both sides",
                 ) from error
 
     def _get(self, path: str, asked: Mapping[str, object]) -> dict[str, Any]:
-        told = {name: value for name, value in asked.items() if value not in (None, "")}
-        found = self._fetch(f"{path}?{urlencode(told)}" if told else path)
+        parameters = {name: value for name, value in asked.items() if value not in (None, "")}
+        found = self._fetch(f"{path}?{urlencode(parameters)}" if parameters else path)
         return found or {}
 
     def _fetch(self, path: str, *, tag: str = "", keep: str = "") -> dict[str, Any] | None:
-        """The JSON there; None where it is still what `tag` names."""
+        """The JSON of `path`; None if it is unchanged since `tag`."""
         known = {"If-None-Match": tag} if tag else {}
         return self._answer(Request(self._base + path, headers=self._headers | known), keep)
 
@@ -189,11 +189,9 @@ class RemoteSource:
                 return None
             if error.code == 401:
                 raise RemoteError(
-                    "asks for credentials, and takes not these"
-                    if self._headers
-                    else "asks for credentials",
+                    "refuses these credentials" if self._headers else "asks for credentials",
                     where=self._base,
-                    remedy="set LDLM_ATTACH_TOKEN, or name a file with --token-file",
+                    remedy="set LDLM_ATTACH_TOKEN, or give a file with --token-file",
                 ) from None
             if 300 <= error.code < 400:
                 raise RemoteError(
@@ -207,9 +205,9 @@ class RemoteSource:
             reason = getattr(error, "reason", error)
             if isinstance(reason, ssl.SSLCertVerificationError):
                 raise RemoteError(
-                    f"shows a certificate that is not believed ({reason.verify_message})",
+                    f"shows a certificate that is not trusted ({reason.verify_message})",
                     where=self._base,
-                    remedy="name its authority with --ca-file",
+                    remedy="give its authority with --ca-file",
                 ) from None
             raise RemoteError(
                 f"does not answer ({reason})", where=self._base, remedy=_CHECK

@@ -1,4 +1,4 @@
-"""The page of one run: how it stands, its loss, its other numbers, its ranks, its alerts."""
+"""The page of one run: state, loss, other values, ranks, alerts."""
 
 from __future__ import annotations
 
@@ -12,23 +12,14 @@ from textual.worker import get_current_worker
 
 from ldlm_monitor.model.errors import LdlmError
 from ldlm_monitor.model.view import CurveView, RunView
+from ldlm_monitor.text.format import byte_size, number, si_number
 from ldlm_monitor.tui import ranks
 from ldlm_monitor.tui.desk import Desk
 from ldlm_monitor.tui.draw import Line, Span, bar, fit, safe, spark
 from ldlm_monitor.tui.loss_chart import LossChart
 from ldlm_monitor.tui.palette import HEALTH_STYLE
+from ldlm_monitor.tui.run_values import age, alerts_of, baseline, current, speed, whole_duration
 from ldlm_monitor.tui.widgets import Painted
-from ldlm_monitor.tui.words import (
-    age,
-    alerts_of,
-    baseline,
-    current,
-    large,
-    number,
-    size,
-    span,
-    speed,
-)
 
 _POINTS = 1024
 _SMALL = (
@@ -38,12 +29,12 @@ _SMALL = (
     ("memory", ("memory_allocated_bytes", "memory_reserved_bytes")),
 )
 _RANKS_SHARE = 0.4
-"""Of the page's height, at most; of a low one only what needs a look."""
+"""Of the page's height at most; a page below _LOW lines shows the worst ranks only."""
 _LOW = 28
 
 
 class RunPage(Vertical):
-    """Everything of one run on one page."""
+    """One run on one page."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left_square_bracket", "other(-1)", "Run before", show=False),
@@ -58,20 +49,20 @@ class RunPage(Vertical):
         self.chart = LossChart(desk, id="chart")
 
     def compose(self) -> ComposeResult:
-        """Standing, loss, small curves, ranks, alerts."""
-        yield Painted(self._standing, id="standing")
+        """State, loss, small curves, ranks, alerts."""
+        yield Painted(self._state, id="standing")
         yield self.chart
         yield Painted(self._small, id="small")
         yield Painted(self._grid, id="grid")
         yield Painted(self._alerts, id="run-alerts")
 
     def look(self) -> None:
-        """Show what is new."""
+        """Show the last snapshot, and query the curves of a new one."""
         run = self._desk.chosen()
         name = run.name if run else None
         if self._asked[0] != name:
             self._curves = {}
-            self.chart.start_anew()
+            self.chart.reset()
             self.chart.show({})
         if run is not None and self._asked != (name, self._desk.snapshot.version):
             self._asked = (name, self._desk.snapshot.version)
@@ -82,7 +73,7 @@ class RunPage(Vertical):
                 widget.refresh()
 
     def on_resize(self) -> None:
-        """Share the room out anew."""
+        """Divide the height again."""
         self._lay_out(self._desk.chosen())
 
     def action_other(self, by: int) -> None:
@@ -131,10 +122,10 @@ class RunPage(Vertical):
         self.chart.show(losses)
         self.query_one("#small", Painted).refresh()
 
-    def _standing(self, width: int, height: int) -> list[Line]:
+    def _state(self, width: int, height: int) -> list[Line]:
         run, glyphs = self._desk.chosen(), self._desk.glyphs
         if run is None:
-            return [[Span(" no run yet: nothing that was read tells of a training", "dim")]]
+            return [[Span(" no run yet: no file that was read contains a training", "dim")]]
         waited, style = age(run, self._desk.clock())
         style_of_health = HEALTH_STYLE[run.headline]
         world = f" on {run.world_size} ranks" if run.world_size else ""
@@ -155,7 +146,7 @@ class RunPage(Vertical):
         second: Line = [
             Span(f" step {'-' if run.step is None else run.step}{total} ", "title"),
             *(bar(run.progress, max(min(width // 5, 30), 6), glyphs) if run.progress else []),
-            Span(f"{done}  left {span(run.eta_seconds)}"),
+            Span(f"{done}  left {whole_duration(run.eta_seconds)}"),
             Span("  last step ", "dim"),
             Span(waited, style),
         ]
@@ -168,12 +159,12 @@ class RunPage(Vertical):
             Span("  lr ", "dim"),
             Span(number(current(run, "learning_rate"))),
             Span("  speed ", "dim"),
-            Span("-" if rate is None else f"{large(rate)} {unit} {baseline(run)}"),
+            Span("-" if rate is None else f"{si_number(rate)} {unit} {baseline(run)}"),
         ]
         return [first, second, third]
 
     def _small(self, width: int, height: int) -> list[Line]:
-        """Four small curves side by side; of one line, only what they are and their last value."""
+        """Four small curves side by side; in one line, only their names and last values."""
         run, glyphs = self._desk.chosen(), self._desk.glyphs
         if run is None:
             return []
@@ -183,7 +174,7 @@ class RunPage(Vertical):
             name = next((name for name in names if name in self._curves), None)
             curve = self._curves.get(name or "")
             value = current(run, name) if name else None
-            form = {"memory": size, "speed": large}.get(title, number)
+            form = {"memory": byte_size, "speed": si_number}.get(title, number)
             shown = form(value)
             label = title if name in (None, names[0]) or title != "speed" else (name or "")
             head = f" {label.replace('_per_second', '/s')} {shown}"
@@ -218,7 +209,7 @@ _BAD = frozenset({"stalled", "crashed", "killed"})
 
 
 def _rows(curve: CurveView, width: int, height: int, levels: str) -> list[str]:
-    """A bar chart of `height` lines: every column is the mean of its part of the run."""
+    """A bar chart of `height` lines; each column is the mean of its part of the run."""
     if width < 1 or height < 1 or not curve.steps:
         return []
     count = len(curve.steps)

@@ -1,25 +1,30 @@
-"""Events as a timeline: one line each, the newest last, and the whole of the chosen one.
+"""The page of events: one row each, the newest last, and the details of the selected one.
 
-An incident stands before the event that caused it, with what only followed counted.
+An incident stands before the event that caused it; its symptoms are counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
 
 from ldlm_monitor.model.records import Event, FieldValue, Position
 from ldlm_monitor.model.view import IncidentView, Snapshot
+from ldlm_monitor.text.format import local_time
+from ldlm_monitor.tui.desk import Desk, OpenLog
 from ldlm_monitor.tui.draw import Glyphs, Line, Span, fit, safe, wrap
 from ldlm_monitor.tui.palette import SEVERITY_STYLE
-from ldlm_monitor.tui.words import clock
+from ldlm_monitor.tui.widgets import DetailPage, RowList
 
 _INDENTED = ("traceback", "stack", "stacks")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One row of the timeline; `body` is what the detail shows, `by_line` a line for each pair."""
+class TimelineEntry:
+    """One row. `body` is what the details show; `by_line`: one line for each pair."""
 
     time: float | None
     severity: str
@@ -32,8 +37,8 @@ class Entry:
     by_line: bool = False
 
 
-def entries(snapshot: Snapshot, run: str | None, *, worst_only: bool) -> list[Entry]:
-    """What happened to a run (None: to all), the newest last."""
+def entries(snapshot: Snapshot, run: str | None, *, worst_only: bool) -> list[TimelineEntry]:
+    """The events and incidents of a run (None: of all), the newest last."""
     found = [
         _of_event(event)
         for event in snapshot.events
@@ -47,87 +52,87 @@ def entries(snapshot: Snapshot, run: str | None, *, worst_only: bool) -> list[En
 
 
 def _on_ranks(ranks: str) -> str:
-    """Nothing where none is named."""
+    """Empty where no rank is named."""
     return f" on ranks {ranks}" if ranks else ""
 
 
-def _place(incident: IncidentView, found: Sequence[Entry]) -> int:
-    """Before the event that caused it; the newest last, where that one is forgotten."""
+def _place(incident: IncidentView, found: Sequence[TimelineEntry]) -> int:
+    """The index of the event that caused it; the end, where that one was dropped."""
     cause = incident.root.position
     places = (i for i, entry in enumerate(found) if cause and entry.position == cause)
     return next(places, len(found))
 
 
-def _of_incident(incident: IncidentView) -> Entry:
+def _of_incident(incident: IncidentView) -> TimelineEntry:
     root = incident.root
-    told = [("cause", f"{root.kind} ({root.tier}, {incident.confidence}): {root.message}")]
-    told += [("because", reason) for reason in root.why]
+    facts = [("cause", f"{root.kind} ({root.tier}, {incident.confidence}): {root.message}")]
+    facts += [("because", reason) for reason in root.why]
     if incident.collective is not None:
         group = incident.collective
-        told.append(("waiting", f"{group.op} #{group.seq}: {group.waiting}"))
-        told.append(("missing", group.missing or "not known"))
-    told += [
+        facts.append(("waiting", f"{group.op} #{group.seq}: {group.waiting}"))
+        facts.append(("missing", group.missing or "not known"))
+    facts += [
         ("blamed", f"rank {claim.rank} by torchelastic: {claim.reason}")
         for claim in incident.claims
         if claim.agrees is not True
     ]
-    told += [("to do", incident.action)] if incident.action else []
-    told += [
+    facts += [("to do", incident.action)] if incident.action else []
+    facts += [
         ("followed", f"{symptom.kind} x {symptom.count}{_on_ranks(symptom.ranks)}")
         for symptom in incident.symptoms
     ]
-    told += [("line", f"{line.position.path}:{line.position.line}") for line in incident.excerpt]
-    told += [("alerts", ", ".join(incident.alerts))] if incident.alerts else []
+    facts += [("line", f"{line.position.path}:{line.position.line}") for line in incident.excerpt]
+    facts += [("alerts", ", ".join(incident.alerts))] if incident.alerts else []
     first = root.position or (incident.excerpt[0].position if incident.excerpt else None)
-    return Entry(
+    return TimelineEntry(
         time=incident.opened_at,
         severity="critical",
         kind=f"INCIDENT {incident.state}",
         run=incident.run,
         whose=f"rank {root.rank}" if root.rank is not None else root.host or "",
         message=incident.title,
-        body=(*told, *(("", f"{line.text}\n") for line in incident.excerpt)),
+        body=(*facts, *(("", f"{line.text}\n") for line in incident.excerpt)),
         position=first or Position("", 0, 0),
         by_line=True,
     )
 
 
-def _of_event(event: Event) -> Entry:
+def _of_event(event: Event) -> TimelineEntry:
     whose = "" if event.rank is None else f"rank {event.rank}"
     whose += f" {event.node}" if event.node else ""
-    told = [
+    facts = [
         (name, _spelled(value))
         for name, value in event.fields.items()
         if name not in _INDENTED and value is not None
     ]
     dumps = [(name, str(event.fields[name])) for name in _INDENTED if event.fields.get(name)]
-    return Entry(
+    return TimelineEntry(
         time=event.time,
         severity=event.severity,
         kind=event.kind,
         run=event.run,
         whose=whose.strip(),
         message=event.message,
-        body=(*told, *dumps),
+        body=(*facts, *dumps),
         position=event.position,
     )
 
 
 def _spelled(value: FieldValue) -> str:
-    """A table has a line for each of its rows."""
+    """The value as text; a table has a line for each of its rows."""
     if not isinstance(value, list) or not any(isinstance(item, dict) for item in value):
         return str(value)
     rows = [item.items() for item in value if isinstance(item, dict)]
     return "\n".join("  ".join(f"{name}={text}" for name, text in row) for row in rows) + "\n"
 
 
-def row(entry: Entry, width: int, glyphs: Glyphs, *, chosen: bool) -> Line:
+def row(entry: TimelineEntry, glyphs: Glyphs, *, chosen: bool) -> Line:
     """One entry in one line."""
     style = SEVERITY_STYLE.get(entry.severity, "")
     mark = glyphs.marks.get(entry.severity, " ")
     return [
         Span(f"{glyphs.cursor if chosen else ' '} ", "key"),
-        Span(fit(clock(entry.time), 15), "dim"),
+        Span(fit(local_time(entry.time), 15), "dim"),
         Span(f"{mark} {fit(entry.severity, 9)}", style),
         Span(fit(safe(entry.kind, glyphs), 26, glyphs) + " ", style),
         Span(fit(safe(entry.whose, glyphs), 9, glyphs) + " ", "dim"),
@@ -135,7 +140,7 @@ def row(entry: Entry, width: int, glyphs: Glyphs, *, chosen: bool) -> Line:
     ]
 
 
-def detail(entry: Entry, width: int, glyphs: Glyphs) -> list[Line]:
+def detail(entry: TimelineEntry, width: int, glyphs: Glyphs) -> list[Line]:
     """The message, the fields, and tracebacks or stack dumps as they were written."""
     inner = max(width - 4, 10)
     where = f"{entry.position.path}:{entry.position.line}"
@@ -151,8 +156,8 @@ def detail(entry: Entry, width: int, glyphs: Glyphs) -> list[Line]:
     if entry.by_line:
         return lines + _by_line(entry, inner, glyphs)
     facts = [(name, text) for name, text in entry.body if "\n" not in text]
-    told = "  ".join(f"{name}={text}" for name, text in facts)
-    lines += [[Span("  "), *line] for line in wrap(safe(told, glyphs), inner, "dim") if told]
+    joined = "  ".join(f"{name}={text}" for name, text in facts)
+    lines += [[Span("  "), *line] for line in wrap(safe(joined, glyphs), inner, "dim") if joined]
     for name, text in entry.body:
         if "\n" in text:
             lines.append([Span(f"  {safe(name, glyphs)}", "key")])
@@ -160,7 +165,7 @@ def detail(entry: Entry, width: int, glyphs: Glyphs) -> list[Line]:
     return lines
 
 
-def _by_line(entry: Entry, width: int, glyphs: Glyphs) -> list[Line]:
+def _by_line(entry: TimelineEntry, width: int, glyphs: Glyphs) -> list[Line]:
     lines: list[Line] = []
     for name, text in entry.body:
         if text.endswith("\n"):
@@ -172,10 +177,19 @@ def _by_line(entry: Entry, width: int, glyphs: Glyphs) -> list[Line]:
 
 
 def _stack_line(text: str, glyphs: Glyphs) -> Line:
-    """Frames stand out from the code below them."""
+    """A line of a stack: frames have another style than the code below them."""
     shown = safe(text, glyphs)
     style = "accent" if shown.lstrip().startswith("File ") else ""
     return [Span(f"  {shown}", style)]
+
+
+def severities(found: Iterable[Event]) -> dict[tuple[str, int], str]:
+    """The severity of each event above `info`, by path and byte of its record."""
+    return {
+        (event.position.path, event.position.offset): event.severity
+        for event in found
+        if event.severity != "info"
+    }
 
 
 def neighbour(found: Sequence[Event], path: str, offset: int, *, forward: bool) -> Event | None:
@@ -187,3 +201,56 @@ def neighbour(found: Sequence[Event], path: str, offset: int, *, forward: bool) 
     if forward:
         return next((event for event in there if event.position.offset > offset), None)
     return next((event for event in reversed(there) if event.position.offset < offset), None)
+
+
+class EventsPage(DetailPage):
+    """A row for each event and incident, and the details of the selected one below."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("v", "worst", "Errors only"),
+        Binding("o", "only_run", "This run only"),
+    ]
+
+    def __init__(self, desk: Desk, *, id: str) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._desk = desk
+        self._worst_only = False
+        self._all_runs = True
+        self._entries: list[TimelineEntry] = []
+
+    def look(self) -> None:
+        """Show the events of the last snapshot; a cursor at the end stays there."""
+        at_end = self.rows.cursor >= self.rows.count - 1
+        run = None if self._all_runs else self._desk.run
+        self._entries = entries(self._desk.snapshot, run, worst_only=self._worst_only)
+        self.show_rows(len(self._entries), to_end=at_end)
+
+    def action_worst(self) -> None:
+        """Show errors only, or all."""
+        self._worst_only = not self._worst_only
+        self.look()
+
+    def action_only_run(self) -> None:
+        """Show the chosen run only, or all."""
+        self._all_runs = not self._all_runs
+        self.look()
+
+    def on_row_list_chosen(self, event: RowList.Chosen) -> None:
+        """Open the event's line in its log."""
+        if self._entries and (position := self._entries[self.rows.cursor].position).path:
+            self.post_message(OpenLog(position))
+
+    def title(self, width: int, height: int) -> list[Line]:
+        """How many events are shown, and of which run."""
+        which = "all runs" if self._all_runs else safe(self._desk.run or "", self._desk.glyphs)
+        what = "errors" if self._worst_only else "events"
+        return [[Span(f" {len(self._entries)} {what}", "title"), Span(f"   of {which}", "dim")]]
+
+    def detail(self, width: int) -> list[Line]:
+        """The details of the selected event."""
+        entry = self._entries[self.rows.cursor] if self._entries else None
+        return detail(entry, width, self._desk.glyphs) if entry else []
+
+    def row(self, index: int, width: int) -> Line:
+        """One event."""
+        return row(self._entries[index], self._desk.glyphs, chosen=index == self.rows.cursor)

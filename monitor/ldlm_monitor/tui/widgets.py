@@ -1,4 +1,4 @@
-"""Widgets that show lines of spans: one that paints itself, one that is a list of rows."""
+"""Widgets that show lines of spans: a painted one, a list of rows, a list with details."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rich.segment import Segment
 from textual import events
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Vertical
 from textual.geometry import Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
@@ -16,21 +18,21 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from ldlm_monitor.tui import palette
-from ldlm_monitor.tui.draw import ASCII, Glyphs, Line, fit_line
+from ldlm_monitor.tui.draw import Line, fit_line
 
 if TYPE_CHECKING:
     from rich.style import Style
 
 
 class PlainScrollBar(ScrollBarRender):
-    """A scrollbar of blanks and colours alone: no character that ASCII lacks."""
+    """A scrollbar of coloured blanks, for terminals with ASCII only."""
 
     VERTICAL_BARS: ClassVar[list[str]] = [" "] * 8
     HORIZONTAL_BARS: ClassVar[list[str]] = [" "] * 8
 
 
 def strip_of(line: Line, width: int, base: Style, *, dark: bool, also: str = "") -> Strip:
-    """The line as Textual draws it, exactly `width` cells; a span's own style goes over `also`."""
+    """The line as a Textual strip of exactly `width` cells; a span's style overrides `also`."""
     extra = palette.style(also, dark=dark)
     segments = [
         Segment(text, base + extra + palette.style(style, dark=dark))
@@ -40,7 +42,7 @@ def strip_of(line: Line, width: int, base: Style, *, dark: bool, also: str = "")
 
 
 class Painted(Widget):
-    """Shows what `paint(width, height)` gives; painted again on `refresh`."""
+    """Shows the lines of `paint(width, height)`, which `refresh` calls again."""
 
     def __init__(
         self,
@@ -53,7 +55,7 @@ class Painted(Widget):
         self._painted: tuple[Size, list[Line]] | None = None
 
     def refresh(self, *regions: object, **more: object) -> Painted:
-        """Forget what was painted."""
+        """Paint again."""
         self._painted = None
         super().refresh(*regions, **more)  # type: ignore[arg-type]
         return self
@@ -70,10 +72,10 @@ class Painted(Widget):
 
 
 class RowList(ScrollView, can_focus=True):
-    """Rows of one line each, of which only those that are seen are drawn.
+    """Rows of one line each; only the visible ones are drawn.
 
-    `row(index, width)` gives a row. The cursor is a row too; `Chosen` is Enter or a second
-    click on it.
+    `row(index, width)` returns a row. `Chosen` is sent for Enter, or a second click, on the
+    cursor's row.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -100,7 +102,7 @@ class RowList(ScrollView, can_focus=True):
             return self.rows
 
     class Moved(Chosen):
-        """The cursor stands on another row."""
+        """The cursor is on another row."""
 
     def __init__(
         self,
@@ -114,7 +116,7 @@ class RowList(ScrollView, can_focus=True):
         self.cursor = 0
 
     def show(self, count: int, *, shifted: int = 0) -> None:
-        """There are `count` rows now, `shifted` of them new above those there were."""
+        """Show `count` rows, `shifted` of them new and above the old ones."""
         self.count = count
         self.cursor = max(min(self.cursor + shifted, count - 1), 0)
         self.virtual_size = Size(self.size.width, count)
@@ -123,7 +125,7 @@ class RowList(ScrollView, can_focus=True):
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """The row that is seen there."""
+        """The row on that line of the screen."""
         index = self.scroll_offset.y + y
         width = self.scrollable_content_region.width
         base, dark = self.rich_style, self.app.current_theme.dark
@@ -133,7 +135,7 @@ class RowList(ScrollView, can_focus=True):
         return strip_of(self._row(index, width), width, base, dark=dark, also=also)
 
     def move_to(self, index: int, *, centre: bool = False) -> None:
-        """Put the cursor on a row and show it."""
+        """Move the cursor to a row and scroll it into view."""
         before, self.cursor = self.cursor, max(min(index, self.count - 1), 0)
         height = max(self.scrollable_content_region.height, 1)
         top = self.scroll_offset.y
@@ -149,7 +151,7 @@ class RowList(ScrollView, can_focus=True):
             self.post_message(self.Moved(self, self.cursor))
 
     def on_resize(self) -> None:
-        """Keep the cursor in sight: a list that was not seen has no height to scroll in."""
+        """Keep the cursor in view: a list that was hidden has no height to scroll in."""
         self.virtual_size = Size(self.size.width, self.count)
         self.call_after_refresh(lambda: self.move_to(self.cursor, centre=True))
 
@@ -170,12 +172,12 @@ class RowList(ScrollView, can_focus=True):
         self.move_to(self.count - 1)
 
     def action_choose(self) -> None:
-        """What the row leads to."""
+        """Report the row at the cursor as chosen."""
         if self.count:
             self.post_message(self.Chosen(self, self.cursor))
 
     def on_click(self, event: events.Click) -> None:
-        """Put the cursor there; a second click is Enter."""
+        """Move the cursor; a second click is Enter."""
         index = self.scroll_offset.y + event.y
         if index < self.count:
             if index == self.cursor and event.chain > 1:
@@ -183,6 +185,52 @@ class RowList(ScrollView, can_focus=True):
             self.move_to(index)
 
 
-def draws_plainly(glyphs: Glyphs) -> bool:
-    """Whether scrollbars must do without block characters."""
-    return glyphs is ASCII
+class DetailPage(Vertical):
+    """A title, a list of rows, and the details of the selected row below.
+
+    A page defines `title`, `row` and `detail`, and calls `show_rows` for each snapshot.
+    """
+
+    def __init__(self, *, id: str) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.rows = RowList(self.row, id=f"{id}-rows")
+        self._detail = RowList(lambda index, width: self._lines[index], id=f"{id}-detail")
+        self._lines: list[Line] = []
+
+    def compose(self) -> ComposeResult:
+        """Title, rows, details."""
+        yield Painted(self.title)
+        yield self.rows
+        yield self._detail
+
+    def title(self, width: int, height: int) -> list[Line]:
+        """The line above the rows."""
+        raise NotImplementedError
+
+    def row(self, index: int, width: int) -> Line:
+        """One row."""
+        raise NotImplementedError
+
+    def detail(self, width: int) -> list[Line]:
+        """The details of the row at `rows.cursor`."""
+        raise NotImplementedError
+
+    def show_rows(self, count: int, *, to_end: bool = False) -> None:
+        """Show `count` rows; `to_end` moves the cursor to the last one."""
+        self.rows.show(count)
+        if to_end:
+            self.rows.move_to(count - 1)
+        self._show_detail()
+        self.query_one(Painted).refresh()
+
+    def on_row_list_moved(self) -> None:
+        """Show the details of the row that is selected now."""
+        self._show_detail()
+
+    def on_resize(self) -> None:
+        """Wrap the details again."""
+        self._show_detail()
+
+    def _show_detail(self) -> None:
+        self._lines = self.detail(self._detail.size.width or self.size.width)
+        self._detail.show(len(self._lines))

@@ -11,7 +11,7 @@ import pytest
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.model.view import CurveView, Snapshot
 from ldlm_monitor.notify import Silences, redact
-from ldlm_monitor.serve.http import Server
+from ldlm_monitor.serve import Server, Site
 
 
 @pytest.fixture
@@ -41,12 +41,14 @@ def site(running, tmp_path: Path, log: Path, make_snapshot: Callable[..., Snapsh
     server = Server(
         "127.0.0.1",
         0,
-        snapshot=lambda: running.snapshot,
-        notifications=dict,
-        behind=lambda: 0,
-        ready=lambda: True,
-        redact=redact,
-        source=LocalSource(lambda: running.snapshot, silences, "a.log"),
+        Site(
+            snapshot=lambda: running.snapshot,
+            notifications=dict,
+            behind=lambda: 0,
+            ready=lambda: True,
+            redact=redact,
+            source=LocalSource(lambda: running.snapshot, silences, "a.log"),
+        ),
     )
     before, running.port = running.port, server.port
     server.start()
@@ -124,7 +126,7 @@ def test_what_a_client_has_already_is_not_sent_again(site) -> None:
     assert site.ask("/api/v1/runs", headers={"If-None-Match": tag}).status == 200
 
 
-def test_a_record_tells_its_time_where_it_has_one(site, log: Path) -> None:
+def test_a_record_has_its_own_time(site, log: Path) -> None:
     log.write_bytes(
         b'{"type": "step", "step": 1, "time": 1795285958.87, "loss": 2.5}\n'
         b"[2026-01-29T10:15:00Z] zoned\n2026-01-29 10:15:00,123 INFO naive\nnone\n"

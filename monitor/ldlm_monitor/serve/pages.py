@@ -1,4 +1,6 @@
-"""`/api/v1`: parts of the snapshot as JSON, and the landing page."""
+"""Parts of the snapshot as JSON, and the landing page as HTML."""
+
+from __future__ import annotations
 
 import json
 import math
@@ -10,33 +12,30 @@ from typing import TypeAlias
 from ldlm_monitor.model.view import Snapshot
 
 RESOURCES = ("runs", "alerts", "incidents", "events")
-WITH = {"runs": {"monitor"}, "alerts": {"transitions"}}
-"""What a resource carries beside its own: how alerts began and ended, how the monitor does."""
-LINKS = ("/metrics", "/-/healthy", "/-/ready", *(f"/api/v1/{name}" for name in RESOURCES))
 
 Redact: TypeAlias = Callable[[str], str]
 
-_REMEMBERED = 16384
-_SHORT = 400
-"""Characters of a text that is remembered."""
+_WITH = {"runs": {"monitor"}, "alerts": {"transitions"}}
+"""Fields of the snapshot that a resource contains beside its own."""
+_LINKS = ("/metrics", "/-/healthy", "/-/ready", *(f"/api/v1/{name}" for name in RESOURCES))
+_CACHED = 16384
+_CACHED_LENGTH = 400
+"""Characters of the longest text that is cached: together some MB at most."""
 _SHOWN = 200
 """Characters of a run's name on the landing page."""
 
 
 def resource(snapshot: Snapshot, name: str, redact: Redact) -> bytes:
-    """One of RESOURCES with the snapshot's `version` and `at`, as a JSON object.
-
-    Non-finite numbers are the strings "NaN", "Infinity" and "-Infinity"; every
-    text passes through `redact`, since it may come from a log.
-    """
-    parts = {"version", "at", name} | WITH.get(name, set())
+    """One of RESOURCES with the snapshot's `version` and `at`, as a JSON object."""
+    parts = {"version", "at", name} | _WITH.get(name, set())
     return encoded(snapshot.model_dump(include=parts), redact)
 
 
 def tag(snapshot: Snapshot, name: str) -> str:
-    """An ETag (RFC 9110, 8.8.3) of a resource: equal where its content is.
+    """An ETag (RFC 9110, 8.8.3) of a resource: it changes with the content.
 
-    Events only come and go at the ends of their list; versions begin anew with the daemon.
+    Events are added and dropped at the ends of their list only. The time is part of the other
+    tags because versions start again with each daemon.
     """
     if name == "events" and snapshot.events:
         ends = snapshot.events[0].position, snapshot.events[-1].position
@@ -44,19 +43,23 @@ def tag(snapshot: Snapshot, name: str) -> str:
     return f'"{snapshot.version}-{snapshot.at}"'
 
 
-def remembering(redact: Redact) -> Redact:
-    """`redact`, which need not look at the same short text again and again."""
-    known = lru_cache(maxsize=_REMEMBERED)(redact)
-    return lambda text: known(text) if len(text) <= _SHORT else redact(text)
+def cached(redact: Redact) -> Redact:
+    """`redact` with a cache: most short texts come again with each request."""
+    short = lru_cache(maxsize=_CACHED)(redact)
+    return lambda text: short(text) if len(text) <= _CACHED_LENGTH else redact(text)
 
 
 def encoded(document: Mapping[str, object], redact: Redact) -> bytes:
-    """`document` as JSON, by the rules of `resource`."""
+    """`document` as JSON.
+
+    Non-finite numbers are the strings "NaN", "Infinity" and "-Infinity". Every text passes
+    through `redact`, since it may come from a log.
+    """
     return json.dumps(_plain(document, redact), allow_nan=False).encode("ascii")
 
 
 def _plain(value: object, redact: Redact) -> object:
-    """`value` with nothing in it that JSON cannot say."""
+    """`value` without anything that JSON cannot express."""
     match value:
         case str():
             return redact(value.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
@@ -71,13 +74,13 @@ def _plain(value: object, redact: Redact) -> object:
 
 
 def landing_page(snapshot: Snapshot, redact: Redact) -> bytes:
-    """HTML for a person who opened the port in a browser: the runs, and where to go."""
+    """HTML for a person who opens the port in a browser: the runs, and links."""
     runs = "".join(
         f"<li>{_shown(redact(run.name))}: {_shown(run.state)}, {_shown(run.headline)}"
         f"{'' if run.step is None else f', step {run.step}'}</li>"
         for run in snapshot.runs
     )
-    links = "".join(f'<li><a href="{link}">{link}</a></li>' for link in LINKS)
+    links = "".join(f'<li><a href="{link}">{link}</a></li>' for link in _LINKS)
     return (
         "<!DOCTYPE html>\n"
         '<html lang="en"><head><meta charset="utf-8"><title>ldlm-monitor</title></head>'

@@ -1,0 +1,291 @@
+"""Stack dumps: one event each, with all threads of the process.
+
+Formats: CPython's faulthandler (Python/traceback.c, Modules/faulthandler.c; 3.14 adds the
+thread's name and the C stack) and `py-spy dump` with or without `--native` and `--locals`.
+
+torchelastic's failure table: one event for the whole ChildFailedError report.
+
+Shape: `{script} FAILED`, a ruler, `Failures:`, `Root Cause (first observed failure):`, and
+under both headings blocks of `key : value` rows that begin with `[{index}]:`
+(torch/distributed/elastic/multiprocessing/errors). Rulers are as wide as the longest line.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from ldlm_monitor.parse.blocks import BLANK, Block, BlockLine, BlockOpening, LineForm
+from ldlm_monitor.parse.events import signal_name, text_of
+from ldlm_monitor.parse.patterns import compile_pattern
+
+if TYPE_CHECKING:
+    from ldlm_monitor.model.records import FieldValue, Record, Scalar
+
+    Thread: TypeAlias = dict[str, Scalar | list[Scalar]]
+    from ldlm_monitor.model.records import Scalar
+
+MAX_THREADS = 64
+"""Threads kept of a dump; a data loader with many workers has a few dozen."""
+MAX_FRAMES = 64
+"""Frames kept of a thread; faulthandler itself prints at most 100."""
+MAX_FRAME_BYTES = 256
+"""A function's name and a path; more does not help to find the line."""
+
+_FAULTHANDLER = compile_pattern(
+    r"(?P<current>Current t|T)hread (?P<thread>0x[0-9A-Fa-f]{1,16})"
+    r"(?: \[(?P<name>[^\]]*)\])? \(most recent call first\):\s*$"
+)
+_PY_SPY = compile_pattern(
+    r"Thread (?P<thread>\d{1,19}|0x[0-9A-Fa-f]{1,16}) \((?P<state>active|idle)(?P<gil>\+gil)?\)"
+    r'(?:: "(?P<name>[^"]*)")?\s*$'
+)
+_FRAME = compile_pattern(
+    r'  File "(?P<file>[^"]*)", line (?P<line>\d{1,9}|\?\?\?) in (?P<name>.+)$'
+)
+_PY_SPY_FRAME = compile_pattern(
+    r"    (?P<name>\S.*) \((?P<file>[^()]+?)(?::(?P<line>\d{1,9}))?\)\s*$"
+)
+_NO_FRAME = compile_pattern(
+    r"  (?:\.\.\.|<[^>]+>|Garbage-collecting|Binary file .*)\s*$"
+    r"|Current thread's C stack trace \(most recent call first\):\s*$"
+)
+_VARIABLES = compile_pattern(r" {8,}\S")
+_MAIN = "MainThread"
+
+
+class StackDump(Block):
+    """The threads of one process, from the first line of its dump on.
+
+    A thread that the dump already has begins another dump.
+    """
+
+    def __init__(self, opening: BlockOpening) -> None:
+        super().__init__(opening)
+        self._rule = opening.event_rule
+        self._head = opening.text
+        self._named = {name: opening.named[name] for name in ("after",) if name in opening.named}
+        self._threads: list[Thread] = []
+        self._frames: list[Scalar] = []
+        self._seen: set[bytes] = set()
+        self._py_spy = False
+        self._current: int | None = None
+        self.take(opening.text, logged=False, closed=True)
+
+    def _blank(self, _: BlockLine) -> bool:
+        return bool(self._threads)
+
+    def _thread(self, line: BlockLine) -> bool:
+        named, py_spy = line.named(), line.pattern is _PY_SPY
+        if named["thread"] in self._seen or (self._threads and py_spy != self._py_spy):
+            self.done = True
+            return False
+        self._py_spy = py_spy
+        self._seen.add(named["thread"])
+        self._frames = []
+        thread: Thread = {"thread": text_of(named["thread"])}
+        for field in ("name", "state"):
+            if field in named:
+                thread[field] = text_of(named[field], MAX_FRAME_BYTES)
+        if "gil" in named:
+            thread["gil"] = True
+        thread["frames"] = self._frames
+        del self._threads[MAX_THREADS - 1 :]  # the last thread of a dump is the main one
+        if named.get("current", b"").startswith(b"Current"):
+            self._current = len(self._threads)
+        self._threads.append(thread)
+        return True
+
+    def _frame(self, line: BlockLine) -> bool:
+        if not self._threads or self._py_spy != (line.pattern is _PY_SPY_FRAME):
+            return False
+        if len(self._frames) < MAX_FRAMES:
+            self._frames.append(_frame(line.named()))
+        return True
+
+    def _other(self, line: BlockLine) -> bool:
+        """A line between frames that shows none; with py-spy, variables of the frame before."""
+        return bool(self._threads) and self._py_spy == (line.pattern is _VARIABLES)
+
+    forms = (
+        LineForm(BLANK, _blank),
+        LineForm(_FAULTHANDLER, _thread),
+        LineForm(_PY_SPY, _thread),
+        LineForm(_FRAME, _frame),
+        LineForm(_PY_SPY_FRAME, _frame),
+        LineForm(_NO_FRAME, _other),
+        LineForm(_VARIABLES, _other),
+    )
+
+    def records(self) -> list[Record]:
+        """One event; its message is the main thread's innermost frame."""
+        fields = self._rule.fields(self._named)
+        message = text_of(self._head)
+        main = self._main()
+        if main is not None:
+            for name in ("thread", "name", "state"):
+                if name in main:
+                    fields[name] = main[name]
+            fields["threads"] = [*self._threads]
+            if (pid := _pid(main)) is not None:
+                fields["pid"] = pid
+            if (frame := _innermost(main)) is not None:
+                fields["frame"] = frame
+                message = f"{self._owner(main)} in {frame}"
+        return self._rule.records(self.place, message, fields)
+
+    def _main(self) -> Thread | None:
+        """The main thread by its name, else the dumping one, else the oldest, which is last."""
+        for thread in self._threads:
+            if thread.get("name") == _MAIN:
+                return thread
+        if not self._threads:
+            return None
+        return self._threads[-1 if self._current is None else self._current]
+
+    def _owner(self, thread: Thread) -> str:
+        """What to call a thread: one that crashed need not be the main thread."""
+        if (name := thread.get("name", _MAIN)) != _MAIN:
+            return f"thread {name}"
+        return "main thread" if thread is self._threads[-1] or self._py_spy else "current thread"
+
+
+def _innermost(thread: Thread) -> str | None:
+    """The innermost Python frame; the innermost native one if there is no other."""
+    frames = thread["frames"]
+    if not isinstance(frames, list) or not frames:
+        return None
+    return str(next((frame for frame in frames if _in_python(frame)), frames[0]))
+
+
+def _frame(named: dict[str, bytes]) -> str:
+    name, file = text_of(named["name"], MAX_FRAME_BYTES), text_of(named["file"], MAX_FRAME_BYTES)
+    line = f":{text_of(named['line'])}" if "line" in named else ""
+    return f"{name} ({file}{line})"
+
+
+def _in_python(frame: Scalar) -> bool:
+    """Whether a frame has a line number: py-spy's native frames have a library instead."""
+    return str(frame).rpartition(":")[2].rstrip(")").isdigit()
+
+
+def _pid(main: Thread) -> FieldValue:
+    """The process ID: on Linux, the thread ID that py-spy prints of the main thread."""
+    thread = str(main["thread"])
+    return int(thread) if main.get("name") == _MAIN and thread.isdigit() else None
+
+
+_HEADING = compile_pattern(r"(?:Failures:|  <NO_OTHER_FAILURES>|-{5,})\s*$")
+_ROOT = compile_pattern(r"Root Cause \(first observed failure\):")
+_INDEX = compile_pattern(r"\[(?P<index>\d{1,6})\]:\s*$")
+_ROW = compile_pattern(
+    r"\s+(?P<key>time|host|rank|exitcode|error_file|traceback)\s*: (?P<value>.*)$"
+)
+_RANKS = compile_pattern(r"(?P<rank>\d{1,9}) \(local_rank: (?P<local_rank>\d{1,9})\)")
+_EXIT = compile_pattern(
+    r"(?P<exitcode>-?\d{1,9}) +\(pid: (?P<pid>\d{1,9})\)(?: +\((?P<signal>SIG\w+)\))?"
+)
+_TRACEBACK = compile_pattern(r"  ")
+"""torchelastic indents a worker's traceback (its error file) by two blanks."""
+_END = compile_pattern(r"={5,}\s*$")
+_MAX_FAILURES = 1024
+"""Failures kept of one table: a job of 1024 ranks lists each."""
+_ROOT_FIELDS = ("rank", "local_rank", "exitcode", "signal", "pid", "host", "time", "kind", "role")
+
+
+class FailureTable(Block):
+    """The rows of one table. A `FAILED` line without a table gives no record."""
+
+    def __init__(self, opening: BlockOpening) -> None:
+        super().__init__(opening)
+        self._rule = opening.event_rule
+        self._exceptions = opening.exceptions
+        self._script = text_of(opening.named["script"])
+        self._rows: list[dict[str, Scalar]] = []
+        self._started = self._at_root = False
+
+    def _end(self, _: BlockLine) -> bool:
+        self.done = bool(self._rows)
+        return self.done
+
+    def _heading(self, _: BlockLine) -> bool:
+        self._started = True
+        return True
+
+    def _root(self, _: BlockLine) -> bool:
+        self._started = self._at_root = True
+        return True
+
+    def _index(self, line: BlockLine) -> bool:
+        self._started = True
+        if len(self._rows) < _MAX_FAILURES:
+            self._rows.append({"index": int(line.named()["index"]), "root": self._at_root})
+        return True
+
+    def _row(self, line: BlockLine) -> bool:
+        if not self._rows:
+            return False
+        if not line.closed:
+            return True
+        named = line.named()
+        key, value = named["key"].decode(), named["value"]
+        row = self._rows[-1]
+        if key == "rank":
+            _add(row, _RANKS.named(found) if (found := _RANKS.match(value)) else {})
+        elif key == "exitcode":
+            _add(row, _EXIT.named(found) if (found := _EXIT.match(value)) else {})
+            code = row.get("exitcode")
+            if "signal" not in row and isinstance(code, int) and code < 0:
+                row["signal"] = signal_name(code)
+        else:
+            row.setdefault("message" if key == "traceback" else key, text_of(value))
+        return True
+
+    def _traceback(self, line: BlockLine) -> bool:
+        if not self._rows:
+            return False
+        if len(line.text) > 2 and not line.text[2:3].isspace():
+            self._rows[-1]["message"] = text_of(line.text[2:])
+        return True
+
+    forms = (
+        LineForm(_END, _end),
+        LineForm(_ROOT, _root),
+        LineForm(_INDEX, _index),
+        LineForm(_HEADING, _heading),
+        LineForm(_ROW, _row),
+        LineForm(_TRACEBACK, _traceback),
+    )
+
+    def refuse(self, text: bytes) -> None:
+        """A line that is not of the table, before its first one, shows that none follows."""
+        if not self._started and not _END.match(text):
+            self.done = True
+
+    def _add_kind(self, row: dict[str, Scalar]) -> None:
+        """The kind of the row's own exception: a surviving rank's is only a victim's."""
+        text = str(row.get("message", "")).encode()
+        for rule in self._exceptions:
+            if rule.find(text, 0, glued=True):
+                row["kind"], row["role"] = rule.spec.kind, rule.spec.role
+                return
+
+    def records(self) -> list[Record]:
+        """One event; its `root_*` fields are what the table claims, not a verdict."""
+        if not self._rows:
+            return []
+        for row in self._rows:
+            self._add_kind(row)
+        fields: dict[str, FieldValue] = {"script": self._script, "failures": self._rows}
+        message = f"{self._script} FAILED"
+        root = next((row for row in self._rows if row["root"]), None)
+        if root is not None:
+            fields |= {f"root_{key}": root.get(key) for key in _ROOT_FIELDS}
+            if root.get("rank") is not None:
+                cause = root.get("signal") or f"exit code {root.get('exitcode')}"
+                message = f"{message}: first failure is rank {root['rank']} ({cause})"
+        return self._rule.records(self.place, message, fields)
+
+
+def _add(row: dict[str, Scalar], named: dict[str, bytes]) -> None:
+    for name, raw in named.items():
+        row.setdefault(name, raw.decode() if name == "signal" else int(raw))

@@ -1,0 +1,274 @@
+"""The routes as an ASGI application: who may ask, what is asked, and the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from ldlm_monitor.model.errors import UsageError
+from ldlm_monitor.model.queries import Source
+from ldlm_monitor.model.view import AlertView, Snapshot
+from ldlm_monitor.serve import pages, queries
+from ldlm_monitor.serve.access import NOT_OUR_NAME, HostNames
+from ldlm_monitor.serve.metrics import exposition
+from ldlm_monitor.serve.web_config import Gate
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+SILENCES = "/api/v1/silences"
+ACKS = "/api/v1/acks"
+MAX_BLOCKING = 8
+"""Handlers at once that read files or write databases, of the 40 threads that starlette has.
+
+A mount that hangs takes these threads at most, and leaves the others to `/metrics`.
+"""
+_GZIP_LEVEL = 1
+"""It runs in the event loop: a megabyte of metrics takes 21 ms at level 1 and 190 ms at level 9,
+for a sixth fewer bytes."""
+_COMMAND_RULE = "only where the monitor listens on loopback, or with a bearer token"
+
+Handler: TypeAlias = Callable[[Request], Response]
+
+
+class Silencing(Protocol):
+    """Stores silences and acknowledgements. Times are Unix seconds."""
+
+    def take_silence(self, body: bytes, now: float) -> str:
+        """Store a silence, given as JSON; returns its id. Raises `UsageError`."""
+        ...
+
+    def take_ack(self, body: bytes, alerts: Iterable[AlertView], now: float) -> str:
+        """Store an acknowledgement of one of the alerts; returns its id.
+
+        Raises `UsageError`, and `LookupError` where the alert is not among them.
+        """
+        ...
+
+    def expire(self, number: str, now: float) -> bool:
+        """End a silence or an acknowledgement; False if there is none of this id."""
+        ...
+
+    def listing(self, now: float) -> Mapping[str, Any]:
+        """All silences and acknowledgements as plain values."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """What is served: each callable is called for every request, in a thread.
+
+    `notifications` is `Outbox.counts`, `behind` and `free` give bytes. `redact` is applied to
+    every text that may come from a log. `reload` loads the settings again and returns what went
+    wrong. `source` answers range queries and log slices. Commands need a bearer token, or
+    `takes_commands` (as on loopback). `names` are the host names that requests may use where
+    neither credentials nor TLS protect the answers; None: any.
+    """
+
+    snapshot: Callable[[], Snapshot]
+    notifications: Callable[[], Mapping[tuple[str, str], int]]
+    behind: Callable[[], int]
+    ready: Callable[[], bool]
+    redact: Callable[[str], str] = str
+    reload: Callable[[], str] | None = None
+    silencing: Silencing | None = None
+    takes_commands: bool = False
+    source: Source | None = None
+    free: Callable[[], int | None] = lambda: None
+    gate: Gate = field(default_factory=Gate)
+    names: HostNames | None = None
+
+    def app(self) -> Starlette:
+        """The ASGI application. It expects each request's body in `request.state.body`."""
+        return _Routes(self).app()
+
+
+class _Guard:
+    """ASGI middleware: answers 421 and 401 to requests that may not enter."""
+
+    def __init__(self, app: ASGIApp, site: Site) -> None:
+        self._app = app
+        self._site = site
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._app
+        if scope["type"] == "http":
+            app = await self._refusal(Request(scope)) or app
+        await app(scope, receive, send)
+
+    async def _refusal(self, request: Request) -> ASGIApp | None:
+        gate, names = self._site.gate, self._site.names
+        access = gate.access()
+        is_open = not (gate.encrypts or access.is_required)
+        if is_open and names is not None and not names.accepts(request.headers.get("host")):
+            return _line(NOT_OUR_NAME, 421)
+        request.state.grant = await access.grant(request.headers.get("authorization", ""))
+        if request.state.grant is None:
+            headers = {"WWW-Authenticate": access.challenge}
+            return PlainTextResponse("credentials are needed\n", 401, headers)
+        return None
+
+
+class _Routes:
+    """The handlers of a site. Each runs in a thread, unless it is a coroutine."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._redact = pages.cached(site.redact)
+        self._blocking_slots = asyncio.Semaphore(MAX_BLOCKING)
+
+    def app(self) -> Starlette:
+        routes = [
+            Route("/", self._landing_page),
+            Route("/metrics", self._metrics),
+            Route("/-/healthy", self._healthy),
+            Route("/-/ready", self._ready),
+            Route("/-/reload", self._blocking(self._reload), methods=["POST", "PUT"]),
+            *(Route(f"/api/v1/{name}", self._resource(name)) for name in pages.RESOURCES),
+        ]
+        if self._site.source is not None:
+            routes += self._query_routes(self._site.source)
+        if self._site.silencing is not None:
+            routes += self._silence_routes(self._site.silencing)
+        app = Starlette(
+            routes=routes,
+            middleware=[
+                Middleware(_Guard, site=self._site),
+                Middleware(GZipMiddleware, compresslevel=_GZIP_LEVEL),
+            ],
+            exception_handlers={HTTPException: self._refused, Exception: self._failed},
+        )
+        app.router.redirect_slashes = False
+        return app
+
+    def _blocking(self, handler: Handler) -> Callable[[Request], Any]:
+        async def endpoint(request: Request) -> Response:
+            async with self._blocking_slots:
+                return await run_in_threadpool(handler, request)
+
+        return endpoint
+
+    async def _refused(self, _: Request, problem: Exception) -> Response:
+        assert isinstance(problem, HTTPException)
+        detail, headers = problem.detail, dict(problem.headers or {})
+        if problem.status_code == 404 and detail == "Not Found":
+            detail = "no such page; / lists the pages"
+        if "Allow" in headers:
+            headers["Allow"] = ", ".join(sorted(headers["Allow"].split(", ")))
+            detail = f"only {headers['Allow']}"
+        return PlainTextResponse(f"{self._redact(detail)}\n", problem.status_code, headers)
+
+    async def _failed(self, _: Request, problem: Exception) -> Response:
+        # hypercorn logs the exception, with its traceback, once this has been sent.
+        return _line("internal error of the monitor; its log has the traceback", 500)
+
+    def _landing_page(self, _: Request) -> Response:
+        page = pages.landing_page(self._site.snapshot(), self._redact)
+        return Response(page, media_type="text/html")
+
+    def _metrics(self, request: Request) -> Response:
+        content_type, body = exposition(
+            self._site.snapshot(),
+            notifications=self._site.notifications(),
+            behind=self._site.behind(),
+            free=self._site.free(),
+            redact=self._redact,
+            accept=request.headers.get("accept", ""),
+        )
+        return Response(body, headers={"Content-Type": content_type})
+
+    async def _healthy(self, _: Request) -> Response:
+        return _line("healthy")
+
+    def _ready(self, _: Request) -> Response:
+        return _line("ready") if self._site.ready() else _line("not ready", 503)
+
+    def _resource(self, name: str) -> Handler:
+        def handler(request: Request) -> Response:
+            snapshot = self._site.snapshot()
+            headers = {"ETag": pages.tag(snapshot, name)}
+            if request.headers.get("if-none-match") == headers["ETag"]:
+                return Response(status_code=304, headers=headers)
+            body = pages.resource(snapshot, name, self._redact)
+            return Response(body, headers=headers, media_type="application/json")
+
+        return handler
+
+    def _json(self, document: Mapping[str, object], status: int = 200) -> Response:
+        body = pages.encoded(document, self._redact)
+        return Response(body, status, media_type="application/json")
+
+    def _query_routes(self, source: Source) -> list[Route]:
+        def handler(query: Callable[[Source, Mapping[str, str]], dict[str, Any]]) -> Handler:
+            return lambda request: self._json(query(source, request.query_params))
+
+        return [
+            Route("/api/v1/series", self._blocking(handler(queries.series))),
+            Route("/api/v1/logs", self._blocking(handler(queries.log))),
+        ]
+
+    def _silence_routes(self, silencing: Silencing) -> list[Route]:
+        def silences(request: Request) -> Response:
+            if request.method != "POST":
+                return self._json(silencing.listing(time.time()))
+            self._check_command(request)
+            return self._stored(silencing.take_silence, request.state.body)
+
+        def acks(request: Request) -> Response:
+            self._check_command(request)
+            return self._stored(
+                silencing.take_ack, request.state.body, self._site.snapshot().alerts
+            )
+
+        def expire(request: Request) -> Response:
+            self._check_command(request)
+            number = request.path_params["number"]
+            if not silencing.expire(number, time.time()):
+                raise HTTPException(404, f"no silence of this id; {SILENCES} lists them")
+            return self._json({"silenceID": number})
+
+        return [
+            Route(SILENCES, self._blocking(silences), methods=["GET", "POST"]),
+            Route(ACKS, self._blocking(acks), methods=["POST"]),
+            Route(f"{SILENCES}/{{number}}", self._blocking(expire), methods=["DELETE"]),
+        ]
+
+    def _stored(self, store: Callable[..., str], *arguments: object) -> Response:
+        try:
+            return self._json({"silenceID": store(*arguments, time.time())}, 201)
+        except UsageError as problem:
+            raise HTTPException(400, str(problem)) from None
+        except LookupError as problem:
+            raise HTTPException(404, f"{problem}; /api/v1/alerts lists them") from None
+
+    def _reload(self, request: Request) -> Response:
+        self._check_command(request)
+        if self._site.reload is None:
+            raise HTTPException(403, _COMMAND_RULE)
+        if problem := self._site.reload():
+            raise HTTPException(500, problem)
+        return _line("reloaded")
+
+    def _check_command(self, request: Request) -> None:
+        # Browsers send it with every POST and DELETE: a web page must not command the monitor
+        # in the name of the person who looks at it.
+        if "origin" in request.headers:
+            raise HTTPException(403, "commands are not accepted from web pages")
+        if not self._site.takes_commands and request.state.grant != "token":
+            raise HTTPException(403, _COMMAND_RULE)
+
+
+def _line(text: str, status: int = 200) -> Response:
+    return PlainTextResponse(f"{text}\n", status)

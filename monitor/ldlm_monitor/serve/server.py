@@ -1,0 +1,199 @@
+"""The HTTP server: hypercorn in a thread of its own, with bounds on a request's size and time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import ssl
+import threading
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, cast
+
+from hypercorn.app_wrappers import ASGIWrapper
+from hypercorn.asyncio.tcp_server import TCPServer
+from hypercorn.asyncio.worker_context import WorkerContext
+from hypercorn.config import Config
+from hypercorn.typing import LifespanState
+from starlette.responses import PlainTextResponse
+
+from ldlm_monitor.serve.connections import BACKLOG, REQUEST_SECONDS, Listener
+from ldlm_monitor.serve.routes import Site
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from ldlm_monitor.serve.web_config import Gate
+
+MAX_HEAD = 32 * 1024
+"""Bytes of the request line and all header lines."""
+MAX_PATH = 1024
+MAX_QUERY = 8192
+"""Characters."""
+MAX_BODY = 64 * 1024
+"""Bytes."""
+
+_STOP_SECONDS = 1.0
+"""How long `stop` waits for the thread; a handler that hangs must not keep the daemon alive."""
+_TOO_LARGE = PlainTextResponse(f"at most {MAX_BODY} bytes\n", 413)
+_HEADERS = [
+    (b"server", b"ldlm-monitor"),
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"referrer-policy", b"no-referrer"),
+]
+
+log = logging.getLogger(__name__)
+
+
+class _Config(Config):
+    """hypercorn's settings."""
+
+    keep_alive_timeout = REQUEST_SECONDS
+    h11_max_incomplete_size = MAX_HEAD
+    # `_Limits` reads every body up to MAX_BODY. A bounded queue would block hypercorn's reader on
+    # the rest of a body that is too large, and its end of the request behind that, for ever.
+    max_app_queue_size = 0
+    include_server_header = False
+    errorlog = log.getChild("hypercorn")
+
+    def response_headers(self, protocol: str) -> list[tuple[bytes, bytes]]:
+        """The headers of every response, also of hypercorn's own errors."""
+        return [*super().response_headers(protocol), *_HEADERS]
+
+
+class _Limits:
+    """ASGI middleware: bounds a request's size and the time it takes.
+
+    It reads the body before it calls `app` and puts it into `scope["state"]["body"]`: a client
+    that is still sending its body counts as waiting, and handlers may run in threads.
+    """
+
+    def __init__(self, app: ASGIApp, listener: Listener) -> None:
+        self._app = app
+        self._listener = listener
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # ASGI
+        client = self._listener.clients.get(scope["client"])
+        if client is None:
+            return
+        # hypercorn switches to HTTP/2 and to WebSockets on request. The monitor does not use
+        # them, and the deadlines are those of one request at a time.
+        if scope["type"] != "http" or scope["http_version"] == "2":
+            client.cut()
+            return
+        app = _refusal(scope)
+        if app is None:
+            body = await _body(receive)
+            if body is None:
+                return
+            scope["state"]["body"] = body
+            app = self._app if len(body) <= MAX_BODY else _TOO_LARGE
+        client.answer()
+        try:
+            await app(scope, receive, send)
+        finally:
+            client.await_request()
+
+
+def _refusal(scope: Scope) -> ASGIApp | None:
+    """The answer to a request whose head already shows that it is too large."""
+    headers: list[tuple[bytes, bytes]] = scope["headers"]
+    # h11 applies its limit only to heads that do not arrive at once.
+    if sum(len(name) + len(value) + 4 for name, value in headers) > MAX_HEAD:
+        return PlainTextResponse(f"at most {MAX_HEAD} bytes of headers\n", 431)
+    if len(scope["path"]) > MAX_PATH or len(scope["query_string"]) > MAX_QUERY:
+        text = f"at most {MAX_PATH} characters of path and {MAX_QUERY} of query\n"
+        return PlainTextResponse(text, 414)
+    # h11 has checked that it is a number.
+    if int(dict(headers).get(b"content-length", b"0")) > MAX_BODY:
+        return _TOO_LARGE
+    return None
+
+
+async def _body(receive: Receive) -> bytes | None:
+    """The request's body, or a little more than MAX_BODY of it; None if the client has gone."""
+    body = b""
+    while len(body) <= MAX_BODY:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body += message["body"]
+        if not message["more_body"]:
+            break
+    return body
+
+
+class _ReloadedContext(ssl.SSLContext):
+    """Uses, for each new connection, the TLS context that the gate loaded last."""
+
+    gate: Gate
+
+    def wrap_bio(self, *args: Any, **options: Any) -> ssl.SSLObject:
+        context = self.gate.tls()
+        assert context is not None
+        return context.wrap_bio(*args, **options)
+
+
+class Server:
+    """Serves a Site on one address, in a thread with an event loop of its own.
+
+    Binds at once (port 0: any free port); raises OSError if the address is taken.
+    """
+
+    def __init__(self, host: str, port: int, site: Site) -> None:
+        family, *_, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        self._site = site
+        self._listener = Listener(family, (str(address[0]), port), encrypts=site.gate.encrypts)
+        self.port: int = self._listener.getsockname()[1]
+        self._app = ASGIWrapper(cast(Any, _Limits(site.app(), self._listener)))
+        self._stopping: Future[None] = Future()
+        # The threads of handlers inherit `daemon`: one that hangs does not delay the exit.
+        self._thread = threading.Thread(target=self._run, name="http", daemon=True)
+
+    def start(self) -> None:
+        """Answer requests from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Close the port and cut all connections; requests in progress are not waited for."""
+        if self._thread.is_alive():
+            self._stopping.set_result(None)
+            self._thread.join(_STOP_SECONDS)
+        self._listener.close()
+
+    def _run(self) -> None:
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        context = None
+        if self._site.gate.encrypts:
+            context = _ReloadedContext(ssl.PROTOCOL_TLS_SERVER)
+            context.gate = self._site.gate
+        await asyncio.start_server(
+            self._serve_connection, sock=self._listener, ssl=context, backlog=BACKLOG
+        )
+        await asyncio.wrap_future(self._stopping)
+        self._listener.cut_all()
+
+    async def _serve_connection(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Runs hypercorn on one connection.
+
+        Not by `hypercorn.asyncio.serve`, which gives no access to the task: hypercorn keeps a
+        connection that was reset until its keep-alive ends, and one that asked for HTTP/2 for ever.
+        """
+        client = self._listener.clients.get(writer.get_extra_info("peername")[:2])
+        if client is None:  # it was cut in its handshake
+            writer.transport.abort()
+            return
+        client.task = asyncio.current_task()
+        loop, context = asyncio.get_running_loop(), WorkerContext(None)
+        # asyncio would log the task of a connection that was cut as an error.
+        with contextlib.suppress(asyncio.CancelledError):
+            await TCPServer(self._app, loop, _Config(), context, LifespanState(), reader, writer)
