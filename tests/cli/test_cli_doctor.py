@@ -183,7 +183,7 @@ def test_for_ci_a_finding_is_a_line(ask: Ask, repository: Path) -> None:
     assert answer.code == 3
     assert answer.out.splitlines()[0] == (
         "repo/scripts/train.sh:2: critical: The NCCL heartbeat timeout is longer than a day: "
-        "12000000 s are 138 days [heartbeat-timeout-days]"
+        "138d 21h [heartbeat-timeout-days]"
     )
     assert answer.out.splitlines()[-1] == "2 critical, 1 warning, 1 info in 2 files"
 

@@ -93,12 +93,12 @@ def played_until(watched, monkeypatch) -> Callable[[Callable[[], None]], list[tu
         played: list[tuple[float, bytes]] = []
         feed = Monitor.feed
 
-        def note(monitor: Monitor, chunk: Chunk, now: float) -> list[Transition]:
+        def note(monitor: Monitor, chunk: Chunk, now: float, **how: bool) -> list[Transition]:
             if chunk.path == str(watched.there):
                 if not played:
                     end()
                 played.append((now, chunk.data))
-            return feed(monitor, chunk, now)
+            return feed(monitor, chunk, now, **how)
 
         monkeypatch.setattr(Monitor, "feed", note)
         return played
@@ -173,9 +173,10 @@ def test_how_far_a_silent_servers_files_were_judged_is_kept_over_a_restart(watch
 
 def positions(watched: Watched) -> list[Position]:
     ledger = StateStore(watched.folder / "ledger.sqlite")
-    found = list(ledger.positions().values())
+    state = ledger.load()
     ledger.close()
-    return found
+    assert state is not None
+    return state.positions
 
 
 def test_of_a_chunk_what_stands_behind_a_place_is_left():

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.playback.content import NOMINAL_ROWS
-from ldlm_monitor.playback.history import has_bars, launch_facts, place, told_run
+from ldlm_monitor.playback.history import callback_run, has_bars, launch_facts, place
 from ldlm_monitor.run.identity import RunNames
 
 LOG = "train_20260129_101500_node0.log"
@@ -189,7 +189,7 @@ def test_the_callbacks_own_name_of_the_run_counts_unless_a_better_one_is_known(
     ],
 )
 def test_what_is_no_header_of_the_callback_names_no_run(tmp_path: Path, first: str) -> None:
-    assert told_run(written(tmp_path / "health_rank0.jsonl", first + "\n")) is None
+    assert callback_run(written(tmp_path / "health_rank0.jsonl", first + "\n")) is None
 
 
 def test_a_file_that_cannot_be_read_is_told_and_the_others_are_placed(tmp_path: Path) -> None:

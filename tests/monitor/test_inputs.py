@@ -99,14 +99,14 @@ def test_a_run_that_was_told_of_keeps_its_name_and_says_which_its_callback_gives
     (notice,) = [text for text in caplog.messages if "qwen-7b" in text]
     assert notice == (
         "train_20260129_101500: its callback calls it qwen-7b; "
-        "it was told of before, and keeps its name"
+        "alerts were already sent under this name"
     )
-    before = [each.key for each in monitor.firing()]
+    before = list(monitor.active())
     (rows,) = [each for each in joining if each.name == "health_rank0.jsonl"]
     first = b"".join(rows.read_bytes().splitlines(keepends=True)[:-1])  # it goes on
     again = monitor.feed(Chunk(str(rows), (1, 2, 0), 0, 1, first), NOW + 1.0)
     assert [each.key for each in again if each.state == "firing"] == []
-    assert [each.key for each in monitor.firing()] == before
+    assert list(monitor.active()) == before
     (line,) = status_lines(monitor.snapshot(), 0.0)
     assert "train_20260129_101500 (qwen-7b)  CRITICAL" in line
 

@@ -43,9 +43,9 @@ class Listening(Dispatcher):
 
     heard: list[Transition]
 
-    def tell(self, transitions, now, *, notify=True) -> None:
+    def dispatch(self, transitions, now, *, notify=True) -> None:
         self.heard += [each for each in transitions if not each.is_heartbeat]
-        super().tell(transitions, now, notify=notify)
+        super().dispatch(transitions, now, notify=notify)
 
 
 def live(folder: Path, writes: list[Write]) -> list[Transition]:
@@ -56,7 +56,7 @@ def live(folder: Path, writes: list[Write]) -> list[Transition]:
     for path in {write.path for write in writes}:
         (folder / "logs" / path).touch()
     pump = Pump(wanted, outbox, ledger, [], PollingWaker())
-    pump.telling = listening = Listening(outbox, [], None)
+    pump.dispatcher = listening = Listening(outbox, [], None)
     listening.heard = []
     pump.turn((), writes[0].at - 1.0)
     for write in writes:

@@ -2,21 +2,15 @@
 
 import contextlib
 import os
-import pickle
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ldlm_monitor.config import Settings
-from ldlm_monitor.core.assemble import assemble
-from ldlm_monitor.core.monitor import Monitor
-from ldlm_monitor.daemon.checkpoint import Checkpoint, thaw
 from ldlm_monitor.daemon.pump import Pump
-from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.model.errors import CheckpointError
 from ldlm_monitor.notify import Outbox
 from ldlm_monitor.source import Continuation, Journal, PollingWaker
 from ldlm_monitor.state.state_store import StateStore
@@ -24,7 +18,6 @@ from ldlm_monitor.state.state_store import StateStore
 NOW = 1_769_681_700.0
 RUN = "train_20260129_101500"
 NAN = "WARNING: Invalid text_loss detected: nan\n"
-RUNS = Path(__file__).resolve().parents[1] / "corpus/runs"
 
 
 def bars(first: int, last: int) -> str:
@@ -108,28 +101,130 @@ def test_the_second_episode_of_an_alert_is_told_once(watched: Watched) -> None:
     assert watched.told() == []
 
 
-def test_what_was_emptied_away_is_not_forgotten(watched: Watched) -> None:
+def others_than_watchdog(watched: Watched) -> list[tuple[str, str, float]]:
+    """Name, state and start of the active alerts."""
+    alerts = watched.pump.monitor.snapshot().alerts
+    return [(a.name, a.state, a.active_at) for a in alerts if a.name != "Watchdog"]
+
+
+def test_an_alert_whose_line_was_rotated_away_goes_on_until_its_rule_can_deny_it(
+    watched: Watched,
+) -> None:
     watched.write(bars(0, 40) + NAN, 40)
     watched.begin(41)
+    assert watched.told() == ["NonFiniteLoss firing"]
     watched.log.write_text("")
     watched.look(42)
     watched.kill()
     watched.begin(50)
-    assert watched.exported("ldlm_train_step") == 39
-    alerts = watched.pump.monitor.snapshot().alerts
-    (alert,) = (each for each in alerts if each.name != "Watchdog")
-    assert (alert.name, alert.active_at) == ("NonFiniteLoss", NOW + 40)
+    assert others_than_watchdog(watched) == [("NonFiniteLoss", "firing", NOW + 40)]
+    watched.write(bars(41, 100), 100)
+    watched.look(100)
+    assert others_than_watchdog(watched) == [("NonFiniteLoss", "firing", NOW + 40)]
+    for second in range(110, 1100, 10):
+        watched.write(bars(second, second + 10), second)
+        watched.look(second)
+    assert watched.told() == ["NonFiniteLoss resolved"]
 
 
-def test_bytes_that_are_gone_before_they_were_kept_are_counted(watched: Watched) -> None:
+def test_an_alert_of_which_no_file_is_left_ends_as_unknown(watched: Watched) -> None:
+    watched.write(bars(0, 40) + NAN, 40)
+    watched.begin(41)
+    watched.log.unlink()
+    watched.kill()
+    for second in (50, 60):
+        watched.begin(second)
+        assert others_than_watchdog(watched) == [("NonFiniteLoss", "firing", NOW + 40)]
+        if second == 50:
+            watched.kill()
+    watched.look(1100)
+    assert others_than_watchdog(watched) == []
+    assert watched.told() == ["NonFiniteLoss firing", "NonFiniteLoss unknown"]
+
+
+def test_bytes_that_are_gone_are_counted_and_said_once(watched: Watched, caplog) -> None:
     watched.write(bars(0, 40), 40)
     watched.begin(41)
     watched.write(bars(40, 50), 50)
     watched.look(50)
     watched.kill()
     watched.log.unlink()
-    watched.begin(55)
-    assert watched.pump.follower.journal.lost_bytes == len(bars(40, 50).encode())
+    for second in (55, 57):
+        watched.begin(second)
+        if second == 55:
+            lost = watched.pump.follower.journal.lost_bytes
+            watched.kill()
+    assert lost == len(bars(0, 50).encode())
+    assert caplog.text.count("rotated away or emptied") == 1
+
+
+def test_a_stall_of_a_log_without_times_keeps_its_start(watched: Watched) -> None:
+    watched.write("step 0 loss 2.5\n", 0)
+    watched.begin(0)
+    for second in range(1, 60):
+        watched.write(f"step {second} loss 2.{second:02d}\n", second)
+        watched.look(second)
+    watched.look(2000)
+    before = others_than_watchdog(watched)
+    assert [each[:2] for each in before] == [("TrainingStalled", "firing")]
+    assert watched.told() == ["TrainingStalled firing"]
+    os.utime(watched.log, (NOW + 2001, NOW + 2001))  # a copy back, a chmod of the folder
+    for second in (2010, 2020):
+        watched.kill()
+        watched.begin(second)
+        assert others_than_watchdog(watched) == before
+        assert watched.exported("ldlm_train_last_progress_timestamp_seconds") == NOW + 59
+    assert watched.told() == []
+
+
+def test_a_stall_that_ended_while_nothing_ran_and_began_again_has_a_new_start(
+    watched: Watched,
+) -> None:
+    watched.write(bars(0, 60), 60)
+    watched.begin(60)
+    watched.look(2000)
+    (before,) = others_than_watchdog(watched)
+    watched.kill()
+    watched.write(bars(2010, 2050), 2050)
+    watched.begin(9000)
+    (after,) = others_than_watchdog(watched)
+    assert (after[0], after[2] > NOW + 2050) == (before[0], True)
+    assert watched.told() == [
+        "TrainingStalled firing",
+        "TrainingStalled resolved",
+        "TrainingStalled firing",
+    ]
+
+
+def test_the_counters_of_the_monitor_go_on(watched: Watched) -> None:
+    watched.write(bars(0, 40), 40)
+    watched.begin(41)
+    before = watched.pump.monitor.counts()
+    watched.kill()
+    watched.write(bars(40, 45) + "\n", 45)
+    watched.begin(46)
+    after = watched.pump.monitor.counts()
+    assert after.bytes - before.bytes == len(bars(40, 45).encode()) + 1
+    assert (after.lines - before.lines, after.records["sample"] - before.records["sample"]) == (
+        1,
+        5,
+    )
+    assert after.evaluations > before.evaluations
+
+
+def test_a_log_that_is_longer_than_the_budget_is_read_in_part(watched: Watched) -> None:
+    watched.write(bars(0, 2000) + NAN, 2000)
+    watched.begin(2001, history_mib=0.05)
+    assert watched.told() == ["NonFiniteLoss firing"]
+    for second in range(2002, 2500, 2):
+        watched.write(bars(second, second + 2) + NAN, second)
+        watched.look(second)
+    watched.kill()
+    watched.write(bars(2502, 2510), 2510)
+    watched.begin(2511, history_mib=0.05)
+    assert watched.exported("ldlm_train_step") == 2509
+    assert others_than_watchdog(watched) == [("NonFiniteLoss", "firing", NOW + 2000)]
+    assert watched.told() == []
 
 
 def test_alerts_reach_the_receivers_although_stdout_cannot_be_written(
@@ -239,7 +334,7 @@ def test_a_clock_that_was_set_back_is_no_clock_to_go_on_with(watched: Watched, c
     watched.kill()
     watched.begin(41)
     assert watched.pump.monitor.clock == NOW + 41
-    assert "of the future" in caplog.text
+    assert "clock was set back" in caplog.text
 
 
 def test_what_a_reload_took_up_goes_on_and_what_it_did_not_does_not(watched: Watched) -> None:
@@ -265,7 +360,7 @@ def test_a_file_that_is_emptied_while_it_is_read_on_is_read_to_its_end(watched: 
 
 
 @pytest.mark.parametrize("setting", [{"evaluation_interval": 1.0}, {"run": "mine"}])
-def test_under_other_settings_the_logs_are_read_anew(watched: Watched, setting) -> None:
+def test_other_settings_change_nothing_about_a_restart(watched: Watched, setting) -> None:
     watched.write(bars(0, 40) + NAN, 40)
     watched.begin(41)
     assert watched.told() == ["NonFiniteLoss firing"]
@@ -274,95 +369,3 @@ def test_under_other_settings_the_logs_are_read_anew(watched: Watched, setting) 
     watched.begin(46, **setting)
     assert watched.exported("ldlm_train_step") == 44
     assert watched.exported("ldlm_train_nonfinite_total") is not None
-
-
-def test_a_damaged_state_is_said_and_the_logs_are_read_anew(watched: Watched, caplog) -> None:
-    watched.write(bars(0, 40), 40)
-    watched.begin(41)
-    stamp = watched.pump.stamp
-    watched.ledger.commit([], {}, {}, checkpoint=(stamp, b"\x80\x05nonsense"))
-    watched.kill()
-    watched.begin(46)
-    assert watched.exported("ldlm_train_step") == 39
-    (said,) = [r.getMessage() for r in caplog.records if "reading the logs anew" in r.getMessage()]
-    assert "cannot be used" in said
-
-
-class Exploit:
-    """Unpickled by pickle itself, it would run a command."""
-
-    def __init__(self, make: Callable[..., object], *arguments: object) -> None:
-        self._reduced = (make, arguments)
-
-    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
-        return self._reduced
-
-
-@pytest.mark.parametrize(
-    "thing",
-    [
-        Exploit(os.system, "true"),
-        Exploit(getattr, "a", "upper"),
-        Exploit(eval, "1"),
-        Exploit(thaw, b"", None),
-        {"no": "checkpoint"},
-    ],
-)
-def test_only_a_checkpoint_comes_out_of_a_checkpoint(thing: object) -> None:
-    with pytest.raises(CheckpointError):
-        thaw(pickle.dumps(thing), assemble(Settings()))
-
-
-def test_a_foreign_module_that_is_called_like_one_of_ours_is_not_asked(
-    tmp_path: Path, monkeypatch
-) -> None:
-    """PyPI has a package `parse`, and anybody may have a `records.py`."""
-    (tmp_path / "records.py").write_text(
-        "import pathlib\nclass Event:\n    def __init__(self, path): pathlib.Path(path).touch()\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    made = tmp_path / "made"
-    with pytest.raises(CheckpointError, match="does not belong here"):
-        thaw(f"crecords\nEvent\n(V{made}\ntR.".encode(), assemble(Settings()))
-    assert not made.exists()
-
-
-def test_nothing_is_started_or_opened_by_what_stands_in_a_checkpoint(tmp_path: Path) -> None:
-    made = tmp_path / "made.sqlite"
-    for call in (
-        f"ldlm_monitor.state.database\nDatabase\n(V{made}\nV\nt",
-        "ldlm_monitor.source.follow\nFollower\n(t",
-    ):
-        with pytest.raises(CheckpointError, match="does not belong here"):
-            thaw(f"c{call}R.".encode(), assemble(Settings()))
-    assert not made.exists()
-
-
-LOGS = sorted([*RUNS.glob("upstream/*/train_logs/*.log"), *RUNS.glob("elastic/*.log")])
-
-
-@pytest.mark.parametrize(
-    "log",
-    [pytest.param(log, marks=[pytest.mark.long] if i % 8 else []) for i, log in enumerate(LOGS)],
-    ids=lambda log: log.name,
-)
-def test_a_monitor_that_was_frozen_amid_a_genuine_log_goes_on_as_if_it_had_not_been(log) -> None:
-    """In pieces of a few lines, so that every kind of record is open at some freezing."""
-    undisturbed, frozen = assemble(Settings()), assemble(Settings())
-    lines = log.read_bytes().splitlines(keepends=True)
-    offset, pitch = 0, max(1, len(lines) // 60)
-    for index in range(0, len(lines), pitch):
-        data = b"".join(lines[index : index + pitch])
-        chunk = Chunk("train_node0.log", (1, 2, 0), offset, index + 1, data)
-        offset += len(data)
-        frozen = thawed(frozen)
-        now = NOW + index * 0.5
-        assert frozen.feed(chunk, now) == undisturbed.feed(chunk, now)
-        assert frozen.tick(now + 0.1) == undisturbed.tick(now + 0.1)
-    ends = [each.finish(NOW + len(lines), ["train_node0.log"]) for each in (frozen, undisturbed)]
-    assert ends[0] == ends[1]
-    assert repr(frozen.snapshot()) == repr(undisturbed.snapshot())
-
-
-def thawed(monitor: Monitor) -> Monitor:
-    return thaw(Checkpoint(monitor, [], [], 0).freeze(), assemble(Settings())).monitor

@@ -51,18 +51,19 @@ receivers = [
 names = [receiver.name for receiver in receivers]
 soon = Policy(follow_up_seconds=0.3)  # with half a minute the test would take hours
 outbox = Outbox(folder / "outbox.sqlite", {"slack": soon, "slack:COTHER": soon})
-dispatcher = Dispatcher(outbox, names, None)
-dispatcher.mute = True
+couriers = []
 for receiver in receivers:
     courier = Courier(receiver, outbox)
     courier.daemon = True
     courier.start()
-    dispatcher.couriers.append(courier)
+    couriers.append(courier)
+dispatcher = Dispatcher(outbox, names, None, couriers)
+dispatcher.mute = True
 progress = folder / "progress"
 done = int(progress.read_text()) if progress.exists() else 0
 for number in range(done, int(total)):
     labels = {"severity": "critical", "run": f"run{number // 50}", "rank": str(number % 50)}
-    dispatcher.tell([Transition(
+    dispatcher.dispatch([Transition(
         time=1000.0 + number, alert="NcclTimeout", state="firing", previous="inactive",
         reason="condition holds", labels=labels, value=1.0, active_at=1000.0 + number,
     )], time.time())

@@ -110,13 +110,14 @@ class AlertStates(Generic[E]):
         query: Query[E],
         at: float,
         *,
-        ending: Callable[[AlertRule[E], Mapping[str, str]], Ending],
+        ending: Callable[[AlertRule[E], Mapping[str, str]], Ending | None],
         record: Recorder,
     ) -> list[Transition]:
         """Evaluate every rule at `at`; returns the changes.
 
-        A rule whose query fails keeps its alerts, and its error is in `health`; the others
-        are evaluated. `ending` returns how an alert that stops firing ended.
+        A rule whose query fails keeps its alerts as they are and stands in `health`;
+        the others go on. `ending` returns how an alert that stops firing ended, None where it
+        goes on although its condition does not hold.
         `record` gets the results of recording rules, and `ALERTS`.
         """
         transitions: list[Transition] = []
@@ -216,7 +217,7 @@ def _step(
     alerts: dict[Labels, ActiveAlert[E]],
     fresh: dict[Labels, ActiveAlert[E]],
     at: float,
-    ending: Callable[[AlertRule[E], Mapping[str, str]], Ending],
+    ending: Callable[[AlertRule[E], Mapping[str, str]], Ending | None],
 ) -> list[Transition]:
     """Step the alerts of one rule to `at`."""
     transitions: list[Transition] = []
@@ -226,13 +227,11 @@ def _step(
             alert.value, alert.annotations, alert.absent_since = now.value, now.annotations, None
         elif _keeps_firing(alert, at):
             continue
-        else:
+        elif alert.state == "pending":
             del alerts[key]
-            if alert.state == "firing":
-                outcome = ending(rule, alert.labels)
-                transitions.append(
-                    _transition(alert, at, outcome, "firing", _ENDING_REASONS[outcome])
-                )
+        elif (outcome := ending(rule, alert.labels)) is not None:
+            del alerts[key]
+            transitions.append(_transition(alert, at, outcome, "firing", _ENDING_REASONS[outcome]))
     for key, begun in fresh.items():
         known = key in alerts
         alert = alerts.setdefault(key, begun)

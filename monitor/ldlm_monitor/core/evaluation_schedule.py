@@ -1,11 +1,23 @@
-"""The grid of evaluations, and which of its slots cannot differ from the one before."""
+"""When rules are evaluated: on a grid of slots, and at once for urgent facts."""
 
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from ldlm_monitor.core.rule_engine import RuleEngine
 from ldlm_monitor.run.fleet import Fleet
+
+REPEAT_SECONDS: Final = 1.0
+"""The same urgent fact about a run is evaluated at once only this often."""
+WINDOW_SECONDS: Final = 0.5
+AT_ONCE: Final = 4
+"""So many urgent facts in a window are judged each at once.
+
+A thousand ranks, or runs, that fail together bring thousands of facts, and every evaluation
+computes all rules. Those beyond are judged together when the window is over, so that an alert
+still fires within a second of its line.
+"""
 
 
 class EvaluationSchedule:
@@ -15,10 +27,10 @@ class EvaluationSchedule:
     Unix seconds, all of them; infinite before the first time is known.
     """
 
-    __slots__ = ("_judge", "_runs", "busy_until", "interval", "next")
+    __slots__ = ("_rules", "_runs", "busy_until", "interval", "next")
 
-    def __init__(self, interval: float, judge: RuleEngine, runs: Fleet) -> None:
-        self._judge = judge
+    def __init__(self, interval: float, rules: RuleEngine, runs: Fleet) -> None:
+        self._rules = rules
         self._runs = runs
         self.interval = interval
         self.next = -math.inf
@@ -26,7 +38,7 @@ class EvaluationSchedule:
 
     def changed(self, at: float) -> None:
         """Something that is exported changed."""
-        self.busy_until = at + self._judge.reach + self.interval
+        self.busy_until = at + self._rules.reach + self.interval
 
     def evaluated(self, at: float) -> None:
         """The slots up to `at` are done."""
@@ -49,9 +61,9 @@ class EvaluationSchedule:
         slot = self.next
         if slot <= self.busy_until:
             return slot
-        if not self._judge.asks_the_time or not self._runs.active:
+        if not self._rules.asks_the_time or not self._runs.active:
             return math.inf
-        found = self._judge.next_switch(slot, to, self.interval)
+        found = self._rules.next_switch(slot, to, self.interval)
         if math.isinf(found):
             self.next = max(slot, (math.floor(to / self.interval) + 1) * self.interval)
         return found
@@ -59,4 +71,32 @@ class EvaluationSchedule:
     def _matters(self, slot: float) -> bool:
         if slot <= self.busy_until:
             return True
-        return self._judge.asks_the_time and self._runs.active
+        return self._rules.asks_the_time and self._runs.active
+
+
+class EvaluationThrottle:
+    """When urgent news was judged last. Times are Unix seconds."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, str], float] = {}
+        self._began = -math.inf
+        self._judged = 0
+        self.due = math.inf
+
+    def is_at_once(self, run: str, fact: str, at: float) -> bool:
+        """Whether an urgent fact is to be judged now; `due` is when it is otherwise, if at all."""
+        if at - self._seen.get((run, fact), -math.inf) < REPEAT_SECONDS:
+            return False
+        self._seen[run, fact] = at
+        if at - self._began >= WINDOW_SECONDS:
+            self._began, self._judged = at, 0
+        self._judged += 1
+        if self._judged <= AT_ONCE:
+            return True
+        self.due = min(self.due, self._began + WINDOW_SECONDS)
+        return False
+
+    def judged(self, at: float) -> None:
+        """Everything up to `at` was judged."""
+        if at >= self.due:
+            self.due = math.inf

@@ -1,27 +1,26 @@
-"""The corridor: bytes and time in, alert transitions out. Only this file knows the rooms' order."""
+"""Bytes and time in, alert transitions out. This file alone wires the rooms together."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cache
 
 from ldlm_monitor.alerts import RuleSet, load_rules, packaged_rules
-from ldlm_monitor.core.evaluation_schedule import EvaluationSchedule
-from ldlm_monitor.core.evaluation_throttle import EvaluationThrottle
+from ldlm_monitor.core.evaluation_schedule import EvaluationSchedule, EvaluationThrottle
 from ldlm_monitor.core.incident_tracker import IncidentTracker
 from ldlm_monitor.core.rule_engine import RuleEngine
-from ldlm_monitor.core.self_counts import SelfCounts
-from ldlm_monitor.core.self_metrics import core_points
+from ldlm_monitor.core.self_metrics import SelfCounts, core_points
 from ldlm_monitor.detect import DetectorsByRun
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.points import Point
 from ldlm_monitor.model.records import Event, Record, SampleBlock
-from ldlm_monitor.model.view import Snapshot
+from ldlm_monitor.model.view import AlertView, MonitorView, Snapshot
 from ldlm_monitor.parse import ROW_SUFFIXES, Parser
 from ldlm_monitor.promql import Expression, parse
 from ldlm_monitor.run.evidence import EvidenceFinder
@@ -71,18 +70,20 @@ class Monitor:
         self._parser = parser or Parser()
         self._stopwatch = stopwatch
         self.runs = Fleet(self._settings.stall, self._settings.end_series_after)
-        self._judge = RuleEngine(
+        self._rules = RuleEngine(
             rules if rules is not None else _packaged(),
             self._settings.evaluation_interval,
             self._settings.retention,
         )
-        self._grid = EvaluationSchedule(self._settings.evaluation_interval, self._judge, self.runs)
+        self._schedule = EvaluationSchedule(
+            self._settings.evaluation_interval, self._rules, self.runs
+        )
         self._evidence = EvidenceFinder(self.runs)
-        self._causes = IncidentTracker(self.runs)
+        self._incidents = IncidentTracker(self.runs)
         self._detectors = DetectorsByRun()
         self._timed = True
         self._events: deque[Event] = deque(maxlen=RECENT_EVENTS)
-        self._urgency = EvaluationThrottle()
+        self._throttle = EvaluationThrottle()
         self._transitions: deque[Transition] = deque(maxlen=RECENT_TRANSITIONS)
         self._own = SelfCounts(self._parser, self.runs)
         self._clock = -math.inf
@@ -98,8 +99,16 @@ class Monitor:
         """Changes whenever anything did that a snapshot shows."""
         return self._version
 
-    def feed(self, chunk: Chunk, now: float) -> list[Transition]:
-        """Take in new bytes of one file, read at `now` (Unix seconds)."""
+    def feed(self, chunk: Chunk, now: float, *, counted: bool = True) -> list[Transition]:
+        """Take in new bytes of one file, read at `now` (Unix seconds).
+
+        `counted`: they count in the monitor's own metrics, which bytes that are read a second
+        time, after a restart, do not.
+        """
+        with nullcontext() if counted else self._parser.uncounted():
+            return self._feed(chunk, now)
+
+    def _feed(self, chunk: Chunk, now: float) -> list[Transition]:
         origin = self.names.origin(chunk.path)
         transitions = self._complete_blocks(now)
         self._evidence.set_chunk(chunk)
@@ -145,16 +154,10 @@ class Monitor:
 
     def due(self) -> float | None:
         """When `tick` should be called at the latest, None if nothing is to come by itself."""
-        judged = (self._judge.due(), self._urgency.due)
-        times = (self._parser.open_until(), *judged, self.runs.due(), self._grid.due())
+        judged = (self._rules.due(), self._throttle.due)
+        times = (self._parser.open_until(), *judged, self.runs.due(), self._schedule.due())
         earliest = min(time for time in times if time is not None)
         return None if math.isinf(earliest) else earliest
-
-    def compiled(self) -> Iterator[tuple[str, object]]:
-        """What is made of rules and definitions alone, by name: see `checkpoint`."""
-        yield from self._parser.compiled()
-        yield from self._judge.compiled()
-        yield "stopwatch", self._stopwatch
 
     def count_dropped(self, reason: str, count: int = 1) -> None:
         """Count what the edge had to drop, or could not read."""
@@ -169,27 +172,42 @@ class Monitor:
             self._changed(max(self._clock, 0.0))
 
     def reconfigure(self, rules: RuleSet[Expression], stall: StallSettings) -> None:
-        """RuleEngine by other rules and limits from now on; alerts of the same rule go on."""
-        self._judge.replace_rules(rules)
+        """Judge by other rules and limits from now on; alerts of the same rule go on."""
+        self._rules.replace_rules(rules)
         self.runs.set_stall(stall)
         self._changed(max(self._clock, 0.0))
 
-    def firing(self) -> list[Transition]:
-        """The alerts that fire, each as when it began to."""
-        firing = (self._attach_evidence(each) for each in self._judge.firing())
-        return [self._causes.explained(each, self._clock) for each in firing]
+    def alerts(self) -> list[AlertView]:
+        """The active alerts."""
+        return list(self._rules.views(self._evidence.position))
 
-    def starts(self) -> dict[str, float]:
-        """When each active alert's condition first held, by the alert's key."""
-        return self._judge.starts()
+    def active(self) -> Collection[str]:
+        """The keys of the active alerts."""
+        return self._rules.starts().keys()
+
+    def counts(self) -> MonitorView:
+        """What was counted since the first start."""
+        return self._own.view()
+
+    def restore_counts(self, counts: MonitorView) -> None:
+        """Go on from what was counted before a restart."""
+        self._own.restore(counts)
 
     def restore_starts(self, starts: Mapping[str, float]) -> None:
-        """Give active alerts the earlier start times that were known before a restart."""
-        self._judge.restore_starts(starts)
+        """Give active alerts the earlier start times that were known before a restart, by key."""
+        self._rules.restore_starts(starts)
+
+    def carry_over(self, alerts: Iterable[AlertView]) -> list[Transition]:
+        """Go on with alerts of before a restart: see `RuleEngine.carry_over`."""
+        found = self._rules.carry_over(alerts, self._clock)
+        self._changed(max(self._clock, 0.0))
+        return [
+            self._incidents.explained(self._attach_evidence(each), self._clock) for each in found
+        ]
 
     def snapshot(self) -> Snapshot:
         """Everything a reader may see, as it stands at the last feed or tick."""
-        healths = self._judge.healths()
+        healths = self._rules.healths()
         return Snapshot(
             version=self._version,
             at=max(self._clock, 0.0),
@@ -200,8 +218,8 @@ class Monitor:
                 )
                 for run in self.runs
             ),
-            alerts=tuple(self._judge.views(self._evidence.position)),
-            incidents=self._causes.views(self._clock),
+            alerts=tuple(self.alerts()),
+            incidents=self._incidents.views(self._clock),
             events=tuple(self._events),
             transitions=tuple(self._transitions),
             monitor=self._own.view(),
@@ -218,7 +236,7 @@ class Monitor:
         self.runs.touch(run)
         at = max(now, self._clock)
         self._changed(at)
-        if urgent is None or not self._urgency.is_at_once(run.name, urgent, at):
+        if urgent is None or not self._throttle.is_at_once(run.name, urgent, at):
             return transitions
         return transitions + self._evaluate(at)
 
@@ -231,8 +249,8 @@ class Monitor:
             transitions += self._advance(times[start])
             transitions += self._take(sample, times[start])
             start += 1
-            due = min(self._grid.next, self.runs.due(), self._judge.due() or math.inf)
-            due = min(due, self._urgency.due)
+            due = min(self._schedule.next, self.runs.due(), self._rules.due() or math.inf)
+            due = min(due, self._throttle.due)
             stop = bisect_left(times, due, start)
             run = self.runs.of(sample, times[start - 1])
             if stop > start and run.life.only_advances(block, times[stop - 1]):
@@ -247,13 +265,13 @@ class Monitor:
         run = self.runs.of(record, at)
         if isinstance(record, Event):
             self._events.append(record)
-            self._causes.take(record, max(at, self._clock))
+            self._incidents.take(record, max(at, self._clock))
         rows = record.position.path.endswith(ROW_SUFFIXES)
         urgent = run.observe(record, at, rows=rows, timed=self._timed)
         self.runs.touch(run)
         at = max(at, self._clock)
         self._changed(at)
-        if urgent is None or not self._urgency.is_at_once(run.name, urgent, at):
+        if urgent is None or not self._throttle.is_at_once(run.name, urgent, at):
             return []
         return self._evaluate(at)
 
@@ -266,17 +284,17 @@ class Monitor:
 
     def _changed(self, at: float) -> None:
         self._version += 1
-        self._grid.changed(at)
+        self._schedule.changed(at)
 
     def _advance(self, to: float) -> list[Transition]:
-        """Let what falls due by itself up to `to` happen, each at its own time."""
+        """Run all timers that are due by `to`, each at its own time."""
         if to <= self._clock:
             return []
         transitions: list[Transition] = []
-        self._grid.begin(to)
+        self._schedule.begin(to)
         while True:
-            slot = self._grid.due_until(to)
-            times = (slot, self.runs.due(), self._judge.due(), self._urgency.due)
+            slot = self._schedule.due_until(to)
+            times = (slot, self.runs.due(), self._rules.due(), self._throttle.due)
             due = min(time for time in times if time is not None)
             if due > to:
                 break
@@ -289,31 +307,31 @@ class Monitor:
         started = self._stopwatch() if self._stopwatch else 0.0
         if self.runs.tick(at):
             self._changed(at)
-        self._grid.evaluated(at)
+        self._schedule.evaluated(at)
         self._clock = max(self._clock, at)
-        self._urgency.judged(at)
+        self._throttle.judged(at)
         for run in self.runs.take_touched():
-            self._causes.settle(run.name, at)
+            self._incidents.settle(run.name, at)
             self._detectors.update(run.name, run.measured())
         groups = [*self._run_points(at), list(core_points(self._own.view())), self._own.edge]
-        found = self._judge.evaluate(groups, at, self.runs.has_ended)
-        self.runs.keep_healths(self._judge.healths())
+        found = self._rules.evaluate(groups, at, self.runs.has_ended)
+        self.runs.keep_healths(self._rules.healths())
         if found:
             self._changed(at)
         self._own.evaluated(self._stopwatch() - started if self._stopwatch else 0.0)
-        told = [self._attach_evidence(each) for each in found]
-        for each in told:
-            self._causes.take_alert(each, at)
-        told = [self._causes.explained(each, self._clock) for each in told]
-        self._transitions.extend(each for each in told if not each.is_heartbeat)
-        return told
+        transitions = [self._attach_evidence(each) for each in found]
+        for each in transitions:
+            self._incidents.take_alert(each, at)
+        transitions = [self._incidents.explained(each, self._clock) for each in transitions]
+        self._transitions.extend(each for each in transitions if not each.is_heartbeat)
+        return transitions
 
     def _attach_evidence(self, transition: Transition) -> Transition:
-        return self._evidence.attach(transition, self._judge.asks(transition.alert))
+        return self._evidence.attach(transition, self._rules.asks(transition.alert))
 
     def _run_points(self, at: float) -> list[list[Point]]:
         detected = self._detectors.points(run.name for run in self.runs.shown(at))
-        return [*self.runs.points(at, self._judge.healths()), *detected, self._judge.points()]
+        return [*self.runs.points(at, self._rules.healths()), *detected, self._rules.points()]
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The judging half of the corridor: exported points in, what the rules say of them out."""
+"""Exported points in, the state of the alerts that the rules make of them out."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ldlm_monitor.alerts import ActiveAlert, AlertRule, AlertStates, Ending, RuleSet
 from ldlm_monitor.model.alert import Transition, VectorSample, alert_key
@@ -73,26 +72,12 @@ class RuleEngine:
         self._use(rules)
         self._alerts = AlertStates(rules)
         self._recorded: dict[str, list[Point]] = {}
+        self._carried: dict[str, float] = {}
         self._store = SeriesStore(interval, max(retention, 2 * self.reach))
         self._evaluator = Evaluator(self._store, changed_at=self._store.changed_at)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """What the passing of time has made; the rest follows from the rules."""
-        return {
-            "rules": self._rules,
-            "alerts": self._alerts,
-            "recorded": self._recorded,
-            "store": self._store.since(self._store.last_scrape - self.reach),
-        }
-
-    def __setstate__(self, kept: dict[str, Any]) -> None:
-        self._use(kept["rules"])
-        self._alerts, self._recorded = kept["alerts"], kept["recorded"]
-        self._store = kept["store"].restored()
-        self._evaluator = Evaluator(self._store, changed_at=self._store.changed_at)
-
     def replace_rules(self, rules: RuleSet[Expression]) -> None:
-        """RuleEngine by other rules from now on; alerts of the same name and labels go on."""
+        """Judge by other rules from now on; alerts of the same name and labels go on."""
         before = {(a.rule.name, *sorted(a.labels.items())): a for a in self.active}
         self._use(rules)
         self._alerts, self._recorded = AlertStates(rules), {}
@@ -108,8 +93,9 @@ class RuleEngine:
         return self._alerts.firing()
 
     def due(self) -> float | None:
-        """The earliest time at which a `for` or `keep_firing_for` runs out."""
-        return self._alerts.due()
+        """The earliest time at which a `for`, a `keep_firing_for` or a `carry_over` runs out."""
+        times = (self._alerts.due(), *self._carried.values())
+        return min((time for time in times if time is not None), default=None)
 
     def next_switch(self, first: float, last: float, interval: float) -> float:
         """The first of the slots from `first` to `last` at which some rule may say another thing.
@@ -133,38 +119,45 @@ class RuleEngine:
         index = bisect_left(slots, True, key=has_switched)
         return first + index * interval if index < len(slots) else math.inf
 
-    def compiled(self) -> Iterator[tuple[str, object]]:
-        """What is made of the rules alone, by name: the same for every judge of these rules."""
-        yield "rules", self._rules
-        for number, rule in enumerate(self._rules.rules):
-            yield f"rule {number}", rule
-
     def evaluate(
         self, groups: list[list[Point]], at: float, has_ended: Callable[[str], bool]
     ) -> list[Transition]:
         """Take in a scrape at `at`, as `SeriesStore.append` wants it; judge by every rule.
 
-        `has_ended` tells by a run's name whether it finished, crashed or was killed:
+        `has_ended` returns by a run's name whether it finished, crashed or was killed:
         then its alerts end with it. One whose series stopped is not known to be over.
         """
         self._store.append([*groups, *self._recorded.values()], at)
 
-        def ending(rule: AlertRule[Expression], labels: Mapping[str, str]) -> Ending:
+        def ending(rule: AlertRule[Expression], labels: Mapping[str, str]) -> Ending | None:
             if has_ended(labels.get("run", "")):
                 return "ended"
-            return "resolved" if self._has_data(rule, labels, at) else "unknown"
+            has_data = self._has_data(rule, labels, at)
+            if self._is_carried(rule, labels, at, has_data=has_data):
+                return None
+            return "resolved" if has_data else "unknown"
 
         self._healths = None
-        return self._alerts.evaluate(self._ask, at, ending=ending, record=self._record)
+        found = self._alerts.evaluate(self._ask, at, ending=ending, record=self._record)
+        self._carried = {key: until for key, until in self._carried.items() if at < until}
+        return found
+
+    def _is_carried(
+        self, rule: AlertRule[Expression], labels: Mapping[str, str], at: float, *, has_data: bool
+    ) -> bool:
+        """Whether an alert goes on from before a restart, because its rule cannot deny it yet."""
+        until = self._carried.get(alert_key(rule.name, labels), at)
+        looks_back = self._asked[rule.expr.text].reach > LOOKBACK
+        return at < until and (looks_back or not has_data)
 
     def _has_data(self, rule: AlertRule[Expression], labels: Mapping[str, str], at: float) -> bool:
-        """Whether there is a series that the alert could be told of: else nobody knows."""
+        """Whether a series exists that the alert could be about."""
         given = {name: value for name, value in labels.items() if name not in rule.labels}
         selectors = result_selectors(rule.expr)
         for selector in selectors:
             for series, _, _ in self._store.latest(selector.matchers, at - LOOKBACK, at):
-                told = dict(series)
-                if all(told.get(name, value) == value for name, value in given.items()):
+                found = dict(series)
+                if all(found.get(name, value) == value for name, value in given.items()):
                     return True
         return not selectors
 
@@ -199,7 +192,7 @@ class RuleEngine:
             )
 
     def asks(self, alert: str) -> Callable[[str, Labels], bool]:
-        """Tells by name and labels which series the rules of an alert read."""
+        """Whether the rules of an alert read a series, by its name and labels."""
         rules = self._asks.get(alert, [])
         return lambda name, labels: any(asked(name, labels) for asked in rules)
 
@@ -212,6 +205,31 @@ class RuleEngine:
         for alert in self.active:
             known = starts.get(alert_key(alert.rule.name, alert.labels), alert.active_at)
             alert.active_at = min(alert.active_at, known)
+
+    def carry_over(self, alerts: Iterable[AlertView], at: float) -> list[Transition]:
+        """Go on with alerts that fired before a restart and of which no log says anything now.
+
+        What made them fire was rotated away. Each goes on with its start until its rule has
+        seen for as long as it looks back what came since `at` (Unix seconds); a rule about this
+        moment alone denies it as soon as it has a series of it again. Then it ends like any
+        other: `resolved`, or `unknown` where no series is left. Returns it as when it began.
+        """
+        rules = {rule.name: rule for rule in reversed(self._rules.alerts)}
+        for alert in alerts:
+            rule = rules.get(alert.name)
+            if rule is None or alert.state != "firing":
+                continue
+            reach = self._asked[rule.expr.text].reach
+            self._carried[alert_key(alert.name, alert.labels)] = at + (
+                LOOKBACK if math.isinf(reach) else max(reach, LOOKBACK)
+            )
+            active = ActiveAlert(
+                rule, dict(alert.labels), "firing", alert.active_at, alert.value,
+                dict(alert.annotations), alert.fired_at or alert.active_at,
+            )  # fmt: skip
+            self._alerts.adopt([active])
+        self._healths = None
+        return [each for each in self.firing() if each.key in self._carried]
 
     def _use(self, rules: RuleSet[Expression]) -> None:
         self._rules = rules
@@ -248,5 +266,5 @@ class RuleEngine:
 
 
 def _labels(alert: ActiveAlert[Expression]) -> Labels:
-    told = {**alert.labels, "alertname": alert.rule.name, "alertstate": alert.state}
-    return make_labels(**told)
+    state = {"alertname": alert.rule.name, "alertstate": alert.state}
+    return make_labels(**alert.labels, **state)

@@ -1,11 +1,64 @@
-"""The monitor's metrics about itself, as points."""
+"""What the monitor counts of its own work, and exports as metrics."""
 
+from __future__ import annotations
+
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from ldlm_monitor.model.points import Point, make_labels
 from ldlm_monitor.model.view import MonitorView
+from ldlm_monitor.parse import Parser
+from ldlm_monitor.run.fleet import Fleet
 
 _RECORD_TYPES = ("sample", "event", "heartbeat")
+
+
+class SelfCounts:
+    """Counts since the start. `edge`: what the edge exports of itself, joined to a scrape."""
+
+    __slots__ = ("_dropped", "_evaluation_seconds", "_evaluations", "_parser", "_runs", "edge")
+
+    def __init__(self, parser: Parser, runs: Fleet) -> None:
+        self._parser = parser
+        self._runs = runs
+        self._dropped = Counter({"internal_error": 0, "unreadable": 0})
+        self._evaluations = 0
+        self._evaluation_seconds = 0.0
+        self.edge: list[Point] = []
+
+    def dropped(self, reason: str, count: int) -> None:
+        """The edge had to drop so much, or could not read it."""
+        self._dropped[reason] += count
+
+    def evaluated(self, seconds: float) -> None:
+        """All rules were evaluated, in so many seconds."""
+        self._evaluations += 1
+        self._evaluation_seconds = seconds
+
+    def restore(self, counts: MonitorView) -> None:
+        """Go on from what was counted before a restart."""
+        dropped = Counter(counts.dropped)
+        counters = self._parser.counters
+        counters.lines, counters.bytes = counts.lines, counts.bytes
+        counters.parse_errors, counters.truncated = counts.parse_errors, dropped.pop("truncated", 0)
+        counters.records |= counts.records
+        del dropped["label_limit"]  # counted of the runs, which are read again
+        self._dropped |= dropped
+        self._evaluations = counts.evaluations
+
+    def view(self) -> MonitorView:
+        """The counts for readers."""
+        counters = self._parser.counters
+        labels = sum(run.values.dropped for run in self._runs)
+        return MonitorView(
+            lines=counters.lines,
+            bytes=counters.bytes,
+            parse_errors=counters.parse_errors,
+            evaluations=self._evaluations,
+            evaluation_seconds=self._evaluation_seconds,
+            records=dict(counters.records),
+            dropped={"truncated": counters.truncated, "label_limit": labels, **self._dropped},
+        )
 
 
 def core_points(monitor: MonitorView) -> Iterator[Point]:

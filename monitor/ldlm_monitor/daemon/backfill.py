@@ -1,32 +1,41 @@
-"""Taking files in: what they hold when they are first seen, and what they got during a restart."""
+"""Judging what files hold already: at the first start, after a restart, and as files join."""
 
 from __future__ import annotations
 
 import logging
 import math
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol
 
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.daemon.discovery import Inputs
 from ldlm_monitor.daemon.restart import Restart
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk, FileId
-from ldlm_monitor.playback.history import History, place
+from ldlm_monitor.playback.history import History, PlacedFile, place
 from ldlm_monitor.playback.resumed_file import ResumedFile
 from ldlm_monitor.source import Disk, Follower, Position
-from ldlm_monitor.state.read_log import Observed
-from ldlm_monitor.state.state_store import StateStore, still_holds
+from ldlm_monitor.state.read_log import Content
+from ldlm_monitor.state.state_store import State
 
-Feed: TypeAlias = Callable[[Chunk, float], list[Transition]]
+END_SECONDS = 2.0
+"""After the last byte: blocks of several lines that it left open are complete by then."""
 
 log = logging.getLogger(__name__)
 
 
-class Told(NamedTuple):
-    """The transitions of what was taken in, each with whether it is news.
+class Feed(Protocol):
+    """Judges a chunk that came at a time (Unix seconds), as `Monitor.feed` does."""
+
+    def __call__(self, chunk: Chunk, now: float, *, counted: bool = True) -> list[Transition]:
+        """What changed."""
+        ...
+
+
+class BackfillResult(NamedTuple):
+    """The transitions of what was judged, each with whether it is news.
 
     `end` (Unix seconds) is when the last byte of all came.
     """
@@ -38,11 +47,9 @@ class Told(NamedTuple):
 class Backfill:
     """Plays what files hold in time order, then has them followed.
 
-    It is history, told only where it still holds. What came after the point up to which
+    It is history, and sent only where it still holds. What came after the point up to which
     a file was judged before a restart is news. `budget` is `history.place`'s; `feed`
     judges a chunk; `reading` is how much was judged, 0 to 1, None: nothing is being played.
-    A daemon that cannot go on with a checkpoint knows from its `ledger` at least how far was
-    judged, since when alerts hold, and when steps were taken.
     """
 
     def __init__(
@@ -50,7 +57,6 @@ class Backfill:
         monitor: Monitor,
         inputs: Inputs,
         follower: Follower,
-        ledger: StateStore,
         *,
         disk: Disk,
         budget: int | None,
@@ -62,28 +68,36 @@ class Backfill:
         self._disk = disk
         self._budget = budget
         self._feed = feed
-        self._judged = ledger.positions()
-        self._starts = ledger.starts()
-        self._progress = ledger.progress()
         self._played: dict[str, tuple[FileId, int]] = {}
         self._replaced: set[Path] = set()
+        self._contents: list[Content] = []
         self.reading: float | None = None
 
-    def resume(self, restart: Restart, now: float) -> set[Path]:
-        """Find the files of a checkpoint; names under which there is another file by now."""
-        restart.open(self._follower.journal, now, self._disk)
-        self._inputs.adopt(restart.paths)
+    def take_contents(self) -> list[Content]:
+        """What was judged since the last call, to be committed with the state."""
+        taken, self._contents = self._contents, []
+        return taken
+
+    def resume(self, restart: Restart) -> set[Path]:
+        """Adopt the files of a restart; names under which there is another file by now."""
+        self._inputs.adopt(restart.paths, restart.state.runs.values())
         self._replaced = {path for path in restart.unnamed if stat.S_ISREG(self._mode(path))}
         return self._replaced
 
     def pass_over(self, path: Path) -> None:
         """Follow a file from its present end."""
         try:
-            self._follower.add(path, offset=self._disk.stat(path).st_size)
+            status = self._disk.stat(path)
         except TimeoutError:
             self._inputs.forget(path)
         except OSError:  # gone again: it begins anew
             self._follower.add(path)
+        else:
+            file = (status.st_dev, status.st_ino, 0)
+            self._follower.add(path, offset=status.st_size)
+            self._contents.append(
+                Content(str(path), file, 0, status.st_size, status.st_mtime, "skipped")
+            )
 
     def play(
         self,
@@ -92,8 +106,8 @@ class Backfill:
         restart: Restart | None,
         *,
         cut_short: Callable[[], bool],
-    ) -> Told | None:
-        """RuleEngine what files hold, and follow them; None if it was `cut_short`."""
+    ) -> BackfillResult | None:
+        """Judge what files hold, and follow them; None if it was `cut_short`."""
         floor = restart.floor if restart else math.inf
         history = place(
             paths,
@@ -105,53 +119,94 @@ class Backfill:
         )
         for notice in history.notices:
             log.info("%s", notice)
-        judged = {path: self._judged_to(path, floor) for path in map(str, paths)}
         passed: list[tuple[Transition, bool]] = []
         reached: dict[str, Chunk] = {}
+        if not self._judge(history, now, restart, passed, reached, cut_short=cut_short):
+            return None
+        kept = restart.positions() if restart else {}
+        self._put_off(history, kept)
+        self._keep_contents(history, reached, kept)
+        self._follow(reached, kept)
+        for at in (min(history.end + END_SECONDS, now), now):
+            passed += [(each, restart is not None) for each in self._monitor.tick(at)]
+        if restart is not None:
+            passed += self._carry_over(restart.state, passed)
+            self._restore_starts(restart.state, passed)
+        return BackfillResult(passed, history.end)
+
+    def _judge(
+        self,
+        history: History,
+        now: float,
+        restart: Restart | None,
+        passed: list[tuple[Transition, bool]],
+        reached: dict[str, Chunk],
+        *,
+        cut_short: Callable[[], bool],
+    ) -> bool:
+        """All pieces in their order, into `passed` and `reached`; False: cut short."""
         observed = list(restart.observed) if restart else []
+        is_news = {file.path: self._is_news(file.path, restart) for file in history.files}
         total, read = max(history.size, 1), 0
+
+        def observe_until(when: float, order: float) -> None:
+            while observed and (observed[0].at, observed[0].order) < (when, order):
+                found = observed.pop(0)
+                transitions = self._monitor.observe((found.record,), found.at)
+                news = restart is not None and found.order > restart.state.judged
+                passed.extend((each, news) for each in transitions)
+
         for when, order, chunk, file in history.in_order():
             read += len(chunk.data)
             self.reading = min(read / total, 1.0)
             if cut_short():
-                return None  # half a history tells nothing, and was not judged
-            while observed and (observed[0].at, observed[0].order) < (when, order):
-                passed += self._observe(observed.pop(0))
+                return False  # what half a history leads to was never so
+            observe_until(when, order)
             if isinstance(file, ResumedFile):
-                passed += [(each, True) for each in self._feed(chunk, min(when, now))]
+                news = file.is_news(chunk, order)
+                found = self._feed(chunk, min(when, now), counted=news)
+                passed += [(each, news) for each in found]
             elif chunk.final:
                 reached[chunk.path] = chunk
             elif (rest := self._not_played(chunk)) is not None:
-                known = judged[rest.path]
-                news = known is not None and rest.offset >= known
+                news = is_news[rest.path]
                 passed += [(each, news) for each in self._feed(rest, min(when, now))]
+        observe_until(math.inf, math.inf)
         self.reading = None
-        passed += [told for each in observed for told in self._observe(each)]
-        kept = restart.positions() if restart else {}
-        self._put_off(history, kept)
-        self._follow(reached, kept)
-        restarted = restart is not None or any(known is not None for known in judged.values())
-        if restart is None:
-            self._monitor.runs.restore_progress(self._progress)
-        for at in (min(history.end + 2.0, now), now):  # open blocks end in their own time
-            passed += [(each, restarted) for each in self._monitor.tick(at)]
-        if restart is None:
-            self._monitor.restore_starts(self._starts)
-        return Told(passed, history.end)
+        return True
 
-    @property
-    def is_amid(self) -> bool:
-        """Whether files were judged in part, whose servers fell silent amid that."""
-        return bool(self._played)
+    def _carry_over(
+        self, state: State, passed: Iterable[tuple[Transition, bool]]
+    ) -> list[tuple[Transition, bool]]:
+        """Alerts that fired before a restart, and that nothing read again made fire."""
+        fired = {each.key for each, _ in passed if each.state == "firing"}
+        carried = self._monitor.carry_over(each for each in state.alerts if each.key not in fired)
+        return [(each, False) for each in carried]
 
-    def judged_before(self, silent: Callable[[Path], bool]) -> list[Position]:
-        """How far files were judged before a restart that are not followed yet: `silent` ones."""
-        ahead = (Path(path) for path in self._judged)
-        waiting = [path for path in ahead if path not in self._follower.paths and silent(path)]
-        return [self._judged[str(path)] for path in waiting]
+    def _restore_starts(self, state: State, passed: Iterable[tuple[Transition, bool]]) -> None:
+        """An alert that ended while nothing ran, and is active again, began anew."""
+        ended = {each.key for each, news in passed if news and each.state not in _ACTIVE}
+        self._monitor.restore_starts(
+            {key: at for key, at in state.starts.items() if key not in ended}
+        )
 
-    def _observe(self, observed: Observed) -> list[tuple[Transition, bool]]:
-        return [(each, True) for each in self._monitor.observe(observed.records, observed.at)]
+    def _keep_contents(
+        self, history: History, reached: dict[str, Chunk], kept: dict[str, list[Position]]
+    ) -> None:
+        """For the next restart: what nobody saw arrive, and when it was written."""
+        for file in history.files:
+            if isinstance(file, PlacedFile):
+                if (end := reached.get(file.path)) is not None and end.offset:
+                    self._contents.append(
+                        Content(file.path, end.file, 0, end.offset, file.written_at)
+                    )
+                continue
+            name, written = file.continuation.file, file.continuation.modified
+            for position in kept.get(file.path, ()):
+                if position.file == name and position.offset > file.seen_to:
+                    self._contents.append(
+                        Content(file.path, name, file.seen_to, position.offset, written)
+                    )
 
     def _follow(self, reached: dict[str, Chunk], kept: dict[str, list[Position]]) -> None:
         """Read on where history ended: at the last chunk of a file, which holds its unread rest."""
@@ -164,22 +219,19 @@ class Backfill:
         for name, positions in kept.items():
             self._follower.add(Path(name), resume=positions)
 
-    def _judged_to(self, path: str, floor: float) -> int | None:
-        """From which byte on a file's content is news; None: it is all history."""
-        if Path(path) in self._replaced:
-            return 0
-        position = self._judged.get(path)
+    def _is_news(self, path: str, restart: Restart | None) -> bool:
+        """Whether a file that was not followed before was written while nothing ran."""
+        if restart is None:
+            return False
         try:
-            if position is not None and still_holds(position, self._disk):
-                return position.offset
-            return 0 if self._disk.stat(Path(path)).st_mtime > floor else None
-        except TimeoutError:  # whoever reads it now hears no more of it
-            return position.offset if position is not None else None
+            return (
+                Path(path) in self._replaced or self._disk.stat(Path(path)).st_mtime > restart.floor
+            )
         except OSError:
-            return None
+            return False
 
     def _not_played(self, chunk: Chunk) -> Chunk | None:
-        """What of it was not fed yet, before its server fell silent amid a first reading."""
+        """What of it was not fed yet: its mount may have stopped answering."""
         played = self._played.get(chunk.path)
         rest = chunk.after(played[1]) if played and played[0] == chunk.file else chunk
         if rest is not None:
@@ -187,7 +239,7 @@ class Backfill:
         return rest
 
     def _put_off(self, history: History, kept: dict[str, list[Position]]) -> None:
-        """Follow what could not be read from where it was not; a silent server's files later."""
+        """Follow what could not be read from where it was not; other mounts' files later."""
         for path, error in history.unreadable.items():
             if str(path) in kept:
                 continue
@@ -205,3 +257,6 @@ class Backfill:
             return self._disk.mode(path)
         except TimeoutError:
             return 0
+
+
+_ACTIVE = ("pending", "firing")

@@ -18,7 +18,7 @@ from ldlm_monitor.config.loopback import is_loopback
 from ldlm_monitor.daemon.listener import listen, names_for, url_of, write_file_sd
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.daemon.pump import Pump
-from ldlm_monitor.daemon.senders import CurvesWhenReady, couriers, tellers
+from ldlm_monitor.daemon.senders import CurvesWhenReady, couriers, senders
 from ldlm_monitor.daemon.signals import Handler, Signals
 from ldlm_monitor.daemon.stall_probe import Probing
 from ldlm_monitor.model.errors import UsageError
@@ -88,8 +88,8 @@ def run(
         posting = list(couriers(settings, outbox, receivers))
         _start(posting, stack)
         stack.callback(drawn.close)
-        ledger = StateStore(state.path / "ledger.sqlite")
-        stack.callback(ledger.close)
+        store = StateStore(state.path / "ledger.sqlite")
+        stack.callback(store.close)
         silences = Silences(state.path / "silences.sqlite")
         stack.callback(silences.close)
         journal = Journal()
@@ -103,15 +103,15 @@ def run(
         pump = Pump(
             settings,
             outbox,
-            ledger,
+            store,
             names,
             waker,
             silences=silences,
+            couriers=posting,
             probing=probing,
             room=room,
             recorder=_recorder(settings, stack),
         )
-        pump.telling.couriers += posting
         drawn.of(pump)
         stack.callback(pump.close)
         signals = Signals(pump, waker)
@@ -127,7 +127,7 @@ def run(
         )
         stack.callback(server.stop)
         url = url_of(settings.listen_address[0], server.port, gate)
-        _start(tellers(settings, pump, outbox, url), stack)
+        _start(senders(settings, pump, outbox, url), stack)
         stack.callback(write_file_sd(settings, server.port, gate))
         _greet(settings, pump, state, url, receivers)
         waker.watch(pump.inputs.folders())
@@ -136,7 +136,7 @@ def run(
         if show is None:
             follow(status=True)
         else:
-            pump.telling.mute = signals.has_screen = has_terminal
+            pump.dispatcher.mute = signals.has_screen = has_terminal
             behind = partial(follow, status=not has_terminal)
             _follow_behind(partial(show, source, url), behind, pump, waker, signals)
     if (signals.exit_code or (show is not None and signals.closed)) and on_interrupt is not None:

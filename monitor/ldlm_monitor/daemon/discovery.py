@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ldlm_monitor.core.monitor import Monitor
-from ldlm_monitor.playback.history import HEAD_BYTES, has_bars, is_rows, launch_facts, told_run
+from ldlm_monitor.playback.history import HEAD_BYTES, callback_run, has_bars, is_rows, launch_facts
 from ldlm_monitor.run.fleet import RunStatus
 from ldlm_monitor.run.identity import launch_time
 from ldlm_monitor.source import (
@@ -28,7 +28,7 @@ SELDOM_SECONDS = 320.0
 """How often companions of a log are looked for, at first and later."""
 SCAN_SECONDS = 10.0
 """How often all patterns are matched although no folder changed."""
-HEARD_OF = 10_000
+REMEMBERED_PATHS = 10_000
 """Paths that rang and are remembered."""
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,8 @@ class Inputs:
         self._seeks_companions = companions
         self._followed: dict[Path, Path] = {}
         self._names: set[Path] = set()
-        self._heard_of: set[Path] = set()
+        self._named: set[str] = set()
+        self._seen: set[Path] = set()
         self._said: set[str] = set()
         self._seek: dict[Path, tuple[float, float]] = {}
         self._facts: dict[Path, tuple[tuple[int, int, int], LaunchFacts]] = {}
@@ -70,8 +71,9 @@ class Inputs:
         self._seeks_companions = companions
         self._scanned_at = -math.inf
 
-    def adopt(self, paths: Iterable[Path]) -> None:
-        """These were followed before a restart, and are again."""
+    def adopt(self, paths: Iterable[Path], runs: Iterable[str]) -> None:
+        """These were followed before a restart, and are again; `runs` keep their names."""
+        self._named |= set(runs)
         for path in paths:
             if not self._is_new(path) and path not in self._names:  # its server is silent
                 self._names.add(path)
@@ -81,16 +83,16 @@ class Inputs:
         """Folders in which something may appear."""
         return {*self.patterns.folders(), *(path.parent for path in self._followed.values())}
 
-    def hears_of_new(self, rung: Collection[Path]) -> bool:
+    def has_new(self, rung: Collection[Path]) -> bool:
         """Whether something rang that never did before: it may be a file to join."""
-        fresh = {path for path in rung if path not in self._heard_of}
-        if len(self._heard_of) > HEARD_OF:
-            self._heard_of.clear()
-        self._heard_of |= fresh
+        fresh = {path for path in rung if path not in self._seen}
+        if len(self._seen) > REMEMBERED_PATHS:
+            self._seen.clear()
+        self._seen |= fresh
         return bool(fresh)
 
     def joining(self, now: float, *, rung: bool) -> list[NewFile]:
-        """Files to follow from now on. `rung`: something new was heard of."""
+        """Files to follow from now on. `rung`: something new rang."""
         fresh: list[NewFile] = []
         if rung or now - self._scanned_at >= SCAN_SECONDS or self._folders_changed():
             self._scanned_at = now
@@ -147,27 +149,27 @@ class Inputs:
                 yield NewFile(companion.path, stale=stale)
 
     def _call(self, run: str, companion: Path, log_path: Path) -> None:
-        """A run of which nothing was told yet bears the name that its callback gives it.
+        """Until a record arrives, use the callback's run name.
 
-        One that was told of keeps its name: alerts, silences and messages that stand somewhere
-        are known by it, and under another they would be told a second time.
+        Later the run keeps its name: alerts, silences and messages were sent under it, and
+        would be sent a second time under another.
         """
         try:
-            told = told_run(companion, self._disk)
+            name = callback_run(companion, self._disk)
         except TimeoutError:
             return
-        if told is None:
+        if name is None:
             return
-        if self._standing(log_path) is None:
-            self._monitor.names.rename(run, told)
-        elif told != run and not self._monitor.names.is_given:
+        if self._standing(log_path) is None and run not in self._named:
+            self._monitor.names.rename(run, name)
+        elif name != run and not self._monitor.names.is_given:
             self._say(
-                f"{plain(run)}: its callback calls it {plain(told)}; "
-                "it was told of before, and keeps its name"
+                f"{plain(run)}: its callback calls it {plain(name)}; "
+                "alerts were already sent under this name"
             )
 
     def _say(self, notice: str) -> None:
-        """Tell it once."""
+        """Log it once."""
         if notice not in self._said:
             self._said.add(notice)
             log.info("%s", notice)

@@ -1,4 +1,4 @@
-"""What people hear of what was judged: a line on stdout, and the outbox of every receiver."""
+"""Transitions go to people: a line on stdout, and the outbox of every receiver."""
 
 from __future__ import annotations
 
@@ -18,16 +18,22 @@ class Dispatcher:
     """Hands transitions on, each once, unless a silence holds them back."""
 
     def __init__(
-        self, outbox: Outbox, receivers: Collection[str], silences: Silences | None
+        self,
+        outbox: Outbox,
+        receivers: Collection[str],
+        silences: Silences | None,
+        couriers: Sequence[Courier] = (),
     ) -> None:
-        """`mute`, set later: print nothing, as where a screen has the terminal."""
+        """`couriers` are woken when something was queued. `mute`: print nothing."""
         self.withheld = Withheld(silences)
-        self.couriers: list[Courier] = []
+        self._couriers = couriers
         self._outbox = outbox
         self._receivers = list(receivers)
         self.mute = False
 
-    def tell(self, transitions: Iterable[Transition], now: float, *, notify: bool = True) -> None:
+    def dispatch(
+        self, transitions: Iterable[Transition], now: float, *, notify: bool = True
+    ) -> None:
         """Print each; with `notify`, what fires or ended goes to the receivers."""
         for transition in transitions:
             if transition.is_heartbeat:
@@ -41,26 +47,26 @@ class Dispatcher:
         for kept in (self._outbox, self.withheld):
             for notice in kept.take_notices():
                 log.error("%s", notice)
-        for courier in self.couriers:
+        for courier in self._couriers:
             courier.wake()
 
-    def tell_unsilenced(
+    def send_unsilenced(
         self, passed: list[Transition], active: Callable[[], Collection[str]], now: float
     ) -> None:
-        """What a silence held back is told once that is over, if it is `active` still."""
+        """Send what a silence held back once it is over, if the alert is still `active`."""
         if self.withheld.waits:
             for transition in self.withheld.release(passed, active(), now):
                 log.info("%s: its silence is over", plain(transition.key))
                 self._send(transition, now)
-                for courier in self.couriers:
+                for courier in self._couriers:
                     courier.wake()
         self.withheld.save()
 
-    def tell_history(
+    def dispatch_history(
         self, passed: list[tuple[Transition, bool]], now: float, *, recent: bool
     ) -> None:
-        """News are told; of history what still holds, unless it was told before a restart."""
-        told = set(self._outbox.firing_keys())
+        """Send news, and of history what still holds, unless it was sent before a restart."""
+        sent = set(self._outbox.firing_keys())
         before: dict[str, Transition] = {}
         over = 0
         for transition, news in passed:
@@ -72,31 +78,31 @@ class Dispatcher:
                 over += not firing
                 continue
             past = before.pop(key, None)
-            if past is not None and past.state != "firing" and key in told:
-                self.tell([past], now)
-                told.discard(key)
-            if firing != (key in told):
-                self.tell([transition], now)
-                told ^= {key}
+            if past is not None and past.state != "firing" and key in sent:
+                self.dispatch([past], now)
+                sent.discard(key)
+            if firing != (key in sent):
+                self.dispatch([transition], now)
+                sent ^= {key}
             elif firing:
-                self.tell([transition], now, notify=False)
+                self.dispatch([transition], now, notify=False)
         for key, past in before.items():
             if past.state == "firing":
                 wanted = recent or key in self.withheld
-                self.tell([past], now, notify=wanted and key not in told)
-            elif key in told:
-                self.tell([past], now)
+                self.dispatch([past], now, notify=wanted and key not in sent)
+            elif key in sent:
+                self.dispatch([past], now)
         if over:
             log.info("alerts in what the files already held that are over: %d (see replay)", over)
 
-    def tell_incidents(self, incidents: Sequence[IncidentView], now: float) -> None:
-        """Messages that stand somewhere follow their incident as it develops."""
+    def update_incidents(self, incidents: Sequence[IncidentView], now: float) -> None:
+        """Bring messages that were sent up to date with their incident."""
         if self._receivers and self._outbox.update_incidents(incidents, now):
-            for courier in self.couriers:
+            for courier in self._couriers:
                 courier.wake()
 
     def _print(self, line: str) -> None:
-        """Stdout may be gone, or its disk be full: the receivers hear all the same."""
+        """Stdout may be closed, or its disk full: the receivers get it all the same."""
         if not self.mute:
             try:
                 print(line, flush=True)

@@ -1,4 +1,4 @@
-"""The turn of the pump: what is new is read, judged, and handed on to who should hear."""
+"""The turn of the pump: what is new is read, judged, and sent."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from ldlm_monitor.config import Settings
-from ldlm_monitor.core.assemble import assemble, fingerprint, rules_of, stall_of
+from ldlm_monitor.core.assemble import assemble, rules_of, stall_of
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.core.self_metrics import edge_points
 from ldlm_monitor.daemon.backfill import Backfill
 from ldlm_monitor.daemon.discovery import Inputs
 from ldlm_monitor.daemon.dispatcher import Dispatcher
-from ldlm_monitor.daemon.keeping import Keeping
 from ldlm_monitor.daemon.restart import recall
 from ldlm_monitor.daemon.stall_probe import Probing
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.view import Snapshot
-from ldlm_monitor.notify import Outbox, Silences
+from ldlm_monitor.notify import Courier, Outbox, Silences
 from ldlm_monitor.playback.recording import Recorder
 from ldlm_monitor.source import (
     DIRECT,
     Disk,
     Follower,
+    Position,
     StdinSource,
     TimedDisk,
     Waker,
@@ -35,7 +35,7 @@ from ldlm_monitor.source import (
 )
 from ldlm_monitor.source.file_system import MountTable, read_mounts
 from ldlm_monitor.state.state_dir import Room
-from ldlm_monitor.state.state_store import StateStore
+from ldlm_monitor.state.state_store import State, StateStore
 from ldlm_monitor.text.sanitize import plain
 
 POLL_SECONDS = 1.0
@@ -43,43 +43,46 @@ POLL_SECONDS = 1.0
 RELOADED = ("rules", "files", "companions", "stall")
 """Settings that a reload takes up."""
 EDGE_SECONDS = 5.0
+COMMIT_SECONDS = 10.0
+"""How often the state is kept where nothing changed that must be kept at once: what is lost of
+it is judged again, and which bytes came when is noted in every turn."""
 SNAPSHOT_SECONDS = 0.25
 NEWS_SECONDS = 3600.0
-"""An alert found in history is told only if its run was active within this time."""
+"""An alert found in history is sent only if its run was active within this time."""
 
 log = logging.getLogger(__name__)
 
 
 class Pump:
-    """Reads what is new, judges it, and hands on what people should hear.
+    """Reads what is new, judges it, and sends it.
 
     `turn` is the whole of it; the threads around it only decide when it is called.
     `snapshot` is replaced whole, for readers in other threads. `ended`: standard
     input was all there was to follow, and it is closed. `turns` counts the turns that
     have ended. `probing` asks this host of runs that stall; None: nobody does. `room` is
     that of the state's disk; None: it is not watched. `disk` and `mounts` are what the
-    system offers. `recorder` keeps what is judged: then the logs are read anew, so that
-    it gets all of it.
+    system offers. `recorder` keeps what is judged.
     """
 
     def __init__(
         self,
         settings: Settings,
         outbox: Outbox,
-        ledger: StateStore,
+        store: StateStore,
         receivers: Collection[str],
         waker: Waker,
         *,
         silences: Silences | None = None,
+        couriers: Sequence[Courier] = (),
         probing: Probing | None = None,
         room: Room | None = None,
         recorder: Recorder | None = None,
         disk: Disk = DIRECT,
         mounts: Callable[[], MountTable] = read_mounts,
     ) -> None:
-        self.telling = Dispatcher(outbox, receivers, silences)
+        self.dispatcher = Dispatcher(outbox, receivers, silences, couriers)
         self._outbox = outbox
-        self._ledger = ledger
+        self._store = store
         self._probing = probing
         self._room = room
         self._recorder = recorder
@@ -89,11 +92,10 @@ class Pump:
         self._is_whole = False
         self._stdin: StdinSource | None = None
         self._settings = settings
-        stamp = fingerprint(settings)
-        fresh = assemble(settings, time.perf_counter)
-        known = recorder is None
-        self._restart = recall(ledger, stamp, fresh, time.time()) if known else None
-        self.monitor: Monitor = self._restart.checkpoint.monitor if self._restart else fresh
+        self._committed: tuple[int, int, list[Position]] | None = None
+        self._commit_at = -math.inf
+        self._restart = recall(store, time.time())
+        self.monitor: Monitor = assemble(settings, time.perf_counter)
         self.follower = Follower(disk=disk, mounts=mounts)
         self._calls = TimedDisk(self.follower.journal, disk=disk, mounts=mounts)
         self._disk = self._calls.disk
@@ -103,23 +105,13 @@ class Pump:
             companions=settings.companions,
             disk=self._disk,
         )
-        self._catch_up = Backfill(
+        self._backfill = Backfill(
             self.monitor,
             self.inputs,
             self.follower,
-            ledger,
             disk=self._disk,
             budget=settings.history_bytes,
             feed=self._feed,
-        )
-        self._keeping = Keeping(
-            self.monitor,
-            ledger,
-            stamp,
-            self.follower,
-            self._catch_up,
-            disk=self._calls,
-            withheld=self.telling.withheld,
         )
         self.snapshot: Snapshot = self.monitor.snapshot()
         self.caught_up = False
@@ -128,41 +120,36 @@ class Pump:
         self.turns = 0
 
     @property
-    def stamp(self) -> str:
-        """Under which the state is kept: of use to the same code with the same settings."""
-        return self._keeping.stamp
-
-    @property
     def reading(self) -> float | None:
         """How much of what the files held at first was judged, 0 to 1; None: all of it."""
-        return self._catch_up.reading if self.caught_up else self._catch_up.reading or 0.0
+        return self._backfill.reading if self.caught_up else self._backfill.reading or 0.0
 
     def turn(self, dirty: Collection[Path], now: float) -> None:
         """One round at `now` (Unix seconds): new files, new bytes, the passing of time."""
         self._is_whole = False
         everything = not dirty or now - self._looked_at >= POLL_SECONDS
-        rung = self.inputs.hears_of_new(dirty)
+        rung = self.inputs.has_new(dirty)
         if everything or rung:
             self._looked_at = now
             if not self._join(now, rung=rung):
                 return
         transitions = self._observe_host(now) if self.caught_up else []
         transitions += self._read(None if everything else dirty, now)
-        self._tell_of_the_edge(now, everything=everything)
+        self._note_edge(now, everything=everything)
         transitions += self.monitor.tick(now)
-        self.telling.tell(transitions, now)
-        self.telling.tell_unsilenced(transitions, self.monitor.starts, now)
-        if self.follower.notices:
-            self._keeping.hurry()
+        self.dispatcher.dispatch(transitions, now)
+        self.dispatcher.send_unsilenced(transitions, self.monitor.active, now)
+        changed = bool(transitions or self.follower.notices)
         for notice in self.follower.journal.drain():
             log.warning("%s", notice)
             if notice.kind == "unreadable":
                 self._unreadable.add(notice.path)
             elif notice.kind in ("readable", "vanished"):
                 self._unreadable.discard(notice.path)
-        for text in self._ledger.take_notices():
+        for text in self._store.take_notices():
             log.warning("%s", text)
-        self._keeping.turn(now, judged=bool(transitions))
+        if changed or now >= self._commit_at:
+            self._commit(now)
         if self._recorder is not None:
             self._recorder.turn(now)
             for text in self._recorder.take_notices():
@@ -177,33 +164,30 @@ class Pump:
         patterns = resolve(settings.files, base=Path(), disk=self._disk)
         taken = {name: getattr(settings, name) for name in RELOADED}
         settings = self._settings.model_copy(update=taken)
-        self._keeping.stamp, self._settings = fingerprint(settings), settings
+        self._settings = settings
         self.monitor.reconfigure(rules, stall_of(settings))
         self.inputs.replace(patterns, companions=settings.companions)
-        self._looked_at = -math.inf
-        self._keeping.force()
+        self._looked_at = self._commit_at = -math.inf
 
     def pause(self, now: float) -> float:
         """Seconds that the pump may wait if nothing rings."""
-        wishes = (self.monitor.due(), self.follower.next_peek())
-        until = min([now + POLL_SECONDS, *(wish for wish in wishes if wish is not None)])
+        times = (self.monitor.due(), self.follower.next_peek())
+        until = min([now + POLL_SECONDS, *(time for time in times if time is not None)])
         return max(until - now, 0.0)
 
     def close(self) -> None:
         """Keep how far was read, unless a turn or the first reading was cut short."""
         if self.caught_up and self._is_whole:
-            self._keeping.commit(self.monitor.clock)
+            self._commit(self.monitor.clock)
         self.follower.close()
         self._calls.close()
 
     def _read(self, dirty: Collection[Path] | None, now: float) -> list[Transition]:
-        """RuleEngine what is new, of these files or (None) of all."""
+        """Judge what is new, of these files or (None) of all."""
         transitions: list[Transition] = []
         chunks = list(self.follower.read(dirty, now))
         if chunks:
-            self._keeping.turn_noted = self._ledger.arrivals.note(chunks, now)
-            if not self.follower.nameless().isdisjoint(chunk.file for chunk in chunks):
-                self._keeping.hurry()
+            self._store.read_log.note(chunks, now)
         for chunk in chunks:
             transitions += self._feed(chunk, now)
         if self._stdin is not None:
@@ -215,7 +199,7 @@ class Pump:
         return transitions
 
     def _observe_host(self, now: float) -> list[Transition]:
-        """RuleEngine what the host tells of runs that stall, noted before, like bytes that came."""
+        """Judge what the host reports of runs that stall; it is noted before, like bytes."""
         transitions: list[Transition] = []
         if self._probing is None:
             return transitions
@@ -223,24 +207,24 @@ class Pump:
             for found in self._probing.turn(self.monitor, now):
                 before = self.monitor.runs.verdict(found.run)
                 at = min(found.at, now)
-                self._keeping.turn_noted = self._ledger.arrivals.note_observed(found.events, at)
+                self._store.read_log.note_observed(found.events, at)
                 if self._recorder is not None:
                     self._recorder.observed(found.events, at)
                 transitions += self.monitor.observe(found.events, at)
-                told = self.monitor.runs.verdict(found.run)
-                if told is not None and told != before:  # too late for the alert's own line
-                    log.warning("%s: %s", plain(found.run), plain(told))
+                verdict = self.monitor.runs.verdict(found.run)
+                if verdict is not None and verdict != before:  # too late for the alert's own line
+                    log.warning("%s: %s", plain(found.run), plain(verdict))
         except Exception:  # whatever is wrong with us, the logs go on being watched
             self.monitor.count_dropped("internal_error")
-            log.exception("a bug of ours: what this host tells is passed over")
+            log.exception("a bug of ours: what this host reports is passed over")
         return transitions
 
-    def _feed(self, chunk: Chunk, now: float) -> list[Transition]:
-        """RuleEngine a chunk. A fault of ours costs that chunk, said and counted, not the night."""
+    def _feed(self, chunk: Chunk, now: float, *, counted: bool = True) -> list[Transition]:
+        """Judge a chunk. A fault of ours costs that chunk, reported and counted, not the night."""
         if self._recorder is not None:
             self._recorder.fed(chunk, self.monitor.names.origin(chunk.path).run, now)
         try:
-            return self.monitor.feed(chunk, now)
+            return self.monitor.feed(chunk, now, counted=counted)
         except Exception:  # whatever is wrong with us, the other files go on being watched
             self.monitor.count_dropped("internal_error")
             log.exception("%s, line %d: a bug of ours, passed over", chunk.path, chunk.line)
@@ -251,7 +235,7 @@ class Pump:
             self._recorder.finished(paths, now)
         return self.monitor.finish(now, paths)
 
-    def _tell_of_the_edge(self, now: float, *, everything: bool) -> None:
+    def _note_edge(self, now: float, *, everything: bool) -> None:
         """What the monitor exports of itself is judged too: whether it reads and delivers."""
         if everything:
             hindered = len(self._unreadable) + len(self.follower.journal.silent)
@@ -267,26 +251,53 @@ class Pump:
         restart, self._restart = self._restart, None
         again: set[Path] = set()
         if restart is not None:
-            again = self._catch_up.resume(restart, now)
-            self.telling.withheld.restore(restart.checkpoint.withheld)
-            self.telling.tell(self.monitor.firing(), now, notify=False)
+            if restart.state.counts is not None:
+                self.monitor.restore_counts(restart.state.counts)
+            restart.open(
+                self._store,
+                self.monitor.names,
+                self.follower.journal,
+                now,
+                budget=self._settings.history_bytes,
+                disk=self._disk,
+            )
+            again = self._backfill.resume(restart)
         joining = self.inputs.joining(now, rung=rung)
         for file in joining:
             if file.stale:
-                self._catch_up.pass_over(file.path)
+                self._backfill.pass_over(file.path)
         if self.inputs.patterns.standard_input and self._stdin is None:
             self._stdin = StdinSource(sys.stdin.buffer, self._waker.ring, self.follower.journal)
-            self._keeping.can_resume = False
         if not joining and restart is None:
             return True
         self._waker.watch(self.inputs.folders())
         fresh = sorted({file.path for file in joining if not file.stale} | again)
-        told = self._catch_up.play(fresh, now, restart, cut_short=self._is_cut_short)
-        if told is None:
+        found = self._backfill.play(fresh, now, restart, cut_short=self._is_cut_short)
+        if found is None:
             return False
-        self._keeping.force()
-        self.telling.tell_history(told.passed, now, recent=now - told.end <= NEWS_SECONDS)
+        self._commit_at = -math.inf
+        recent = now - found.end <= NEWS_SECONDS
+        self.dispatcher.dispatch_history(found.passed, now, recent=recent)
         return True
+
+    def _commit(self, now: float) -> None:
+        """Keep the state. What it says was judged is in the outbox by now."""
+        self._commit_at = now + COMMIT_SECONDS
+        positions = self.follower.positions()
+        standing = (self.monitor.version, self._store.read_log.last, positions)
+        if standing == self._committed:
+            return
+        self._committed = standing
+        origin = self.monitor.names.origin
+        state = State(
+            positions,
+            self.monitor.alerts(),
+            counts=self.monitor.counts(),
+            runs={each.path: origin(each.path).run for each in positions},
+            clock=self.monitor.clock,
+            judged=self._store.read_log.last,
+        )
+        self._store.commit(state, self._backfill.take_contents())
 
     def _is_cut_short(self) -> bool:
         return self.stopping and not self.caught_up
@@ -297,6 +308,6 @@ class Pump:
             return
         started = time.perf_counter()
         self.snapshot = self.monitor.snapshot()
-        self.telling.tell_incidents(self.snapshot.incidents, now)
+        self.dispatcher.update_incidents(self.snapshot.incidents, now)
         taken = time.perf_counter() - started
         self._picture_at = now + max(SNAPSHOT_SECONDS, 20 * taken)

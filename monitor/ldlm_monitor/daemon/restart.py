@@ -1,48 +1,64 @@
-"""What a restarted daemon goes on with: the last checkpoint, and what the files got since."""
+"""What a restart reads again: the files that were followed, and when their bytes came."""
 
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ldlm_monitor.core.monitor import Monitor
-from ldlm_monitor.daemon.checkpoint import Checkpoint, thaw
 from ldlm_monitor.model.chunk import FileId
-from ldlm_monitor.model.errors import CheckpointError, InputError
+from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.playback.resumed_file import ResumedFile
+from ldlm_monitor.run.identity import RunNames
 from ldlm_monitor.source import Continuation, Disk, Journal, Position
-from ldlm_monitor.state.read_log import Arrival, Observed
-from ldlm_monitor.state.state_store import StateStore
+from ldlm_monitor.state.read_log import Arrival, Observed, file_key
+from ldlm_monitor.state.state_store import State, StateStore
+from ldlm_monitor.text.format import byte_size
 
 SKEW_SECONDS = 60.0
-"""A clock that was set back by more is no clock to go on with."""
+"""A clock that was set back by more is another clock: the times of the read log mean nothing
+on it. NTP steps a clock by less, once it runs."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Restart:
-    """A checkpoint, and the files of its positions.
+    """The state of the daemon before, and the files of its positions once they are opened.
 
-    `files` are read on; `waiting` are positions, by name, whose files cannot be read now;
-    of these names, `missing` lead nowhere.
-    `floor` (Unix seconds): until then everything was seen. `observed` no file tells.
+    `files` are read again; `waiting` are positions, by name, whose files cannot be read now;
+    of these names, `missing` lead nowhere. `observed` no file holds.
     """
 
-    checkpoint: Checkpoint
-    floor: float
+    state: State
     arrivals: list[Arrival]
-    observed: list[Observed] = field(default_factory=list)
+    observed: list[Observed]
     files: list[ResumedFile] = field(default_factory=list)
     waiting: dict[str, list[Position]] = field(default_factory=dict)
     missing: set[str] = field(default_factory=set)
 
-    def open(self, journal: Journal, now: float, disk: Disk) -> None:
-        """Look for the files. What was judged and is not there any more is counted as lost."""
-        names = self.checkpoint.monitor.names
-        kept = sorted(self.checkpoint.positions, key=lambda position: position.nameless)
+    @property
+    def floor(self) -> float:
+        """Up to then (Unix seconds) everything was seen."""
+        seen = [*(each.at for each in self.arrivals), *(each.at for each in self.observed)]
+        return max([self.state.clock, *seen])
+
+    def open(
+        self,
+        store: StateStore,
+        names: RunNames,
+        journal: Journal,
+        now: float,
+        *,
+        budget: int | None,
+        disk: Disk,
+    ) -> None:
+        """Look for the files, and take up which run they belong to; say what is gone."""
+        for path, run in self.state.runs.items():
+            if names.origin(path).run != run:
+                names.tie(path, run)
+        kept = sorted(self.state.positions, key=lambda position: position.nameless)
         own: dict[tuple[str, FileId], list[Arrival]] = {}
         for arrival in self.arrivals:
             own.setdefault((arrival.path, arrival.file), []).append(arrival)
@@ -54,16 +70,29 @@ class Restart:
                 if isinstance(error, FileNotFoundError | NotADirectoryError):
                     self.missing.add(position.path)
                 continue
-            if found is not None:
-                run = names.origin(position.path).run
-                seen = own.get((found.path, found.file), [])
-                later = [each for each in seen if each.start >= found.offset]
-                self.files.append(
-                    ResumedFile(found, later, run, now, was_named=not position.nameless)
+            if found is None:
+                continue
+            # Else another content begins in the same file.
+            is_same = found.offset == position.offset
+            before = position.file if is_same else found.file
+            if before != found.file:  # a copy, or the device has another number
+                store.read_log.rename(position.path, before, found.file)
+            self.files.append(
+                ResumedFile(
+                    found,
+                    own.get((found.path, before), []),
+                    names.origin(position.path).run,
+                    now,
+                    kept=position if is_same else Position.at_start(found.path, found.file),
+                    judged=self.state.judged,
+                    was_named=not position.nameless,
+                    budget=budget,
+                    disk=disk,
                 )
+            )
+        _count_lost(store, self._present(), journal)
         # An old one before the new, as in the daemon's life.
         self.files.sort(key=lambda file: (file.continuation.has_name, file.was_named))
-        self._count_lost(journal)
 
     @property
     def paths(self) -> set[Path]:
@@ -80,44 +109,55 @@ class Restart:
         """By name, where reading stands now, and the files are given back."""
         found = {str(path): [*self.waiting.get(str(path), ())] for path in self.paths}
         for file in self.files:
-            if (position := file.continuation.position()) is not None:
+            if (position := file.position()) is not None:
                 found[file.path].append(position)
             file.continuation.close()
         return found
 
-    def _count_lost(self, journal: Journal) -> None:
-        known = {(file.path, file.continuation.file) for file in self.files}
-        lost: Counter[str] = Counter()
-        for each in self.arrivals:
-            if each.kind != "peek" and (each.path, each.file) not in known:
-                lost[each.path] += each.stop - each.start
-        for path, count in lost.items():
-            if count and (path in self.missing or path not in self.waiting):
-                journal.lost(path, count)
+    def _present(self) -> set[str]:
+        """The keys of the files that are there, or may come back."""
+        waiting = {
+            file_key(each.path, each.file)
+            for path, positions in self.waiting.items()
+            if path not in self.missing
+            for each in positions
+        }
+        return waiting | {file_key(file.path, file.continuation.file) for file in self.files}
 
 
-def recall(ledger: StateStore, stamp: str, fresh: Monitor, now: float) -> Restart | None:
-    """What was kept under `stamp`; None: nothing, or nothing of use. `fresh`: as for `thaw`."""
-    body = ledger.checkpoint(stamp)
-    if body is None:
+def recall(store: StateStore, now: float) -> Restart | None:
+    """What was kept; None: nothing, or nothing of use."""
+    state = store.load()
+    if state is None:
         return None
-    try:
-        kept = thaw(body, fresh)
-    except CheckpointError as problem:
-        log.warning("the state that was kept cannot be used (%s); reading the logs anew", problem)
-        return None
-    arrivals = ledger.arrivals.since(kept.turn)
-    if kept.monitor.clock > now + SKEW_SECONDS:
-        log.warning("the state that was kept is of the future; reading the logs anew")
-        return None
-    observed = ledger.arrivals.observed_since(kept.turn)
-    seen = [*(each.at for each in arrivals), *(each.at for each in observed)]
-    floor = max([kept.monitor.clock, *seen])
-    return Restart(kept, floor, arrivals, observed)
+    arrivals, observed = store.read_log.arrivals(), store.read_log.observed()
+    if state.clock > now + SKEW_SECONDS:
+        log.warning(
+            "the clock was set back since the last run: what was read is placed in time by what"
+            " the logs say"
+        )
+        state.clock, arrivals, observed = now, [], []
+    return Restart(state, arrivals, observed)
+
+
+def _count_lost(store: StateStore, present: Collection[str], journal: Journal) -> None:
+    """Count what was read before and cannot be read again, and say so in one line."""
+    lost = {path: count for path, count in store.read_log.forget_others(present).items() if count}
+    if lost:
+        journal.lost_bytes += sum(lost.values())
+        first, *others = sorted(lost)
+        more = f" and {len(others)} more" if others else ""
+        journal.note(
+            "gone",
+            first,
+            f"{byte_size(sum(lost.values()))} of this file{more}, read before the restart,"
+            " were rotated away or emptied since, and are not judged again; alerts that were"
+            " active go on",
+        )
 
 
 def _begun_since(kept: list[Position], arrivals: list[Arrival]) -> list[Position]:
-    """The beginnings of files that were begun after the checkpoint."""
+    """The beginnings of files that were begun after the last commit."""
     known = {position.key for position in kept}
     begun = {(each.path, each.file) for each in arrivals if each.file[:2] not in known}
     return [Position.at_start(path, file) for path, file in sorted(begun)]

@@ -1,4 +1,4 @@
-"""Who tells others, each in a thread of its own: couriers, Alertmanagers, a dead man's switch."""
+"""Threads that send: couriers, Alertmanagers, a dead man's switch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class CurvesWhenReady:
-    """The curves that pictures are drawn from: whoever asks before there is a pump waits for it."""
+    """The curves that pictures are drawn from. Blocks until the pump exists."""
 
     def __init__(self) -> None:
         self._known = threading.Event()
@@ -52,14 +52,14 @@ def couriers(
         yield Courier(receiver, outbox, pace=settings.post_interval_seconds)
 
 
-def tellers(
+def senders(
     settings: Settings, pump: Pump, outbox: Outbox, url: str
 ) -> Iterator[Alertmanager | Heartbeat]:
-    """One an Alertmanager, which hears what the snapshot holds, and the dead man's switch."""
+    """One for each Alertmanager, which gets the firing alerts, and the dead man's switch."""
     authorization = settings.alertmanager.authorization()
     for server in settings.alertmanager.urls:
         client = AlertmanagerClient(server, authorization=authorization)
-        log.info("%s is told what fires", client.name)
+        log.info("%s gets what fires", client.name)
         yield Alertmanager(
             client,
             lambda: pump.snapshot,
@@ -70,5 +70,5 @@ def tellers(
         )
     if switch := settings.heartbeat.target():
         interval = settings.heartbeat.interval_seconds
-        log.info("a dead man's switch is told every %g s", interval)
+        log.info("a dead man's switch is called every %g s", interval)
         yield Heartbeat(switch, interval, Pulse(lambda: pump.turns), outbox)

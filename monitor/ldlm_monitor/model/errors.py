@@ -9,7 +9,6 @@ LdlmError
 │   ├── FormatError     a format or event definition
 │   ├── RemoteError     a monitor elsewhere that does not answer, or not as expected
 │   └── TruthError      what is known of logs, for a backtest
-├── CheckpointError     bytes that no monitor can go on with
 └── DeliveryError       a receiver did not accept a notification
 """
 
@@ -66,10 +65,6 @@ class TruthError(UsageError):
 
 class RemoteError(UsageError):
     """A monitor elsewhere that does not answer, or not as one of this version."""
-
-
-class CheckpointError(LdlmError):
-    """Bytes that are no checkpoint of this monitor: the logs are read anew."""
 
 
 class DeliveryError(LdlmError):

@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf
 
-from ldlm_monitor.model.alert import Transition
+from ldlm_monitor.model.alert import Transition, alert_key
 from ldlm_monitor.model.points import Point
 from ldlm_monitor.model.records import Event, Position
 
@@ -136,6 +136,11 @@ class AlertView(View):
     active_at: float
     fired_at: float | None
     position: Position | None
+
+    @property
+    def key(self) -> str:
+        """As `Transition.key`."""
+        return alert_key(self.name, self.labels)
 
 
 class RootView(View):

@@ -216,14 +216,6 @@ class Withheld:
             self._held[transition.key] = (transition, why)
         return why
 
-    def held(self) -> list[Transition]:
-        """What fires and was not sent."""
-        return [transition for transition, _ in self._held.values()]
-
-    def restore(self, held: Iterable[Transition]) -> None:
-        """Hold back what was held back before a restart; `release` returns what may be sent."""
-        self._held = {transition.key: (transition, None) for transition in held}
-
     @property
     def waits(self) -> bool:
         """Whether anything may change with time or with an alert's end."""

@@ -134,9 +134,6 @@ class RowShape:
             return None
         return shape_of(self.signature, tuple(optional.items()))
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return shape_of, (self.signature,)
-
     def decode(self, raws: list[bytes], start: int) -> list[msgspec.Struct]:
         """Decode the rows from `start` on, up to the first one of another form."""
         rows: list[msgspec.Struct] = []

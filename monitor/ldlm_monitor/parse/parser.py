@@ -58,11 +58,14 @@ class Parser:
         self._open: dict[str, FileState] = {}  # those of `_files` that may have open blocks
         self.counters = ParseCounters()
 
-    def compiled(self) -> Iterator[tuple[str, object]]:
-        """The objects compiled from definitions, by name; parsers of the same files share them."""
-        yield "text reader", self._text
-        for number, rule in enumerate(self._text.rules.targets):
-            yield f"definition {number}", rule
+    @contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """Count nothing meanwhile: what is read was counted before."""
+        counters, self.counters = self.counters, ParseCounters()
+        try:
+            yield
+        finally:
+            self.counters = counters
 
     @contextmanager
     def reporting(self, on_match: OnMatch) -> Iterator[None]:

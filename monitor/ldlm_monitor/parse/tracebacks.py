@@ -18,6 +18,8 @@ from ldlm_monitor.parse.events import EventRule, text_of
 from ldlm_monitor.parse.patterns import certain, compile_pattern
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ldlm_monitor.model.records import FieldValue, Record
 
 MAX_TEXT_BYTES = 16 * 1024
@@ -91,8 +93,6 @@ class Traceback(Block):
 
     def _frame_line(self, line: BlockLine) -> bool:
         """A frame's location, its source line, or markers below it."""
-        if not self._in_frames:
-            return False
         frame = _FRAME.match(line.text)
         if frame:
             self._empty = False
@@ -103,7 +103,7 @@ class Traceback(Block):
 
     def _exception_line(self, line: BlockLine) -> bool:
         name = line.named()["type"]
-        if not self._in_frames or not _is_exception(name, line.text):
+        if not _is_exception(name, line.text):
             return False
         self._type = name
         self._exception = [line.text]
@@ -113,15 +113,13 @@ class Traceback(Block):
     def _head_line(self, line: BlockLine) -> bool:
         """The head of a chained traceback, or of the one that a wrapper shows."""
         original = "original" in line.named()
-        if self._in_frames or not (original or self._chained):
+        if not (original or self._chained):
             return False
         self._in_frames = True
         self._wrapper = self._exception if original else self._wrapper
         return self._keep(line)
 
     def _chain_line(self, line: BlockLine) -> bool:
-        if self._in_frames:
-            return False
         self._chained = True
         return self._keep(line)
 
@@ -131,7 +129,7 @@ class Traceback(Block):
         Without a prefix, the next line can be any writer's, so only known ones count.
         """
         text = line.text
-        if self._in_frames or self._blank or self._chained or text.startswith(_TRACEBACK):
+        if self._blank or self._chained or text.startswith(_TRACEBACK):
             return False
         follows = bool(self.stream) or self._exception[-1].startswith(b"Last error:")
         if len(self._exception) >= _MAX_CONTINUATION or not (follows or _CONTINUATION.match(text)):
@@ -139,14 +137,21 @@ class Traceback(Block):
         self._exception.append(text)
         return self._keep(line)
 
-    forms = (
+    _IN_FRAMES = (
         LineForm(BLANK, _blank_line),
         LineForm(_INDENTED, _frame_line),
         LineForm(_EXCEPTION, _exception_line),
+    )
+    _AFTER_EXCEPTION = (
+        LineForm(BLANK, _blank_line),
         LineForm(_HEAD, _head_line),
         LineForm(_CHAIN, _chain_line),
         LineForm(_ANY, _message_line),
     )
+
+    def line_forms(self) -> Sequence[LineForm]:
+        """The forms of the frames, or those after the exception."""
+        return self._IN_FRAMES if self._in_frames else self._AFTER_EXCEPTION
 
     def refuse(self, text: bytes) -> None:
         """After the exception, a line of the same writer that is no part of it ends the block."""

@@ -39,25 +39,34 @@ NOMINAL_ROWS = 3_600
 class Content:
     """The parts of a file that are read: all of it from `start` on, or its start and its end."""
 
-    def __init__(self, path: Path, budget: int | None, disk: Disk, *, start: int = 0) -> None:
+    def __init__(
+        self,
+        path: Path,
+        budget: int | None,
+        disk: Disk,
+        *,
+        start: int = 0,
+        stop: int | None = None,
+        written_at: float | None = None,
+    ) -> None:
+        """`stop` and `written_at`: the file as it was when it was that long, and written then."""
         self.path = path
         self._disk = disk
         with disk.reader(path) as file:
             status = disk.fstat(file.fileno())
-            self.written_at = status.st_mtime
+            self.written_at = status.st_mtime if written_at is None else written_at
+            size = status.st_size if stop is None else min(stop, status.st_size)
             self._identity = (status.st_dev, status.st_ino, 0)
-            self._spans: tuple[ByteSpan, ...] = (ByteSpan(start, max(start, status.st_size), 1),)
+            self._spans: tuple[ByteSpan, ...] = (ByteSpan(start, max(start, size), 1),)
             self.note = ""
             head = file.read(HEAD_BYTES)
             self.form = form_of(str(path), head)
             self._framed = frames_of(head) or ""
             self.is_stamped = self.form == "text" and _LINE_TIME.match(head) is not None
             cuts = budget is not None and self.form != "frames"
-            if cuts and budget is not None and status.st_size > budget:
+            if cuts and budget is not None and size > budget:
                 start = min(START_BYTES, budget // 2)
-                parts = excerpt(
-                    file.fileno(), status.st_size, budget=budget, start=start, disk=disk
-                )
+                parts = excerpt(file.fileno(), size, budget=budget, start=start, disk=disk)
                 self._spans, self.note = parts.spans(), parts.note(skipped=True)
 
     @property

@@ -13,10 +13,10 @@ from ldlm_monitor.playback.history import (
     ALONE_APART_SECONDS,
     EXACT_APART_SECONDS,
     History,
+    callback_run,
     launch_facts,
     place,
     place_stream,
-    told_run,
 )
 from ldlm_monitor.run.identity import RunNames, launch_time
 from ldlm_monitor.source import Surroundings, companions, resolve, undecided
@@ -77,6 +77,6 @@ def _with_companions(files: list[Path], names: RunNames, notices: list[str]) -> 
     for real, log in claims.items():
         run = names.origin(str(log)).run
         names.tie(str(found[real]), run)
-        if (told := told_run(real)) is not None:
+        if (told := callback_run(real)) is not None:
             names.rename(run, told)
     return list(found.values())

@@ -44,12 +44,16 @@ EXACT_APART_SECONDS = 0.0
 
 @dataclass(slots=True)
 class PlacedFile:
-    """What is read of a file, and when it arrived; `chunks` are read as they are played."""
+    """What is read of a file, and when it arrived; `chunks` are read as they are played.
+
+    `written_at` (Unix seconds): the last time.
+    """
 
     path: str
     run: str
     timeline: Timeline
     chunks: Iterable[Chunk]
+    written_at: float = 0.0
 
     def pieces(self) -> Iterator[Piece]:
         """Pieces with their times, and their order among those of the same time."""
@@ -93,15 +97,13 @@ class History:
         for when, _, chunk, file in self.in_order():
             yield when, chunk, file
 
-    def in_order(self) -> Iterator[tuple[float, tuple[float, int], Chunk, Played]]:
+    def in_order(self) -> Iterator[tuple[float, float, Chunk, Played]]:
         """The same, each with its order among those of the same time."""
         tracks = [self._track(index, file) for index, file in enumerate(self.files)]
         for when, order, index, _, chunk in heapq.merge(*tracks):
             yield when, order, chunk, self.files[index]
 
-    def _track(
-        self, index: int, file: Played
-    ) -> Iterator[tuple[float, tuple[float, int], int, int, Chunk]]:
+    def _track(self, index: int, file: Played) -> Iterator[tuple[float, float, int, int, Chunk]]:
         latest = -math.inf
         try:
             for number, (when, order, chunk) in enumerate(file.pieces()):
@@ -133,12 +135,9 @@ def place(
     history = History()
     rows: list[Path] = []
     for file in sorted(continued, key=lambda file: file.is_rows):
-        try:
-            estimate = _estimate(file, clocks, disk)
-        except OSError:
-            estimate = at_once(file.continuation.modified)
-        file.place(estimate, floor)
+        file.timeline = _joined(file, clocks, floor)
         history.files.append(file)
+        history.size += file.size
     for path in paths:
         try:
             if is_rows(path, disk):
@@ -162,13 +161,37 @@ def place(
     return history
 
 
-def _estimate(file: ResumedFile, clocks: dict[str, StepClock], disk: Disk) -> Timeline:
+def _joined(file: ResumedFile, clocks: dict[str, StepClock], floor: float) -> Timeline:
+    """When the bytes of a file came: as was seen, and else as is estimated.
+
+    What came while nothing ran came after all that had been seen: not before `floor`.
+    """
+    parts: list[tuple[int, float, Timeline]] = []
+    earliest = -math.inf
+    for start, stretch in file.stretches():
+        if isinstance(stretch, Timeline):
+            parts.append((start, -math.inf, stretch))
+            earliest = stretch.end
+            continue
+        is_last = stretch.stop is None
+        try:
+            estimate = _estimate(file, file.content(stretch), clocks)
+        except OSError:
+            estimate = at_once(file.continuation.modified)
+        parts.append((start, floor if is_last else earliest, estimate))
+    return Timeline.joined(parts)
+
+
+def _estimate(file: ResumedFile, content: Content, clocks: dict[str, StepClock]) -> Timeline:
     """When the bytes came that a file got unseen."""
-    content = Content(file.continuation.place, None, disk, start=file.seen_to)
-    if file.is_rows or content.form in ("frames", "metric"):
+    if file.is_rows or content.is_stamped or content.form in ("frames", "metric"):
         return row_timeline(content, clocks.get(file.run), APART_SECONDS)
-    start = max(0, file.seen_to - BEFORE_BYTES)
-    before = [mark for mark in clock_marks(content.before(), start) if not mark.inner]
+    start = content.last.start
+    before = [
+        mark
+        for mark in clock_marks(content.before(), max(0, start - BEFORE_BYTES))
+        if not mark.inner
+    ]
     known = None
     if before and (at := file.seen_at(before[-1].offset)) is not None:
         known = before[-1], at
@@ -176,7 +199,7 @@ def _estimate(file: ResumedFile, clocks: dict[str, StepClock], disk: Disk) -> Ti
     if placed is None:
         return at_once(content.written_at)
     clocks.setdefault(file.run, placed[1])
-    return placed[0]
+    return placed[0].without_start() if content.note else placed[0]
 
 
 def _place_text(
@@ -203,7 +226,8 @@ def _add(history: History, content: Content, names: RunNames, timeline: Timeline
         timeline = timeline.without_start()
     chunks = content.chunks()
     history.size += content.size
-    history.files.append(PlacedFile(path, names.origin(path).run, timeline, chunks))
+    run = names.origin(path).run
+    history.files.append(PlacedFile(path, run, timeline, chunks, content.written_at))
 
 
 def place_stream(name: str, stream: BinaryIO, names: RunNames, now: float) -> PlacedFile:
@@ -246,11 +270,11 @@ def has_bars(log: Path, disk: Disk = DIRECT) -> bool:
 
 def name_by_content(path: Path, names: RunNames, disk: Disk = DIRECT) -> None:
     """The callback writes its run's name into the first row of its file: that name counts."""
-    if not names.is_tied(str(path)) and (told := told_run(path, disk)) is not None:
+    if not names.is_tied(str(path)) and (told := callback_run(path, disk)) is not None:
         names.tie(str(path), told)
 
 
-def told_run(path: Path, disk: Disk = DIRECT) -> str | None:
+def callback_run(path: Path, disk: Disk = DIRECT) -> str | None:
     """The run's name as the callback wrote it into a file's first row; None: it did not.
 
     Raises `TimeoutError` where its server does not answer.

@@ -86,22 +86,6 @@ class Fleet:
         found = None if run is None else run.verdict
         return None if found is None else str(found)
 
-    def progress(self) -> dict[str, tuple[int, float]]:
-        """By run, the step of its last progress and when that was."""
-        return {
-            run.name: (run.life.progress_step, run.life.last_progress_at)
-            for run in self
-            if run.life.progress_step is not None
-        }
-
-    def restore_progress(self, progress: Mapping[str, tuple[int, float]]) -> None:
-        """Use the live time of a run's last step, where that is still its last step."""
-        for name, (step, at) in progress.items():
-            run = self._runs.get(name)
-            if run is not None and run.life.progress_step == step:
-                run.life.restore_progress(at)
-                self.touch(run)
-
     def set_stall(self, stall: StallSettings) -> None:
         """Change the stall settings of all runs, present and future."""
         self._stall = stall

@@ -95,11 +95,6 @@ class Lifecycle:
             times.append(self.last_progress_at + self.stall_limit)
         return min(times, default=None)
 
-    def restore_progress(self, at: float) -> None:
-        """The last step was taken at `at`, which is earlier than the last write of its log."""
-        if not self.ended and at < self.last_progress_at:
-            self.last_progress_at = self._alive_at = at
-
     def tick(self, now: float) -> bool:
         """Run the timers that are due at `now`; True if the state changed."""
         before = self.state

@@ -68,8 +68,8 @@ class StepClock:
 class Timeline:
     """Estimated arrival times of one file's bytes.
 
-    `offsets[i]` is the first byte that arrived at `times[i]`; both rise. `timed`:
-    they are times, and not only an order; the first `seen` of them are times in any case.
+    `offsets[i]` is the first byte that arrived at `times[i]`; both rise. `timed`
+    says whether the times mean anything beyond their order, or says it of each time.
     """
 
     def __init__(
@@ -77,13 +77,34 @@ class Timeline:
         offsets: Sequence[int],
         times: Sequence[float],
         *,
-        timed: bool = True,
-        seen: int = 0,
+        timed: bool | Sequence[bool] = True,
     ) -> None:
         self._offsets = offsets
         self._times = times
-        self.timed = timed
-        self._seen = seen
+        self._timed = timed
+
+    @classmethod
+    def joined(cls, parts: Sequence[tuple[int, float, "Timeline"]]) -> "Timeline":
+        """One of several: (first byte, earliest time, timeline), each up to the next one's byte."""
+        offsets: list[int] = []
+        times: list[float] = []
+        timed: list[bool] = []
+        for index, (start, floor, part) in enumerate(parts):
+            stop = parts[index + 1][0] if index + 1 < len(parts) else math.inf
+            first = max(bisect_right(part._offsets, start) - 1, 0)
+            for place in range(first, len(part._offsets)):
+                offset = max(part._offsets[place], start)
+                if offset >= stop:
+                    break
+                offsets.append(offset)
+                times.append(max(part._times[place], floor))
+                timed.append(part._is_timed(place))
+        return cls(offsets, times, timed=timed)
+
+    @property
+    def timed(self) -> bool:
+        """Whether any of the times means more than an order."""
+        return self._timed if isinstance(self._timed, bool) else any(self._timed)
 
     @property
     def start(self) -> float:
@@ -103,19 +124,8 @@ class Timeline:
     def without_start(self) -> "Timeline":
         """A timeline in which bytes before the first mark arrived with it: a gap follows them."""
         return Timeline(
-            self._offsets, [*self._times[1:2], *self._times[1:]] or self._times, timed=self.timed
+            self._offsets, [*self._times[1:2], *self._times[1:]] or self._times, timed=self._timed
         )
-
-    def following(self, seen: Sequence[tuple[int, float]], offset: int, floor: float) -> "Timeline":
-        """Observed arrivals (offset, time), then these times from `offset` on, at least `floor`."""
-        later = [
-            (max(at, offset), max(when, floor))
-            for at, when in zip(self._offsets, self._times, strict=True)
-        ]
-        begun = max((index for index, (at, _) in enumerate(later) if at <= offset), default=0)
-        marks = [*seen, *later[begun:]]
-        offsets, times = [at for at, _ in marks], [when for _, when in marks]
-        return Timeline(offsets, times, timed=self.timed, seen=len(seen))
 
     def split(self, chunk: Chunk) -> Iterator[tuple[float, Chunk]]:
         """The chunk in pieces of whole records, each with its time."""
@@ -140,9 +150,12 @@ class Timeline:
                 line += piece.newlines
                 start = end
 
+    def _is_timed(self, index: int) -> bool:
+        return self._timed if isinstance(self._timed, bool) else self._timed[index]
+
     def _mark(self, piece: Chunk, index: int) -> Chunk:
         """In place: a copy would have its lines counted again."""
-        piece.timed = self.timed or index < self._seen
+        piece.timed = self._is_timed(index)
         return piece
 
 

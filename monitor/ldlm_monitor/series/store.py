@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ldlm_monitor.model.points import Labels, Matcher, Point, Series
-from ldlm_monitor.series.columns import Columns
 from ldlm_monitor.series.matching import is_matched
 from ldlm_monitor.series.segment import Segment
 
@@ -23,39 +22,6 @@ class _Kept:
     labels: Labels
     segments: list[Segment]
     seen: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class KeptStore:
-    """A store as it is kept over a restart; `span` are its interval and its retention."""
-
-    span: tuple[float, float]
-    scrape: int
-    last_scrape: float
-    extra: list[float]
-    changed: dict[str, float]
-    columns: Columns
-
-    def restored(self) -> SeriesStore:
-        """The store, as it was."""
-        store = SeriesStore(*self.span)
-        store._extra, store._changed = list(self.extra), dict(self.changed)
-        store._scrape, store.last_scrape = self.scrape, self.last_scrape
-        columns, segment, change = self.columns, 0, 0
-        labels = columns.read_labels()
-        for pairs, seen, count in zip(labels, columns.seen, columns.segments, strict=True):
-            segments = []
-            for index in range(segment, segment + count):
-                stop = change + columns.changes[index]
-                ended = None if math.isinf(columns.ended[index]) else columns.ended[index]
-                times, values = columns.times[change:stop], columns.values[change:stop]
-                segments.append(Segment(times[0], ended, times, values))
-                change = stop
-            segment += count
-            store._series[pairs] = kept = _Kept(pairs, segments, seen)
-            store._by_name.setdefault(pairs[0][1], []).append(kept)
-        store._groups[0] = (), list(store._series.values())  # all may have ended by the next scrape
-        return store
 
 
 class SeriesStore:
@@ -119,27 +85,6 @@ class SeriesStore:
             segment = series.segments[-1]
             if series.labels not in current and segment.ended is None:
                 segment.ended = self._changed[name] = at
-
-    def since(self, start: float) -> KeptStore:
-        """What reaches back to `start` only (Unix seconds), to be kept over a restart."""
-        columns, reaching = Columns(), []
-        for kept in self._series.values():
-            late = [segment for segment in kept.segments if segment.reaches(start)]
-            if not late:
-                continue
-            reaching.append(kept.labels)
-            columns.seen.append(kept.seen)
-            columns.segments.append(len(late))
-            for segment in late:
-                old = max(bisect_right(segment.times, start) - 1, 0)
-                columns.changes.append(len(segment.times) - old)
-                columns.ended.append(math.inf if segment.ended is None else segment.ended)
-                columns.times += segment.times[old:]
-                columns.values += segment.values[old:]
-        columns.write_labels(reaching)
-        extra = self._extra[bisect_left(self._extra, start) :]
-        span = (self._interval, self._retention)
-        return KeptStore(span, self._scrape, self.last_scrape, extra, dict(self._changed), columns)
 
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Iterable[Series]:
         """The series that satisfy every matcher, with their samples in [start, end]."""

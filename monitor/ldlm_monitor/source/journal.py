@@ -39,7 +39,8 @@ class Notice:
 class Journal:
     """Notices since the last `drain`, and counts since the start.
 
-    `lost_bytes`: bytes that were in a file's size and disappeared before they were read.
+    `lost_bytes`: bytes that were in a file's size and disappeared before they were read,
+    or read again after a restart.
     Bytes written and truncated between two checks cannot be counted; `truncations` counts
     the files emptied or rewritten in place. `replacements`: another file appeared under a
     followed name. `gone`: files read before a restart and not found after it.
@@ -89,13 +90,6 @@ class Journal:
         self.gone += 1
         self.note(
             "gone", path, f"the file read before is gone; everything after byte {read} is lost"
-        )
-
-    def lost(self, path: str, count: int) -> None:
-        """`count` bytes of `path` were read after the last checkpoint and no longer exist."""
-        self.lost_bytes += count
-        self.note(
-            "gone", path, f"{count} bytes that were read just before the restart no longer exist"
         )
 
     def stalled(self, path: str, mount: Mount, seconds: float) -> None:

@@ -122,6 +122,11 @@ class Position:
         """Device and inode."""
         return self.device, self.inode
 
+    @property
+    def file(self) -> FileId:
+        """Names the content."""
+        return self.device, self.inode, self.generation
+
     def verify(self, disk: Disk, descriptor: int) -> Fingerprint | None:
         """The file's fingerprint if it still holds the content that was read, else None."""
         found = Fingerprint.of(disk, descriptor, self.read)

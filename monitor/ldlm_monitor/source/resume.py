@@ -123,8 +123,8 @@ class Continuation:
     """Reads what was appended to one file since its saved position.
 
     The chunks are those that following the file would have given. `path` is the followed
-    name, `place` the file's present path, `offset` the start of the first chunk, `modified`
-    (Unix seconds) the file's mtime. `has_name`: the followed name leads to this file.
+    name, `place` the file's present path, `offset` the start of the first chunk, `size` its
+    bytes, `modified` (Unix seconds) its mtime. `has_name`: the followed name leads to this file.
     `start`: the file's first bytes.
     """
 
@@ -139,6 +139,7 @@ class Continuation:
         self.place: Path = tail.place
         self.file: FileId = tail.splitter.file
         self.offset = tail.splitter.offset
+        self.size = self._status.st_size
         self.modified = self._status.st_mtime
         self.has_name = tail.retired_at is None
         self.start = disk.pread(descriptor, START_BYTES, 0)
@@ -153,6 +154,11 @@ class Continuation:
         """
         tail = Recall(journal, disk).find(position, Path(position.path), now)
         return None if tail is None else cls(tail, disk)
+
+    def begin_at(self, offset: int, line: int) -> None:
+        """Read again from `offset` on, where a record begins; `line` is its line."""
+        self._tail.begin_at(offset, line)
+        self.offset = offset
 
     def chunks(self, now: float) -> Iterator[Chunk]:
         """Whole records up to the end of the file, read at `now`. Raises `OSError`."""

@@ -106,6 +106,12 @@ class Tail:
         )
         self.splitter.shown = shown
 
+    def begin_at(self, offset: int, line: int) -> None:
+        """Forget what was read behind `offset`, where line `line` begins."""
+        self.splitter = Splitter(self.name, self.splitter.file)
+        self._fingerprint = Fingerprint()
+        self.start_at(offset, line)
+
     def _counted(self, descriptor: int, offset: int, *, framed: Form) -> tuple[int, int]:
         """`offset`, or the start of the frame that contains it, and its line."""
         counter = Splitter(self.name, self.splitter.file)

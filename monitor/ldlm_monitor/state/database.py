@@ -18,7 +18,7 @@ class Database:
 
     A damaged file is moved aside and a fresh one begun; where a file cannot be
     written at all, and from the moment when it cannot be any more, the data are
-    kept in memory. Either is told in one line by `take_notices`. A commit survives the
+    kept in memory. Either is reported in one line by `take_notices`. A commit survives the
     end of the process; with `durable` the loss of power too, for a write to the disk each.
     """
 
@@ -79,6 +79,7 @@ class Database:
 
     def _connect(self) -> sqlite3.Connection:
         self._path.touch(mode=0o600)  # it holds log lines; its companions get the same mode
+        self._path.chmod(0o600)
         connection = _plain_connection(str(self._path))
         try:
             if (damage := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":

@@ -1,157 +1,284 @@
-"""When which bytes were read, since the last checkpoint: noted before they are judged.
+"""When which bytes were read, and what this host reported: noted before it is judged.
 
-After a crash the bytes are read again and judged at the very times at which they were
-judged before, so that the monitor comes to stand where it stood. What no log carried is
-noted whole.
+A restart reads the followed files again. Most logs carry no time of their own, so the times
+of their bytes are kept here: with them, a stall and a pause come out as they were. Records
+that no log carries (what `probe` found) are kept whole.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from ldlm_monitor.model.chunk import Chunk, FileId
-from ldlm_monitor.model.records import Record, from_json, to_json
+from ldlm_monitor.model.records import Heartbeat, Record, from_json, to_json
 from ldlm_monitor.state.database import Database
 
-Kind: TypeAlias = Literal["records", "peek", "final"]
+Kind: TypeAlias = Literal["records", "peek", "final", "backlog", "skipped"]
+"""`backlog`: bytes that were there before they were read; `at` is when they were last written.
+`skipped`: bytes of an earlier launch, which are not judged."""
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS turn (
-    number INTEGER PRIMARY KEY AUTOINCREMENT,
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS file (
+    id INTEGER PRIMARY KEY,
+    key TEXT NOT NULL UNIQUE,
+    ended INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE IF NOT EXISTS arrival (
+    number INTEGER PRIMARY KEY,
     at REAL NOT NULL,
-    chunks TEXT NOT NULL
+    file INTEGER NOT NULL,
+    start INTEGER NOT NULL,
+    stop INTEGER NOT NULL,
+    line INTEGER NOT NULL,
+    kind TEXT NOT NULL
 );
 CREATE TABLE IF NOT EXISTS observed (
     number INTEGER PRIMARY KEY,
-    records TEXT NOT NULL
+    at REAL NOT NULL,
+    source TEXT NOT NULL,
+    record TEXT NOT NULL
 );
 """
-MAX_TURNS = 100_000
-"""So many are kept where no checkpoint can be; what came before is placed as if unseen."""
+MAX_ARRIVALS = 200_000
+"""Rows of arrivals: about 10 MB, and read in half a second. One rank's log that grows every
+second fills them in two days, 64 of them in an hour. Beyond that, two neighbours of the older
+half become one row at the later time: of old bytes, pauses that are shorter than a row, and the
+order among files within it, are lost. Active alerts keep their start all the same."""
+MAX_OBSERVED = 10_000
+"""Records of this host; the oldest go first. A look at a stalled run gives some ten."""
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """Bytes `start` to `stop` of a file, read at `at` (Unix seconds).
+class Arrival(NamedTuple):
+    """Bytes `start` to `stop` of a file, read at `at` (Unix seconds); `line` is that of `start`.
 
-    `order`: the turn of the pump, and the place in it. `peek`: a record that was not
-    finished. `final`: nothing of this file was to follow.
+    `order` rises with the reading, over all files. `peek`: a record that was not finished.
+    `final`: nothing of this file was to follow.
     """
 
-    order: tuple[int, int]
+    order: int
     at: float
     path: str
     file: FileId
     start: int
     stop: int
+    line: int
     kind: Kind
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Records that no log carried, judged at `at` (Unix seconds); `order` as of an arrival."""
+    """A record that no log carried, judged at `at` (Unix seconds); `order` as of an arrival."""
 
-    order: tuple[int, int]
+    order: int
     at: float
-    records: tuple[Record, ...]
+    record: Record
+
+
+class Content(NamedTuple):
+    """Bytes of a file that were there already: judged up to `stop`, written last at `at`."""
+
+    path: str
+    file: FileId
+    start: int
+    stop: int
+    at: float
+    kind: Kind = "backlog"
+
+
+_Row: TypeAlias = tuple[int, float, int, int, int, int, Kind]
 
 
 class ReadLog:
-    """One SQLite file in the state folder; turns are numbered and never numbered again."""
+    """Tables of the state store's database. `last` is the highest number, and only rises."""
 
-    def __init__(self, path: Path) -> None:
-        # What the power takes with it is placed in time like what nobody saw arrive.
-        self._database = Database(path, _SCHEMA, durable=False)
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._ids: dict[str, int] = {}
+        self._ended: set[str] = set()
+        self.last = self._rows = 0
+        self._prolonged: tuple[int, int, int] | None = None
+        database.run(self._load)
 
-    def note(self, chunks: Sequence[Chunk], at: float) -> int:
-        """Keep that these were read at `at`, committed when this returns; the turn's number."""
-        told = [
-            (chunk.path, *chunk.file, chunk.offset, chunk.offset + len(chunk.data), _kind(chunk))
-            for chunk in chunks
-        ]
-        row = (at, json.dumps(told, separators=(",", ":")))
+    def note(self, chunks: Sequence[Chunk], at: float) -> None:
+        """Keep that these were read at `at`, committed when this returns.
 
-        return self._database.run(lambda db: _begin_turn(db, row))
+        What one file got within one second, while no other file got anything, is one row.
+        """
+        rows = [self._row(_arrival(chunk, at)) for chunk in chunks]
+        self._database.run(lambda db: self._insert(db, rows))
+        if self._rows > MAX_ARRIVALS:
+            self._rows = self._database.run(_thin_out)
+            self._prolonged = None
 
-    def note_observed(self, records: Sequence[Record], at: float) -> int:
-        """Keep that these were observed at `at`, committed when this returns; the turn's number."""
-        told = json.dumps([to_json(record).decode() for record in records])
+    def note_observed(self, records: Sequence[Record], at: float) -> None:
+        """Keep that these were observed at `at`, committed when this returns.
 
-        def work(db: sqlite3.Connection) -> int:
-            number = _begin_turn(db, (at, "[]"))
-            db.execute("INSERT OR REPLACE INTO observed VALUES (?, ?)", (number, told))
-            return number
+        Of the heartbeats of one file only the last is kept: it says where a rank is now.
+        """
+        self._prolonged = None
+        rows = []
+        for record in records:
+            source = json.dumps(record.position.path) if isinstance(record, Heartbeat) else ""
+            rows.append((self._number(), at, source, to_json(record).decode()))
+        sources = [(source,) for _, _, source, _ in rows if source]
 
-        return self._database.run(work)
-
-    def last(self) -> int:
-        """The number of the last turn, 0 before the first."""
-
-        def work(db: sqlite3.Connection) -> int:
-            row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'turn'").fetchone()
-            return 0 if row is None else int(row[0])
-
-        return self._database.run(work)
-
-    def since(self, turn: int) -> list[Arrival]:
-        """What was read after a turn, in the order in which it was judged."""
-
-        def work(db: sqlite3.Connection) -> list[tuple[int, float, str]]:
-            return db.execute(
-                "SELECT number, at, chunks FROM turn WHERE number > ? ORDER BY number", (turn,)
-            ).fetchall()
-
-        return [
-            Arrival((number, place), at, path, (device, inode, generation), start, stop, kind)
-            for number, at, chunks in self._database.run(work)
-            for place, (path, device, inode, generation, start, stop, kind) in enumerate(
-                json.loads(chunks)
+        def work(db: sqlite3.Connection) -> None:
+            db.executemany("DELETE FROM observed WHERE source = ?", sources)
+            db.executemany("INSERT OR REPLACE INTO observed VALUES (?, ?, ?, ?)", rows)
+            db.execute(
+                "DELETE FROM observed WHERE number NOT IN"
+                " (SELECT number FROM observed ORDER BY number DESC LIMIT ?)",
+                (MAX_OBSERVED,),
             )
+
+        self._database.run(work)
+
+    def commit(
+        self, db: sqlite3.Connection, contents: Iterable[Content], present: Collection[str]
+    ) -> None:
+        """Part of a commit of the state: `contents` were judged, and all that was noted.
+
+        `present`: the keys of the files that are still followed; the others have ended.
+        """
+        self._prolonged = None
+        rows = [
+            self._row(
+                Arrival(0, each.at, each.path, each.file, each.start, each.stop, 1, each.kind)
+            )
+            for each in contents
         ]
+        self._insert(db, rows)
+        ended = self._ids.keys() - present
+        changed = [(key in ended, key) for key in ended ^ self._ended]
+        db.executemany("UPDATE file SET ended = ? WHERE key = ?", changed)
+        self._ended = ended
 
-    def observed_since(self, turn: int) -> list[Observed]:
-        """What was observed after a turn, in the order in which it was judged."""
+    def arrivals(self) -> list[Arrival]:
+        """What was read of files that are still followed, in that order."""
 
-        def work(db: sqlite3.Connection) -> list[tuple[int, float, str]]:
+        def work(db: sqlite3.Connection) -> list[tuple[int, float, int, int, int, Kind, str]]:
             return db.execute(
-                "SELECT number, at, records FROM turn JOIN observed USING (number)"
-                " WHERE number > ? ORDER BY number",
-                (turn,),
+                "SELECT number, at, start, stop, line, kind, key FROM arrival"
+                " JOIN file ON file.id = arrival.file WHERE NOT ended ORDER BY number"
             ).fetchall()
 
+        found = []
+        for number, at, start, stop, line, kind, key in self._database.run(work):
+            path, device, inode, generation = json.loads(key)
+            file = (device, inode, generation)
+            found.append(Arrival(number, at, path, file, start, stop, line, kind))
+        return found
+
+    def observed(self) -> list[Observed]:
+        """What this host reported, in that order."""
+
+        def work(db: sqlite3.Connection) -> list[tuple[int, float, str]]:
+            return db.execute("SELECT number, at, record FROM observed ORDER BY number").fetchall()
+
         return [
-            Observed((number, 0), at, tuple(map(from_json, json.loads(records))))
-            for number, at, records in self._database.run(work)
+            Observed(number, at, from_json(text)) for number, at, text in self._database.run(work)
         ]
 
-    def forget(self, turn: int) -> None:
-        """Drop this turn and those before it: a checkpoint holds what they led to."""
-        self._database.run(lambda db: _drop_to(db, turn))
+    def rename(self, path: str, before: FileId, after: FileId) -> None:
+        """A content is in another file by now."""
+        old, new = file_key(path, before), file_key(path, after)
+        if old in self._ids and new not in self._ids:
+            self._ids[new] = self._ids.pop(old)
+            self._ended.discard(old)
+            self._database.run(
+                lambda db: db.execute(
+                    "UPDATE file SET key = ?, ended = 0 WHERE key = ?", (new, old)
+                )
+            )
 
-    def take_notices(self) -> list[str]:
-        """What the user should know of the file, each once."""
-        return self._database.take_notices()
+    def forget_others(self, present: Collection[str]) -> dict[str, int]:
+        """Drop files that are not `present`: they cannot be read again. Their bytes, by path."""
+        lost: dict[str, int] = {}
+        gone = [(key, self._ids.pop(key)) for key in self._ids.keys() - present]
 
-    def close(self) -> None:
-        """Release the file."""
-        self._database.close()
+        def work(db: sqlite3.Connection) -> None:
+            lost.clear()
+            for key, number in gone:
+                (read,) = db.execute(
+                    "SELECT max(stop) FROM arrival WHERE file = ?", (number,)
+                ).fetchone()
+                path = json.loads(key)[0]
+                lost[path] = lost.get(path, 0) + (read or 0)
+                db.execute("DELETE FROM arrival WHERE file = ?", (number,))
+                db.execute("DELETE FROM file WHERE id = ?", (number,))
+
+        self._database.run(work)
+        return lost
+
+    def _load(self, db: sqlite3.Connection) -> None:
+        files = db.execute("SELECT key, id, ended FROM file").fetchall()
+        self._ids = {key: number for key, number, _ in files}
+        self._ended = {key for key, _, ended in files if ended}
+        self._rows, last = db.execute("SELECT count(*), max(number) FROM arrival").fetchone()
+        (other,) = db.execute("SELECT max(number) FROM observed").fetchone()
+        self.last = max(last or 0, other or 0)
+
+    def _row(self, new: Arrival) -> _Row:
+        """A new row, or that of the one that these bytes prolong: it keeps its start."""
+        key = file_key(new.path, new.file)
+        file = self._ids.setdefault(key, max(self._ids.values(), default=0) + 1)
+        second = math.floor(new.at)
+        if new.kind != "records":
+            self._prolonged = None
+        elif self._prolonged == (file, second, new.start):
+            self._prolonged = (file, second, new.stop)
+            return self.last, new.at, file, new.start, new.stop, new.line, new.kind
+        else:
+            self._prolonged = (file, second, new.stop)
+        self._rows += 1
+        return self._number(), new.at, file, new.start, new.stop, new.line, new.kind
+
+    def _insert(self, db: sqlite3.Connection, rows: Sequence[_Row]) -> None:
+        numbers = {row[2] for row in rows}
+        files = [(number, key) for key, number in self._ids.items() if number in numbers]
+        db.executemany("INSERT OR IGNORE INTO file (id, key) VALUES (?, ?)", files)
+        db.executemany(
+            "INSERT INTO arrival VALUES (?, ?, ?, ?, ?, ?, ?)"
+            " ON CONFLICT (number) DO UPDATE SET at = excluded.at, stop = excluded.stop",
+            rows,
+        )
+
+    def _number(self) -> int:
+        self.last += 1
+        return self.last
 
 
-def _begin_turn(db: sqlite3.Connection, row: tuple[float, str]) -> int:
-    number = db.execute("INSERT INTO turn (at, chunks) VALUES (?, ?)", row).lastrowid or 0
-    _drop_to(db, number - MAX_TURNS)
-    return number
+def file_key(path: str, file: FileId) -> str:
+    """One content of one file as ASCII: a path need not be valid UTF-8."""
+    return json.dumps([path, *file])
 
 
-def _drop_to(db: sqlite3.Connection, turn: int) -> None:
-    for table in ("turn", "observed"):
-        db.execute(f"DELETE FROM {table} WHERE number <= ?", (turn,))
+def _thin_out(db: sqlite3.Connection) -> int:
+    """Make one row of every two neighbours of the older half; how many rows are left."""
+    rows = db.execute(
+        "SELECT number, file, start, stop, line FROM arrival WHERE kind = 'records'"
+        " AND number <= (SELECT number FROM arrival ORDER BY number LIMIT 1 OFFSET ?)"
+        " ORDER BY file, number",
+        (MAX_ARRIVALS // 2,),
+    ).fetchall()
+    merged = [
+        (first[2], first[4], second[0], first[0])
+        for first, second in zip(rows[::2], rows[1::2], strict=False)
+        if first[1] == second[1] and first[3] == second[2]
+    ]
+    db.executemany(
+        "UPDATE arrival SET start = ?, line = ? WHERE number = ?", [row[:3] for row in merged]
+    )
+    db.executemany("DELETE FROM arrival WHERE number = ?", [row[3:] for row in merged])
+    return int(db.execute("SELECT count(*) FROM arrival").fetchone()[0])
 
 
-def _kind(chunk: Chunk) -> Kind:
-    return "peek" if chunk.peek else "final" if chunk.final else "records"
+def _arrival(chunk: Chunk, at: float) -> Arrival:
+    kind: Kind = "peek" if chunk.peek else "final" if chunk.final else "records"
+    stop = chunk.offset + len(chunk.data)
+    return Arrival(0, at, chunk.path, chunk.file, chunk.offset, stop, chunk.line, kind)

@@ -13,6 +13,10 @@ from typing import IO
 
 from ldlm_monitor.model.errors import UsageError
 
+LOCK = "daemon.json"
+OWN_FILES = frozenset({"daemon", "ledger", "outbox", "silences", "arrivals"})
+"""How the names of the files begin that stand in a state folder, of any version."""
+
 
 def default_state_dir(files: Sequence[str], base: Path) -> Path:
     """Under `$XDG_STATE_HOME/ldlm-monitor/`, named after the inputs (their order aside)."""
@@ -23,9 +27,9 @@ def default_state_dir(files: Sequence[str], base: Path) -> Path:
 
 
 class Room:
-    """The free bytes of the disk that a folder is on, `free`; None where it does not tell.
+    """The free bytes of the disk that a folder is on, `free`; None where they are not known.
 
-    They are told anew once they differ by a hundredth: others write to the disk all the time, and
+    They change once they differ by a hundredth: others write to the disk all the time, and
     each change is an evaluation of the rules.
     """
 
@@ -47,10 +51,12 @@ class Room:
 
 
 class StateDir:
-    """The folder, locked against a second daemon on the same inputs.
+    """The folder, locked against a second daemon on the same inputs; only its owner may enter.
 
-    `notice` is one line where the folder cannot be written: then `path` is a
-    temporary one, nothing is locked, and nothing survives a restart.
+    `notice` is one line about the folder. Where it cannot be written, `path` is a
+    temporary one, nothing is locked, and nothing survives a restart. Raises `UsageError` where
+    a daemon runs on it already, or where it belongs to another user, who could change what is
+    sent.
     """
 
     def __init__(self, wanted: Path) -> None:
@@ -60,7 +66,8 @@ class StateDir:
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         try:
             wanted.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock = (wanted / "daemon.json").open("a+", encoding="utf-8")
+            self.notice = _restrict(wanted)
+            self._lock = os.fdopen(_for_the_owner(wanted / LOCK), "a+", encoding="utf-8")
         except OSError as error:
             self._temporary = tempfile.TemporaryDirectory(prefix="ldlm-monitor-")
             self.path = Path(self._temporary.name)
@@ -99,6 +106,32 @@ class StateDir:
                 where=str(self.path),
                 remedy=_how_to_see(text),
             ) from error
+
+
+def _restrict(folder: Path) -> str | None:
+    """Close the folder to other users; what to say of it."""
+    status = folder.stat()
+    # Root's folder is what a container's volume is: others may write to it by its group.
+    if status.st_uid not in (os.geteuid(), 0):
+        raise UsageError(
+            "belongs to another user",
+            where=str(folder),
+            remedy="name a folder of your own with --state-dir",
+        )
+    if not status.st_mode & 0o077:
+        return None
+    # The folder of a training may have been named: then its owner shares it on purpose.
+    is_ours = all(path.name.partition(".")[0] in OWN_FILES for path in folder.iterdir())
+    if is_ours and status.st_uid == os.geteuid():
+        folder.chmod(0o700)
+        return f"{folder}: was open to other users, and has mode 0700 now"
+    return f"{folder}: other users may enter it; give --state-dir a folder of its own"
+
+
+def _for_the_owner(path: Path) -> int:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    os.fchmod(descriptor, 0o600)
+    return descriptor
 
 
 def _how_to_see(text: str) -> str:

@@ -1,0 +1,268 @@
+"""What must survive a restart, and what becomes of a file that holds it no more."""
+
+import math
+import os
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from ldlm_monitor.model import records
+from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.model.errors import UsageError
+from ldlm_monitor.model.records import Event, Heartbeat
+from ldlm_monitor.model.view import AlertView, MonitorView
+from ldlm_monitor.source import Follower, Position
+from ldlm_monitor.state import read_log
+from ldlm_monitor.state.read_log import Arrival, Content
+from ldlm_monitor.state.state_dir import StateDir
+from ldlm_monitor.state.state_store import State, StateStore
+
+FILE = (1, 2, 0)
+ALERT = AlertView(
+    name="NonFiniteLoss",
+    state="firing",
+    labels={"run": "caf\udce9"},
+    annotations={},
+    value=math.nan,
+    active_at=12.5,
+    fired_at=13.0,
+    position=None,
+)
+
+
+def judged(path: Path) -> Position:
+    follower = Follower()
+    follower.add(path)
+    list(follower.read(None, 0.0))
+    (position,) = follower.positions()
+    follower.close()
+    return position
+
+
+def chunk(data: str, offset: int, path: str = "a.log") -> Chunk:
+    return Chunk(path, FILE, offset, offset + 1, data.encode())
+
+
+def rows(arrivals: Sequence[Arrival]) -> list[tuple[float, str, int, int, int, str]]:
+    return [(each.at, each.path, each.start, each.stop, each.line, each.kind) for each in arrivals]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "state"
+
+
+def opened(folder: Path) -> StateStore:
+    return StateStore(folder / "ledger.sqlite")
+
+
+def test_the_state_is_there_after_a_restart(tmp_path: Path, folder: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_text("one\ntwo\nhalf")
+    position = judged(log)
+    counts = MonitorView.fresh()
+    store = opened(folder)
+    store.commit(State([position], [ALERT], counts=counts, runs={str(log): "r"}, clock=7.5))
+    store.close()
+    again = opened(folder)
+    found = again.load()
+    assert found is not None
+    assert (found.positions, found.counts, found.clock) == ([position], counts, 7.5)
+    assert (found.runs, found.starts) == ({str(log): "r"}, {ALERT.key: 12.5})
+    (alert,) = found.alerts
+    assert (alert.labels, repr(alert.value)) == (ALERT.labels, "nan")
+    again.close()
+
+
+def test_a_first_start_has_no_state(folder: Path) -> None:
+    store = opened(folder)
+    assert (store.load(), store.read_log.arrivals(), store.take_notices()) == (None, [], [])
+    store.close()
+
+
+def test_a_damaged_file_is_set_aside_and_said(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "ledger.sqlite").write_bytes(b"not a database, but long enough to be looked at" * 20)
+    store = opened(folder)
+    assert store.load() is None
+    assert len(store.take_notices()) == 1
+    assert (folder / "ledger.sqlite.damaged-1").exists()
+    store.close()
+
+
+@pytest.mark.parametrize("name", ["alerts", "counts", "positions", "judged", "runs", "starts"])
+@pytest.mark.parametrize("body", ["{", "7", '[{"a": 1}]', '"x"', "[" * 100_000])
+def test_what_cannot_be_read_is_left_out_and_said(folder: Path, name: str, body: str) -> None:
+    store = opened(folder)
+    store.commit(State([], [ALERT], clock=7.5))
+    store.close()
+    with closing(sqlite3.connect(folder / "ledger.sqlite")) as db, db:
+        db.execute("UPDATE kept SET body = ? WHERE name = ?", (body, name))
+    again = opened(folder)
+    assert again.load() is not None
+    assert len(again.take_notices()) == 1
+    again.close()
+
+
+def test_a_state_of_an_earlier_version_is_taken_over_without_its_pickle(folder: Path) -> None:
+    folder.mkdir()
+    with closing(sqlite3.connect(folder / "ledger.sqlite")) as db, db:
+        db.execute("CREATE TABLE kept (name TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID")
+        db.execute("CREATE TABLE checkpoint (only INTEGER PRIMARY KEY, stamp TEXT, body BLOB)")
+        db.execute("INSERT INTO checkpoint VALUES (1, 'x', ?)", (b"\x80\x05nonsense",))
+        for name, body in (("positions", "[]"), ("starts", '{"A{}": 3.0}'), ("progress", "{}")):
+            db.execute("INSERT INTO kept VALUES (?, ?)", (name, body))
+    (folder / "arrivals.sqlite").write_bytes(b"")
+    store = opened(folder)
+    state = store.load()
+    assert state is not None
+    assert state.starts == {"A{}": 3.0}
+    (notice,) = store.take_notices()
+    assert "earlier version" in notice
+    store.close()
+    assert not (folder / "arrivals.sqlite").exists()
+    with closing(sqlite3.connect(folder / "ledger.sqlite")) as db:
+        tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
+    assert "checkpoint" not in tables
+
+
+def test_bytes_of_one_second_are_one_row_unless_another_file_came_between(folder: Path) -> None:
+    store = opened(folder)
+    log = store.read_log
+    log.note([chunk("ab\n", 0)], 10.0)
+    log.note([chunk("cd\n", 3)], 10.5)
+    log.note([chunk("ef\n", 6), chunk("x\n", 0, "b.log")], 11.0)
+    log.note([chunk("gh\n", 9)], 11.2)
+    assert rows(log.arrivals()) == [
+        (10.5, "a.log", 0, 6, 1, "records"),
+        (11.0, "a.log", 6, 9, 7, "records"),
+        (11.0, "b.log", 0, 2, 1, "records"),
+        (11.2, "a.log", 9, 12, 10, "records"),
+    ]
+    store.close()
+
+
+def test_a_row_that_was_committed_is_not_prolonged(folder: Path) -> None:
+    """What came after the commit is news, and what came before is not."""
+    store = opened(folder)
+    store.read_log.note([chunk("ab\n", 0)], 10.0)
+    judged_to = store.read_log.last
+    store.commit(State(judged=judged_to))
+    store.read_log.note([chunk("cd\n", 3)], 10.5)
+    assert store.read_log.last > judged_to
+    store.close()
+
+
+def test_the_read_log_stays_small_and_keeps_what_came_last(folder: Path, monkeypatch) -> None:
+    monkeypatch.setattr(read_log, "MAX_ARRIVALS", 100)
+    store = opened(folder)
+    for second in range(1000):
+        store.read_log.note([chunk("a\n", 2 * second)], float(second))
+    found = store.read_log.arrivals()
+    assert len(found) <= 101
+    assert [each.at for each in found[-40:]] == [float(second) for second in range(960, 1000)]
+    ends = [0, *(each.stop for each in found)]
+    assert [each.start for each in found] == ends[:-1]
+    assert all(each.line == each.start + 1 for each in found)
+    store.close()
+
+
+def test_files_that_cannot_be_read_again_are_forgotten_and_counted(folder: Path) -> None:
+    store = opened(folder)
+    store.commit(State(), [Content("a.log", FILE, 0, 40, 9.0)])
+    store.read_log.note([chunk("ab\n", 40), chunk("x\n", 0, "b.log")], 10.0)
+    present = {read_log.file_key("b.log", FILE)}
+    assert store.read_log.forget_others(present) == {"a.log": 43}
+    assert rows(store.read_log.arrivals()) == [(10.0, "b.log", 0, 2, 1, "records")]
+    store.close()
+
+
+def event(text: str) -> Event:
+    position = records.Position("train.log", 1, 0)
+    return Event(kind="log_silence", severity="info", run="r", message=text, position=position)
+
+
+def test_what_was_observed_is_kept_whole_in_order(folder: Path) -> None:
+    events = [event(text) for text in ("first", "second", "third")]
+    store = opened(folder)
+    store.read_log.note_observed(events[:2], 10.0)
+    store.read_log.note_observed(events[2:], 20.0)
+    store.close()
+    again = opened(folder)
+    seen = again.read_log.observed()
+    assert [(each.at, each.record) for each in seen] == list(
+        zip([10.0, 10.0, 20.0], events, strict=True)
+    )
+    again.close()
+
+
+def test_of_a_rank_only_the_last_heartbeat_is_kept(folder: Path) -> None:
+    def beat(rank: int, step: int) -> Heartbeat:
+        position = records.Position(f"rank{rank}.json", 1, 0)
+        return Heartbeat(
+            run="r",
+            rank=rank,
+            host="h",
+            pid=7,
+            step=step,
+            phase="step",
+            time=1.0,
+            position=position,
+        )
+
+    store = opened(folder)
+    for step in range(3):
+        store.read_log.note_observed([beat(0, step), beat(1, 0)], 10.0 + step)
+    store.read_log.note_observed([beat(0, 9)], 20.0)
+    found = [(each.at, each.record) for each in store.read_log.observed()]
+    assert found == [(12.0, beat(1, 0)), (20.0, beat(0, 9))]
+    store.close()
+
+
+def test_the_state_is_for_its_owner_alone(folder: Path) -> None:
+    before = os.umask(0)
+    try:
+        state = StateDir(folder)
+        store = opened(state.path)
+        store.commit(State())
+    finally:
+        os.umask(before)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+    store.close()
+    state.close()
+
+
+def test_a_state_folder_that_others_may_enter_is_closed_to_them(folder: Path) -> None:
+    folder.mkdir(mode=0o777)
+    folder.chmod(0o777)
+    (folder / "ledger.sqlite").touch(mode=0o644)
+    state = StateDir(folder)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert "0700" in (state.notice or "")
+    opened(folder).close()
+    assert (folder / "ledger.sqlite").stat().st_mode & 0o777 == 0o600
+    state.close()
+
+
+def test_a_folder_with_files_of_others_is_left_as_it_is_and_said(folder: Path) -> None:
+    folder.mkdir()
+    folder.chmod(0o755)
+    (folder / "train.log").touch()
+    state = StateDir(folder)
+    assert folder.stat().st_mode & 0o777 == 0o755
+    assert "a folder of its own" in (state.notice or "")
+    state.close()
+
+
+def test_a_state_folder_of_another_user_is_refused(folder: Path, monkeypatch) -> None:
+    folder.mkdir()
+    owner = folder.stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1 if owner else 1000)
+    if owner == 0:
+        os.chown(folder, 1001, -1)
+    with pytest.raises(UsageError, match="another user"):
+        StateDir(folder)
