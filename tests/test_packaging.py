@@ -36,7 +36,13 @@ def test_rules_dashboards_and_definitions_are_files_in_the_wheel(wheel: Path) ->
         if path.is_file() and path.name != ".gitkeep" and path.suffix != ".pyc"
     ]
     assert "ldlm_monitor/alerts/packaged/default.yml" in wanted
-    others = {"ldlm_monitor/tui/app.tcss", "ldlm_monitor/playback/demo.jsonl.gz"}
+    others = {
+        "ldlm_monitor/tui/app.tcss",
+        "ldlm_monitor/playback/demo.jsonl.gz",
+        "ldlm_monitor/report/advice.yml",
+        "ldlm_monitor/report/page.css",
+        "ldlm_monitor/analysis/charts/chart.css",
+    }
     assert {*wanted, *others} <= set(held)
     links = [name for name in wanted if held[name] & 0o170000 == 0o120000]
     assert links == []

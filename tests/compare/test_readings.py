@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from ldlm_monitor.analysis.column import Column, Resume
 from ldlm_monitor.analysis.compare.sides import Side
-from ldlm_monitor.analysis.readings import Column, Readings, Resume, RunReadings
+from ldlm_monitor.analysis.readings import Readings, RunReadings
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.run.identity import RunNames

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.analysis.readings import Column, RunReadings
+from ldlm_monitor.analysis.column import Column
+from ldlm_monitor.analysis.readings import RunReadings
 from ldlm_monitor.cli import main
 from ldlm_monitor.model.records import Position
 from ldlm_monitor.report.goodput import goodput

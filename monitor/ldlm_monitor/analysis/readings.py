@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from ldlm_monitor.analysis.column import Column
 from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.records import Event, Record, Sample, SampleBlock
 from ldlm_monitor.parse import ROW_SUFFIXES, Parser
@@ -39,77 +39,6 @@ def is_kept(quantity: str) -> bool:
     """Whether the values of a quantity are kept one by one."""
     known = quantity in _PACE or quantity in _MEMORY or quantity in ("loss", "accuracy")
     return known or quantity.startswith(_LEARNED)
-
-
-@dataclass(frozen=True, slots=True)
-class Resume:
-    """The step fell from `step_before` at `time_before` to `step` at `time`."""
-
-    time_before: float
-    step_before: int
-    time: float
-    step: int
-
-
-@dataclass(slots=True)
-class Column:
-    """Finite values of one quantity in the order of their steps.
-
-    `times`: Unix seconds, NaN where none is known. `nonfinite` are the steps of NaN and
-    infinities. Steps trained again after a resume keep their last values; `resumes`
-    lists each.
-    """
-
-    steps: array[int] = field(default_factory=lambda: array("q"))
-    times: array[float] = field(default_factory=lambda: array("d"))
-    values: array[float] = field(default_factory=lambda: array("d"))
-    nonfinite: list[int] = field(default_factory=list)
-    resumes: list[Resume] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        return len(self.steps)
-
-    def add(self, step: int, at: float, value: float) -> None:
-        """One value. A repeated step is ignored; a smaller one is a resume."""
-        if self.steps and step <= self.steps[-1]:
-            if step == self.steps[-1]:
-                return
-            self.resumes.append(Resume(self.times[-1], self.steps[-1], at, step))
-            while self.steps and self.steps[-1] >= step:
-                for column in (self.steps, self.times, self.values):
-                    column.pop()
-        if not math.isfinite(value):
-            if not self.nonfinite or self.nonfinite[-1] != step:
-                self.nonfinite.append(step)
-            return
-        self.steps.append(step)
-        self.times.append(at)
-        self.values.append(value)
-
-    def extend(self, steps: Sequence[int], times: Sequence[float], values: Sequence[float]) -> None:
-        """Several values; steps rise strictly."""
-        if self.steps and steps[0] <= self.steps[-1]:
-            for step, at, value in zip(steps, times, values, strict=True):
-                self.add(step, at, value)
-            return
-        self.steps.extend(steps)
-        self.times.extend(times)
-        self.values.extend(values)
-
-    def since(self, step: int) -> Column:
-        """The part from a step on."""
-        first = next((i for i, known in enumerate(self.steps) if known >= step), len(self))
-        return self.part(first, len(self))
-
-    def between(self, start: float, end: float) -> Column:
-        """The part from one time to another (Unix seconds)."""
-        return self.part(bisect_left(self.times, start), bisect_right(self.times, end))
-
-    def part(self, start: int, stop: int) -> Column:
-        """Values `start` up to, not including, `stop`."""
-        return Column(
-            self.steps[start:stop], self.times[start:stop], self.values[start:stop], self.nonfinite
-        )
 
 
 @dataclass(slots=True)

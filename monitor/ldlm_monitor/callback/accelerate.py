@@ -26,16 +26,16 @@ class HealthTracker(GeneralTracker):
     requires_logging_directory = False
     main_process_only = False
 
-    def __init__(self, run: str | None = None, out: str | None = None, **wishes: Any) -> None:
+    def __init__(self, run: str | None = None, out: str | None = None, **options: Any) -> None:
         super().__init__()
-        self._wishes = {"run": run, "out": out, "framework": "accelerate", **wishes}
+        self._options = {"run": run, "out": out, "framework": "accelerate", **options}
         self._health: HealthCallback | None = None
 
     @property
     def health(self) -> HealthCallback:
         """The callback; made when it is first needed, so that the ranks are known."""
         if self._health is None:
-            self._health = HealthCallback(**self._wishes)
+            self._health = HealthCallback(**self._options)
         return self._health
 
     @property
@@ -46,7 +46,7 @@ class HealthTracker(GeneralTracker):
     def store_init_configuration(self, values: dict[str, Any]) -> None:
         """The settings of the run, if they come before the first step."""
         if self._health is None:
-            self._wishes["config"] = values
+            self._options["config"] = values
 
     def log(self, values: dict[str, Any], step: int | None = None, **given: Any) -> None:
         """A step is done."""

@@ -1,4 +1,4 @@
-"""How a process may end or divide, and what a rank's file should hold by then."""
+"""Hooks for the ways in which a process ends (exit, exception, SIGTERM), and for forks."""
 
 from __future__ import annotations
 
@@ -12,18 +12,11 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType, TracebackType
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakSet
 
 GRACE_SECONDS = 1.0
-"""How long Python's own handler may take to be called before we stand in for it."""
-
-
-class Forks(Protocol):
-    """Somebody who wants to know when the process forks."""
-
-    def in_child(self) -> None:
-        """This is the child, in which no thread of ours lives."""
+"""How long Python may take to call its handler before the thread ends the process instead."""
 
 
 _interested: WeakSet[Any] = WeakSet()
@@ -31,8 +24,8 @@ _was_blocked: dict[int, bool] = {}
 _registered = False
 
 
-def register_fork_hooks(owner: Forks) -> None:
-    """Call an object's fork hooks for as long as it lives."""
+def register_fork_hooks(owner: Any) -> None:
+    """Call an object's `in_child` in each forked child, for as long as the object lives."""
     global _registered  # noqa: PLW0603 hooks cannot be taken back, so there is one for all
     _interested.add(owner)
     if not _registered and hasattr(os, "register_at_fork"):
@@ -121,9 +114,7 @@ class Termination:
         self._stopped = True
         if threading.current_thread() is not threading.main_thread():
             return
-        if signal.getsignal(signal.SIGTERM) == self._handle:
-            signal.signal(signal.SIGTERM, self._previous)
-        self._listen(to=-1)
+        self._restore()
         if self._thread is not None:
             os.write(self._writing, b"\0")
             self._thread.join(1.0)
@@ -138,6 +129,9 @@ class Termination:
     def in_child(self) -> None:
         """SIGTERM ends a child as if we were not here."""
         self._stopped = True
+        self._restore()
+
+    def _restore(self) -> None:
         self._listen(to=-1)
         if signal.getsignal(signal.SIGTERM) == self._handle:
             signal.signal(signal.SIGTERM, self._previous)

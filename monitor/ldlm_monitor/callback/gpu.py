@@ -1,4 +1,4 @@
-"""How a rank's GPU does, from the driver (NVML), asked now and then by a thread of its own."""
+"""Samples a rank's GPU through the driver (NVML), every few seconds, in a thread of its own."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from typing import Any
 from ldlm_monitor.callback.heartbeat import DeviceBeat
 
 SAMPLE_SECONDS = 5.0
-"""Between two questions; the first one comes after that time, too."""
+"""Between two samples, and before the first: enough for a trend, too few to cost anything."""
 _NAN = math.nan
 
 
 class GpuSampler:
-    """Asks nvidia-ml-py every few seconds and hands what it says to `take`.
+    """Samples by nvidia-ml-py every few seconds, and calls `take` with each sample.
 
     Without the package, the driver or a GPU it ends by itself. `local_rank` picks the
     GPU where PyTorch has not picked one.
@@ -36,11 +36,11 @@ class GpuSampler:
         self._thread = threading.Thread(target=self._run, name="ldlm-health-gpu", daemon=True)
 
     def start(self) -> None:
-        """Begin to ask."""
+        """Begin to sample."""
         self._thread.start()
 
     def stop(self, seconds: float = 0.5) -> None:
-        """Ask no more; a driver that does not answer is not waited for longer than this."""
+        """Stop sampling. Waits for a driver that does not answer `seconds` at most."""
         self._stop.set()
         self._thread.join(seconds)
 
@@ -71,7 +71,7 @@ class GpuSampler:
 
 
 def sample(nvml: Any, handle: Any, now: float, local_rank: int = 0) -> DeviceBeat:
-    """What the driver says of one GPU at `now`; NaN for what it does not support, or is lost."""
+    """One GPU's values at `now`; NaN for what the driver does not support, or a lost GPU."""
 
     def ask(name: str, *arguments: Any) -> Any:
         try:
@@ -136,22 +136,23 @@ def find(nvml: Any, local_rank: int) -> Any | None:
         return None
 
 
-def _cuda() -> Any | None:
-    """PyTorch's CUDA, if the training has begun to use it: we must not be the first."""
+def _cuda(local_rank: int) -> tuple[Any, int]:
+    """PyTorch's CUDA and this rank's device; None and 0 until the training has begun to use it.
+
+    The first use creates a context, which is not ours to do.
+    """
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
-    return cuda if cuda is not None and cuda.is_initialized() else None
+    count = cuda.device_count() if cuda is not None and cuda.is_initialized() else 0
+    return (cuda, local_rank % count) if count else (None, 0)
 
 
 def _torch_uuid(local_rank: int) -> str | None:
-    cuda = _cuda()
-    if cuda is None or not (count := cuda.device_count()):
-        return None
-    uuid = getattr(cuda.get_device_properties(local_rank % count), "uuid", None)
+    cuda, device = _cuda(local_rank)
+    uuid = getattr(cuda.get_device_properties(device), "uuid", None) if cuda else None
     return None if uuid is None else str(uuid)
 
 
 def _allocated(local_rank: int) -> float:
-    cuda = _cuda()
-    if cuda is None or not (count := cuda.device_count()):
-        return _NAN
-    return float(cuda.memory_stats(local_rank % count).get("allocated_bytes.all.current", _NAN))
+    cuda, device = _cuda(local_rank)
+    stats = cuda.memory_stats(device) if cuda else {}
+    return float(stats.get("allocated_bytes.all.current", _NAN))

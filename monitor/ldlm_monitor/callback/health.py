@@ -7,30 +7,48 @@ import signal
 from collections.abc import Callable, Mapping
 from functools import wraps
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from ldlm_monitor.callback.device import leave_uncompiled
 from ldlm_monitor.callback.launch import Launch
-from ldlm_monitor.callback.session import Session, Wishes
+from ldlm_monitor.callback.session import Options, Session
 from ldlm_monitor.callback.steps import Entered, Steps
 
 MAX_ERRORS = 10
-"""After so many errors of its own the callback does no more."""
+"""After this many errors of its own the callback stops: a tenth is hardly another cause."""
 
 
+Given = ParamSpec("Given")
 Hook = TypeVar("Hook", bound=Callable[..., Any])
 _hooks: list[Callable[..., Any]] = []
 
 
 def _not_compiled(hook: Hook) -> Hook:
-    """What `torch.compile` calls as it is, without looking into it.
+    """Mark a method that `torch.compile` calls without tracing it.
 
-    In a graph our clocks would stand, and our copies be part of it. The mark is that of
+    In a graph our clock readings would be constants, and our copies part of it. The mark is that of
     `torch.compiler.disable`, which would have to be imported (torch/_dynamo, 2.13).
     """
     hook._torchdynamo_disable = True  # type: ignore[attr-defined]
     _hooks.append(hook)
     return hook
+
+
+def harmless(method: Callable[Given, None]) -> Callable[Given, None]:
+    """A method that raises nothing, of an object that has its `HealthCallback` in `_health`."""
+
+    @wraps(method)
+    def guarded(*given: Given.args, **named: Given.kwargs) -> None:
+        try:
+            method(*given, **named)
+        except Exception as error:  # noqa: BLE001 whatever is wrong with us, training goes on
+            owner: Any = given[0]
+            if owner._health is not None:
+                owner._health._hurt(error)
+            else:
+                _say(f"{type(error).__name__}: {error}; training goes on")
+
+    return guarded
 
 
 class HealthCallback:
@@ -71,7 +89,7 @@ class HealthCallback:
         self._steps: Steps | None = None
         self._errors = 0
         try:
-            wishes = Wishes(
+            options = Options(
                 config=config or {},
                 framework=framework,
                 serve=serve,
@@ -82,7 +100,7 @@ class HealthCallback:
             )
             leave_uncompiled(_hooks)
             launch = Launch.detect(run, out, rank, world_size)
-            self._session = Session(launch, wishes, max(int(every), 1), _say)
+            self._session = Session(launch, options, max(int(every), 1), _say)
             self._steps = self._session.steps
         except Exception as error:  # noqa: BLE001 whatever is wrong with us, training begins
             self._hurt(error)
@@ -117,15 +135,11 @@ class HealthCallback:
             self._hurt(error)
 
     @_not_compiled
+    @harmless
     def log(self, **values: Any) -> None:
         """More values of the last step, such as `eval_loss`; as for `on_step`."""
-        session = self._session
-        if session is None or not session.is_mine:
-            return
-        try:
+        if session := self._live():
             session.steps.add_values(values)
-        except Exception as error:  # noqa: BLE001 training goes on
-            self._hurt(error)
 
     @_not_compiled
     def phase(self, name: str) -> Phase:
@@ -137,17 +151,14 @@ class HealthCallback:
         return Phase(self, str(name)[:32])
 
     @_not_compiled
+    @harmless
     def event(self, kind: str, message: str = "", severity: str = "info", **fields: Any) -> None:
         """Report an event to the monitor (severity: info to critical)."""
-        session = self._session
-        if session is None or not session.is_mine:
-            return
-        try:
+        if session := self._live():
             session.steps.event(kind, message or kind, severity, fields)
-        except Exception as error:  # noqa: BLE001 training goes on
-            self._hurt(error)
 
     @_not_compiled
+    @harmless
     def watch(self, parameters: Any, every: int = 100) -> None:
         """Also report the gradient norm of each group of parameters, every `every` steps.
 
@@ -155,28 +166,21 @@ class HealthCallback:
         group. They are measured at once after a value that was not finite. Call
         `on_step` while the gradients are there. The norms cost device time.
         """
-        session = self._session
-        if session is None or not session.is_mine:
-            return
-        try:
+        if session := self._live():
             session.steps.watch(parameters, every)
-        except Exception as error:  # noqa: BLE001 training goes on
-            self._hurt(error)
 
     @_not_compiled
+    @harmless
     def close(self, error: BaseException | str | None = None) -> None:
         """Report how it ended, well or with an error, and write what waits: seconds at most."""
-        session = self._session
-        if session is None or not session.is_mine:
+        session = self._live()
+        if session is None:
             return
-        try:
-            if isinstance(error, BaseException):
-                session.failed(error)
-            else:
-                session.end("finished" if error is None else "failed", error)
-            session.close()
-        except Exception as problem:  # noqa: BLE001 training goes on
-            self._hurt(problem)
+        if isinstance(error, BaseException):
+            session.failed(error)
+        else:
+            session.end("finished" if error is None else "failed", error)
+        session.close()
 
     def __enter__(self) -> HealthCallback:
         return self
@@ -190,8 +194,17 @@ class HealthCallback:
         well = isinstance(error, SystemExit) and error.code in (0, None)
         self.close(None if well else error)
 
+    @property
+    def _health(self) -> HealthCallback:
+        return self
+
+    def _live(self) -> Session | None:
+        """The session, until the end and in no forked child."""
+        session = self._session
+        return session if session is not None and session.is_mine else None
+
     def _hurt(self, error: Exception) -> None:
-        """An error of ours: said once, counted, and after some the callback is silent."""
+        """Count an error of the callback's own; report the first, and stop at `MAX_ERRORS`."""
         self._errors += 1
         session = self._session
         if session is not None:
@@ -209,53 +222,62 @@ class HealthCallback:
 class Phase:
     """What `HealthCallback.phase` returns."""
 
-    __slots__ = ("_before", "_callback", "_name")
+    __slots__ = ("_before", "_health", "_name")
 
-    def __init__(self, callback: HealthCallback, name: str) -> None:
-        self._callback = callback
+    def __init__(self, health: HealthCallback, name: str) -> None:
+        self._health = health
         self._name = name
         self._before: Entered | None = None
 
     @_not_compiled
+    @harmless
     def __enter__(self) -> None:
-        session = self._callback._session
-        if session is None or not session.is_mine:
-            return
-        try:
+        if session := self._health._live():
             self._before = session.steps.enter(self._name)
-        except Exception as error:  # noqa: BLE001 training goes on
-            self._callback._hurt(error)
 
     @_not_compiled
+    @harmless
     def __exit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        session, before = self._callback._session, self._before
-        if session is None or not session.is_mine or before is None:
-            return
-        try:
-            session.steps.leave(before, error)
-        except Exception as problem:  # noqa: BLE001 training goes on
-            self._callback._hurt(problem)
+        session = self._health._live()
+        if session is not None and self._before is not None:
+            session.steps.leave(self._before, error)
 
 
-def harmless(hook: Callable[..., None]) -> Callable[..., None]:
-    """An adapter's hook that raises nothing; the adapter has its callback in `_health`."""
+class Adapter:
+    """What adapters for trainers share: the callback once training began, and its phase.
 
-    @wraps(hook)
-    def guarded(self: Any, *given: Any, **named: Any) -> None:
-        try:
-            hook(self, *given, **named)
-        except Exception as error:  # noqa: BLE001 whatever is wrong with us, training goes on
-            if self._health is not None:
-                self._health._hurt(error)
-            else:
-                _say(f"{type(error).__name__}: {error}; training goes on")
+    Trainers call a hook where a phase begins and another where it ends, so no `with` fits.
+    """
 
-    return guarded
+    _health: HealthCallback | None = None
+    _phase: Phase | None = None
+
+    def _enter(self, name: str) -> None:
+        self._leave()
+        if self._health is not None:
+            self._phase = self._health.phase(name)
+            self._phase.__enter__()
+
+    def _leave(self) -> None:
+        phase, self._phase = self._phase, None
+        if phase is not None:
+            phase.__exit__(None, None, None)
+
+    def _end(self) -> None:
+        self._leave()
+        if self._health is not None:
+            self._health.close()
+        self._health = None
+
+
+def summed(totals: dict[str, Any], name: str, value: Any) -> None:
+    """Add a tensor to a total, on its device."""
+    totals[name] = value if name not in totals else totals[name] + value
 
 
 def _say(text: str) -> None:

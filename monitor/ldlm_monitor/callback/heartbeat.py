@@ -14,7 +14,7 @@ The last three begin and end with a sequence number (u64), which their one write
 up. It writes from front to back; so a reader of two different numbers has read during
 a store, and reads again. What is written while a page is read twice alike was stable: that
 holds on processors too that let others see stores out of order. The monitor's
-`probe/heartbeat.py` reads the page; a test holds both to the same layout.
+`probe/heartbeat.py` reads the page.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ldlm_monitor.callback.device import is_tensor
-from ldlm_monitor.callback.health import HealthCallback, Phase, harmless
+from ldlm_monitor.callback.health import Adapter, HealthCallback, harmless, summed
 
 if TYPE_CHECKING:
 
@@ -34,29 +34,27 @@ _SETTINGS = (
 )
 
 
-class HealthTrainerCallback(TrainerCallback):
+class HealthTrainerCallback(Adapter, TrainerCallback):
     """Give it to a Trainer: `Trainer(..., callbacks=[HealthTrainerCallback(run="run_a")])`.
 
     Takes what `HealthCallback` takes; `out` defaults to the Trainer's `output_dir`.
     """
 
-    def __init__(self, run: str | None = None, out: str | None = None, **wishes: Any) -> None:
-        self._wishes = {"run": run, "out": out, "framework": "transformers", **wishes}
-        self._health: HealthCallback | None = None
+    def __init__(self, run: str | None = None, out: str | None = None, **options: Any) -> None:
+        self._options = {"run": run, "out": out, "framework": "transformers", **options}
         self._hook: Any = None
         self._losses: dict[str, Any] = {}
         self._micro_steps = 0
         self._is_summed = False
-        self._phase: Phase | None = None
 
     @harmless
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Training begins: from now on there is a file."""
         settings = {name: getattr(args, name, None) for name in _SETTINGS}
-        wishes = {**self._wishes, "config": {**settings, **(self._wishes.get("config") or {})}}
-        wishes["out"] = wishes["out"] or args.output_dir
-        wishes["run"] = wishes["run"] or getattr(args, "run_name", None)
-        self._health = health = HealthCallback(**wishes)
+        options = {**self._options, "config": {**settings, **(self._options.get("config") or {})}}
+        options["out"] = options["out"] or args.output_dir
+        options["run"] = options["run"] or getattr(args, "run_name", None)
+        self._health = health = HealthCallback(**options)
         health.log(total_steps=state.max_steps)
         self._scale = _scale(args)
         if (model := given.get("model")) is not None:
@@ -112,12 +110,9 @@ class HealthTrainerCallback(TrainerCallback):
     @harmless
     def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Training is done."""
-        self._leave()
         if self._hook is not None:
             self._hook.remove()
-        if self._health is not None:
-            self._health.close()
-        self._health = None
+        self._end()
 
     def _take_loss(self, module: Any, given: Any, named: dict[str, Any], output: Any) -> None:
         """Keep what the model says of its loss, on its device."""
@@ -134,21 +129,9 @@ class HealthTrainerCallback(TrainerCallback):
             self._is_summed = named.get("num_items_in_batch") is not None
             self._micro_steps += 1
             for name, value in losses.items():
-                before = self._losses.get(name)
-                self._losses[name] = value if before is None else before + value
+                summed(self._losses, name, value)
         except Exception:  # noqa: BLE001 the model's forward must not fail for us
             self._losses = {}
-
-    def _enter(self, name: str) -> None:
-        self._leave()
-        if self._health is not None:
-            self._phase = self._health.phase(name)
-            self._phase.__enter__()
-
-    def _leave(self) -> None:
-        phase, self._phase = self._phase, None
-        if phase is not None:
-            phase.__exit__(None, None, None)
 
 
 def _scale(args: Any) -> float:

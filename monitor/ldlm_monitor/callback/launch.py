@@ -1,11 +1,10 @@
-"""Who this rank is: what the caller says, else the launcher's variables, else PyTorch."""
+"""Rank, world size and run: from the caller, else PyTorch, else the launcher's variables."""
 
 from __future__ import annotations
 
 import os
 import socket
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,8 +35,7 @@ class Launch:
         world_size: int | None,
     ) -> Launch:
         """Takes what is not given from the process group, if there is one, then the environment."""
-        group = _process_group()
-        found_rank, found_world = group if group is not None else (None, None)
+        found_rank, found_world = _process_group()
         name = run or (Path(out).resolve().name if out is not None else _text(_RUN)) or "run"
         candidates = [rank, found_rank, _number(_RANK), 0]
         world = [world_size, found_world, _number(_WORLD), -1]
@@ -59,21 +57,20 @@ def framework() -> str:
     return "pytorch" if "torch" in sys.modules else "python"
 
 
-def _process_group() -> tuple[int, int] | None:
+def _process_group() -> tuple[int | None, int | None]:
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
-        return None
+        return None, None
     return distributed.get_rank(), distributed.get_world_size()
 
 
-def _number(names: tuple[str, ...], environ: Mapping[str, str] = os.environ) -> int | None:
+def _number(names: tuple[str, ...]) -> int | None:
     for name in names:
-        if environ.get(name, "").isdigit():
-            return int(environ[name])
+        if os.environ.get(name, "").isdigit():
+            return int(os.environ[name])
     return None
 
 
-def _text(names: tuple[str, ...], environ: Mapping[str, str] = os.environ) -> str | None:
-    return next(
-        (environ[name] for name in names if environ.get(name) not in (None, "", "none")), None
-    )
+def _text(names: tuple[str, ...]) -> str | None:
+    found = (os.environ.get(name) for name in names)
+    return next((text for text in found if text not in (None, "", "none")), None)

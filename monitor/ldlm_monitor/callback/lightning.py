@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ldlm_monitor.callback.device import is_tensor
-from ldlm_monitor.callback.health import HealthCallback, Phase, harmless
+from ldlm_monitor.callback.health import Adapter, HealthCallback, harmless, summed
 
 if TYPE_CHECKING:
 
@@ -26,19 +26,17 @@ else:
     Callback = importlib.import_module(_package).Callback
 
 
-class HealthLightningCallback(Callback):
+class HealthLightningCallback(Adapter, Callback):
     """Give it to a Trainer: `Trainer(callbacks=[HealthLightningCallback(run="run_a")])`.
 
     Takes what `HealthCallback` takes; `out` defaults to the Trainer's `default_root_dir`.
     SIGTERM is left to Lightning, which ends at the next batch and says so.
     """
 
-    def __init__(self, run: str | None = None, out: str | None = None, **wishes: Any) -> None:
+    def __init__(self, run: str | None = None, out: str | None = None, **options: Any) -> None:
         super().__init__()
         quiet = {"framework": "lightning", "sigterm": False}
-        self._wishes = {"run": run, "out": out, **quiet, **wishes}
-        self._health: HealthCallback | None = None
-        self._phase: Phase | None = None
+        self._options = {"run": run, "out": out, **quiet, **options}
         self._sums: dict[str, Any] = {}
         self._batches = 0
         self._step = 0
@@ -48,9 +46,9 @@ class HealthLightningCallback(Callback):
         """Before anything runs: from now on there is a file."""
         if stage != "fit" or self._health is not None:
             return
-        wishes = {"rank": trainer.global_rank, "world_size": trainer.world_size, **self._wishes}
-        wishes["out"] = wishes["out"] or trainer.default_root_dir
-        self._health = HealthCallback(**wishes)
+        options = {"rank": trainer.global_rank, "world_size": trainer.world_size, **self._options}
+        options["out"] = options["out"] or trainer.default_root_dir
+        self._health = HealthCallback(**options)
         self._step = trainer.global_step
         if trainer.max_steps and trainer.max_steps > 0:
             self._health.log(total_steps=trainer.max_steps)
@@ -108,10 +106,7 @@ class HealthLightningCallback(Callback):
     @harmless
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """All is done."""
-        self._leave()
-        if self._health is not None:
-            self._health.close()
-        self._health = None
+        self._end()
 
     def _add(self, outputs: Any, parts: int) -> None:
         """Sum up a batch's scalars. Its loss came back divided by the accumulation."""
@@ -120,17 +115,4 @@ class HealthLightningCallback(Callback):
         for name, value in values.items():
             if not is_tensor(value) or value.numel() != 1:
                 continue
-            own = value.detach() * (parts if name == "loss" else 1)
-            before = self._sums.get(name)
-            self._sums[name] = own if before is None else before + own
-
-    def _enter(self, name: str) -> None:
-        self._leave()
-        if self._health is not None:
-            self._phase = self._health.phase(name)
-            self._phase.__enter__()
-
-    def _leave(self) -> None:
-        phase, self._phase = self._phase, None
-        if phase is not None:
-            phase.__exit__(None, None, None)
+            summed(self._sums, name, value.detach() * (parts if name == "loss" else 1))

@@ -111,15 +111,21 @@ class Rows:
         if "batch" in row:
             fields["batch"] = row["batch"]
             where = f"{where}, batch {row['batch']}"
-        return {
-            "type": "event",
-            "kind": "nonfinite_metric",
-            "severity": "error",
-            "time": row["time"],
-            "step": row["step"],
-            "message": f"{name} is {text} at {where} on rank {self._rank}",
-            "fields": fields,
-        }
+        message = f"{name} is {text} at {where} on rank {self._rank}"
+        made = event_row("nonfinite_metric", "error", row["time"], message, fields)
+        return made | {"step": row["step"]}
+
+
+def event_row(kind: str, severity: str, at: float, message: str, fields: Row) -> Row:
+    """The row of an event at `at` (Unix seconds)."""
+    return {
+        "type": "event",
+        "kind": kind,
+        "severity": severity,
+        "time": at,
+        "message": message,
+        "fields": fields,
+    }
 
 
 def spelled(number: float) -> float | str:

@@ -41,8 +41,8 @@ _TRACEBACK_LINES = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """What the user asked for beside the rows; see `HealthCallback`."""
+class Options:
+    """Options of `HealthCallback`, which documents them."""
 
     config: Mapping[str, Any]
     framework: str | None
@@ -54,19 +54,19 @@ class Wishes:
 
 
 class Session:
-    """Everything of one rank that must be opened, kept and closed.
+    """The files, threads and hooks of one rank: opens and closes them.
 
-    `is_mine` is False in a forked child, where nothing may be done. Of what fails the
-    reason is said (`say`) and the rest goes on.
+    `is_mine` is False in a forked child, where nothing may be done. What fails is reported
+    by `say`, and the rest goes on.
     """
 
     def __init__(
-        self, launch: Launch, wishes: Wishes, every: int, say: Callable[[str], None]
+        self, launch: Launch, options: Options, every: int, say: Callable[[str], None]
     ) -> None:
         self.is_mine = True
         self.errors = 0
         self._launch = launch
-        self._wishes = wishes
+        self._options = options
         self._say = say
         self._heartbeat: Heartbeat | None = None
         self._gpu: GpuSampler | None = None
@@ -88,7 +88,7 @@ class Session:
         identity = {"rank": launch.rank, "host": launch.host, "pid": os.getpid()}
         self.steps = Steps(self._writer.put, identity, every, self._writer.hurry)
         self._process_end = ProcessEnd(self._exited, self.failed)
-        if wishes.sigterm and threading.current_thread() is threading.main_thread():
+        if options.sigterm and threading.current_thread() is threading.main_thread():
             self._termination = Termination(self._terminated)
         register_fork_hooks(self)
         self._writer.start()
@@ -156,7 +156,7 @@ class Session:
             self._termination.in_child()
 
     def _exited(self) -> None:
-        """The interpreter ends, and nobody said how the training did: no exception, so well."""
+        """At the interpreter's exit: without an exception the training ended well."""
         with suppress(Exception):
             self.end("finished")
             self.close()
@@ -177,23 +177,23 @@ class Session:
             self._heartbeat.store_device(device)
 
     def _prepare(self) -> None:
-        """In the writer's thread: every call that a slow disk may hold up."""
-        launch, wishes = self._launch, self._wishes
+        """Run in the writer's thread: every call that a slow disk may block."""
+        launch, options = self._launch, self._options
         stacks = launch.out / f"stack_rank{launch.rank}.txt"
         number = 0
         try:
             launch.out.mkdir(parents=True, exist_ok=True)
-            if wishes.stack_signal:
-                number = register(stacks, wishes.stack_signal)
+            if options.stack_signal:
+                number = register(stacks, options.stack_signal)
         except OSError as error:
             self._say(f"{stacks}: {error.strerror}; stacks cannot be asked for")
-        if wishes.flight_recorder:
+        if options.flight_recorder:
             self._open_recorder()
         self._make_heartbeat(number, stacks.name)
         self._ready.set()
-        if wishes.serve is not None:
-            self._start_exporter(wishes.serve)
-        if wishes.gpu:
+        if options.serve is not None:
+            self._start_exporter(options.serve)
+        if options.gpu:
             self._gpu = GpuSampler(launch.local_rank, self._take_device)
             self._gpu.start()
 
@@ -261,8 +261,8 @@ class Session:
             "host": launch.host,
             "local_rank": launch.local_rank,
             "attempt": launch.attempt,
-            "framework": self._wishes.framework or framework(),
+            "framework": self._options.framework or framework(),
             "torch": getattr(torch, "__version__", None),
-            "config": dict(self._wishes.config),
+            "config": dict(self._options.config),
         }
         return {key: value for key, value in row.items() if value is not None}

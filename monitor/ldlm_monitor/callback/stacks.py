@@ -1,4 +1,4 @@
-"""A rank's stacks on demand, also while its GIL is held, and the flight recorder's door.
+"""A rank's stacks on demand, also while its GIL is held, and the flight recorder's socket.
 
 faulthandler's handler is written in C and walks the interpreter's frames from within
 the signal: it needs neither the GIL nor the main thread's attention. A thread of ours
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TextIO
 
 SECOND_CHOICE = 12
-"""Beyond SIGRTMIN, where somebody else uses the signal that was asked for."""
+"""Beyond SIGRTMIN: taken where the requested signal has a handler already."""
 
 _files: dict[int, TextIO] = {}
 """By signal, where stacks go: faulthandler keeps the descriptor, so the file stays open."""
@@ -26,7 +26,8 @@ _files: dict[int, TextIO] = {}
 def register(path: Path, wanted: int) -> int:
     """Append all threads' stacks to the file whenever the signal comes; the signal, 0: none.
 
-    A signal that has a handler is left alone, and another one taken. Raises `OSError`.
+    A signal that has a handler is left alone, and `SECOND_CHOICE` is used instead.
+    Raises `OSError`.
     """
     number = next((each for each in _choices(wanted) if _is_free(each)), 0)
     if number == 0:

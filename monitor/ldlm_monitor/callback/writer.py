@@ -1,4 +1,4 @@
-"""Rows on their way to the disk: a bounded queue, and a thread that may wait in our place."""
+"""Writes rows to disk: a bounded queue, and a thread that may block where the loop must not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from ldlm_monitor.callback.rows import Entry, Row, spelled
+from ldlm_monitor.callback.rows import Entry, Row, event_row, spelled
 
 MAX_ROWS = 10_000
 """Rows that wait for the disk; beyond, the oldest are dropped and counted."""
@@ -179,16 +179,9 @@ class RowWriter:
         if self.dropped == self._reported:
             return b""
         new, self._reported = self.dropped - self._reported, self.dropped
-        return encode(
-            {
-                "type": "event",
-                "kind": "warning",
-                "severity": "warning",
-                "time": time.time(),
-                "message": f"the callback dropped {new} rows that could not be written in time",
-                "fields": {"dropped": new, "family": "process", "role": "context"},
-            }
-        )
+        message = f"the callback dropped {new} rows that could not be written in time"
+        fields = {"dropped": new, "family": "process", "role": "context"}
+        return encode(event_row("warning", "warning", time.time(), message, fields))
 
     def _fail(self, error: OSError) -> None:
         self._retry_at = time.monotonic() + RETRY_SECONDS

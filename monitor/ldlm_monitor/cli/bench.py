@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from ldlm_monitor.cli.flags import InputFlags, settings, shown_dash
+from ldlm_monitor.cli.outcome import INTERRUPTED
 from ldlm_monitor.model.errors import UsageError
 
 if TYPE_CHECKING:
     from ldlm_monitor.analysis.bench.bench_records import BenchRecord
 
-INTERRUPTED = 130
-"""128 + SIGINT, as shells report it."""
 _Switch = Parameter(negative="")
 
 

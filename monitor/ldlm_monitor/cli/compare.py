@@ -55,8 +55,8 @@ def compare(
         Where bench records are kept (default: under $XDG_STATE_HOME/ldlm-monitor/).
     """
     from ldlm_monitor.analysis.compare.comparison import compare as compared
-    from ldlm_monitor.analysis.compare.inputs import sides_of
     from ldlm_monitor.analysis.compare.learned import point_of
+    from ldlm_monitor.analysis.compare.sides import sides_of
     from ldlm_monitor.analysis.compare.table import table
     from ldlm_monitor.analysis.compare.verdict import targets_of
 

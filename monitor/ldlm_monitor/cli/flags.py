@@ -78,13 +78,8 @@ class InputFlags(SharedFlags):
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class JudgeFlags(InputFlags, RuleFlags):
-    """Flags of commands that judge what they read."""
-
-    companions: Annotated[
-        bool | None, Parameter(name="--companions", negative="--no-companions", group=_COMMON)
-    ] = None
-    """Read also what belongs to a log, such as its training_log.jsonl (default: yes)."""
+class DoctorFlags(SharedFlags):
+    """Flags of the command that looks at files before a run, and of those that judge."""
 
     fail_on: Annotated[
         Literal["critical", "error", "warning", "never"] | None, Parameter(group=_COMMON)
@@ -94,13 +89,13 @@ class JudgeFlags(InputFlags, RuleFlags):
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class DoctorFlags(SharedFlags):
-    """Flags of the command that looks at files before a run."""
+class JudgeFlags(InputFlags, RuleFlags, DoctorFlags):
+    """Flags of commands that judge what they read."""
 
-    fail_on: Annotated[
-        Literal["critical", "error", "warning", "never"] | None, Parameter(group=_COMMON)
+    companions: Annotated[
+        bool | None, Parameter(name="--companions", negative="--no-companions", group=_COMMON)
     ] = None
-    """The severity from which the exit code is 3 (default: critical)."""
+    """Read also what belongs to a log, such as its training_log.jsonl (default: yes)."""
 
 
 class ReplayFlags(JudgeFlags, ScreenFlags):

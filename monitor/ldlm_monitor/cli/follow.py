@@ -10,15 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ldlm_monitor.cli.flags import FollowFlags, settings_for_inputs
+from ldlm_monitor.cli.outcome import INTERRUPTED
 
 if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
     from ldlm_monitor.daemon.daemon import Show
     from ldlm_monitor.daemon.signals import Handler
     from ldlm_monitor.model.view import Snapshot
-
-INTERRUPTED = 130
-"""128 + SIGINT, as shells report it."""
 
 
 def follow(*files: str, flags: FollowFlags | None = None) -> int:

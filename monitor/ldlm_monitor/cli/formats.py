@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from cyclopts import App
 
 from ldlm_monitor.cli.flags import InputFlags, settings
-from ldlm_monitor.cli.parse import inputs, understood
-from ldlm_monitor.cli.understood import unknown_lines
+from ldlm_monitor.cli.parse import inputs, understood, unknown_lines
 from ldlm_monitor.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -55,35 +54,36 @@ def try_out(file: Path, *logs: str, flags: InputFlags | None = None) -> int:
 def _try_examples(file: Path, definitions: Definitions, parser: Parser) -> bool:
     """Prints which examples fail, on stderr, or that all are met."""
     from ldlm_monitor.parse.coverage import try_examples
+    from ldlm_monitor.text.format import counted
     from ldlm_monitor.text.sanitize import plain
 
     trial = try_examples(definitions, parser)
     for failure in trial.failures:
         print(f"ldlm-monitor: {file}: {plain(failure)}", file=sys.stderr)
-    tried = (
-        f"{_some(trial.examples, 'example')}, {_some(trial.counter_examples, 'counter-example')}"
-    )
+    good = counted(trial.examples, "example")
+    bad = counted(trial.counter_examples, "counter-example")
     fate = f"{len(trial.failures)} failed" if trial.failures else "all fine"
-    print(f"{file}: {_size(definitions)}; {tried}, {fate}", flush=True)
+    print(f"{file}: {_size(definitions)}; {good}, {bad}, {fate}", flush=True)
     return not trial.failures
 
 
 def _made_of(found: Coverage, definitions: Definitions) -> Iterator[str]:
     """What a log gave, a line each."""
+    from ldlm_monitor.text.format import counted
     from ldlm_monitor.text.sanitize import plain
 
     name = definitions.format
     yield plain(found.path)
     own = {event.kind for event in definitions.events}
     events = {kind: count for kind, count in found.kinds.most_common() if kind in own}
-    yield f"  {plain(name)}: {_some(found.formats[name], 'sample')}"
+    yield f"  {plain(name)}: {counted(found.formats[name], 'sample')}"
     yield from (
         f"    line {sample.position.line}: {_values(sample)}"
         for sample in found.first.get(name, ())
     )
-    yield from (f"  {kind}: {_some(count, 'event')}" for kind, count in events.items())
+    yield from (f"  {kind}: {counted(count, 'event')}" for kind, count in events.items())
     yield from (
-        f"  {plain(other)}: {_some(count, 'sample')}"
+        f"  {plain(other)}: {counted(count, 'sample')}"
         for other, count in found.formats.most_common()
         if other != name
     )
@@ -127,11 +127,9 @@ def listed(*files: Path, flags: InputFlags | None = None) -> int:
 
 
 def _size(definitions: Definitions) -> str:
+    from ldlm_monitor.text.format import counted
+
     counts: dict[str, int] = {}
     for part, name in _PARTS:
         counts[name] = counts.get(name, 0) + len(getattr(definitions, part))
-    return ", ".join(_some(count, name) for name, count in counts.items() if count) or "nothing"
-
-
-def _some(count: int, name: str) -> str:
-    return f"{count} {name}" if count == 1 else f"{count} {name}s"
+    return ", ".join(counted(count, name) for name, count in counts.items() if count) or "nothing"

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 
 from cyclopts import Parameter
 
 from ldlm_monitor.cli.flags import InputFlags, settings_for_inputs
-from ldlm_monitor.cli.understood import as_json, as_text
 from ldlm_monitor.model.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from ldlm_monitor.model.records import Record
     from ldlm_monitor.parse import Parser
     from ldlm_monitor.parse.coverage import Coverage
+
+
+SHOWN_FORMS = 10
+"""Of lines that look like metrics and gave nothing, so many forms are shown as text."""
+_TEXT_WIDTH = 120
+"""A form is recognised by its first words; longer lines wrap in a terminal."""
 
 
 def parse(
@@ -55,7 +61,7 @@ def parse(
     parser = Parser(found.formats)
     for place, origin in inputs(found):
         if stats:
-            shown = as_json if form == "json" else as_text
+            shown = _as_json if form == "json" else _as_text
             sys.stdout.write(shown(understood(parser, place, origin)))
             continue
         with closing(_records(parser, place, origin)) as records:
@@ -122,3 +128,69 @@ def _split(place: str, file: BinaryIO) -> Iterator[Chunk]:
     while data := file.read(CHUNK_BYTES):
         yield from splitter.feed(data, 0.0)
     yield splitter.finish()
+
+
+def _as_text(found: Coverage) -> str:
+    """A paragraph a file."""
+    return "\n".join(_lines(found)) + "\n"
+
+
+def _as_json(found: Coverage) -> str:
+    """One object a line."""
+    from ldlm_monitor.text.sanitize import encodable, plain
+
+    shown: dict[str, Any] = {
+        "path": found.path,
+        "formats": dict(found.formats.most_common()),
+        "lines": found.lines,
+        "lines_with_records": found.with_records,
+        "share": found.share,
+        "parse_errors": found.errors,
+        "samples": found.types["sample"],
+        "events": found.types["event"],
+        "heartbeats": found.types["heartbeat"],
+        "steps": found.steps,
+        "event_kinds": dict(found.kinds.most_common()),
+        "unknown": {
+            "lines": found.unknown.lines,
+            "forms": [
+                {"count": form.count, "line": form.line, "text": plain(form.text)}
+                for form in found.unknown.forms()
+            ],
+        },
+    }
+    return encodable(json.dumps(shown, ensure_ascii=False)) + "\n"
+
+
+def _lines(found: Coverage) -> Iterator[str]:
+    from ldlm_monitor.text.sanitize import plain
+
+    share = "-" if found.share is None else f"{100 * found.share:.1f} %"
+    formats = ", ".join(f"{plain(name)} ({count})" for name, count in found.formats.most_common())
+    facts = [
+        ("formats", formats or "-"),
+        ("lines", f"{found.lines}"),
+        ("with records", f"{found.with_records} ({share})"),
+        ("parse errors", f"{found.errors}"),
+        *((f"{name}s", f"{found.types[name]}") for name in ("sample", "event", "heartbeat")),
+        ("steps", "{} to {}".format(*found.steps) if found.steps else "-"),
+    ]
+    yield plain(found.path)
+    yield from (f"  {name:<13}{value}" for name, value in facts)
+    yield from (f"    {kind:<34}{count:>8}" for kind, count in found.kinds.most_common())
+    yield from unknown_lines(found)
+
+
+def unknown_lines(found: Coverage) -> Iterator[str]:
+    """Lines that look like metrics and gave nothing, by their form; nothing where none do."""
+    from ldlm_monitor.text.sanitize import plain
+
+    if not found.unknown.lines:
+        return
+    forms, count = found.unknown.forms(), found.unknown.lines
+    looks = "1 line looks" if count == 1 else f"{count} lines look"
+    yield f"  {'unknown':<13}{looks} like metrics and gave none:"
+    for form in forms[:SHOWN_FORMS]:
+        yield f"    {form.count:>8} x  line {form.line}: {plain(form.text, _TEXT_WIDTH)}"
+    if len(forms) > SHOWN_FORMS:
+        yield f"    and {len(forms) - SHOWN_FORMS} other forms, which --format json lists"

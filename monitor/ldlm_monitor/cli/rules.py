@@ -27,6 +27,7 @@ def check(*files: Path, flags: RuleFlags | None = None) -> int:
     """
     from ldlm_monitor.alerts import check_rules
     from ldlm_monitor.promql import parse
+    from ldlm_monitor.text.format import counted
 
     wrong = False
     for path in _paths(files, flags):
@@ -34,7 +35,7 @@ def check(*files: Path, flags: RuleFlags | None = None) -> int:
         for problem in problems:
             print(f"ldlm-monitor: {problem}", file=sys.stderr)
         if not problems:
-            print(f"{path}: {len(rules)} rule{'' if len(rules) == 1 else 's'}, all fine")
+            print(f"{path}: {counted(len(rules), 'rule')}, all fine")
         wrong = wrong or bool(problems)
     return UsageError.exit_code if wrong else 0
 

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ldlm_monitor.probe.process import read_text
+
 MOUNT = Path("/sys/fs/cgroup")
 _NO_LIMIT = 1 << 60
 """Version 1 writes the largest multiple of a page, above 2^60, where there is no limit."""
@@ -70,7 +72,7 @@ def upwards(folder: Path, mount: Path = MOUNT) -> Iterator[Path]:
 
 
 def _counter(file: Path, name: str) -> int | None:
-    for line in _text(file).splitlines():
+    for line in read_text(file).splitlines():
         key, _, value = line.partition(" ")
         if key == name and value.strip().isdecimal():
             return int(value)
@@ -78,13 +80,5 @@ def _counter(file: Path, name: str) -> int | None:
 
 
 def _number(file: Path) -> int | None:
-    text = _text(file).strip()
+    text = read_text(file).strip()
     return int(text) if text.isdecimal() else None
-
-
-def _text(file: Path) -> str:
-    try:
-        with file.open("rb") as opened:
-            return opened.read(4096).decode("ascii", "replace")
-    except OSError:
-        return ""

@@ -1,10 +1,9 @@
-"""Which ranks hold up a collective, by what the ranks' flight recorders say.
+"""Finds the ranks that hold up a collective, from the ranks' flight recorders.
 
 Collectives of a process group are numbered alike on all its ranks. Where the group hangs,
-most ranks wait in the same one; who has not enqueued that one holds the others up. No rank
+most ranks wait in the same one; a rank that has not enqueued it holds the others up. No rank
 is the reference (as the first is in torch's own analysis): the most frequent answer counts.
-Ranks without a dump are listed, never skipped: the culprit's is the one that lacks most
-often.
+Ranks without a dump are listed, never skipped: the missing dump is most often the culprit's.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TypeVar
 
 from ldlm_monitor.probe.flight_recorder import Dump, Entry
-from ldlm_monitor.probe.wording import ranks_text
 
 T = TypeVar("T")
 
@@ -28,6 +27,8 @@ _ALIKE = frozenset(
 )
 """Operations whose inputs have the same sizes on every rank."""
 _DEFAULT = "default_pg"
+_MAX_RANGES = 12
+"""Ranges of ranks in one line; more are a count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ class _Group:
         )
         if not at:
             return None
-        # A rank may learn late of what finished: most are believed, of a draw the later.
+        # A rank may see a completion late, so the majority decides; of a tie the later collective.
         most = max(at.values())
         seq = max(number for number, votes in at.items() if votes == most)
         missing = sorted(rank for rank, enqueued in self._enqueued.items() if enqueued < seq)
@@ -145,7 +146,7 @@ class _Group:
 
 
 def _odd_ones(calls: dict[int, Entry]) -> tuple[Entry | None, list[int]]:
-    """What most ranks called, and who called something else; of a draw nobody is accused."""
+    """What most ranks called, and the ranks that called something else (none where it is a tie)."""
     votes = Counter(_signature(entry) for entry in calls.values())
     (first, count), *others = votes.most_common(2) or [(("", "", ""), 0)]
     usual = next((entry for entry in calls.values() if _signature(entry) == first), None)
@@ -190,3 +191,17 @@ def describe(finding: Finding) -> str:
     for rank, frame in list(finding.frames.items())[:1]:
         said.append(f"rank {rank} was last in {frame}")
     return "; ".join(said)
+
+
+def ranks_text(ranks: Iterable[int]) -> str:
+    """`rank 3`, `ranks 0-36, 38-63`."""
+    ordered = sorted(set(ranks))
+    # Within a range, a rank and its place in the order are equally far apart.
+    spans = [
+        [rank for _, rank in span]
+        for _, span in groupby(enumerate(ordered), lambda pair: pair[1] - pair[0])
+    ]
+    ranges = [f"{span[0]}" if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in spans]
+    more = f" and {len(ranges) - _MAX_RANGES} more" if len(ranges) > _MAX_RANGES else ""
+    noun = "rank" if len(ordered) == 1 else "ranks"
+    return f"{noun} {', '.join(ranges[:_MAX_RANGES])}{more}"

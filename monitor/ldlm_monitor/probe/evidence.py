@@ -1,4 +1,4 @@
-"""What the host shows of a training, as events of the kinds that logs contain."""
+"""Events made of what a host shows of a training; their kinds are those of logs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from ldlm_monitor.model.records import Event, FieldValue, Position, Scalar, Severity
 from ldlm_monitor.probe.cgroup import MemoryGroup
-from ldlm_monitor.probe.collectives import Finding
+from ldlm_monitor.probe.collectives import Finding, ranks_text
 from ldlm_monitor.probe.collectives import describe as describe_finding
 from ldlm_monitor.probe.nccl_ras import RasStatus
 from ldlm_monitor.probe.nccl_ras import describe as describe_ras
-from ldlm_monitor.probe.wording import ranks_text
 
 MAX_SHOWN = 64
 """Processes in an event, those that are gone first."""
@@ -108,7 +107,7 @@ def of_oom_kill(case: Case, rank: int | None, group: MemoryGroup, kills: int) ->
 
 
 def of_ras(case: Case, status: RasStatus) -> Event:
-    """What NCCL's RAS reports; where it finds nothing, that is context and excludes no rank."""
+    """NCCL's RAS report. Where it finds nothing, the event is context and clears no rank."""
     fields: dict[str, FieldValue] = {}
     for what in ("missing", "unresponsive", "dead", "behind", "failed"):
         ranks = {each.rank for each in status.suspects if each.what == what}

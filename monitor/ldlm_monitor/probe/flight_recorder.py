@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 
 from ldlm_monitor.probe.plain_pickle import MAX_BYTES, PlainPickleError, load
+from ldlm_monitor.text.sanitize import encodable
 
 PREFIX_VARIABLES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 _DEFAULTS = (
@@ -268,4 +269,5 @@ def _number(value: object) -> int | None:
 
 
 def _text(value: object) -> str:
-    return str(value)[:_MAX_TEXT] if isinstance(value, str | int | float) else ""
+    """At most `_MAX_TEXT` characters; a pickle may hold surrogates, which UTF-8 has not."""
+    return encodable(str(value)[:_MAX_TEXT]) if isinstance(value, str | int | float) else ""

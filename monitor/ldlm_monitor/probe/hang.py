@@ -1,4 +1,4 @@
-"""From the ranks' heartbeats and stacks: which rank the others wait for, as events."""
+"""Finds the rank that the others wait for, from the ranks' heartbeats and stacks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MAX_SHOWN = 8
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """A rank's page, and its stacks if it gave them. `asked`: it was on this host to be asked."""
+    """A rank's page, and its stacks if it wrote them. `asked`: it was asked for them."""
 
     page: Page
     stacks: Stacks | None
@@ -52,9 +52,9 @@ def look(
 
 
 def beats(run: str, folders: Collection[Path], since: float) -> list[Heartbeat]:
-    """Where the ranks of a run say that they are, which took its last step at `since`.
+    """The heartbeats of a run's ranks; `since` (Unix seconds) is the run's last step.
 
-    A page that stood still by then is of an earlier launch.
+    A page that was written last before that is of an earlier launch, and is left out.
     """
     return [
         page.record(run)
@@ -64,12 +64,11 @@ def beats(run: str, folders: Collection[Path], since: float) -> list[Heartbeat]:
 
 
 def accused(ranks: Sequence[Rank]) -> tuple[frozenset[int], str]:
-    """The ranks that the others wait for, and why they are thought to be; nobody: unknown.
+    """The ranks that the others wait for, and the reason; no ranks where that is unknown.
 
-    Who is a step behind comes first, then who answers no signal while others do, then
-    who is not where one waits for others (in a collective, in backward) while others
-    are, then the smaller part of ranks that stand elsewhere. More than half of them are
-    never accused.
+    The first rule that finds some decides. Ranks are accused that are a step behind; that
+    answer no signal while others do; that are not in a collective or in backward while others
+    are; that are the smaller group at another place. More than half are never accused.
     """
     steps = {each.page.rank: each.page.step for each in ranks}
     behind = frozenset(rank for rank, step in steps.items() if step < max(steps.values()))

@@ -1,8 +1,8 @@
 """Heartbeat pages of the training callback: the last step and phase of each rank.
 
-Format: `ldlm_monitor/callback/heartbeat.py`, which this does not import; a test holds
-both to it. Anyone who may write into the folder may write such a file, so a page counts
-for a process only as far as the kernel confirms it.
+Format: `ldlm_monitor/callback/heartbeat.py`. Of its blocks only `IDENTITY` and `BEAT` are read:
+rows contain what the others do. Anyone who may write into the folder may write such a file, so
+a page counts for a process only as far as the kernel confirms it.
 """
 
 from __future__ import annotations
@@ -11,42 +11,21 @@ import math
 import os
 import socket
 import stat
-import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ldlm_monitor.callback.heartbeat import BEAT, BEAT_AT, IDENTITY, MAGIC, SIZE
 from ldlm_monitor.model.records import Heartbeat, Position
+from ldlm_monitor.probe import process
 
 PATTERN = "heartbeat_rank*"
-SIZE = 4096
-MAGIC = b"ldlmhb01"
 MAX_PAGES = 4096
 """Pages read per look: a folder of thousands of ranks is one that a shared disk holds."""
-_IDENTITY = struct.Struct("<8sIIQQdii64s128s64s108s")
-_BLOCKS = (
-    (struct.Struct("<Qqqqdddd32s16sQ"), 1024),
-    (struct.Struct("<Qdddddddqqqq48sQ"), 2048),
-    (struct.Struct("<Qdddddddddd64sQ"), 3072),
-)
-"""Where the rank is, how it does, its device; each between two equal sequence numbers."""
 _NO_BEAT: tuple[Any, ...] = (-1, -1, 0, math.nan, math.nan, math.nan, math.nan, b"", b"")
-_NO_STANDING: tuple[Any, ...] = (*[math.nan] * 7, 0, -1, 0, 0, b"")
 _TRIES = 20
 """A store takes nanoseconds; a page that changes this often is no heartbeat."""
-
-
-@dataclass(frozen=True, slots=True)
-class Gpu:
-    """A rank's GPU, as the driver reported it at `time`: ratios, bytes, Celsius; NaN: not known."""
-
-    time: float
-    name: str
-    utilization: float
-    memory_used: float
-    memory_total: float
-    temperature: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +35,7 @@ class Page:
     `started` (clock ticks after boot) and `pid_namespace` (an inode) name the process
     beside its pid. `stack_signal` makes it write its stacks to `stack_file`; 0: nothing
     does. `recorder` is the socket of its flight recorder, if any. `status`: running,
-    finished or failed. `loss`: the last one known.
+    finished or failed.
     """
 
     path: Path
@@ -79,11 +58,6 @@ class Page:
     phase_since: float
     status: str
     loss: float
-    nonfinite: int
-    nonfinite_step: int
-    nonfinite_quantity: str
-    dropped: int
-    gpu: Gpu | None
 
     def record(self, run: str) -> Heartbeat:
         """The same as a record of a run."""
@@ -136,14 +110,12 @@ def page_of(data: bytes, path: Path, owner: int = -1, *, is_final: bool = False)
     if len(data) != SIZE or not data.startswith(MAGIC):
         return None
     _, pid, number, started, space, _, rank, world, host, run, stacks, recorder = (
-        _IDENTITY.unpack_from(data)
+        IDENTITY.unpack_from(data)
     )
-    blocks = [_block(layout, data, at, is_final=is_final) for layout, at in _BLOCKS]
-    if None in blocks:
+    first, *beat, last = BEAT.unpack_from(data, BEAT_AT)
+    if first != last and not is_final:
         return None
-    beat, standing, device = blocks
-    step, batch, steps, time, _, since, loss, phase, status = beat or _NO_BEAT
-    _, last_loss, *_, nonfinite, bad_step, dropped, _, quantity = standing or _NO_STANDING
+    step, batch, steps, time, _, since, loss, phase, status = beat if first else _NO_BEAT
     return Page(
         path=path,
         owner=owner,
@@ -164,12 +136,7 @@ def page_of(data: bytes, path: Path, owner: int = -1, *, is_final: bool = False)
         phase=_text(phase),
         phase_since=since,
         status=_text(status),
-        loss=last_loss if math.isnan(loss) else loss,
-        nonfinite=nonfinite,
-        nonfinite_step=bad_step,
-        nonfinite_quantity=_text(quantity),
-        dropped=dropped,
-        gpu=_gpu(device) if device else None,
+        loss=loss,
     )
 
 
@@ -179,11 +146,11 @@ def is_process(page: Page, proc: Path = Path("/proc")) -> bool:
         return False
     try:
         space = os.stat(proc / "self/ns/pid").st_ino
-        text = (proc / str(page.pid) / "stat").read_text(errors="replace")
-        fields = text.rpartition(")")[2].split()
-        return page.pid_namespace == space and fields[0] != "Z" and int(fields[19]) == page.started
-    except (OSError, ValueError, IndexError):
+    except OSError:
         return False
+    found = process.look(page.pid, proc)
+    is_same = found is not None and found.started == page.started and found.state != "Z"
+    return is_same and page.pid_namespace == space
 
 
 def _matching(folder: Path) -> list[Path]:
@@ -209,21 +176,6 @@ def _left_during_a_store(data: bytes, path: Path, owner: int) -> Page | None:
     page = page_of(data, path, owner, is_final=True)
     here = page is not None and page.host == socket.gethostname()
     return page if page is not None and here and not is_process(page) else None
-
-
-def _block(
-    layout: struct.Struct, data: bytes, at: int, *, is_final: bool
-) -> tuple[Any, ...] | None:
-    """Fields of a block, () where it was never stored; None: it was read during a store."""
-    first, *fields, last = layout.unpack_from(data, at)
-    if first != last and not is_final:
-        return None
-    return tuple(fields) if first else ()
-
-
-def _gpu(block: tuple[Any, ...]) -> Gpu:
-    time, utilization, _, used, total, temperature, *_, name = block
-    return Gpu(time, _text(name), utilization, used, total, temperature)
 
 
 def _text(raw: bytes) -> str:

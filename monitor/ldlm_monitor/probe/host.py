@@ -1,4 +1,4 @@
-"""What this host shows of a training without progress, as events; read-only, in seconds.
+"""Looks at a training without progress on this host, read-only and within seconds.
 
 Each process is read twice, to see whether it computes. Of memory, the rise of the kernel's
 counters since the last progress counts. Ranks with the callback have heartbeats, and are
@@ -155,7 +155,8 @@ class HostProbe:
             variables = process.environment(each.pid, names, self._proc)
             if variables and (folder := process.working_directory(each.pid, self._proc)):
                 known.environments[rank] = {**variables, "PWD": folder}
-            group = cgroup.group_of(self._text(each.pid, "cgroup"), self._mount)
+            membership = process.read_text(self._proc / str(each.pid) / "cgroup")
+            group = cgroup.group_of(membership, self._mount)
             if group is not None:
                 known.groups[rank] = group
         for group in {*known.groups.values()}:
@@ -280,12 +281,6 @@ class HostProbe:
             dump = flight_recorder.dump_of(tree, page.rank, page.recorder)
             if dump is not None:
                 yield dump
-
-    def _text(self, pid: int, name: str) -> str:
-        try:
-            return (self._proc / str(pid) / name).read_text("utf-8", "replace")
-        except OSError:
-            return ""
 
 
 def _family(case: Case, seen: Scan) -> Family:

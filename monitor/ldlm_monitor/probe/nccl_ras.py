@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from ldlm_monitor.probe.wording import ranks_text
+from ldlm_monitor.probe.collectives import ranks_text
 
 DEFAULT_ADDRESS = ("localhost", 28028)
 """Another with `NCCL_RAS_ADDR`."""

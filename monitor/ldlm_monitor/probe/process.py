@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -82,7 +82,7 @@ class Scan:
 
 def look(pid: int, proc: Path = PROC) -> Process | None:
     """A process as it stands; None: there is none."""
-    text = _text(proc / str(pid) / "stat")
+    text = read_text(proc / str(pid) / "stat")
     _, bracket, rest = text.rpartition(")")
     fields = rest.split()
     if not bracket or len(fields) <= _STATUS_FIELD:
@@ -98,9 +98,18 @@ def look(pid: int, proc: Path = PROC) -> Process | None:
     )
 
 
+def table(proc: Path = PROC) -> dict[int, Process]:
+    """Every process of this host by its number; empty on a system that shows them elsewhere."""
+    try:
+        pids = [int(name) for name in os.listdir(proc) if name.isdecimal()]
+    except OSError:
+        return {}
+    return {pid: found for pid in pids if (found := look(pid, proc)) is not None}
+
+
 def waits_in(pid: int, proc: Path = PROC) -> str | None:
     """The kernel function that a process sleeps in, where one may know."""
-    symbol = _text(proc / str(pid) / "wchan").strip()
+    symbol = read_text(proc / str(pid) / "wchan").strip()
     return symbol if symbol not in ("", "0") else None
 
 
@@ -126,9 +135,9 @@ def working_directory(pid: int, proc: Path = PROC) -> str | None:
 
 def scan(proc: Path = PROC) -> Scan:
     """Every process of this host but this one, and what it may be asked has open."""
-    found = (look(pid, proc) for pid in _pids(proc) if pid != os.getpid())
-    seen = Scan(proc, {each.pid: each for each in found if each is not None})
-    if booted := _BOOTED.search(_text(proc / "stat", 4 * 1024 * 1024)):
+    seen = Scan(proc, table(proc))
+    seen.table.pop(os.getpid(), None)
+    if booted := _BOOTED.search(read_text(proc / "stat", 4 * 1024 * 1024)):
         seen.booted_at = float(booted[1])
     for pid, each in seen.table.items():
         seen.children.setdefault(each.parent, []).append(pid)
@@ -162,7 +171,7 @@ def listens(pids: Collection[int], port: int, proc: Path = PROC) -> bool:
     """Whether one of these processes listens on a TCP port; where that cannot be read, True."""
     sockets = set()
     for table in ("net/tcp", "net/tcp6"):
-        for line in _text(proc / table, 4 * 1024 * 1024).splitlines()[1:]:
+        for line in read_text(proc / table, 4 * 1024 * 1024).splitlines()[1:]:
             fields = line.split()
             local = fields[1].rpartition(":")[2] if len(fields) > 9 else ""
             if local and int(local, 16) == port and fields[3] == _LISTENING:
@@ -196,7 +205,7 @@ def _writers(logs: Collection[str], seen: Scan) -> tuple[set[int], set[int]]:
 
 def _is_filter(pid: int, proc: Path) -> bool:
     """Whether a process waits for its standard input, as `tee` does; True where unknown."""
-    call = _text(proc / str(pid) / "syscall").split()
+    call = read_text(proc / str(pid) / "syscall").split()
     place = waits_in(pid, proc)
     if len(call) > 1 and call[0].isdecimal():
         return int(call[1], 16) == 0 and (place is None or "pipe" in place)
@@ -243,13 +252,6 @@ def _descendants(roots: Collection[int], seen: Scan) -> set[int]:
     return found
 
 
-def _pids(proc: Path) -> Iterable[int]:
-    try:
-        return [int(name) for name in os.listdir(proc) if name.isdecimal()]
-    except OSError:  # a system that shows its processes elsewhere
-        return []
-
-
 def _descriptors(pid: int, proc: Path) -> list[tuple[str, str]]:
     folder = proc / str(pid) / "fd"
     try:
@@ -267,7 +269,7 @@ def _holds(pid: int, pipe: str, proc: Path) -> bool:
 
 
 def _writes(pid: int, descriptor: str, proc: Path) -> bool:
-    flags = _FLAGS.search(_text(proc / str(pid) / "fdinfo" / descriptor))
+    flags = _FLAGS.search(read_text(proc / str(pid) / "fdinfo" / descriptor))
     return flags is not None and int(flags[1], 8) & os.O_ACCMODE != os.O_RDONLY
 
 
@@ -286,7 +288,8 @@ def _link(path: Path) -> str | None:
         return None
 
 
-def _text(path: Path, most: int = 16_384) -> str:
+def read_text(path: Path, most: int = 16_384) -> str:
+    """The first `most` bytes of a file in /proc or /sys; empty where it cannot be read."""
     try:
         with path.open("rb") as file:
             return file.read(most).decode("utf-8", "replace")

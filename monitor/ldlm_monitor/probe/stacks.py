@@ -10,20 +10,24 @@ very stack file open.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from ldlm_monitor.probe.heartbeat import Page, is_process
+from ldlm_monitor.probe.process import read_text
 
 MAX_BYTES = 256 * 1024
 """A dump of 100 threads of 100 frames, as faulthandler limits both."""
 MAX_THREADS = 64
 MAX_FRAMES = 64
 _MAX_TEXT = 256
+_CAUGHT = re.compile(r"^SigCgt:\s*([0-9a-f]{1,32})$", re.MULTILINE)
 _QUIET_SECONDS = 0.1
 """A dump of all threads is written at once; no growth for this long means that it is complete."""
 _POLL_SECONDS = 0.01
@@ -136,16 +140,10 @@ def stacks_of(text: str) -> Stacks:
 
 
 def _blocks(lines: list[str]) -> Iterator[list[str]]:
-    block: list[str] = []
-    for line in lines:
-        if line.endswith("(most recent call first):"):
-            if block:
-                yield block
-            block = [line]
-        elif block:
-            block.append(line)
-    if block:
-        yield block
+    """Each thread's heading and the lines below it."""
+    heads = [n for n, line in enumerate(lines) if line.endswith("(most recent call first):")]
+    for start, stop in pairwise([*heads, len(lines)]):
+        yield lines[start:stop]
 
 
 def _frame(line: str) -> Frame | None:
@@ -181,7 +179,5 @@ def _is_for_users(number: int) -> bool:
 
 def _handles(own: Path, number: int) -> bool:
     """Whether a process catches a signal (proc(5), SigCgt)."""
-    for line in (own / "status").read_text(errors="replace").splitlines():
-        if line.startswith("SigCgt:"):
-            return bool(int(line.split()[1], 16) >> (number - 1) & 1)
-    return False
+    caught = _CAUGHT.search(read_text(own / "status"))
+    return caught is not None and bool(int(caught[1], 16) >> (number - 1) & 1)

@@ -1,7 +1,6 @@
 """The health report of a snapshot as text, 80 columns wide."""
 
 import math
-import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -14,12 +13,9 @@ from ldlm_monitor.model.view import AlertView, MonitorView, RunView, Snapshot
 from ldlm_monitor.report.advice import recommendations
 from ldlm_monitor.report.alerts import firing, firing_of, summary_of
 from ldlm_monitor.report.goodput import Goodput, goodput
-from ldlm_monitor.report.incidents import incident_lines
-from ldlm_monitor.text.format import byte_size, duration, number, utc
+from ldlm_monitor.report.incidents import WIDTH, by_count, incident_lines, wrapped
+from ldlm_monitor.text.format import byte_size, counted, duration, number, utc
 from ldlm_monitor.text.sanitize import plain, shorten, shorten_path
-
-WIDTH = 80
-"""Columns of a terminal that nobody has resized, and of a mail."""
 
 _NO_BREAK = "\u00a0"
 _BAR = 30
@@ -45,7 +41,7 @@ def health_report(
         lines += ["", "No training run was found in what was read."]
     unowned = [alert for alert in firing(snapshot) if not _owner(alert, snapshot)]
     lines += _section("Firing on the monitor itself", _alerts(unowned))
-    lines += ["", "-" * WIDTH, *_overview(snapshot), *_wrapped(_monitor(snapshot.monitor))]
+    lines += ["", "-" * WIDTH, *_overview(snapshot), *wrapped(_monitor(snapshot.monitor))]
     return "\n".join(lines) + "\n"
 
 
@@ -57,7 +53,7 @@ def _overview(snapshot: Snapshot) -> Iterator[str]:
         name = plain(run.name, WIDTH - 12 - len(run.state))
         yield from _between(f"{run.headline:<10}{name}", run.state)
         names = dict.fromkeys(alert.name for alert in firing_of(run, snapshot))
-        yield from _wrapped(", ".join(plain(name, 40) for name in names), indent=10)
+        yield from wrapped(", ".join(plain(name, 40) for name in names), indent=10)
     yield ""
 
 
@@ -112,7 +108,7 @@ def _facts(run: RunView, snapshot: Snapshot) -> Iterator[str]:
     if run.verdict is not None:
         reasons = "; ".join(run.verdict.reasons)
         shown = f"{run.verdict.word}: {reasons}" if reasons else run.verdict.word
-        yield from _wrapped(f"{'Verdict':<13}{plain(shown)}", hanging=13)
+        yield from wrapped(f"{'Verdict':<13}{plain(shown)}", hanging=13)
     for index, path in enumerate(run.files):
         yield f"{'' if index else 'Files':<13}{shorten_path(plain(path), WIDTH - 13)}"
 
@@ -174,7 +170,7 @@ def _statistics(run: RunView) -> Iterator[str]:
 
 
 def _goodput(spent: Goodput) -> Iterator[str]:
-    yield from _wrapped(spent.said, indent=2)
+    yield from wrapped(spent.said, indent=2)
     for loss in spent.losses:
         share = f"{100 * loss.seconds / spent.total_seconds:.1f} %"
         times = f"{loss.times} times" if loss.times > 1 else ""
@@ -196,11 +192,11 @@ def _alerts(alerts: Iterable[AlertView]) -> Iterator[str]:
         rank = f"  rank {plain(alert.labels['rank'], 12)}" if "rank" in alert.labels else ""
         name = f"  {alert.labels['severity']:<9}{plain(alert.name, 40)}{rank}"
         yield from _between(name, utc(alert.fired_at))
-        yield from _wrapped(summary_of(alert), indent=11)
+        yield from wrapped(summary_of(alert), indent=11)
         if alert.position:
             yield f"{'':<11}{_place(alert.position, WIDTH - 11)}"
         if action := alert.annotations.get("action"):
-            yield from _wrapped(f"-> {plain(action, 800)}", indent=11, hanging=3)
+            yield from wrapped(f"-> {plain(action, 800)}", indent=11, hanging=3)
 
 
 def _issues(events: Iterable[Event]) -> Iterator[str]:
@@ -223,34 +219,29 @@ def _issues(events: Iterable[Event]) -> Iterator[str]:
 
 def _counts(counts: dict[str, int]) -> Iterator[str]:
     """The most frequent first; a name and its count stay on one line."""
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     joined = ", ".join(
-        f"{plain(kind, 40)} {count}".replace(" ", _NO_BREAK) for kind, count in ordered
+        f"{plain(kind, 40)} {count}".replace(" ", _NO_BREAK) for kind, count in by_count(counts)
     )
-    for line in _wrapped(joined, indent=2):
+    for line in wrapped(joined, indent=2):
         yield line.replace(_NO_BREAK, " ")
 
 
 def _listed(sentences: Sequence[str]) -> Iterator[str]:
     for sentence in sentences:
-        yield from _wrapped(f"- {plain(sentence)}", indent=2, hanging=2)
+        yield from wrapped(f"- {plain(sentence)}", indent=2, hanging=2)
 
 
 def _monitor(monitor: MonitorView) -> str:
     parts = [
-        f"Read {_many(monitor.lines, 'line')} ({byte_size(monitor.bytes)})",
-        f"{_many(sum(monitor.records.values()), 'record')}",
-        f"{_many(monitor.parse_errors, 'parse error')}",
-        f"{_many(monitor.evaluations, 'evaluation')} of the rules",
+        f"Read {counted(monitor.lines, 'line')} ({byte_size(monitor.bytes)})",
+        f"{counted(sum(monitor.records.values()), 'record')}",
+        f"{counted(monitor.parse_errors, 'parse error')}",
+        f"{counted(monitor.evaluations, 'evaluation')} of the rules",
     ]
     parts += [
         f"dropped {count} ({plain(why, 40)})" for why, count in monitor.dropped.items() if count
     ]
     return ", ".join(parts) + "."
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def amount(quantity: str, value: float | None) -> str:
@@ -275,13 +266,3 @@ def _between(left: str, right: str) -> list[str]:
     """One line with `left` and `right` at the margins."""
     left = shorten(left, WIDTH - len(right) - 1) if right else left
     return [f"{left}{right:>{WIDTH - len(left)}}".rstrip()]
-
-
-def _wrapped(text: str, *, indent: int = 0, hanging: int = 0) -> list[str]:
-    return textwrap.wrap(
-        text,
-        WIDTH,
-        initial_indent=" " * indent,
-        subsequent_indent=" " * (indent + hanging),
-        break_on_hyphens=False,
-    )

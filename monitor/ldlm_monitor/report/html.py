@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from html import escape
+from importlib.resources import files
 
 from ldlm_monitor.analysis.charts import GUTTER, STYLE, svg
 from ldlm_monitor.model.records import Position
@@ -15,8 +16,7 @@ from ldlm_monitor.report.document import Report, ReportRun
 from ldlm_monitor.report.goodput import Goodput
 from ldlm_monitor.report.graphs import graphs
 from ldlm_monitor.report.health import amount, quantity_order
-from ldlm_monitor.report.incidents import event_counts
-from ldlm_monitor.report.style import PAGE_STYLE
+from ldlm_monitor.report.incidents import by_count, event_counts
 from ldlm_monitor.text.format import duration, utc
 
 _POLICY = (
@@ -36,7 +36,8 @@ def page(report: Report) -> str:
             _POLICY,
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{report.headline}: {escape(names[:120])}</title>",
-            f"<style>{PAGE_STYLE}{STYLE}</style></head><body><main>",
+            f"<style>{(files(__package__) / 'page.css').read_text('utf-8')}{STYLE}</style>",
+            "</head><body><main>",
             *_body(report),
             "</main></body></html>\n",
         )
@@ -206,9 +207,9 @@ def _timeline(run: ReportRun) -> Iterator[str]:
 
 
 def _counts(counts: dict[str, int]) -> Iterator[str]:
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    if ordered:
-        yield f"<div>{escape(', '.join(f'{kind} {count}' for kind, count in ordered))}</div>"
+    if counts:
+        shown = ", ".join(f"{kind} {count}" for kind, count in by_count(counts))
+        yield f"<div>{escape(shown)}</div>"
 
 
 def _section(title: str, body: Iterable[str]) -> str:

@@ -1,13 +1,14 @@
 """The incidents of a run as text: cause, reasons, counts, the lines that matter, what to do."""
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ldlm_monitor.model.view import IncidentView, SymptomView
-from ldlm_monitor.text.format import duration, utc
+from ldlm_monitor.text.format import counted, duration, utc
 from ldlm_monitor.text.sanitize import plain, shorten_path
 
 WIDTH = 80
+"""Columns of a terminal that nobody has resized, and of a mail."""
 SHOWN = 5
 """More incidents than these of one run are counted, not shown; the newest are."""
 SYMPTOMS = 8
@@ -25,21 +26,22 @@ def incident_lines(incidents: Sequence[IncidentView]) -> Iterator[str]:
 
 def _incident(incident: IncidentView) -> Iterator[str]:
     sure = "unknown" if incident.confidence == "none" else incident.confidence
-    yield from _wrapped(plain(incident.title), first=f"  {sure:<10}")
-    yield from _wrapped(_when(incident))
+    yield from wrapped(plain(incident.title), indent=_INDENT, first=f"  {sure:<10}")
+    yield from wrapped(_when(incident), indent=_INDENT)
     if incident.collective is not None:
         collective = incident.collective
         missing = f", missing {collective.missing}" if collective.missing else ""
         name = plain(f"{collective.op} #{collective.seq}", 80)
-        yield from _wrapped(f"collective {name}: waiting {collective.waiting}{missing}")
+        text = f"collective {name}: waiting {collective.waiting}{missing}"
+        yield from wrapped(text, indent=_INDENT)
     for reason in incident.root.why:
-        yield from _wrapped(f"- {plain(reason)}", hanging=2)
+        yield from wrapped(f"- {plain(reason)}", indent=_INDENT, hanging=2)
     for claim in incident.claims:
         if claim.agrees is not True:
             said = f"torchelastic blames rank {claim.rank}: {plain(claim.reason)}"
-            yield from _wrapped(f"! {said}", hanging=2)
+            yield from wrapped(f"! {said}", indent=_INDENT, hanging=2)
     if incident.events:
-        yield from _wrapped(event_counts(incident))
+        yield from wrapped(event_counts(incident), indent=_INDENT)
     for line in incident.excerpt:
         yield f"{'':<{_INDENT}}| {plain(line.text, WIDTH - _INDENT - 2)}"
         place = f":{line.position.line}"
@@ -47,7 +49,7 @@ def _incident(incident: IncidentView) -> Iterator[str]:
             path = shorten_path(plain(line.position.path), WIDTH - _INDENT - 4 - len(place))
             yield f"{'':<{_INDENT}}    {path}{place}"
     if incident.action:
-        yield from _wrapped(f"-> {plain(incident.action, 800)}", hanging=3)
+        yield from wrapped(f"-> {plain(incident.action, 800)}", indent=_INDENT, hanging=3)
 
 
 def _when(incident: IncidentView) -> str:
@@ -61,8 +63,7 @@ def _when(incident: IncidentView) -> str:
 
 def event_counts(incident: IncidentView) -> str:
     """How many, then by kind, the most frequent first, with the ranks that logged it."""
-    plural = "" if incident.events == 1 else "s"
-    return f"{incident.events} event{plural}: {_counts(incident.symptoms)}"
+    return f"{counted(incident.events, 'event')}: {_counts(incident.symptoms)}"
 
 
 def _counts(symptoms: Sequence[SymptomView]) -> str:
@@ -73,7 +74,7 @@ def _counts(symptoms: Sequence[SymptomView]) -> str:
         if symptom.ranks:
             known = ranks.get(symptom.kind)
             ranks[symptom.kind] = symptom.ranks if known is None else f"{known},{symptom.ranks}"
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    ordered = by_count(counts)
     shown = [
         f"{plain(kind, 40)} {count}"
         + (f" (ranks {plain(ranks[kind], 60)})" if kind in ranks else "")
@@ -82,11 +83,17 @@ def _counts(symptoms: Sequence[SymptomView]) -> str:
     return ", ".join([*shown, "…"] if len(ordered) > SYMPTOMS else shown)
 
 
-def _wrapped(text: str, *, first: str = "", hanging: int = 0) -> list[str]:
+def by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    """The most frequent first, then by name."""
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+def wrapped(text: str, *, indent: int = 0, hanging: int = 0, first: str = "") -> list[str]:
+    """Lines of at most `WIDTH`; `first` stands in place of the first line's indent."""
     return textwrap.wrap(
         text,
         WIDTH,
-        initial_indent=first or " " * _INDENT,
-        subsequent_indent=" " * (_INDENT + hanging),
+        initial_indent=first or " " * indent,
+        subsequent_indent=" " * (indent + hanging),
         break_on_hyphens=False,
     )

@@ -44,6 +44,11 @@ def byte_size(count: float | None) -> str:
     return f"{count:.0f} B"
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 line`, `1,200 lines`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def duration(seconds: float | None) -> str:
     """The two largest units, such as `1h 12m`; three digits below ten seconds.
 

@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
-from ldlm_monitor.analysis.backtest.score import Alarm, Counts, Delay, Finding, LogScore, Overall
+from ldlm_monitor.analysis.backtest.score import Alarm, Counts, Finding, LogScore, Overall
 from ldlm_monitor.analysis.backtest.truth import detected_by
-from ldlm_monitor.text.format import duration, number
+from ldlm_monitor.text.format import counted, duration, number
 from ldlm_monitor.text.sanitize import encodable, plain
 
 
@@ -40,7 +41,7 @@ def _finding(file: str, finding: Finding) -> str:
 def _after(finding: Finding) -> str:
     if finding.seconds is not None:
         return f" after {duration(finding.seconds)}"
-    return "" if finding.lines is None else f" after {_counted(finding.lines, 'line')}"
+    return "" if finding.lines is None else f" after {counted(finding.lines, 'line')}"
 
 
 def _false_alarm(one: LogScore, alarm: Alarm) -> str:
@@ -53,7 +54,7 @@ def _false_alarm(one: LogScore, alarm: Alarm) -> str:
 def _overall_lines(total: Overall) -> Iterator[str]:
     counts = total.counts
     yield (
-        f"{_counted(total.logs, 'log')}, {total.healthy} of them healthy, "
+        f"{counted(total.logs, 'log')}, {total.healthy} of them healthy, "
         f"{total.healthy_with_false_alarms} of those with a false alarm"
     )
     parts = ", ".join(f"{kind} {_of(found)}" for kind, found in total.by_severity.items())
@@ -91,10 +92,6 @@ def _share(ratio: float | None) -> str:
     return "-" if ratio is None else f"{ratio * 100:.3g} %"
 
 
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
 def score_json(scores: Sequence[LogScore], total: Overall) -> str:
     """One indented object, `overall` and `logs`; what is not known is null."""
     shown = {"overall": _overall(total), "logs": [_log(one) for one in scores]}
@@ -109,8 +106,8 @@ def _overall(total: Overall) -> dict[str, Any]:
         **_counts(total.counts),
         "by_severity": _table(total.by_severity),
         "by_kind": _table(total.by_kind),
-        "seconds_to_detect": _delay(total.seconds),
-        "lines_to_detect": _delay(total.lines),
+        "seconds_to_detect": total.seconds and asdict(total.seconds),
+        "lines_to_detect": total.lines and asdict(total.lines),
     }
 
 
@@ -156,9 +153,3 @@ def _counts(counts: Counts) -> dict[str, Any]:
 
 def _table(shares: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
     return {name: {"found": found, "expected": all_} for name, (found, all_) in shares.items()}
-
-
-def _delay(delay: Delay | None) -> dict[str, Any] | None:
-    if delay is None:
-        return None
-    return {"count": delay.count, "median": delay.median, "longest": delay.longest}

@@ -48,12 +48,7 @@ def bench(
 def _record(
     name: str, command: Sequence[str], directory: Path, run: RunReadings, watched: Watched
 ) -> BenchRecord:
-    memory = {
-        quantity: Series(
-            steps=tuple(column.steps), times=tuple(column.times), values=tuple(column.values)
-        )
-        for quantity, column in watched.memory.items()
-    }
+    memory = {quantity: Series.of(column) for quantity, column in watched.memory.items()}
     first, last = run.first_step, run.last_step
     return BenchRecord(
         name=name,

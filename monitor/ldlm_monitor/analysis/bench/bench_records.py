@@ -11,7 +11,8 @@ from typing import Final, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from ldlm_monitor.analysis.readings import STEPS, Column, RunReadings
+from ldlm_monitor.analysis.column import Column
+from ldlm_monitor.analysis.readings import STEPS, RunReadings
 from ldlm_monitor.model.errors import InputError, UsageError
 from ldlm_monitor.model.view import View
 
@@ -29,6 +30,13 @@ class Series(View):
     steps: tuple[int, ...]
     times: tuple[float, ...]
     values: tuple[float, ...]
+
+    @classmethod
+    def of(cls, column: Column) -> Series:
+        """As a record holds it."""
+        return cls(
+            steps=tuple(column.steps), times=tuple(column.times), values=tuple(column.values)
+        )
 
     def column(self) -> Column:
         """As readings hold it."""
@@ -77,9 +85,7 @@ def series_of(readings: RunReadings) -> dict[str, Series]:
     columns = {name: readings.column(name) for name in readings.quantities()}
     found = {STEPS: readings.steps, **columns}
     return {
-        name: Series(
-            steps=tuple(column.steps), times=tuple(column.times), values=tuple(column.values)
-        )
+        name: Series.of(column)
         for name, column in found.items()
         if column is not None and len(column)
     }

@@ -6,10 +6,10 @@ import contextlib
 import importlib
 import os
 import signal
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from typing import Any
 
-from ldlm_monitor.probe.process import PROC, Process, look
+from ldlm_monitor.probe import process
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -27,7 +27,7 @@ class Family:
 
     def look(self) -> int:
         """Who is of it now; their resident memory together, bytes."""
-        table = dict(_table())
+        table = process.table()
         self._known = {
             pid: started
             for pid, started in self._known.items()
@@ -37,7 +37,7 @@ class Family:
         before = -1
         while len(found) != before:
             before = len(found)
-            found |= {pid for pid, process in table.items() if process.parent in found}
+            found |= {pid for pid, each in table.items() if each.parent in found}
         self._known = {pid: table[pid].started for pid in found}
         self.pids = frozenset(pid for pid in found if table[pid].state not in "ZX")
         return sum(_resident(pid) for pid in self.pids)
@@ -49,8 +49,8 @@ class Family:
         if with_group:
             _send(os.killpg, self._pid, number)
         for pid in self.pids - with_group:
-            process = look(pid)
-            if process is not None and process.started == self._known.get(pid):
+            found = process.look(pid)
+            if found is not None and found.started == self._known.get(pid):
                 _send(os.kill, pid, number)
 
     @property
@@ -60,15 +60,9 @@ class Family:
         return bool(self.pids)
 
 
-def _table() -> Iterator[tuple[int, Process]]:
-    for name in os.listdir(PROC):
-        if name.isdecimal() and (process := look(int(name))) is not None:
-            yield process.pid, process
-
-
 def _resident(pid: int) -> int:
     try:
-        return int((PROC / str(pid) / "statm").read_text().split()[1]) * _PAGE
+        return int((process.PROC / str(pid) / "statm").read_text().split()[1]) * _PAGE
     except (OSError, IndexError):
         return 0
 

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 
 from ldlm_monitor.analysis.bench.outputs import Outputs
 from ldlm_monitor.analysis.bench.processes import Family, GpuMemory
-from ldlm_monitor.analysis.readings import Column
+from ldlm_monitor.analysis.column import Column
 from ldlm_monitor.model.errors import UsageError
 
 StoppedBy: TypeAlias = Literal["command", "steps", "seconds", "interrupt"]

@@ -1,7 +1,8 @@
 """A chart as SVG that is as wide as its place and keeps its letters readable at any width.
 
 Curves stand in a drawing of their own that is stretched; letters are placed by percent.
-Everything that is text is escaped.
+Everything that is text is escaped. matplotlib writes SVG too, but of one fixed width and with
+colours that do not follow a dark page.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from html import escape
+from importlib.resources import files
 
 from ldlm_monitor.analysis.charts.chart import Axis, Chart, Line, axis_of, stretches
 from ldlm_monitor.text.format import number
@@ -29,21 +31,7 @@ GUTTER = 46
 MARKS = 40
 """More marks of one kind are drawn as strokes without words."""
 
-# The hues of M. Okabe and K. Ito, "Color Universal Design" (2008), darkened on light ground.
-STYLE = """\
-.chart{--c1:#0072b2;--c2:#b85c00;--c3:#007a5a;--c4:#a0437a;--c5:#7a6200;--bad:#c03000;\
---grid:#dfe3e8;--soft:#5f6773;--text:#1c2430;--ground:#fff;\
-font:12px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
-@media(prefers-color-scheme:dark){.chart{--c1:#6bb8ec;--c2:#f0a13c;--c3:#2fc59a;--c4:#dd93ba;\
---c5:#e8dc55;--bad:#ff7f50;--grid:#2b333d;--soft:#97a1ad;--text:#e8edf2;--ground:#141a21}}
-.chart text{fill:var(--soft)}.chart .title{fill:var(--text);font-weight:600}
-.chart .grid{stroke:var(--grid)}.chart .mean{fill:none;stroke-width:1.7;stroke-linejoin:round}
-.chart .band{stroke:none;opacity:.22}.chart .bad{stroke:var(--bad)}
-.chart .bad-band{fill:var(--bad);opacity:.16}
-.chart .bad-text{fill:var(--bad);font-weight:600}.chart .halo{paint-order:stroke;\
-stroke:var(--ground);stroke-width:3px;stroke-linejoin:round}
-.chart .resume{stroke:var(--soft);stroke-dasharray:3 3}
-"""
+STYLE = (files(__package__) / "chart.css").read_text("utf-8")
 
 
 def svg(chart: Chart, *, y: int = 0, legend: int = LEGEND) -> str:

@@ -3,8 +3,8 @@
 A step after a slow one is likely slow too, so values are resampled in blocks (circular
 block bootstrap: D. N. Politis and J. P. Romano, 1992) of the length that the series' own
 correlation requires (D. N. Politis and H. White, 2004). `Memory` corrects for what blocks
-miss beyond their ends and for the uncertainty of a short series' correlation. The package
-`arch` has the block length, and brings pandas for it.
+miss beyond their ends and for the uncertainty of a short series' correlation. `scipy` and
+`arch` have neither correction; `arch` has the block length, but needs pandas.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from statistics import fmean, median, pstdev
 REPLICATES = 400
 """The error of a standard error from 400 draws is 3.5 %, below that of its estimation."""
 SERIES = 1000
-"""A longer series is thinned to about this many values, which bounds the cost of a draw."""
+"""A longer series is thinned to about this many values, which bounds the cost of a resample."""
 LEAST_VALUES = 20
 """Fewer values give no interval: their spread and memory cannot be estimated."""
 SEED = 20260129

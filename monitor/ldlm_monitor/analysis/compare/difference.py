@@ -1,4 +1,7 @@
-"""How much one value differs from another, relatively, with its confidence interval."""
+"""How much one value differs from another, relatively, with its confidence interval.
+
+Student's distribution is computed here, in 30 lines: `scipy` would be a dependency of 40 MB.
+"""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
+from ldlm_monitor.analysis.column import Column
 from ldlm_monitor.analysis.compare.bootstrap import LEAST_VALUES, mean_of
 from ldlm_monitor.analysis.compare.difference import Difference, Seen, of_means, of_pairs, unknown
-from ldlm_monitor.analysis.readings import Column
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.text.format import duration
 

@@ -1,16 +1,23 @@
-"""One run of a comparison: its values, and which of its steps are warm-up."""
+"""The runs of a comparison: what a user names, its values, and which steps are warm-up."""
 
 from __future__ import annotations
 
 import math
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import fmean, median
 
+from ldlm_monitor.analysis.bench.bench_records import find_record
+from ldlm_monitor.analysis.column import Column
 from ldlm_monitor.analysis.compare.bootstrap import LEAST_VALUES
 from ldlm_monitor.analysis.compare.quantities import SPEED_BY
-from ldlm_monitor.analysis.readings import Column, RunReadings
+from ldlm_monitor.analysis.readings import Readings, RunReadings
+from ldlm_monitor.config import Settings
+from ldlm_monitor.model.errors import InputError
+from ldlm_monitor.parse import Parser
+from ldlm_monitor.playback.finished_inputs import gather, refuse_unreadable
+from ldlm_monitor.run.identity import RunNames
 
 _BATCH = ("global_batch_size", "global_train_batch_size", "total_batch_size")
 """Settings that give the number of samples of a step."""
@@ -165,3 +172,50 @@ def steady_from(values: Sequence[float]) -> int:
     least = min(errors.values())
     best = min(left for left, error in errors.items() if error <= NEAR * least)
     return best * GROUP if errors[best] < WORTH * errors[0] else 0
+
+
+def sides_of(
+    inputs: Sequence[Settings], warm_up: float | None, notice: Callable[[str], None]
+) -> list[Side]:
+    """One side for each input, under names that differ. Raises `InputError`."""
+    found = [_read(each, notice) for each in inputs]
+    names = [readings.name for readings in found]
+    if len(set(names)) < len(names):
+        names = [each.files[0] for each in inputs]
+    unique = [
+        name if name not in names[:index] else f"{name} ({index + 1})"
+        for index, name in enumerate(names)
+    ]
+    return [Side(name, each, warm_up) for name, each in zip(unique, found, strict=True)]
+
+
+def _read(settings: Settings, notice: Callable[[str], None]) -> RunReadings:
+    """What one input holds, which must be one run."""
+    (named,) = settings.files
+    record = find_record(named, settings.state_dir)
+    if record is not None:
+        return record.readings()
+    names = RunNames(settings.run)
+    history, notices = gather(settings, names)
+    for text in notices:
+        notice(text)
+    readings = Readings(Parser(settings.formats), names)
+    for when, chunk, file in history.play():
+        readings.feed(chunk, when, timed=file.timeline.timed)
+    refuse_unreadable(history)
+    readings.finish(file.path for file in history.files)
+    found = [run for run in readings.runs.values() if run.first_step is not None]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise InputError(
+            "has no steps with numbers",
+            where=named,
+            remedy="name the log of a training; `ldlm-monitor parse --stats` shows what is read",
+        )
+    listed = ", ".join(sorted(run.name for run in found)[:4])
+    raise InputError(
+        f"holds {len(found)} runs ({listed}{', …' if len(found) > 4 else ''})",
+        where=named,
+        remedy="name one file of each run to compare",
+    )
