@@ -17,8 +17,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "monitor"))
 
 from ldlm_monitor.analysis.compare.comparison import Comparison  # noqa: E402 # it need not be installed
-from ldlm_monitor.model.json_schema import schema_of  # noqa: E402
 from ldlm_monitor.model.names import METRICS, Metric  # noqa: E402
+from ldlm_monitor.model.view import schema_of  # noqa: E402
 from ldlm_monitor.report.document import Report  # noqa: E402
 
 PAGES = ROOT / "docs"

@@ -14,7 +14,7 @@ from ldlm_monitor.detect.gradient import (
 )
 from ldlm_monitor.detect.storage import CheckpointDetector, MemoryDetector
 from ldlm_monitor.detect.throughput import ChangePoint, RankDetector, ThroughputDetector
-from ldlm_monitor.model.measured import Measured
+from ldlm_monitor.model.points import Measured
 
 GIB = 2.0**30
 

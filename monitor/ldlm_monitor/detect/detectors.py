@@ -15,9 +15,14 @@ from ldlm_monitor.detect.loss import ConstantDetector, LossDetector
 from ldlm_monitor.detect.storage import CheckpointDetector, MemoryDetector
 from ldlm_monitor.detect.throughput import RankDetector, ThroughputDetector
 from ldlm_monitor.detect.window import Values, positive
-from ldlm_monitor.model.measured import BUSY_SECONDS, DERIVED_STEP_SECONDS, Measured
 from ldlm_monitor.model.names import DETECT_PREFIX
-from ldlm_monitor.model.points import Point, make_labels
+from ldlm_monitor.model.points import (
+    BUSY_SECONDS,
+    DERIVED_STEP_SECONDS,
+    Measured,
+    Point,
+    make_labels,
+)
 
 
 class Detector(Protocol):

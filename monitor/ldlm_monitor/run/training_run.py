@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from ldlm_monitor.model.measured import DERIVED_STEP_SECONDS, Measured
 from ldlm_monitor.model.names import DETECTED_IN, RUN_STATES
-from ldlm_monitor.model.points import Labels, Point, make_labels
+from ldlm_monitor.model.points import DERIVED_STEP_SECONDS, Labels, Measured, Point, make_labels
 from ldlm_monitor.model.records import Event, Heartbeat, Position, Record, Sample, SampleBlock
 from ldlm_monitor.model.view import Health, RunView, VerdictView
 from ldlm_monitor.run.events import EVENTS, EventCounts, LoggedSettings

@@ -6,8 +6,7 @@ import math
 from array import array
 from collections.abc import Iterator, Sequence
 
-from ldlm_monitor.model.measured import MEASURED
-from ldlm_monitor.model.points import Labels, Point
+from ldlm_monitor.model.points import MEASURED, Labels, Point
 from ldlm_monitor.model.records import Event, Sample, SampleBlock
 from ldlm_monitor.model.view import CurveView, Statistics
 from ldlm_monitor.run.curve import RunCurve, is_charted

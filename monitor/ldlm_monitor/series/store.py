@@ -13,8 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ldlm_monitor.model.points import Labels, Matcher, Point, Series
-from ldlm_monitor.series.matching import is_matched
-from ldlm_monitor.series.segment import Segment
+from ldlm_monitor.series.segment import Segment, is_matched
 
 
 @dataclass(slots=True)
