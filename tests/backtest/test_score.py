@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ldlm_monitor.analysis.backtest.score import Alarm, Finding, LogScore, overall, score
+from ldlm_monitor.analysis.backtest.score import Alarm, EventResult, LogScore, overall, score
 from ldlm_monitor.analysis.backtest.truth import TrueEvent, Truth
 
 NAN = TrueEvent(kind="nan", line_number=20, severity="failure", quote="loss: nan")
@@ -27,13 +27,13 @@ def told(result: LogScore) -> list[str | None]:
 
 def test_an_alert_at_the_line_has_found_the_failure() -> None:
     result = judge([NAN], NONFINITE, times={NAN: 97.5})
-    assert result.findings == (Finding(NAN, NONFINITE, seconds=2.5, lines=0),)
+    assert result.findings == (EventResult(NAN, NONFINITE, seconds=2.5, lines=0),)
     assert (result.counts.recall, result.counts.precision) == (1.0, 1.0)
 
 
 def test_a_later_alert_has_found_it_too_and_its_delay_is_told_in_lines_without_a_clock() -> None:
     late = replace(NONFINITE, line=26, time=None)
-    assert judge([NAN], late, times={NAN: 97.5}).findings == (Finding(NAN, late, None, 6),)
+    assert judge([NAN], late, times={NAN: 97.5}).findings == (EventResult(NAN, late, None, 6),)
     assert judge([NAN], replace(late, time=100.0)).findings[0].seconds is None
 
 

@@ -11,9 +11,9 @@ from ldlm_monitor.callback.heartbeat import (
     STANDING,
     STANDING_AT,
     Beat,
-    Heartbeat,
+    HeartbeatPage,
     Identity,
-    Standing,
+    RankValues,
 )
 
 
@@ -45,7 +45,7 @@ def beat_of(page: bytes) -> dict:
 
 
 def standing_of(page: bytes) -> dict:
-    return block(page, Standing, STANDING, STANDING_AT)
+    return block(page, RankValues, STANDING, STANDING_AT)
 
 
 def test_blocks_do_not_reach_into_each_other() -> None:
@@ -57,7 +57,7 @@ def test_blocks_do_not_reach_into_each_other() -> None:
 
 def test_the_page_tells_who_writes_and_where_it_stands(tmp_path) -> None:
     path = tmp_path / "heartbeat_rank3"
-    heartbeat = Heartbeat(path, identity())
+    heartbeat = HeartbeatPage(path, identity())
     heartbeat.beat(Beat(step=41, time=1e9, phase=b"eval", loss=2.5))
     heartbeat.sync()
     page = path.read_bytes()
@@ -69,9 +69,9 @@ def test_the_page_tells_who_writes_and_where_it_stands(tmp_path) -> None:
 
 def test_a_new_run_takes_the_name_and_leaves_the_old_page_to_those_who_hold_it(tmp_path) -> None:
     path = tmp_path / "heartbeat_rank3"
-    old = Heartbeat(path, identity())
+    old = HeartbeatPage(path, identity())
     reader = os.open(path, os.O_RDONLY)
-    Heartbeat(path, identity(pid=8)).beat(Beat(step=1))
+    HeartbeatPage(path, identity(pid=8)).beat(Beat(step=1))
     old.beat(Beat(step=2))
     old.sync()
     assert beat_of(os.pread(reader, 4096, 0))["step"] == 2

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ldlm_monitor.analysis.charts import Chart, Mark, bucketed, svg, write
+from ldlm_monitor.analysis.charts import Figure, FigureMark, bucketed, svg, write
 from ldlm_monitor.analysis.charts.chart import BUCKETS, axis_of
 from ldlm_monitor.model.errors import UsageError
 
 FINITE = st.floats(-1e12, 1e12) | st.floats(allow_nan=False, allow_infinity=False)
 
 
-def parsed(chart: Chart) -> ElementTree.Element:
+def parsed(chart: Figure) -> ElementTree.Element:
     return ElementTree.fromstring(svg(chart))
 
 
@@ -33,14 +33,14 @@ def test_no_spike_is_lost_in_buckets() -> None:
 
 def test_a_nan_is_a_stroke_with_its_step() -> None:
     line = bucketed("loss", [0, 1, 3], [2.0, 1.9, 1.8], nonfinite=[2])
-    assert "not finite at 2" in titles(parsed(Chart(title="loss", lines=[line])))
+    assert "not finite at 2" in titles(parsed(Figure(title="loss", lines=[line])))
 
 
 def test_values_that_are_not_finite_side_by_side_are_one_stretch() -> None:
     """However many: a run may go on with NaN for a million steps."""
     bad = [*range(100_000, 200_000), 250_000]
     line = bucketed("r", range(0, 100_000, 100), [2.0] * 1000, nonfinite=bad)
-    drawing = svg(Chart(title="loss", lines=[line, bucketed("s", [0, 250_000], [2.0, 1.0])]))
+    drawing = svg(Figure(title="loss", lines=[line, bucketed("s", [0, 250_000], [2.0, 1.0])]))
     assert len(drawing) < 20_000
     root = ElementTree.fromstring(drawing)
     assert "not finite from 100000 to 199999 (100000 times)" in titles(root)
@@ -50,21 +50,21 @@ def test_values_that_are_not_finite_side_by_side_are_one_stretch() -> None:
 
 def test_long_names_that_begin_alike_differ_in_the_legend() -> None:
     lines = [bucketed(f"train_20261121_0{n}5842", [0, 1], [1.0, 2.0]) for n in (6, 7, 8)]
-    names = [span.text for span in parsed(Chart(title="loss", lines=lines)).iter("tspan")]
+    names = [span.text for span in parsed(Figure(title="loss", lines=lines)).iter("tspan")]
     assert len(set(names)) == 3
 
 
 def test_a_value_beyond_the_axis_has_a_mark_with_its_value() -> None:
     values = [math.sin(n) for n in range(200)]
     values[100] = -1e6
-    root = parsed(Chart(title="x", lines=[bucketed("x", range(200), values)]))
+    root = parsed(Figure(title="x", lines=[bucketed("x", range(200), values)]))
     assert "-1000000 at 100" in titles(root)
 
 
 @example([95811496.0, 5.9e-301])
 @given(st.lists(FINITE, min_size=1, max_size=60))
 def test_any_values_make_a_drawing_within_its_frame(values: list[float]) -> None:
-    root = parsed(Chart(title="x", lines=[bucketed("x", range(len(values)), values)]))
+    root = parsed(Figure(title="x", lines=[bucketed("x", range(len(values)), values)]))
     for path in root.iter("path"):
         places = [
             float(number)
@@ -97,7 +97,9 @@ def test_on_a_logarithmic_axis_equal_ratios_are_equally_far_apart() -> None:
 
 def test_names_and_marks_are_text() -> None:
     line = bucketed("<b>&", [0, 1], [1.0, 2.0])
-    chart = Chart(title='"<i>', lines=[line, line], marks=[Mark(1, "</svg><script>", "incident")])
+    chart = Figure(
+        title='"<i>', lines=[line, line], marks=[FigureMark(1, "</svg><script>", "incident")]
+    )
     root = parsed(chart)
     assert not list(root.iter("script"))
     assert "</svg><script>" in titles(root)
@@ -108,14 +110,14 @@ def test_matplotlib_that_is_missing_is_named(
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
     with pytest.raises(UsageError, match=r"pip install 'ldlm-monitor\[plots\]'"):
-        write([Chart(title="x", lines=[])], tmp_path / "a.png", "--plot")
+        write([Figure(title="x", lines=[])], tmp_path / "a.png", "--plot")
 
 
 @pytest.mark.parametrize("first", [0, 8659, 1_000_000])
 def test_no_two_ticks_have_the_same_name(first: int) -> None:
     line = bucketed("loss", range(first, first + 4), [100.0001, 100.0002, 100.0003, 100.0004])
     names: dict[str | None, list[str | None]] = {"end": [], "middle": []}
-    for text in parsed(Chart(title="x", lines=[line])).iter("text"):
+    for text in parsed(Figure(title="x", lines=[line])).iter("text"):
         if (anchor := text.get("text-anchor")) in names:
             names[anchor].append(text.text)
     for found in names.values():

@@ -15,7 +15,7 @@ from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.notify import Outbox
 from ldlm_monitor.playback.history import place
 from ldlm_monitor.run.identity import RunNames
-from ldlm_monitor.source import PollingWaker, Position
+from ldlm_monitor.source import FilePosition, PollingWaker
 from ldlm_monitor.state.state_store import StateStore
 
 NOW = 1_769_681_700.0
@@ -171,7 +171,7 @@ def test_how_far_a_silent_servers_files_were_judged_is_kept_over_a_restart(watch
     watched.open()
 
 
-def positions(watched: Watched) -> list[Position]:
+def positions(watched: Watched) -> list[FilePosition]:
     ledger = StateStore(watched.folder / "ledger.sqlite")
     state = ledger.load()
     ledger.close()

@@ -14,9 +14,9 @@ from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.records import Event, Heartbeat
 from ldlm_monitor.model.view import AlertView, MonitorView
-from ldlm_monitor.source import Follower, Position
+from ldlm_monitor.source import FilePosition, Follower
 from ldlm_monitor.state import read_log
-from ldlm_monitor.state.read_log import Arrival, Content
+from ldlm_monitor.state.read_log import Arrival, ContentState
 from ldlm_monitor.state.state_dir import StateDir
 from ldlm_monitor.state.state_store import State, StateStore
 
@@ -33,7 +33,7 @@ ALERT = AlertView(
 )
 
 
-def judged(path: Path) -> Position:
+def judged(path: Path) -> FilePosition:
     follower = Follower()
     follower.add(path)
     list(follower.read(None, 0.0))
@@ -172,7 +172,7 @@ def test_the_read_log_stays_small_and_keeps_what_came_last(folder: Path, monkeyp
 
 def test_files_that_cannot_be_read_again_are_forgotten_and_counted(folder: Path) -> None:
     store = opened(folder)
-    store.commit(State(), [Content("a.log", FILE, 0, 40, 9.0)])
+    store.commit(State(), [ContentState("a.log", FILE, 0, 40, 9.0)])
     store.read_log.note([chunk("ab\n", 40), chunk("x\n", 0, "b.log")], 10.0)
     present = {read_log.file_key("b.log", FILE)}
     assert store.read_log.forget_others(present) == {"a.log": 43}

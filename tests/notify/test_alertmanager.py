@@ -1,10 +1,10 @@
-"""What an Alertmanager gets, and when, by Prometheus' own rules of sending."""
+"""What an AlertmanagerSender gets, and when, by Prometheus' own rules of sending."""
 
 import pytest
 
 from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.model.view import AlertView, MonitorView, Snapshot
-from ldlm_monitor.notify import Alertmanager, AlertmanagerClient, Outbox, Pulse
+from ldlm_monitor.notify import AlertmanagerClient, AlertmanagerSender, Outbox, Pulse
 from ldlm_monitor.notify.alertmanager import (
     BATCH,
     RESEND_SECONDS,
@@ -112,14 +112,14 @@ def test_the_body_is_that_of_api_v2_and_holds_no_secret() -> None:
 
 def sender(
     url: str, outbox: Outbox, *alerts: AlertView, pump: Turning | None = None
-) -> Alertmanager:
+) -> AlertmanagerSender:
     monitor = MonitorView.fresh()
     snapshot = Snapshot(
         version=1, at=NOW, runs=(), alerts=alerts, events=(), monitor=monitor, points=()
     )
     client = AlertmanagerClient(url, authorization="Bearer secret")
     pulse = (pump or Turning()).pulse
-    return Alertmanager(client, lambda: snapshot, outbox, pulse=pulse)
+    return AlertmanagerSender(client, lambda: snapshot, outbox, pulse=pulse)
 
 
 def test_what_was_not_accepted_is_sent_again_after_the_pause_that_was_asked_for(

@@ -38,7 +38,7 @@ from ldlm_monitor.config.policy import Policy
 from ldlm_monitor.notify import Courier, Outbox
 from ldlm_monitor.notify.slack import SlackWebhook
 from ldlm_monitor.notify.slack_bot import SlackBot
-from ldlm_monitor.notify.webhook import Webhook
+from ldlm_monitor.notify.webhook import WebhookSender
 from ldlm_monitor.daemon.dispatcher import Dispatcher
 
 folder, webhook, bot, generic, total, token, channel = sys.argv[1:]
@@ -46,7 +46,7 @@ folder = Path(folder)
 receivers = [
     SlackWebhook(webhook, timeout=1),
     SlackBot(token, channel, api_url=bot, timeout=1, name="slack:COTHER"),
-    Webhook(generic, timeout=1),
+    WebhookSender(generic, timeout=1),
 ]
 names = [receiver.name for receiver in receivers]
 soon = Policy(follow_up_seconds=0.3)  # with half a minute the test would take hours

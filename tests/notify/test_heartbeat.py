@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ldlm_monitor.notify import Heartbeat, Outbox, Pulse
+from ldlm_monitor.notify import HeartbeatSender, Outbox, Pulse
 from ldlm_monitor.notify.heartbeat import AGAIN_SECONDS, STILL_SECONDS
 
 
@@ -26,11 +26,11 @@ def pulse(pump: Pump) -> Pulse:
 
 
 @pytest.fixture
-def begin(outbox: Outbox, pulse: Pulse) -> Iterator[Callable[..., Heartbeat]]:
-    started: list[Heartbeat] = []
+def begin(outbox: Outbox, pulse: Pulse) -> Iterator[Callable[..., HeartbeatSender]]:
+    started: list[HeartbeatSender] = []
 
-    def start(url: str, interval: float = 0.05) -> Heartbeat:
-        heartbeat = Heartbeat(url, interval, pulse, outbox, timeout=5)
+    def start(url: str, interval: float = 0.05) -> HeartbeatSender:
+        heartbeat = HeartbeatSender(url, interval, pulse, outbox, timeout=5)
         heartbeat.start()
         started.append(heartbeat)
         return heartbeat
@@ -65,7 +65,7 @@ def test_a_stuck_pump_is_silent_although_the_process_lives(
     pump.turns = 1
     pulse = Pulse(lambda: pump.turns)
     assert pulse.beats(time.monotonic() - STILL_SECONDS - 1)
-    heartbeat = Heartbeat(slack.url, 0.05, pulse, outbox)
+    heartbeat = HeartbeatSender(slack.url, 0.05, pulse, outbox)
     heartbeat.start()
     threading.Event().wait(0.3)
     assert heartbeat.is_alive()
@@ -80,7 +80,7 @@ def test_what_is_not_taken_is_counted_said_once_and_tried_again_soon(
     slack, pulse, outbox, caplog, answer
 ) -> None:
     slack.answers = [answer, answer]
-    heartbeat = Heartbeat(slack.url, 3600, pulse, outbox)
+    heartbeat = HeartbeatSender(slack.url, 3600, pulse, outbox)
     caplog.set_level(logging.DEBUG)
     assert [heartbeat.turn() for _ in range(3)] == [AGAIN_SECONDS, AGAIN_SECONDS, 3600]
     assert slack.methods == ["GET"] * 3, "no redirect is followed"
@@ -90,7 +90,7 @@ def test_what_is_not_taken_is_counted_said_once_and_tried_again_soon(
 
 
 def test_nobody_listening_is_said_without_the_url(pulse, outbox, caplog) -> None:
-    heartbeat = Heartbeat("http://127.0.0.1:1/s3cr3tpath", 60, pulse, outbox)
+    heartbeat = HeartbeatSender("http://127.0.0.1:1/s3cr3tpath", 60, pulse, outbox)
     assert heartbeat.turn() == AGAIN_SECONDS
     assert "could not be reached" in caplog.text
     assert "s3cr3tpath" not in caplog.text + repr(heartbeat)

@@ -9,9 +9,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from ldlm_monitor.model.errors import ConfigError, DeliveryError, RemoteError
-from ldlm_monitor.notify import AlertmanagerClient, Heartbeat, Outbox, Pulse, SlackWebhook
+from ldlm_monitor.notify import AlertmanagerClient, HeartbeatSender, Outbox, Pulse, SlackWebhook
 from ldlm_monitor.notify.apprise_services import apprise_services
-from ldlm_monitor.notify.webhook import Webhook
+from ldlm_monitor.notify.webhook import WebhookSender
 from ldlm_monitor.tui.remote import RemoteSource
 
 pytest.importorskip("apprise", reason="apprise is not installed")
@@ -82,14 +82,14 @@ class Senders:
             case "slack":
                 SlackWebhook(f"{url}/services/x").send(self._notification)
             case "webhook":
-                Webhook(f"{url}/x").send(self._notification)
+                WebhookSender(f"{url}/x").send(self._notification)
             case "apprise":
                 (service,) = apprise_services([url.replace("http", "json", 1)])
                 service.send(self._notification)
             case "alertmanager":
                 AlertmanagerClient(url, authorization=secret).send([])
             case "heartbeat":
-                beat = Heartbeat(url, 3600, Pulse(lambda: 1), self._outbox)
+                beat = HeartbeatSender(url, 3600, Pulse(lambda: 1), self._outbox)
                 if beat.turn() != 3600:
                     raise DeliveryError("not taken")
             case "attach":

@@ -12,7 +12,7 @@ import pytest
 from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify import Notification
 from ldlm_monitor.notify.apprise_services import apprise_services
-from ldlm_monitor.notify.webhook import Webhook, WebhookBody, webhook_body
+from ldlm_monitor.notify.webhook import WebhookBody, WebhookSender, webhook_body
 
 SCHEMA = Path(__file__).parents[2] / "docs/webhook.schema.json"
 SECRET = "5f0d1c2b3a49586776859403"
@@ -60,7 +60,7 @@ def test_the_schema_that_is_documented_is_that_of_the_body() -> None:
 
 
 def test_a_receiver_can_check_the_signature_and_knows_a_repeat(slack) -> None:
-    webhook = Webhook(slack.url, secret=SECRET, clock=lambda: 1_769_681_701.9)
+    webhook = WebhookSender(slack.url, secret=SECRET, clock=lambda: 1_769_681_701.9)
     webhook.send(NAN)
     webhook.send(NAN)
     webhook.send(replace(NAN, state="resolved"))
@@ -73,13 +73,13 @@ def test_a_receiver_can_check_the_signature_and_knows_a_repeat(slack) -> None:
 
 
 def test_without_a_secret_nothing_is_signed(slack) -> None:
-    Webhook(slack.url).send(NAN)
+    WebhookSender(slack.url).send(NAN)
     assert slack.posted[0][0]["webhook-signature"] is None
 
 
 def test_a_secret_in_standard_form_is_base64(slack) -> None:
     key = bytes(range(24))
-    Webhook(slack.url, secret="whsec_" + base64.b64encode(key).decode()).send(NAN)
+    WebhookSender(slack.url, secret="whsec_" + base64.b64encode(key).decode()).send(NAN)
     headers, body = slack.posted[0]
     signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
     digest = hmac.new(key, signed, hashlib.sha256).digest()
@@ -89,7 +89,7 @@ def test_a_secret_in_standard_form_is_base64(slack) -> None:
 @pytest.mark.parametrize("secret", ["short", "whsec_no base64 at all", "whsec_c2hvcnQ="])
 def test_a_secret_that_protects_nothing_is_refused(secret: str) -> None:
     with pytest.raises(ConfigError, match="too short"):
-        Webhook("https://example.org", secret=secret)
+        WebhookSender("https://example.org", secret=secret)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_secret_that_protects_nothing_is_refused(secret: str) -> None:
 )
 def test_a_url_that_is_not_safe_is_refused_and_not_shown(url: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        Webhook(url)
+        WebhookSender(url)
     assert "example" not in str(refused.value)
 
 
@@ -109,7 +109,7 @@ def test_what_is_not_accepted_is_an_error_with_the_servers_retry_after(
 ) -> None:
     slack.answers = [(status, {"Retry-After": "30"}, b"")]
     with pytest.raises(DeliveryError) as refused:
-        Webhook(slack.url).send(NAN)
+        WebhookSender(slack.url).send(NAN)
     assert refused.value.permanent is permanent
     assert refused.value.retry_after == 30
     assert "s3cr3tpath" not in str(refused.value)

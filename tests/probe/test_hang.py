@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.model.records import Event, Heartbeat, Position
-from ldlm_monitor.probe.hang import SKEW_SECONDS, Rank, accused, beats, events_of, look
+from ldlm_monitor.probe.hang import SKEW_SECONDS, RankReport, accused, beats, events_of, look
 from ldlm_monitor.probe.heartbeat import pages, read
 from ldlm_monitor.probe.stacks import Stacks, ask, may_ask, stacks_of
 
@@ -162,8 +162,8 @@ def rank(ranks):
     template = read(ranks / "heartbeat_rank0")
     assert template is not None
 
-    def make(number: int, step: int, stacks: Stacks | None, phase: str = "train") -> Rank:
-        return Rank(replace(template, rank=number, step=step, phase=phase), stacks)
+    def make(number: int, step: int, stacks: Stacks | None, phase: str = "train") -> RankReport:
+        return RankReport(replace(template, rank=number, step=step, phase=phase), stacks)
 
     return make
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.model.errors import InputError
-from ldlm_monitor.source import Position, positions_from_json, positions_to_json
+from ldlm_monitor.source import FilePosition, positions_from_json, positions_to_json
 
 BANNER = b"#" * 1500 + b"\n"
 
@@ -241,7 +241,7 @@ def test_a_negative_place_is_no_state(reading, log):
     reader = reading(log)
     reader.look()
     (position,) = reader.follower.positions()
-    assert isinstance(position, Position)
+    assert isinstance(position, FilePosition)
     with pytest.raises(InputError):
         positions_from_json(
             json.dumps([json.loads(positions_to_json([position]))[0] | {"read": -1}])
@@ -252,12 +252,12 @@ def test_a_negative_place_is_no_state(reading, log):
 FINDS = """
 import os, sys
 from pathlib import Path
-from ldlm_monitor.source import DIRECT, Continuation, Journal, Position
+from ldlm_monitor.source import DIRECT, Continuation, Journal, FilePosition
 
 log = Path(sys.argv[1])
 listed = []
 sys.addaudithook(lambda event, given: event == "os.scandir" and listed.append(given[0]))
-position = Position.reached(str(log), 70, 11, DIRECT)
+position = FilePosition.reached(str(log), 70, 11, DIRECT)
 found = Continuation.of(position, 0.0, Journal())
 print(found.offset, found.has_name, listed)
 log.rename(log.with_name("a.log.1"))

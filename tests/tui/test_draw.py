@@ -16,7 +16,7 @@ from ldlm_monitor.tui.draw import (
     ASCII,
     UNICODE,
     Glyphs,
-    Span,
+    StyledSpan,
     fit,
     fit_line,
     is_utf8,
@@ -69,7 +69,7 @@ def test_markup_is_text() -> None:
 
 @given(st.text(st.characters(exclude_categories=["C", "M", "Z"])), st.integers(0, 30))
 def test_a_line_takes_exactly_its_cells(text: str, width: int) -> None:
-    assert width_of(fit_line([Span(text, "dim"), Span(text)], width)) == width
+    assert width_of(fit_line([StyledSpan(text, "dim"), StyledSpan(text)], width)) == width
     assert cell_len(fit(text, width)) == width
 
 
@@ -185,7 +185,7 @@ def test_the_locale_says_whether_there_is_unicode(locale: dict[str, str], utf8: 
 
 
 def test_what_was_found_can_be_read_under_the_cursor() -> None:
-    strip = strip_of([Span("loss", "found")], 4, Style(), dark=True, also="cursor")
+    strip = strip_of([StyledSpan("loss", "found")], 4, Style(), dark=True, also="cursor")
     (segment,) = strip
     assert segment.style is not None
     assert segment.style.bgcolor == style("found", dark=True).bgcolor

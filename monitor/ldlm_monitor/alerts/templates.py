@@ -63,7 +63,7 @@ class Template:
     @classmethod
     def parse(cls, source: str) -> "Template":
         """Raises RuleError naming what is not supported."""
-        return cls(source, _Parser(source).parse())
+        return cls(source, _TemplateParser(source).parse())
 
     def expand(self, labels: Mapping[str, str], value: float) -> str:
         """The text for one alert; a label that is missing reads as empty."""
@@ -103,7 +103,7 @@ _VALUES = frozenset({"$value", ".Value", "$.Value"})
 _VERBS = re.compile(r"%(?:%|[-+0 ]*\d*(?:\.\d*)?([a-zA-Z]))")
 
 
-class _Parser:
+class _TemplateParser:
     """Recursive descent over the pieces of one template."""
 
     def __init__(self, source: str) -> None:

@@ -70,7 +70,7 @@ class Beat:
 
 
 @dataclass(slots=True)
-class Standing:
+class RankValues:
     """How a rank does, by the last row. `time`: of that row.
 
     `nonfinite`: values that were NaN or infinite, the first at `nonfinite_step` in
@@ -126,11 +126,11 @@ class Identity:
     recorder_socket: bytes
 
 
-_of_standing = attrgetter(*(field.name for field in fields(Standing)))
+_of_standing = attrgetter(*(field.name for field in fields(RankValues)))
 _of_device = attrgetter(*(field.name for field in fields(DeviceBeat)))
 
 
-class Heartbeat:
+class HeartbeatPage:
     """The page of one rank. Raises `OSError` where the file cannot be made."""
 
     def __init__(self, path: Path, identity: Identity) -> None:
@@ -175,7 +175,7 @@ class Heartbeat:
             _WORDS.pack_into(self._page, BEAT_AT + _WORDS_AT, beat.phase, beat.status)
         whole[_LAST] = number
 
-    def store_standing(self, standing: Standing) -> None:
+    def store_standing(self, standing: RankValues) -> None:
         """Store the rank's values. Called by the rows' thread alone."""
         self._standings = number = self._standings + 1
         STANDING.pack_into(self._page, STANDING_AT, number, *_of_standing(standing), number)

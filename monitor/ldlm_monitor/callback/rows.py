@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from ldlm_monitor.callback.heartbeat import Standing
+from ldlm_monitor.callback.heartbeat import RankValues
 from ldlm_monitor.callback.values import LARGEST, gather, nonfinite, whole
 
 Row: TypeAlias = dict[str, Any]
@@ -26,7 +26,7 @@ class Rows:
     """
 
     def __init__(self, rank: int, every: int, alarm: Callable[[], None]) -> None:
-        self.standing = Standing()
+        self.standing = RankValues()
         self.latest: Row = {}
         self.extra: dict[str, float] = {}
         self.unread = 0

@@ -18,7 +18,7 @@ from ldlm_monitor.callback.gpu import GpuSampler
 from ldlm_monitor.callback.gpu import values as gpu_values
 from ldlm_monitor.callback.heartbeat import (
     DeviceBeat,
-    Heartbeat,
+    HeartbeatPage,
     Identity,
     pid_namespace,
     start_ticks,
@@ -68,7 +68,7 @@ class Session:
         self._launch = launch
         self._options = options
         self._say = say
-        self._heartbeat: Heartbeat | None = None
+        self._heartbeat: HeartbeatPage | None = None
         self._gpu: GpuSampler | None = None
         self._exporter: Exporter | None = None
         self._recorder: FlightRecorder | None = None
@@ -220,7 +220,7 @@ class Session:
             recorder_socket=self._recorder.path.encode() if self._recorder else b"",
         )
         try:
-            heartbeat = Heartbeat(path, identity)
+            heartbeat = HeartbeatPage(path, identity)
             heartbeat.beat(self.steps.beat)
             heartbeat.sync()
             self._heartbeat, self.steps.store_beat = heartbeat, heartbeat.beat

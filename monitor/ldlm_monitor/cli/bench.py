@@ -66,7 +66,7 @@ def bench(
     from ldlm_monitor.analysis.bench.bench import bench as run
     from ldlm_monitor.analysis.bench.bench import listed, summary
     from ldlm_monitor.analysis.bench.bench_records import FILE, all_records, check_name, records_dir
-    from ldlm_monitor.analysis.bench.watch import Limits
+    from ldlm_monitor.analysis.bench.watch import BenchLimits
     from ldlm_monitor.analysis.readings import STEPS
 
     found = settings(flags) if state_dir is None else settings(flags, state_dir=state_dir)
@@ -84,7 +84,7 @@ def bench(
         shown_dash(command),
         _folder(out or records_dir(found.state_dir) / name, replace=replace),
         found,
-        Limits(steps, seconds, grace),
+        BenchLimits(steps, seconds, grace),
         also=also,
         echo=lambda data: None if quiet else _show(data),
         notice=lambda text: print(text, file=sys.stderr),

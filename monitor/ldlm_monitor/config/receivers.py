@@ -86,7 +86,7 @@ class Slack(Policy):
         return token
 
 
-class Alertmanager(Section):
+class AlertmanagerSettings(Section):
     """Alertmanagers that get every alert that fires."""
 
     urls: Urls = Field(
@@ -107,7 +107,7 @@ class Alertmanager(Section):
         )
 
 
-class Webhook(StreamPolicy):
+class WebhookSettings(StreamPolicy):
     """A webhook of the user's own."""
 
     url: SecretUrl | None = Field(
@@ -154,7 +154,7 @@ class Apprise(Policy):
         return tuple(line for line in lines if line and not line.startswith("#"))
 
 
-class Heartbeat(Section):
+class HeartbeatSettings(Section):
     """A dead man's switch that is pinged while the monitor works."""
 
     url: SecretUrl | None = Field(

@@ -24,12 +24,12 @@ from ldlm_monitor.config.fields import (
     address,
 )
 from ldlm_monitor.config.receivers import (
-    Alertmanager,
+    AlertmanagerSettings,
     Apprise,
     Attach,
-    Heartbeat,
+    HeartbeatSettings,
     Slack,
-    Webhook,
+    WebhookSettings,
 )
 
 ENV_PREFIX = "LDLM_"
@@ -188,10 +188,10 @@ class Settings(BaseSettings):
         examples=[900],
     )
     slack: Slack = Slack()
-    alertmanager: Alertmanager = Alertmanager()
-    webhook: Webhook = Webhook()
+    alertmanager: AlertmanagerSettings = AlertmanagerSettings()
+    webhook: WebhookSettings = WebhookSettings()
     apprise: Apprise = Apprise()
-    heartbeat: Heartbeat = Heartbeat()
+    heartbeat: HeartbeatSettings = HeartbeatSettings()
     attach: Attach = Attach()
     post_interval_seconds: SecondsFromZero = Field(
         default=1,

@@ -16,8 +16,8 @@ from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk, FileId
 from ldlm_monitor.playback.history import History, PlacedFile, place
 from ldlm_monitor.playback.resumed_file import ResumedFile
-from ldlm_monitor.source import Disk, Follower, Position
-from ldlm_monitor.state.read_log import Content
+from ldlm_monitor.source import Disk, FilePosition, Follower
+from ldlm_monitor.state.read_log import ContentState
 from ldlm_monitor.state.state_store import State
 
 END_SECONDS = 2.0
@@ -70,10 +70,10 @@ class Backfill:
         self._feed = feed
         self._played: dict[str, tuple[FileId, int]] = {}
         self._replaced: set[Path] = set()
-        self._contents: list[Content] = []
+        self._contents: list[ContentState] = []
         self.reading: float | None = None
 
-    def take_contents(self) -> list[Content]:
+    def take_contents(self) -> list[ContentState]:
         """What was judged since the last call, to be committed with the state."""
         taken, self._contents = self._contents, []
         return taken
@@ -96,7 +96,7 @@ class Backfill:
             file = (status.st_dev, status.st_ino, 0)
             self._follower.add(path, offset=status.st_size)
             self._contents.append(
-                Content(str(path), file, 0, status.st_size, status.st_mtime, "skipped")
+                ContentState(str(path), file, 0, status.st_size, status.st_mtime, "skipped")
             )
 
     def play(
@@ -191,27 +191,27 @@ class Backfill:
         )
 
     def _keep_contents(
-        self, history: History, reached: dict[str, Chunk], kept: dict[str, list[Position]]
+        self, history: History, reached: dict[str, Chunk], kept: dict[str, list[FilePosition]]
     ) -> None:
         """For the next restart: what nobody saw arrive, and when it was written."""
         for file in history.files:
             if isinstance(file, PlacedFile):
                 if (end := reached.get(file.path)) is not None and end.offset:
                     self._contents.append(
-                        Content(file.path, end.file, 0, end.offset, file.written_at)
+                        ContentState(file.path, end.file, 0, end.offset, file.written_at)
                     )
                 continue
             name, written = file.continuation.file, file.continuation.modified
             for position in kept.get(file.path, ()):
                 if position.file == name and position.offset > file.seen_to:
                     self._contents.append(
-                        Content(file.path, name, file.seen_to, position.offset, written)
+                        ContentState(file.path, name, file.seen_to, position.offset, written)
                     )
 
-    def _follow(self, reached: dict[str, Chunk], kept: dict[str, list[Position]]) -> None:
+    def _follow(self, reached: dict[str, Chunk], kept: dict[str, list[FilePosition]]) -> None:
         """Read on where history ended: at the last chunk of a file, which holds its unread rest."""
         for name, rest in reached.items():
-            here = Position.reached(name, rest.offset, rest.line, self._disk)
+            here = FilePosition.reached(name, rest.offset, rest.line, self._disk)
             if here is not None:
                 kept.setdefault(name, []).append(here)
             elif name not in kept:
@@ -238,7 +238,7 @@ class Backfill:
             self._played[chunk.path] = (rest.file, rest.offset + len(rest.data))
         return rest
 
-    def _put_off(self, history: History, kept: dict[str, list[Position]]) -> None:
+    def _put_off(self, history: History, kept: dict[str, list[FilePosition]]) -> None:
         """Follow what could not be read from where it was not; other mounts' files later."""
         for path, error in history.unreadable.items():
             if str(path) in kept:

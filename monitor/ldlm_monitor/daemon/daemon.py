@@ -25,9 +25,9 @@ from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.queries import Source
 from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.notify import (
-    Alertmanager,
+    AlertmanagerSender,
     Courier,
-    Heartbeat,
+    HeartbeatSender,
     Outbox,
     Receiver,
     Silences,
@@ -226,7 +226,9 @@ def _reload(pump: Pump, load: Callable[[], Settings]) -> str:
     return ""
 
 
-def _start(threads: Iterable[Courier | Alertmanager | Heartbeat], stack: ExitStack) -> None:
+def _start(
+    threads: Iterable[Courier | AlertmanagerSender | HeartbeatSender], stack: ExitStack
+) -> None:
     for each in threads:
         each.start()
         stack.callback(each.stop, COURIER_SECONDS)

@@ -26,8 +26,8 @@ from ldlm_monitor.playback.recording import Recorder
 from ldlm_monitor.source import (
     DIRECT,
     Disk,
+    FilePosition,
     Follower,
-    Position,
     StdinSource,
     TimedDisk,
     Waker,
@@ -92,7 +92,7 @@ class Pump:
         self._is_whole = False
         self._stdin: StdinSource | None = None
         self._settings = settings
-        self._committed: tuple[int, int, list[Position]] | None = None
+        self._committed: tuple[int, int, list[FilePosition]] | None = None
         self._commit_at = -math.inf
         self._restart = recall(store, time.time())
         self.monitor: Monitor = assemble(settings, time.perf_counter)

@@ -11,8 +11,8 @@ from ldlm_monitor.model.chunk import FileId
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.playback.resumed_file import ResumedFile
 from ldlm_monitor.run.identity import RunNames
-from ldlm_monitor.source import Continuation, Disk, Journal, Position
-from ldlm_monitor.state.read_log import Arrival, Observed, file_key
+from ldlm_monitor.source import Continuation, Disk, FilePosition, Journal
+from ldlm_monitor.state.read_log import Arrival, ObservedRecords, file_key
 from ldlm_monitor.state.state_store import State, StateStore
 from ldlm_monitor.text.format import byte_size
 
@@ -33,9 +33,9 @@ class Restart:
 
     state: State
     arrivals: list[Arrival]
-    observed: list[Observed]
+    observed: list[ObservedRecords]
     files: list[ResumedFile] = field(default_factory=list)
-    waiting: dict[str, list[Position]] = field(default_factory=dict)
+    waiting: dict[str, list[FilePosition]] = field(default_factory=dict)
     missing: set[str] = field(default_factory=set)
 
     @property
@@ -83,7 +83,7 @@ class Restart:
                     own.get((found.path, before), []),
                     names.origin(position.path).run,
                     now,
-                    kept=position if is_same else Position.at_start(found.path, found.file),
+                    kept=position if is_same else FilePosition.at_start(found.path, found.file),
                     judged=self.state.judged,
                     was_named=not position.nameless,
                     budget=budget,
@@ -105,7 +105,7 @@ class Restart:
         named = {file.path for file in self.files if file.continuation.has_name}
         return self.paths - {Path(name) for name in (*named, *self.waiting)}
 
-    def positions(self) -> dict[str, list[Position]]:
+    def positions(self) -> dict[str, list[FilePosition]]:
         """By name, where reading stands now, and the files are given back."""
         found = {str(path): [*self.waiting.get(str(path), ())] for path in self.paths}
         for file in self.files:
@@ -156,8 +156,8 @@ def _count_lost(store: StateStore, present: Collection[str], journal: Journal) -
         )
 
 
-def _begun_since(kept: list[Position], arrivals: list[Arrival]) -> list[Position]:
+def _begun_since(kept: list[FilePosition], arrivals: list[Arrival]) -> list[FilePosition]:
     """The beginnings of files that were begun after the last commit."""
     known = {position.key for position in kept}
     begun = {(each.path, each.file) for each in arrivals if each.file[:2] not in known}
-    return [Position.at_start(path, file) for path, file in sorted(begun)]
+    return [FilePosition.at_start(path, file) for path, file in sorted(begun)]

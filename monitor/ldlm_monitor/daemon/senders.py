@@ -10,10 +10,10 @@ from ldlm_monitor.config import Settings
 from ldlm_monitor.daemon.pump import Pump
 from ldlm_monitor.model.view import CurveView
 from ldlm_monitor.notify import (
-    Alertmanager,
     AlertmanagerClient,
+    AlertmanagerSender,
     Courier,
-    Heartbeat,
+    HeartbeatSender,
     Outbox,
     Pulse,
     Receiver,
@@ -54,13 +54,13 @@ def couriers(
 
 def senders(
     settings: Settings, pump: Pump, outbox: Outbox, url: str
-) -> Iterator[Alertmanager | Heartbeat]:
-    """One for each Alertmanager, which gets the firing alerts, and the dead man's switch."""
+) -> Iterator[AlertmanagerSender | HeartbeatSender]:
+    """One for each AlertmanagerSender, which gets the firing alerts, and the dead man's switch."""
     authorization = settings.alertmanager.authorization()
     for server in settings.alertmanager.urls:
         client = AlertmanagerClient(server, authorization=authorization)
         log.info("%s gets what fires", client.name)
-        yield Alertmanager(
+        yield AlertmanagerSender(
             client,
             lambda: pump.snapshot,
             outbox,
@@ -71,4 +71,4 @@ def senders(
     if switch := settings.heartbeat.target():
         interval = settings.heartbeat.interval_seconds
         log.info("a dead man's switch is called every %g s", interval)
-        yield Heartbeat(switch, interval, Pulse(lambda: pump.turns), outbox)
+        yield HeartbeatSender(switch, interval, Pulse(lambda: pump.turns), outbox)

@@ -73,7 +73,7 @@ class Found:
 
 
 @dataclass(slots=True)
-class _Standing:
+class _StallStanding:
     """What was done about a run. `since`: its last step as it was then."""
 
     since: float
@@ -102,7 +102,7 @@ class Probing:
         self._names = names
         self._ring = ring
         self._worker: Worker | None = None
-        self._standings: dict[str, _Standing] = {}
+        self._standings: dict[str, _StallStanding] = {}
         self._early_at: dict[str, float] = {}
         self._asked: _Asked | None = None
         self._watching: Future[None] | None = None
@@ -144,15 +144,15 @@ class Probing:
     def _holds(self) -> bool:
         return any(each.found is not None for each in self._standings.values())
 
-    def _hand_over(self, run: str, standing: _Standing, at: float) -> Found:
+    def _hand_over(self, run: str, standing: _StallStanding, at: float) -> Found:
         found, standing.found = standing.found or [], None
         standing.looks = max(standing.looks, 1)
         return Found(run, at, found)
 
-    def _standing(self, suspect: ProbeCandidate) -> _Standing:
+    def _standing(self, suspect: ProbeCandidate) -> _StallStanding:
         known = self._standings.get(suspect.run)
         if known is None or known.since != suspect.last_progress_at:
-            known = self._standings[suspect.run] = _Standing(suspect.last_progress_at)
+            known = self._standings[suspect.run] = _StallStanding(suspect.last_progress_at)
         return known
 
     def _take_answer(self, now: float) -> bool:

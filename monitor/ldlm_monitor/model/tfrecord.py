@@ -22,7 +22,7 @@ _CHECKSUM = struct.Struct("<I")
 _MASK_DELTA = 0xA282EAD8
 
 
-class Frame(NamedTuple):
+class TfRecordFrame(NamedTuple):
     """Bytes `start` to `end` of a buffer; the payload is `end - FOOTER_BYTES` at most.
 
     `found`: it is a frame. Otherwise it is what stands between two, and can't be read.
@@ -57,7 +57,7 @@ def frame_bytes(data: bytes, start: int) -> int | None:
     return int(length) + HEADER_BYTES + FOOTER_BYTES
 
 
-def frames(data: bytes, *, ended: bool = True) -> Iterator[Frame]:
+def frames(data: bytes, *, ended: bool = True) -> Iterator[TfRecordFrame]:
     """The frames of a buffer that are whole, and what stands between them.
 
     `ended`: nothing follows, so a broken part at the end is given as well; else it is
@@ -69,12 +69,12 @@ def frames(data: bytes, *, ended: bool = True) -> Iterator[Frame]:
         if size is None:
             found = _next_header(data, start + 1)
             end = found if found is not None else len(data) - (0 if ended else HEADER_BYTES - 1)
-            yield Frame(start, end, found=False)
+            yield TfRecordFrame(start, end, found=False)
         elif size > len(data) - start:
             return
         else:
             end = start + size
-            yield Frame(start, end)
+            yield TfRecordFrame(start, end)
         start = end
 
 

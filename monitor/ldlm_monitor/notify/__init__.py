@@ -4,9 +4,9 @@ A transition becomes a `notification.Notification`, waits in the `outbox.Outbox`
 and is sent by one `courier.Courier` a receiver until the receiver accepts it.
 """
 
-from ldlm_monitor.notify.alertmanager import Alertmanager, AlertmanagerClient
+from ldlm_monitor.notify.alertmanager import AlertmanagerClient, AlertmanagerSender
 from ldlm_monitor.notify.courier import Courier, Receiver
-from ldlm_monitor.notify.heartbeat import Heartbeat, Pulse
+from ldlm_monitor.notify.heartbeat import HeartbeatSender, Pulse
 from ldlm_monitor.notify.notification import Notification, from_transition
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.silences import Silences, Withheld
@@ -15,10 +15,10 @@ from ldlm_monitor.notify.slack_blocks import slack_message
 from ldlm_monitor.text.redact import redact
 
 __all__ = [
-    "Alertmanager",
     "AlertmanagerClient",
+    "AlertmanagerSender",
     "Courier",
-    "Heartbeat",
+    "HeartbeatSender",
     "Notification",
     "Outbox",
     "Pulse",

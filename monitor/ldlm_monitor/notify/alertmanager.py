@@ -1,6 +1,6 @@
 """Alertmanager: gets every alert that fires again and again, as from Prometheus.
 
-An Alertmanager gets states, not transitions: an alert that is not sent any more ends at its
+An AlertmanagerSender gets states, not transitions: an alert that is not sent any more ends at its
 `endsAt`. So nothing waits in the outbox for it, and after a restart it simply gets what fires
 then. Times as in Prometheus' rule manager (cmd/prometheus/main.go, `--rules.alert.resend-delay`;
 rules/alerting.go, `resolvedRetention`), the body as in Alertmanager's API v2
@@ -38,7 +38,7 @@ BATCH: Final = 64
 TEXT_LIMIT: Final = 4096
 """Characters of a label or annotation: what Slack and mail show of an alert is shorter still."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
-"""Seconds between two attempts, at first and at most: an alert ends at the Alertmanager after
+"""Seconds between two attempts, at first and at most: an alert ends at the AlertmanagerSender after
 VALID_SECONDS without an update."""
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class SentAlert:
 
 
 class SentAlerts:
-    """The alerts that one Alertmanager has, and which are due to be sent to it."""
+    """The alerts that one AlertmanagerSender has, and which are due to be sent to it."""
 
     def __init__(self) -> None:
         self._known: dict[str, SentAlert] = {}
@@ -129,7 +129,7 @@ def _texts(pairs: Mapping[str, str]) -> dict[str, str]:
 
 
 class AlertmanagerClient:
-    """Posts to one Alertmanager.
+    """Posts to one AlertmanagerSender.
 
     `url` as in Prometheus' `alertmanagers`, a path prefix included. `authorization` is
     the header of that name. `timeout` (seconds) bounds each wait for the server.
@@ -151,8 +151,8 @@ class AlertmanagerClient:
         deliver(Request(self._url, data, self._headers, method="POST"), self._timeout)
 
 
-class Alertmanager(Sender):
-    """Keeps one Alertmanager up to date with the snapshot's alerts, in a thread of its own.
+class AlertmanagerSender(Sender):
+    """Keeps one AlertmanagerSender up to date with the snapshot's alerts, in a thread of its own.
 
     `pulse` says whether that snapshot still follows the logs.
     """
@@ -213,5 +213,5 @@ class Alertmanager(Sender):
         if error.retry_after is not None:
             return min(max(error.retry_after, FIRST_PAUSE), LONGEST_PAUSE)
         doubled = min(FIRST_PAUSE * 2.0 ** min(self._failures - 1, 10), LONGEST_PAUSE)
-        # Several monitors of one job are not to return to the Alertmanager in step.
+        # Several monitors of one job are not to return to the AlertmanagerSender in step.
         return max(doubled, FIRST_PAUSE) * random.uniform(0.5, 1.0)

@@ -38,7 +38,7 @@ class Pulse:
         return now - self._seen_at <= STILL_SECONDS
 
 
-class Heartbeat(Sender):
+class HeartbeatSender(Sender):
     """Requests one URL every `interval` seconds while the pulse beats.
 
     The URL is a secret: it is never logged or shown. `timeout` (seconds) bounds each wait for

@@ -30,7 +30,7 @@ _SHOWN: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """A server's answer; the names of `headers` are matched in any case."""
 
     status: int
@@ -56,7 +56,7 @@ class _EveryAnswer(HTTPErrorProcessor):
     https_response = http_response
 
 
-def post(request: Request, timeout: float, *, limit: int = _ANSWER_LIMIT) -> Answer:
+def post(request: Request, timeout: float, *, limit: int = _ANSWER_LIMIT) -> HttpAnswer:
     """Send a request; `timeout` (seconds) bounds each wait, `limit` the bytes of the answer.
 
     Raises OSError and HTTPException.
@@ -66,7 +66,7 @@ def post(request: Request, timeout: float, *, limit: int = _ANSWER_LIMIT) -> Ans
             body = answer.read(limit).decode("utf-8", "replace")
         except (OSError, HTTPException):
             body = ""  # the status has arrived: it alone decides
-        return Answer(answer.status, body, answer.headers)
+        return HttpAnswer(answer.status, body, answer.headers)
 
 
 def deliver(request: Request, timeout: float, name: str = "", *, show_body: bool = True) -> None:

@@ -12,7 +12,7 @@ from ldlm_monitor.notify.courier import GroupReceiver, Receiver
 from ldlm_monitor.notify.loss_picture import Curves, picture_of
 from ldlm_monitor.notify.slack import SlackWebhook
 from ldlm_monitor.notify.slack_bot import SlackBot
-from ldlm_monitor.notify.webhook import Webhook
+from ldlm_monitor.notify.webhook import WebhookSender
 
 SLACK_CHANNEL = "slack:"
 """`slack:C0123456789` is the receiver of one more channel of the bot."""
@@ -31,7 +31,7 @@ def receivers(settings: Settings) -> Iterator[Receiver]:
     elif url := settings.slack.secret():
         yield SlackWebhook(url)
     if url := settings.webhook.target():
-        yield Webhook(url, secret=settings.webhook.secret())
+        yield WebhookSender(url, secret=settings.webhook.secret())
     yield from apprise_services(settings.apprise.urls())
 
 
@@ -59,7 +59,7 @@ def _policy(settings: Settings, name: str) -> Policy:
 
 def single_policies(settings: Settings) -> dict[str, StreamPolicy]:
     """The policies of the receivers that get each notification by itself."""
-    return {Webhook.name: settings.webhook}
+    return {WebhookSender.name: settings.webhook}
 
 
 def draw_from(curves: Curves, known: Collection[Receiver]) -> None:

@@ -11,7 +11,7 @@ from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify.http_client import (
     PERMANENT,
     TIMEOUT_SECONDS,
-    Answer,
+    HttpAnswer,
     is_private,
     post,
     unreachable,
@@ -71,7 +71,7 @@ class SlackWebhook:
                 permanent=answer.status in PERMANENT,
             )
 
-    def _send(self, content: dict[str, object]) -> Answer:
+    def _send(self, content: dict[str, object]) -> HttpAnswer:
         body = json.dumps({**content, "unfurl_links": False, "unfurl_media": False}).encode()
         try:
             return post(Request(self._url, body, _HEADERS, method="POST"), self._timeout)

@@ -53,7 +53,7 @@ class MendableError(DeliveryError):
     """A wrong token, scope or channel: it waits until a person corrects that."""
 
 
-class Client(WebClient):
+class SlackClient(WebClient):
     """Follows no redirect, and bounds what it reads."""
 
     def _perform_urllib_http_request_internal(self, url: str, req: Request) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify.http_client import TIMEOUT_SECONDS, is_private, post, unreachable
 from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.notify.notification import Notification
-from ldlm_monitor.notify.slack_api import Client, GoneError, MendableError, RefusedError, call
+from ldlm_monitor.notify.slack_api import GoneError, MendableError, RefusedError, SlackClient, call
 from ldlm_monitor.notify.slack_blocks import group_message, news_message, slack_message
 from ldlm_monitor.notify.slack_text import Block, as_code
 
@@ -67,7 +67,7 @@ class SlackBot:
         self.draw: Draw | None = None
         self._timeout = timeout
         self._api = urlsplit(_checked_api(api_url))
-        self._client = Client(
+        self._client = SlackClient(
             token=_checked_token(token),
             base_url=api_url.rstrip("/") + "/",
             timeout=timeout,

@@ -66,7 +66,7 @@ def webhook_body(notification: Notification) -> bytes:
     return body.model_dump_json().encode()
 
 
-class Webhook:
+class WebhookSender:
     """Sends to one URL. The URL and the secret are never logged or shown.
 
     `secret` signs each request: `whsec_` and base64, or any text of 16 characters or more.

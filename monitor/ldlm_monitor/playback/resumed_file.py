@@ -12,7 +12,7 @@ from typing import TypeAlias
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.playback.content import Content
 from ldlm_monitor.run.timeline import Timeline, at_once
-from ldlm_monitor.source import Continuation, Disk, Position
+from ldlm_monitor.source import Continuation, Disk, FilePosition
 from ldlm_monitor.source.split import PEEK_SECONDS
 from ldlm_monitor.state.read_log import Arrival
 
@@ -49,7 +49,7 @@ class ResumedFile:
         run: str,
         now: float,
         *,
-        kept: Position,
+        kept: FilePosition,
         judged: int,
         was_named: bool = True,
         budget: int | None = None,
@@ -129,7 +129,7 @@ class ResumedFile:
         """Whether it was not judged before the restart."""
         return chunk.offset >= self._kept.offset if math.isinf(order) else order > self._judged
 
-    def position(self) -> Position | None:
+    def position(self) -> FilePosition | None:
         """Where reading stands now, not before `kept`: its mount may have stopped answering.
 
         None: it was finished, and nobody can write to it by name.

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeVar
 
-from ldlm_monitor.probe.flight_recorder import Dump, Entry
+from ldlm_monitor.probe.flight_recorder import CollectiveEntry, Dump
 
 T = TypeVar("T")
 
@@ -65,13 +65,13 @@ def analyse(dumps: Sequence[Dump], world_size: int | None = None) -> list[Findin
     groups = {name for dump in dumps for name in (*dump.status, *dump.descriptions)}
     findings = []
     for name in sorted(groups):
-        finding = _Group(name, dumps, world_size).finding()
+        finding = _ProcessGroup(name, dumps, world_size).finding()
         if finding is not None:
             findings.append(finding)
     return sorted(findings, key=lambda each: (not each.names_somebody, each.since))
 
 
-class _Group:
+class _ProcessGroup:
     """One process group over all dumps."""
 
     def __init__(self, name: str, dumps: Sequence[Dump], world_size: int | None) -> None:
@@ -145,7 +145,7 @@ class _Group:
         return frames
 
 
-def _odd_ones(calls: dict[int, Entry]) -> tuple[Entry | None, list[int]]:
+def _odd_ones(calls: dict[int, CollectiveEntry]) -> tuple[CollectiveEntry | None, list[int]]:
     """What most ranks called, and the ranks that called something else (none where it is a tie)."""
     votes = Counter(_signature(entry) for entry in calls.values())
     (first, count), *others = votes.most_common(2) or [(("", "", ""), 0)]
@@ -155,13 +155,13 @@ def _odd_ones(calls: dict[int, Entry]) -> tuple[Entry | None, list[int]]:
     return usual, sorted(rank for rank, entry in calls.items() if _signature(entry) != first)
 
 
-def _signature(entry: Entry) -> tuple[str, str, str]:
+def _signature(entry: CollectiveEntry) -> tuple[str, str, str]:
     if entry.operation not in _ALIKE:
         return entry.operation, "", ""
     return entry.operation, entry.sizes, entry.dtypes
 
 
-def _call(entry: Entry) -> str:
+def _call(entry: CollectiveEntry) -> str:
     return f"{entry.operation}({entry.sizes} {entry.dtypes})"
 
 

@@ -53,7 +53,7 @@ class DumpError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CollectiveEntry:
     """One collective that a rank enqueued in a process group, by its number there.
 
     `dumped` keeps the raw entry: of thousands, only a few are read further.
@@ -104,7 +104,7 @@ class Dump:
 
     rank: int
     path: str
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[CollectiveEntry] = field(default_factory=list)
     status: dict[str, GroupStatus] = field(default_factory=dict)
     members: dict[str, tuple[int, ...]] = field(default_factory=dict)
     descriptions: dict[str, str] = field(default_factory=dict)
@@ -217,7 +217,7 @@ def dump_of(tree: object, rank: int, path: str = "") -> Dump | None:
     return dump
 
 
-def _entry(each: dict[object, object], names: dict[str, str], dump: Dump) -> Entry | None:
+def _entry(each: dict[object, object], names: dict[str, str], dump: Dump) -> CollectiveEntry | None:
     """A collective; what goes from one rank to another has numbers of its own."""
     seq = _number(each.get("collective_seq_id", each.get("seq_id")))
     if each.get("is_p2p") is True or seq is None:
@@ -227,7 +227,7 @@ def _entry(each: dict[object, object], names: dict[str, str], dump: Dump) -> Ent
     group = _text(pair[0] if pair[0] is not None else each.get("pg_id"))
     names[str(each.get("pg_id"))] = group
     dump.descriptions.setdefault(group, _text(pair[1]))
-    return Entry(group, seq, each.get("state") == "completed", each)
+    return CollectiveEntry(group, seq, each.get("state") == "completed", each)
 
 
 def _frame(frames: object) -> str | None:

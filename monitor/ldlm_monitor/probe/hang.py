@@ -24,7 +24,7 @@ _MAX_SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Rank:
+class RankReport:
     """A rank's page, and its stacks if it wrote them. `asked`: it was asked for them."""
 
     page: Page
@@ -46,7 +46,7 @@ def look(
     with ThreadPoolExecutor(ASKED_AT_ONCE, thread_name_prefix="stacks") as pool:
         asked = [pool.submit(ask, page, until - time.monotonic()) for page in here]
         stacks = {page.rank: each.result() for page, each in zip(here, asked, strict=True)}
-    ranks = [Rank(page, stacks.get(page.rank), asked=may_ask(page)) for page in found]
+    ranks = [RankReport(page, stacks.get(page.rank), asked=may_ask(page)) for page in found]
     beats = [page.record(run) for page in found if page.step >= 0]
     return [*beats, *events_of(ranks, run, position, now)]
 
@@ -63,7 +63,7 @@ def beats(run: str, folders: Collection[Path], since: float) -> list[Heartbeat]:
     ]
 
 
-def accused(ranks: Sequence[Rank]) -> tuple[frozenset[int], str]:
+def accused(ranks: Sequence[RankReport]) -> tuple[frozenset[int], str]:
     """The ranks that the others wait for, and the reason; no ranks where that is unknown.
 
     The first rule that finds some decides. Ranks are accused that are a step behind; that
@@ -95,7 +95,7 @@ def accused(ranks: Sequence[Rank]) -> tuple[frozenset[int], str]:
     return frozenset(), ""
 
 
-def events_of(ranks: Sequence[Rank], run: str, position: Position, now: float) -> list[Event]:
+def events_of(ranks: Sequence[RankReport], run: str, position: Position, now: float) -> list[Event]:
     """One `stack_dump` for each rank that gave its stacks or is accused, the accused first."""
     guilty, why = accused(ranks)
     ordered = sorted(ranks, key=lambda each: (each.page.rank not in guilty, each.page.rank))
@@ -106,7 +106,7 @@ def events_of(ranks: Sequence[Rank], run: str, position: Position, now: float) -
     ]
 
 
-def _event(each: Rank, run: str, position: Position, now: float, why: str) -> Event:
+def _event(each: RankReport, run: str, position: Position, now: float, why: str) -> Event:
     page = each.page
     place = each.stacks.place if each.stacks is not None else None
     seconds = max(now - page.phase_since, 0.0)

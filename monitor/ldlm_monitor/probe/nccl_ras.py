@@ -49,7 +49,7 @@ class _Status(msgspec.Struct):
     abort_flag: bool = False
 
 
-class _Rank(msgspec.Struct):
+class _RasRank(msgspec.Struct):
     rank: int
     host: str = ""
     pid: int | None = None
@@ -61,11 +61,11 @@ class _Rank(msgspec.Struct):
 class _Communicator(msgspec.Struct):
     hash: str = ""
     size: int = 0
-    ranks: list[_Rank] = msgspec.field(default_factory=list)
-    missing_ranks: list[_Rank] = msgspec.field(default_factory=list)
+    ranks: list[_RasRank] = msgspec.field(default_factory=list)
+    missing_ranks: list[_RasRank] = msgspec.field(default_factory=list)
 
 
-class _Answer(msgspec.Struct):
+class _RasAnswer(msgspec.Struct):
     communicators: list[_Communicator]
 
 
@@ -132,12 +132,12 @@ def status_of(answer: str) -> RasStatus:
     if start < 0:
         return _of_text(answer)
     try:
-        return _of_json(msgspec.json.decode(answer[start + 1 :], type=_Answer))
+        return _of_json(msgspec.json.decode(answer[start + 1 :], type=_RasAnswer))
     except (msgspec.DecodeError, RecursionError) as error:
         raise RasError(f"an answer that is cut short or malformed ({error})") from error
 
 
-def _of_json(answer: _Answer) -> RasStatus:
+def _of_json(answer: _RasAnswer) -> RasStatus:
     suspects: list[Suspect] = []
     pids: set[int] = set()
     for each in answer.communicators:
@@ -158,7 +158,7 @@ def _failed(status: _Status) -> bool:
     return status.abort_flag or status.async_error not in (0, 7)  # ncclSuccess, ncclInProgress
 
 
-def _behind(ranks: list[_Rank]) -> Iterable[_Rank]:
+def _behind(ranks: list[_RasRank]) -> Iterable[_RasRank]:
     """The minority that launched fewer collectives than most, of any kind."""
     totals = {rank.rank: sum(rank.collective_counts.values()) for rank in ranks}
     ordered = sorted(totals.values())
@@ -168,7 +168,7 @@ def _behind(ranks: list[_Rank]) -> Iterable[_Rank]:
     return [rank for rank in ranks if totals[rank.rank] < usual]
 
 
-def _suspect(rank: _Rank, what: str) -> Suspect:
+def _suspect(rank: _RasRank, what: str) -> Suspect:
     gpu = "" if rank.cuda_dev is None else str(rank.cuda_dev)
     return Suspect(rank.rank, rank.host[:256], rank.pid, gpu, what)
 

@@ -44,7 +44,7 @@ _WAITING = (
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class StackFrame:
     """A call: `file:line in function`."""
 
     file: str
@@ -60,7 +60,7 @@ class Thread:
     """A thread and its calls, the innermost first."""
 
     name: str
-    frames: tuple[Frame, ...]
+    frames: tuple[StackFrame, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Stacks:
     threads: tuple[Thread, ...]
 
     @property
-    def place(self) -> Frame | None:
+    def place(self) -> StackFrame | None:
         """Where the user's code stands: the innermost call that is no library's."""
         frames = self.threads[0].frames if self.threads else ()
         own = (each for each in frames if not any(part in each.file for part in _LIBRARIES))
@@ -146,13 +146,15 @@ def _blocks(lines: list[str]) -> Iterator[list[str]]:
         yield lines[start:stop]
 
 
-def _frame(line: str) -> Frame | None:
+def _frame(line: str) -> StackFrame | None:
     """`  File "train.py", line 12 in step`."""
     head, found, rest = line.partition('", line ')
     number, _, function = rest.partition(" in ")
     if not found or not head.startswith('  File "') or not number.isdigit():
         return None
-    return Frame(head.removeprefix('  File "')[:_MAX_TEXT], int(number[:9]), function[:_MAX_TEXT])
+    return StackFrame(
+        head.removeprefix('  File "')[:_MAX_TEXT], int(number[:9]), function[:_MAX_TEXT]
+    )
 
 
 def _written(path: Path, start: int, until: float, wait: Callable[[float], None]) -> str:

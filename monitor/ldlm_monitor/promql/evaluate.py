@@ -87,7 +87,7 @@ class Evaluator:
     def shown(self, expr: Expression, at: float, clock: float) -> frozenset[Labels] | None:
         """Labels of the samples at `at` if `time()` returned `clock`; None where it fails."""
         selection = Selection(self._storage, self._instant, self._lookback, at, at)
-        query = _Query(selection, self._step, self._unnamed, self._cache, ahead=clock - at)
+        query = _Evaluation(selection, self._step, self._unnamed, self._cache, ahead=clock - at)
         try:
             value = query.number(expr.root, at)
         except RuleError:
@@ -102,13 +102,13 @@ class Evaluator:
         at = float(at)
         first, last = at if start is None else start, at if end is None else end
         selection = Selection(self._storage, self._instant, self._lookback, first, last)
-        value = _Query(selection, self._step, self._unnamed, self._cache).number(expr.root, at)
+        value = _Evaluation(selection, self._step, self._unnamed, self._cache).number(expr.root, at)
         if isinstance(value, float) or self._unnamed is without_name:
             return value
         return unique([(settled(labels), number) for labels, number in value])
 
 
-class _Query:
+class _Evaluation:
     """One query: what stays the same while its nodes are evaluated at one or many times.
 
     `ahead`: seconds that `time()` is after the evaluation time.
@@ -267,12 +267,12 @@ def _same(labels: Labels) -> Labels:
     return labels
 
 
-_HANDLERS: dict[type, Callable[[_Query, Any, float], Value]] = {
+_HANDLERS: dict[type, Callable[[_Evaluation, Any, float], Value]] = {
     Number: lambda query, node, at: node.value,
     Text: lambda query, node, at: node.value,
-    Selector: _Query.selected,
-    Negation: _Query.negated,
-    Binary: _Query.combined,
-    Aggregation: _Query.aggregated,
-    Call: _Query.called,
+    Selector: _Evaluation.selected,
+    Negation: _Evaluation.negated,
+    Binary: _Evaluation.combined,
+    Aggregation: _Evaluation.aggregated,
+    Call: _Evaluation.called,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from ldlm_monitor.analysis.charts import Chart, Line, Mark
+from ldlm_monitor.analysis.charts import Figure, FigureMark, Line
 from ldlm_monitor.report.document import Curve, ReportRun
 
 GIB = 2.0**30
@@ -30,7 +30,7 @@ _PACE = {
 """The first of these that the run has is shown."""
 
 
-def graphs(run: ReportRun) -> Iterator[Chart]:
+def graphs(run: ReportRun) -> Iterator[Figure]:
     """Losses, accuracies, gradient norm, learning rate, memory, throughput, where the run has them
     at more than one step.
     """
@@ -43,7 +43,7 @@ def graphs(run: ReportRun) -> Iterator[Chart]:
             for name in _named(wanted, run.curves)
         ]
         if any(len(line.xs) > 1 for line in lines):
-            yield Chart(title=title, unit=unit, lines=lines[:LINES], marks=marks)
+            yield Figure(title=title, unit=unit, lines=lines[:LINES], marks=marks)
 
 
 def _named(wanted: Sequence[str], available: Iterable[str]) -> Iterator[str]:
@@ -80,9 +80,9 @@ def _line(name: str, curve: Curve, scale: float = 1.0) -> Line:
     return Line(name=name, xs=xs, means=means, lows=lows, highs=highs, nonfinite=bad)
 
 
-def _marks(run: ReportRun) -> Iterator[Mark]:
+def _marks(run: ReportRun) -> Iterator[FigureMark]:
     for incident in run.incidents:
         if incident.last_step is not None:
-            yield Mark(incident.last_step, incident.title, "incident")
+            yield FigureMark(incident.last_step, incident.title, "incident")
     for step in run.resumed_at:
-        yield Mark(step, f"resumed at step {step}", "resume")
+        yield FigureMark(step, f"resumed at step {step}", "resume")

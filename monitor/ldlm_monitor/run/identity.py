@@ -99,7 +99,7 @@ def _folder_name(pure: PurePath) -> str:
 
 
 @dataclass(slots=True)
-class _Launch:
+class _LaunchName:
     prefix: str
     started: float
     run: str
@@ -116,7 +116,7 @@ class RunNames:
     def __init__(self, run: str | None = None) -> None:
         self._run = run
         self._origins: dict[str, Origin] = {}
-        self._launches: list[_Launch] = []
+        self._launches: list[_LaunchName] = []
         self._tied: set[str] = set()
         self._names: dict[str, str] = {}
 
@@ -168,5 +168,5 @@ class RunNames:
             if launch.prefix == prefix and near and origin.node not in launch.nodes:
                 launch.nodes.add(origin.node)
                 return Origin(launch.run, origin.node, origin.rank)
-        self._launches.append(_Launch(prefix, started, origin.run, {origin.node}))
+        self._launches.append(_LaunchName(prefix, started, origin.run, {origin.node}))
         return origin

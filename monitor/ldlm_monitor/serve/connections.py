@@ -25,7 +25,7 @@ _FULL = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Lengt
 Address: TypeAlias = tuple[str, int]
 
 
-class Client(socket.socket):
+class ClientConnection(socket.socket):
     """An accepted connection with one deadline. Used by the event loop's thread only."""
 
     def __init__(self, accepted: socket.socket, listener: Listener, address: Address) -> None:
@@ -92,7 +92,7 @@ class Listener(socket.socket):
 
     def __init__(self, family: int, address: Address, *, encrypts: bool) -> None:
         super().__init__(family, socket.SOCK_STREAM)
-        self.clients: dict[Address, Client] = {}
+        self.clients: dict[Address, ClientConnection] = {}
         self._encrypts = encrypts
         self._is_stopping = False
         try:
@@ -113,7 +113,7 @@ class Listener(socket.socket):
         while True:
             accepted, address = super().accept()
             if not self._is_stopping and self._has_place():
-                client = self.clients[address[:2]] = Client(accepted, self, address[:2])
+                client = self.clients[address[:2]] = ClientConnection(accepted, self, address[:2])
                 client.await_request()
                 return client, address
             with contextlib.suppress(OSError), accepted:

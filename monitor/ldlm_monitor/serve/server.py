@@ -64,7 +64,7 @@ class _Config(Config):
         return [*super().response_headers(protocol), *_HEADERS]
 
 
-class _Limits:
+class _ServerLimits:
     """ASGI middleware: bounds a request's size and the time it takes.
 
     It reads the body before it calls `app` and puts it into `scope["state"]["body"]`: a client
@@ -150,7 +150,7 @@ class Server:
         self._site = site
         self._listener = Listener(family, (str(address[0]), port), encrypts=site.gate.encrypts)
         self.port: int = self._listener.getsockname()[1]
-        self._app = ASGIWrapper(cast(Any, _Limits(site.app(), self._listener)))
+        self._app = ASGIWrapper(cast(Any, _ServerLimits(site.app(), self._listener)))
         self._stopping: Future[None] = Future()
         # The threads of handlers inherit `daemon`: one that hangs does not delay the exit.
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)

@@ -11,7 +11,7 @@ from ldlm_monitor.source.file_system import DIRECT, Disk
 from ldlm_monitor.source.follow import Follower, StdinSource
 from ldlm_monitor.source.journal import Journal, Notice
 from ldlm_monitor.source.patterns import InputPatterns, resolve
-from ldlm_monitor.source.position import Position, positions_from_json, positions_to_json
+from ldlm_monitor.source.position import FilePosition, positions_from_json, positions_to_json
 from ldlm_monitor.source.resume import Continuation
 from ldlm_monitor.source.timed_disk import TimedDisk
 from ldlm_monitor.source.wake import PollingWaker, Waker, WatchdogWaker
@@ -21,13 +21,13 @@ __all__ = [
     "Companion",
     "Continuation",
     "Disk",
+    "FilePosition",
     "Follower",
     "InputPatterns",
     "Journal",
     "LaunchFacts",
     "Notice",
     "PollingWaker",
-    "Position",
     "StdinSource",
     "Surroundings",
     "TimedDisk",

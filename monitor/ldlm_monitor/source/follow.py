@@ -15,7 +15,7 @@ from ldlm_monitor.source.held_files import FollowedName
 from ldlm_monitor.source.journal import Journal, Notice
 from ldlm_monitor.source.mount_reader import MountReader
 from ldlm_monitor.source.patterns import STANDARD_INPUT
-from ldlm_monitor.source.position import Position
+from ldlm_monitor.source.position import FilePosition
 from ldlm_monitor.source.split import Splitter
 
 TURN_BYTES = 8 * 1024 * 1024
@@ -73,7 +73,7 @@ class Follower:
         *,
         offset: int = 0,
         line: int | None = None,
-        resume: Iterable[Position] = (),
+        resume: Iterable[FilePosition] = (),
     ) -> None:
         """Follow a name, whether or not it exists yet. Does nothing if it is followed.
 
@@ -117,7 +117,7 @@ class Follower:
         times = (reader.next_peek() for reader in self._all())
         return min((time for time in times if time is not None), default=None)
 
-    def positions(self) -> list[Position]:
+    def positions(self) -> list[FilePosition]:
         """The reading position of each file.
 
         Call it when `read` is exhausted: then exactly the chunks that `read` returned lie

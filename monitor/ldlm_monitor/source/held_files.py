@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.source.journal import Journal
-from ldlm_monitor.source.position import Position
+from ldlm_monitor.source.position import FilePosition
 from ldlm_monitor.source.tail import Tail
 
 LINGER_SECONDS = 3600.0
@@ -29,7 +29,7 @@ class FollowedName:
     path: Path
     start: int = 0
     line: int | None = None
-    kept: list[Position] = field(default_factory=list)
+    kept: list[FilePosition] = field(default_factory=list)
     tail: Tail | None = None
     retired: list[Tail] = field(default_factory=list)
     lost: bool = False

@@ -10,7 +10,7 @@ from ldlm_monitor.model.chunk import Chunk, FileId
 from ldlm_monitor.source.file_system import Disk, Mount, Worker
 from ldlm_monitor.source.held_files import FollowedName
 from ldlm_monitor.source.journal import Journal
-from ldlm_monitor.source.position import Position
+from ldlm_monitor.source.position import FilePosition
 from ldlm_monitor.source.tailer import Tailer
 
 Pending: TypeAlias = "Future[list[Chunk]]"
@@ -37,7 +37,7 @@ class MountReader:
         self._journal = journal
         self._tailer = Tailer(Journal(), disk, open_files)
         self._changes: list[Callable[[], None]] = []
-        self._positions: list[Position] = []
+        self._positions: list[FilePosition] = []
         self._joining: list[FollowedName] = []
         self._submitted_at = 0.0
         self._stall_reported = False
@@ -126,7 +126,7 @@ class MountReader:
         """As `Follower.next_peek`; None while the thread reads."""
         return self._tailer.next_peek() if self.idle else None
 
-    def positions(self) -> list[Position]:
+    def positions(self) -> list[FilePosition]:
         """The positions after the last chunk that was returned."""
         if not self.idle:
             joining = [position for entry in self._joining for position in entry.kept]

@@ -71,7 +71,7 @@ Count: TypeAlias = Annotated[int, Field(ge=0)]
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class FilePosition:
     """The reading position in one generation of one file, with its fingerprint.
 
     `path` is the followed name, `place` the resolved path. Chunks covered everything
@@ -96,13 +96,13 @@ class Position:
     shown: Count = 0
 
     @classmethod
-    def at_start(cls, path: str, file: FileId) -> Position:
+    def at_start(cls, path: str, file: FileId) -> FilePosition:
         """The position in a file of which nothing was read."""
         nothing = Fingerprint().digests()
         return cls(path, path, *file, 0, 1, 0, *nothing)
 
     @classmethod
-    def reached(cls, path: str, offset: int, line: int, disk: Disk) -> Position | None:
+    def reached(cls, path: str, offset: int, line: int, disk: Disk) -> FilePosition | None:
         """The position at `offset` of the file named `path`; None if it cannot be read."""
         try:
             descriptor, key = disk.open_regular(Path(path))
@@ -135,15 +135,15 @@ class Position:
         return found
 
 
-_POSITIONS = TypeAdapter(list[Position])
+_POSITIONS = TypeAdapter(list[FilePosition])
 
 
-def positions_to_json(positions: Iterable[Position]) -> str:
+def positions_to_json(positions: Iterable[FilePosition]) -> str:
     """One JSON array in ASCII. Names that are not valid UTF-8 survive the round trip."""
     return json.dumps([asdict(position) for position in positions], separators=(",", ":"))
 
 
-def positions_from_json(text: str | bytes) -> list[Position]:
+def positions_from_json(text: str | bytes) -> list[FilePosition]:
     """Parse the output of `positions_to_json`. Raises `InputError` for anything else."""
     try:
         return _POSITIONS.validate_python(json.loads(text))

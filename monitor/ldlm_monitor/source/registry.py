@@ -20,7 +20,7 @@ from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.source.file_system import Disk, Key, key_of
 from ldlm_monitor.source.held_files import Descriptors, FollowedName, Lingering
 from ldlm_monitor.source.journal import Journal
-from ldlm_monitor.source.position import Position
+from ldlm_monitor.source.position import FilePosition
 from ldlm_monitor.source.resume import Recall
 from ldlm_monitor.source.tail import Tail
 
@@ -115,7 +115,7 @@ class Registry:
         self._lingering.close()
         self.held.clear()
 
-    def positions(self) -> list[Position]:
+    def positions(self) -> list[FilePosition]:
         """The position of every file; for a file not resumed yet, its position from before."""
         tails = [*self._lingering, *(tail for _, tail in self.live.values())]
         waiting = [position for entry in self.entries.values() for position in entry.kept]

@@ -14,7 +14,7 @@ from ldlm_monitor.model.chunk import Chunk, FileId
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.source.file_system import DIRECT, Disk, Key, likely_places
 from ldlm_monitor.source.journal import Journal
-from ldlm_monitor.source.position import Position
+from ldlm_monitor.source.position import FilePosition
 from ldlm_monitor.source.split import RECORD_BYTES
 from ldlm_monitor.source.tail import COPY_BYTES, Tail
 
@@ -35,7 +35,7 @@ class Recall:
     journal: Journal
     disk: Disk
 
-    def find(self, position: Position, path: Path, now: float) -> Tail | None:
+    def find(self, position: FilePosition, path: Path, now: float) -> Tail | None:
         """The file that `position` describes, ready to continue under the name `path`.
 
         The file may still have that name. It may be renamed in the same folder; it is then
@@ -69,14 +69,14 @@ class Recall:
             tail.retired_at = now
         return tail
 
-    def _is_same(self, position: Position, file: _Opened) -> bool:
+    def _is_same(self, position: FilePosition, file: _Opened) -> bool:
         """Whether the file has the inode and the content of the position."""
         return (
             file.key[1] == position.inode
             and position.verify(self.disk, file.descriptor) is not None
         )
 
-    def _candidates(self, position: Position) -> list[_Opened]:
+    def _candidates(self, position: FilePosition) -> list[_Opened]:
         """The file at the old place, and files with its inode in the same folder."""
         found = []
         for place in likely_places(Path(position.place), position.inode, read=position.read):
@@ -84,7 +84,7 @@ class Recall:
                 found.append(_Opened(place, *self.disk.open_regular(place)))
         return found
 
-    def _choose(self, position: Position, path: Path, opened: list[_Opened]) -> Tail | None:
+    def _choose(self, position: FilePosition, path: Path, opened: list[_Opened]) -> Tail | None:
         kept = [file for file in opened if position.verify(self.disk, file.descriptor)]
         for file in kept:
             if file.key[1] == position.inode:
@@ -104,7 +104,7 @@ class Recall:
                 return self._begin(path, file, 0, position)
         return None
 
-    def _begin(self, path: Path, file: _Opened, generation: int, at: Position | None) -> Tail:
+    def _begin(self, path: Path, file: _Opened, generation: int, at: FilePosition | None) -> Tail:
         place = self.disk.realpath(file.path)
         tail = Tail(
             str(path), place, file.descriptor, file.key,
@@ -146,7 +146,7 @@ class Continuation:
 
     @classmethod
     def of(
-        cls, position: Position, now: float, journal: Journal, disk: Disk = DIRECT
+        cls, position: FilePosition, now: float, journal: Journal, disk: Disk = DIRECT
     ) -> Continuation | None:
         """The file that `Recall.find` finds for `position`; None if it is gone.
 
@@ -195,7 +195,7 @@ class Continuation:
         """The last chunk; nothing more is read from the file."""
         return self._tail.finish()
 
-    def position(self) -> Position | None:
+    def position(self) -> FilePosition | None:
         """The present position; None if the file is finished and deleted."""
         if self._tail.finished and not self._disk.fstat(self._descriptor).st_nlink:
             return None

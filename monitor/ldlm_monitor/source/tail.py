@@ -23,7 +23,7 @@ from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.model.frames import HEAD_BYTES, Form, form_of
 from ldlm_monitor.source.file_system import Disk, Key, likely_places
 from ldlm_monitor.source.journal import Journal
-from ldlm_monitor.source.position import Fingerprint, Position
+from ldlm_monitor.source.position import FilePosition, Fingerprint
 from ldlm_monitor.source.split import CHUNK_BYTES, Splitter
 
 SETTLED_SECONDS = 2.0
@@ -69,7 +69,7 @@ class Tail:
         self._dirty = True
         self._blank = 0
         self._fingerprint = Fingerprint()
-        self._kept: Position | None = None
+        self._kept: FilePosition | None = None
 
     @property
     def unread(self) -> int:
@@ -156,7 +156,7 @@ class Tail:
             counted = None if self.splitter.framed else line + rest.count(b"\n")
             self.start_at(offset + len(rest), counted)
 
-    def position(self) -> Position:
+    def position(self) -> FilePosition:
         """The reading position, to be saved for a restart."""
         splitter, nameless = self.splitter, self.retired_at is not None
         place = str(self.place)
@@ -167,7 +167,7 @@ class Tail:
             or (kept.offset, kept.read, kept.shown, kept.generation) != state
             or (kept.place, kept.nameless) != (place, nameless)
         ):
-            kept = self._kept = Position(
+            kept = self._kept = FilePosition(
                 self.name,
                 place,
                 *splitter.file,

@@ -9,7 +9,7 @@ from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.source.file_system import Disk
 from ldlm_monitor.source.held_files import FollowedName
 from ldlm_monitor.source.journal import Journal
-from ldlm_monitor.source.position import Position
+from ldlm_monitor.source.position import FilePosition
 from ldlm_monitor.source.registry import Registry
 from ldlm_monitor.source.split import CHUNK_BYTES
 from ldlm_monitor.source.tail import Tail
@@ -80,7 +80,7 @@ class Tailer:
         times = (tail.splitter.peek_at() for tail in self._unfinished if not tail.finished)
         return min((time for time in times if time is not None), default=None)
 
-    def positions(self) -> list[Position]:
+    def positions(self) -> list[FilePosition]:
         """The reading position of every file."""
         return self._registry.positions()
 

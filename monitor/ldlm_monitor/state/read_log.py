@@ -71,7 +71,7 @@ class Arrival(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class ObservedRecords:
     """A record that no log carried, judged at `at` (Unix seconds); `order` as of an arrival."""
 
     order: int
@@ -79,7 +79,7 @@ class Observed:
     record: Record
 
 
-class Content(NamedTuple):
+class ContentState(NamedTuple):
     """Bytes of a file that were there already: judged up to `stop`, written last at `at`."""
 
     path: str
@@ -139,7 +139,7 @@ class ReadLog:
         self._database.run(work)
 
     def commit(
-        self, db: sqlite3.Connection, contents: Iterable[Content], present: Collection[str]
+        self, db: sqlite3.Connection, contents: Iterable[ContentState], present: Collection[str]
     ) -> None:
         """Part of a commit of the state: `contents` were judged, and all that was noted.
 
@@ -174,14 +174,15 @@ class ReadLog:
             found.append(Arrival(number, at, path, file, start, stop, line, kind))
         return found
 
-    def observed(self) -> list[Observed]:
+    def observed(self) -> list[ObservedRecords]:
         """What this host reported, in that order."""
 
         def work(db: sqlite3.Connection) -> list[tuple[int, float, str]]:
             return db.execute("SELECT number, at, record FROM observed ORDER BY number").fetchall()
 
         return [
-            Observed(number, at, from_json(text)) for number, at, text in self._database.run(work)
+            ObservedRecords(number, at, from_json(text))
+            for number, at, text in self._database.run(work)
         ]
 
     def rename(self, path: str, before: FileId, after: FileId) -> None:

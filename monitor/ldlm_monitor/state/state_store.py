@@ -14,9 +14,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.model.view import AlertView, MonitorView
-from ldlm_monitor.source import Position, positions_from_json, positions_to_json
+from ldlm_monitor.source import FilePosition, positions_from_json, positions_to_json
 from ldlm_monitor.state.database import Database
-from ldlm_monitor.state.read_log import SCHEMA, Content, ReadLog, file_key
+from ldlm_monitor.state.read_log import SCHEMA, ContentState, ReadLog, file_key
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class State:
     read log by then.
     """
 
-    positions: list[Position] = field(default_factory=list)
+    positions: list[FilePosition] = field(default_factory=list)
     alerts: list[AlertView] = field(default_factory=list)
     starts: Mapping[str, float] = field(default_factory=dict)
     counts: MonitorView | None = None
@@ -68,7 +68,7 @@ class StateStore:
         self._notices: list[str] = []
         self._path = path
 
-    def commit(self, state: State, contents: Sequence[Content] = ()) -> None:
+    def commit(self, state: State, contents: Sequence[ContentState] = ()) -> None:
         """Keep `state`; `contents` were in files already, and were judged with it."""
         starts = {alert.key: alert.active_at for alert in state.alerts}
         rows = [

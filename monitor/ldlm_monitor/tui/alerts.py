@@ -15,7 +15,7 @@ from ldlm_monitor.model.records import Position
 from ldlm_monitor.model.view import AlertView, Snapshot
 from ldlm_monitor.text.format import local_time, number
 from ldlm_monitor.tui.desk import Commanded, Desk, OpenLog
-from ldlm_monitor.tui.draw import Glyphs, Line, Span, fit, safe, wrap
+from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, safe, wrap
 from ldlm_monitor.tui.palette import SEVERITY_STYLE
 from ldlm_monitor.tui.prompt import DurationPrompt
 from ldlm_monitor.tui.run_values import is_for_people, whole_duration
@@ -115,13 +115,13 @@ def row(item: Item, *, now: float, glyphs: Glyphs, chosen: bool) -> Line:
     since = local_time(item.ended) if over else whole_duration(now - (item.since or now))
     note = f"[{item.suppression}] " if item.suppression and not over else ""
     return [
-        Span(f"{glyphs.cursor if chosen else ' '} ", "key"),
-        Span(fit(item.state.upper(), 9, glyphs), style),
-        Span(fit(severity, 9, glyphs), style),
-        Span(fit(safe(item.name, glyphs), 20, glyphs) + " ", "dim" if over else "title"),
-        Span(fit(since, 15, glyphs), "dim"),
-        Span(safe(note, glyphs), "info"),
-        Span(safe(item.annotations.get("summary", ""), glyphs), "dim" if over else ""),
+        StyledSpan(f"{glyphs.cursor if chosen else ' '} ", "key"),
+        StyledSpan(fit(item.state.upper(), 9, glyphs), style),
+        StyledSpan(fit(severity, 9, glyphs), style),
+        StyledSpan(fit(safe(item.name, glyphs), 20, glyphs) + " ", "dim" if over else "title"),
+        StyledSpan(fit(since, 15, glyphs), "dim"),
+        StyledSpan(safe(note, glyphs), "info"),
+        StyledSpan(safe(item.annotations.get("summary", ""), glyphs), "dim" if over else ""),
     ]
 
 
@@ -131,28 +131,34 @@ def detail(item: Item, width: int, *, now: float, glyphs: Glyphs) -> list[Line]:
     inner = max(width - 4, 10)
     lines: list[Line] = [
         [
-            Span(f" {safe(item.name, glyphs)}", style),
-            Span(f"  {item.state}", "title"),
-            Span(f"  since {local_time(item.since)}", "dim"),
-            Span("" if item.since is None else f" ({whole_duration(now - item.since)})", "dim"),
-            Span(f"  value {number(item.value)}", "dim"),
+            StyledSpan(f" {safe(item.name, glyphs)}", style),
+            StyledSpan(f"  {item.state}", "title"),
+            StyledSpan(f"  since {local_time(item.since)}", "dim"),
+            StyledSpan(
+                "" if item.since is None else f" ({whole_duration(now - item.since)})", "dim"
+            ),
+            StyledSpan(f"  value {number(item.value)}", "dim"),
         ]
     ]
     if item.suppression:
-        lines.append([Span(f"  {safe(item.suppression, glyphs)}", "info")])
+        lines.append([StyledSpan(f"  {safe(item.suppression, glyphs)}", "info")])
     for name in ("summary", "description", "action"):
         if text := item.annotations.get(name):
             shown = wrap(safe(text, glyphs), inner - 10, "title" if name == "action" else "")
             head = {"summary": "what", "description": "why", "action": "to do"}[name]
             for index, line in enumerate(shown):
-                lines.append([Span(f"  {head if index == 0 else '':<8}", "key"), *line])
+                lines.append([StyledSpan(f"  {head if index == 0 else '':<8}", "key"), *line])
     labels = "  ".join(f"{name}={value}" for name, value in sorted(item.labels.items()))
     for index, line in enumerate(wrap(safe(labels, glyphs), inner - 10, "dim")):
-        lines.append([Span(f"  {'labels' if index == 0 else '':<8}", "key"), *line])
+        lines.append([StyledSpan(f"  {'labels' if index == 0 else '':<8}", "key"), *line])
     if item.position:
         where = f"{item.position.path}:{item.position.line}"
         lines.append(
-            [Span("  line    ", "key"), Span(safe(where, glyphs)), Span("  (Enter)", "dim")]
+            [
+                StyledSpan("  line    ", "key"),
+                StyledSpan(safe(where, glyphs)),
+                StyledSpan("  (Enter)", "dim"),
+            ]
         )
     return lines
 
@@ -261,8 +267,8 @@ class AlertsPage(DetailPage):
         past = len(self._items) - sum(counts.values())
         return [
             [
-                Span(f" {counts['firing']} firing", "critical" if counts["firing"] else "ok"),
-                Span(f"   {counts['pending']} pending   {past} over", "dim"),
+                StyledSpan(f" {counts['firing']} firing", "critical" if counts["firing"] else "ok"),
+                StyledSpan(f"   {counts['pending']} pending   {past} over", "dim"),
             ]
         ]
 

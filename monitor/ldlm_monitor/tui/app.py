@@ -18,7 +18,7 @@ from ldlm_monitor.model.queries import Player, Source
 from ldlm_monitor.tui.alerts import AlertsPage, Bell
 from ldlm_monitor.tui.bars import PAGES, page_bar, player_line
 from ldlm_monitor.tui.desk import Commanded, Desk, OpenLog, OpenRun
-from ldlm_monitor.tui.draw import ASCII, UNICODE, Line, Span, is_utf8, safe
+from ldlm_monitor.tui.draw import ASCII, UNICODE, Line, StyledSpan, is_utf8, safe
 from ldlm_monitor.tui.log_page import LogPage
 from ldlm_monitor.tui.overview import OverviewPage, sorted_runs
 from ldlm_monitor.tui.prompt import Help
@@ -92,7 +92,9 @@ class MonitorApp(App[int]):
         yield Painted(self._bar, id="bar")
         if self._player is not None:
             yield Painted(self._player_line, id="player")
-        yield Painted(lambda width, height: [[Span(f" {self._notice}", "warning")]], id="notice")
+        yield Painted(
+            lambda width, height: [[StyledSpan(f" {self._notice}", "warning")]], id="notice"
+        )
         with ContentSwitcher(initial="overview"):
             yield OverviewPage(self.desk, id="overview")
             yield RunPage(self.desk, id="run")

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from ldlm_monitor.model.queries import Played
 from ldlm_monitor.text.format import local_time
 from ldlm_monitor.tui.desk import Desk
-from ldlm_monitor.tui.draw import Glyphs, Line, Span, bar, fit, safe, width_of
+from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, bar, fit, safe, width_of
 from ldlm_monitor.tui.run_values import is_for_people, whole_duration
 
 _KEYS = (("p", "pause"), ("<>", "speed"), ("A", "next alert"), ("R", "begin again"))
@@ -21,15 +21,19 @@ PAGES = (("overview", "Overview"), ("run", "Run"), ("alerts", "Alerts"), ("log",
 def page_bar(desk: Desk, page: str, reading: float | None, width: int) -> Line:
     """The pages with the number of firing alerts, and the source with its time or problem."""
     firing = sum(a.state == "firing" and is_for_people(a) for a in desk.snapshot.alerts)
-    line: Line = [Span(" ldlm-monitor ", "key")] if width >= 90 else []
+    line: Line = [StyledSpan(" ldlm-monitor ", "key")] if width >= 90 else []
     for number, (name, title) in enumerate(PAGES, start=1):
         count = f" {firing}" if name == "alerts" and firing else ""
         style = "here" if name == page else "badge" if count else ""
-        line += [Span(f" {number} ", "key"), Span(f"{title}{count}", style), Span(" ")]
+        line += [
+            StyledSpan(f" {number} ", "key"),
+            StyledSpan(f"{title}{count}", style),
+            StyledSpan(" "),
+        ]
     room = width - width_of(line)
     texts, style = _source_status(desk, reading)
     text = next((text for text in texts if cell_len(text) < room), texts[-1])
-    return [*line, Span(fit(f"{text} ", room, desk.glyphs, right=True), style)]
+    return [*line, StyledSpan(fit(f"{text} ", room, desk.glyphs, right=True), style)]
 
 
 def _source_status(desk: Desk, reading: float | None) -> tuple[list[str], str]:
@@ -50,34 +54,38 @@ def _source_status(desk: Desk, reading: float | None) -> tuple[list[str], str]:
 
 def player_line(played: Played, width: int, glyphs: Glyphs) -> Line:
     """The state of a playback in `width` cells; parts that do not fit are dropped, keys first."""
-    line: Line = [*_state(played), Span(f" {_speed(played.speed)} ", "title")]
-    line += [Span(f" {local_time(played.at)} ")]
+    line: Line = [*_state(played), StyledSpan(f" {_speed(played.speed)} ", "title")]
+    line += [StyledSpan(f" {local_time(played.at)} ")]
     passed, length = played.at - played.start, max(played.end - played.start, 1e-9)
     done = f" {whole_duration(passed)} of {whole_duration(length)} "
     keys: Line = []
     for key, meaning in _KEYS:
-        keys += [Span(f" {key} ", "key"), Span(f"{meaning} ", "dim")]
+        keys += [StyledSpan(f" {key} ", "key"), StyledSpan(f"{meaning} ", "dim")]
     room = width - width_of(line) - len(done)
     if room - width_of(keys) >= _LEAST_BAR:
         room -= width_of(keys)
     else:
         keys = []
     if room >= _LEAST_BAR:
-        line += [Span(" "), *bar(passed / length, room - 2, glyphs), Span(" ")]
-    line += [Span(done, "dim"), *keys]
+        line += [StyledSpan(" "), *bar(passed / length, room - 2, glyphs), StyledSpan(" ")]
+    line += [StyledSpan(done, "dim"), *keys]
     return (
-        line if width_of(line) <= width else [Span(fit(f" {local_time(played.at)}", width, glyphs))]
+        line
+        if width_of(line) <= width
+        else [StyledSpan(fit(f" {local_time(played.at)}", width, glyphs))]
     )
 
 
 def _state(played: Played) -> Line:
     if played.seeks:
-        return [Span(" seeking an alert ", "warning")]
+        return [StyledSpan(" seeking an alert ", "warning")]
     if played.alert:
-        return [Span(f" stopped at {played.alert} ", "critical")]
+        return [StyledSpan(f" stopped at {played.alert} ", "critical")]
     if played.has_ended:
-        return [Span(" the end ", "title")]
-    return [Span(" playing ", "ok") if played.is_playing else Span(" paused ", "warning")]
+        return [StyledSpan(" the end ", "title")]
+    return [
+        StyledSpan(" playing ", "ok") if played.is_playing else StyledSpan(" paused ", "warning")
+    ]
 
 
 def _speed(speed: float) -> str:

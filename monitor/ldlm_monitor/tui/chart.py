@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from ldlm_monitor.model.view import CurveView
-from ldlm_monitor.tui.draw import Glyphs, Line, Span
+from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan
 
 AXIS = 9
 """Cells of the labels on the left."""
@@ -115,9 +115,9 @@ class _Canvas:
             else:
                 text = " "
             if line and line[-1].style == style:
-                line[-1] = Span(line[-1].text + text, style)
+                line[-1] = StyledSpan(line[-1].text + text, style)
             else:
-                line.append(Span(text, style))
+                line.append(StyledSpan(text, style))
         return line
 
 
@@ -149,12 +149,14 @@ def draw_chart(chart: Chart, width: int, height: int, glyphs: Glyphs) -> list[Li
         value = high - (high - low) * row / max(plot_height - 1, 1)
         labelled = row in (0, plot_height - 1, plot_height // 2)
         label = _label(10**value if chart.log_axis else value) if labelled else ""
-        lines.append([Span(f"{label[: AXIS - 1]:>{AXIS - 1}} ", "dim"), *canvas.row(row, cursor)])
+        lines.append(
+            [StyledSpan(f"{label[: AXIS - 1]:>{AXIS - 1}} ", "dim"), *canvas.row(row, cursor)]
+        )
     marks = _marks(
         chart, [curve for curve, _ in shown], glyphs, plot_width, lambda s: x_of(s) // canvas.across
     )
-    lines.append([Span(" " * AXIS), *marks])
-    lines.append([Span(" " * AXIS), *_steps(start, end, plot_width)])
+    lines.append([StyledSpan(" " * AXIS), *marks])
+    lines.append([StyledSpan(" " * AXIS), *_steps(start, end, plot_width)])
     return lines
 
 
@@ -259,7 +261,7 @@ def _marks(
     column_of: Callable[[float], int],
 ) -> Line:
     """One row: what is not finite, alerts and events, the worst where several meet."""
-    cells = [Span(" ")] * width
+    cells = [StyledSpan(" ")] * width
     found = [*chart.marks]
     for curve in curves:
         found += [
@@ -271,7 +273,7 @@ def _marks(
     for mark in sorted(found, key=lambda mark: order.index(mark.style)):
         column = column_of(mark.step)
         if 0 <= column < width:
-            cells[column] = Span(mark.glyph, mark.style)
+            cells[column] = StyledSpan(mark.glyph, mark.style)
     return cells
 
 
@@ -280,10 +282,10 @@ def _steps(start: float, end: float, width: int) -> Line:
     middle = f"step {round((start + end) / 2)}"
     room = width - len(left) - len(right)
     if room < len(middle) + 2:
-        return [Span(left + right.rjust(width - len(left)), "dim")]
+        return [StyledSpan(left + right.rjust(width - len(left)), "dim")]
     before = (width - len(middle)) // 2 - len(left)
     text = left + " " * before + middle
-    return [Span(text + right.rjust(width - len(text)), "dim")]
+    return [StyledSpan(text + right.rjust(width - len(text)), "dim")]
 
 
 def _label(value: float) -> str:

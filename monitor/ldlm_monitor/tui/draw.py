@@ -18,14 +18,14 @@ _LONGEST = 4000
 """Characters of one line: more than any screen is wide, and bounded for hostile logs."""
 
 
-class Span(NamedTuple):
+class StyledSpan(NamedTuple):
     """Text in one style."""
 
     text: str
     style: str = ""
 
 
-Line: TypeAlias = list[Span]
+Line: TypeAlias = list[StyledSpan]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ _PLAIN = {"…": "~", "–": "-", "—": "-", "×": "x", "µ": "u", "→": ">", 
 _MARKS = range(0x300, 0x370)
 
 
-def width_of(line: Iterable[Span]) -> int:
+def width_of(line: Iterable[StyledSpan]) -> int:
     """Cells that a line takes."""
     return sum(cell_len(span.text) for span in line)
 
@@ -119,14 +119,14 @@ def fit_line(line: Line, width: int) -> Line:
     left = width
     for span in line:
         length = min(cell_len(span.text), left)
-        kept = span if length < left else Span(set_cell_size(span.text, left), span.style)
+        kept = span if length < left else StyledSpan(set_cell_size(span.text, left), span.style)
         if kept.text:
             shown.append(kept)
         left -= length
         if left <= 0:
             break
     if left > 0:
-        shown.append(Span(" " * left))
+        shown.append(StyledSpan(" " * left))
     return shown
 
 
@@ -138,7 +138,10 @@ def plain_text(lines: Iterable[Line]) -> str:
 def bar(share: float | None, width: int, glyphs: Glyphs) -> Line:
     """A bar of a share, 0 to 1; None: unknown."""
     done = 0 if share is None or not math.isfinite(share) else round(max(min(share, 1), 0) * width)
-    return [Span(glyphs.full * done, "accent"), Span(glyphs.empty * (width - done), "dim")]
+    return [
+        StyledSpan(glyphs.full * done, "accent"),
+        StyledSpan(glyphs.empty * (width - done), "dim"),
+    ]
 
 
 def spark(values: Sequence[float], bad: Sequence[int], width: int, glyphs: Glyphs) -> Line:
@@ -149,11 +152,11 @@ def spark(values: Sequence[float], bad: Sequence[int], width: int, glyphs: Glyph
     line: Line = []
     for value, count in zip(values, bad, strict=True):
         if count or not math.isfinite(value):
-            line.append(Span(glyphs.nonfinite, "critical"))
+            line.append(StyledSpan(glyphs.nonfinite, "critical"))
             continue
         share = (value - low) / (high - low) if high > low else 0.0
-        line.append(Span(glyphs.levels[round(share * (len(glyphs.levels) - 1))], "curve"))
-    return [Span(" " * (width - len(values))), *line]
+        line.append(StyledSpan(glyphs.levels[round(share * (len(glyphs.levels) - 1))], "curve"))
+    return [StyledSpan(" " * (width - len(values))), *line]
 
 
 def wrap(text: str, width: int, style: str = "") -> list[Line]:
@@ -170,4 +173,4 @@ def wrap(text: str, width: int, style: str = "") -> list[Line]:
             rows.append(rest)
         else:
             rows[-1] = joined
-    return [[Span(row, style)] for row in rows if row or len(rows) == 1]
+    return [[StyledSpan(row, style)] for row in rows if row or len(rows) == 1]

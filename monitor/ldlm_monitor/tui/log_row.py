@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ldlm_monitor.text.format import byte_size
-from ldlm_monitor.tui.draw import Glyphs, Line, Span, fit, safe
+from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, safe
 from ldlm_monitor.tui.log_window import PlacedLine
 from ldlm_monitor.tui.palette import SEVERITY_STYLE
 
@@ -27,27 +27,27 @@ def log_row(
     style = SEVERITY_STYLE.get(severity, _LEVEL_STYLE.get(line.level or "", ""))
     number = f"{line.line}" if line.line is not None else f"@{line.offset}"
     row: Line = [
-        Span(glyphs.cursor if chosen else " ", "key"),
-        Span(f"{number:>8}", "dim"),
-        Span(f" {glyphs.marks.get(severity, ' ')} ", style),
+        StyledSpan(glyphs.cursor if chosen else " ", "key"),
+        StyledSpan(f"{number:>8}", "dim"),
+        StyledSpan(f" {glyphs.marks.get(severity, ' ')} ", style),
     ]
     if with_file:
         name = safe(placed.path.rsplit("/", 1)[-1], glyphs)
-        row.append(Span(fit(name, _FILE_CELLS, glyphs) + " ", "dim"))
+        row.append(StyledSpan(fit(name, _FILE_CELLS, glyphs) + " ", "dim"))
     return [*row, *_highlighted(safe(line.text, glyphs), found, style)]
 
 
 def _highlighted(text: str, found: str, style: str) -> Line:
     """The text with each match of `found` in another style."""
     if not found:
-        return [Span(text, style)]
+        return [StyledSpan(text, style)]
     line: Line = []
     low, find, start = text.lower(), found.lower(), 0
     # A few letters have more characters in lower case: then the offsets would differ.
     while len(low) == len(text) and (at := low.find(find, start)) >= 0:
-        line += [Span(text[start:at], style), Span(text[at : at + len(find)], "found")]
+        line += [StyledSpan(text[start:at], style), StyledSpan(text[at : at + len(find)], "found")]
         start = at + len(find)
-    return [*line, Span(text[start:], style)]
+    return [*line, StyledSpan(text[start:], style)]
 
 
 def log_title(
@@ -55,11 +55,11 @@ def log_title(
 ) -> Line:
     """The file that is shown, of `size` bytes; None: all of `files` are merged."""
     if size is None:
-        return [Span(f" {len(files)} files merged", "title")]
+        return [StyledSpan(f" {len(files)} files merged", "title")]
     shown, room = safe(path, glyphs), width // 2
     if len(shown) > room:  # the end has the file's name
         shown = glyphs.ellipsis + shown[len(shown) - room + 1 :]
-    line = [Span(f" {shown}", "title"), Span(f"  {byte_size(size)}", "dim")]
+    line = [StyledSpan(f" {shown}", "title"), StyledSpan(f"  {byte_size(size)}", "dim")]
     if len(files) > 1 and path in files:
-        line.append(Span(f"  file {files.index(path) + 1} of {len(files)}", "dim"))
+        line.append(StyledSpan(f"  file {files.index(path) + 1} of {len(files)}", "dim"))
     return line

@@ -13,7 +13,7 @@ from ldlm_monitor.model.errors import LdlmError
 from ldlm_monitor.model.queries import LogQuery, LogSlice
 from ldlm_monitor.model.records import Position
 from ldlm_monitor.tui.desk import Desk
-from ldlm_monitor.tui.draw import Line, Span, safe
+from ldlm_monitor.tui.draw import Line, StyledSpan, safe
 from ldlm_monitor.tui.log_row import log_row, log_title
 from ldlm_monitor.tui.log_window import LogFilter, LogWindow, PlacedLine, merged
 from ldlm_monitor.tui.timeline import severities
@@ -205,16 +205,18 @@ class LogView(Vertical):
     def _title(self, width: int, height: int) -> list[Line]:
         glyphs = self._desk.glyphs
         if self._problem:
-            return [[Span(f" {safe(self._problem, glyphs)}", "error")]]
+            return [[StyledSpan(f" {safe(self._problem, glyphs)}", "error")]]
         if not self.path:
-            return [[Span(" no file is followed yet", "dim")]]
+            return [[StyledSpan(" no file is followed yet", "dim")]]
         files = self._files()
         size = None if self.merges else self._window.size
         line = log_title(self.path, files, size, width, glyphs)
-        line.append(Span("  following", "ok") if self.follows else Span("  f follows", "dim"))
+        line.append(
+            StyledSpan("  following", "ok") if self.follows else StyledSpan("  f follows", "dim")
+        )
         labels = self._filter.labels()
         labels += [f"/{safe(self._text, glyphs)}"] if self._text else []
-        return [[*line, Span("  " + "  ".join(labels), "accent")]]
+        return [[*line, StyledSpan("  " + "  ".join(labels), "accent")]]
 
     def _row(self, index: int, width: int) -> Line:
         placed = self.lines[index]

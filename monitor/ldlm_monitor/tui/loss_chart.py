@@ -13,7 +13,7 @@ from ldlm_monitor.model.view import CurveView
 from ldlm_monitor.text.format import local_time, number
 from ldlm_monitor.tui.chart import AXIS, Chart, Mark, Viewport, draw_chart, nearest, step_of
 from ldlm_monitor.tui.desk import Desk, OpenLog
-from ldlm_monitor.tui.draw import Line, Span, safe, width_of
+from ldlm_monitor.tui.draw import Line, StyledSpan, safe, width_of
 from ldlm_monitor.tui.palette import CURVES
 from ldlm_monitor.tui.widgets import Painted
 
@@ -152,9 +152,11 @@ class LossChart(Painted, can_focus=True):
         names = sorted(self._curves, key=lambda name: (name != "loss", name))
         if self._which == len(names):
             pairs = enumerate(names)
-            return [Span(f" {safe(n)}", CURVES[i % len(CURVES)]) for i, n in pairs]
+            return [StyledSpan(f" {safe(n)}", CURVES[i % len(CURVES)]) for i, n in pairs]
         return (
-            [Span(f" {safe(names[self._which])}", CURVES[0])] if names else [Span(" no loss yet")]
+            [StyledSpan(f" {safe(names[self._which])}", CURVES[0])]
+            if names
+            else [StyledSpan(" no loss yet")]
         )
 
     def _marks(self, curve: CurveView | None) -> list[Mark]:
@@ -188,7 +190,7 @@ class LossChart(Painted, can_focus=True):
         how += ["zoomed"] if chart.view != Viewport() else []
         note = "  ".join(how)
         room = width - width_of(title) - len(note) - 1
-        title += [Span(" " * max(room, 1)), Span(note, "dim")]
+        title += [StyledSpan(" " * max(room, 1)), StyledSpan(note, "dim")]
         if not chart.curves:
             return [title]
         return [title, *draw_chart(chart, width, max(height - 1, 3), self._desk.glyphs)]
@@ -199,9 +201,12 @@ class LossChart(Painted, can_focus=True):
         if index is None or index < 0:
             return []
         low, high, mean = curve.lows[index], curve.highs[index], curve.means[index]
-        line = [Span(f"  step {curve.steps[index]}  ", "dim"), Span(number(mean), "title")]
+        line = [
+            StyledSpan(f"  step {curve.steps[index]}  ", "dim"),
+            StyledSpan(number(mean), "title"),
+        ]
         if high > low:
-            line.append(Span(f"  {number(low)} to {number(high)}", "dim"))
+            line.append(StyledSpan(f"  {number(low)} to {number(high)}", "dim"))
         if bad := curve.nonfinite[index]:
-            line.append(Span(f"  {bad} not finite", "critical"))
-        return [*line, Span(f"  {local_time(curve.times[index])}", "dim")]
+            line.append(StyledSpan(f"  {bad} not finite", "critical"))
+        return [*line, StyledSpan(f"  {local_time(curve.times[index])}", "dim")]

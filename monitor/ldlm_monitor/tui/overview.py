@@ -14,7 +14,7 @@ from ldlm_monitor.model.errors import LdlmError
 from ldlm_monitor.model.view import CurveView, RunView, Snapshot
 from ldlm_monitor.text.format import number, si_number
 from ldlm_monitor.tui.desk import Desk, OpenRun
-from ldlm_monitor.tui.draw import Glyphs, Line, Span, bar, fit, safe, spark, width_of
+from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, bar, fit, safe, spark, width_of
 from ldlm_monitor.tui.palette import HEALTH_STYLE, STATE_STYLE
 from ldlm_monitor.tui.run_values import age, alerts_of, baseline, current, speed, whole_duration
 from ldlm_monitor.tui.widgets import Painted, RowList
@@ -27,7 +27,7 @@ SPARK = 16
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _RunRow:
     """The data of one row."""
 
     run: RunView
@@ -38,84 +38,84 @@ class _Row:
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
+class _TableColumn:
     """`rank`: if not all columns fit, those of the highest rank are dropped first."""
 
     title: str
     width: int
     rank: int
-    draw: Callable[[_Row], Line]
+    draw: Callable[[_RunRow], Line]
 
 
-def _health(row: _Row) -> Line:
+def _health(row: _RunRow) -> Line:
     return [
-        Span(f"{row.glyphs.dot} ", HEALTH_STYLE[row.run.headline]),
-        Span(row.run.headline, HEALTH_STYLE[row.run.headline]),
+        StyledSpan(f"{row.glyphs.dot} ", HEALTH_STYLE[row.run.headline]),
+        StyledSpan(row.run.headline, HEALTH_STYLE[row.run.headline]),
     ]
 
 
-def _state(row: _Row) -> Line:
-    return [Span(row.run.state, STATE_STYLE.get(row.run.state, ""))]
+def _state(row: _RunRow) -> Line:
+    return [StyledSpan(row.run.state, STATE_STYLE.get(row.run.state, ""))]
 
 
-def _step(row: _Row) -> Line:
+def _step(row: _RunRow) -> Line:
     run = row.run
     total = f"/{run.total_steps}" if run.total_steps else ""
-    return [Span("-" if run.step is None else f"{run.step}{total}")]
+    return [StyledSpan("-" if run.step is None else f"{run.step}{total}")]
 
 
-def _loss(row: _Row) -> Line:
+def _loss(row: _RunRow) -> Line:
     text = number(current(row.run, "loss"), 4)
-    return [Span(text, "critical" if text in ("NaN", "Inf", "-Inf") else "")]
+    return [StyledSpan(text, "critical" if text in ("NaN", "Inf", "-Inf") else "")]
 
 
-def _spark(row: _Row) -> Line:
+def _spark(row: _RunRow) -> Line:
     if row.curve is None:
         return []
     return spark(row.curve.means, row.curve.nonfinite, SPARK, row.glyphs)
 
 
-def _gradient(row: _Row) -> Line:
+def _gradient(row: _RunRow) -> Line:
     text = number(current(row.run, "grad_norm"), 3)
-    return [Span(text, "critical" if text in ("NaN", "Inf", "-Inf") else "")]
+    return [StyledSpan(text, "critical" if text in ("NaN", "Inf", "-Inf") else "")]
 
 
-def _speed(row: _Row) -> Line:
+def _speed(row: _RunRow) -> Line:
     value, unit = speed(row.run)
     slow = row.run.detected.get("throughput_ratio", 1.0) < 0.8
     shown = "-" if value is None else f"{si_number(value)} {unit}"
-    return [Span(shown), Span(f" {baseline(row.run)}", "warning" if slow else "dim")]
+    return [StyledSpan(shown), StyledSpan(f" {baseline(row.run)}", "warning" if slow else "dim")]
 
 
-def _age(row: _Row) -> Line:
-    return [Span(*age(row.run, row.now))]
+def _age(row: _RunRow) -> Line:
+    return [StyledSpan(*age(row.run, row.now))]
 
 
-def _alerts(row: _Row) -> Line:
+def _alerts(row: _RunRow) -> Line:
     found = alerts_of(row.run.name, row.snapshot.alerts)
     line: Line = []
     for alert in found:
         name = safe(alert.name, row.glyphs)
-        line.append(Span(f" {name}" if line else name, alert.labels.get("severity", "")))
+        line.append(StyledSpan(f" {name}" if line else name, alert.labels.get("severity", "")))
     return line
 
 
 _COLUMNS = (
-    _Column("HEALTH", 11, 0, _health),
-    _Column("STATE", 13, 2, _state),
-    _Column("STEP", 13, 0, _step),
-    _Column("DONE", 8, 6, lambda row: bar(row.run.progress, 8, row.glyphs)),
-    _Column("ETA", 7, 4, lambda row: [Span(whole_duration(row.run.eta_seconds))]),
-    _Column("LOSS", 8, 0, _loss),
-    _Column("LOSS SO FAR", SPARK, 3, _spark),
-    _Column("GRAD", 8, 5, _gradient),
-    _Column("SPEED", 17, 4, _speed),
-    _Column("LAST STEP/LIMIT", 15, 1, _age),
-    _Column("ALERTS", 15, 0, _alerts),
+    _TableColumn("HEALTH", 11, 0, _health),
+    _TableColumn("STATE", 13, 2, _state),
+    _TableColumn("STEP", 13, 0, _step),
+    _TableColumn("DONE", 8, 6, lambda row: bar(row.run.progress, 8, row.glyphs)),
+    _TableColumn("ETA", 7, 4, lambda row: [StyledSpan(whole_duration(row.run.eta_seconds))]),
+    _TableColumn("LOSS", 8, 0, _loss),
+    _TableColumn("LOSS SO FAR", SPARK, 3, _spark),
+    _TableColumn("GRAD", 8, 5, _gradient),
+    _TableColumn("SPEED", 17, 4, _speed),
+    _TableColumn("LAST STEP/LIMIT", 15, 1, _age),
+    _TableColumn("ALERTS", 15, 0, _alerts),
 )
 
 
-def _chosen(width: int) -> tuple[list[_Column], int]:
+def _chosen(width: int) -> tuple[list[_TableColumn], int]:
     """The columns that fit, and the width of the run's name."""
     columns = list(_COLUMNS)
     while True:
@@ -129,8 +129,8 @@ def _chosen(width: int) -> tuple[list[_Column], int]:
 def header(width: int) -> Line:
     """The columns' titles."""
     columns, name = _chosen(width)
-    line = [Span("  " + fit("RUN", name) + " ", "dim")]
-    return line + [Span(fit(column.title, column.width) + " ", "dim") for column in columns]
+    line = [StyledSpan("  " + fit("RUN", name) + " ", "dim")]
+    return line + [StyledSpan(fit(column.title, column.width) + " ", "dim") for column in columns]
 
 
 def row(
@@ -145,10 +145,10 @@ def row(
 ) -> Line:
     """One run; the last column takes the remaining width."""
     columns, name = _chosen(width)
-    facts = _Row(run, snapshot, curve, now, glyphs)
+    facts = _RunRow(run, snapshot, curve, now, glyphs)
     line = [
-        Span(f"{glyphs.cursor if chosen else ' '} ", "key"),
-        Span(fit(safe(run.name, glyphs), name, glyphs) + " ", "title"),
+        StyledSpan(f"{glyphs.cursor if chosen else ' '} ", "key"),
+        StyledSpan(fit(safe(run.name, glyphs), name, glyphs) + " ", "title"),
     ]
     for column in columns[:-1]:
         line += _cell(column.draw(facts), column.width, glyphs)
@@ -157,13 +157,13 @@ def row(
     return line + (last if width_of(last) <= room else _cell(last, room, glyphs))
 
 
-def _cell(spans: Sequence[Span], width: int, glyphs: Glyphs) -> Line:
+def _cell(spans: Sequence[StyledSpan], width: int, glyphs: Glyphs) -> Line:
     left, line = width, []
     for text, style in spans:
         shown = text if len(text) <= left else fit(text, left, glyphs)
-        line.append(Span(shown, style))
+        line.append(StyledSpan(shown, style))
         left -= len(shown)
-    return [*line, Span(" " * (left + 1))]
+    return [*line, StyledSpan(" " * (left + 1))]
 
 
 def summary(snapshot: Snapshot, glyphs: Glyphs) -> Line:
@@ -171,12 +171,12 @@ def summary(snapshot: Snapshot, glyphs: Glyphs) -> Line:
     counts = Counter[str](run.health for run in snapshot.runs if run.ended_at is None)
     ended = Counter(run.state for run in snapshot.runs if run.ended_at is not None)
     plural = "" if len(snapshot.runs) == 1 else "s"
-    line = [Span(f" {len(snapshot.runs)} run{plural}", "title")]
+    line = [StyledSpan(f" {len(snapshot.runs)} run{plural}", "title")]
     for health, style in HEALTH_STYLE.items():
         if count := counts.get(health):
-            line.append(Span(f"   {glyphs.dot} {count} {health}", style))
+            line.append(StyledSpan(f"   {glyphs.dot} {count} {health}", style))
     for state, count in sorted(ended.items()):
-        line.append(Span(f"   {count} {state}", STATE_STYLE.get(state, "")))
+        line.append(StyledSpan(f"   {count} {state}", STATE_STYLE.get(state, "")))
     return line
 
 

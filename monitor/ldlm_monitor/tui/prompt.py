@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
-from ldlm_monitor.tui.draw import Line, Span
+from ldlm_monitor.tui.draw import Line, StyledSpan
 from ldlm_monitor.tui.widgets import Painted, RowList
 
 _CHOICES = (
@@ -75,7 +75,7 @@ class DurationPrompt(ModalScreen[float | None]):
     def compose(self) -> ComposeResult:
         """The question and the choices."""
         with Vertical(classes="box"):
-            yield Painted(lambda width, height: [[Span(f" {self._question}", "title")]])
+            yield Painted(lambda width, height: [[StyledSpan(f" {self._question}", "title")]])
             yield RowList(self._row, id="choices")
 
     def on_mount(self) -> None:
@@ -90,7 +90,7 @@ class DurationPrompt(ModalScreen[float | None]):
 
     def _row(self, index: int, width: int) -> Line:
         mark = ">" if index == self.query_one(RowList).cursor else " "
-        return [Span(f" {mark} {_CHOICES[index][0]}")]
+        return [StyledSpan(f" {mark} {_CHOICES[index][0]}")]
 
 
 class SearchPrompt(ModalScreen[str | None]):
@@ -105,7 +105,7 @@ class SearchPrompt(ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         """One line to type in."""
         with Vertical(classes="box small"):
-            yield Painted(lambda width, height: [[Span(" Search in this log", "title")]])
+            yield Painted(lambda width, height: [[StyledSpan(" Search in this log", "title")]])
             yield Input(
                 self._text, placeholder="text, letters of either case", select_on_focus=True
             )
@@ -140,5 +140,5 @@ class Help(ModalScreen[None]):
     def _row(self, index: int, width: int) -> Line:
         key, meaning = KEYS[index]
         if not meaning:
-            return [Span(f" {key}", "title")]
-        return [Span(f"   {key:<15} ", "key"), Span(meaning)]
+            return [StyledSpan(f" {key}", "title")]
+        return [StyledSpan(f"   {key:<15} ", "key"), StyledSpan(meaning)]

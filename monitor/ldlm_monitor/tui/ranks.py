@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ldlm_monitor.model.view import RankView, RunView
-from ldlm_monitor.tui.draw import Glyphs, Line, Span, fit, safe
+from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, safe
 from ldlm_monitor.tui.run_values import whole_duration
 
 _BIG = 128
@@ -17,13 +17,13 @@ _SILENT_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Cell:
+class _RankCell:
     rank: RankView
     lag: int
     kind: int
 
 
-def _cells(run: RunView) -> list[_Cell]:
+def _cells(run: RunView) -> list[_RankCell]:
     steps = [rank.step for rank in run.ranks if rank.step is not None]
     newest = max((rank.seen_at for rank in run.ranks), default=0.0)
     front = max(steps, default=0)
@@ -38,17 +38,17 @@ def _cells(run: RunView) -> list[_Cell]:
             kind = 3
         else:
             kind = 2 if lag >= far else 1 if lag > 1 else 0
-        cells.append(_Cell(rank, lag, kind))
+        cells.append(_RankCell(rank, lag, kind))
     return cells
 
 
-def _verdict(run: RunView, cells: list[_Cell], glyphs: Glyphs) -> Line:
+def _verdict(run: RunView, cells: list[_RankCell], glyphs: Glyphs) -> Line:
     """Which rank is behind, and in which phase."""
-    line = [Span(f" {len(cells)} ranks", "title")]
+    line = [StyledSpan(f" {len(cells)} ranks", "title")]
     if run.world_size and run.world_size > len(cells):
-        line.append(Span(f" of {run.world_size} report steps", "dim"))
+        line.append(StyledSpan(f" of {run.world_size} report steps", "dim"))
     if run.failed_rank is not None:
-        line.append(Span(f"   rank {run.failed_rank} failed first", "critical"))
+        line.append(StyledSpan(f"   rank {run.failed_rank} failed first", "critical"))
     last = max(cells, key=lambda cell: (cell.lag, cell.kind))
     if last.kind in (1, 2, 3) or last.lag > 1:
         text = f"   rank {last.rank.rank} is {last.lag} steps behind"
@@ -57,9 +57,9 @@ def _verdict(run: RunView, cells: list[_Cell], glyphs: Glyphs) -> Line:
         newest = max(cell.rank.seen_at for cell in cells)
         if last.kind == 3:
             text += f", silent for {whole_duration(newest - last.rank.seen_at)}"
-        line.append(Span(text, _STYLES[last.kind]))
+        line.append(StyledSpan(text, _STYLES[last.kind]))
     elif run.failed_rank is None:
-        line.append(Span("   all in step", "ok"))
+        line.append(StyledSpan("   all in step", "ok"))
     return line
 
 
@@ -76,45 +76,48 @@ def grid(run: RunView, width: int, height: int, glyphs: Glyphs) -> list[Line]:
         across = max(across // 32 * 32, min(across, 32))
     for start in range(0, len(cells), across):
         part = cells[start : start + across]
-        line = [Span(f" {part[0].rank.rank:>4} " if label else " ", "dim")]
+        line = [StyledSpan(f" {part[0].rank.rank:>4} " if label else " ", "dim")]
         line += [_drawn(cell, cell_width, glyphs) for cell in part]
         lines.append(line)
     if len(lines) > height:
         lines = _worst_first(cells, width, height, glyphs, lines[0])
     elif len(lines) < height:
         legend = [
-            Span(f" {glyphs.cells[kind]} {word} ", _STYLES[kind])
+            StyledSpan(f" {glyphs.cells[kind]} {word} ", _STYLES[kind])
             for kind, word in enumerate(_WORDS)
         ]
-        lines.append([Span(" "), *legend])
+        lines.append([StyledSpan(" "), *legend])
     return lines[: max(height, 0)]
 
 
 def _worst_first(
-    cells: list[_Cell], width: int, height: int, glyphs: Glyphs, verdict: Line
+    cells: list[_RankCell], width: int, height: int, glyphs: Glyphs, verdict: Line
 ) -> list[Line]:
     """The worst ranks, where not all fit."""
     each = _cell_width(cells)
     across = max((width - 2) // each, 1)
     worst = sorted(cells, key=lambda cell: (-cell.kind, -cell.lag))[: across * max(height - 1, 1)]
     rows = [worst[index : index + across] for index in range(0, len(worst), across)]
-    return [verdict, *([Span(" "), *(_drawn(cell, each, glyphs) for cell in row)] for row in rows)]
+    return [
+        verdict,
+        *([StyledSpan(" "), *(_drawn(cell, each, glyphs) for cell in row)] for row in rows),
+    ]
 
 
-def _text(cell: _Cell) -> str:
+def _text(cell: _RankCell) -> str:
     return f"{cell.rank.rank}" + (f" -{cell.lag}" if cell.lag > 1 else "")
 
 
-def _cell_width(cells: list[_Cell]) -> int:
+def _cell_width(cells: list[_RankCell]) -> int:
     """Glyph, the longest number and lag, and a blank."""
     return max(len(_text(cell)) for cell in cells) + 2
 
 
-def _drawn(cell: _Cell, width: int, glyphs: Glyphs) -> Span:
+def _drawn(cell: _RankCell, width: int, glyphs: Glyphs) -> StyledSpan:
     glyph, style = glyphs.cells[cell.kind], _STYLES[cell.kind]
     if width == 1:
-        return Span(glyph, style)
-    return Span(fit(f"{glyph}{_text(cell)}", width, glyphs), style)
+        return StyledSpan(glyph, style)
+    return StyledSpan(fit(f"{glyph}{_text(cell)}", width, glyphs), style)
 
 
 def needed_height(run: RunView, width: int) -> int:

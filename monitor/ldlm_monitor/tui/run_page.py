@@ -15,7 +15,7 @@ from ldlm_monitor.model.view import CurveView, RunView
 from ldlm_monitor.text.format import byte_size, number, si_number
 from ldlm_monitor.tui import ranks
 from ldlm_monitor.tui.desk import Desk
-from ldlm_monitor.tui.draw import Line, Span, bar, fit, safe, spark
+from ldlm_monitor.tui.draw import Line, StyledSpan, bar, fit, safe, spark
 from ldlm_monitor.tui.loss_chart import LossChart
 from ldlm_monitor.tui.palette import HEALTH_STYLE
 from ldlm_monitor.tui.run_values import age, alerts_of, baseline, current, speed, whole_duration
@@ -125,41 +125,41 @@ class RunPage(Vertical):
     def _state(self, width: int, height: int) -> list[Line]:
         run, glyphs = self._desk.chosen(), self._desk.glyphs
         if run is None:
-            return [[Span(" no run yet: no file that was read contains a training", "dim")]]
+            return [[StyledSpan(" no run yet: no file that was read contains a training", "dim")]]
         waited, style = age(run, self._desk.clock())
         style_of_health = HEALTH_STYLE[run.headline]
         world = f" on {run.world_size} ranks" if run.world_size else ""
         framework = safe(run.framework, glyphs) if run.framework != "unknown" else ""
         also = f" ({safe(run.also_called, glyphs)})" if run.also_called else ""
         first: Line = [
-            Span(f" {safe(run.name, glyphs)}", "title"),
-            Span(also, "dim"),
-            Span(f"  {glyphs.dot} {run.headline}", style_of_health),
-            Span(f"  {run.state}", style_of_health if run.state in _BAD else ""),
-            Span(f"  {framework}{world}", "dim"),
+            StyledSpan(f" {safe(run.name, glyphs)}", "title"),
+            StyledSpan(also, "dim"),
+            StyledSpan(f"  {glyphs.dot} {run.headline}", style_of_health),
+            StyledSpan(f"  {run.state}", style_of_health if run.state in _BAD else ""),
+            StyledSpan(f"  {framework}{world}", "dim"),
         ]
         if run.verdict is not None:
             because = safe("; ".join(run.verdict.reasons), glyphs)
-            first[-1:] = [Span(f"  {run.verdict.word}: {because}", "critical")]
+            first[-1:] = [StyledSpan(f"  {run.verdict.word}: {because}", "critical")]
         total = f"/{run.total_steps}" if run.total_steps else ""
         done = "" if run.progress is None else f" {run.progress * 100:.1f}%"
         second: Line = [
-            Span(f" step {'-' if run.step is None else run.step}{total} ", "title"),
+            StyledSpan(f" step {'-' if run.step is None else run.step}{total} ", "title"),
             *(bar(run.progress, max(min(width // 5, 30), 6), glyphs) if run.progress else []),
-            Span(f"{done}  left {whole_duration(run.eta_seconds)}"),
-            Span("  last step ", "dim"),
-            Span(waited, style),
+            StyledSpan(f"{done}  left {whole_duration(run.eta_seconds)}"),
+            StyledSpan("  last step ", "dim"),
+            StyledSpan(waited, style),
         ]
         rate, unit = speed(run)
         third: Line = [
-            Span(" loss ", "dim"),
-            Span(number(current(run, "loss")), "title"),
-            Span("  grad norm ", "dim"),
-            Span(number(current(run, "grad_norm"))),
-            Span("  lr ", "dim"),
-            Span(number(current(run, "learning_rate"))),
-            Span("  speed ", "dim"),
-            Span("-" if rate is None else f"{si_number(rate)} {unit} {baseline(run)}"),
+            StyledSpan(" loss ", "dim"),
+            StyledSpan(number(current(run, "loss")), "title"),
+            StyledSpan("  grad norm ", "dim"),
+            StyledSpan(number(current(run, "grad_norm"))),
+            StyledSpan("  lr ", "dim"),
+            StyledSpan(number(current(run, "learning_rate"))),
+            StyledSpan("  speed ", "dim"),
+            StyledSpan("-" if rate is None else f"{si_number(rate)} {unit} {baseline(run)}"),
         ]
         return [first, second, third]
 
@@ -178,11 +178,11 @@ class RunPage(Vertical):
             shown = form(value)
             label = title if name in (None, names[0]) or title != "speed" else (name or "")
             head = f" {label.replace('_per_second', '/s')} {shown}"
-            lines[0].append(Span(fit(head, each, glyphs), "title" if curve else "dim"))
+            lines[0].append(StyledSpan(fit(head, each, glyphs), "title" if curve else "dim"))
             part = _rows(curve, each - 2, height - 1, glyphs.levels) if curve else []
             for index in range(1, height):
                 drawn = part[index - 1] if index - 1 < len(part) else ""
-                lines[index].append(Span(" " + fit(drawn, each - 1), "curve"))
+                lines[index].append(StyledSpan(" " + fit(drawn, each - 1), "curve"))
         if height == 1 and "grad_norm" in self._curves:
             curve = self._curves["grad_norm"]
             lines[0] += spark(curve.means, curve.nonfinite, max(width - 4 * each, 0), glyphs)
@@ -197,8 +197,10 @@ class RunPage(Vertical):
         found = alerts_of(run.name, self._desk.snapshot.alerts) if run else []
         return [
             [
-                Span(f" {glyphs.marks.get(severity, ' ')} {safe(alert.name, glyphs)}", severity),
-                Span("  " + safe(alert.annotations.get("summary", ""), glyphs)),
+                StyledSpan(
+                    f" {glyphs.marks.get(severity, ' ')} {safe(alert.name, glyphs)}", severity
+                ),
+                StyledSpan("  " + safe(alert.annotations.get("summary", ""), glyphs)),
             ]
             for alert in found[:height]
             for severity in (alert.labels.get("severity", ""),)

@@ -15,7 +15,7 @@ from ldlm_monitor.model.records import Event, FieldValue, Position
 from ldlm_monitor.model.view import IncidentView, Snapshot
 from ldlm_monitor.text.format import local_time
 from ldlm_monitor.tui.desk import Desk, OpenLog
-from ldlm_monitor.tui.draw import Glyphs, Line, Span, fit, safe, wrap
+from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, safe, wrap
 from ldlm_monitor.tui.palette import SEVERITY_STYLE
 from ldlm_monitor.tui.widgets import DetailPage, RowList
 
@@ -131,12 +131,12 @@ def row(entry: TimelineEntry, glyphs: Glyphs, *, chosen: bool) -> Line:
     style = SEVERITY_STYLE.get(entry.severity, "")
     mark = glyphs.marks.get(entry.severity, " ")
     return [
-        Span(f"{glyphs.cursor if chosen else ' '} ", "key"),
-        Span(fit(local_time(entry.time), 15), "dim"),
-        Span(f"{mark} {fit(entry.severity, 9)}", style),
-        Span(fit(safe(entry.kind, glyphs), 26, glyphs) + " ", style),
-        Span(fit(safe(entry.whose, glyphs), 9, glyphs) + " ", "dim"),
-        Span(safe(entry.message, glyphs)),
+        StyledSpan(f"{glyphs.cursor if chosen else ' '} ", "key"),
+        StyledSpan(fit(local_time(entry.time), 15), "dim"),
+        StyledSpan(f"{mark} {fit(entry.severity, 9)}", style),
+        StyledSpan(fit(safe(entry.kind, glyphs), 26, glyphs) + " ", style),
+        StyledSpan(fit(safe(entry.whose, glyphs), 9, glyphs) + " ", "dim"),
+        StyledSpan(safe(entry.message, glyphs)),
     ]
 
 
@@ -146,21 +146,23 @@ def detail(entry: TimelineEntry, width: int, glyphs: Glyphs) -> list[Line]:
     where = f"{entry.position.path}:{entry.position.line}"
     lines: list[Line] = [
         [
-            Span(f" {safe(entry.kind, glyphs)}", SEVERITY_STYLE.get(entry.severity, "")),
-            Span(f"  {safe(entry.run, glyphs)} {safe(entry.whose, glyphs)}", "title"),
-            Span(f"  {safe(where, glyphs)}", "dim"),
-            Span("  (Enter)", "dim"),
+            StyledSpan(f" {safe(entry.kind, glyphs)}", SEVERITY_STYLE.get(entry.severity, "")),
+            StyledSpan(f"  {safe(entry.run, glyphs)} {safe(entry.whose, glyphs)}", "title"),
+            StyledSpan(f"  {safe(where, glyphs)}", "dim"),
+            StyledSpan("  (Enter)", "dim"),
         ],
-        *([Span("  "), *line] for line in wrap(safe(entry.message, glyphs), inner)),
+        *([StyledSpan("  "), *line] for line in wrap(safe(entry.message, glyphs), inner)),
     ]
     if entry.by_line:
         return lines + _by_line(entry, inner, glyphs)
     facts = [(name, text) for name, text in entry.body if "\n" not in text]
     joined = "  ".join(f"{name}={text}" for name, text in facts)
-    lines += [[Span("  "), *line] for line in wrap(safe(joined, glyphs), inner, "dim") if joined]
+    lines += [
+        [StyledSpan("  "), *line] for line in wrap(safe(joined, glyphs), inner, "dim") if joined
+    ]
     for name, text in entry.body:
         if "\n" in text:
-            lines.append([Span(f"  {safe(name, glyphs)}", "key")])
+            lines.append([StyledSpan(f"  {safe(name, glyphs)}", "key")])
             lines += [_stack_line(line, glyphs) for line in text.splitlines()]
     return lines
 
@@ -169,10 +171,10 @@ def _by_line(entry: TimelineEntry, width: int, glyphs: Glyphs) -> list[Line]:
     lines: list[Line] = []
     for name, text in entry.body:
         if text.endswith("\n"):
-            lines.append([Span(f"  {safe(text.rstrip(), glyphs)}", "dim")])
+            lines.append([StyledSpan(f"  {safe(text.rstrip(), glyphs)}", "dim")])
             continue
         for index, line in enumerate(wrap(safe(text, glyphs), max(width - 10, 10))):
-            lines.append([Span(f"  {name if index == 0 else '':<9}", "key"), *line])
+            lines.append([StyledSpan(f"  {name if index == 0 else '':<9}", "key"), *line])
     return lines
 
 
@@ -180,7 +182,7 @@ def _stack_line(text: str, glyphs: Glyphs) -> Line:
     """A line of a stack: frames have another style than the code below them."""
     shown = safe(text, glyphs)
     style = "accent" if shown.lstrip().startswith("File ") else ""
-    return [Span(f"  {shown}", style)]
+    return [StyledSpan(f"  {shown}", style)]
 
 
 def severities(found: Iterable[Event]) -> dict[tuple[str, int], str]:
@@ -244,7 +246,12 @@ class EventsPage(DetailPage):
         """How many events are shown, and of which run."""
         which = "all runs" if self._all_runs else safe(self._desk.run or "", self._desk.glyphs)
         what = "errors" if self._worst_only else "events"
-        return [[Span(f" {len(self._entries)} {what}", "title"), Span(f"   of {which}", "dim")]]
+        return [
+            [
+                StyledSpan(f" {len(self._entries)} {what}", "title"),
+                StyledSpan(f"   of {which}", "dim"),
+            ]
+        ]
 
     def detail(self, width: int) -> list[Line]:
         """The details of the selected event."""

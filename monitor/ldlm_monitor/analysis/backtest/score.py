@@ -44,7 +44,7 @@ class Alarm:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class EventResult:
     """An expected event, and the alarm that detected it (None: it was missed).
 
     Time to detect: `seconds` of the log's own time where it has times, and `lines`
@@ -82,7 +82,7 @@ class LogScore:
     """One log. `benign`: by line, the kind of the harmless event that raised a false alarm."""
 
     file: str
-    findings: tuple[Finding, ...]
+    findings: tuple[EventResult, ...]
     alarms: int
     false_alarms: tuple[Alarm, ...]
     benign: Mapping[int, str]
@@ -173,15 +173,17 @@ def _is_at(line: int, event: TrueEvent) -> bool:
     return event.line_number <= line <= (event.last_line or event.line_number)
 
 
-def _find(event: TrueEvent, alarms: Iterable[Alarm], times: Mapping[TrueEvent, float]) -> Finding:
+def _find(
+    event: TrueEvent, alarms: Iterable[Alarm], times: Mapping[TrueEvent, float]
+) -> EventResult:
     for alarm in alarms:
         if not (_detects(alarm, event) or _stands(alarm, event)):
             continue
         lines = None if alarm.line is None else max(alarm.line - event.line_number, 0)
         read = times.get(event)
         seconds = None if alarm.time is None or read is None else max(alarm.time - read, 0.0)
-        return Finding(event, alarm, seconds, lines)
-    return Finding(event)
+        return EventResult(event, alarm, seconds, lines)
+    return EventResult(event)
 
 
 def overall(scores: Sequence[LogScore]) -> Overall:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ldlm_monitor.analysis.backtest.score import Alarm, Counts, Finding, LogScore, Overall
+from ldlm_monitor.analysis.backtest.score import Alarm, Counts, EventResult, LogScore, Overall
 from ldlm_monitor.analysis.backtest.truth import detected_by
 from ldlm_monitor.text.format import counted, duration, number
 from ldlm_monitor.text.sanitize import encodable, plain
@@ -30,7 +30,7 @@ def _log_lines(one: LogScore) -> Iterator[str]:
         yield f"    {_false_alarm(one, alarm)}"
 
 
-def _finding(file: str, finding: Finding) -> str:
+def _finding(file: str, finding: EventResult) -> str:
     event = finding.event
     what = f"{event.severity} {plain(event.kind)} at {plain(file)}:{event.line_number}"
     if finding.alarm is None:
@@ -38,7 +38,7 @@ def _finding(file: str, finding: Finding) -> str:
     return f"found   {what} by {plain(finding.alarm.alert)}{_after(finding)}"
 
 
-def _after(finding: Finding) -> str:
+def _after(finding: EventResult) -> str:
     if finding.seconds is not None:
         return f" after {duration(finding.seconds)}"
     return "" if finding.lines is None else f" after {counted(finding.lines, 'line')}"

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
-from ldlm_monitor.analysis.bench.bench_records import LOG, BenchRecord, Series, keep, series_of
+from ldlm_monitor.analysis.bench.bench_records import LOG, BenchRecord, BenchSeries, keep, series_of
 from ldlm_monitor.analysis.bench.outputs import Outputs
-from ldlm_monitor.analysis.bench.watch import Limits, Watched, watch
+from ldlm_monitor.analysis.bench.watch import BenchLimits, Watched, watch
 from ldlm_monitor.analysis.compare.sides import Side
 from ldlm_monitor.analysis.compare.table import value
 from ldlm_monitor.analysis.readings import Readings, RunReadings
@@ -25,7 +25,7 @@ def bench(
     command: Sequence[str],
     folder: Path,
     settings: Settings,
-    limits: Limits,
+    limits: BenchLimits,
     *,
     also: Sequence[str] = (),
     echo: Callable[[bytes], None] = lambda data: None,
@@ -48,7 +48,7 @@ def bench(
 def _record(
     name: str, command: Sequence[str], directory: Path, run: RunReadings, watched: Watched
 ) -> BenchRecord:
-    memory = {quantity: Series.of(column) for quantity, column in watched.memory.items()}
+    memory = {quantity: BenchSeries.of(column) for quantity, column in watched.memory.items()}
     first, last = run.first_step, run.last_step
     return BenchRecord(
         name=name,

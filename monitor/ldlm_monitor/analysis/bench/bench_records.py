@@ -24,7 +24,7 @@ WATCHED = ("host_memory_bytes", "gpu_memory_bytes")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 
 
-class Series(View):
+class BenchSeries(View):
     """Values with their steps and times (Unix seconds), as columns."""
 
     steps: tuple[int, ...]
@@ -32,7 +32,7 @@ class Series(View):
     values: tuple[float, ...]
 
     @classmethod
-    def of(cls, column: Column) -> Series:
+    def of(cls, column: Column) -> BenchSeries:
         """As a record holds it."""
         return cls(
             steps=tuple(column.steps), times=tuple(column.times), values=tuple(column.values)
@@ -66,7 +66,7 @@ class BenchRecord(View):
     peaks: dict[str, float] = Field(default={}, description="greatest memory in use, bytes")
     settings: dict[str, str] = Field(default={}, description="settings that the command logged")
     exact: bool
-    series: dict[str, Series]
+    series: dict[str, BenchSeries]
 
     def readings(self) -> RunReadings:
         """As a log's; what was watched counts while steps were taken."""
@@ -80,12 +80,12 @@ class BenchRecord(View):
         return readings
 
 
-def series_of(readings: RunReadings) -> dict[str, Series]:
+def series_of(readings: RunReadings) -> dict[str, BenchSeries]:
     """What is kept of a run's readings: the best source of each quantity."""
     columns = {name: readings.column(name) for name in readings.quantities()}
     found = {STEPS: readings.steps, **columns}
     return {
-        name: Series.of(column)
+        name: BenchSeries.of(column)
         for name, column in found.items()
         if column is not None and len(column)
     }

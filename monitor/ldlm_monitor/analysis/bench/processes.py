@@ -14,7 +14,7 @@ from ldlm_monitor.probe import process
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-class Family:
+class CommandProcesses:
     """A process and all that descend from it, as long as they are seen in time.
 
     What leaves its process group, as torchrun's workers do, is of it all the same.

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Literal, TypeAlias
 
 from ldlm_monitor.analysis.bench.outputs import Outputs
-from ldlm_monitor.analysis.bench.processes import Family, GpuMemory
+from ldlm_monitor.analysis.bench.processes import CommandProcesses, GpuMemory
 from ldlm_monitor.analysis.column import Column
 from ldlm_monitor.model.errors import UsageError
 
@@ -32,7 +32,7 @@ _READ = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BenchLimits:
     """When it is stopped: `steps` after its first logged step, `seconds` after its start.
 
     `grace`: seconds from SIGTERM to SIGKILL.
@@ -59,7 +59,7 @@ def watch(
     command: Sequence[str],
     directory: Path,
     outputs: Outputs,
-    limits: Limits,
+    limits: BenchLimits,
     echo: Callable[[bytes], None],
 ) -> Watched:
     """Until it ends, or a limit or Ctrl-C (SIGTERM and SIGHUP too) ends it.
@@ -118,10 +118,10 @@ class _Running:
         self._output = process.stdout
         self._outputs = outputs
         self._echo = echo
-        self._family = Family(process.pid)
+        self._family = CommandProcesses(process.pid)
         self.result = Watched(started_at=time.time())
 
-    def follow(self, limits: Limits, gpu: GpuMemory) -> StoppedBy:
+    def follow(self, limits: BenchLimits, gpu: GpuMemory) -> StoppedBy:
         """Until it ends or reaches a limit."""
         begun = due = time.monotonic()
         while True:

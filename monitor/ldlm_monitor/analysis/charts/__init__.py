@@ -1,7 +1,7 @@
 """Charts of quantities over steps, as SVG for pages and files, and as PNG."""
 
-from ldlm_monitor.analysis.charts.chart import Chart, Line, Mark, bucketed
+from ldlm_monitor.analysis.charts.chart import Figure, FigureMark, Line, bucketed
 from ldlm_monitor.analysis.charts.files import write
 from ldlm_monitor.analysis.charts.svg import GUTTER, STYLE, svg
 
-__all__ = ["GUTTER", "STYLE", "Chart", "Line", "Mark", "bucketed", "svg", "write"]
+__all__ = ["GUTTER", "STYLE", "Figure", "FigureMark", "Line", "bucketed", "svg", "write"]

@@ -29,7 +29,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class FigureMark:
     """Something that happened at `x`."""
 
     x: float
@@ -38,14 +38,14 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chart:
+class Figure:
     """Lines over the same axes. `unit` is written beside the title."""
 
     title: str
     lines: Sequence[Line]
     unit: str = ""
     x_title: str = "step"
-    marks: Sequence[Mark] = field(default=())
+    marks: Sequence[FigureMark] = field(default=())
 
     @property
     def colored(self) -> list[tuple[int, Line]]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ldlm_monitor.analysis.charts.chart import Chart, axis_of, stretches
+from ldlm_monitor.analysis.charts.chart import Figure, axis_of, stretches
 from ldlm_monitor.analysis.charts.svg import APART, GUTTER, HEIGHT, STYLE, svg
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.text.sanitize import plain
@@ -32,7 +32,7 @@ def check(path: Path, where: str) -> None:
         )
 
 
-def write(charts: Sequence[Chart], path: Path, where: str) -> None:
+def write(charts: Sequence[Figure], path: Path, where: str) -> None:
     """The charts below each other, by the name's ending. `where` is the flag that named it.
 
     Raises `UsageError` for another ending, for a place that cannot be written, and for PNG
@@ -52,7 +52,7 @@ def write(charts: Sequence[Chart], path: Path, where: str) -> None:
         ) from error
 
 
-def page(charts: Sequence[Chart]) -> str:
+def page(charts: Sequence[Figure]) -> str:
     """One SVG document that any browser shows, light or dark."""
     height = len(charts) * (HEIGHT + _MARGIN) + _MARGIN
     inner = "".join(
@@ -68,7 +68,7 @@ def page(charts: Sequence[Chart]) -> str:
     )
 
 
-def _write_png(charts: Sequence[Chart], path: Path, where: str) -> None:
+def _write_png(charts: Sequence[Figure], path: Path, where: str) -> None:
     try:
         figures: Any = importlib.import_module("matplotlib.figure")
     except ImportError as error:
@@ -83,7 +83,7 @@ def _write_png(charts: Sequence[Chart], path: Path, where: str) -> None:
     figure.savefig(path)
 
 
-def _draw(axes: Any, chart: Chart) -> None:
+def _draw(axes: Any, chart: Figure) -> None:
     span = axis_of(value for line in chart.lines for value in (*line.lows, *line.highs))
     unit = f" [{chart.unit}]" if chart.unit else ""
     axes.set_title(plain(chart.title) + unit, loc="left", fontsize=10, fontweight="bold")

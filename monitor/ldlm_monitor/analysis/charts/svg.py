@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from importlib.resources import files
 
-from ldlm_monitor.analysis.charts.chart import Axis, Chart, Line, axis_of, stretches
+from ldlm_monitor.analysis.charts.chart import Axis, Figure, Line, axis_of, stretches
 from ldlm_monitor.text.format import number
 from ldlm_monitor.text.sanitize import plain, shorten_path
 
@@ -34,7 +34,7 @@ MARKS = 40
 STYLE = (files(__package__) / "chart.css").read_text("utf-8")
 
 
-def svg(chart: Chart, *, y: int = 0, legend: int = LEGEND) -> str:
+def svg(chart: Figure, *, y: int = 0, legend: int = LEGEND) -> str:
     """The chart as an `<svg>` element of `HEIGHT` pixels, `y` pixels down.
 
     At its left `GUTTER` pixels must be free. `legend`: characters that all names may have.
@@ -42,7 +42,7 @@ def svg(chart: Chart, *, y: int = 0, legend: int = LEGEND) -> str:
     return "".join(_parts(chart, y, legend))
 
 
-def _parts(chart: Chart, y: int, legend: int) -> Iterator[str]:
+def _parts(chart: Figure, y: int, legend: int) -> Iterator[str]:
     xs = axis_of((x for line in chart.lines for x in (*line.xs, *line.nonfinite)), straight=True)
     ys = axis_of(value for line in chart.lines for value in (*line.lows, *line.highs))
     title = plain(chart.title) + (f" [{plain(chart.unit)}]" if chart.unit else "")
@@ -77,12 +77,12 @@ def _parts(chart: Chart, y: int, legend: int) -> Iterator[str]:
     yield "</svg>"
 
 
-def _top(chart: Chart) -> int:
+def _top(chart: Figure) -> int:
     """Where the curves begin: lower where there is a legend."""
     return _TOP + 16 if len(chart.lines) > 1 else _TOP
 
 
-def _legend(chart: Chart, letters: int) -> Iterator[str]:
+def _legend(chart: Figure, letters: int) -> Iterator[str]:
     """The names of several lines, below the title; of a long name its end, which differs most."""
     if len(chart.lines) < 2:
         return
@@ -121,7 +121,7 @@ def _line(line: Line, color: int, xs: Axis, ys: Axis) -> Iterator[str]:
         yield _stroke("bad", f"M{left} 0V{_SIZE}", str(stretch))
 
 
-def _letters(chart: Chart, xs: Axis, ys: Axis) -> Iterator[str]:
+def _letters(chart: Figure, xs: Axis, ys: Axis) -> Iterator[str]:
     for tick, label in zip(xs.ticks, _labels(xs.ticks), strict=True):
         share = xs.share(tick)
         anchor = "start" if share < 0.05 else "end" if share > 0.95 else "middle"
@@ -145,7 +145,7 @@ def _letters(chart: Chart, xs: Axis, ys: Axis) -> Iterator[str]:
         )
 
 
-def _edges(chart: Chart, xs: Axis, ys: Axis) -> Iterator[str]:
+def _edges(chart: Figure, xs: Axis, ys: Axis) -> Iterator[str]:
     """A triangle where a value lies beyond the axis, with the value as its title."""
     beyond = [
         (x, value)

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field
 from ldlm_monitor import __version__
 from ldlm_monitor.analysis.compare.bootstrap import median_of
 from ldlm_monitor.analysis.compare.difference import Difference, Seen, of_logarithms, unknown
-from ldlm_monitor.analysis.compare.learned import Place, Point, look, places
+from ldlm_monitor.analysis.compare.learned import ComparisonPoint, Place, look, places
 from ldlm_monitor.analysis.compare.quantities import ALWAYS, MEMORY, PACE, Kind, Quantity, learned
 from ldlm_monitor.analysis.compare.sides import Side
 from ldlm_monitor.analysis.compare.verdict import Reached, Target, Word, signed, verdict
@@ -110,7 +110,7 @@ def compare(
     sides: Sequence[Side],
     *,
     targets: Sequence[Target] = (),
-    at: Sequence[Point] = (),
+    at: Sequence[ComparisonPoint] = (),
     confidence: float = CONFIDENCE,
 ) -> Comparison:
     """Each side against the first. `at`: where losses are compared, beside the last equal ones."""
@@ -166,7 +166,9 @@ def _unsettled(*sides: Side) -> str:
     return f"the pace of {' and '.join(names)} kept changing" if names else ""
 
 
-def _learned(sides: Sequence[Side], at: Sequence[Point], confidence: float) -> Iterator[_Entry]:
+def _learned(
+    sides: Sequence[Side], at: Sequence[ComparisonPoint], confidence: float
+) -> Iterator[_Entry]:
     """Losses and accuracies where the runs are equally far."""
     starts = [side.readings.started for side in sides]
     for quantity in learned({name for side in sides for name in side.readings.quantities()}):

@@ -29,7 +29,7 @@ _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class ComparisonPoint:
     """At a step, or after so many seconds of training."""
 
     unit: Literal["step", "time"]
@@ -43,7 +43,7 @@ class Point:
 class Place:
     """From where to where, in steps or in seconds since the run's first step."""
 
-    point: Point
+    point: ComparisonPoint
     start: float
 
     def __str__(self) -> str:
@@ -52,7 +52,7 @@ class Place:
         return f"at equal time, {duration(self.start)} to {duration(self.point.value)}"
 
 
-def point_of(text: str) -> Point:
+def point_of(text: str) -> ComparisonPoint:
     """`500`: a step; `90s`, `30min`, `2h`: a time. Raises `UsageError`."""
     match = _POINT.fullmatch(text.strip())
     if match is None or (match[2] is None and "." in match[1]):
@@ -60,11 +60,15 @@ def point_of(text: str) -> Point:
             f'cannot read "{text}"', where="--at", remedy="write a step (500) or a time (30min)"
         )
     value = float(match[1])
-    return Point("step", value) if match[2] is None else Point("time", value * _SECONDS[match[2]])
+    return (
+        ComparisonPoint("step", value)
+        if match[2] is None
+        else ComparisonPoint("time", value * _SECONDS[match[2]])
+    )
 
 
 def places(
-    columns: Sequence[Column | None], starts: Sequence[float], at: Sequence[Point]
+    columns: Sequence[Column | None], starts: Sequence[float], at: Sequence[ComparisonPoint]
 ) -> Iterator[Place]:
     """Where the runs with this quantity are compared: at the end of what they share, and
     at the points asked for. `starts`: when each run began.
@@ -74,11 +78,15 @@ def places(
         return
     asked = [point for point in at if point.unit == "step"]
     scales: list[Sequence[float]] = [column.steps for column, _ in known]
-    yield from _in_range(scales, [Point("step", min(scale[-1] for scale in scales)), *asked])
+    yield from _in_range(
+        scales, [ComparisonPoint("step", min(scale[-1] for scale in scales)), *asked]
+    )
     clocks = [[when - start for when in column.times] for column, start in known]
     if all(math.isfinite(clock[-1]) for clock in clocks):
         asked = [point for point in at if point.unit == "time"]
-        yield from _in_range(clocks, [Point("time", min(clock[-1] for clock in clocks)), *asked])
+        yield from _in_range(
+            clocks, [ComparisonPoint("time", min(clock[-1] for clock in clocks)), *asked]
+        )
 
 
 def look(
@@ -125,7 +133,9 @@ def _difference(
     return found, "" if found else why or "the baseline is 0 there"
 
 
-def _in_range(scales: Sequence[Sequence[float]], points: Sequence[Point]) -> Iterator[Place]:
+def _in_range(
+    scales: Sequence[Sequence[float]], points: Sequence[ComparisonPoint]
+) -> Iterator[Place]:
     """Places where all runs have been; so wide that each has enough values, where that helps."""
     first = max(scale[0] for scale in scales)
     last = min(scale[-1] for scale in scales)

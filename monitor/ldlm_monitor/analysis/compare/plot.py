@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from ldlm_monitor.analysis.charts import Chart, Line, bucketed
+from ldlm_monitor.analysis.charts import Figure, Line, bucketed
 from ldlm_monitor.analysis.compare.quantities import MEMORY_BY, SPEED_BY, learned
 from ldlm_monitor.analysis.compare.sides import Side
 
@@ -20,13 +20,13 @@ _TITLES = {
 }
 
 
-def charts(sides: Sequence[Side]) -> list[Chart]:
+def charts(sides: Sequence[Side]) -> list[Figure]:
     """Over steps, and the loss over time too where times are known."""
     names = {name for side in sides for name in side.readings.quantities()}
     wanted = learned(names)[:LEARNED]
     found = [_chart(quantity.title, quantity.name, sides) for quantity in wanted]
     if "loss" in names and (timed := list(_over_time(sides))):
-        found.insert(1, Chart(title="loss over time", lines=timed, x_title="seconds"))
+        found.insert(1, Figure(title="loss over time", lines=timed, x_title="seconds"))
     pace = [name for name in SPEED_BY if any(side.has(name) for side in sides)]
     found += [_chart(_TITLES[name], name, sides) for name in pace[:1]]
     memory = [name for name in MEMORY_BY if any(side.has(name) for side in sides)]
@@ -36,10 +36,10 @@ def charts(sides: Sequence[Side]) -> list[Chart]:
     return [chart for chart in found if chart.lines]
 
 
-def _chart(title: str, quantity: str, sides: Sequence[Side]) -> Chart:
+def _chart(title: str, quantity: str, sides: Sequence[Side]) -> Figure:
     is_bytes = quantity.endswith("_bytes")
     lines = list(_lines(quantity, sides, GIB if is_bytes else 1.0))
-    return Chart(title=title, lines=lines, unit="GiB" if is_bytes else "")
+    return Figure(title=title, lines=lines, unit="GiB" if is_bytes else "")
 
 
 def _lines(quantity: str, sides: Sequence[Side], scale: float) -> Iterator[Line]:
