@@ -381,6 +381,6 @@ def test_a_cascade_of_256_ranks_is_judged_together_and_still_within_a_second() -
     monitor = played(lines)
     (incident,) = monitor.snapshot().incidents
     assert incident.root.rank == 179
-    (fired,) = (each for each in monitor.firing() if each.alert == "NcclTimeout")
+    (fired,) = (each for each in monitor.alerts() if each.name == "NcclTimeout")
     assert fired.active_at == pytest.approx(START + AT, abs=1.0)
     assert monitor.snapshot().monitor.evaluations < 400

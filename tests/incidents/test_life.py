@@ -12,7 +12,7 @@ from cascades import RUN, START, Line, agents, nccl_timeout, played
 from ldlm_monitor.config import Settings
 from ldlm_monitor.core.assemble import assemble
 from ldlm_monitor.core.monitor import Monitor
-from ldlm_monitor.daemon.checkpoint import Checkpoint, thaw
+from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.records import Event, Position
 from ldlm_monitor.model.view import IncidentView
@@ -159,9 +159,13 @@ def test_what_a_probe_finds_names_the_rank_and_confirms_silence(
     assert incident.confidence == "confirmed"
 
 
+def fired(monitor: Monitor) -> list[Transition]:
+    return [each for each in monitor.snapshot().transitions if each.state == "firing"]
+
+
 def test_an_alert_names_the_first_cause_of_its_incident_on_its_line_and_in_slack() -> None:
     monitor = played(steps(1, 40, 0.0) + at(41.0, *CRASH) + at(42.0, FAILED))
-    (crashed,) = (each for each in monitor.firing() if each.alert == "TrainingCrashed")
+    (crashed,) = (each for each in fired(monitor) if each.alert == "TrainingCrashed")
     assert crashed.cause == "ValueError: bad batch on rank 1 (node 0) [confirmed]"
     assert transition_line(crashed).endswith(
         "cause: ValueError: bad batch on rank 1 (node 0) [confirmed]"
@@ -175,7 +179,7 @@ def test_a_secret_in_a_cause_does_not_leave() -> None:
     secret = "hf_" + "abcdefghijklmnopqrstuvwxyz0123456789"
     lines = [*CRASH[:2], f"[rank1]: ValueError: token {secret} is not valid"]
     monitor = played(steps(1, 40, 0.0) + at(41.0, *lines) + at(42.0, FAILED))
-    (crashed,) = (each for each in monitor.firing() if each.alert == "TrainingCrashed")
+    (crashed,) = (each for each in fired(monitor) if each.alert == "TrainingCrashed")
     assert crashed.cause is not None
     assert secret not in transition_line(crashed)
     assert secret not in str(from_transition(crashed))
@@ -209,23 +213,26 @@ def test_the_api_gives_the_incidents_as_json() -> None:
 
 
 class Following:
-    """A monitor that reads files line by line, and can be stopped and taken up again."""
+    """A monitor that reads files line by line. After a restart it reads them again."""
 
     def __init__(self) -> None:
         self.monitor = assemble(Settings(run=RUN))
         self._offsets: dict[str, tuple[int, int]] = {}
+        self._fed: list[tuple[Chunk, float]] = []
 
     def read(self, lines: list[Line]) -> None:
         for second, path, text in lines:
             offset, number = self._offsets.get(path, (0, 1))
             data = f"{text}\n".encode()
             file = (1, sum(map(ord, path)), 0)
-            self.monitor.feed(Chunk(path, file, offset, number, data), START + second)
+            self._fed.append((Chunk(path, file, offset, number, data), START + second))
+            self.monitor.feed(*self._fed[-1])
             self._offsets[path] = offset + len(data), number + 1
 
     def restart(self) -> None:
-        body = Checkpoint(self.monitor, [], [], 0).freeze()
-        self.monitor = thaw(body, assemble(Settings(run=RUN))).monitor
+        self.monitor = assemble(Settings(run=RUN))
+        for chunk, now in self._fed:
+            self.monitor.feed(chunk, now)
 
     def incidents(self) -> tuple[IncidentView, ...]:
         return self.monitor.snapshot().incidents

@@ -51,7 +51,7 @@ class Cell(View):
     high: float | None = Field(default=None, description="its upper end")
     p: float | None = Field(default=None, description="two-sided, of no difference at all")
     verdict: Word = Field(
-        description="better, worse, same: no difference to be seen; unclear: not known; "
+        description="better, worse, same: no difference found; unclear: not known; "
         "missing: not in this run, or not in the baseline; baseline"
     )
     said: str = Field(description="the verdict in words; empty for the baseline")
