@@ -329,7 +329,7 @@ def test_a_crash_is_looked_at_too_for_the_dumps_that_it_left(watched: Watched) -
     assert dump.fields["missing_ranks"] == [2]
 
 
-def page(folder: Path, rank: int) -> written.Heartbeat:
+def page(folder: Path, rank: int) -> written.HeartbeatPage:
     identity = written.Identity(
         pid=os.getpid(),
         stack_signal=0,
@@ -343,7 +343,7 @@ def page(folder: Path, rank: int) -> written.Heartbeat:
         stack_file=b"",
         recorder_socket=b"",
     )
-    return written.Heartbeat(folder / f"heartbeat_rank{rank}", identity)
+    return written.HeartbeatPage(folder / f"heartbeat_rank{rank}", identity)
 
 
 def beat(step: int, second: float, phase: bytes = b"train") -> written.Beat:

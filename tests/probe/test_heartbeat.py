@@ -37,7 +37,7 @@ def page(tmp_path):
 
     def make(name: str = "heartbeat_rank3", **changes):
         path = tmp_path / name
-        return path, written.Heartbeat(path, identity(**changes))
+        return path, written.HeartbeatPage(path, identity(**changes))
 
     return make
 
@@ -128,7 +128,7 @@ beats = st.builds(
 def test_a_reader_sees_a_whole_beat_or_knows_that_it_does_not(tmp_path_factory, told, data) -> None:
     """A store goes from front to back; a read may come upon any part of it."""
     path = tmp_path_factory.mktemp("page") / "heartbeat_rank3"
-    writer = written.Heartbeat(path, identity())
+    writer = written.HeartbeatPage(path, identity())
     images = []
     for beat in told:
         writer.beat(beat)
@@ -167,7 +167,7 @@ def test_a_beat_that_a_living_process_has_begun_is_read_later(page) -> None:
 def test_a_reader_beside_a_writer_never_sees_a_mixture(tmp_path: Path) -> None:
     """Two processes: every field of a beat says the same number."""
     path = tmp_path / "heartbeat_rank3"
-    writer = written.Heartbeat(path, identity())
+    writer = written.HeartbeatPage(path, identity())
     if not writer.is_mapped:
         pytest.skip("this file system's pages are not mapped")
     child = os.fork()
