@@ -182,7 +182,7 @@ def test_the_stall_is_told_in_time_although_the_host_does_not_answer(
     watched.look(40 + LIMIT + 1)
     assert watched.summary() == f"{RUN}: no step for 1m 0s"
     watched.look(40 + LIMIT + 4)
-    assert "does not tell within 5 s" in caplog.text
+    assert "did not answer within 5 s" in caplog.text
     watched.answered.clear()
     watched.host.hold.set()
     assert watched.answered.wait(30)
