@@ -13,7 +13,7 @@ import pytest
 
 from ldlm_monitor.callback import HealthCallback
 
-DEADLINE_SECONDS = 60.0
+DEADLINE_SECONDS = 120.0
 BEGIN = "from ldlm_monitor.callback import HealthCallback\nimport os, sys, time, signal\n"
 
 

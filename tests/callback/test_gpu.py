@@ -177,10 +177,12 @@ def test_metrics_are_served_over_http_if_asked_for(health) -> None:
     while callback._session._exporter is None and time.monotonic() < deadline:
         time.sleep(0.01)
     port = callback._session._exporter.port
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
-        text = answer.read().decode()
-    lines = [line for line in text.splitlines() if not line.startswith("#")]
-    assert 'ldlm_train_loss{rank="2",run="run_a"} 2.5' in lines
+    lines: list[str] = []
+    while 'ldlm_train_loss{rank="2",run="run_a"} 2.5' not in lines:  # the writer makes the rows
+        assert time.monotonic() < deadline, lines
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            text = answer.read().decode()
+        lines = [line for line in text.splitlines() if not line.startswith("#")]
     assert 'ldlm_train_step{rank="2",run="run_a"} 8.0' in lines
     assert 'ldlm_train_metric{name="loss_text",rank="2",run="run_a"} 1.25' in lines
     assert {line.split("{")[0] for line in lines} <= set(METRICS)
