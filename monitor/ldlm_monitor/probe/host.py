@@ -32,7 +32,7 @@ from ldlm_monitor.probe.evidence import ENDED, Case, of_finding, of_oom_kill, of
 from ldlm_monitor.probe.process import Family, Process, Scan
 
 MIN_ASK_SECONDS = 0.5
-"""A rank that answers does so in a tenth of this, measured on an idle and a busy GIL."""
+"""A rank that answers does so in about a tenth of this."""
 APART_SECONDS = 1.0
 """Between the two looks at a process."""
 FILES_SKEW_SECONDS = 60.0
