@@ -57,8 +57,7 @@ for receiver in receivers:
     courier.daemon = True
     courier.start()
     couriers.append(courier)
-dispatcher = Dispatcher(outbox, names, None, couriers)
-dispatcher.mute = True
+dispatcher = Dispatcher(outbox, names, None, couriers, prints=False)
 progress = folder / "progress"
 done = int(progress.read_text()) if progress.exists() else 0
 for number in range(done, int(total)):

@@ -17,7 +17,6 @@ from ldlm_monitor.cli import (
     attach,
     bench,
     compare,
-    demo,
     doctor,
     follow,
     formats,
@@ -26,11 +25,11 @@ from ldlm_monitor.cli import (
     replay,
     report,
     rules,
+    screen,
 )
 from ldlm_monitor.cli.flags import hide_dash
 from ldlm_monitor.cli.logs import printable
-from ldlm_monitor.cli.outcome import INTERRUPTED
-from ldlm_monitor.model.errors import InputError, LdlmError, UsageError
+from ldlm_monitor.model.errors import INTERRUPTED, InputError, LdlmError, UsageError
 
 _FILE_ERRORS = (PermissionError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
 _OUTPUT_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
@@ -49,7 +48,7 @@ app.default(follow.follow)
 app.command(attach.attach)
 app.command(bench.bench)
 app.command(compare.compare)
-app.command(demo.demo)
+app.command(screen.demo)
 app.command(doctor.doctor)
 app.command(parse.parse)
 app.command(replay.replay)

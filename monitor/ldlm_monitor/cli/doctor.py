@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from ldlm_monitor import __version__
-from ldlm_monitor.cli.flags import DoctorFlags, settings
+from ldlm_monitor.cli.flags import UNHEALTHY, DoctorFlags, settings
 from ldlm_monitor.cli.logs import printable
-from ldlm_monitor.cli.outcome import UNHEALTHY
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.names import SEVERITIES
 

@@ -1,4 +1,4 @@
-"""Flags that commands share, and how they become settings.
+"""Flags that commands share, how they become settings, and what --fail-on makes of a health.
 
 A flag that was not given stays None, so that the environment and the configuration
 file decide.
@@ -17,8 +17,17 @@ from cyclopts import Group, Parameter
 from ldlm_monitor.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from ldlm_monitor.config import Settings
+    from ldlm_monitor.config import FailOn, Settings
+    from ldlm_monitor.model.view import Health, Snapshot
 
+UNHEALTHY = 3
+"""Exit code of health at or above --fail-on, apart from 1 (bug) and 2 (usage)."""
+_WORST_ALLOWED: dict[FailOn, Health] = {
+    "warning": "HEALTHY",
+    "error": "WARNING",
+    "critical": "UNHEALTHY",
+    "never": "CRITICAL",
+}
 _DASH = "\0-"
 _COMMON = Group("Common flags", sort_key=1)
 _Flag: TypeAlias = Annotated[str | None, Parameter(group=_COMMON)]
@@ -176,3 +185,11 @@ def settings(flags: SharedFlags | None, files: Sequence[str] = (), **more: Any) 
     if files:
         given["files"] = shown_dash(files)
     return config.load(given | more, path=path)
+
+
+def exit_code(snapshot: Snapshot, fail_on: FailOn) -> int:
+    """3 where a run's health is at or beyond the severity, else 0."""
+    from ldlm_monitor.report.alerts import HEALTHS, worst_health
+
+    worst = HEALTHS.index(worst_health(snapshot))
+    return UNHEALTHY if worst > HEALTHS.index(_WORST_ALLOWED[fail_on]) else 0

@@ -6,16 +6,13 @@ import gc
 import os
 import sys
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 from ldlm_monitor.cli.flags import FollowFlags, settings_for_inputs
-from ldlm_monitor.cli.outcome import INTERRUPTED
+from ldlm_monitor.model.errors import INTERRUPTED
 
 if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
-    from ldlm_monitor.daemon.daemon import Show
-    from ldlm_monitor.daemon.signals import Handler
     from ldlm_monitor.model.view import Snapshot
 
 
@@ -44,9 +41,12 @@ def follow(*files: str, flags: FollowFlags | None = None) -> int:
         return _on_screen(found, load)
     from ldlm_monitor.cli import logs
     from ldlm_monitor.daemon import daemon
+    from ldlm_monitor.daemon.signals import Signals
 
     logs.configure(found)
-    return daemon.run(found, load=load, on_interrupt=_print_report)
+    signals = Signals()
+    snapshot = daemon.run(found, load, signals)
+    return _ended(signals.exit_code, snapshot if signals.exit_code else None)
 
 
 def _opens_screen(found: Settings) -> bool:
@@ -70,13 +70,7 @@ def _on_screen(found: Settings, load: Callable[[], Settings]) -> int:
     from ldlm_monitor.tui.app import MonitorApp
 
     kept = logs.keep(found)
-
-    def behind(show: Show, heed: Callable[[Handler], None]) -> int:
-        from ldlm_monitor.daemon import daemon
-
-        return daemon.run(found, load=load, on_interrupt=_print_report, show=show, heed=heed)
-
-    opening = Opening(found.files[0], behind)
+    opening = Opening(found, load, has_screen=True)
 
     def opened() -> None:
         gc.enable()
@@ -90,14 +84,13 @@ def _on_screen(found: Settings, load: Callable[[], Settings]) -> int:
         bell=found.bell,
         opened=opened,
     )
-    opening.heed_signals()
     code = INTERRUPTED
     try:
         code = app.run() or 0
     finally:
         gc.enable()
         try:
-            code = opening.close(code)
+            code = _ended(*opening.close(code))
         finally:
             kept.flush_to(sys.stderr)
     return code
@@ -106,20 +99,23 @@ def _on_screen(found: Settings, load: Callable[[], Settings]) -> int:
 def _in_browsers(found: Settings, load: Callable[[], Settings]) -> int:
     """The daemon behind a server of screens; it prints its lines as without a screen."""
     from ldlm_monitor.cli import logs, web
-    from ldlm_monitor.daemon import daemon
+    from ldlm_monitor.cli.opening import Opening
 
     logs.configure(found)
-    return daemon.run(
-        found,
-        load=load,
-        on_interrupt=_print_report,
-        show=partial(web.show, found),
-        has_terminal=False,
-    )
+    opening = Opening(found, load)
+    opening.start()
+    try:
+        if url := opening.url():
+            web.show(found, opening.name, url, opening.ended)
+    finally:
+        code, snapshot = opening.close(0)
+    return _ended(code, snapshot)
 
 
-def _print_report(snapshot: Snapshot) -> None:
-    """What one wants to know who ends it with Ctrl-C."""
-    from ldlm_monitor.report.health import health_report
+def _ended(code: int, snapshot: Snapshot | None) -> int:
+    """Who ended it with Ctrl-C, or closed the screen, wants to know how it stands."""
+    if snapshot is not None:
+        from ldlm_monitor.report.health import health_report
 
-    sys.stdout.write("\n" + health_report(snapshot))
+        sys.stdout.write("\n" + health_report(snapshot))
+    return code

@@ -1,23 +1,25 @@
-"""The screen opens at once, while the daemon starts in a thread.
+"""The daemon in a thread behind a screen, which opens at once.
 
 Importing the daemon, compiling its patterns and reading the logs take seconds.
 """
 
 from __future__ import annotations
 
-import signal
+import sys
 import threading
 from collections.abc import Callable
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from ldlm_monitor.daemon.signals import Signals
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.view import AlertView, CurveView, MonitorView, Snapshot
 
 if TYPE_CHECKING:
-    from ldlm_monitor.daemon.signals import Handler
+    from ldlm_monitor.config import Settings
     from ldlm_monitor.model.queries import LogQuery, LogSlice, Source
 
+SWITCH_SECONDS = 0.001
+"""How long the pump may keep a key waiting each time (Python's own: 5 ms)."""
 NOTHING = Snapshot(
     version=-2,
     at=0.0,
@@ -32,52 +34,54 @@ NOTHING = Snapshot(
 class Opening:
     """`queries.Source` of a daemon that is starting; then that daemon's source.
 
-    `run` runs the daemon, which passes its source to `_show` and ends when the screen is closed.
+    The daemon and its screen end with each other. `load` reads the settings anew.
     """
 
+    problem = ""
+
     def __init__(
-        self,
-        name: str,
-        run: Callable[[Callable[..., int], Callable[[Handler], None]], int],
+        self, found: Settings, load: Callable[[], Settings], *, has_screen: bool = False
     ) -> None:
-        self.name = name
-        self.problem = ""
-        self._run = run
+        self.name = found.files[0]
+        self._found = found
+        self._load = load
+        self._signals = Signals(has_screen=has_screen)
         self._source: Source | None = None
-        self._thread = threading.Thread(target=self._work, name="daemon")
-        self._closed = threading.Event()
-        self._daemon_ended: Callable[[], bool] = lambda: False
-        self._has_ended = False
-        self._code = 0
+        self._url = ""
+        self._is_open = threading.Event()
+        self._last: Snapshot | None = None
         self._failure: BaseException | None = None
-        self._handler: Handler | None = None
+        self._thread = threading.Thread(target=self._work, name="pump")
 
     def start(self) -> None:
         """Start the daemon."""
-        if not self._closed.is_set():
+        if not self._signals.stop:
+            sys.setswitchinterval(SWITCH_SECONDS)
             self._thread.start()
 
-    def heed_signals(self) -> None:
-        """Pass signals to the daemon; until it has started they close the screen."""
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, self._heed)
+    def url(self) -> str:
+        """Where the daemon serves. Blocks until it does, or has ended."""
+        self._is_open.wait()
+        return self._url
 
     def ended(self) -> bool:
         """Whether the screen should close."""
-        return self._has_ended or self._daemon_ended()
+        return self._signals.stop or self._last is not None or self._failure is not None
 
-    def close(self, code: int) -> int:
-        """End the daemon after the screen was closed with this exit code; returns the daemon's.
+    def close(self, code: int) -> tuple[int, Snapshot | None]:
+        """End the daemon after the screen was closed with this exit code.
 
-        Raises the exception that ended the daemon, if any.
+        Returns the daemon's exit code, and what was last known where a person ended it. Raises
+        the exception that ended the daemon, if any.
         """
-        self._code = code
-        self._closed.set()
+        by_a_person = not self.ended()
+        self._signals.end()
         if self._thread.ident is not None:
             self._thread.join()
         if self._failure is not None:
             raise self._failure
-        return self._code
+        by_a_person = by_a_person or bool(self._signals.exit_code)
+        return self._signals.exit_code or code, self._last if by_a_person else None
 
     def reading(self) -> float | None:
         """The share of the files' first content that has been read, 0 to 1."""
@@ -116,23 +120,14 @@ class Opening:
 
     def _work(self) -> None:
         try:
-            self._code = self._run(self._show, self._take_handler)
+            from ldlm_monitor.daemon import daemon
+
+            self._last = daemon.run(self._found, self._load, self._signals, self._opened)
         except BaseException as failure:  # noqa: BLE001 - raised again by `close`
             self._failure = failure
         finally:
-            self._has_ended = True
+            self._is_open.set()
 
-    def _take_handler(self, handler: Handler) -> None:
-        self._handler = handler
-
-    def _show(self, source: Source, url: str, ended: Callable[[], bool]) -> int:
-        """Use the source of the daemon, until the screen is closed."""
-        self.name, self._source, self._daemon_ended = source.name, source, ended
-        self._closed.wait()
-        return self._code
-
-    def _heed(self, number: int, frame: FrameType | None) -> None:
-        if self._handler is not None:
-            self._handler(number, frame)
-        else:
-            self._has_ended = True
+    def _opened(self, source: Source, url: str) -> None:
+        self.name, self._source, self._url = source.name, source, url
+        self._is_open.set()

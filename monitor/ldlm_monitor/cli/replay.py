@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from ldlm_monitor.cli.flags import ReplayFlags, settings_for_inputs
-from ldlm_monitor.cli.outcome import exit_code
+from ldlm_monitor.cli.flags import ReplayFlags, exit_code, settings_for_inputs
 from ldlm_monitor.cli.screen import recording_among
 from ldlm_monitor.model.errors import UsageError
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from ldlm_monitor.cli.flags import JudgeFlags, settings_for_inputs
-from ldlm_monitor.cli.outcome import exit_code
+from ldlm_monitor.cli.flags import JudgeFlags, exit_code, settings_for_inputs
 from ldlm_monitor.model.errors import UsageError
 
 if TYPE_CHECKING:

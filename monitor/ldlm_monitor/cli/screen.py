@@ -1,4 +1,4 @@
-"""Recordings and finished logs on the screen: what `replay --tui` and `demo` share."""
+"""Recordings and finished logs on the screen: `ldlm-monitor demo`, and `replay --tui`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,32 @@ import signal
 import tempfile
 import threading
 from functools import partial
+from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ldlm_monitor.cli.flags import ScreenFlags, settings
 from ldlm_monitor.cli.follow import has_terminal
 from ldlm_monitor.model.errors import UsageError
 
 if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
+
+SPEED = 10.0
+"""The recording's 450 seconds take 45: long enough to follow, short enough to finish."""
+RECORDING = "demo.jsonl.gz"
+
+
+def demo(*, speed: float = SPEED, flags: ScreenFlags | None = None) -> int:
+    """Plays three recorded trainings: a NaN, a slow rank, and one that hangs.
+
+    Parameters
+    ----------
+    speed
+        Seconds of the trainings in one second; < and > change it.
+    """
+    with as_file(files("ldlm_monitor") / "playback" / RECORDING) as recording:
+        return play(settings(flags), recording, name="demo", speed=speed)
 
 
 def play(found: Settings, recording: Path | None, *, name: str, speed: float | None) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from ldlm_monitor.config.loopback import is_loopback
+from ldlm_monitor.config.fields import is_loopback
 from ldlm_monitor.daemon.listener import names_for
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.serve.access import NOT_OUR_NAME, HostNames
@@ -28,7 +28,6 @@ except ImportError as missing:
 
 if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
-    from ldlm_monitor.model.queries import Source
 
 PORTS_TRIED = 20
 """More monitors than these on one host name their ports."""
@@ -43,12 +42,12 @@ _POLICY = (
 log = logging.getLogger(__name__)
 
 
-def show(found: Settings, source: Source, url: str, ended: Callable[[], bool]) -> int:
+def show(found: Settings, name: str, url: str, ended: Callable[[], bool]) -> None:
     """Serves the screen of the daemon at `url` until it has `ended`.
 
     Raises `UsageError` if the address cannot be bound.
     """
-    return asyncio.run(_serve(found, source.name, url, ended))
+    asyncio.run(_serve(found, name, url, ended))
 
 
 class _Screens(Server):
@@ -89,7 +88,7 @@ class _Screens(Server):
         return response
 
 
-async def _serve(found: Settings, name: str, url: str, ended: Callable[[], bool]) -> int:
+async def _serve(found: Settings, name: str, url: str, ended: Callable[[], bool]) -> None:
     host, port = found.web_address
     command = shlex.join([sys.executable, "-m", "ldlm_monitor", "attach", url])
     server = _Screens(command, f"ldlm-monitor {name}", names_for(found, host))
@@ -104,7 +103,6 @@ async def _serve(found: Settings, name: str, url: str, ended: Callable[[], bool]
             await asyncio.sleep(LOOK_SECONDS)
     finally:
         await runner.cleanup()
-    return 0
 
 
 async def _listen(runner: web.AppRunner, host: str, first: int, explicit: set[str]) -> str:

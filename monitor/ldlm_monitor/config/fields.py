@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import re
@@ -109,6 +110,14 @@ def _checked_server(value: str) -> str:
     if parts.username or parts.password:
         raise ValueError("should hold no password: name a file in authorization_file")
     return value
+
+
+def is_loopback(host: str | None) -> bool:
+    """Whether only this machine is reached by that name or address."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
+    except ValueError:
+        return False
 
 
 def address(listen: str) -> tuple[str, int]:

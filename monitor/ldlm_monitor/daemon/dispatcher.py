@@ -23,13 +23,15 @@ class Dispatcher:
         receivers: Collection[str],
         silences: Silences | None,
         couriers: Sequence[Courier] = (),
+        *,
+        prints: bool = True,
     ) -> None:
-        """`couriers` are woken when something was queued. `mute`: print nothing."""
+        """`couriers` are woken when something was queued. `prints`: each also to stdout."""
         self.withheld = Withheld(silences)
         self._couriers = couriers
         self._outbox = outbox
         self._receivers = list(receivers)
-        self.mute = False
+        self._prints = prints
 
     def dispatch(
         self, transitions: Iterable[Transition], now: float, *, notify: bool = True
@@ -103,11 +105,11 @@ class Dispatcher:
 
     def _print(self, line: str) -> None:
         """Stdout may be closed, or its disk full: the receivers get it all the same."""
-        if not self.mute:
+        if self._prints:
             try:
                 print(line, flush=True)
             except OSError as error:
-                self.mute = True
+                self._prints = False
                 log.error("stdout: cannot be written (%s); alerts go on without it", error.strerror)
 
     def _send(self, transition: Transition, now: float) -> None:

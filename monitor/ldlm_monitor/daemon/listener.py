@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 
 from ldlm_monitor.config import Settings
-from ldlm_monitor.config.loopback import is_loopback
+from ldlm_monitor.config.fields import is_loopback
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.serve import Gate, Server
 from ldlm_monitor.serve.access import HostNames

@@ -61,7 +61,8 @@ class Pump:
     input was all there was to follow, and it is closed. `turns` counts the turns that
     have ended. `probing` asks this host of runs that stall; None: nobody does. `room` is
     that of the state's disk; None: it is not watched. `disk` and `mounts` are what the
-    system offers. `recorder` keeps what is judged.
+    system offers. `recorder` keeps what is judged. `stopping`: it is to end. `prints`: a line for
+    each transition.
     """
 
     def __init__(
@@ -79,8 +80,10 @@ class Pump:
         recorder: Recorder | None = None,
         disk: Disk = DIRECT,
         mounts: Callable[[], MountTable] = read_mounts,
+        stopping: Callable[[], bool] = lambda: False,
+        prints: bool = True,
     ) -> None:
-        self.dispatcher = Dispatcher(outbox, receivers, silences, couriers)
+        self.dispatcher = Dispatcher(outbox, receivers, silences, couriers, prints=prints)
         self._outbox = outbox
         self._store = store
         self._probing = probing
@@ -115,7 +118,7 @@ class Pump:
         )
         self.snapshot: Snapshot = self.monitor.snapshot()
         self.caught_up = False
-        self.stopping = False
+        self._stopping = stopping
         self.ended = False
         self.turns = 0
 
@@ -300,7 +303,7 @@ class Pump:
         self._store.commit(state, self._backfill.take_contents())
 
     def _is_cut_short(self) -> bool:
-        return self.stopping and not self.caught_up
+        return self._stopping() and not self.caught_up
 
     def _picture(self, now: float) -> None:
         """A new snapshot if anything changed; taking them costs a twentieth of the time at most."""

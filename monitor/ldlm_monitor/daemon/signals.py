@@ -1,4 +1,4 @@
-"""What signals ask of the daemon: to end, or to reload."""
+"""What signals ask of the daemon: to end, or to reload. It imports nothing that takes time."""
 
 from __future__ import annotations
 
@@ -6,43 +6,61 @@ import os
 import queue
 import signal
 from collections.abc import Callable
-from pathlib import Path
 from types import FrameType
-from typing import TypeAlias
 
-from ldlm_monitor.daemon.pump import Pump
-from ldlm_monitor.source import Waker
+from ldlm_monitor.model.errors import INTERRUPTED
 
 RELOAD_SECONDS = 10.0
 """How long who asks over HTTP waits for the outcome."""
-
-Handler: TypeAlias = Callable[[int, FrameType | None], None]
 
 
 class Signals:
     """What signals ask of the pump's thread: to end, or to reload.
 
     A reload may also be asked for over HTTP, by a thread that waits for its outcome.
+    `has_screen`: a screen has the terminal. The daemon sets `wake`, which
+    makes it look here at once.
     """
 
-    def __init__(self, pump: Pump, waker: Waker) -> None:
-        self._pump = pump
-        self._waker = waker
-        self._outcomes: list[queue.SimpleQueue[str]] = []
+    def __init__(self, *, has_screen: bool = False) -> None:
+        self.has_screen = has_screen
         self.stop = False
-        self.closed = False
-        self.has_screen = False
         self.reload = False
         self.exit_code = 0
+        self.wake: Callable[[], None] = lambda: None
+        self._outcomes: list[queue.SimpleQueue[str]] = []
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._heed)
 
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        """A signal arrived: SIGHUP reloads, any other ends."""
+    def end(self) -> None:
+        """The daemon is to end."""
+        self.stop = True
+        self.wake()
+
+    def ask_reload(self) -> str:
+        """Reload, from another thread; what went wrong, or an empty text."""
+        outcome: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._outcomes.append(outcome)
+        self.reload = True
+        self.wake()
+        try:
+            return outcome.get(timeout=RELOAD_SECONDS)
+        except queue.Empty:
+            return "the monitor is busy; it will reload as soon as it can"
+
+    def reloaded(self, problem: str) -> None:
+        """Pass the outcome to all who wait for it."""
+        self.reload = False
+        while self._outcomes:
+            self._outcomes.pop().put(problem)
+
+    def _heed(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGHUP and not self._terminal_is_gone():
             self.reload = True
+            self.wake()
         else:
-            self.stop = self._pump.stopping = True
-            self.exit_code = 130 if number == signal.SIGINT else 0
-        self._waker.ring(Path())
+            self.exit_code = INTERRUPTED if number == signal.SIGINT else 0
+            self.end()
 
     def _terminal_is_gone(self) -> bool:
         """A screen whose terminal was closed ends; a daemon never had one."""
@@ -54,20 +72,3 @@ class Signals:
             os.dup2(nowhere, descriptor)
         os.close(nowhere)
         return True
-
-    def ask_reload(self) -> str:
-        """Reload, from another thread; what went wrong, or an empty text."""
-        outcome: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._outcomes.append(outcome)
-        self.reload = True
-        self._waker.ring(Path())
-        try:
-            return outcome.get(timeout=RELOAD_SECONDS)
-        except queue.Empty:
-            return "the monitor is busy; it will reload as soon as it can"
-
-    def reloaded(self, problem: str) -> None:
-        """Pass the outcome to all who wait for it."""
-        self.reload = False
-        while self._outcomes:
-            self._outcomes.pop().put(problem)

@@ -15,7 +15,7 @@ from typing import Final
 from urllib.parse import urlsplit
 from urllib.request import HTTPErrorProcessor, Request, build_opener
 
-from ldlm_monitor.config.loopback import is_loopback
+from ldlm_monitor.config.fields import is_loopback
 from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.text.sanitize import plain
 

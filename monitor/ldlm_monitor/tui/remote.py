@@ -17,7 +17,7 @@ from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_ope
 
 from pydantic import TypeAdapter, ValidationError
 
-from ldlm_monitor.config.loopback import is_loopback
+from ldlm_monitor.config.fields import is_loopback
 from ldlm_monitor.model.errors import InputError, RemoteError, UsageError
 from ldlm_monitor.model.queries import LogQuery, LogSlice, silence_of
 from ldlm_monitor.model.view import AlertView, CurveView, Snapshot
