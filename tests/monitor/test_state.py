@@ -1,5 +1,6 @@
 """What must survive a restart, and what becomes of a file that holds it no more."""
 
+import json
 import math
 import os
 import sqlite3
@@ -16,7 +17,7 @@ from ldlm_monitor.model.records import Event, Heartbeat
 from ldlm_monitor.model.view import AlertView, MonitorView
 from ldlm_monitor.source import FilePosition, Follower
 from ldlm_monitor.state import read_log
-from ldlm_monitor.state.read_log import Arrival, ContentState
+from ldlm_monitor.state.read_log import Arrival
 from ldlm_monitor.state.state_dir import StateDir
 from ldlm_monitor.state.state_store import State, StateStore
 
@@ -71,31 +72,35 @@ def test_the_state_is_there_after_a_restart(tmp_path: Path, folder: Path) -> Non
     found = again.load()
     assert found is not None
     assert (found.positions, found.counts, found.clock) == ([position], counts, 7.5)
-    assert (found.runs, found.starts) == ({str(log): "r"}, {ALERT.key: 12.5})
+    assert found.runs == {str(log): "r"}
     (alert,) = found.alerts
-    assert (alert.labels, repr(alert.value)) == (ALERT.labels, "nan")
+    assert (alert.key, alert.active_at, repr(alert.value)) == (ALERT.key, 12.5, "nan")
     again.close()
 
 
-def test_a_first_start_has_no_state(folder: Path) -> None:
+def test_a_first_start_has_no_state(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = opened(folder)
-    assert (store.load(), store.read_log.arrivals(), store.take_notices()) == (None, [], [])
+    assert (store.load(), store.read_log.arrivals(), caplog.records) == (None, [], [])
     store.close()
 
 
-def test_a_damaged_file_is_set_aside_and_said(folder: Path) -> None:
+def test_a_damaged_file_is_set_aside_and_said(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     folder.mkdir()
     (folder / "ledger.sqlite").write_bytes(b"not a database, but long enough to be looked at" * 20)
     store = opened(folder)
     assert store.load() is None
-    assert len(store.take_notices()) == 1
+    assert len(caplog.records) == 1
     assert (folder / "ledger.sqlite.damaged-1").exists()
     store.close()
 
 
-@pytest.mark.parametrize("name", ["alerts", "counts", "positions", "judged", "runs", "starts"])
-@pytest.mark.parametrize("body", ["{", "7", '[{"a": 1}]', '"x"', "[" * 100_000])
-def test_what_cannot_be_read_is_left_out_and_said(folder: Path, name: str, body: str) -> None:
+@pytest.mark.parametrize("name", ["alerts", "counts", "positions", "clock", "judged", "runs"])
+@pytest.mark.parametrize("body", ["{", "[7]", '[{"a": 1}]', '"x"', "[" * 100_000])
+def test_what_cannot_be_read_is_left_out_and_said(
+    folder: Path, caplog: pytest.LogCaptureFixture, name: str, body: str
+) -> None:
     store = opened(folder)
     store.commit(State([], [ALERT], clock=7.5))
     store.close()
@@ -103,25 +108,27 @@ def test_what_cannot_be_read_is_left_out_and_said(folder: Path, name: str, body:
         db.execute("UPDATE kept SET body = ? WHERE name = ?", (body, name))
     again = opened(folder)
     assert again.load() is not None
-    assert len(again.take_notices()) == 1
+    assert len(caplog.records) == 1
     again.close()
 
 
-def test_a_state_of_an_earlier_version_is_taken_over_without_its_pickle(folder: Path) -> None:
+def test_a_state_of_an_earlier_version_is_taken_over_without_its_pickle(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with_runs = json.dumps({"a.log": "r"})
     folder.mkdir()
     with closing(sqlite3.connect(folder / "ledger.sqlite")) as db, db:
         db.execute("CREATE TABLE kept (name TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID")
         db.execute("CREATE TABLE checkpoint (only INTEGER PRIMARY KEY, stamp TEXT, body BLOB)")
         db.execute("INSERT INTO checkpoint VALUES (1, 'x', ?)", (b"\x80\x05nonsense",))
-        for name, body in (("positions", "[]"), ("starts", '{"A{}": 3.0}'), ("progress", "{}")):
+        for name, body in (("positions", "[]"), ("runs", with_runs), ("progress", "{}")):
             db.execute("INSERT INTO kept VALUES (?, ?)", (name, body))
     (folder / "arrivals.sqlite").write_bytes(b"")
     store = opened(folder)
     state = store.load()
     assert state is not None
-    assert state.starts == {"A{}": 3.0}
-    (notice,) = store.take_notices()
-    assert "earlier version" in notice
+    assert state.runs == {"a.log": "r"}
+    assert [record.getMessage().count("earlier version") for record in caplog.records] == [1]
     store.close()
     assert not (folder / "arrivals.sqlite").exists()
     with closing(sqlite3.connect(folder / "ledger.sqlite")) as db:
@@ -172,7 +179,7 @@ def test_the_read_log_stays_small_and_keeps_what_came_last(folder: Path, monkeyp
 
 def test_files_that_cannot_be_read_again_are_forgotten_and_counted(folder: Path) -> None:
     store = opened(folder)
-    store.commit(State(), [ContentState("a.log", FILE, 0, 40, 9.0)])
+    store.commit(State(), [Arrival(9.0, "a.log", FILE, 0, 40)])
     store.read_log.note([chunk("ab\n", 40), chunk("x\n", 0, "b.log")], 10.0)
     present = {read_log.file_key("b.log", FILE)}
     assert store.read_log.forget_others(present) == {"a.log": 43}

@@ -180,19 +180,18 @@ def test_its_file_is_for_the_user_alone(tmp_path, make_notification):
 
 
 @pytest.mark.parametrize("damage", [b"this is not a database" * 200, b"SQLite format 3\x00junk"])
-def test_a_damaged_file_is_set_aside_with_one_notice(tmp_path, make_notification, damage):
+def test_a_damaged_file_is_set_aside_with_one_notice(tmp_path, make_notification, caplog, damage):
     path = tmp_path / "outbox.db"
     path.write_bytes(damage)
     box = Outbox(path)
-    (notice,) = box.take_notices()
-    assert box.take_notices() == []
+    (notice,) = caplog.messages
     assert str(path) in notice
     assert "\n" not in notice
     assert (tmp_path / "outbox.db.damaged-1").read_bytes() == damage
     assert box.add(make_notification(), ["slack"], NOW)
     box.close()
     again = Outbox(path)
-    assert again.take_notices() == []
+    assert caplog.messages == [notice]
     assert states(again, "slack", NOW) == ["firing"]
     again.close()
 
@@ -209,14 +208,14 @@ DROP TABLE incident_group;
 """
 
 
-def test_the_file_of_a_version_that_routed_is_read(tmp_path, make_notification):
+def test_the_file_of_a_version_that_routed_is_read(tmp_path, make_notification, caplog):
     path = tmp_path / "outbox.db"
     with closing(Outbox(path, {"slack": Policy()})) as box:
         box.add(make_notification(), ["slack"], NOW)
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(ROUTED)
     with closing(Outbox(path, {"slack": Policy()})) as box:
-        assert box.take_notices() == []
+        assert caplog.messages == []
         assert states(box, "slack", NOW) == ["firing"]
         assert not box.add(make_notification(), ["slack"], NOW), "it was sent"
 
@@ -229,20 +228,24 @@ def test_the_file_of_a_version_that_routed_is_read(tmp_path, make_notification):
         "ALTER TABLE incident_group RENAME COLUMN subject TO labels",
     ],
 )
-def test_the_file_of_a_version_with_other_columns_is_set_aside(tmp_path, make_notification, change):
+def test_the_file_of_a_version_with_other_columns_is_set_aside(
+    tmp_path, make_notification, caplog, change
+):
     path = tmp_path / "outbox.db"
     Outbox(path).close()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(change)
     with closing(Outbox(path, {"slack": Policy()})) as box:
-        (notice,) = box.take_notices()
+        (notice,) = caplog.messages
         assert "another version" in notice
         assert (tmp_path / "outbox.db.damaged-1").exists()
         assert box.add(make_notification(), ["slack"], NOW)
         assert states(box, "slack", NOW) == ["firing"]
 
 
-def test_pages_overwritten_in_the_middle_are_noticed_at_the_start(tmp_path, make_notification):
+def test_pages_overwritten_in_the_middle_are_noticed_at_the_start(
+    tmp_path, make_notification, caplog
+):
     path = tmp_path / "outbox.db"
     box = Outbox(path)
     for number in range(200):
@@ -252,15 +255,17 @@ def test_pages_overwritten_in_the_middle_are_noticed_at_the_start(tmp_path, make
         file.seek(3 * 4096)
         file.write(b"\xff" * 8 * 4096)
     box = Outbox(path)
-    assert "damaged" in box.take_notices()[0]
+    assert "damaged" in caplog.messages[0]
     assert box.add(make_notification(), ["slack"], NOW)
     box.close()
 
 
-def test_a_folder_that_cannot_be_written_means_memory_and_a_notice(tmp_path, make_notification):
+def test_a_folder_that_cannot_be_written_means_memory_and_a_notice(
+    tmp_path, make_notification, caplog
+):
     (tmp_path / "file").write_text("in the way")
     box = Outbox(tmp_path / "file" / "outbox.db")
-    (notice,) = box.take_notices()
+    (notice,) = caplog.messages
     assert "memory" in notice
     assert "--state-dir" in notice
     box.add(make_notification(), ["slack"], NOW)
@@ -269,11 +274,12 @@ def test_a_folder_that_cannot_be_written_means_memory_and_a_notice(tmp_path, mak
 
 
 FULL_DISK = """
-import resource, signal, sys
+import logging, resource, signal, sys
 from pathlib import Path
 from ldlm_monitor.notify.notification import from_json
 from ldlm_monitor.notify.outbox import Outbox
 
+logging.basicConfig(stream=sys.stdout, format="%(message)s")
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 path, first, second = Path(sys.argv[1]), from_json(sys.argv[2]), from_json(sys.argv[3])
 box = Outbox(path)
@@ -281,7 +287,6 @@ box.add(first, ["slack"], 1.0)
 room = max(file.stat().st_size for file in path.parent.iterdir())
 resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
 box.add(second, ["slack"], 2.0)
-print(*box.take_notices())
 while (pending := box.due("slack", 3.0)) is not None:
     print(pending.notification.state)
     box.accepted(pending, 3.0)

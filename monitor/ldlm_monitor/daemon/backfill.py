@@ -17,7 +17,7 @@ from ldlm_monitor.model.chunk import Chunk, FileId
 from ldlm_monitor.playback.history import History, PlacedFile, place
 from ldlm_monitor.playback.resumed_file import ResumedFile
 from ldlm_monitor.source import Disk, FilePosition, Follower
-from ldlm_monitor.state.read_log import ContentState
+from ldlm_monitor.state.read_log import Arrival
 from ldlm_monitor.state.state_store import State
 
 END_SECONDS = 2.0
@@ -70,10 +70,10 @@ class Backfill:
         self._feed = feed
         self._played: dict[str, tuple[FileId, int]] = {}
         self._replaced: set[Path] = set()
-        self._contents: list[ContentState] = []
+        self._contents: list[Arrival] = []
         self.reading: float | None = None
 
-    def take_contents(self) -> list[ContentState]:
+    def take_contents(self) -> list[Arrival]:
         """What was judged since the last call, to be committed with the state."""
         taken, self._contents = self._contents, []
         return taken
@@ -96,7 +96,7 @@ class Backfill:
             file = (status.st_dev, status.st_ino, 0)
             self._follower.add(path, offset=status.st_size)
             self._contents.append(
-                ContentState(str(path), file, 0, status.st_size, status.st_mtime, "skipped")
+                Arrival(status.st_mtime, str(path), file, 0, status.st_size, kind="skipped")
             )
 
     def play(
@@ -187,7 +187,7 @@ class Backfill:
         """An alert that ended while nothing ran, and is active again, began anew."""
         ended = {each.key for each, news in passed if news and each.state not in _ACTIVE}
         self._monitor.restore_starts(
-            {key: at for key, at in state.starts.items() if key not in ended}
+            {each.key: each.active_at for each in state.alerts if each.key not in ended}
         )
 
     def _keep_contents(
@@ -198,14 +198,14 @@ class Backfill:
             if isinstance(file, PlacedFile):
                 if (end := reached.get(file.path)) is not None and end.offset:
                     self._contents.append(
-                        ContentState(file.path, end.file, 0, end.offset, file.written_at)
+                        Arrival(file.written_at, file.path, end.file, 0, end.offset)
                     )
                 continue
             name, written = file.continuation.file, file.continuation.modified
             for position in kept.get(file.path, ()):
                 if position.file == name and position.offset > file.seen_to:
                     self._contents.append(
-                        ContentState(file.path, name, file.seen_to, position.offset, written)
+                        Arrival(written, file.path, name, file.seen_to, position.offset)
                     )
 
     def _follow(self, reached: dict[str, Chunk], kept: dict[str, list[FilePosition]]) -> None:

@@ -46,9 +46,6 @@ class Dispatcher:
             if notify and silence is None and transition.state != "pending":
                 self._send(transition, now)
             self._print(transition_line(transition) + mark)
-        for kept in (self._outbox, self.withheld):
-            for notice in kept.take_notices():
-                log.error("%s", notice)
         for courier in self._couriers:
             courier.wake()
 

@@ -149,8 +149,6 @@ class Pump:
                 self._unreadable.add(notice.path)
             elif notice.kind in ("readable", "vanished"):
                 self._unreadable.discard(notice.path)
-        for text in self._store.take_notices():
-            log.warning("%s", text)
         if changed or now >= self._commit_at:
             self._commit(now)
         if self._recorder is not None:

@@ -35,7 +35,7 @@ class Outbox:
 
     `grouped` are the policies of the receivers that get groups, by their names, and `single` of
     those that get each notification by itself; a receiver that is in neither gets all, each by
-    itself. A file that fails never stops the monitor: see `take_notices`. Times are Unix seconds.
+    itself. A file that fails never stops the monitor: it is logged. Times are Unix seconds.
     """
 
     def __init__(
@@ -51,10 +51,6 @@ class Outbox:
         self._active: set[str] = set()
         self._database = Database(path, SCHEMA)
         self._database.run(self._recover)
-
-    def take_notices(self) -> list[str]:
-        """Lines for the user: the file was set aside, or cannot be written. Each comes once."""
-        return self._database.take_notices()
 
     def close(self) -> None:
         """Release the file. Stop the couriers first."""

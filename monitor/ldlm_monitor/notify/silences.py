@@ -149,10 +149,6 @@ class Silences:
 
         self._database.run(work)
 
-    def take_notices(self) -> list[str]:
-        """Lines for the user about the file, each once."""
-        return self._database.take_notices()
-
     def close(self) -> None:
         """Release the file."""
         self._database.close()
@@ -249,10 +245,6 @@ class Withheld:
         if self._silences is not None and self._saved != held:
             self._saved = held
             self._silences.keep_withheld(self._saved)
-
-    def take_notices(self) -> list[str]:
-        """Lines for the user about the file, each once."""
-        return self._silences.take_notices() if self._silences else []
 
 
 def _cleaned(labels: Mapping[str, str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from ldlm_monitor.source.file_system import DIRECT, Disk
 from ldlm_monitor.source.follow import Follower, StdinSource
 from ldlm_monitor.source.journal import Journal, Notice
 from ldlm_monitor.source.patterns import InputPatterns, resolve
-from ldlm_monitor.source.position import FilePosition, positions_from_json, positions_to_json
+from ldlm_monitor.source.position import FilePosition
 from ldlm_monitor.source.resume import Continuation
 from ldlm_monitor.source.timed_disk import TimedDisk
 from ldlm_monitor.source.wake import PollingWaker, Waker, WatchdogWaker
@@ -34,8 +34,6 @@ __all__ = [
     "Waker",
     "WatchdogWaker",
     "companions",
-    "positions_from_json",
-    "positions_to_json",
     "resolve",
     "undecided",
 ]

@@ -6,14 +6,12 @@ reading position must match too.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field
 
 from ldlm_monitor.model.chunk import FileId
 from ldlm_monitor.model.errors import InputError
@@ -133,22 +131,3 @@ class FilePosition:
         if found is None or found.digests() != (self.head, self.window):
             return None
         return found
-
-
-_POSITIONS = TypeAdapter(list[FilePosition])
-
-
-def positions_to_json(positions: Iterable[FilePosition]) -> str:
-    """One JSON array in ASCII. Names that are not valid UTF-8 survive the round trip."""
-    return json.dumps([asdict(position) for position in positions], separators=(",", ":"))
-
-
-def positions_from_json(text: str | bytes) -> list[FilePosition]:
-    """Parse the output of `positions_to_json`. Raises `InputError` for anything else."""
-    try:
-        return _POSITIONS.validate_python(json.loads(text))
-    except (ValueError, ValidationError, RecursionError) as error:
-        raise InputError(
-            "the saved reading positions cannot be used",
-            remedy="remove them to read the files from the start",
-        ) from error

@@ -1,5 +1,6 @@
 """One SQLite file that may fail at any moment, and never takes the monitor with it."""
 
+import logging
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -12,14 +13,16 @@ Work = Callable[[sqlite3.Connection], T]
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _BUSY_SECONDS = 5.0
 
+log = logging.getLogger(__name__)
+
 
 class Database:
     """One connection, shared by all threads one at a time.
 
-    A damaged file is moved aside and a fresh one begun; where a file cannot be
-    written at all, and from the moment when it cannot be any more, the data are
-    kept in memory. Either is reported in one line by `take_notices`. A commit survives the
-    end of the process; with `durable` the loss of power too, for a write to the disk each.
+    A damaged file is moved aside and a fresh one begun; where a file cannot be written at all,
+    and from the moment when it cannot be any more, the data are kept in memory. Either is logged
+    in one line. A commit survives the end of the process; with `durable` the loss of power too,
+    for a write to the disk each.
     """
 
     def __init__(self, path: Path, schema: str, *, durable: bool = True) -> None:
@@ -27,8 +30,6 @@ class Database:
         self._schema = schema
         self._synchronous = "FULL" if durable else "NORMAL"
         self._lock = threading.Lock()
-        self._is_in_memory = False
-        self._notices: list[str] = []
         self._connection = self._open()
 
     def run(self, work: Work[T]) -> T:
@@ -45,17 +46,6 @@ class Database:
                     raise
                 self._go_on_in_memory(error)
                 return _transact(self._connection, work)
-
-    @property
-    def is_in_memory(self) -> bool:
-        """Whether the file could not be used: then nothing survives the process."""
-        return self._is_in_memory
-
-    def take_notices(self) -> list[str]:
-        """What the user should know, each once."""
-        with self._lock:
-            notices, self._notices = self._notices, []
-            return notices
 
     def close(self) -> None:
         """Release the file; it is complete at any time, so this loses nothing."""
@@ -74,7 +64,7 @@ class Database:
                 self._move_aside(error)
                 return self._connect()
         except (OSError, sqlite3.Error) as error:
-            self._notices.append(self._in_memory(error))
+            self._log_memory(error)
             return _prepare(_memory(), self._schema)
 
     def _connect(self) -> sqlite3.Connection:
@@ -100,9 +90,10 @@ class Database:
             companion = self._path.with_name(self._path.name + suffix)
             if companion.exists():
                 companion.rename(aside.with_name(aside.name + suffix))
-        self._notices.append(
-            f"{self._path}: damaged, or of another version ({error}); kept as {aside.name},"
-            " a new one is begun; alerts that waited in it to be sent are not sent"
+        log.error(
+            "%s: damaged, or of another version (%s); kept as %s, a new one is begun; alerts that"
+            " waited in it to be sent are not sent",
+            *(self._path, error, aside.name),
         )
 
     def _go_on_in_memory(self, error: sqlite3.Error) -> None:
@@ -115,14 +106,14 @@ class Database:
         finally:
             failed.close()
         _prepare(self._connection, self._schema)
-        self._notices.append(self._in_memory(error))
+        self._log_memory(error)
 
-    def _in_memory(self, error: OSError | sqlite3.Error) -> str:
-        self._is_in_memory = True
-        reason = error.strerror if isinstance(error, OSError) else error
-        return (
-            f"{self._path}: cannot be used ({reason}); alerts that wait to be sent are kept in"
-            " memory only; free the disk or choose another --state-dir, and restart"
+    def _log_memory(self, error: OSError | sqlite3.Error) -> None:
+        log.error(
+            "%s: cannot be used (%s); alerts that wait to be sent are kept in memory only; free"
+            " the disk or choose another --state-dir, and restart",
+            self._path,
+            error.strerror if isinstance(error, OSError) else error,
         )
 
 

@@ -56,18 +56,18 @@ MAX_OBSERVED = 10_000
 class Arrival(NamedTuple):
     """Bytes `start` to `stop` of a file, read at `at` (Unix seconds); `line` is that of `start`.
 
-    `order` rises with the reading, over all files. `peek`: a record that was not finished.
-    `final`: nothing of this file was to follow.
+    `order` rises with the reading, over all files; the read log gives it. `peek`: a record that
+    was not finished. `final`: nothing of this file was to follow.
     """
 
-    order: int
     at: float
     path: str
     file: FileId
     start: int
     stop: int
-    line: int
-    kind: Kind
+    line: int = 1
+    kind: Kind = "backlog"
+    order: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +77,6 @@ class ObservedRecords:
     order: int
     at: float
     record: Record
-
-
-class ContentState(NamedTuple):
-    """Bytes of a file that were there already: judged up to `stop`, written last at `at`."""
-
-    path: str
-    file: FileId
-    start: int
-    stop: int
-    at: float
-    kind: Kind = "backlog"
 
 
 _Row: TypeAlias = tuple[int, float, int, int, int, int, Kind]
@@ -139,20 +128,14 @@ class ReadLog:
         self._database.run(work)
 
     def commit(
-        self, db: sqlite3.Connection, contents: Iterable[ContentState], present: Collection[str]
+        self, db: sqlite3.Connection, contents: Iterable[Arrival], present: Collection[str]
     ) -> None:
         """Part of a commit of the state: `contents` were judged, and all that was noted.
 
         `present`: the keys of the files that are still followed; the others have ended.
         """
         self._prolonged = None
-        rows = [
-            self._row(
-                Arrival(0, each.at, each.path, each.file, each.start, each.stop, 1, each.kind)
-            )
-            for each in contents
-        ]
-        self._insert(db, rows)
+        self._insert(db, [self._row(each) for each in contents])
         ended = self._ids.keys() - present
         changed = [(key in ended, key) for key in ended ^ self._ended]
         db.executemany("UPDATE file SET ended = ? WHERE key = ?", changed)
@@ -171,7 +154,7 @@ class ReadLog:
         for number, at, start, stop, line, kind, key in self._database.run(work):
             path, device, inode, generation = json.loads(key)
             file = (device, inode, generation)
-            found.append(Arrival(number, at, path, file, start, stop, line, kind))
+            found.append(Arrival(at, path, file, start, stop, line, kind, number))
         return found
 
     def observed(self) -> list[ObservedRecords]:
@@ -282,4 +265,4 @@ def _thin_out(db: sqlite3.Connection) -> int:
 def _arrival(chunk: Chunk, at: float) -> Arrival:
     kind: Kind = "peek" if chunk.peek else "final" if chunk.final else "records"
     stop = chunk.offset + len(chunk.data)
-    return Arrival(0, at, chunk.path, chunk.file, chunk.offset, stop, chunk.line, kind)
+    return Arrival(at, chunk.path, chunk.file, chunk.offset, stop, chunk.line, kind)

@@ -5,20 +5,17 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, get_type_hints
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.model.view import AlertView, MonitorView
-from ldlm_monitor.source import FilePosition, positions_from_json, positions_to_json
+from ldlm_monitor.source import FilePosition
 from ldlm_monitor.state.database import Database
-from ldlm_monitor.state.read_log import SCHEMA, ContentState, ReadLog, file_key
-
-T = TypeVar("T")
+from ldlm_monitor.state.read_log import SCHEMA, Arrival, ReadLog, file_key
 
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS kept (
@@ -28,8 +25,6 @@ CREATE TABLE IF NOT EXISTS kept (
 DROP TABLE IF EXISTS checkpoint;
 {SCHEMA}
 """
-_OF_EARLIER_VERSIONS = ("arrivals.sqlite", "arrivals.sqlite-wal", "arrivals.sqlite-shm")
-"""Kept which bytes came when, up to the next pickled state (table `checkpoint`)."""
 
 log = logging.getLogger(__name__)
 
@@ -38,19 +33,23 @@ log = logging.getLogger(__name__)
 class State:
     """How a daemon stood when all up to `positions` was judged and put into the outbox.
 
-    `alerts` were active; of an earlier version only their `starts` are known, by key. `runs`:
-    by file name, the run that the file belongs to, in the order in which they were first seen.
-    `clock` (Unix seconds): up to then everything was judged. `judged`: the last number in the
-    read log by then.
+    `alerts` were active. `runs`: by file name, the run that the file belongs to, in the order in
+    which they were first seen. `clock` (Unix seconds): up to then everything was judged. `judged`:
+    the last number in the read log by then.
     """
 
     positions: list[FilePosition] = field(default_factory=list)
     alerts: list[AlertView] = field(default_factory=list)
-    starts: Mapping[str, float] = field(default_factory=dict)
     counts: MonitorView | None = None
-    runs: Mapping[str, str] = field(default_factory=dict)
+    runs: dict[str, str] = field(default_factory=dict)
     clock: float = 0.0
     judged: int = 0
+
+
+_STATE: TypeAdapter[State] = TypeAdapter(State)
+_FIELDS: dict[str, TypeAdapter[Any]] = {
+    name: TypeAdapter(kind) for name, kind in get_type_hints(State).items()
+}
 
 
 class StateStore:
@@ -62,23 +61,15 @@ class StateStore:
     def __init__(self, path: Path) -> None:
         # After a loss of power an earlier commit will do: more is judged again.
         self._database = Database(path, _SCHEMA, durable=False)
-        for name in _OF_EARLIER_VERSIONS:
-            path.with_name(name).unlink(missing_ok=True)
+        for suffix in ("", "-wal", "-shm"):  # of an earlier version, as the table `checkpoint`
+            path.with_name(f"arrivals.sqlite{suffix}").unlink(missing_ok=True)
         self.read_log = ReadLog(self._database)
-        self._notices: list[str] = []
         self._path = path
 
-    def commit(self, state: State, contents: Sequence[ContentState] = ()) -> None:
+    def commit(self, state: State, contents: Sequence[Arrival] = ()) -> None:
         """Keep `state`; `contents` were in files already, and were judged with it."""
-        starts = {alert.key: alert.active_at for alert in state.alerts}
-        rows = [
-            ("positions", positions_to_json(state.positions)),
-            ("starts", json.dumps(starts)),
-            ("alerts", json.dumps([alert.model_dump() for alert in state.alerts])),
-            ("counts", json.dumps(state.counts and state.counts.model_dump())),
-            ("runs", json.dumps(dict(state.runs))),
-            ("judged", json.dumps([state.clock, state.judged])),
-        ]
+        # json, not pydantic: names of files need not be valid UTF-8.
+        rows = [(name, json.dumps(value)) for name, value in _STATE.dump_python(state).items()]
         present = {file_key(each.path, each.file) for each in state.positions}
 
         def work(db: sqlite3.Connection) -> None:
@@ -92,43 +83,20 @@ class StateStore:
         kept = dict(self._database.run(lambda db: db.execute("SELECT * FROM kept").fetchall()))
         if not kept:
             return None
-        try:
-            positions = positions_from_json(kept.get("positions", "[]"))
-        except InputError:
-            positions = []
-            self._notices.append(f"{self._path}: how far files were judged cannot be read")
-        clock, judged = self._value(kept, "judged", tuple[float, int], (0.0, 0))
-        if "judged" not in kept:
-            self._notices.append(
-                f"{self._path}: of an earlier version; what it had read before is placed in time"
-                " by what the logs say"
+        if "clock" not in kept:
+            log.warning(
+                "%s: of an earlier version; what it had read before is placed in time by what the"
+                " logs say",
+                self._path,
             )
-        return State(
-            positions,
-            self._value(kept, "alerts", list[AlertView], []),
-            self._value(kept, "starts", dict[str, float], {}),
-            self._value(kept, "counts", MonitorView | None, None),
-            self._value(kept, "runs", dict[str, str], {}),
-            clock,
-            judged,
-        )
-
-    def take_notices(self) -> list[str]:
-        """Lines for the user about the file, each once."""
-        notices, self._notices = self._notices, []
-        return [*self._database.take_notices(), *notices]
+        found = {}
+        for name in _FIELDS.keys() & kept.keys():
+            try:
+                found[name] = _FIELDS[name].validate_python(json.loads(kept[name]))
+            except (ValueError, RecursionError):
+                log.warning("%s: the kept %s cannot be read, and are left out", self._path, name)
+        return State(**found)
 
     def close(self) -> None:
         """Release the file."""
         self._database.close()
-
-    def _value(self, kept: Mapping[str, str], name: str, kind: Any, default: T) -> T:
-        """What stands under `name`; `default` where it is missing, or was damaged."""
-        if name not in kept:
-            return default
-        try:
-            found: T = TypeAdapter(kind).validate_python(json.loads(kept[name]))
-        except (ValueError, ValidationError, RecursionError):
-            self._notices.append(f"{self._path}: the kept {name} cannot be read, and are left out")
-            return default
-        return found
