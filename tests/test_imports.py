@@ -11,7 +11,6 @@ HEAVY = {
     "prometheus_client",
     "promql_parser",
     "pydantic",
-    "pydantic_settings",
     "re2",
     "slack_sdk",
     "textual",

@@ -1,5 +1,7 @@
 """docs/configuration.md lists every setting, and no other, with flag and default."""
 
+import ast
+import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import fields
@@ -26,7 +28,20 @@ def rows(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, ...]]:
         else:
             key = prefix + name
             variable = "LDLM_" + key.replace(".", "_").upper()
-            yield key, variable, FLAGS.get(key, ""), shown(field.default), field.description or ""
+            meaning = field.description or below(model)[name]
+            yield key, variable, FLAGS.get(key, ""), shown(field.default), meaning
+
+
+def below(model: type[BaseModel]) -> dict[str, str]:
+    """What stands below each attribute, in one line."""
+    (defined,) = ast.parse(inspect.getsource(model)).body
+    assert isinstance(defined, ast.ClassDef)
+    return {
+        one.target.id: " ".join(str(other.value.value).split())
+        for one, other in zip(defined.body, defined.body[1:], strict=False)
+        if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
+        if isinstance(other, ast.Expr) and isinstance(other.value, ast.Constant)
+    }
 
 
 def shown(default: object) -> str:

@@ -1,23 +1,50 @@
-"""Reads settings from flags, environment and file, in this order of precedence."""
+"""Settings from flags, environment and file, in this order; what cannot be used is one line.
+
+That line names the source, the key as it is written there, and a remedy.
+"""
 
 from __future__ import annotations
 
+import difflib
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from pydantic import ValidationError
-from pydantic_settings import EnvSettingsSource, SettingsError, TomlConfigSettingsSource
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
-from ldlm_monitor.config.complaints import ENVIRONMENT, FLAG, Values, complaint
-from ldlm_monitor.config.settings import ENV_PREFIX, SECTIONS, Settings, is_secret
+from ldlm_monitor.config.policy import Policy
+from ldlm_monitor.config.settings import SECTIONS, Settings, is_secret
 from ldlm_monitor.model.errors import ConfigError
 
+ENV_PREFIX = "LDLM_"
 DEFAULT_FILE = Path("ldlm-monitor.toml")
 _MOVED = ("route", "inhibit_rules", "time_intervals")
 """Tables of earlier versions, which an Alertmanager has and the policy of a receiver replaces."""
+Values: TypeAlias = Mapping[str, Any]
+Sources: TypeAlias = tuple[tuple[str, Values], ...]
+"""Pairs of a name (`_FLAG`, `_ENVIRONMENT`, a path) and its values, the strongest first."""
+_FLAG = "flag"
+_ENVIRONMENT = "environment"
+_SHOWN = 60
+"""Characters of a wrong value that are repeated: enough to recognise it, and still one line."""
+_WITH_PASSWORDS = frozenset({"alertmanager.urls", "slack.api_url"})
+"""Not repeated either: a user may have written a password into such a URL."""
+_WORDS = {
+    "bool_parsing": "should be true or false",
+    "bool_type": "should be true or false",
+    "float_parsing": "should be a number",
+    "float_type": "should be a number",
+    "string_type": "should be text",
+    "path_type": "should be a path",
+    "tuple_type": "should be a list",
+    "dict_type": "should be a table",
+    "model_type": "should be a table",
+    "missing": "is missing",
+}
 
 
 def load(flags: Values, *, path: Path | None = None) -> Settings:
@@ -36,8 +63,8 @@ def load(flags: Values, *, path: Path | None = None) -> Settings:
         return Settings(**merged)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        sources = ((FLAG, flags), (ENVIRONMENT, from_environment), (str(file), from_file))
-        raise complaint(first, sources) from error
+        sources = ((_FLAG, flags), (_ENVIRONMENT, from_environment), (str(file), from_file))
+        raise _complaint(first, sources) from error
 
 
 def _file_to_read(path: Path | None) -> Path | None:
@@ -52,7 +79,7 @@ def _file_to_read(path: Path | None) -> Path | None:
 
 def _read_file(file: Path) -> dict[str, Any]:
     try:
-        values = TomlConfigSettingsSource(Settings, file).toml_data
+        values = tomllib.loads(file.read_text("utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(
             f"is not TOML: {error}", where=str(file), remedy="see https://toml.io for its form"
@@ -62,21 +89,22 @@ def _read_file(file: Path) -> dict[str, Any]:
         raise ConfigError(
             f"cannot be read ({reason})", where=str(file), remedy="mend it or name another file"
         ) from error
-    _refuse_moved((key for key in _MOVED if key in values), f"{file}: ")
+    for key in _MOVED:
+        if key in values:
+            raise _moved(f"{file}: {key}")
     _refuse_secrets(values, file)
     _anchor(values, file.parent)
     return values
 
 
-def _refuse_moved(keys: Iterable[str], source: str) -> None:
-    for key in keys:
-        raise ConfigError(
-            "route trees, inhibition and time intervals are Alertmanager's",
-            where=f"{source}{key}",
-            remedy="give them to the Alertmanager of alertmanager.urls, as in"
-            " deploy/fleet/alertmanager.yml, or set matchers, min_severity and quiet_hours"
-            " of [slack], [webhook] or [apprise]",
-        )
+def _moved(where: str) -> ConfigError:
+    return ConfigError(
+        "route trees, inhibition and time intervals are Alertmanager's",
+        where=where,
+        remedy="give them to the Alertmanager of alertmanager.urls, as in"
+        " deploy/fleet/alertmanager.yml, or set matchers, min_severity and quiet_hours"
+        " of [slack], [webhook] or [apprise]",
+    )
 
 
 def _refuse_secrets(values: dict[str, Any], file: Path) -> None:
@@ -105,26 +133,28 @@ def _anchor(values: dict[str, Any], folder: Path) -> None:
     tables = [(values, Settings.model_fields)]
     tables += [(values.get(name, {}), model.model_fields) for name, model in SECTIONS.items()]
     for table, fields in tables:
-        for key, field in fields.items():
-            annotation = str(field.annotation)
-            if (
-                isinstance(table, dict)
-                and key in table
-                and (key == "files" or "Path" in annotation)
-            ):
+        for key in fields.keys() & table.keys() if isinstance(table, dict) else ():
+            annotation = str(fields[key].annotation)
+            if key == "files" or "Path" in annotation:
                 several = annotation.startswith("tuple") and isinstance(table[key], str)
                 table[key] = anchored([table[key]] if several else table[key])
 
 
 def _read_environment() -> dict[str, Any]:
-    moved = tuple(f"{ENV_PREFIX}{key}".upper() for key in _MOVED)
-    _refuse_moved((name for name in os.environ if name.upper().startswith(moved)), "")
-    try:
-        return EnvSettingsSource(Settings)()
-    except SettingsError as error:
-        raise ConfigError(
-            str(error).splitlines()[0], where="environment", remedy="mend or unset that variable"
-        ) from error
+    """`LDLM_KEY` and `LDLM_TABLE_KEY`, in any case. What is empty counts as not set."""
+    values: dict[str, Any] = {}
+    for variable, text in os.environ.items():
+        prefix, name = variable[: len(ENV_PREFIX)].upper(), variable[len(ENV_PREFIX) :].lower()
+        if prefix != ENV_PREFIX or not text:
+            continue
+        if name.startswith(_MOVED):
+            raise _moved(variable)
+        section, _, key = name.partition("_")
+        if name in Settings.model_fields:
+            values[name] = text
+        elif section in SECTIONS and isinstance(table := values.setdefault(section, {}), dict):
+            table[key] = text
+    return values
 
 
 def _merge(into: dict[str, Any], values: Values) -> None:
@@ -135,3 +165,100 @@ def _merge(into: dict[str, Any], values: Values) -> None:
             _merge(table, value)
         else:
             into[key] = value
+
+
+def _complaint(error: ErrorDetails, sources: Sources) -> ConfigError:
+    """pydantic's error as a ConfigError that names the source and a remedy."""
+    keys = [str(part) for part in error["loc"]]
+    source = next((name for name, values in sources if _contains(values, keys)), _ENVIRONMENT)
+    section = keys[0] if keys[0] in SECTIONS and len(keys) > 1 else ""
+    depth = 2 if section else 1
+    fields = (SECTIONS[section] if section else Settings).model_fields
+    key, rest = ".".join(keys[:depth]), [part for part in keys[depth:] if part != "[key]"]
+    inner = "".join(f"[{part}]" if part.isdecimal() else f".{part}" for part in rest)
+    where = _spelled(source, key) + inner
+    if error["type"] == "extra_forbidden":
+        what = "unknown key"
+        owner = _spelled(source, key) + inner.removesuffix(f".{keys[-1]}") if rest else section
+        names = tuple(Policy.model_fields if rest else fields)
+        remedy = _known(source, owner, keys[-1], names)
+    else:
+        field = fields[keys[depth - 1]]
+        what = _what(error, repeat=not is_secret(field) and key not in _WITH_PASSWORDS)
+        remedy = f"for example {_example(source, key, field)}"
+    if source not in (_FLAG, _ENVIRONMENT):
+        where = f"{source}: {where}"
+    return ConfigError(what, where=where, remedy=remedy)
+
+
+def _contains(values: object, keys: list[str]) -> bool:
+    """Whether a source gave the value; what is inside a list or a scalar came with it."""
+    for key in keys:
+        if not isinstance(values, Mapping):
+            return True
+        if key not in values:
+            return False
+        values = values[key]
+    return True
+
+
+def _known(source: str, owner: str, name: str, names: tuple[str, ...]) -> str:
+    def spelled(known: str) -> str:
+        return _spelled(source, f"{owner}.{known}" if owner else known)
+
+    close = difflib.get_close_matches(name, names, n=1)
+    if close:
+        return f"did you mean {spelled(close[0])}?"
+    return f"known: {', '.join(spelled(known) for known in sorted(names))}"
+
+
+def _spelled(source: str, key: str) -> str:
+    if source == _FLAG:
+        return "--" + key.replace(".", "-").replace("_", "-")
+    if source == _ENVIRONMENT and not key.startswith(ENV_PREFIX):
+        return ENV_PREFIX + key.replace(".", "_").upper()
+    return key
+
+
+def _what(error: ErrorDetails, *, repeat: bool) -> str:
+    text = _WORDS.get(error["type"], error["msg"].removeprefix("Value error, "))
+    text = text.removeprefix("Input ")
+    if not repeat or error["type"] == "missing":
+        return text
+    value = error["input"]
+    shown = value if isinstance(value, str) else _toml(value)
+    return f'"{shown[:_SHOWN]}" {text}'
+
+
+def _example(source: str, key: str, field: FieldInfo) -> str:
+    if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+        name, inner = next(iter(field.annotation.model_fields.items()))
+        example = _example(source, f"{key}.{name}", inner)
+        return example if source == _ENVIRONMENT else f"[{key}] and below it {example}"
+    value = field.examples[0] if field.examples else field.default
+    if isinstance(value, bool):
+        value = not value
+    name = _spelled(source, key)
+    if source in (_FLAG, _ENVIRONMENT):
+        return f"{name}{' ' if source == _FLAG else '='}{_plain(value)}"
+    return f"{name.rpartition('.')[2]} = {_toml(value)}"
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, list):
+        return os.pathsep.join(str(item) for item in value)
+    if isinstance(value, dict):
+        return ",".join(f"{name}={item}" for name, item in value.items())
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(_toml(item) for item in value)}]"
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{name} = {_toml(item)}" for name, item in value.items()) + " }"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return f"'{value}'" if '"' in value else f'"{value}"'
+    return str(value)
