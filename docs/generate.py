@@ -1,7 +1,7 @@
 """Writes the parts of pages that come from code: `python docs/generate.py`.
 
-`metrics.md` and the schemas whole, and the head of each page in `runbook/`; what stands below a
-head is written by people, and kept.
+`metrics.md` and the schemas whole, the list of checks in `doctor.md`, and the head of each page in
+`runbook/`; what stands below a head is written by people, and kept.
 """
 
 import json
@@ -14,10 +14,11 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "monitor"))
+sys.path[:0] = [str(ROOT / "monitor"), str(ROOT / "doctor")]
 
-from ldlm_monitor.analysis.compare.comparison import Comparison  # noqa: E402 # it need not be installed
-from ldlm_monitor.model.names import METRICS, Metric  # noqa: E402
+from ldlm_doctor.model import Check, checks  # noqa: E402 # it need not be installed
+from ldlm_monitor.analysis.compare.comparison import Comparison  # noqa: E402
+from ldlm_monitor.model.names import METRICS, SEVERITIES, Metric  # noqa: E402
 from ldlm_monitor.model.view import schema_of  # noqa: E402
 from ldlm_monitor.report.document import Report  # noqa: E402
 
@@ -27,6 +28,7 @@ BY_HAND = "<!-- Above and in the last section: made by docs/generate.py of the r
 RULE = "\n## The rule\n"
 SECTIONS = "\n## Meaning\n\n## Why\n\n## What to do\n"
 TEMPLATES = re.compile(r"{{ *with .*?{{ *end *}}|{{.*?}}")
+BEGIN, END = "<!-- checks -->", "<!-- end of checks -->"
 GROUPS = (
     ("Training", "ldlm_train_", "What the trainer logs. `rank`: where a rank reported the value."),
     ("Runs", "ldlm_run_", "One run, whatever its ranks."),
@@ -153,9 +155,40 @@ def schemas() -> dict[str, str]:
     }
 
 
+def checks_in_words() -> str:
+    """A paragraph for each check, the worst first."""
+    worst_first = sorted(checks().values(), key=lambda c: (-SEVERITIES.index(c.severity), c.id))
+    return "\n".join(line for check in worst_first for line in paragraph(check))
+
+
+def paragraph(check: Check) -> Iterator[str]:
+    """A check, with what it rests on and how to mend it."""
+    yield f"### {check.id}"
+    yield ""
+    yield f"**{check.severity}**: {without_markup(check.title)}. {without_markup(check.why)}"
+    yield ""
+    if check.since:
+        yield f"- Since: {without_markup(check.since)}"
+    yield f"- Source: {without_markup(check.source)}"
+    yield f"- Fix: {without_markup(check.fix)}"
+    yield ""
+
+
+def without_markup(text: str) -> str:
+    """Text in which Markdown sees no markup of its own."""
+    return text if "`" in text else text.replace("<", "&lt;").replace("*", "\\*")
+
+
+def doctor() -> str:
+    """The page of the doctor with its checks as they are."""
+    before, _, rest = (PAGES / "doctor.md").read_text("utf-8").partition(BEGIN)
+    return f"{before}{BEGIN}\n\n{checks_in_words()}\n{END}{rest.partition(END)[2]}"
+
+
 def pages() -> dict[str, str]:
     """All that is made, by its path below docs/."""
-    return {**runbook(), "runbook/index.md": contents(), "metrics.md": metrics(), **schemas()}
+    made = {"runbook/index.md": contents(), "metrics.md": metrics(), "doctor.md": doctor()}
+    return {**runbook(), **made, **schemas()}
 
 
 if __name__ == "__main__":

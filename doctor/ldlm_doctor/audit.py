@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ldlm_doctor import configuration, python_code, secrets, shell
+from ldlm_doctor import configuration, live, python_code, secrets, shell
+from ldlm_doctor.live import Process
 from ldlm_doctor.model import Finding, Findings, Project
+from ldlm_doctor.surroundings import surroundings
 from ldlm_monitor.model.names import SEVERITIES
 
 AUDITS: tuple[Callable[[Project], Findings], ...] = (
@@ -16,6 +18,14 @@ AUDITS: tuple[Callable[[Project], Findings], ...] = (
 def audit(project: Project) -> list[Finding]:
     """What is wrong, the worst first, then by file and line; nothing twice."""
     return in_order(finding for look in AUDITS for finding in look(project))
+
+
+def everything(project: Project, process: Process | None, *, advice: bool) -> list[Finding]:
+    """As `audit`, with what is found in a running process, and what launch scripts leave unset."""
+    found = [*audit(project)]
+    if process is not None:
+        found += live.audit(process, surroundings(project))
+    return in_order([*found, *(shell.advise(project) if advice else ())])
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:

@@ -81,13 +81,11 @@ def loss_scale(whole: Section) -> Findings:
     if half is None or not half.enabled():
         return
     scale = half.option("loss_scale")
-    fixed = _number(scale)
-    if scale is not None and fixed is not None and fixed > 0:
+    if scale is not None and (scale.amount or 0) > 0:
         yield scale.finding("deepspeed-static-loss-scale", "", scale.with_value("0"))
         return
     least = half.option("min_loss_scale")
-    floor = _number(least)
-    if least is not None and floor is not None and floor <= 0:
+    if least is not None and least.amount is not None and least.amount <= 0:
         yield least.finding("deepspeed-loss-scale-floor", "", least.with_value("1"))
 
 
@@ -116,7 +114,7 @@ def batches(whole: Section) -> Findings:
 def clipping(whole: Section) -> Findings:
     """Only where it is said, not where it is left out."""
     option = whole.option("gradient_clipping")
-    if option is not None and _number(option) == 0:
+    if option is not None and option.amount == 0:
         yield option.finding("deepspeed-clipping-off")
 
 
@@ -158,13 +156,6 @@ def zero(whole: Section) -> Findings:
         gathered, stage = section.option(name), section.option("stage")
         if gathered is not None and gathered.truth is False and stage and stage.number == 3:
             yield gathered.finding("deepspeed-weights-not-gathered")
-
-
-def _number(option: Setting | None) -> float | None:
-    try:
-        return float((option and option.value) or "")
-    except ValueError:
-        return None
 
 
 _RULES: tuple[Callable[[Section], Findings], ...] = (

@@ -43,14 +43,16 @@ def judge(environment: Environment, around: Surroundings) -> Findings:
 def heartbeat(environment: Environment, around: Surroundings) -> Findings:
     """Days, or longer than the process group's timeout, or too short for a compilation."""
     for setting in environment.of("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC"):
-        seconds = _number(setting)
+        seconds = setting.amount
         if seconds is None:
             continue
         known = around.group_timeout or 0.0
         long = known >= _HEARTBEAT_WITH_LONG_GROUPS
         edit = setting.with_value(str(_HEARTBEAT_WITH_LONG_GROUPS if long else _HEARTBEAT_DEFAULT))
         if seconds >= _DAY:
-            off = any(_off(other) for other in environment.of("TORCH_NCCL_ENABLE_MONITORING"))
+            off = any(
+                other.truth is False for other in environment.of("TORCH_NCCL_ENABLE_MONITORING")
+            )
             detail = f"{duration(seconds)}{'; the monitor is off too' if off else ''}"
             yield setting.finding("heartbeat-timeout-days", detail, edit)
         elif seconds > (known or 3600.0):
@@ -62,9 +64,9 @@ def heartbeat(environment: Environment, around: Surroundings) -> Findings:
 
 def switches(environment: Environment, _: Surroundings) -> Findings:
     """What is on or off and should not be, by the name that wins."""
-    for names, is_wrong, check, detail, right in _SWITCHES:
+    for names, wrong, check, detail, right in _SWITCHES:
         for setting in _effective(environment, *names):
-            if is_wrong(setting):
+            if setting.truth is wrong:
                 yield setting.finding(check, detail, setting.with_value(right))
 
 
@@ -78,7 +80,7 @@ def nccl_timeout(environment: Environment, around: Surroundings) -> Findings:
 def deepspeed_timeout(environment: Environment, _: Surroundings) -> Findings:
     """Minutes that were meant as seconds."""
     for setting in environment.of("DEEPSPEED_TIMEOUT"):
-        minutes = _number(setting) or 0.0
+        minutes = setting.amount or 0.0
         if minutes >= _MINUTES_TAKEN_FOR_SECONDS:
             yield setting.finding("deepspeed-timeout-minutes", duration(minutes * 60))
 
@@ -120,7 +122,7 @@ def recorder(environment: Environment, around: Surroundings) -> Findings:
         if (setting.value or "").startswith(_OF_ONE_NODE):
             yield setting.finding("flight-recorder-dump-local")
     for setting in environment.of("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC"):
-        if (_number(setting) or 15_000) < 15_000:
+        if (setting.amount or 15_000) < 15_000:
             yield setting.finding("flight-recorder-dump-wait-short", f"{setting.value} ms")
     for setting in environment.of("TORCH_NCCL_DEBUG_INFO_PIPE_FILE"):
         newer = around.torch is not None and around.torch >= (2, 12)
@@ -137,7 +139,7 @@ def debugging(environment: Environment, _: Surroundings) -> Findings:
             if not setting.conditional and (setting.value or "").strip().upper() in values:
                 yield setting.finding(check, f"{name}={setting.value}")
     for setting in _effective(environment, "NCCL_DESYNC_DEBUG", "NCCL_ENABLE_TIMING"):
-        if _on(setting) and not setting.conditional:
+        if setting.truth and not setting.conditional:
             yield setting.finding("nccl-timing")
     chosen = [s for s in environment.of("NCCL_DEBUG_SUBSYS") if (s.value or "").upper() != "ALL"]
     for setting in environment.of("NCCL_DEBUG"):
@@ -158,7 +160,7 @@ def debug_file(environment: Environment, _: Surroundings) -> Findings:
 def fabric(environment: Environment, around: Surroundings) -> Findings:
     """InfiniBand and sockets."""
     for setting in environment.of("NCCL_IB_TIMEOUT"):
-        value = _number(setting)
+        value = setting.amount
         if value is not None and not 18 <= value <= 22:
             yield setting.finding("nccl-ib-timeout")
     for setting in environment.of("NCCL_IB_GID_INDEX"):
@@ -209,34 +211,19 @@ def _effective(environment: Environment, *old_names: str) -> Iterator[Setting]:
         yield from environment.of(new if environment.sets(new) else old)
 
 
-def _on(setting: Setting) -> bool:
-    return (setting.value or "").strip().lower() in ("1", "y", "yes", "t", "true", "on")
-
-
-def _off(setting: Setting) -> bool:
-    return (setting.value or "").strip().lower() in ("0", "n", "no", "f", "false", "off")
-
-
-def _number(setting: Setting) -> float | None:
-    try:
-        return float(setting.value) if setting.value is not None else None
-    except ValueError:
-        return None
-
-
 def _product(settings: list[Setting]) -> float:
     product = 1.0
     for setting in settings:
-        product *= _number(setting) or 1.0
+        product *= setting.amount or 1.0
     return product if len(settings) > 1 else 0.0
 
 
-_SWITCHES: tuple[tuple[tuple[str, ...], Callable[[Setting], bool], str, str, str], ...] = (
-    (("TORCH_NCCL_ENABLE_MONITORING",), _off, "nccl-monitoring-off", "", "1"),
-    (("NCCL_BLOCKING_WAIT",), _on, "nccl-blocking-wait", "", "0"),
-    (("NCCL_ASYNC_ERROR_HANDLING",), _off, "nccl-async-error-handling-off", "", "1"),
-    (_RECORDS, lambda setting: setting.value == "0", "flight-recorder-off", "0 entries", "2000"),
-    (("TORCH_NCCL_DUMP_ON_TIMEOUT",), _off, "flight-recorder-off", "no dump", "1"),
+_SWITCHES: tuple[tuple[tuple[str, ...], bool, str, str, str], ...] = (
+    (("TORCH_NCCL_ENABLE_MONITORING",), False, "nccl-monitoring-off", "", "1"),
+    (("NCCL_BLOCKING_WAIT",), True, "nccl-blocking-wait", "", "0"),
+    (("NCCL_ASYNC_ERROR_HANDLING",), False, "nccl-async-error-handling-off", "", "1"),
+    (_RECORDS, False, "flight-recorder-off", "0 entries", "2000"),
+    (("TORCH_NCCL_DUMP_ON_TIMEOUT",), False, "flight-recorder-off", "no dump", "1"),
 )
 """Names, what is wrong, the check, its detail, and the right value."""
 _LEFT_OVER: tuple[tuple[str, tuple[str, ...], str], ...] = (

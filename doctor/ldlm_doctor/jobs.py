@@ -233,9 +233,9 @@ def beyond(
 def of_job(environment: Environment, group: Group, around: Surroundings) -> Findings:
     """The same for a process in a job of Slurm, by the times that Slurm gives it."""
     start, end = (next(environment.of(name), None) for name in _TIMES)
-    allowed = _number(end) - _number(start) if start and end else 0.0
-    if end is not None and 0 < allowed < _number(end):
-        yield from _compared(_given(environment, [group]), around, allowed, end)
+    begun, ended = (each.amount or 0.0 if each else 0.0 for each in (start, end))
+    if start and end and 0 < ended - begun < ended:
+        yield from _compared(_given(environment, [group]), around, ended - begun, end)
 
 
 def _compared(
@@ -263,18 +263,13 @@ def _given(environment: Environment, groups: list[Group]) -> Iterator[tuple[floa
         for option in group.of(*TIMEOUTS):
             yield float((option.number or 0) * TIMEOUTS[option.name]), option
     for setting in environment.of("DEEPSPEED_TIMEOUT"):
-        yield _number(setting) * 60, setting
+        yield (setting.amount or 0.0) * 60, setting
 
 
 def _least(around: Surroundings) -> GroupTimeout | None:
     """The shortest timeout that code or configuration gives: no launch has less."""
     elsewhere = [timeout for timeout in around.group_timeouts if not timeout.of_one_launch]
     return min(elsewhere, key=lambda timeout: timeout.seconds, default=None)
-
-
-def _number(setting: Setting) -> float:
-    text = (setting.value or "").strip()
-    return float(text) if text.isdigit() else 0.0
 
 
 def _cost(limit: Limit, script: Script) -> str:

@@ -104,6 +104,28 @@ def rollback(root: Path, of: Path | None = None) -> list[Path]:
     return restored
 
 
+def apply_below(named: Sequence[str], changes: Sequence[Change]) -> None:
+    """As `apply`, each change below the named folder that holds its file, or beside that file."""
+    by_root: dict[Path, list[Change]] = {}
+    roots = [path if path.is_dir() else path.parent for path in _real(named)]
+    for change in changes:
+        holding = (root for root in roots if change.path.is_relative_to(root))
+        by_root.setdefault(next(holding, change.path.parent), []).append(change)
+    for root, below in by_root.items():
+        apply(root, below)
+
+
+def rollback_named(named: Sequence[str]) -> Iterator[tuple[Path, list[Path]]]:
+    """As `rollback`, of each named folder or file; with what was put back."""
+    for path in _real(named):
+        root, of = (path, None) if path.is_dir() else (path.parent, path)
+        yield path, rollback(root, of)
+
+
+def _real(named: Sequence[str]) -> list[Path]:
+    return list(dict.fromkeys(Path(os.path.realpath(path)) for path in named))
+
+
 def _write(root: Path, folder: Path, changes: Sequence[Change]) -> None:
     folder.mkdir()
     entries = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import re2
 
 from ldlm_doctor import environment_rules, jobs, option_rules
 from ldlm_doctor.bash_walk import read_script
-from ldlm_doctor.model import Findings, data
+from ldlm_doctor.model import Findings, clean, data
 from ldlm_doctor.options import Group, of_command
 from ldlm_doctor.setting import Environment, Release, Setting, Surroundings
 from ldlm_monitor.model.errors import InputError
@@ -100,8 +100,8 @@ def defaults(process: Process) -> dict[str, str]:
     return found
 
 
-def described(process: Process, clean: Callable[[str], str]) -> Iterator[str]:
-    """The process and its settings as text; `clean` removes secrets and control characters."""
+def described(process: Process) -> Iterator[str]:
+    """The process and its settings as text."""
     torch = ".".join(map(str, process.torch)) if process.torch else "not loaded"
     yield f"process {process.pid}: {clean(process.command)[:160]}"
     yield f"  PyTorch {torch}, {process.cores} cores; as it was started:"
@@ -111,7 +111,7 @@ def described(process: Process, clean: Callable[[str], str]) -> Iterator[str]:
     yield ""
 
 
-def as_json(process: Process, clean: Callable[[str], str]) -> dict[str, object]:
+def as_json(process: Process) -> dict[str, object]:
     """The process and its settings for programs."""
     return {
         "pid": process.pid,

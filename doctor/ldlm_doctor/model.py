@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 import yaml
 
 from ldlm_monitor.model.records import Severity
+from ldlm_monitor.text.redact import redact
+from ldlm_monitor.text.sanitize import printable
 
 _TEXTS = Path(__file__).with_name("checks")
 LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -68,6 +70,11 @@ class Check:
     source: str
     fix: str
     since: str = ""
+
+
+def clean(text: str) -> str:
+    """Text of files as it may be shown: nothing unseen in it, and no secret."""
+    return printable(redact(text))
 
 
 @cache

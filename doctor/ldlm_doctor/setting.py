@@ -16,6 +16,8 @@ _OF_THE_WATCHDOG = frozenset({
     "NCCL_ENABLE_MONITORING", "NCCL_ENABLE_TIMING", "NCCL_HEARTBEAT_TIMEOUT_SEC",
 })  # fmt: skip
 """Without the TORCH_ that they begin with since 2.2."""
+_YES = ("1", "y", "yes", "t", "true", "on")
+_NO = ("0", "n", "no", "f", "false", "off")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +55,18 @@ class Setting:
         return int(text) if text.lstrip("-").isdigit() and len(text) < 15 else None
 
     @property
+    def amount(self) -> float | None:
+        """The value as a number, if it is one."""
+        try:
+            return float(self.value) if self.value is not None else None
+        except ValueError:
+            return None
+
+    @property
     def truth(self) -> bool | None:
         """The value as a truth value, if it is one."""
         word = (self.value or "").strip().lower()
-        return {"true": True, "yes": True, "on": True, "1": True,
-                "false": False, "no": False, "off": False, "0": False}.get(word)  # fmt: skip
+        return True if word in _YES else False if word in _NO else None
 
     def with_value(self, text: str) -> Edit | None:
         """Another value in its place."""

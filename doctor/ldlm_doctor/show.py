@@ -5,13 +5,13 @@ from __future__ import annotations
 import difflib
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from urllib.parse import quote
 
-from ldlm_doctor.model import Check, Finding
+from ldlm_doctor.model import Check, Finding, clean
 from ldlm_doctor.repair import Repair
 from ldlm_monitor.model.names import SEVERITIES
 
@@ -26,16 +26,11 @@ _EVIDENCE = 160
 _LEVELS = {"critical": "error", "error": "error", "warning": "warning", "info": "note"}
 _COLOURS = {"critical": "1;31", "error": "31", "warning": "33", "info": "36"}
 
-Clean = Callable[[str], str]
-"""Makes text of files fit to be shown: nothing unseen in it, and no secret."""
 
-
-def text(
-    findings: Sequence[Finding], files: int, clean: Clean, *, colour: bool = False
-) -> Iterator[str]:
+def text(findings: Sequence[Finding], files: int, *, colour: bool = False) -> Iterator[str]:
     """The findings for people: a paragraph for each check, the worst first."""
     for check, group in groupby(findings, key=lambda finding: finding.check):
-        yield from _paragraph(check, list(group), clean, colour)
+        yield from _paragraph(check, list(group), colour)
     yield f"{summary(findings)} in {files} {'file' if files == 1 else 'files'}"
     fixable = sum(bool(finding.edits) for finding in findings)
     if fixable:
@@ -51,7 +46,7 @@ def summary(findings: Sequence[Finding]) -> str:
     return ", ".join(named) or "nothing found"
 
 
-def lines(findings: Sequence[Finding], clean: Clean) -> Iterator[str]:
+def lines(findings: Sequence[Finding]) -> Iterator[str]:
     """The findings as compilers write theirs: one a line, for editors and CI."""
     for finding in findings:
         detail = f": {clean(finding.detail)}" if finding.detail else ""
@@ -60,7 +55,7 @@ def lines(findings: Sequence[Finding], clean: Clean) -> Iterator[str]:
         yield f"{place}: {title} [{finding.check_id}]"
 
 
-def _paragraph(check: Check, group: list[Finding], clean: Clean, colour: bool) -> Iterator[str]:
+def _paragraph(check: Check, group: list[Finding], colour: bool) -> Iterator[str]:
     severity = check.severity.upper()
     shown = f"\x1b[{_COLOURS[check.severity]}m{severity}\x1b[0m" if colour else severity
     yield f"{shown}  {check.title}  [{check.id}]"
@@ -93,9 +88,7 @@ def _short(detail: str) -> str:
     return line if len(line) <= _EVIDENCE else f"{line[: _EVIDENCE - 3]}..."
 
 
-def as_json(
-    findings: Sequence[Finding], files: int, notices: Sequence[str], clean: Clean
-) -> dict[str, object]:
+def as_json(findings: Sequence[Finding], files: int, notices: Sequence[str]) -> dict[str, object]:
     """The findings for programs."""
     return {
         "schema": SCHEMA,
@@ -119,7 +112,7 @@ def as_json(
     }
 
 
-def sarif(findings: Sequence[Finding], version: str, clean: Clean) -> dict[str, object]:
+def sarif(findings: Sequence[Finding], version: str) -> dict[str, object]:
     """The findings in OASIS SARIF 2.1.0, which code hosts show beside the lines."""
     checks = list(dict.fromkeys(finding.check for finding in findings))
     return {
@@ -135,9 +128,7 @@ def sarif(findings: Sequence[Finding], version: str, clean: Clean) -> dict[str, 
                     }
                 },
                 "columnKind": "utf16CodeUnits",
-                "results": [
-                    _result(finding, checks.index(finding.check), clean) for finding in findings
-                ],
+                "results": [_result(finding, checks.index(finding.check)) for finding in findings],
             }
         ],
     }
@@ -155,7 +146,7 @@ def _rule(check: Check) -> dict[str, object]:
     }
 
 
-def _result(finding: Finding, rule: int, clean: Clean) -> dict[str, object]:
+def _result(finding: Finding, rule: int) -> dict[str, object]:
     detail = f": {clean(finding.detail)}" if finding.detail else ""
     path = Path(finding.path)
     uri = path.as_uri() if path.is_absolute() else quote(path.as_posix())
@@ -178,7 +169,7 @@ def _result(finding: Finding, rule: int, clean: Clean) -> dict[str, object]:
     }
 
 
-def diff(repairs: Sequence[Repair], clean: Clean) -> Iterator[str]:
+def diff(repairs: Sequence[Repair]) -> Iterator[str]:
     """The unified diff of a fix."""
     for repair in repairs:
         path = clean(repair.file.path)

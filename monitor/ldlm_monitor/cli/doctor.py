@@ -5,23 +5,23 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from ldlm_monitor import __version__
-from ldlm_monitor.cli.flags import UNHEALTHY, DoctorFlags, settings
-from ldlm_monitor.cli.logs import printable
+from ldlm_monitor.cli.flags import DASH, UNHEALTHY, DoctorFlags, settings
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.names import SEVERITIES
+from ldlm_monitor.text.format import counted
+from ldlm_monitor.text.sanitize import printable
 
 if TYPE_CHECKING:
     from ldlm_doctor.collect import Collected
     from ldlm_doctor.live import Process
     from ldlm_doctor.model import Finding
-    from ldlm_doctor.repair import Plan
     from ldlm_monitor.config import FailOn
 
 
@@ -67,26 +67,26 @@ def doctor(
     _require_packages()
     if rollback:
         return _roll_back(paths)
+    from ldlm_doctor.audit import everything
     from ldlm_doctor.collect import collect
+    from ldlm_doctor.live import look_at
 
     collected = collect(paths)
     for notice in collected.notices:
         print(printable(notice), file=sys.stderr)
     if fix:
         collected = _fix(collected, paths, yes=yes, aside=json_)
-    process = _process(live)
-    findings = _findings(collected, process, advice=advice)
+    process = look_at(live) if live is not None else None
+    findings = everything(collected.project, process, advice=advice)
     if sarif is not None:
         _write_sarif(findings, sarif)
     if json_:
         _print_json(findings, collected, process)
-    elif sarif is None or str(sarif) != _DASH:
+    elif sarif is None or str(sarif) != DASH:
         _print_text(findings, collected, process, brief=check)
     return UNHEALTHY if _reaches(findings, fail_on) else 0
 
 
-_DASH = "\0-"
-"""How the command line passes `-`."""
 _PACKAGES = frozenset({"ldlm_doctor", "tree_sitter", "tree_sitter_bash"})
 """What the extra `doctor` installs."""
 
@@ -123,35 +123,6 @@ def _require_packages() -> None:
         ) from error
 
 
-def _clean(text: str) -> str:
-    from ldlm_monitor.text.redact import redact
-
-    return printable(redact(text))
-
-
-def _process(pid: int | None) -> Process | None:
-    if pid is None:
-        return None
-    from ldlm_doctor.live import look_at
-
-    return look_at(pid)
-
-
-def _findings(collected: Collected, process: Process | None, *, advice: bool) -> list[Finding]:
-    from ldlm_doctor import live, shell
-    from ldlm_doctor.audit import audit, in_order
-    from ldlm_doctor.surroundings import surroundings
-
-    def all_() -> Iterator[Finding]:
-        yield from audit(collected.project)
-        if process is not None:
-            yield from live.audit(process, surroundings(collected.project))
-        if advice:
-            yield from shell.advise(collected.project)
-
-    return in_order(all_())
-
-
 def _reaches(findings: Sequence[Finding], fail_on: FailOn) -> bool:
     if fail_on == "never":
         return False
@@ -164,35 +135,31 @@ def _print_text(
 ) -> None:
     from ldlm_doctor import live, show
 
-    if process is not None and not brief:
-        for line in live.described(process, _clean):
-            print(line)
     files = len(collected.project.files)
     if brief:
-        for line in show.lines(findings, _clean):
-            print(line)
-        print(f"{show.summary(findings)} in {files} files")
-        return
-    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    for line in show.text(findings, files, _clean, colour=colour):
+        shown = [*show.lines(findings), f"{show.summary(findings)} in {files} files"]
+    else:
+        colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        described = live.described(process) if process is not None else ()
+        shown = [*described, *show.text(findings, files, colour=colour)]
+    for line in shown:
         print(line)
 
 
 def _print_json(findings: Sequence[Finding], collected: Collected, process: Process | None) -> None:
     from ldlm_doctor import live, show
 
-    files = len(collected.project.files)
-    found = show.as_json(findings, files, collected.notices, _clean)
+    found = show.as_json(findings, len(collected.project.files), collected.notices)
     if process is not None:
-        found["process"] = live.as_json(process, _clean)
+        found["process"] = live.as_json(process)
     print(json.dumps(found, indent=2))
 
 
 def _write_sarif(findings: Sequence[Finding], place: Path) -> None:
     from ldlm_doctor import show
 
-    text = json.dumps(show.sarif(findings, __version__, _clean), indent=2) + "\n"
-    if str(place) == _DASH:
+    text = json.dumps(show.sarif(findings, __version__), indent=2) + "\n"
+    if str(place) == DASH:
         sys.stdout.write(text)
         return
     try:
@@ -209,6 +176,7 @@ def _fix(collected: Collected, paths: Sequence[str], *, yes: bool, aside: bool) 
     """Shows the changes, asks, and makes them; returns the files as they then are."""
     from ldlm_doctor.audit import audit
     from ldlm_doctor.collect import collect
+    from ldlm_doctor.journal import Change, apply_below
     from ldlm_doctor.repair import plan
     from ldlm_doctor.show import diff
 
@@ -221,71 +189,42 @@ def _fix(collected: Collected, paths: Sequence[str], *, yes: bool, aside: bool) 
     if not planned.repairs:
         print("nothing to fix", file=stream)
         return collected
-    for line in diff(planned.repairs, _clean):
+    for line in diff(planned.repairs):
         print(line, file=stream)
-    if not yes and not _agreed(len(planned.repairs)):
+    files = counted(len(planned.repairs), "file")
+    if not yes and not _agreed(files):
         print("nothing was changed", file=stream)
         return collected
-    _write(planned, paths)
-    names = " ".join(paths)
+    changes = [
+        Change(Path(os.path.realpath(repair.file.path)), repair.file.content, repair.after)
+        for repair in planned.repairs
+    ]
+    apply_below(paths, changes)
     print(
-        f"fixed: {len(planned.fixed)} findings in {_files(len(planned.repairs))}; "
-        f"to undo it: ldlm-monitor doctor --rollback {printable(names)}",
+        f"fixed: {len(planned.fixed)} findings in {files}; "
+        f"to undo it: ldlm-monitor doctor --rollback {printable(' '.join(paths))}\n",
         file=stream,
     )
-    print(file=stream)
     return collect(paths)
 
 
-def _agreed(files: int) -> bool:
+def _agreed(files: str) -> bool:
     if not sys.stdin.isatty():
         raise UsageError(
             "there is nobody to ask", where="doctor --fix", remedy="add --yes to make these changes"
         )
     sys.stdout.flush()
-    sys.stderr.write(f"Change {_files(files)}? [y/N] ")
+    sys.stderr.write(f"Change {files}? [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _write(planned: Plan, paths: Sequence[str]) -> None:
-    from ldlm_doctor.journal import Change, apply
-
-    by_root: dict[Path, list[Change]] = {}
-    for repair in planned.repairs:
-        path = Path(os.path.realpath(repair.file.path))
-        change = Change(path, repair.file.content, repair.after)
-        by_root.setdefault(_root_of(path, paths), []).append(change)
-    for root, changes in by_root.items():
-        apply(root, changes)
-
-
-def _root_of(path: Path, paths: Sequence[str]) -> Path:
-    """The named folder that holds a file, or the folder of a file that was named itself."""
-    for root in _roots(paths):
-        if path.is_relative_to(root):
-            return root
-    return path.parent
-
-
-def _roots(paths: Sequence[str]) -> list[Path]:
-    real = [Path(os.path.realpath(path)) for path in paths]
-    return list(dict.fromkeys(path if path.is_dir() else path.parent for path in real))
-
-
 def _roll_back(paths: Sequence[str]) -> int:
-    from ldlm_doctor.journal import rollback
+    from ldlm_doctor.journal import rollback_named
 
-    real = list(dict.fromkeys(Path(os.path.realpath(path)) for path in paths))
-    for named in real:
-        root, of = (named, None) if named.is_dir() else (named.parent, named)
-        restored = rollback(root, of)
+    for named, restored in rollback_named(paths):
         for path in restored:
             print(f"put back: {printable(os.path.relpath(path))}")
         if not restored:
             print(f"{printable(str(named))}: every file is as it was")
     return 0
-
-
-def _files(count: int) -> str:
-    return f"{count} file" if count == 1 else f"{count} files"

@@ -28,7 +28,8 @@ _WORST_ALLOWED: dict[FailOn, Health] = {
     "critical": "UNHEALTHY",
     "never": "CRITICAL",
 }
-_DASH = "\0-"
+DASH = "\0-"
+"""How the command line passes `-`."""
 _COMMON = Group("Common flags", sort_key=1)
 _Flag: TypeAlias = Annotated[str | None, Parameter(group=_COMMON)]
 _Path: TypeAlias = Annotated[Path | None, Parameter(group=_COMMON)]
@@ -45,17 +46,14 @@ class SharedFlags:
 
     config: _Path = None
     """Configuration file (default: ./ldlm-monitor.toml where there is one)."""
-
     log_format: Annotated[Literal["text", "json"] | None, Parameter(group=_COMMON)] = None
     """Form of the messages on stderr (default: text)."""
-
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"] | None, Parameter(group=_COMMON)
     ] = None
     """The least level of message that is written (default: info)."""
 
 
-@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ScreenFlags(SharedFlags):
     """Flags of commands that open the screen."""
@@ -64,7 +62,6 @@ class ScreenFlags(SharedFlags):
     """Draw the screen in ASCII (default: where the locale is not UTF-8)."""
 
 
-@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class RuleFlags(SharedFlags):
     """Flags of commands that use rules."""
@@ -73,19 +70,16 @@ class RuleFlags(SharedFlags):
     """Rule file; repeatable (default: the packaged ones)."""
 
 
-@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class InputFlags(SharedFlags):
     """Flags of commands that read logs."""
 
     formats: _Paths = None
     """Format file, beside the packaged ones; repeatable."""
-
     run: _Flag = None
     """Name of the run, instead of the one found."""
 
 
-@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class DoctorFlags(SharedFlags):
     """Flags of the command that looks at files before a run, and of those that judge."""
@@ -96,7 +90,6 @@ class DoctorFlags(SharedFlags):
     """The severity from which the exit code is 3 (default: critical)."""
 
 
-@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class JudgeFlags(InputFlags, RuleFlags, DoctorFlags):
     """Flags of commands that judge what they read."""
@@ -111,49 +104,40 @@ class ReplayFlags(JudgeFlags, ScreenFlags):
     """Flags of `replay`."""
 
 
-@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class FollowFlags(JudgeFlags, ScreenFlags):
     """Flags of the main command."""
 
     once: _Switch = None
     """Read to the end, print the health report, exit."""
-
     headless: _Switch = None
     """Run as a daemon, also on a terminal."""
-
     listen: _Flag = None
     """HOST:PORT of /metrics (default: 127.0.0.1:9847, or the next free port)."""
-
     file_sd: _Path = None
     """File (file_sd_configs) by which Prometheus finds this monitor."""
     web_config: _Path = None
     """TLS, users and tokens of what is served, in a file as Prometheus has it."""
-
     state_dir: _Path = None
     """What must survive a restart (default: under $XDG_STATE_HOME/ldlm-monitor/)."""
-
     interval: _Flag = None
     """Seconds between two status lines (default: 10)."""
-
     web: _Switch = None
     """Serve the screen to browsers instead (extra web)."""
-
     web_listen: _Flag = None
     """HOST:PORT for browsers (default: 127.0.0.1:9848, or the next free port)."""
-
     record: _Path = None
     """Keep what the screen is fed in this new file, for replay --tui."""
 
 
 def hide_dash(tokens: Sequence[str]) -> list[str]:
     """`-`, which is standard input, in a form that does not look like a flag."""
-    return [_DASH if token == "-" else token for token in tokens]
+    return [DASH if token == "-" else token for token in tokens]
 
 
 def shown_dash(files: Sequence[str]) -> tuple[str, ...]:
     """The files as they were written, after `hide_dash`."""
-    return tuple("-" if file == _DASH else file for file in files)
+    return tuple("-" if file == DASH else file for file in files)
 
 
 def settings_for_inputs(flags: SharedFlags | None, files: Sequence[str], **more: Any) -> Settings:

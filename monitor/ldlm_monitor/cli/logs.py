@@ -9,6 +9,8 @@ from collections import deque
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TextIO
 
+from ldlm_monitor.text.sanitize import printable
+
 if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
 
@@ -94,10 +96,3 @@ class JsonLines(logging.Formatter):
 
 def _time(record: logging.LogRecord) -> str:
     return datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def printable(text: str) -> str:
-    """`text`, in it what does not print escaped, as Python would write it."""
-    return "".join(
-        character if character.isprintable() else ascii(character)[1:-1] for character in text
-    )
