@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.callback import heartbeat as written
+from ldlm_monitor.callback.launch import pid_namespace, start_ticks
 from ldlm_monitor.config import Settings
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.daemon.pump import Pump
@@ -333,8 +334,8 @@ def page(folder: Path, rank: int) -> written.HeartbeatPage:
     identity = written.Identity(
         pid=os.getpid(),
         stack_signal=0,
-        start_ticks=written.start_ticks(),
-        pid_namespace=written.pid_namespace(),
+        start_ticks=start_ticks(),
+        pid_namespace=pid_namespace(),
         created=NOW,
         rank=rank,
         world_size=2,

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldlm_monitor.callback import heartbeat as written
+from ldlm_monitor.callback.launch import pid_namespace, start_ticks
 from ldlm_monitor.probe.heartbeat import is_process, page_of, pages, read
 
 
@@ -18,8 +19,8 @@ def identity(**changes) -> written.Identity:
     told = {
         "pid": os.getpid(),
         "stack_signal": 12,
-        "start_ticks": written.start_ticks(),
-        "pid_namespace": written.pid_namespace(),
+        "start_ticks": start_ticks(),
+        "pid_namespace": pid_namespace(),
         "created": 1e9,
         "rank": 3,
         "world_size": 8,
@@ -96,7 +97,7 @@ def test_a_process_is_told_by_more_than_its_number(page) -> None:
         return told is not None and is_process(told)
 
     assert lives()
-    assert not lives(start_ticks=written.start_ticks() + 1)
+    assert not lives(start_ticks=start_ticks() + 1)
     assert not lives(pid=0)
     assert not lives(host=b"another")
     assert not lives(pid_namespace=1)

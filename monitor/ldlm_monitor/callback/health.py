@@ -201,7 +201,7 @@ class HealthCallback:
     def _live(self) -> Session | None:
         """The session, until the end and in no forked child."""
         session = self._session
-        return session if session is not None and session.is_mine else None
+        return session if session is not None and session.steps.is_live else None
 
     def _hurt(self, error: Exception) -> None:
         """Count an error of the callback's own; report the first, and stop at `MAX_ERRORS`."""

@@ -1,8 +1,7 @@
 """Heartbeat pages of the training callback: the last step and phase of each rank.
 
-Format: `ldlm_monitor/callback/heartbeat.py`. Of its blocks only `IDENTITY` and `BEAT` are read:
-rows contain what the others do. Anyone who may write into the folder may write such a file, so
-a page counts for a process only as far as the kernel confirms it.
+Format: `ldlm_monitor/callback/heartbeat.py`. Anyone who may write into the folder may write
+such a file, so a page counts for a process only as far as the kernel confirms it.
 """
 
 from __future__ import annotations
