@@ -85,8 +85,16 @@ class HostProbe:
         self._wait = wait
         self._known: dict[str, _Known] = {}
 
-    def watch(self, cases: Sequence[Case]) -> None:
-        """Note the processes of active runs, and the out-of-memory counters so far."""
+    def watch(self, cases: Sequence[Case], *, note: bool = True) -> dict[str, list[Heartbeat]]:
+        """The heartbeats of active runs.
+
+        `note`: also their processes, and the out-of-memory counters so far.
+        """
+        if note:
+            self._note_all(cases)
+        return {case.run: hang.beats(case) for case in cases}
+
+    def _note_all(self, cases: Sequence[Case]) -> None:
         seen = process.scan(self._proc)
         for case in cases:
             # Dicts keep insertion order: active runs move to the end, so that the oldest go first.
@@ -98,10 +106,6 @@ class HostProbe:
             self._note(known, goes_on=True)
         while len(self._known) > MAX_KNOWN + len(cases):
             del self._known[next(iter(self._known))]
-
-    def beats(self, cases: Sequence[Case]) -> dict[str, list[Heartbeat]]:
-        """The heartbeats of the ranks of active runs."""
-        return {case.run: hang.beats(case) for case in cases}
 
     def look(self, cases: Sequence[Case], seconds: float) -> dict[str, list[Record]]:
         """What is found of each run, within about `seconds`."""
