@@ -9,12 +9,14 @@ Ranks without a dump are listed, never skipped: the missing dump is most often t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TypeVar
 
+from ldlm_monitor.model.records import Event
+from ldlm_monitor.probe.evidence import Case, listed
 from ldlm_monitor.probe.flight_recorder import CollectiveEntry, Dump
+from ldlm_monitor.text.format import ranks_text
 
 T = TypeVar("T")
 
@@ -27,8 +29,6 @@ _ALIKE = frozenset(
 )
 """Operations whose inputs have the same sizes on every rank."""
 _DEFAULT = "default_pg"
-_MAX_RANGES = 12
-"""Ranges of ranks in one line; more are a count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,15 +193,22 @@ def describe(finding: Finding) -> str:
     return "; ".join(said)
 
 
-def ranks_text(ranks: Iterable[int]) -> str:
-    """`rank 3`, `ranks 0-36, 38-63`."""
-    ordered = sorted(set(ranks))
-    # Within a range, a rank and its place in the order are equally far apart.
-    spans = [
-        [rank for _, rank in span]
-        for _, span in groupby(enumerate(ordered), lambda pair: pair[1] - pair[0])
-    ]
-    ranges = [f"{span[0]}" if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in spans]
-    more = f" and {len(ranges) - _MAX_RANGES} more" if len(ranges) > _MAX_RANGES else ""
-    noun = "rank" if len(ordered) == 1 else "ranks"
-    return f"{noun} {', '.join(ranges[:_MAX_RANGES])}{more}"
+def event_of(case: Case, finding: Finding, dumps: int, unread: Collection[int]) -> Event:
+    """A hanging collective, by `dumps` flight recorders; those of `unread` ranks are missing."""
+    accused = finding.missing or finding.mismatched
+    return case.event(
+        "fr_dump",
+        "warning",
+        describe(finding),
+        family="nccl_torch",
+        missing_ranks=listed(finding.missing),
+        mismatched_ranks=listed(finding.mismatched),
+        waiting_ranks=listed(finding.waiting),
+        ranks_without_dump=listed({*finding.without_dump} - {*unread}),
+        unread_ranks=listed(unread),
+        collective=finding.operation,
+        seq=finding.seq,
+        process_group=finding.group,
+        frame=next((finding.frames[rank] for rank in accused if rank in finding.frames), None),
+        dumps=dumps,
+    )

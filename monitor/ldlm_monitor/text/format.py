@@ -1,8 +1,9 @@
-"""Numbers, byte sizes, durations and times as people read them: one format each, everywhere."""
+"""Numbers, byte sizes, durations, times and ranks as people read them: one format each."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 _DURATIONS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
@@ -87,3 +88,17 @@ def local_time(time: float | None) -> str:
     if time is None or not math.isfinite(time) or time <= 0:
         return _UNKNOWN
     return datetime.fromtimestamp(time).astimezone().strftime("%m-%d %H:%M:%S")
+
+
+def ranks_text(ranks: Iterable[int], most: int = 12) -> str:
+    """`rank 3`, `ranks 0-36,38-63`; after `most` ranges, how many more."""
+    ranges: list[list[int]] = []
+    for rank in sorted(set(ranks)):
+        if ranges and rank == ranges[-1][1] + 1:
+            ranges[-1][1] = rank
+        else:
+            ranges.append([rank, rank])
+    shown = [f"{first}" if first == last else f"{first}-{last}" for first, last in ranges[:most]]
+    more = f" and {len(ranges) - most} more" if len(ranges) > most else ""
+    noun = "rank" if len(ranges) == 1 and ranges[0][0] == ranges[0][1] else "ranks"
+    return f"{noun} {','.join(shown)}{more}"
