@@ -18,7 +18,6 @@ from ldlm_monitor.model.records import Event as EventRecord
 from ldlm_monitor.model.records import Sample
 from ldlm_monitor.parse.framing import Lines
 from ldlm_monitor.parse.free_fields import MetricLike
-from ldlm_monitor.parse.number_formats import Bar
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.chunk import Chunk, Origin
@@ -183,10 +182,9 @@ def try_examples(definitions: Definitions, parser: Parser) -> Trial:
 
 
 def _numbers(definitions: Definitions) -> Iterator[tuple[str, Any]]:
-    for group in ("bars", "other_bars", "lines"):
+    for group in ("bars", "lines"):
         for number, entry in enumerate(getattr(definitions, group)):
-            name = entry.description if isinstance(entry, Bar) else entry.name
-            yield f"{group}.{number} ({name})", entry
+            yield f"{group}.{number} ({entry.name})", entry
 
 
 class _ExampleReader:

@@ -184,7 +184,8 @@ def read_number(text: bytes | None, how: NumberSpec) -> float | None:
     value = quantity(spelled, how.unit)
     if value is None or (how.finite and not math.isfinite(value)):
         return None
-    if how.unknown and quantity(spelled) in how.unknown:
+    # As text, NaN equals NaN.
+    if how.unknown and repr(quantity(spelled)) in map(repr, how.unknown):
         return None
     return value
 
