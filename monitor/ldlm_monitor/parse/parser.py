@@ -172,23 +172,9 @@ class RecordingParser(Parser):
         kept, self._kept = self._kept, []
         return kept
 
-    def feed_blocks(self, chunk: Chunk, origin: Origin, now: float) -> list[Record | SampleBlock]:
-        """As `Parser`."""
-        found = super().feed_blocks(chunk, origin, now)
+    def _counted(self, found: list[RecordT]) -> list[RecordT]:
         self._kept += found
-        return found
-
-    def tick(self, now: float) -> list[Record]:
-        """As `Parser`."""
-        found = super().tick(now)
-        self._kept += found
-        return found
-
-    def finish(self, path: str) -> list[Record]:
-        """As `Parser`."""
-        found = super().finish(path)
-        self._kept += found
-        return found
+        return super()._counted(found)
 
 
 def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[ClockMark]:
