@@ -29,8 +29,7 @@ from ldlm_monitor.cli import (
 )
 from ldlm_monitor.cli.flags import hide_dash
 from ldlm_monitor.cli.logs import printable
-from ldlm_monitor.cli.outcome import INTERRUPTED
-from ldlm_monitor.model.errors import InputError, LdlmError, UsageError
+from ldlm_monitor.model.errors import INTERRUPTED, InputError, LdlmError, UsageError
 
 _FILE_ERRORS = (PermissionError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
 _OUTPUT_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})

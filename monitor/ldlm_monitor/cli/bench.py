@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from ldlm_monitor.cli.flags import InputFlags, settings, shown_dash
-from ldlm_monitor.cli.outcome import INTERRUPTED
-from ldlm_monitor.model.errors import UsageError
+from ldlm_monitor.model.errors import INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
     from ldlm_monitor.analysis.bench.bench_records import BenchRecord

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ldlm_monitor.cli.flags import FollowFlags, settings_for_inputs
-from ldlm_monitor.cli.outcome import INTERRUPTED
+from ldlm_monitor.model.errors import INTERRUPTED
 
 if TYPE_CHECKING:
     from ldlm_monitor.config import Settings

@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     from ldlm_monitor.config import FailOn
     from ldlm_monitor.model.view import Health, Snapshot
 
-INTERRUPTED = 130
-"""128 + SIGINT, as shells report it."""
 UNHEALTHY = 3
 """Exit code of health at or above --fail-on, apart from 1 (bug) and 2 (usage)."""
 _WORST_ALLOWED: dict[FailOn, Health] = {

@@ -11,6 +11,7 @@ from types import FrameType
 from typing import TypeAlias
 
 from ldlm_monitor.daemon.pump import Pump
+from ldlm_monitor.model.errors import INTERRUPTED
 from ldlm_monitor.source import Waker
 
 RELOAD_SECONDS = 10.0
@@ -41,7 +42,7 @@ class Signals:
             self.reload = True
         else:
             self.stop = self._pump.stopping = True
-            self.exit_code = 130 if number == signal.SIGINT else 0
+            self.exit_code = INTERRUPTED if number == signal.SIGINT else 0
         self._waker.ring(Path())
 
     def _terminal_is_gone(self) -> bool:

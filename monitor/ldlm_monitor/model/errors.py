@@ -12,6 +12,9 @@ LdlmError
 └── DeliveryError       a receiver did not accept a notification
 """
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C: 128 + SIGINT, as shells report it."""
+
 
 class LdlmError(Exception):
     """Base of all errors raised on purpose; `exit_code` is the process's."""

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from ldlm_monitor.model.records import Event, FieldValue, Position, Scalar, Severity
 from ldlm_monitor.probe.cgroup import MemoryGroup
-from ldlm_monitor.probe.collectives import Finding, ranks_text
+from ldlm_monitor.probe.collectives import Finding
 from ldlm_monitor.probe.collectives import describe as describe_finding
 from ldlm_monitor.probe.nccl_ras import RasStatus
 from ldlm_monitor.probe.nccl_ras import describe as describe_ras
+from ldlm_monitor.text.format import names_of
 
 MAX_SHOWN = 64
 """Processes in an event, those that are gone first."""
@@ -61,7 +62,7 @@ def _who(looks: Sequence[dict[str, Scalar]]) -> str:
     pids = ", ".join(f"pid {look['pid']}" for look in looks[:2])
     if not ranks:
         return pids
-    return f"{ranks_text(ranks)} ({pids}{', ...' if len(looks) > 2 else ''})"
+    return f"{names_of(ranks)} ({pids}{', ...' if len(looks) > 2 else ''})"
 
 
 def _event(

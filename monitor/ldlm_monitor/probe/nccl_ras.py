@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from ldlm_monitor.probe.collectives import ranks_text
+from ldlm_monitor.text.format import names_of
 
 DEFAULT_ADDRESS = ("localhost", 28028)
 """Another with `NCCL_RAS_ADDR`."""
@@ -214,6 +214,6 @@ def describe(status: RasStatus) -> str:
     for what in dict.fromkeys(each.what for each in status.suspects):
         found = [each for each in status.suspects if each.what == what]
         ranks = {each.rank for each in found if each.rank is not None}
-        who = ranks_text(ranks) if ranks else f"process {found[0].pid} on {found[0].host}"
+        who = names_of(ranks) if ranks else f"process {found[0].pid} on {found[0].host}"
         said.append(f"{who} {what}")
     return "RAS: " + ", ".join(said)

@@ -13,7 +13,7 @@ from textual.screen import Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.widgets import ContentSwitcher, Footer
 
-from ldlm_monitor.model.errors import LdlmError
+from ldlm_monitor.model.errors import INTERRUPTED, LdlmError
 from ldlm_monitor.model.queries import Player, Source
 from ldlm_monitor.tui.alerts import AlertsPage, Bell
 from ldlm_monitor.tui.bars import PAGES, page_bar, player_line
@@ -29,7 +29,6 @@ from ldlm_monitor.tui.widgets import Painted, PlainScrollBar
 LOOK_SECONDS = 0.25
 _AGES_SECONDS = 1.0
 """How often ages are drawn again while nothing changes."""
-INTERRUPTED = 130
 
 
 class MonitorApp(App[int]):
