@@ -125,7 +125,7 @@ def _require_packages() -> None:
 
 
 def _clean(text: str) -> str:
-    from ldlm_monitor.text.redact import redact
+    from ldlm_monitor.text.sanitize import redact
 
     return printable(redact(text))
 

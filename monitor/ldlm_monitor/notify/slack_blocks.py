@@ -253,6 +253,6 @@ def _listed(title: str, alerts: Iterable[Notification]) -> str:
 def _kind(kind: tuple[str, str, str, str], members: Sequence[Notification]) -> str:
     state, severity, alert, run = kind
     times = f" ×{len(members)}" if len(members) > 1 else ""
-    ranks = compressed(int(each.rank) for each in members if (each.rank or "").isdecimal())
+    ranks = compressed(int(each.rank) for each in members if each.rank and each.rank.isdecimal())
     of = f" rank{'s' if len(members) > 1 else ''} {ranks}" if ranks else ""
     return f"{_mark(state, severity)} {one_line(f'{alert} {state}{times}: {run}{of}')}"
