@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import yaml
 
 from ldlm_monitor.model.records import Severity
-from ldlm_monitor.text.redact import redact
+from ldlm_monitor.text.sanitize import redact
 from ldlm_monitor.text.sanitize import printable
 
 _TEXTS = Path(__file__).with_name("checks")

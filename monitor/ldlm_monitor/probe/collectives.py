@@ -16,7 +16,7 @@ from typing import TypeVar
 from ldlm_monitor.model.records import Event
 from ldlm_monitor.probe.evidence import Case, listed
 from ldlm_monitor.probe.flight_recorder import CollectiveEntry, Dump
-from ldlm_monitor.text.format import ranks_text
+from ldlm_monitor.text.format import names_of
 
 T = TypeVar("T")
 
@@ -173,18 +173,18 @@ def _most_common(values: Iterable[T | None]) -> T | None:
 def describe(finding: Finding) -> str:
     """The finding in a sentence."""
     what = f"collective {finding.seq} ({finding.operation or 'unknown'}) of {finding.group}"
-    said = [f"{ranks_text(finding.waiting)} in {what}"]
+    said = [f"{names_of(finding.waiting)} in {what}"]
     if finding.missing:
-        said.append(f"{ranks_text(finding.missing)} did not join it")
+        said.append(f"{names_of(finding.missing)} did not join it")
     if finding.mismatched:
-        said.append(f"{ranks_text(finding.mismatched)} called another one than most")
+        said.append(f"{names_of(finding.mismatched)} called another one than most")
     elif len(finding.calls) > 1:
         said.append("the ranks do not agree on what it is: " + " or ".join(finding.calls[:3]))
     there = len(finding.missing) + len(finding.waiting)
     if len(finding.without_dump) > there:  # those of other nodes lie there
         said.append(f"dumps of {there} of {there + len(finding.without_dump)} ranks are here")
     elif finding.without_dump:
-        said.append(f"no dump of {ranks_text(finding.without_dump)}")
+        said.append(f"no dump of {names_of(finding.without_dump)}")
     alike = not finding.names_somebody and not finding.without_dump and len(finding.calls) < 2
     if alike and finding.all_known:
         said.append("every rank joined it, so the transfer itself hangs")

@@ -30,7 +30,7 @@ from ldlm_monitor.probe import (
 )
 from ldlm_monitor.probe.evidence import MAX_SHOWN, Case
 from ldlm_monitor.probe.process import Family, Process, Scan
-from ldlm_monitor.text.format import ranks_text
+from ldlm_monitor.text.format import names_of
 
 MIN_ASK_SECONDS = 0.5
 """A rank that answers does so in about a tenth of this."""
@@ -287,7 +287,7 @@ def _who(looks: Sequence[dict[str, Scalar]]) -> str:
     pids = ", ".join(f"pid {look['pid']}" for look in looks[:2])
     if not ranks:
         return pids
-    return f"{ranks_text(ranks)} ({pids}{', ...' if len(looks) > 2 else ''})"
+    return f"{names_of(ranks)} ({pids}{', ...' if len(looks) > 2 else ''})"
 
 
 def _family(case: Case, seen: Scan) -> Family:

@@ -20,7 +20,7 @@ import msgspec
 
 from ldlm_monitor.model.records import Event, Scalar
 from ldlm_monitor.probe.evidence import MAX_SHOWN, Case, listed
-from ldlm_monitor.text.format import ranks_text
+from ldlm_monitor.text.format import names_of
 
 DEFAULT_ADDRESS = ("localhost", 28028)
 """Another with `NCCL_RAS_ADDR`."""
@@ -197,7 +197,7 @@ def describe(suspects: Sequence[Suspect]) -> str:
     for what in dict.fromkeys(each.what for each in suspects):
         found = [each for each in suspects if each.what == what]
         ranks = {each.rank for each in found if each.rank is not None}
-        who = ranks_text(ranks) if ranks else f"process {found[0].pid} on {found[0].host}"
+        who = names_of(ranks) if ranks else f"process {found[0].pid} on {found[0].host}"
         said.append(f"{who} {what}")
     return "RAS: " + ", ".join(said)
 

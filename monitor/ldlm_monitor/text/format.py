@@ -10,6 +10,8 @@ _DURATIONS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 _DECIMAL = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _BINARY = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 _UNKNOWN = "-"
+_MOST_SPANS = 400
+"""Spans of ranks in one text: some 3000 characters, which a message still shows."""
 
 
 def number(value: float | None, digits: int = 5) -> str:
@@ -50,6 +52,24 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def compressed(ranks: Iterable[int]) -> str:
+    """Ranks as text: `0-36,38-63`; after `_MOST_SPANS` spans it ends with an ellipsis."""
+    spans: list[list[int]] = []
+    for rank in sorted(set(ranks)):
+        if spans and rank == spans[-1][1] + 1:
+            spans[-1][1] = rank
+        else:
+            spans.append([rank, rank])
+    shown = [f"{a}" if a == b else f"{a}-{b}" for a, b in spans[:_MOST_SPANS]]
+    return ",".join([*shown, "…"] if len(spans) > _MOST_SPANS else shown)
+
+
+def names_of(ranks: Iterable[int]) -> str:
+    """`rank 3`, `ranks 0-2,5`."""
+    listed = compressed(ranks)
+    return f"rank {listed}" if listed.isdecimal() else f"ranks {listed}"
+
+
 def duration(seconds: float | None) -> str:
     """The two largest units, such as `1h 12m`; three digits below ten seconds.
 
@@ -88,17 +108,3 @@ def local_time(time: float | None) -> str:
     if time is None or not math.isfinite(time) or time <= 0:
         return _UNKNOWN
     return datetime.fromtimestamp(time).astimezone().strftime("%m-%d %H:%M:%S")
-
-
-def ranks_text(ranks: Iterable[int], most: int = 12) -> str:
-    """`rank 3`, `ranks 0-36,38-63`; after `most` ranges, how many more."""
-    ranges: list[list[int]] = []
-    for rank in sorted(set(ranks)):
-        if ranges and rank == ranges[-1][1] + 1:
-            ranges[-1][1] = rank
-        else:
-            ranges.append([rank, rank])
-    shown = [f"{first}" if first == last else f"{first}-{last}" for first, last in ranges[:most]]
-    more = f" and {len(ranges) - most} more" if len(ranges) > most else ""
-    noun = "rank" if len(ranges) == 1 and ranges[0][0] == ranges[0][1] else "ranks"
-    return f"{noun} {','.join(shown)}{more}"
