@@ -12,8 +12,7 @@ from typing import Any, TypeAlias
 import yaml
 
 from ldlm_monitor.model.records import Severity
-from ldlm_monitor.text.sanitize import redact
-from ldlm_monitor.text.sanitize import printable
+from ldlm_monitor.text.sanitize import printable, redact
 
 _TEXTS = Path(__file__).with_name("checks")
 LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
