@@ -92,7 +92,12 @@ def read(path: Path) -> Page | None:
     if data is None:
         return None
     page = page_of(data, path, status.st_uid)
-    return _left_during_a_store(data, path, status.st_uid) if page is None else page
+    if page is not None:
+        return page
+    left = page_of(data, path, status.st_uid, is_final=True)
+    # A process that was killed while it stored a beat leaves it so; one that lives ends it.
+    is_here = left is not None and left.host == socket.gethostname()
+    return left if left is not None and is_here and not is_process(left) else None
 
 
 def page_of(data: bytes, path: Path, owner: int = -1, *, is_final: bool = False) -> Page | None:
@@ -158,13 +163,6 @@ def _stable(fd: int) -> bytes | None:
             return after
         before = after
     return None
-
-
-def _left_during_a_store(data: bytes, path: Path, owner: int) -> Page | None:
-    """The page of a process that was killed while it stored a beat; None for one that lives."""
-    page = page_of(data, path, owner, is_final=True)
-    here = page is not None and page.host == socket.gethostname()
-    return page if page is not None and here and not is_process(page) else None
 
 
 def _text(raw: bytes) -> str:

@@ -15,8 +15,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
-
 from ldlm_monitor.model.records import Event, Heartbeat, Record, Scalar
 from ldlm_monitor.probe import (
     cgroup,
@@ -26,7 +24,6 @@ from ldlm_monitor.probe import (
     heartbeat,
     nccl_ras,
     process,
-    stacks,
 )
 from ldlm_monitor.probe.evidence import MAX_SHOWN, Case
 from ldlm_monitor.probe.process import Family, Process, Scan
@@ -36,19 +33,14 @@ MIN_ASK_SECONDS = 0.5
 """A rank that answers does so in about a tenth of this."""
 APART_SECONDS = 1.0
 """Between the two looks at a process."""
-FILES_SKEW_SECONDS = 60.0
-"""How far a file server's clock may be behind."""
 MAX_KNOWN = 4096
 """Ended runs that are kept; the oldest go first."""
 _STATES = {
     "R": "running",
-    "S": "sleeping",
-    "I": "sleeping",
     "D": "disk sleep",
-    "T": "stopped",
-    "t": "stopped",
-    "Z": "zombie",
-    "X": "zombie",
+    **dict.fromkeys("SI", "sleeping"),
+    **dict.fromkeys("Tt", "stopped"),
+    **dict.fromkeys("ZX", "zombie"),
 }
 _ENDED = ("gone", "zombie")
 
@@ -125,7 +117,8 @@ class HostProbe:
             found[:0] = self._known[case.run].memory.events(case, self._mount, died)
             if looks:
                 found.insert(0, _of_processes(case, looks.values()))
-            found += self._recorded(case, until)
+            environments = self._known[case.run].environments.values()
+            found += collectives.look(case, environments, until)
             left = max(until - time.monotonic(), MIN_ASK_SECONDS)
             found += hang.look(case, time.time(), left)
         return events
@@ -156,7 +149,7 @@ class HostProbe:
                 continue
             names = (*flight_recorder.PREFIX_VARIABLES, nccl_ras.ADDRESS_VARIABLE, "HOME")
             variables = process.environment(each.pid, names, self._proc)
-            if variables and (folder := process.working_directory(each.pid, self._proc)):
+            if variables and (folder := process.link(self._proc / str(each.pid) / "cwd")):
                 known.environments[rank] = {**variables, "PWD": folder}
             membership = process.read_text(self._proc / str(each.pid) / "cgroup")
             group = cgroup.group_of(membership, self._mount)
@@ -168,7 +161,7 @@ class HostProbe:
         self, case: Case, family: Family, seen: Scan, apart: float
     ) -> dict[int | None, dict[str, Scalar]]:
         looks: dict[int | None, dict[str, Scalar]] = {}
-        trees = {rank: self._tree(each, family) for rank, each in family.ranks.items()}
+        trees = {rank: _tree(each, family) for rank, each in family.ranks.items()}
         for rank, each in self._known[case.run].ranks.items():
             now = self._now(each)
             look: dict[str, Scalar] = {"rank": rank, "pid": each.pid}
@@ -186,13 +179,6 @@ class HostProbe:
                     look["waits_in"] = place
             looks[rank] = look
         return looks
-
-    def _tree(self, root: Process, family: Family) -> list[Process]:
-        """A rank's process and those that it started: its loaders compute for it."""
-        found = [root]
-        for each in found:
-            found += [other for other in family.members.values() if other.parent == each.pid]
-        return found
 
     def _ticks(self, before: Sequence[Process]) -> int:
         used = 0
@@ -220,49 +206,13 @@ class HostProbe:
             except nccl_ras.RasError as problem:
                 log.debug("%s", problem)
 
-    # Flight recorder
 
-    def _recorded(self, case: Case, until: float) -> Iterator[Event]:
-        folders = {Path(log).absolute().parent for log in case.logs if log != "-"}
-        environments = self._known[case.run].environments.values()
-        homes = {each.get("PWD", "/") for each in environments} or {"/"}
-        files = flight_recorder.find(
-            folders,
-            {Path(home, path) for home in homes for path in case.dumps},
-            environments,
-            since=case.since - FILES_SKEW_SECONDS,
-        )
-        dumps: list[flight_recorder.Dump] = []
-        unread: list[int] = []
-        for rank, path in files.items():
-            if time.monotonic() >= until:
-                unread.append(rank)
-                continue
-            try:
-                dumps.append(flight_recorder.read(path, rank))
-            except flight_recorder.DumpError as problem:
-                log.debug("%s", problem)
-                unread.append(rank)
-        dumps += self._live(case, {dump.rank for dump in dumps}, until)
-        for finding in collectives.analyse(dumps, case.world_size)[:4]:
-            yield collectives.event_of(case, finding, len(dumps), unread)
-
-    def _live(
-        self, case: Case, dumped: Collection[int], until: float
-    ) -> Iterator[flight_recorder.Dump]:
-        """What ranks record that opened their flight recorder and have written no dump."""
-        for page in heartbeat.pages(case.folders):
-            left = until - time.monotonic()
-            if not page.recorder or page.rank in dumped or left <= 0:
-                continue
-            data = stacks.fetch(page, min(left, 1.0))
-            try:
-                tree = None if data is None else msgspec.json.decode(data)
-            except msgspec.DecodeError:
-                continue
-            dump = flight_recorder.dump_of(tree, page.rank)
-            if dump is not None:
-                yield dump
+def _tree(root: Process, family: Family) -> list[Process]:
+    """A rank's process and those that it started: its loaders compute for it."""
+    found = [root]
+    for each in found:
+        found += [other for other in family.members.values() if other.parent == each.pid]
+    return found
 
 
 def _of_processes(case: Case, looks: Collection[dict[str, Scalar]]) -> Event:

@@ -115,22 +115,9 @@ def waits_in(pid: int, proc: Path = PROC) -> str | None:
 
 def environment(pid: int, names: Collection[str], proc: Path = PROC) -> dict[str, str]:
     """These variables of a process, as it was started with; the others are not kept."""
-    found: dict[str, str] = {}
-    try:
-        with (proc / str(pid) / "environ").open("rb") as file:
-            body = file.read(_MAX_ENVIRONMENT)
-    except OSError:
-        return found
-    for entry in body.split(b"\0"):
-        name, _, value = entry.decode("utf-8", "replace").partition("=")
-        if name in names:
-            found[name] = value
-    return found
-
-
-def working_directory(pid: int, proc: Path = PROC) -> str | None:
-    """Where relative paths of a process begin."""
-    return _link(proc / str(pid) / "cwd")
+    text = read_text(proc / str(pid) / "environ", _MAX_ENVIRONMENT)
+    pairs = (entry.partition("=") for entry in text.split("\0"))
+    return {name: value for name, _, value in pairs if name in names}
 
 
 def scan(proc: Path = PROC) -> Scan:
@@ -233,9 +220,9 @@ def _eldest_like_busiest(found: list[Process], filters: Collection[int], proc: P
     """A process and its loaders run the same program; what started them another."""
     main = max(found, key=lambda each: (each.ticks, each.pid not in filters, -each.started))
     known = {each.pid: each for each in found}
-    program = _link(proc / str(main.pid) / "exe")
+    program = link(proc / str(main.pid) / "exe")
     while (parent := known.get(main.parent)) is not None:
-        if _link(proc / str(parent.pid) / "exe") != program:
+        if link(proc / str(parent.pid) / "exe") != program:
             break
         main = parent
     return main
@@ -258,7 +245,7 @@ def _descriptors(pid: int, proc: Path) -> list[tuple[str, str]]:
         names = os.listdir(folder)[:_MAX_FDS]
     except OSError:  # another user's, or gone
         return []
-    links = [(name, _link(folder / name)) for name in names]
+    links = [(name, link(folder / name)) for name in names]
     return [(name, target) for name, target in links if target is not None]
 
 
@@ -281,7 +268,8 @@ def _is_same(descriptor: Path, path: str) -> bool:
         return False
 
 
-def _link(path: Path) -> str | None:
+def link(path: Path) -> str | None:
+    """Where a link in /proc leads; None: another user's, or gone."""
     try:
         return os.readlink(path)
     except OSError:
