@@ -37,17 +37,14 @@ class Launch:
         """Takes what is not given from the process group, if there is one, then the environment."""
         found_rank, found_world = _process_group()
         name = run or (Path(out).resolve().name if out is not None else _text(_RUN)) or "run"
-        candidates = [rank, found_rank, _number(_RANK), 0]
-        world = [world_size, found_world, _number(_WORLD), -1]
-        number = next(each for each in candidates if each is not None)
-        local = _number(_LOCAL)
+        number = _first(rank, found_rank, _number(_RANK), 0)
         return cls(
             run=str(name)[:256],
             out=Path("saved", name) if out is None else Path(out),
-            rank=int(number),
-            world_size=int(next(each for each in world if each is not None)),
-            local_rank=number if local is None else local,
-            attempt=_number(("TORCHELASTIC_RESTART_COUNT",)) or 0,
+            rank=number,
+            world_size=_first(world_size, found_world, _number(_WORLD), -1),
+            local_rank=_first(_number(_LOCAL), number),
+            attempt=_first(_number(("TORCHELASTIC_RESTART_COUNT",)), 0),
             host=socket.gethostname(),
         )
 
@@ -74,6 +71,10 @@ def _process_group() -> tuple[int | None, int | None]:
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None, None
     return distributed.get_rank(), distributed.get_world_size()
+
+
+def _first(*candidates: int | None) -> int:
+    return int(next(each for each in candidates if each is not None))
 
 
 def _number(names: tuple[str, ...]) -> int | None:

@@ -165,27 +165,31 @@ class Steps:
 
         Not while a CUDA graph is captured: to ask for an event would spoil it.
         """
-        if not self._waiting or is_capturing() or not self._settling.acquire(blocking=False):
+        if self._waiting and not is_capturing():
+            self._settle(Copy.read, wait)
+
+    def settle_idle(self) -> None:
+        """The same from another thread, where the loop has not come by for a while."""
+        if self._waiting and time.monotonic() - self.beat.monotonic >= _IDLE_SECONDS:
+            self._settle(Copy.peek, 0.0, self._hurry)
+
+    def _settle(
+        self,
+        read: Callable[[Copy], list[float] | None],
+        wait: float,
+        passed: Callable[[], None] = lambda: None,
+    ) -> None:
+        if not self._settling.acquire(blocking=False):
             return
         try:
             until = time.monotonic() + wait
             while self._waiting:
-                if self._arrived(Copy.read):
-                    continue
-                if time.monotonic() >= until:
+                if self._arrived(read):
+                    passed()
+                elif time.monotonic() >= until:
                     break
-                time.sleep(0.001)
-        finally:
-            self._settling.release()
-
-    def settle_idle(self) -> None:
-        """The same from another thread, where the loop has not come by for a while."""
-        quiet = time.monotonic() - self.beat.monotonic >= _IDLE_SECONDS
-        if not self._waiting or not quiet or not self._settling.acquire(blocking=False):
-            return
-        try:
-            while self._waiting and self._arrived(Copy.peek):
-                self._hurry()
+                else:
+                    time.sleep(0.001)
         finally:
             self._settling.release()
 
@@ -223,15 +227,14 @@ class Steps:
         return True
 
     def _send(self, on_device: dict[str, Any]) -> list[tuple[list[str], Copy]]:
-        if is_capturing():
-            self.unread += len(on_device)
-            return []
         by_device: dict[Any, list[str]] = {}
         for name, tensor in on_device.items():
             by_device.setdefault(tensor.device, []).append(name)
         sent = []
         for device, names in by_device.items():
-            copy = self._start_copy(device, [on_device[name] for name in names])
+            copy = None
+            if not is_capturing():
+                copy = self._start_copy(device, [on_device[name] for name in names])
             if copy is None:
                 self.unread += len(names)
             else:
