@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.callback import heartbeat as written
-from ldlm_monitor.callback.launch import pid_namespace, start_ticks
+from ldlm_monitor.callback import rank as written
+from ldlm_monitor.callback.rank import pid_namespace, start_ticks
 from ldlm_monitor.config import Settings
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.daemon.pump import Pump

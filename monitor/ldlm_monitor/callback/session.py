@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 from ldlm_monitor.callback.device import GpuSampler
-from ldlm_monitor.callback.heartbeat import HeartbeatPage, Identity
-from ldlm_monitor.callback.launch import Launch, pid_namespace, start_ticks
+from ldlm_monitor.callback.rank import HeartbeatPage, Identity, Launch
 from ldlm_monitor.callback.rows import Row, Rows
 from ldlm_monitor.callback.servers import Exporter, FlightRecorder
 from ldlm_monitor.callback.signals import (
@@ -167,7 +166,8 @@ class Session:
             self._recorder = self._optional("the flight recorder is not served", FlightRecorder)
         number = self._optional("stacks cannot be asked for", self._register_stacks) or 0
         path = launch.out / f"heartbeat_rank{launch.rank}"
-        identity = self._identity(number)
+        recorder = "" if self._recorder is None else self._recorder.path
+        identity = Identity.of(launch, number, self._stacks.name, recorder)
         page = self._optional("there is no heartbeat", lambda: HeartbeatPage(path, identity))
         if page is not None:
             page.beat(self.steps.beat)
@@ -194,22 +194,6 @@ class Session:
         self._launch.out.mkdir(parents=True, exist_ok=True)
         wanted = self._options.stack_signal
         return register_stacks(self._stacks, wanted) if wanted else 0
-
-    def _identity(self, stack_signal: int) -> Identity:
-        launch = self._launch
-        return Identity(
-            pid=os.getpid(),
-            stack_signal=stack_signal,
-            start_ticks=start_ticks(),
-            pid_namespace=pid_namespace(),
-            created=time.time(),
-            rank=launch.rank,
-            world_size=launch.world_size,
-            host=launch.host.encode()[:64],
-            run=launch.run.encode()[:128],
-            stack_file=self._stacks.name.encode() if stack_signal else b"",
-            recorder_socket=self._recorder.path.encode() if self._recorder else b"",
-        )
 
     def _idle(self) -> None:
         self.steps.settle_idle()

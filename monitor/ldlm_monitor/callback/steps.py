@@ -8,10 +8,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from ldlm_monitor.callback.device import Copy, DeviceCopies, is_capturing
-from ldlm_monitor.callback.heartbeat import Beat
+from ldlm_monitor.callback.rank import Beat
 from ldlm_monitor.callback.rows import (
     Entry,
     Row,
@@ -32,15 +32,6 @@ _ANNOUNCED = {
 _ALIASES = {"evaluation": "eval", "validation": "eval", "evaluate": "eval", "save": "checkpoint"}
 _IDLE_SECONDS = 0.3
 """Longer than almost all steps: the loop settles its own copies where it goes on."""
-
-
-class Entered(NamedTuple):
-    """A phase that began: the one around it, since when, and when this one began (monotonic)."""
-
-    phase: str
-    outer: str
-    outer_since: float
-    began: float
 
 
 class Steps:
@@ -71,6 +62,7 @@ class Steps:
         self._hurry = hurry
         self._groups: dict[str, list[Any]] = {}
         self._groups_every = 1
+        self._phases: list[tuple[str, str, float, float]] = []
         self._is_outside = True
         self._paused = 0.0
         self._data: float | None = None
@@ -123,20 +115,21 @@ class Steps:
         number = max(self.beat.step, 0)
         self._file((number, time.time(), None, 0.0, None, given, None, None, None), on_device)
 
-    def enter(self, phase: str) -> Entered:
-        """A phase begins; what `leave` needs to know."""
+    def enter(self, phase: str) -> None:
+        """A phase begins, within the one that lasts."""
         phase = _ALIASES.get(phase, phase)
         outer = self.beat.phase.decode(errors="replace")
-        entered = Entered(phase, outer, self.beat.phase_since, time.monotonic())
+        self._phases.append((phase, outer, self.beat.phase_since, time.monotonic()))
         self.settle()
         self._be_in(phase, time.time())
         if phase in _ANNOUNCED:
             self.event(_ANNOUNCED[phase][0], phase, "info", {"family": "progress"})
-        return entered
 
-    def leave(self, entered: Entered, error: BaseException | None) -> None:
-        """The phase is over."""
-        phase, outer, since, began = entered
+    def leave(self, error: BaseException | None) -> None:
+        """The phase that began last is over."""
+        if not self._phases:
+            return
+        phase, outer, since, began = self._phases.pop()
         spent = time.monotonic() - began
         if outer in STEP_PHASES or outer == "init":
             if phase == "data":

@@ -1,6 +1,6 @@
 """Heartbeat pages of the training callback: the last step and phase of each rank.
 
-Format: `ldlm_monitor/callback/heartbeat.py`. Anyone who may write into the folder may write
+Format: `ldlm_monitor/callback/rank.py`. Anyone who may write into the folder may write
 such a file, so a page counts for a process only as far as the kernel confirms it.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ldlm_monitor.callback.heartbeat import BEAT, BEAT_AT, IDENTITY, MAGIC, SIZE
+from ldlm_monitor.callback.rank import BEAT, BEAT_AT, IDENTITY, MAGIC, SIZE, pid_namespace
 from ldlm_monitor.model.records import Heartbeat, Position
 from ldlm_monitor.probe import process
 
@@ -134,17 +134,13 @@ def page_of(data: bytes, path: Path, owner: int = -1, *, is_final: bool = False)
     )
 
 
-def is_process(page: Page, proc: Path = Path("/proc")) -> bool:
+def is_process(page: Page) -> bool:
     """Whether the process that writes the page lives, here: its pid could be another's by now."""
     if page.host != socket.gethostname() or page.pid <= 0:
         return False
-    try:
-        space = os.stat(proc / "self/ns/pid").st_ino
-    except OSError:
-        return False
-    found = process.look(page.pid, proc)
+    found = process.look(page.pid)
     is_same = found is not None and found.started == page.started and found.state != "Z"
-    return is_same and page.pid_namespace == space
+    return is_same and page.pid_namespace == pid_namespace()
 
 
 def _matching(folder: Path) -> list[Path]:

@@ -63,15 +63,15 @@ class Scan:
     """The processes of a host at one time.
 
     `openers`: by the last part of a file's name, who has such a one open, on which
-    descriptor, under which name. `pipes`: who holds a pipe other than as standard input,
-    `inputs` who has one as that.
+    descriptor, under which name. `pipes`: who holds a pipe other than as standard input, on
+    which descriptor; `inputs` who has one as that.
     """
 
     proc: Path
     table: dict[int, Process]
     children: dict[int, list[int]] = field(default_factory=dict)
     openers: dict[str, list[tuple[int, str, str]]] = field(default_factory=dict)
-    pipes: dict[str, set[int]] = field(default_factory=dict)
+    pipes: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
     inputs: dict[int, str] = field(default_factory=dict)
     booted_at: float = 0.0
 
@@ -135,7 +135,7 @@ def scan(proc: Path = PROC) -> Scan:
             elif descriptor == "0":
                 seen.inputs[pid] = target
             else:
-                seen.pipes.setdefault(target, set()).add(pid)
+                seen.pipes.setdefault(target, []).append((pid, descriptor))
     return seen
 
 
@@ -147,10 +147,7 @@ def family(
     writers, filters = _writers(logs, seen)
     found = writers | ({*(named or {}).values()} & seen.table.keys())
     members = {pid: seen.table[pid] for pid in _descendants(found, seen)}
-    ranks: dict[int | None, Process] = {}
-    for rank, pid in (named or {}).items():
-        if pid in members:
-            ranks[rank] = members[pid]
+    ranks = {rank: members[pid] for rank, pid in (named or {}).items() if pid in members}
     return Family(members, ranks or _main_processes(members, filters, seen.proc))
 
 
@@ -181,8 +178,8 @@ def _writers(logs: Collection[str], seen: Scan) -> tuple[set[int], set[int]]:
         sources = {
             seen.inputs[pid] for pid in found if pid in seen.inputs and _is_filter(pid, proc)
         }
-        holders = {(pid, pipe) for pipe in sources for pid in seen.pipes.get(pipe, ())}
-        behind = {pid for pid, pipe in holders if _holds(pid, pipe, proc)}
+        holders = [each for pipe in sources for each in seen.pipes.get(pipe, ())]
+        behind = {pid for pid, descriptor in holders if _writes(pid, descriptor, proc)}
         if behind <= found:
             break
         filters |= {pid for pid in found if seen.inputs.get(pid) in sources}
@@ -247,12 +244,6 @@ def _descriptors(pid: int, proc: Path) -> list[tuple[str, str]]:
         return []
     links = [(name, link(folder / name)) for name in names]
     return [(name, target) for name, target in links if target is not None]
-
-
-def _holds(pid: int, pipe: str, proc: Path) -> bool:
-    """Whether a process can write to a pipe."""
-    held = [name for name, target in _descriptors(pid, proc) if target == pipe and name != "0"]
-    return any(_writes(pid, name, proc) for name in held)
 
 
 def _writes(pid: int, descriptor: str, proc: Path) -> bool:

@@ -20,13 +20,12 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from ldlm_monitor.probe.heartbeat import Page, is_process
-from ldlm_monitor.probe.process import read_text
+from ldlm_monitor.probe.process import PROC, read_text
 
 _MAX_STACKS = 256 * 1024
 """A dump of 100 threads of 100 frames, as faulthandler limits both."""
@@ -100,14 +99,14 @@ class Stacks:
         return any(each.file.endswith(_WAITING) for each in self.main)
 
 
-def may_ask(page: Page, proc: Path = Path("/proc")) -> bool:
+def may_ask(page: Page) -> bool:
     """Whether the process registered the signal for its stack file, according to the kernel."""
     if page.status != "running" or page.stack_signal not in _FOR_USERS:
         return False
     name = page.stack_file
-    if not name or os.path.basename(name) != name or not is_process(page, proc):
+    if not name or os.path.basename(name) != name or not is_process(page):
         return False
-    own = proc / str(page.pid)
+    own = PROC / str(page.pid)
     try:
         caught = _CAUGHT.search(read_text(own / "status"))
         if own.stat().st_uid != page.owner or caught is None:
@@ -125,7 +124,7 @@ def may_ask(page: Page, proc: Path = Path("/proc")) -> bool:
     return False
 
 
-def ask(page: Page, seconds: float, *, wait: Callable[[float], None] = time.sleep) -> Stacks | None:
+def ask(page: Page, seconds: float) -> Stacks | None:
     """A rank's stacks within `seconds`; None: no request is permitted, or no answer came."""
     path = page.path.parent / page.stack_file
     try:
@@ -138,7 +137,7 @@ def ask(page: Page, seconds: float, *, wait: Callable[[float], None] = time.slee
             return None
         start = os.stat(path).st_size
         signal.pidfd_send_signal(process, page.stack_signal)
-        text = _written(path, start, time.monotonic() + seconds, wait)
+        text = _written(path, start, time.monotonic() + seconds)
     except OSError:
         return None
     finally:
@@ -161,7 +160,7 @@ def stacks_of(text: str) -> Stacks:
     return Stacks(tuple(reversed(threads)))
 
 
-def _written(path: Path, start: int, until: float, wait: Callable[[float], None]) -> str:
+def _written(path: Path, start: int, until: float) -> str:
     """What a file got from `start` on, once it stops growing."""
     size, grew_at = start, time.monotonic()
     while (now := time.monotonic()) < until:
@@ -170,7 +169,7 @@ def _written(path: Path, start: int, until: float, wait: Callable[[float], None]
             size, grew_at = found, now
         elif size > start and now - grew_at >= _QUIET_SECONDS:
             break
-        wait(_POLL_SECONDS)
+        time.sleep(_POLL_SECONDS)
     with path.open("rb") as file:
         file.seek(start)
         return file.read(_MAX_STACKS).decode("utf-8", "replace")
