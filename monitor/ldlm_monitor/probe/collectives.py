@@ -20,9 +20,9 @@ from typing import TypeVar
 import msgspec
 
 from ldlm_monitor.model.records import Event
-from ldlm_monitor.probe import flight_recorder, heartbeat, stacks
-from ldlm_monitor.probe.evidence import Case, listed
+from ldlm_monitor.probe import evidence, flight_recorder, heartbeat, stacks
 from ldlm_monitor.probe.flight_recorder import CollectiveEntry, Dump
+from ldlm_monitor.run.verdict import ProbeCandidate
 from ldlm_monitor.text.format import ranks_text
 
 T = TypeVar("T")
@@ -82,16 +82,18 @@ def analyse(dumps: Sequence[Dump], world_size: int | None = None) -> list[Findin
     return sorted(findings, key=lambda each: (not each.names_somebody, each.since))
 
 
-def look(case: Case, environments: Collection[Mapping[str, str]], until: float) -> Iterator[Event]:
+def look(
+    case: ProbeCandidate, environments: Collection[Mapping[str, str]], until: float
+) -> Iterator[Event]:
     """What the flight recorders of a run's ranks show, read until then (monotonic).
 
     `environments` are of its processes, with their working directory as `PWD`.
     """
-    folders = {Path(log).absolute().parent for log in case.logs if log != "-"}
+    folders = {Path(log).absolute().parent for log in case.files if log != "-"}
     homes = {each.get("PWD", "/") for each in environments} or {"/"}
     named = {Path(home, path) for home in homes for path in case.dumps}
     files = flight_recorder.find(
-        folders, named, environments, since=case.since - FILES_SKEW_SECONDS
+        folders, named, environments, since=case.last_progress_at - FILES_SKEW_SECONDS
     )
     dumps: list[Dump] = []
     unread: list[int] = []
@@ -108,9 +110,9 @@ def look(case: Case, environments: Collection[Mapping[str, str]], until: float) 
         yield _event(case, finding, len(dumps), unread)
 
 
-def _of_living(case: Case, dumped: Collection[int], until: float) -> Iterator[Dump]:
+def _of_living(case: ProbeCandidate, dumped: Collection[int], until: float) -> Iterator[Dump]:
     """What ranks record that opened their flight recorder and have written no dump."""
-    for page in heartbeat.pages(case.folders):
+    for page in heartbeat.pages(evidence.folders(case)):
         left = until - time.monotonic()
         if not page.recorder or page.rank in dumped or left <= 0:
             continue
@@ -239,19 +241,20 @@ def describe(finding: Finding) -> str:
     return "; ".join(said)
 
 
-def _event(case: Case, finding: Finding, dumps: int, unread: Collection[int]) -> Event:
+def _event(case: ProbeCandidate, finding: Finding, dumps: int, unread: Collection[int]) -> Event:
     """A hanging collective, by `dumps` flight recorders; those of `unread` ranks are missing."""
     accused = finding.missing or finding.mismatched
-    return case.event(
+    return evidence.event(
+        case,
         "fr_dump",
         "warning",
         describe(finding),
         family="nccl_torch",
-        missing_ranks=listed(finding.missing),
-        mismatched_ranks=listed(finding.mismatched),
-        waiting_ranks=listed(finding.waiting),
-        ranks_without_dump=listed({*finding.without_dump} - {*unread}),
-        unread_ranks=listed(unread),
+        missing_ranks=evidence.listed(finding.missing),
+        mismatched_ranks=evidence.listed(finding.mismatched),
+        waiting_ranks=evidence.listed(finding.waiting),
+        ranks_without_dump=evidence.listed({*finding.without_dump} - {*unread}),
+        unread_ranks=evidence.listed(unread),
         collective=finding.operation,
         seq=finding.seq,
         process_group=finding.group,

@@ -19,14 +19,15 @@ from ldlm_monitor.model.records import Event, Heartbeat, Record, Scalar
 from ldlm_monitor.probe import (
     cgroup,
     collectives,
+    evidence,
     flight_recorder,
     hang,
     heartbeat,
     nccl_ras,
     process,
 )
-from ldlm_monitor.probe.evidence import MAX_SHOWN, Case
 from ldlm_monitor.probe.process import Family, Process, Scan
+from ldlm_monitor.run.verdict import ProbeCandidate
 from ldlm_monitor.text.format import ranks_text
 
 MIN_ASK_SECONDS = 0.5
@@ -77,7 +78,9 @@ class HostProbe:
         self._wait = wait
         self._known: dict[str, _Known] = {}
 
-    def watch(self, cases: Sequence[Case], *, note: bool = True) -> dict[str, list[Heartbeat]]:
+    def watch(
+        self, cases: Sequence[ProbeCandidate], *, note: bool = True
+    ) -> dict[str, list[Heartbeat]]:
         """The heartbeats of active runs.
 
         `note`: also their processes, and the out-of-memory counters so far.
@@ -86,7 +89,7 @@ class HostProbe:
             self._note_all(cases)
         return {case.run: hang.beats(case) for case in cases}
 
-    def _note_all(self, cases: Sequence[Case]) -> None:
+    def _note_all(self, cases: Sequence[ProbeCandidate]) -> None:
         seen = process.scan(self._proc)
         for case in cases:
             # Dicts keep insertion order: active runs move to the end, so that the oldest go first.
@@ -99,7 +102,7 @@ class HostProbe:
         while len(self._known) > MAX_KNOWN + len(cases):
             del self._known[next(iter(self._known))]
 
-    def look(self, cases: Sequence[Case], seconds: float) -> dict[str, list[Record]]:
+    def look(self, cases: Sequence[ProbeCandidate], seconds: float) -> dict[str, list[Record]]:
         """What is found of each run, within about `seconds`."""
         until = time.monotonic() + seconds
         seen = process.scan(self._proc)
@@ -130,7 +133,7 @@ class HostProbe:
         found = process.look(known.pid, self._proc)
         return found if found is not None and found.started == known.started else None
 
-    def _first(self, case: Case, seen: Scan) -> Family:
+    def _first(self, case: ProbeCandidate, seen: Scan) -> Family:
         """The processes now; those seen before that are gone stay among the ranks."""
         known = self._known.setdefault(case.run, _Known())
         family = _family(case, seen)
@@ -158,7 +161,7 @@ class HostProbe:
         known.memory.note(self._mount, goes_on=goes_on)
 
     def _second(
-        self, case: Case, family: Family, seen: Scan, apart: float
+        self, case: ProbeCandidate, family: Family, seen: Scan, apart: float
     ) -> dict[int | None, dict[str, Scalar]]:
         looks: dict[int | None, dict[str, Scalar]] = {}
         trees = {rank: _tree(each, family) for rank, each in family.ranks.items()}
@@ -172,7 +175,9 @@ class HostProbe:
                 before = [*trees.get(rank, [each])]
                 moved = self._ticks(before) / process.TICKS
                 look["cores"] = round(moved / apart, 2)
-                age = max(case.since - seen.booted_at - each.started / process.TICKS, 1.0)
+                age = max(
+                    case.last_progress_at - seen.booted_at - each.started / process.TICKS, 1.0
+                )
                 used = sum(one.ticks for one in before) / process.TICKS
                 look["usual_cores"] = round((used + moved) / age, 4)
                 if (place := process.waits_in(each.pid, self._proc)) is not None:
@@ -189,7 +194,7 @@ class HostProbe:
 
     # NCCL
 
-    def _ask_ras(self, case: Case, family: Family, until: float) -> Iterator[Event]:
+    def _ask_ras(self, case: ProbeCandidate, family: Family, until: float) -> Iterator[Event]:
         """Of a host that several jobs share, only the RAS of this one."""
         addresses = {
             each.get(nccl_ras.ADDRESS_VARIABLE, "")
@@ -215,19 +220,20 @@ def _tree(root: Process, family: Family) -> list[Process]:
     return found
 
 
-def _of_processes(case: Case, looks: Collection[dict[str, Scalar]]) -> Event:
+def _of_processes(case: ProbeCandidate, looks: Collection[dict[str, Scalar]]) -> Event:
     """The state of the processes of a training without progress, those that ended first."""
     ordered = sorted(looks, key=lambda look: look["state"] not in _ENDED)
     gone = sum(look["state"] in _ENDED for look in looks)
     counts: dict[Scalar, list[dict[str, Scalar]]] = {}
     for look in looks:
         counts.setdefault(look["state"], []).append(look)
-    return case.event(
+    return evidence.event(
+        case,
         "exit_without_error" if gone else "log_silence",
         "info",
         ", ".join(f"{_who(found)} {state}" for state, found in counts.items()),
         family="progress",
-        processes=ordered[:MAX_SHOWN],
+        processes=ordered[: evidence.MAX_SHOWN],
         alive=len(looks) - gone,
     )
 
@@ -240,18 +246,16 @@ def _who(looks: Sequence[dict[str, Scalar]]) -> str:
     return f"{ranks_text(ranks)} ({pids}{', ...' if len(looks) > 2 else ''})"
 
 
-def _family(case: Case, seen: Scan) -> Family:
-    """A logged pid counts only if its process ran at the last step: pids are reused."""
+def _family(case: ProbeCandidate, seen: Scan) -> Family:
+    """A logged pid counts only if its process ran here at the last step: pids are reused."""
+    here = (socket.gethostname().partition(".")[0], "localhost")
     named = {
         rank: pid
-        for rank, pid in case.pids.items()
-        if pid in seen.table and seen.started_at(pid) <= case.since
+        for rank, (host, pid) in case.pids.items()
+        if host.partition(".")[0] in here
+        and pid in seen.table
+        and seen.started_at(pid) <= case.last_progress_at
     }
-    pages = heartbeat.pages(case.folders)
+    pages = heartbeat.pages(evidence.folders(case))
     named |= {page.rank: page.pid for page in pages if heartbeat.is_process(page)}
-    return process.family({os.path.realpath(log) for log in case.logs}, named, seen)
-
-
-def this_host() -> frozenset[str]:
-    """Names, up to the first dot, that mean this host in records."""
-    return frozenset({socket.gethostname().partition(".")[0], "localhost"})
+    return process.family({os.path.realpath(log) for log in case.files if log != "-"}, named, seen)
