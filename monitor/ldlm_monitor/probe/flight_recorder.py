@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -21,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from ldlm_monitor.probe.plain_pickle import MAX_BYTES, PlainPickleError, load
+from ldlm_monitor.probe.process import open_regular
 from ldlm_monitor.text.sanitize import encodable
 
 PREFIX_VARIABLES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
@@ -167,10 +167,7 @@ def read(path: Path, rank: int) -> Dump:
 
 def _content(path: Path) -> bytes:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise DumpError(f"{path}: not a regular file")
+        with open(open_regular(path), "rb") as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise DumpError(f"{path}: {error.strerror}") from error

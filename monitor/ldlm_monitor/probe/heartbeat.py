@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import socket
-import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,14 +76,12 @@ def pages(folders: Iterable[Path]) -> Iterator[Page]:
 def read(path: Path) -> Page | None:
     """What a file says; None: it is no heartbeat, or is not to be had."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = process.open_regular(path)
     except OSError:
         return None
     try:
         status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode) or status.st_size != SIZE:
-            return None
-        data = _stable(fd)
+        data = _stable(fd) if status.st_size == SIZE else None
     except OSError:
         return None
     finally:

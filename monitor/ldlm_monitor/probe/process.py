@@ -7,8 +7,10 @@ read from /proc (proc(5)).
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -274,3 +276,15 @@ def read_text(path: Path, most: int = 16_384) -> str:
             return file.read(most).decode("utf-8", "replace")
     except OSError:
         return ""
+
+
+def open_regular(path: Path) -> int:
+    """A descriptor of a regular file, never of what a link leads to. Raises `OSError`.
+
+    Anyone may have put it there; a FIFO must not block us.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "not a regular file")
