@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from ldlm_monitor.callback.heartbeat import IDENTITY
+from ldlm_monitor.callback.rank import IDENTITY
 
 HANG = """
 import ctypes

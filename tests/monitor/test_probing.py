@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.callback import heartbeat as written
-from ldlm_monitor.callback.launch import pid_namespace, start_ticks
+from ldlm_monitor.callback import rank as written
+from ldlm_monitor.callback.rank import pid_namespace, start_ticks
 from ldlm_monitor.config import Settings
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.daemon.pump import Pump
@@ -30,8 +30,8 @@ from ldlm_monitor.daemon.stall_probe import (
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.records import Event, Heartbeat, Record
 from ldlm_monitor.notify import Outbox
-from ldlm_monitor.probe.evidence import Case
 from ldlm_monitor.probe.host import HostProbe
+from ldlm_monitor.run.verdict import ProbeCandidate
 from ldlm_monitor.source import PollingWaker
 from ldlm_monitor.state.state_store import StateStore
 
@@ -56,7 +56,7 @@ class Asked(HostProbe):
         self.looked: list[list[str]] = []
         self.hold: threading.Event | None = None
 
-    def look(self, cases: Sequence[Case], seconds: float) -> dict[str, list[Record]]:
+    def look(self, cases: Sequence[ProbeCandidate], seconds: float) -> dict[str, list[Record]]:
         self.looked.append([case.run for case in cases])
         if self.hold is not None:
             self.hold.wait(30)
@@ -86,7 +86,7 @@ class Watched:
     def begin(self, second: float) -> None:
         self.outbox = Outbox(self.folder / "state" / "outbox.sqlite")
         self.ledger = StateStore(self.folder / "state" / "ledger.sqlite")
-        self.probing = Probing(self.host, frozenset({"here"}), self.answered.set)
+        self.probing = Probing(self.host, self.answered.set)
         settings = Settings(
             files=(str(self.folder / "*.log"),),
             companions=False,
@@ -350,7 +350,7 @@ def beat(step: int, second: float, phase: bytes = b"train") -> written.Beat:
 def heard(monitor: Monitor, host: Asked, seconds: Sequence[float]) -> list[list[Heartbeat]]:
     """What each turn hands over; the host has answered what it was asked before the next."""
     answered = threading.Event()
-    probing = Probing(host, frozenset(), answered.set)
+    probing = Probing(host, answered.set)
     told = []
     for second in seconds:
         found = list(probing.turn(monitor, NOW + second))
@@ -413,7 +413,7 @@ def test_of_runs_that_were_given_up_long_ago_some_are_looked_at_now_and_then() -
     late = NOW + 2 * OLD_SECONDS
     monitor.tick(late)
     answered = threading.Event()
-    probing = Probing(host, frozenset(), answered.set)
+    probing = Probing(host, answered.set)
     list(probing.turn(monitor, late))
     assert answered.wait(30)
     answered.clear()

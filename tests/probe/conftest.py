@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.model.records import Position
-from ldlm_monitor.probe.evidence import Case
+from ldlm_monitor.run.verdict import ProbeCandidate
 
 TRAINER = """
 import os, sys, time
@@ -97,19 +97,22 @@ def wait_until(holds: Callable[[], object], patience: float = 30.0) -> None:
 
 
 @pytest.fixture
-def case(tmp_path: Path) -> Callable[..., Case]:
-    """The case of `train.log`."""
+def case(tmp_path: Path) -> Callable[..., ProbeCandidate]:
+    """The run of `train.log`."""
 
-    def of(**told: object) -> Case:
+    def of(**told: object) -> ProbeCandidate:
         facts: dict[str, object] = {
             "run": "r",
-            "logs": (str(tmp_path / "train.log"),),
+            "state": "stalled",
+            "last_progress_at": 0.0,
+            "stalls_at": None,
+            "ended_at": None,
+            "files": (str(tmp_path / "train.log"),),
             "pids": {},
             "dumps": (),
             "world_size": None,
-            "since": 0.0,
             "position": Position(str(tmp_path / "train.log"), 1, 0),
         }
-        return Case(**(facts | told))  # type: ignore[arg-type]
+        return ProbeCandidate(**(facts | told))  # type: ignore[arg-type]
 
     return of

@@ -12,15 +12,16 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.model.records import Event, Heartbeat, Position
-from ldlm_monitor.probe.evidence import Case
 from ldlm_monitor.probe.hang import SKEW_SECONDS, RankReport, accused, beats, events_of, look
 from ldlm_monitor.probe.heartbeat import pages, read
 from ldlm_monitor.probe.stacks import Stacks, ask, may_ask, stacks_of
+from ldlm_monitor.run.verdict import ProbeCandidate
 
 
-def case_in(folder: Path, since: float = 0.0) -> Case:
+def case_in(folder: Path, since: float = 0.0) -> ProbeCandidate:
     rows = (str(folder / "health_rank0.jsonl"),)
-    return Case("run_a", rows, {}, (), None, since, Position("train.log", 1, 0))
+    here = Position("train.log", 1, 0)
+    return ProbeCandidate("run_a", "stalled", since, None, None, rows, {}, (), None, here)
 
 
 TRAINER = """

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.callback import heartbeat as written
-from ldlm_monitor.callback.launch import pid_namespace, start_ticks
+from ldlm_monitor.callback import rank as written
+from ldlm_monitor.callback.rank import pid_namespace, start_ticks
 from ldlm_monitor.probe.heartbeat import is_process, page_of, pages, read
 
 

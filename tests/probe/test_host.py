@@ -123,9 +123,9 @@ def test_a_training_that_was_started_again_is_not_gone(train, case) -> None:
 def test_a_loader_that_ended_is_no_death(train, case) -> None:
     host = probe()
     training = train("fork", rank=0)
-    wait_until(lambda: len(family([*case().logs]).members) == 2)
+    wait_until(lambda: len(family([*case().files]).members) == 2)
     host.watch([case()])
-    (child,) = set(family([*case().logs]).members) - {training.pid}
+    (child,) = set(family([*case().files]).members) - {training.pid}
     os.kill(child, signal.SIGKILL)
     assert only(looked(host, case())).fields["alive"] == 1
 
@@ -133,14 +133,19 @@ def test_a_loader_that_ended_is_no_death(train, case) -> None:
 def test_a_rank_that_its_heartbeat_names_is_looked_at(train, case) -> None:
     training = train("sleep")
     now = time.time() + 1
-    (seen,) = processes(only(looked(probe(), case(logs=(), pids={5: training.pid}, since=now))))
+    pids = {5: ("localhost", training.pid)}
+    found = looked(probe(), case(files=(), pids=pids, last_progress_at=now))
+    (seen,) = processes(only(found))
     assert (seen["rank"], seen["pid"]) == (5, training.pid)
 
 
 def test_a_pid_that_another_process_got_since_is_not_the_rank(train, case) -> None:
     training = train("sleep")
     long_ago = time.time() - 3600
-    assert looked(probe(), case(logs=(), pids={5: training.pid}, since=long_ago)) == []
+    pids = {5: ("localhost", training.pid)}
+    assert looked(probe(), case(files=(), pids=pids, last_progress_at=long_ago)) == []
+    elsewhere = {5: ("elsewhere", training.pid)}
+    assert looked(probe(), case(files=(), pids=elsewhere, last_progress_at=time.time() + 1)) == []
 
 
 def test_a_system_without_proc_is_silent_not_broken(tmp_path, case) -> None:
@@ -307,7 +312,7 @@ def test_dumps_of_an_earlier_failure_are_no_evidence(tmp_path, case) -> None:
     for path in (DATA / "missing").glob("comm_lib*"):
         shutil.copy(path, tmp_path)
     later = (tmp_path / "comm_lib_trace_rank_0").stat().st_mtime + 3600
-    assert looked(probe(), case(since=later)) == []
+    assert looked(probe(), case(last_progress_at=later)) == []
 
 
 def test_a_dump_that_cannot_be_read_is_not_one_that_lacks(tmp_path, case) -> None:

@@ -9,9 +9,9 @@ from functools import wraps
 from typing import Any, ClassVar, ParamSpec, TypeVar
 
 from ldlm_monitor.callback.device import leave_uncompiled
-from ldlm_monitor.callback.launch import Launch
+from ldlm_monitor.callback.rank import Launch
 from ldlm_monitor.callback.session import Options, Session
-from ldlm_monitor.callback.steps import Entered, Steps
+from ldlm_monitor.callback.steps import Steps
 
 MAX_ERRORS = 10
 """After this many errors of its own the callback stops: a tenth is hardly another cause."""
@@ -217,25 +217,23 @@ class HealthCallback:
 class Phase:
     """What `HealthCallback.phase` returns."""
 
-    __slots__ = ("_before", "_health", "_name")
+    __slots__ = ("_health", "_name")
 
     def __init__(self, health: HealthCallback, name: str) -> None:
         self._health = health
         self._name = name
-        self._before: Entered | None = None
 
     @_harmless_hook
     def __enter__(self) -> None:
         if steps := self._health._live():
-            self._before = steps.enter(self._name)
+            steps.enter(self._name)
 
     @_harmless_hook
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: object
     ) -> None:
-        steps = self._health._live()
-        if steps is not None and self._before is not None:
-            steps.leave(self._before, error)
+        if steps := self._health._live():
+            steps.leave(error)
 
 
 class Adapter:

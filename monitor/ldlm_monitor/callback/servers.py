@@ -9,17 +9,14 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-_HELP = {
-    "loss": "Training loss, the last value reported.",
-    "grad_norm": "Global gradient norm before clipping.",
-    "learning_rate": "Learning rate.",
-    "step": "Step, as the best source counts it.",
-    "step_seconds": "Duration of a step.",
-    "samples_per_second": "Samples a second, over all ranks.",
-    "tokens_per_second": "Tokens a second, over all ranks.",
-    "memory_allocated_bytes": "Accelerator memory allocated.",
-}
-"""Of values that have a metric of their own, `ldlm_train_` and their name."""
+_TRAIN = frozenset(
+    {
+        *("loss", "grad_norm", "learning_rate", "step", "step_seconds", "samples_per_second"),
+        *("tokens_per_second", "memory_allocated_bytes"),
+    }
+)
+"""Values that have a metric of their own, `ldlm_train_` and their name."""
+_HELP = "The last value that this rank reported."
 _OTHER = ("ldlm_train_metric", "Every other numeric key of the log.")
 _OWN = frozenset({"type", "time", "batch", "epoch"})
 
@@ -54,9 +51,8 @@ class Exporter:
         for name, value in self._latest().items():
             if name in _OWN or isinstance(value, bool) or not isinstance(value, int | float):
                 continue
-            if name in _HELP:
-                metric = f"ldlm_train_{name}"
-                family = GaugeMetricFamily(metric, _HELP[name], labels=("run", "rank"))
+            if name in _TRAIN:
+                family = GaugeMetricFamily(f"ldlm_train_{name}", _HELP, labels=("run", "rank"))
                 family.add_metric(self._labels, value)
                 yield family
             else:

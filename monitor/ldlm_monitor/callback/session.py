@@ -9,12 +9,11 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
 
-from ldlm_monitor.callback.gpu import GpuSampler
-from ldlm_monitor.callback.heartbeat import HeartbeatPage, Identity
-from ldlm_monitor.callback.launch import Launch, pid_namespace, start_ticks
+from ldlm_monitor.callback.device import GpuSampler
+from ldlm_monitor.callback.rank import HeartbeatPage, Identity, Launch
 from ldlm_monitor.callback.rows import Row, Rows
 from ldlm_monitor.callback.servers import Exporter, FlightRecorder
 from ldlm_monitor.callback.signals import (
@@ -35,6 +34,8 @@ _SYNC_SECONDS = 1.0
 """Where the page cannot be mapped, a write a second is what a network disk bears."""
 _TRACEBACK_LINES = 60
 """The frames of a training loop and its framework; the last lines matter most."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,7 @@ class Session:
         self._launch = launch
         self._options = options
         self._say = say
+        self._stacks = launch.out / f"stack_rank{launch.rank}.txt"
         self._heartbeat: HeartbeatPage | None = None
         self._gpu: GpuSampler | None = None
         self._exporter: Exporter | None = None
@@ -106,22 +108,15 @@ class Session:
         steps.settle(wait=CLOSE_SECONDS)
         steps.give_up()
         self._writer.flush(CLOSE_SECONDS)
-        row: Row = {
-            "type": "end",
-            "status": status,
-            "error": error,
-            "time": time.time(),
-            "step": steps.beat.step,
-            "phase": steps.beat.phase.decode(errors="replace"),
-            **fields,
-        }
+        row: Row = {"type": "end", "status": status, "error": error, "time": time.time()}
+        row |= {"step": steps.beat.step, "phase": steps.beat.phase.decode(errors="replace")}
         unwritten = {
             "dropped": self._writer.dropped,
             "values_not_read": steps.unread + self._rows.unread,
             "errors": self.errors,
         }
         row |= {name: count for name, count in unwritten.items() if count}
-        self._writer.put(row)
+        self._writer.put({**row, **fields})
         steps.beat.status = status.encode()
         steps.store_beat(steps.beat)
         if not self._writer.flush(CLOSE_SECONDS):
@@ -167,82 +162,61 @@ class Session:
     def _prepare(self) -> None:
         """Run in the writer's thread: every call that a slow disk may block."""
         launch, options = self._launch, self._options
-        stacks = launch.out / f"stack_rank{launch.rank}.txt"
-        number = 0
-        try:
-            launch.out.mkdir(parents=True, exist_ok=True)
-            if options.stack_signal:
-                number = register_stacks(stacks, options.stack_signal)
-        except OSError as error:
-            self._say(f"{stacks}: {error.strerror}; stacks cannot be asked for")
         if options.flight_recorder:
-            self._open_recorder()
-        self._make_heartbeat(number, stacks.name)
+            self._recorder = self._optional("the flight recorder is not served", FlightRecorder)
+        number = self._optional("stacks cannot be asked for", self._register_stacks) or 0
+        path = launch.out / f"heartbeat_rank{launch.rank}"
+        recorder = "" if self._recorder is None else self._recorder.path
+        identity = Identity.of(launch, number, self._stacks.name, recorder)
+        page = self._optional("there is no heartbeat", lambda: HeartbeatPage(path, identity))
+        if page is not None:
+            page.beat(self.steps.beat)
+            self._heartbeat, self.steps.store_beat = page, page.beat
+        self._sync()
         self._ready.set()
-        if options.serve is not None:
-            self._start_exporter(options.serve)
+        if (address := options.serve) is not None:
+            self._exporter = self._optional(
+                f"no metrics on {address}",
+                lambda: Exporter(address, launch.run, launch.rank, lambda: self._rows.latest),
+            )
         if options.gpu:
             self._gpu = GpuSampler(launch.local_rank, self._take_gpu)
 
-    def _open_recorder(self) -> None:
+    def _optional(self, otherwise: str, work: Callable[[], T]) -> T | None:
+        """What the work returns; the training goes on without what fails."""
         try:
-            self._recorder = FlightRecorder()
-        except (ImportError, AttributeError, OSError, RuntimeError) as error:
-            self._say(f"the flight recorder cannot be served: {error}")
+            return work()
+        except (ImportError, AttributeError, OSError, RuntimeError, ValueError) as error:
+            self._say(f"{otherwise}: {error}")
+            return None
 
-    def _make_heartbeat(self, stack_signal: int, stack_file: str) -> None:
-        launch = self._launch
-        path = launch.out / f"heartbeat_rank{launch.rank}"
-        identity = Identity(
-            pid=os.getpid(),
-            stack_signal=stack_signal,
-            start_ticks=start_ticks(),
-            pid_namespace=pid_namespace(),
-            created=time.time(),
-            rank=launch.rank,
-            world_size=launch.world_size,
-            host=launch.host.encode()[:64],
-            run=launch.run.encode()[:128],
-            stack_file=stack_file.encode() if stack_signal else b"",
-            recorder_socket=self._recorder.path.encode() if self._recorder else b"",
-        )
-        try:
-            heartbeat = HeartbeatPage(path, identity)
-            heartbeat.beat(self.steps.beat)
-            heartbeat.sync()
-            self._heartbeat, self.steps.store_beat = heartbeat, heartbeat.beat
-        except (OSError, ValueError) as error:
-            self._say(f"{path}: {error}; there is no heartbeat")
-
-    def _start_exporter(self, address: int | str) -> None:
-        launch = self._launch
-        try:
-            self._exporter = Exporter(address, launch.run, launch.rank, lambda: self._rows.latest)
-        except (ImportError, OSError, ValueError) as error:
-            self._say(f"no metrics on {address}: {error}")
+    def _register_stacks(self) -> int:
+        self._launch.out.mkdir(parents=True, exist_ok=True)
+        wanted = self._options.stack_signal
+        return register_stacks(self._stacks, wanted) if wanted else 0
 
     def _idle(self) -> None:
         self.steps.settle_idle()
-        now = time.monotonic()
-        if self._heartbeat is not None and now - self._synced_at >= _SYNC_SECONDS:
-            self._synced_at = now
-            with suppress(OSError):  # the rows' own writer says what is wrong with the disk
+        if time.monotonic() - self._synced_at >= _SYNC_SECONDS:
+            self._sync()
+
+    def _sync(self) -> None:
+        self._synced_at = time.monotonic()
+        with suppress(OSError):  # the rows' own writer says what is wrong with the disk
+            if self._heartbeat is not None:
                 self._heartbeat.sync()
 
     def _header(self) -> Row:
-        launch = self._launch
         torch = sys.modules.get("torch")
+        launch = {**asdict(self._launch), "out": None}
+        if self._launch.world_size < 1:
+            launch["world_size"] = None
         row: Row = {
             "schema": SCHEMA,
             "type": "run",
             "time": time.time(),
-            "run": launch.run,
-            "rank": launch.rank,
-            "world_size": launch.world_size if launch.world_size > 0 else None,
             "pid": os.getpid(),
-            "host": launch.host,
-            "local_rank": launch.local_rank,
-            "attempt": launch.attempt,
+            **launch,
             "framework": self._options.framework or ("python" if torch is None else "pytorch"),
             "torch": getattr(torch, "__version__", None),
             "config": dict(self._options.config),

@@ -8,10 +8,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from ldlm_monitor.callback.device import Copy, DeviceCopies, is_capturing
-from ldlm_monitor.callback.heartbeat import Beat
+from ldlm_monitor.callback.rank import Beat
 from ldlm_monitor.callback.rows import (
     Entry,
     Row,
@@ -32,15 +32,6 @@ _ANNOUNCED = {
 _ALIASES = {"evaluation": "eval", "validation": "eval", "evaluate": "eval", "save": "checkpoint"}
 _IDLE_SECONDS = 0.3
 """Longer than almost all steps: the loop settles its own copies where it goes on."""
-
-
-class Entered(NamedTuple):
-    """A phase that began: the one around it, since when, and when this one began (monotonic)."""
-
-    phase: str
-    outer: str
-    outer_since: float
-    began: float
 
 
 class Steps:
@@ -71,6 +62,7 @@ class Steps:
         self._hurry = hurry
         self._groups: dict[str, list[Any]] = {}
         self._groups_every = 1
+        self._phases: list[tuple[str, str, float, float]] = []
         self._is_outside = True
         self._paused = 0.0
         self._data: float | None = None
@@ -123,20 +115,21 @@ class Steps:
         number = max(self.beat.step, 0)
         self._file((number, time.time(), None, 0.0, None, given, None, None, None), on_device)
 
-    def enter(self, phase: str) -> Entered:
-        """A phase begins; what `leave` needs to know."""
+    def enter(self, phase: str) -> None:
+        """A phase begins, within the one that lasts."""
         phase = _ALIASES.get(phase, phase)
         outer = self.beat.phase.decode(errors="replace")
-        entered = Entered(phase, outer, self.beat.phase_since, time.monotonic())
+        self._phases.append((phase, outer, self.beat.phase_since, time.monotonic()))
         self.settle()
         self._be_in(phase, time.time())
         if phase in _ANNOUNCED:
             self.event(_ANNOUNCED[phase][0], phase, "info", {"family": "progress"})
-        return entered
 
-    def leave(self, entered: Entered, error: BaseException | None) -> None:
-        """The phase is over."""
-        phase, outer, since, began = entered
+    def leave(self, error: BaseException | None) -> None:
+        """The phase that began last is over."""
+        if not self._phases:
+            return
+        phase, outer, since, began = self._phases.pop()
         spent = time.monotonic() - began
         if outer in STEP_PHASES or outer == "init":
             if phase == "data":
@@ -165,27 +158,31 @@ class Steps:
 
         Not while a CUDA graph is captured: to ask for an event would spoil it.
         """
-        if not self._waiting or is_capturing() or not self._settling.acquire(blocking=False):
+        if self._waiting and not is_capturing():
+            self._settle(Copy.read, wait)
+
+    def settle_idle(self) -> None:
+        """The same from another thread, where the loop has not come by for a while."""
+        if self._waiting and time.monotonic() - self.beat.monotonic >= _IDLE_SECONDS:
+            self._settle(Copy.peek, 0.0, self._hurry)
+
+    def _settle(
+        self,
+        read: Callable[[Copy], list[float] | None],
+        wait: float,
+        passed: Callable[[], None] = lambda: None,
+    ) -> None:
+        if not self._settling.acquire(blocking=False):
             return
         try:
             until = time.monotonic() + wait
             while self._waiting:
-                if self._arrived(Copy.read):
-                    continue
-                if time.monotonic() >= until:
+                if self._arrived(read):
+                    passed()
+                elif time.monotonic() >= until:
                     break
-                time.sleep(0.001)
-        finally:
-            self._settling.release()
-
-    def settle_idle(self) -> None:
-        """The same from another thread, where the loop has not come by for a while."""
-        quiet = time.monotonic() - self.beat.monotonic >= _IDLE_SECONDS
-        if not self._waiting or not quiet or not self._settling.acquire(blocking=False):
-            return
-        try:
-            while self._waiting and self._arrived(Copy.peek):
-                self._hurry()
+                else:
+                    time.sleep(0.001)
         finally:
             self._settling.release()
 
@@ -223,15 +220,14 @@ class Steps:
         return True
 
     def _send(self, on_device: dict[str, Any]) -> list[tuple[list[str], Copy]]:
-        if is_capturing():
-            self.unread += len(on_device)
-            return []
         by_device: dict[Any, list[str]] = {}
         for name, tensor in on_device.items():
             by_device.setdefault(tensor.device, []).append(name)
         sent = []
         for device, names in by_device.items():
-            copy = self._start_copy(device, [on_device[name] for name in names])
+            copy = None
+            if not is_capturing():
+                copy = self._start_copy(device, [on_device[name] for name in names])
             if copy is None:
                 self.unread += len(names)
             else:

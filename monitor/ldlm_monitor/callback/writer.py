@@ -54,7 +54,6 @@ class RowWriter:
     ) -> None:
         self.dropped = 0
         self.problem: str | None = None
-        self.is_ready = False
         self._path = path
         self._header = header
         self._make = make
@@ -113,7 +112,6 @@ class RowWriter:
 
     def _run(self) -> None:
         self._guarded(self._prepare)
-        self.is_ready = True
         while True:
             closing = self._closing
             try:

@@ -36,7 +36,7 @@ from ldlm_monitor.notify import (
 from ldlm_monitor.notify.receivers import draw_from, group_policies, single_policies
 from ldlm_monitor.notify.receivers import receivers as named_receivers
 from ldlm_monitor.playback.recording import Recorder
-from ldlm_monitor.probe.host import HostProbe, this_host
+from ldlm_monitor.probe.host import HostProbe
 from ldlm_monitor.serve import Gate, Server, Site
 from ldlm_monitor.source import Journal, Waker, WatchdogWaker
 from ldlm_monitor.state.state_dir import Room, StateDir, default_state_dir
@@ -222,7 +222,7 @@ def _probing(settings: Settings, waker: Waker, stack: ExitStack) -> Probing | No
     """Asks this host of runs that stall, unless the user does not want it asked."""
     if not settings.probe.enabled:
         return None
-    probing = Probing(HostProbe(), this_host(), lambda: waker.ring(Path()))
+    probing = Probing(HostProbe(), lambda: waker.ring(Path()))
     stack.callback(probing.close)
     return probing
 

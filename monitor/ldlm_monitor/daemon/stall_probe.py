@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.records import Heartbeat, Record
-from ldlm_monitor.probe.evidence import Case
+from ldlm_monitor.probe.evidence import folders
 from ldlm_monitor.probe.host import HostProbe
 from ldlm_monitor.run.verdict import ProbeCandidate
 from ldlm_monitor.source.file_system import Worker
@@ -79,12 +79,11 @@ class _Asked:
 class Probing:
     """Decides which runs are looked at; `turn` is called with the time, by one thread.
 
-    `ring` is called when an answer has come. `names` are those of this host.
+    `ring` is called when an answer has come.
     """
 
-    def __init__(self, host: HostProbe, names: frozenset[str], ring: Callable[[], None]) -> None:
+    def __init__(self, host: HostProbe, ring: Callable[[], None]) -> None:
         self._host = host
-        self._names = names
         self._ring = ring
         self._worker: Worker | None = None
         self._standings: dict[str, _StallStanding] = {}
@@ -167,14 +166,13 @@ class Probing:
         if self._asked is not None or self._watching is not None:
             return
         if wanted := self._wanted(suspects, now):
-            cases = [self._case(each) for each in wanted]
             for each in wanted:
                 standing = self._standings[each.run]
                 standing.looks += each.state == "stalled"
                 standing.looked_at, standing.ended_at = now, each.ended_at
                 self._early_at[each.run] = now
-            answer = self._post(lambda: self._host.look(cases, LOOK_SECONDS - 0.5))
-            self._asked = _Asked(answer, now, {case.run: case.since for case in cases})
+            answer = self._post(lambda: self._host.look(wanted, LOOK_SECONDS - 0.5))
+            self._asked = _Asked(answer, now, {each.run: each.last_progress_at for each in wanted})
         else:
             self._watch(monitor, now)
 
@@ -188,8 +186,8 @@ class Probing:
         if note:
             self._noted_at, self._noted = now, runs
         alive = monitor.runs.probe_candidates(math.inf, math.inf)
-        cases = [self._case(each) for each in alive if each.state != "stalled"]
-        if any(note or case.folders for case in cases):
+        cases = [each for each in alive if each.state != "stalled"]
+        if any(note or folders(each) for each in cases):
             self._watching = self._post(lambda: self._host.watch(cases, note=note))
 
     def _new_heartbeats(self, now: float) -> Iterator[Found]:
@@ -240,21 +238,6 @@ class Probing:
         lead = min(LEAD_SECONDS, (suspect.stalls_at - suspect.last_progress_at) / 2)
         near = suspect.stalls_at - lead <= now
         return near and now - self._early_at.get(suspect.run, -math.inf) >= EARLY_SECONDS
-
-    def _case(self, suspect: ProbeCandidate) -> Case:
-        return Case(
-            run=suspect.run,
-            logs=tuple(path for path in suspect.files if path != "-"),
-            pids={
-                rank: pid
-                for rank, (host, pid) in suspect.pids.items()
-                if host.partition(".")[0] in self._names
-            },
-            dumps=suspect.dumps,
-            world_size=suspect.world_size,
-            since=suspect.last_progress_at,
-            position=suspect.position,
-        )
 
     def _post(self, work: Callable[[], T]) -> Future[T]:
         if self._worker is None:

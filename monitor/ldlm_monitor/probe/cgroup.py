@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ldlm_monitor.model.records import Event
-from ldlm_monitor.probe.evidence import Case
+from ldlm_monitor.probe import evidence
 from ldlm_monitor.probe.process import read_text
+from ldlm_monitor.run.verdict import ProbeCandidate
 
 MOUNT = Path("/sys/fs/cgroup")
 _NO_LIMIT = 1 << 60
@@ -45,7 +46,9 @@ class MemoryGroups:
                 if (goes_on or around not in self.kills) and (seen := look(around)):
                     self.kills[around] = seen.oom_kills
 
-    def events(self, case: Case, mount: Path, died: Collection[int | None]) -> Iterator[Event]:
+    def events(
+        self, case: ProbeCandidate, mount: Path, died: Collection[int | None]
+    ) -> Iterator[Event]:
         """A group in which the kernel killed since; one around it only with a death."""
         for group in {*self.groups.values()}:
             for folder in upwards(group, mount):
@@ -60,9 +63,10 @@ class MemoryGroups:
                 break
 
 
-def _event(case: Case, rank: int | None, group: MemoryGroup, kills: int) -> Event:
+def _event(case: ProbeCandidate, rank: int | None, group: MemoryGroup, kills: int) -> Event:
     limit = "" if group.limit is None else f" with a limit of {group.limit >> 20} MiB"
-    return case.event(
+    return evidence.event(
+        case,
         "host_oom_kill",
         "critical",
         f"the kernel killed {kills} of the control group {group.path.name}{limit} for memory",

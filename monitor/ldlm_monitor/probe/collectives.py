@@ -8,14 +8,21 @@ Ranks without a dump are listed, never skipped: the missing dump is most often t
 
 from __future__ import annotations
 
+import logging
+import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 from ldlm_monitor.model.records import Event
-from ldlm_monitor.probe.evidence import Case, listed
+from ldlm_monitor.probe import evidence, flight_recorder, heartbeat, stacks
 from ldlm_monitor.probe.flight_recorder import CollectiveEntry, Dump
+from ldlm_monitor.run.verdict import ProbeCandidate
 from ldlm_monitor.text.format import names_of
 
 T = TypeVar("T")
@@ -29,6 +36,10 @@ _ALIKE = frozenset(
 )
 """Operations whose inputs have the same sizes on every rank."""
 _DEFAULT = "default_pg"
+FILES_SKEW_SECONDS = 60.0
+"""How far a file server's clock may be behind."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +82,46 @@ def analyse(dumps: Sequence[Dump], world_size: int | None = None) -> list[Findin
     return sorted(findings, key=lambda each: (not each.names_somebody, each.since))
 
 
+def look(
+    case: ProbeCandidate, environments: Collection[Mapping[str, str]], until: float
+) -> Iterator[Event]:
+    """What the flight recorders of a run's ranks show, read until then (monotonic).
+
+    `environments` are of its processes, with their working directory as `PWD`.
+    """
+    folders = {Path(log).absolute().parent for log in case.files if log != "-"}
+    homes = {each.get("PWD", "/") for each in environments} or {"/"}
+    named = {Path(home, path) for home in homes for path in case.dumps}
+    files = flight_recorder.find(
+        folders, named, environments, since=case.last_progress_at - FILES_SKEW_SECONDS
+    )
+    dumps: list[Dump] = []
+    unread: list[int] = []
+    for rank, path in files.items():
+        try:
+            if time.monotonic() >= until:
+                raise flight_recorder.DumpError(f"{path}: no time is left to read it")
+            dumps.append(flight_recorder.read(path, rank))
+        except flight_recorder.DumpError as problem:
+            log.debug("%s", problem)
+            unread.append(rank)
+    dumps += _of_living(case, {dump.rank for dump in dumps}, until)
+    for finding in analyse(dumps, case.world_size)[:4]:
+        yield _event(case, finding, len(dumps), unread)
+
+
+def _of_living(case: ProbeCandidate, dumped: Collection[int], until: float) -> Iterator[Dump]:
+    """What ranks record that opened their flight recorder and have written no dump."""
+    for page in heartbeat.pages(evidence.folders(case)):
+        left = until - time.monotonic()
+        if not page.recorder or page.rank in dumped or left <= 0:
+            continue
+        with suppress(msgspec.DecodeError, RecursionError):
+            tree = msgspec.json.decode(stacks.fetch(page, min(left, 1.0)) or b"")
+            if (dump := flight_recorder.dump_of(tree, page.rank)) is not None:
+                yield dump
+
+
 class _ProcessGroup:
     """One process group over all dumps."""
 
@@ -94,13 +145,10 @@ class _ProcessGroup:
                 self._enqueued[dump.rank], self._completed[dump.rank] = self._reached(dump)
 
     def _reached(self, dump: Dump) -> tuple[int, int]:
-        status = dump.status.get(self._name)
         entries = self._entries[dump.rank]
-        enqueued = max(entries, default=0)
-        completed = max((seq for seq, entry in entries.items() if entry.completed), default=0)
-        if status is not None:
-            enqueued = max(enqueued, status.enqueued or 0)
-            completed = max(completed, status.completed or 0)
+        enqueued, completed = dump.status.get(self._name, (0, 0))
+        enqueued = max(enqueued, *entries, 0)
+        completed = max([completed, *(seq for seq, each in entries.items() if each.completed)])
         return enqueued, min(completed, enqueued)
 
     def finding(self) -> Finding | None:
@@ -193,19 +241,20 @@ def describe(finding: Finding) -> str:
     return "; ".join(said)
 
 
-def event_of(case: Case, finding: Finding, dumps: int, unread: Collection[int]) -> Event:
+def _event(case: ProbeCandidate, finding: Finding, dumps: int, unread: Collection[int]) -> Event:
     """A hanging collective, by `dumps` flight recorders; those of `unread` ranks are missing."""
     accused = finding.missing or finding.mismatched
-    return case.event(
+    return evidence.event(
+        case,
         "fr_dump",
         "warning",
         describe(finding),
         family="nccl_torch",
-        missing_ranks=listed(finding.missing),
-        mismatched_ranks=listed(finding.mismatched),
-        waiting_ranks=listed(finding.waiting),
-        ranks_without_dump=listed({*finding.without_dump} - {*unread}),
-        unread_ranks=listed(unread),
+        missing_ranks=evidence.listed(finding.missing),
+        mismatched_ranks=evidence.listed(finding.mismatched),
+        waiting_ranks=evidence.listed(finding.waiting),
+        ranks_without_dump=evidence.listed({*finding.without_dump} - {*unread}),
+        unread_ranks=evidence.listed(unread),
         collective=finding.operation,
         seq=finding.seq,
         process_group=finding.group,

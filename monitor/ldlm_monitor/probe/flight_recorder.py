@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -21,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from ldlm_monitor.probe.plain_pickle import MAX_BYTES, PlainPickleError, load
+from ldlm_monitor.probe.process import open_regular
 from ldlm_monitor.text.sanitize import encodable
 
 PREFIX_VARIABLES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
@@ -30,9 +30,7 @@ _DEFAULTS = (
     "/tmp/nccl_trace_rank_",
 )
 """Since 2.9, of 2.7 and 2.8, before."""
-_NAME = re.compile(
-    r"(?P<prefix>.*(?:nccl_trace_rank_|comm_lib_trace_rank_))(?P<rank>\d{1,7})(?:\.json)?$"
-)
+_USUAL = ("nccl_trace_rank_", "comm_lib_trace_rank_")
 _RANKED = re.compile(r"(?P<prefix>.*?)(?P<rank>\d{1,7})(?:\.json)?$")
 _RANKS = re.compile(r"\d{1,7}")
 MAX_FILES = 4096
@@ -90,21 +88,16 @@ class CollectiveEntry:
         return (_number(self.dumped.get("time_created_ns")) or 0) / 1e9
 
 
-@dataclass(frozen=True, slots=True)
-class GroupStatus:
-    """How far a rank got in a group, by the collectives' numbers; None: not recorded."""
-
-    enqueued: int | None
-    completed: int | None
-
-
 @dataclass(slots=True)
 class Dump:
-    """What one rank recorded. `members` and `descriptions` of its groups, by group name."""
+    """What one rank recorded; of its groups by their names `members` and `descriptions`.
+
+    `status`: the last collective that was enqueued and the last completed; 0: not recorded.
+    """
 
     rank: int
     entries: list[CollectiveEntry] = field(default_factory=list)
-    status: dict[str, GroupStatus] = field(default_factory=dict)
+    status: dict[str, tuple[int, int]] = field(default_factory=dict)
     members: dict[str, tuple[int, ...]] = field(default_factory=dict)
     descriptions: dict[str, str] = field(default_factory=dict)
 
@@ -121,16 +114,13 @@ def find(
     `folders` may hold dumps under their usual names, `named` are paths that a log names,
     `environments` are of the training's processes, `PWD` their working directory.
     """
-    prefixes: dict[tuple[Path, str], None] = {}
+    wanted: dict[Path, set[str]] = {folder: set() for folder in folders}
     for path in named:
         if match := _RANKED.match(path.name):
-            prefixes[path.parent, match["prefix"]] = None
+            wanted.setdefault(path.parent, set()).add(match["prefix"])
     for environment in environments:
         for path in _prefixes(environment):
-            prefixes[path.parent, path.name] = None
-    wanted: dict[Path, set[str]] = {folder: set() for folder in folders}
-    for folder, prefix in prefixes:
-        wanted.setdefault(folder, set()).add(prefix)
+            wanted.setdefault(path.parent, set()).add(path.name)
     newest: dict[int, tuple[float, Path]] = {}
     for folder, names in wanted.items():
         for rank, written, path in _listed(folder, names):
@@ -153,12 +143,10 @@ def _listed(folder: Path, prefixes: set[str]) -> Iterator[tuple[int, float, Path
     try:
         with os.scandir(folder) as listing:
             for each in islice(listing, MAX_LISTED):
-                match = _NAME.match(each.name)
-                if match is None:
-                    match = _RANKED.match(each.name)
-                    if match is None or match["prefix"] not in prefixes:
-                        continue
-                if each.is_file(follow_symlinks=False):
+                match = _RANKED.match(each.name)
+                if match is None or not each.is_file(follow_symlinks=False):
+                    continue
+                if match["prefix"] in prefixes or match["prefix"].endswith(_USUAL):
                     yield int(match["rank"]), each.stat().st_mtime, Path(each.path)
     except OSError:
         return
@@ -179,10 +167,7 @@ def read(path: Path, rank: int) -> Dump:
 
 def _content(path: Path) -> bytes:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise DumpError(f"{path}: not a regular file")
+        with open(open_regular(path), "rb") as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise DumpError(f"{path}: {error.strerror}") from error
@@ -209,9 +194,9 @@ def dump_of(tree: object, rank: int) -> Dump | None:
             dump.members[key] = tuple(map(int, ranks))
             dump.descriptions.setdefault(key, _text(each.get("desc")))
     for key, each in _items(tree.get("pg_status")):
-        dump.status[names.get(key, key)] = GroupStatus(
-            _number(each.get("last_enqueued_collective")),
-            _number(each.get("last_completed_collective")),
+        dump.status[names.get(key, key)] = (
+            _number(each.get("last_enqueued_collective")) or 0,
+            _number(each.get("last_completed_collective")) or 0,
         )
     return dump
 

@@ -9,9 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from ldlm_monitor.model.records import Event, Heartbeat, Scalar
-from ldlm_monitor.probe.evidence import Case
+from ldlm_monitor.probe import evidence
 from ldlm_monitor.probe.heartbeat import Page, is_process, pages
 from ldlm_monitor.probe.stacks import Stacks, ask, may_ask
+from ldlm_monitor.run.verdict import ProbeCandidate
 
 ASKED_AT_ONCE = 16
 """Requests for stacks in flight; each waits for its rank, not for a processor."""
@@ -32,14 +33,14 @@ class RankReport:
     asked: bool = True
 
 
-def look(case: Case, now: float, seconds: float) -> list[Event | Heartbeat]:
+def look(case: ProbeCandidate, now: float, seconds: float) -> list[Event | Heartbeat]:
     """The state of a run's ranks, by their heartbeats.
 
     A rank with progress since its last record is a `Heartbeat`. Stacks are asked of
     those of this host, within `seconds`. `now` in Unix seconds.
     """
     until = time.monotonic() + seconds
-    found = [page for page in pages(case.folders) if page.status == "running"]
+    found = [page for page in pages(evidence.folders(case)) if page.status == "running"]
     here = [page for page in found if is_process(page)][:MAX_ASKED]
     with ThreadPoolExecutor(ASKED_AT_ONCE, thread_name_prefix="stacks") as pool:
         asked = [pool.submit(ask, page, until - time.monotonic()) for page in here]
@@ -49,7 +50,7 @@ def look(case: Case, now: float, seconds: float) -> list[Event | Heartbeat]:
     return [*beats, *events_of(ranks, case, now)]
 
 
-def beats(case: Case) -> list[Heartbeat]:
+def beats(case: ProbeCandidate) -> list[Heartbeat]:
     """The heartbeats of a run's ranks.
 
     A page that was written last before the run's last step is of an earlier launch, and is
@@ -57,8 +58,10 @@ def beats(case: Case) -> list[Heartbeat]:
     """
     return [
         page.record(case.run)
-        for page in pages(case.folders)
-        if page.status == "running" and page.step >= 0 and page.time >= case.since - SKEW_SECONDS
+        for page in pages(evidence.folders(case))
+        if page.status == "running"
+        and page.step >= 0
+        and page.time >= case.last_progress_at - SKEW_SECONDS
     ]
 
 
@@ -94,7 +97,7 @@ def accused(ranks: Sequence[RankReport]) -> tuple[frozenset[int], str]:
     return frozenset(), ""
 
 
-def events_of(ranks: Sequence[RankReport], case: Case, now: float) -> list[Event]:
+def events_of(ranks: Sequence[RankReport], case: ProbeCandidate, now: float) -> list[Event]:
     """One `stack_dump` for each rank that gave its stacks or is accused, the accused first."""
     guilty, why = accused(ranks)
     ordered = sorted(ranks, key=lambda each: (each.page.rank not in guilty, each.page.rank))
@@ -105,13 +108,14 @@ def events_of(ranks: Sequence[RankReport], case: Case, now: float) -> list[Event
     ]
 
 
-def _event(each: RankReport, case: Case, now: float, why: str) -> Event:
+def _event(each: RankReport, case: ProbeCandidate, now: float, why: str) -> Event:
     page = each.page
     place = each.stacks.place if each.stacks is not None else None
     message = f"rank {page.rank} {why}," if why else f"rank {page.rank} is"
     message += f" in {page.phase}" + (f" after step {page.step}" if page.step >= 0 else "")
     message += f", at {place}" if place is not None else ""
-    return case.event(
+    return evidence.event(
+        case,
         "stack_dump",
         "info",
         message,

@@ -1,6 +1,6 @@
 """Heartbeat pages of the training callback: the last step and phase of each rank.
 
-Format: `ldlm_monitor/callback/heartbeat.py`. Anyone who may write into the folder may write
+Format: `ldlm_monitor/callback/rank.py`. Anyone who may write into the folder may write
 such a file, so a page counts for a process only as far as the kernel confirms it.
 """
 
@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 import os
 import socket
-import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ldlm_monitor.callback.heartbeat import BEAT, BEAT_AT, IDENTITY, MAGIC, SIZE
+from ldlm_monitor.callback.rank import BEAT, BEAT_AT, IDENTITY, MAGIC, SIZE, pid_namespace
 from ldlm_monitor.model.records import Heartbeat, Position
 from ldlm_monitor.probe import process
 
@@ -77,14 +76,12 @@ def pages(folders: Iterable[Path]) -> Iterator[Page]:
 def read(path: Path) -> Page | None:
     """What a file says; None: it is no heartbeat, or is not to be had."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = process.open_regular(path)
     except OSError:
         return None
     try:
         status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode) or status.st_size != SIZE:
-            return None
-        data = _stable(fd)
+        data = _stable(fd) if status.st_size == SIZE else None
     except OSError:
         return None
     finally:
@@ -92,7 +89,12 @@ def read(path: Path) -> Page | None:
     if data is None:
         return None
     page = page_of(data, path, status.st_uid)
-    return _left_during_a_store(data, path, status.st_uid) if page is None else page
+    if page is not None:
+        return page
+    left = page_of(data, path, status.st_uid, is_final=True)
+    # A process that was killed while it stored a beat leaves it so; one that lives ends it.
+    is_here = left is not None and left.host == socket.gethostname()
+    return left if left is not None and is_here and not is_process(left) else None
 
 
 def page_of(data: bytes, path: Path, owner: int = -1, *, is_final: bool = False) -> Page | None:
@@ -129,17 +131,13 @@ def page_of(data: bytes, path: Path, owner: int = -1, *, is_final: bool = False)
     )
 
 
-def is_process(page: Page, proc: Path = Path("/proc")) -> bool:
+def is_process(page: Page) -> bool:
     """Whether the process that writes the page lives, here: its pid could be another's by now."""
     if page.host != socket.gethostname() or page.pid <= 0:
         return False
-    try:
-        space = os.stat(proc / "self/ns/pid").st_ino
-    except OSError:
-        return False
-    found = process.look(page.pid, proc)
+    found = process.look(page.pid)
     is_same = found is not None and found.started == page.started and found.state != "Z"
-    return is_same and page.pid_namespace == space
+    return is_same and page.pid_namespace == pid_namespace()
 
 
 def _matching(folder: Path) -> list[Path]:
@@ -158,13 +156,6 @@ def _stable(fd: int) -> bytes | None:
             return after
         before = after
     return None
-
-
-def _left_during_a_store(data: bytes, path: Path, owner: int) -> Page | None:
-    """The page of a process that was killed while it stored a beat; None for one that lives."""
-    page = page_of(data, path, owner, is_final=True)
-    here = page is not None and page.host == socket.gethostname()
-    return page if page is not None and here and not is_process(page) else None
 
 
 def _text(raw: bytes) -> str:

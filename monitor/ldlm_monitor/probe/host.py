@@ -15,40 +15,33 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
-
 from ldlm_monitor.model.records import Event, Heartbeat, Record, Scalar
 from ldlm_monitor.probe import (
     cgroup,
     collectives,
+    evidence,
     flight_recorder,
     hang,
     heartbeat,
     nccl_ras,
     process,
-    stacks,
 )
-from ldlm_monitor.probe.evidence import MAX_SHOWN, Case
 from ldlm_monitor.probe.process import Family, Process, Scan
+from ldlm_monitor.run.verdict import ProbeCandidate
 from ldlm_monitor.text.format import names_of
 
 MIN_ASK_SECONDS = 0.5
 """A rank that answers does so in about a tenth of this."""
 APART_SECONDS = 1.0
 """Between the two looks at a process."""
-FILES_SKEW_SECONDS = 60.0
-"""How far a file server's clock may be behind."""
 MAX_KNOWN = 4096
 """Ended runs that are kept; the oldest go first."""
 _STATES = {
     "R": "running",
-    "S": "sleeping",
-    "I": "sleeping",
     "D": "disk sleep",
-    "T": "stopped",
-    "t": "stopped",
-    "Z": "zombie",
-    "X": "zombie",
+    **dict.fromkeys("SI", "sleeping"),
+    **dict.fromkeys("Tt", "stopped"),
+    **dict.fromkeys("ZX", "zombie"),
 }
 _ENDED = ("gone", "zombie")
 
@@ -85,7 +78,9 @@ class HostProbe:
         self._wait = wait
         self._known: dict[str, _Known] = {}
 
-    def watch(self, cases: Sequence[Case], *, note: bool = True) -> dict[str, list[Heartbeat]]:
+    def watch(
+        self, cases: Sequence[ProbeCandidate], *, note: bool = True
+    ) -> dict[str, list[Heartbeat]]:
         """The heartbeats of active runs.
 
         `note`: also their processes, and the out-of-memory counters so far.
@@ -94,7 +89,7 @@ class HostProbe:
             self._note_all(cases)
         return {case.run: hang.beats(case) for case in cases}
 
-    def _note_all(self, cases: Sequence[Case]) -> None:
+    def _note_all(self, cases: Sequence[ProbeCandidate]) -> None:
         seen = process.scan(self._proc)
         for case in cases:
             # Dicts keep insertion order: active runs move to the end, so that the oldest go first.
@@ -107,7 +102,7 @@ class HostProbe:
         while len(self._known) > MAX_KNOWN + len(cases):
             del self._known[next(iter(self._known))]
 
-    def look(self, cases: Sequence[Case], seconds: float) -> dict[str, list[Record]]:
+    def look(self, cases: Sequence[ProbeCandidate], seconds: float) -> dict[str, list[Record]]:
         """What is found of each run, within about `seconds`."""
         until = time.monotonic() + seconds
         seen = process.scan(self._proc)
@@ -125,7 +120,8 @@ class HostProbe:
             found[:0] = self._known[case.run].memory.events(case, self._mount, died)
             if looks:
                 found.insert(0, _of_processes(case, looks.values()))
-            found += self._recorded(case, until)
+            environments = self._known[case.run].environments.values()
+            found += collectives.look(case, environments, until)
             left = max(until - time.monotonic(), MIN_ASK_SECONDS)
             found += hang.look(case, time.time(), left)
         return events
@@ -137,7 +133,7 @@ class HostProbe:
         found = process.look(known.pid, self._proc)
         return found if found is not None and found.started == known.started else None
 
-    def _first(self, case: Case, seen: Scan) -> Family:
+    def _first(self, case: ProbeCandidate, seen: Scan) -> Family:
         """The processes now; those seen before that are gone stay among the ranks."""
         known = self._known.setdefault(case.run, _Known())
         family = _family(case, seen)
@@ -156,7 +152,7 @@ class HostProbe:
                 continue
             names = (*flight_recorder.PREFIX_VARIABLES, nccl_ras.ADDRESS_VARIABLE, "HOME")
             variables = process.environment(each.pid, names, self._proc)
-            if variables and (folder := process.working_directory(each.pid, self._proc)):
+            if variables and (folder := process.link(self._proc / str(each.pid) / "cwd")):
                 known.environments[rank] = {**variables, "PWD": folder}
             membership = process.read_text(self._proc / str(each.pid) / "cgroup")
             group = cgroup.group_of(membership, self._mount)
@@ -165,10 +161,10 @@ class HostProbe:
         known.memory.note(self._mount, goes_on=goes_on)
 
     def _second(
-        self, case: Case, family: Family, seen: Scan, apart: float
+        self, case: ProbeCandidate, family: Family, seen: Scan, apart: float
     ) -> dict[int | None, dict[str, Scalar]]:
         looks: dict[int | None, dict[str, Scalar]] = {}
-        trees = {rank: self._tree(each, family) for rank, each in family.ranks.items()}
+        trees = {rank: _tree(each, family) for rank, each in family.ranks.items()}
         for rank, each in self._known[case.run].ranks.items():
             now = self._now(each)
             look: dict[str, Scalar] = {"rank": rank, "pid": each.pid}
@@ -179,20 +175,15 @@ class HostProbe:
                 before = [*trees.get(rank, [each])]
                 moved = self._ticks(before) / process.TICKS
                 look["cores"] = round(moved / apart, 2)
-                age = max(case.since - seen.booted_at - each.started / process.TICKS, 1.0)
+                age = max(
+                    case.last_progress_at - seen.booted_at - each.started / process.TICKS, 1.0
+                )
                 used = sum(one.ticks for one in before) / process.TICKS
                 look["usual_cores"] = round((used + moved) / age, 4)
                 if (place := process.waits_in(each.pid, self._proc)) is not None:
                     look["waits_in"] = place
             looks[rank] = look
         return looks
-
-    def _tree(self, root: Process, family: Family) -> list[Process]:
-        """A rank's process and those that it started: its loaders compute for it."""
-        found = [root]
-        for each in found:
-            found += [other for other in family.members.values() if other.parent == each.pid]
-        return found
 
     def _ticks(self, before: Sequence[Process]) -> int:
         used = 0
@@ -203,7 +194,7 @@ class HostProbe:
 
     # NCCL
 
-    def _ask_ras(self, case: Case, family: Family, until: float) -> Iterator[Event]:
+    def _ask_ras(self, case: ProbeCandidate, family: Family, until: float) -> Iterator[Event]:
         """Of a host that several jobs share, only the RAS of this one."""
         addresses = {
             each.get(nccl_ras.ADDRESS_VARIABLE, "")
@@ -220,64 +211,29 @@ class HostProbe:
             except nccl_ras.RasError as problem:
                 log.debug("%s", problem)
 
-    # Flight recorder
 
-    def _recorded(self, case: Case, until: float) -> Iterator[Event]:
-        folders = {Path(log).absolute().parent for log in case.logs if log != "-"}
-        environments = self._known[case.run].environments.values()
-        homes = {each.get("PWD", "/") for each in environments} or {"/"}
-        files = flight_recorder.find(
-            folders,
-            {Path(home, path) for home in homes for path in case.dumps},
-            environments,
-            since=case.since - FILES_SKEW_SECONDS,
-        )
-        dumps: list[flight_recorder.Dump] = []
-        unread: list[int] = []
-        for rank, path in files.items():
-            if time.monotonic() >= until:
-                unread.append(rank)
-                continue
-            try:
-                dumps.append(flight_recorder.read(path, rank))
-            except flight_recorder.DumpError as problem:
-                log.debug("%s", problem)
-                unread.append(rank)
-        dumps += self._live(case, {dump.rank for dump in dumps}, until)
-        for finding in collectives.analyse(dumps, case.world_size)[:4]:
-            yield collectives.event_of(case, finding, len(dumps), unread)
-
-    def _live(
-        self, case: Case, dumped: Collection[int], until: float
-    ) -> Iterator[flight_recorder.Dump]:
-        """What ranks record that opened their flight recorder and have written no dump."""
-        for page in heartbeat.pages(case.folders):
-            left = until - time.monotonic()
-            if not page.recorder or page.rank in dumped or left <= 0:
-                continue
-            data = stacks.fetch(page, min(left, 1.0))
-            try:
-                tree = None if data is None else msgspec.json.decode(data)
-            except msgspec.DecodeError:
-                continue
-            dump = flight_recorder.dump_of(tree, page.rank)
-            if dump is not None:
-                yield dump
+def _tree(root: Process, family: Family) -> list[Process]:
+    """A rank's process and those that it started: its loaders compute for it."""
+    found = [root]
+    for each in found:
+        found += [other for other in family.members.values() if other.parent == each.pid]
+    return found
 
 
-def _of_processes(case: Case, looks: Collection[dict[str, Scalar]]) -> Event:
+def _of_processes(case: ProbeCandidate, looks: Collection[dict[str, Scalar]]) -> Event:
     """The state of the processes of a training without progress, those that ended first."""
     ordered = sorted(looks, key=lambda look: look["state"] not in _ENDED)
     gone = sum(look["state"] in _ENDED for look in looks)
     counts: dict[Scalar, list[dict[str, Scalar]]] = {}
     for look in looks:
         counts.setdefault(look["state"], []).append(look)
-    return case.event(
+    return evidence.event(
+        case,
         "exit_without_error" if gone else "log_silence",
         "info",
         ", ".join(f"{_who(found)} {state}" for state, found in counts.items()),
         family="progress",
-        processes=ordered[:MAX_SHOWN],
+        processes=ordered[: evidence.MAX_SHOWN],
         alive=len(looks) - gone,
     )
 
@@ -290,18 +246,16 @@ def _who(looks: Sequence[dict[str, Scalar]]) -> str:
     return f"{names_of(ranks)} ({pids}{', ...' if len(looks) > 2 else ''})"
 
 
-def _family(case: Case, seen: Scan) -> Family:
-    """A logged pid counts only if its process ran at the last step: pids are reused."""
+def _family(case: ProbeCandidate, seen: Scan) -> Family:
+    """A logged pid counts only if its process ran here at the last step: pids are reused."""
+    here = (socket.gethostname().partition(".")[0], "localhost")
     named = {
         rank: pid
-        for rank, pid in case.pids.items()
-        if pid in seen.table and seen.started_at(pid) <= case.since
+        for rank, (host, pid) in case.pids.items()
+        if host.partition(".")[0] in here
+        and pid in seen.table
+        and seen.started_at(pid) <= case.last_progress_at
     }
-    pages = heartbeat.pages(case.folders)
+    pages = heartbeat.pages(evidence.folders(case))
     named |= {page.rank: page.pid for page in pages if heartbeat.is_process(page)}
-    return process.family({os.path.realpath(log) for log in case.logs}, named, seen)
-
-
-def this_host() -> frozenset[str]:
-    """Names, up to the first dot, that mean this host in records."""
-    return frozenset({socket.gethostname().partition(".")[0], "localhost"})
+    return process.family({os.path.realpath(log) for log in case.files if log != "-"}, named, seen)

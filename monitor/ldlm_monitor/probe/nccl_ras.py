@@ -19,7 +19,8 @@ from typing import Any
 import msgspec
 
 from ldlm_monitor.model.records import Event, Scalar
-from ldlm_monitor.probe.evidence import MAX_SHOWN, Case, listed
+from ldlm_monitor.probe import evidence
+from ldlm_monitor.run.verdict import ProbeCandidate
 from ldlm_monitor.text.format import names_of
 
 DEFAULT_ADDRESS = ("localhost", 28028)
@@ -202,20 +203,21 @@ def describe(suspects: Sequence[Suspect]) -> str:
     return "RAS: " + ", ".join(said)
 
 
-def event_of(case: Case, suspects: Sequence[Suspect]) -> Event:
+def event_of(case: ProbeCandidate, suspects: Sequence[Suspect]) -> Event:
     """RAS' report. Where it finds nothing, the event is context and clears no rank."""
     fields: dict[str, Any] = {}
     for what in dict.fromkeys(each.what for each in suspects):
         ranks = {each.rank for each in suspects if each.what == what and each.rank is not None}
         if ranks:
-            fields[what] = listed(ranks)
+            fields[what] = evidence.listed(ranks)
     processes: list[dict[str, Scalar]] = [asdict(each) for each in suspects if each.pid is not None]
-    return case.event(
+    return evidence.event(
+        case,
         "ras_status",
         "warning" if suspects else "info",
         describe(suspects),
         family="nccl",
         role="evidence" if suspects else "context",
-        processes=processes[:MAX_SHOWN],
+        processes=processes[: evidence.MAX_SHOWN],
         **fields,
     )

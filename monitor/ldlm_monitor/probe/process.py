@@ -7,8 +7,10 @@ read from /proc (proc(5)).
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,15 +65,15 @@ class Scan:
     """The processes of a host at one time.
 
     `openers`: by the last part of a file's name, who has such a one open, on which
-    descriptor, under which name. `pipes`: who holds a pipe other than as standard input,
-    `inputs` who has one as that.
+    descriptor, under which name. `pipes`: who holds a pipe other than as standard input, on
+    which descriptor; `inputs` who has one as that.
     """
 
     proc: Path
     table: dict[int, Process]
     children: dict[int, list[int]] = field(default_factory=dict)
     openers: dict[str, list[tuple[int, str, str]]] = field(default_factory=dict)
-    pipes: dict[str, set[int]] = field(default_factory=dict)
+    pipes: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
     inputs: dict[int, str] = field(default_factory=dict)
     booted_at: float = 0.0
 
@@ -115,22 +117,9 @@ def waits_in(pid: int, proc: Path = PROC) -> str | None:
 
 def environment(pid: int, names: Collection[str], proc: Path = PROC) -> dict[str, str]:
     """These variables of a process, as it was started with; the others are not kept."""
-    found: dict[str, str] = {}
-    try:
-        with (proc / str(pid) / "environ").open("rb") as file:
-            body = file.read(_MAX_ENVIRONMENT)
-    except OSError:
-        return found
-    for entry in body.split(b"\0"):
-        name, _, value = entry.decode("utf-8", "replace").partition("=")
-        if name in names:
-            found[name] = value
-    return found
-
-
-def working_directory(pid: int, proc: Path = PROC) -> str | None:
-    """Where relative paths of a process begin."""
-    return _link(proc / str(pid) / "cwd")
+    text = read_text(proc / str(pid) / "environ", _MAX_ENVIRONMENT)
+    pairs = (entry.partition("=") for entry in text.split("\0"))
+    return {name: value for name, _, value in pairs if name in names}
 
 
 def scan(proc: Path = PROC) -> Scan:
@@ -148,7 +137,7 @@ def scan(proc: Path = PROC) -> Scan:
             elif descriptor == "0":
                 seen.inputs[pid] = target
             else:
-                seen.pipes.setdefault(target, set()).add(pid)
+                seen.pipes.setdefault(target, []).append((pid, descriptor))
     return seen
 
 
@@ -160,10 +149,7 @@ def family(
     writers, filters = _writers(logs, seen)
     found = writers | ({*(named or {}).values()} & seen.table.keys())
     members = {pid: seen.table[pid] for pid in _descendants(found, seen)}
-    ranks: dict[int | None, Process] = {}
-    for rank, pid in (named or {}).items():
-        if pid in members:
-            ranks[rank] = members[pid]
+    ranks = {rank: members[pid] for rank, pid in (named or {}).items() if pid in members}
     return Family(members, ranks or _main_processes(members, filters, seen.proc))
 
 
@@ -194,8 +180,8 @@ def _writers(logs: Collection[str], seen: Scan) -> tuple[set[int], set[int]]:
         sources = {
             seen.inputs[pid] for pid in found if pid in seen.inputs and _is_filter(pid, proc)
         }
-        holders = {(pid, pipe) for pipe in sources for pid in seen.pipes.get(pipe, ())}
-        behind = {pid for pid, pipe in holders if _holds(pid, pipe, proc)}
+        holders = [each for pipe in sources for each in seen.pipes.get(pipe, ())]
+        behind = {pid for pid, descriptor in holders if _writes(pid, descriptor, proc)}
         if behind <= found:
             break
         filters |= {pid for pid in found if seen.inputs.get(pid) in sources}
@@ -233,9 +219,9 @@ def _eldest_like_busiest(found: list[Process], filters: Collection[int], proc: P
     """A process and its loaders run the same program; what started them another."""
     main = max(found, key=lambda each: (each.ticks, each.pid not in filters, -each.started))
     known = {each.pid: each for each in found}
-    program = _link(proc / str(main.pid) / "exe")
+    program = link(proc / str(main.pid) / "exe")
     while (parent := known.get(main.parent)) is not None:
-        if _link(proc / str(parent.pid) / "exe") != program:
+        if link(proc / str(parent.pid) / "exe") != program:
             break
         main = parent
     return main
@@ -258,14 +244,8 @@ def _descriptors(pid: int, proc: Path) -> list[tuple[str, str]]:
         names = os.listdir(folder)[:_MAX_FDS]
     except OSError:  # another user's, or gone
         return []
-    links = [(name, _link(folder / name)) for name in names]
+    links = [(name, link(folder / name)) for name in names]
     return [(name, target) for name, target in links if target is not None]
-
-
-def _holds(pid: int, pipe: str, proc: Path) -> bool:
-    """Whether a process can write to a pipe."""
-    held = [name for name, target in _descriptors(pid, proc) if target == pipe and name != "0"]
-    return any(_writes(pid, name, proc) for name in held)
 
 
 def _writes(pid: int, descriptor: str, proc: Path) -> bool:
@@ -281,7 +261,8 @@ def _is_same(descriptor: Path, path: str) -> bool:
         return False
 
 
-def _link(path: Path) -> str | None:
+def link(path: Path) -> str | None:
+    """Where a link in /proc leads; None: another user's, or gone."""
     try:
         return os.readlink(path)
     except OSError:
@@ -295,3 +276,15 @@ def read_text(path: Path, most: int = 16_384) -> str:
             return file.read(most).decode("utf-8", "replace")
     except OSError:
         return ""
+
+
+def open_regular(path: Path) -> int:
+    """A descriptor of a regular file, never of what a link leads to. Raises `OSError`.
+
+    Anyone may have put it there; a FIFO must not block us.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "not a regular file")

@@ -20,21 +20,23 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 from ldlm_monitor.probe.heartbeat import Page, is_process
-from ldlm_monitor.probe.process import read_text
+from ldlm_monitor.probe.process import PROC, read_text
 
 _MAX_STACKS = 256 * 1024
 """A dump of 100 threads of 100 frames, as faulthandler limits both."""
 _MAX_THREADS = 64
 _MAX_FRAMES = 64
 _MAX_TEXT = 256
+_FRAME = re.compile(r'  File "([^"]*)", line (\d{1,9}) in (.*)')
+_FOR_USERS = (signal.SIGUSR1, signal.SIGUSR2, *range(signal.SIGRTMIN, signal.SIGRTMAX + 1))
+"""Signals that mean nothing by themselves."""
 _CAUGHT = re.compile(r"^SigCgt:\s*([0-9a-f]{1,32})$", re.MULTILINE)
+"""Signals that a process handles, as a mask (proc(5))."""
 _QUIET_SECONDS = 0.1
 """A dump of all threads is written at once; no growth for this long means that it is complete."""
 _POLL_SECONDS = 0.01
@@ -71,7 +73,7 @@ class Thread:
     """A thread and its calls, the innermost first."""
 
     name: str
-    frames: tuple[StackFrame, ...]
+    frames: list[StackFrame]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,29 +83,35 @@ class Stacks:
     threads: tuple[Thread, ...]
 
     @property
+    def main(self) -> list[StackFrame]:
+        """The calls of the main thread."""
+        return self.threads[0].frames if self.threads else []
+
+    @property
     def place(self) -> StackFrame | None:
         """Where the user's code stands: the innermost call that is no library's."""
-        frames = self.threads[0].frames if self.threads else ()
-        own = (each for each in frames if not any(part in each.file for part in _LIBRARIES))
-        return next(own, frames[0] if frames else None)
+        own = (each for each in self.main if not any(part in each.file for part in _LIBRARIES))
+        return next(own, self.main[0] if self.main else None)
 
     @property
     def may_wait(self) -> bool:
         """Whether the main thread is where one waits for other ranks."""
-        frames = self.threads[0].frames if self.threads else ()
-        return any(each.file.endswith(_WAITING) for each in frames)
+        return any(each.file.endswith(_WAITING) for each in self.main)
 
 
-def may_ask(page: Page, proc: Path = Path("/proc")) -> bool:
+def may_ask(page: Page) -> bool:
     """Whether the process registered the signal for its stack file, according to the kernel."""
-    if page.status != "running" or not _is_for_users(page.stack_signal):
+    if page.status != "running" or page.stack_signal not in _FOR_USERS:
         return False
     name = page.stack_file
-    if not name or os.path.basename(name) != name or not is_process(page, proc):
+    if not name or os.path.basename(name) != name or not is_process(page):
         return False
-    own = proc / str(page.pid)
+    own = PROC / str(page.pid)
     try:
-        if own.stat().st_uid != page.owner or not _handles(own, page.stack_signal):
+        caught = _CAUGHT.search(read_text(own / "status"))
+        if own.stat().st_uid != page.owner or caught is None:
+            return False
+        if not int(caught[1], 16) >> (page.stack_signal - 1) & 1:
             return False
         wanted = os.lstat(page.path.parent / name)
         for fd in os.listdir(own / "fd"):
@@ -116,7 +124,7 @@ def may_ask(page: Page, proc: Path = Path("/proc")) -> bool:
     return False
 
 
-def ask(page: Page, seconds: float, *, wait: Callable[[float], None] = time.sleep) -> Stacks | None:
+def ask(page: Page, seconds: float) -> Stacks | None:
     """A rank's stacks within `seconds`; None: no request is permitted, or no answer came."""
     path = page.path.parent / page.stack_file
     try:
@@ -129,7 +137,7 @@ def ask(page: Page, seconds: float, *, wait: Callable[[float], None] = time.slee
             return None
         start = os.stat(path).st_size
         signal.pidfd_send_signal(process, page.stack_signal)
-        text = _written(path, start, time.monotonic() + seconds, wait)
+        text = _written(path, start, time.monotonic() + seconds)
     except OSError:
         return None
     finally:
@@ -141,34 +149,18 @@ def ask(page: Page, seconds: float, *, wait: Callable[[float], None] = time.slee
 def stacks_of(text: str) -> Stacks:
     """What faulthandler wrote (CPython, Python/traceback.c): newest threads first, main last."""
     threads: list[Thread] = []
-    for block in _blocks(text.splitlines()):
-        if len(threads) == _MAX_THREADS:
-            threads.pop(0)
-        frames = filter(None, (_frame(line) for line in block[1:]))
-        name = block[0].partition(" (most recent call first)")[0]
-        threads.append(Thread(name[:_MAX_TEXT], tuple(frames)[:_MAX_FRAMES]))
+    for line in text.splitlines():
+        head, is_head, _ = line.partition(" (most recent call first):")
+        if is_head:
+            threads.append(Thread(head[:_MAX_TEXT], []))
+            del threads[:-_MAX_THREADS]
+        elif threads and len(threads[-1].frames) < _MAX_FRAMES and (call := _FRAME.match(line)):
+            frame = StackFrame(call[1][:_MAX_TEXT], int(call[2]), call[3][:_MAX_TEXT])
+            threads[-1].frames.append(frame)
     return Stacks(tuple(reversed(threads)))
 
 
-def _blocks(lines: list[str]) -> Iterator[list[str]]:
-    """Each thread's heading and the lines below it."""
-    heads = [n for n, line in enumerate(lines) if line.endswith("(most recent call first):")]
-    for start, stop in pairwise([*heads, len(lines)]):
-        yield lines[start:stop]
-
-
-def _frame(line: str) -> StackFrame | None:
-    """`  File "train.py", line 12 in step`."""
-    head, found, rest = line.partition('", line ')
-    number, _, function = rest.partition(" in ")
-    if not found or not head.startswith('  File "') or not number.isdigit():
-        return None
-    return StackFrame(
-        head.removeprefix('  File "')[:_MAX_TEXT], int(number[:9]), function[:_MAX_TEXT]
-    )
-
-
-def _written(path: Path, start: int, until: float, wait: Callable[[float], None]) -> str:
+def _written(path: Path, start: int, until: float) -> str:
     """What a file got from `start` on, once it stops growing."""
     size, grew_at = start, time.monotonic()
     while (now := time.monotonic()) < until:
@@ -177,23 +169,10 @@ def _written(path: Path, start: int, until: float, wait: Callable[[float], None]
             size, grew_at = found, now
         elif size > start and now - grew_at >= _QUIET_SECONDS:
             break
-        wait(_POLL_SECONDS)
+        time.sleep(_POLL_SECONDS)
     with path.open("rb") as file:
         file.seek(start)
         return file.read(_MAX_STACKS).decode("utf-8", "replace")
-
-
-def _is_for_users(number: int) -> bool:
-    """Signals that mean nothing by themselves."""
-    return number in (signal.SIGUSR1, signal.SIGUSR2) or (
-        signal.SIGRTMIN <= number <= signal.SIGRTMAX
-    )
-
-
-def _handles(own: Path, number: int) -> bool:
-    """Whether a process catches a signal (proc(5), SigCgt)."""
-    caught = _CAUGHT.search(read_text(own / "status"))
-    return caught is not None and bool(int(caught[1], 16) >> (number - 1) & 1)
 
 
 class _UnixConnection(http.client.HTTPConnection):

@@ -1,9 +1,9 @@
-"""The heartbeat: one page per rank with its position, readable also after `kill -9`.
+"""A rank: who it is, and the page with its position, readable also after `kill -9`.
 
-A file of 4 KiB that is mapped into memory, so that a beat is a store and no system
-call. All numbers are little-endian, as the processors are that train. The page holds
-`IDENTITY`, which the start writes once, and at 1024 `BEAT`, which the loop writes at each
-step and phase.
+The page is the heartbeat. A file of 4 KiB that is mapped into memory, so that a beat is a
+store and no system call. All numbers are little-endian, as the processors are that train. The
+page holds `IDENTITY`, which the start writes once, and at 1024 `BEAT`, which the loop writes at
+each step and phase.
 
 `BEAT` begins and ends with a sequence number (u64), which its one writer counts up. It
 writes from front to back; so a reader of two different numbers has read during a store, and
@@ -18,7 +18,10 @@ import errno
 import math
 import mmap
 import os
+import socket
 import struct
+import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -39,6 +42,45 @@ _WORDS_AT = 64
 _LAST = BEAT.size // 8 - 1
 _SAFE_TO_MAP = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs", "ramfs", "overlay", "f2fs"})
 """File systems where a page that is allocated stays so: a store can't fail (as SIGBUS would)."""
+_RANK = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+_WORLD = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+_LOCAL = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK")
+_RUN = ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A rank of a run. `attempt` counts torchrun's restarts from 0; `world_size` -1: unknown."""
+
+    run: str
+    out: Path
+    rank: int
+    world_size: int
+    local_rank: int
+    attempt: int
+    host: str
+
+    @classmethod
+    def detect(
+        cls,
+        run: str | None,
+        out: str | os.PathLike[str] | None,
+        rank: int | None,
+        world_size: int | None,
+    ) -> Launch:
+        """Takes what is not given from the process group, if there is one, then the environment."""
+        found_rank, found_world = _process_group()
+        name = run or (Path(out).resolve().name if out is not None else _text(_RUN)) or "run"
+        number = _first(rank, found_rank, _number(_RANK), 0)
+        return cls(
+            run=str(name)[:256],
+            out=Path("saved", name) if out is None else Path(out),
+            rank=number,
+            world_size=_first(world_size, found_world, _number(_WORLD), -1),
+            local_rank=_first(_number(_LOCAL), number),
+            attempt=_first(_number(("TORCHELASTIC_RESTART_COUNT",)), 0),
+            host=socket.gethostname(),
+        )
 
 
 @dataclass(slots=True)
@@ -74,6 +116,23 @@ class Identity(NamedTuple):
     run: bytes
     stack_file: bytes
     recorder_socket: bytes
+
+    @classmethod
+    def of(cls, launch: Launch, stack_signal: int, stack_file: str, recorder: str) -> Identity:
+        """That of this very process."""
+        return cls(
+            pid=os.getpid(),
+            stack_signal=stack_signal,
+            start_ticks=start_ticks(),
+            pid_namespace=pid_namespace(),
+            created=time.time(),
+            rank=launch.rank,
+            world_size=launch.world_size,
+            host=launch.host.encode()[:64],
+            run=launch.run.encode()[:128],
+            stack_file=stack_file.encode() if stack_signal else b"",
+            recorder_socket=recorder.encode(),
+        )
 
 
 class HeartbeatPage:
@@ -149,3 +208,43 @@ def _may_map(fd: int) -> bool:
         if left.split()[2:3] == [wanted]:
             kinds.add(right.split()[0])
     return bool(kinds) and kinds <= _SAFE_TO_MAP
+
+
+def start_ticks() -> int:
+    """When this process began, in clock ticks after boot: with the pid it names one process."""
+    try:
+        text = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace")
+        return int(text.rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def pid_namespace() -> int:
+    """The inode of the namespace in which our pid means us; 0 where there is none."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return 0
+
+
+def _process_group() -> tuple[int | None, int | None]:
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None, None
+    return distributed.get_rank(), distributed.get_world_size()
+
+
+def _first(*candidates: int | None) -> int:
+    return int(next(each for each in candidates if each is not None))
+
+
+def _number(names: tuple[str, ...]) -> int | None:
+    for name in names:
+        if os.environ.get(name, "").isdigit():
+            return int(os.environ[name])
+    return None
+
+
+def _text(names: tuple[str, ...]) -> str | None:
+    found = (os.environ.get(name) for name in names)
+    return next((text for text in found if text not in (None, "", "none")), None)
