@@ -32,6 +32,10 @@ _STALL_METRICS = frozenset(
 )
 
 
+RETENTION = 6 * 3600.0
+"""Seconds that the embedded store reaches back at least: what `query_range` and views ask for."""
+
+
 class _Question:
     """What decides when a rule's expression must be asked again."""
 
@@ -63,12 +67,12 @@ class RuleEngine:
 
     _healths: dict[str, Health] | None
 
-    def __init__(self, rules: RuleSet[Expression], interval: float, retention: float) -> None:
+    def __init__(self, rules: RuleSet[Expression], interval: float) -> None:
         self._use(rules)
         self._alerts = AlertStates(rules)
         self._recorded: dict[str, list[Point]] = {}
         self._carried: dict[str, float] = {}
-        self._store = SeriesStore(interval, max(retention, 2 * self.reach))
+        self._store = SeriesStore(interval, max(RETENTION, 2 * self.reach))
         self._evaluator = Evaluator(self._store)
 
     def replace_rules(self, rules: RuleSet[Expression]) -> None:
@@ -87,10 +91,9 @@ class RuleEngine:
         """As `AlertStates.firing`."""
         return self._alerts.firing()
 
-    def due(self) -> float | None:
+    def due(self) -> float:
         """The earliest time at which a `for`, a `keep_firing_for` or a `carry_over` runs out."""
-        times = (self._alerts.due(), *self._carried.values())
-        return min((time for time in times if time is not None), default=None)
+        return min((self._alerts.due(), *self._carried.values()))
 
     def evaluate(
         self, groups: list[list[Point]], at: float, has_ended: Callable[[str], bool]
