@@ -39,8 +39,6 @@ RETENTION = 6 * 3600.0
 class _Question:
     """What decides when a rule's expression must be asked again."""
 
-    __slots__ = ("always", "metrics", "needs_every_slot", "reach", "settles_after")
-
     def __init__(self, expr: Expression) -> None:
         self.metrics = metric_names(expr)
         self.reach = max_range(expr)

@@ -22,8 +22,6 @@ class MemoryDetector:
     the one before. A cache that fills up, or a step to a new level, grows in one of them.
     """
 
-    __slots__ = ("_skipped", "_window")
-
     def __init__(self) -> None:
         self._window = RecentValues(MEMORY_WINDOW)
         self._skipped = 0
@@ -55,8 +53,6 @@ class CheckpointDetector:
 
     Counted in steps, so that no pause of the run makes a checkpoint late.
     """
-
-    __slots__ = ("_ratio",)
 
     def __init__(self) -> None:
         self._ratio: float | None = None

@@ -131,19 +131,20 @@ class Incidents:
 
     def cause(self, name: str, at: float) -> str | None:
         """The root cause of a run's open incident as one phrase; None while it is unknown."""
-        run = self._runs.get(name)
-        incident = (run.failure or run.numerics) if run is not None else None
-        if incident is None or incident.state != "open":
-            return None
-        return incident.cause(self._facts_of(name), at)
+        incident = self._open_incident(name)
+        return None if incident is None else incident.cause(self._facts_of(name), at)
 
     def failed_rank(self, name: str, at: float) -> int | None:
         """The rank that a run's open incident names as the first to fail."""
-        run = self._runs.get(name)
-        incident = (run.failure or run.numerics) if run is not None else None
-        if incident is None or incident.state != "open":
+        incident = self._open_incident(name)
+        if incident is None:
             return None
         return incident.judgement(self._facts_of(name), at).verdict.rank
+
+    def _open_incident(self, name: str) -> Incident | None:
+        run = self._runs.get(name)
+        found = (run.failure or run.numerics) if run is not None else None
+        return found if found is not None and found.state == "open" else None
 
     def incident_of(self, name: str, key: str) -> str | None:
         """The id of the run's incident to which a firing alert, given by its key, belongs."""

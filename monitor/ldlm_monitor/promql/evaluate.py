@@ -96,8 +96,6 @@ class Evaluator:
 class _Evaluation:
     """One query: what stays the same while its nodes are evaluated at one or many times."""
 
-    __slots__ = ("_computed", "_step", "selection", "unnamed")
-
     def __init__(self, selection: Selection, step: float, unnamed: Rename) -> None:
         self.selection = selection
         self.unnamed = unnamed
