@@ -224,11 +224,8 @@ class Incidents:
         began = clue_of(event, seen).effective
         if incident.state == "recovered":
             # A run can survive a machine's fault for some minutes.
-            broken = [
-                clue.seen
-                for fold in incident.evidence.of_tier(Tier.HARDWARE)
-                for clue in fold.clues
-            ]
+            folds = incident.evidence.of_tier(Tier.HARDWARE)
+            broken = [clue.seen for fold in folds for clue in fold.clues]
             return not fails(event) or max(broken, default=-1e18) < began - BEFORE_SECONDS
         return began > incident.updated + QUIET_SECONDS and not incident.firing
 
@@ -246,11 +243,7 @@ class Incidents:
         return incident
 
     def _for_alert(
-        self,
-        run: _RunIncidents,
-        kind: str | None,
-        at: float,
-        severity: str,
+        self, run: _RunIncidents, kind: str | None, at: float, severity: str
     ) -> Incident | None:
         numeric = kind == "nonfinite_metric"
         present = run.failure or run.numerics

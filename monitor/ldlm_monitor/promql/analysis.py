@@ -24,7 +24,7 @@ from ldlm_monitor.promql.nodes import (
 TIME_FUNCTIONS = frozenset({"time", "timestamp", *DATES})
 COUNTING_FUNCTIONS = frozenset({"count_over_time", "sum_over_time"})
 ROUNDING_SECONDS = 0.001
-"""Times moved by an offset are rounded by less than this: see `selection.exact`."""
+"""Times moved by an offset are rounded by less than this: see `ranges.exact`."""
 
 
 @dataclass(frozen=True, slots=True)
