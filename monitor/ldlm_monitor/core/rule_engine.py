@@ -11,21 +11,19 @@ from ldlm_monitor.model.alert import Transition, VectorSample, alert_key
 from ldlm_monitor.model.points import Labels, Point, make_labels
 from ldlm_monitor.model.records import Position
 from ldlm_monitor.model.view import AlertView, Health
-from ldlm_monitor.promql import (
-    LOOKBACK,
-    Evaluator,
-    Expression,
+from ldlm_monitor.promql import LOOKBACK, Evaluator, Expression
+from ldlm_monitor.promql.analysis import (
     counts_samples,
     max_range,
     metric_names,
     names_its_metrics,
-    reads_series,
     result_selectors,
+    selectors,
     settles_after,
     uses_time,
 )
 from ldlm_monitor.run.fleet import worse
-from ldlm_monitor.series.store import SeriesStore
+from ldlm_monitor.series.store import SeriesStore, is_matched
 
 _STALL_METRICS = frozenset(
     {"ldlm_train_last_progress_timestamp_seconds", "ldlm_train_stall_limit_seconds"}
@@ -167,8 +165,15 @@ class RuleEngine:
 
     def asks(self, alert: str) -> Callable[[str, Labels], bool]:
         """Whether the rules of an alert read a series, by its name and labels."""
-        rules = self._asks.get(alert, [])
-        return lambda name, labels: any(asked(name, labels) for asked in rules)
+        read = [
+            selector.matchers
+            for rule in self._rules.alerts
+            if rule.name == alert
+            for selector in selectors(rule.expr)
+        ]
+        return lambda name, labels: any(
+            is_matched((("__name__", name), *labels), matchers) for matchers in read
+        )
 
     def starts(self) -> dict[str, float]:
         """When each active alert's condition first held, by the alert's key."""
@@ -212,9 +217,6 @@ class RuleEngine:
         self._answers: dict[str, _Answer] = {}
         self.reach = max((asked.reach for asked in self._asked.values()), default=0.0)
         self.asks_the_time = any(asked.needs_every_slot for asked in self._asked.values())
-        self._asks: dict[str, list[Callable[[str, Labels], bool]]] = {}
-        for rule in rules.alerts:
-            self._asks.setdefault(rule.name, []).append(reads_series(rule.expr))
 
     def _ask(self, expr: Expression, at: float) -> list[VectorSample]:
         """The value of a rule's expression, computed only if it can differ from the last one."""

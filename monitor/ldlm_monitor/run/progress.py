@@ -7,12 +7,12 @@ from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from ldlm_monitor.model.points import Labels, Point, make_labels
+from ldlm_monitor.model.points import Labels, Point
 from ldlm_monitor.model.records import Event, Heartbeat, Sample, SampleBlock
 from ldlm_monitor.model.view import RankView
 from ldlm_monitor.run.lifecycle import Lifecycle
 from ldlm_monitor.run.pace import StepDurations
-from ldlm_monitor.run.quantity import SourceLine, ValueSource
+from ldlm_monitor.run.quantity import SourceLine, ValueSource, labels_of
 
 PACE_STEPS = 50
 """Steps that the estimate of seconds a step is computed over."""
@@ -155,7 +155,6 @@ class EventCounts:
         self._run = run
         self._counts: Counter[_Sort] = Counter()
         self._last: dict[_Sort, Event] = {}
-        self._label_cache: dict[_Sort, Labels] = {}
 
     def add(self, event: Event) -> None:
         """Count an event; it is now the last of its sort, and of all."""
@@ -185,13 +184,8 @@ class EventCounts:
             )
 
     def _labels(self, sort: _Sort) -> Labels:
-        labels = self._label_cache.get(sort)
-        if labels is None:
-            kind, severity, rank = sort
-            shown = None if rank is None else str(rank)
-            labels = make_labels(run=self._run, kind=kind, severity=severity, rank=shown)
-            self._label_cache[sort] = labels
-        return labels
+        kind, severity, rank = sort
+        return labels_of(self._run, rank, (("kind", kind), ("severity", severity)))
 
 
 _OURS = frozenset({"family", "role", "framework"})
