@@ -83,10 +83,6 @@ class RuleEngine:
         """The pending and firing alerts."""
         return self._alerts.alerts()
 
-    def firing(self) -> list[Transition]:
-        """As `AlertStates.firing`."""
-        return self._alerts.firing()
-
     def due(self) -> float:
         """The earliest time at which a `for`, a `keep_firing_for` or a `carry_over` runs out."""
         return min((self._alerts.due(), *self._carried.values()))
@@ -208,7 +204,7 @@ class RuleEngine:
             )  # fmt: skip
             self._alerts.adopt([active])
         self._healths = None
-        return [each for each in self.firing() if each.key in self._carried]
+        return [each for each in self._alerts.firing() if each.key in self._carried]
 
     def _use(self, rules: RuleSet[Expression]) -> None:
         self._rules = rules

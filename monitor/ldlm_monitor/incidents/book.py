@@ -137,9 +137,7 @@ class Incidents:
     def failed_rank(self, name: str, at: float) -> int | None:
         """The rank that a run's open incident names as the first to fail."""
         incident = self._open_incident(name)
-        if incident is None:
-            return None
-        return incident.judgement(self._facts_of(name), at).verdict.rank
+        return incident.judgement(self._facts_of(name), at).verdict.rank if incident else None
 
     def _open_incident(self, name: str) -> Incident | None:
         run = self._runs.get(name)
@@ -148,8 +146,7 @@ class Incidents:
 
     def incident_of(self, name: str, key: str) -> str | None:
         """The id of the run's incident to which a firing alert, given by its key, belongs."""
-        run = self._runs.get(name)
-        present = run.current() if run is not None else ()
+        present = self._runs[name].current() if name in self._runs else ()
         return next((each.id for each in present if key in each.firing), None)
 
     def views(self, at: float) -> tuple[IncidentView, ...]:

@@ -7,9 +7,8 @@ rule is loaded.
 
 import re
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import promql_parser
 
@@ -78,7 +77,10 @@ def _shared(node: Node) -> Node:
 def _selector(tree: Any) -> Selector:
     if tree.matchers.or_matchers:
         raise unsupported("`or` between label matchers")
-    matchers = [Matcher(m.name, _MATCH_OPS[str(m.op)], m.value) for m in tree.matchers.matchers]
+    matchers = [
+        Matcher(m.name, _MATCH_OPS[str(m.op).rpartition(".")[2]], m.value)
+        for m in tree.matchers.matchers
+    ]
     for matcher in matchers:
         if matcher.op in {"=~", "!~"}:
             compile_pattern(matcher.value)
@@ -88,7 +90,7 @@ def _selector(tree: Any) -> Selector:
 
 
 def _shift(tree: Any) -> Shift:
-    offset = _seconds(tree.offset) if tree.offset is not None else 0.0
+    offset = tree.offset.total_seconds() if tree.offset is not None else 0.0
     if tree.at is None:
         return Shift(offset)
     kind = str(tree.at.type).rpartition(".")[2]
@@ -102,17 +104,13 @@ def _shift(tree: Any) -> Shift:
         raise unsupported("`@` with a time beyond the year 9999") from None
 
 
-def _seconds(duration: timedelta) -> float:
-    return duration.total_seconds()
-
-
 def _matrix(tree: Any) -> Range:
-    return Range(_selector(tree.vector_selector), _seconds(tree.range))
+    return Range(_selector(tree.vector_selector), tree.range.total_seconds())
 
 
 def _subquery(tree: Any) -> Subquery:
-    step = None if tree.step is None else _seconds(tree.step)
-    return Subquery(translate(tree.expr), _seconds(tree.range), step, _shift(tree))
+    step = None if tree.step is None else tree.step.total_seconds()
+    return Subquery(translate(tree.expr), tree.range.total_seconds(), step, _shift(tree))
 
 
 def _binary(tree: Any) -> Binary:
@@ -133,13 +131,8 @@ def _matching(modifier: Any) -> Matching:
         raise unsupported("the modifier fill")
     on = modifier.matching is not None and str(modifier.matching.type).endswith("Include")
     labels = tuple(modifier.matching.labels) if modifier.matching is not None else ()
-    card = str(modifier.card).rpartition(".")[2]
-    include = tuple(modifier.group_labels or ())
-    if card == "ManyToOne":
-        return Matching(on, labels, "left", include)
-    if card == "OneToMany":
-        return Matching(on, labels, "right", include)
-    return Matching(on, labels)
+    many = _MANY.get(str(modifier.card).rpartition(".")[2])
+    return Matching(on, labels, many, tuple(modifier.group_labels or ()) if many else ())
 
 
 def _aggregation(tree: Any) -> Aggregation:
@@ -179,12 +172,8 @@ def _check_label(label: str, function: str) -> None:
         raise RuleError(f"{function}: a label without a name")
 
 
-_MATCH_OPS: dict[str, Any] = {
-    "MatchOp.Equal": "=",
-    "MatchOp.NotEqual": "!=",
-    "MatchOp.Re": "=~",
-    "MatchOp.NotRe": "!~",
-}
+_MATCH_OPS: dict[str, Any] = {"Equal": "=", "NotEqual": "!=", "Re": "=~", "NotRe": "!~"}
+_MANY: dict[str, Literal["left", "right"]] = {"ManyToOne": "left", "OneToMany": "right"}
 _TRANSLATIONS: dict[type, Callable[[Any], Node]] = {
     promql_parser.NumberLiteral: lambda tree: Number(tree.val),
     promql_parser.StringLiteral: lambda tree: Text(tree.val),

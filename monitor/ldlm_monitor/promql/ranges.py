@@ -137,23 +137,14 @@ def _rate(window: RangeWindow) -> float | None:
     return None if change is None else change / (window.end - window.start)
 
 
-def _last_two(window: RangeWindow, *, counter: bool) -> tuple[float, float] | None:
-    """Change and distance in time of the last two samples."""
+def _last_change(window: RangeWindow, *, rate: bool) -> float | None:
+    """The change between the last two samples; as a counter's rate a second, or as it is."""
     if len(window.values) < 2:
         return None
     before, last = window.values[-2], window.values[-1]
-    change = last if counter and last < before else last - before
-    return change, window.times[-1] - window.times[-2]
-
-
-def _instant_rate(window: RangeWindow) -> float | None:
-    found = _last_two(window, counter=True)
-    return None if found is None else found[0] / found[1]
-
-
-def _instant_delta(window: RangeWindow) -> float | None:
-    found = _last_two(window, counter=False)
-    return None if found is None else found[0]
+    if not rate:
+        return last - before
+    return (last if last < before else last - before) / (window.times[-1] - window.times[-2])
 
 
 def _changes(window: RangeWindow) -> float:
@@ -225,8 +216,8 @@ OVER_RANGE: dict[str, Callable[..., float | None]] = {
     "rate": _rate,
     "increase": lambda window: _extrapolated(window, counter=True),
     "delta": lambda window: _extrapolated(window, counter=False),
-    "irate": _instant_rate,
-    "idelta": _instant_delta,
+    "irate": lambda window: _last_change(window, rate=True),
+    "idelta": lambda window: _last_change(window, rate=False),
     "changes": _changes,
     "resets": _resets,
     "deriv": _derivative,
