@@ -147,9 +147,9 @@ class Monitor:
         self.runs.set_stall(stall)
         self._changed(max(self.clock, 0.0))
 
-    def alerts(self) -> tuple[AlertView, ...]:
+    def alerts(self) -> list[AlertView]:
         """The active alerts."""
-        return tuple(self._rules.views(self._evidence.position))
+        return list(self._rules.views(self._evidence.position))
 
     def active(self) -> Collection[str]:
         """The keys of the active alerts."""
@@ -189,7 +189,7 @@ class Monitor:
                 )
                 for run in self.runs
             ),
-            alerts=self.alerts(),
+            alerts=tuple(self.alerts()),
             incidents=self._incidents.views(self.clock),
             events=tuple(self._events),
             transitions=tuple(self._transitions),
