@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.detect.detectors import Detector
+from ldlm_monitor.detect.detectors import Detector, MemoryDetector
 from ldlm_monitor.detect.gradient import GradientDetector, LossScaleDetector, OverflowDetector
 from ldlm_monitor.detect.loss import ConstantDetector, LossDetector
-from ldlm_monitor.detect.storage import MemoryDetector
 from ldlm_monitor.detect.throughput import ThroughputDetector
 
 DETECTORS = (

@@ -5,14 +5,13 @@ from array import array
 
 import pytest
 
-from ldlm_monitor.detect.detectors import Detector, Detectors
+from ldlm_monitor.detect.detectors import CheckpointDetector, Detector, Detectors, MemoryDetector
 from ldlm_monitor.detect.gradient import (
     GradientDetector,
     LossScaleDetector,
     OverflowDetector,
     SkippedSteps,
 )
-from ldlm_monitor.detect.storage import CheckpointDetector, MemoryDetector
 from ldlm_monitor.detect.throughput import ChangePoint, RankDetector, ThroughputDetector
 from ldlm_monitor.model.points import Measured
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from ldlm_monitor.core.monitor import Monitor, MonitorSettings
+from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.view import IncidentView
 from ldlm_monitor.run.identity import RunNames
@@ -158,7 +158,7 @@ def _table(
 
 def played(lines: Iterable[Line], *, silence: float = 30.0) -> Monitor:
     """A monitor that followed these lines live, each file at once when it grew."""
-    monitor = Monitor(names=RunNames(RUN), settings=MonitorSettings())
+    monitor = Monitor(names=RunNames(RUN))
     offsets: dict[str, tuple[int, int]] = {}
     now = START
     ordered = sorted(lines, key=lambda line: line[0])

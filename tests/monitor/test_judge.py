@@ -22,7 +22,7 @@ from ldlm_monitor.promql import parse
 def test_a_rule_hears_of_a_change_however_it_names_the_metric(tmp_path: Path, expr: str) -> None:
     path = tmp_path / "rules.yml"
     path.write_text(f'groups: [{{name: g, rules: [{{alert: High, expr: "{expr}"}}]}}]')
-    judge = RuleEngine(load_rules([path], parse), 5.0, 3600.0)
+    judge = RuleEngine(load_rules([path], parse), 5.0)
 
     def scrape(loss: float, at: float) -> list[str]:
         points = [
@@ -54,7 +54,7 @@ def test_an_alert_whose_series_stopped_is_not_known_to_be_over(
     path.write_text(
         f'groups: [{{name: g, rules: [{{alert: High, expr: "{expr}", labels: {{team: a}}}}]}}]'
     )
-    judge = RuleEngine(load_rules([path], parse), 5.0, 3600.0)
+    judge = RuleEngine(load_rules([path], parse), 5.0)
     points = [
         Point(name, make_labels(run=run), value)
         for run in ("a", "b")
@@ -77,7 +77,7 @@ def test_what_a_rule_records_is_there_for_the_rules_that_follow(tmp_path: Path) 
         "{alert: High, expr: 'run:loss:max > 3'},"
         "{alert: Seen, expr: 'ALERTS{alertname=\"High\"} unless on (run) run:loss:max > 5'}]}]"
     )
-    judge = RuleEngine(load_rules([path], parse), 5.0, 3600.0)
+    judge = RuleEngine(load_rules([path], parse), 5.0)
 
     def scrape(loss: float, at: float) -> list[tuple[str, str]]:
         point = Point("ldlm_train_loss", make_labels(run="a"), loss)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ldlm_monitor.alerts import load_rules
 from ldlm_monitor.core.evaluation_schedule import AT_ONCE, WINDOW_SECONDS
-from ldlm_monitor.core.monitor import Monitor, MonitorSettings
+from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.parse import Parser
@@ -229,7 +229,7 @@ def test_each_ranks_own_step_is_told_beside_the_runs() -> None:
 
 
 def test_an_ended_runs_series_end_and_its_alerts_with_it() -> None:
-    monitor = Monitor(settings=MonitorSettings(end_series_after=60.0))
+    monitor = Monitor(end_series_after=60.0)
     feeder = Feeder(monitor)
     for step in range(950):
         feeder.append(bar(step), step * 0.1)
@@ -375,8 +375,7 @@ def test_rows_that_tell_their_times_are_judged_together_as_one_by_one(
     path, now = "a.jsonl", rows[-1]["time"] + read_after
     data = "".join(json.dumps(row) + "\n" for row in rows).encode()
     chunk = Chunk(path, (1, 1, 0), 0, 1, data)
-    ours = MonitorSettings(evaluation_interval=interval, stall=stall)
-    together, apart = Monitor(settings=ours), Monitor(settings=ours)
+    together, apart = (Monitor(evaluation_interval=interval, stall=stall) for _ in range(2))
     found = together.feed(chunk, now) + together.finish(now + 60)
     samples = Parser().feed(chunk, apart.names.origin(path), now)
     expected = apart.observe(samples, now) + apart.finish(now + 60)

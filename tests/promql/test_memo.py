@@ -44,7 +44,7 @@ def accepted(text: str) -> Expression | None:
 
 def engine_of(expression: Expression) -> RuleEngine:
     rule = RecordingRule("answer", expression, expression.text, {}, "", "")
-    return RuleEngine(RuleSet((rule,)), INTERVAL, math.inf)
+    return RuleEngine(RuleSet((rule,)), INTERVAL)
 
 
 def answer(query, expression: Expression, at: float) -> str:

@@ -5,7 +5,8 @@ import math
 import pytest
 
 from ldlm_monitor.model.errors import RuleError, UnsupportedError
-from ldlm_monitor.promql import max_range, metric_names, parse, uses_time
+from ldlm_monitor.promql import parse
+from ldlm_monitor.promql.analysis import max_range, metric_names, uses_time
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ import pytest
 
 from ldlm_monitor.alerts import AlertRule, load_rules, packaged_rules
 from ldlm_monitor.model import names
-from ldlm_monitor.promql import Expression, metric_names, parse
+from ldlm_monitor.promql import Expression, parse
+from ldlm_monitor.promql.analysis import metric_names
 
 RULES = load_rules(packaged_rules(), parse).alerts
 

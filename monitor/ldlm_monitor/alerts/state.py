@@ -4,6 +4,7 @@ The step equals Prometheus' `AlertingRule.Eval` (`rules/alerting.go`), with the 
 which an alert ended added.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeAlias, TypeVar
@@ -16,9 +17,6 @@ from ldlm_monitor.model.points import Labels
 E = TypeVar("E")
 
 Ending: TypeAlias = Literal["resolved", "ended", "unknown"]
-AlertKey: TypeAlias = tuple[int, Labels]
-"""The position of the rule in its set, and the alert's labels."""
-
 Recorder: TypeAlias = Callable[[str, list[VectorSample], float], None]
 """Gets all samples of a metric name at a time: series of that name that are missing from them
 have ended."""
@@ -53,8 +51,8 @@ class ActiveAlert(Generic[E]):
 class AlertStates(Generic[E]):
     """All active alerts of a rule set, and the errors of its rules.
 
-    `active` is keyed by rule and labels; `health` has, by the rule's position in the set, the
-    error of those whose last evaluation failed.
+    `health` has, by the rule's position in the set, the error of those whose last evaluation
+    failed.
     """
 
     def __init__(self, rules: RuleSet[E]) -> None:
@@ -62,15 +60,6 @@ class AlertStates(Generic[E]):
         self._by_rule: list[dict[Labels, ActiveAlert[E]]] = [{} for _ in rules.rules]
         self._recorded: dict[int, list[VectorSample]] = {}
         self.health: dict[int, RuleError] = {}
-
-    @property
-    def active(self) -> dict[AlertKey, ActiveAlert[E]]:
-        """The pending and firing alerts, in rule order."""
-        return {
-            (index, labels): alert
-            for index, alerts in enumerate(self._by_rule)
-            for labels, alert in alerts.items()
-        }
 
     def alerts(self) -> Iterator[ActiveAlert[E]]:
         """The pending and firing alerts, in rule order."""
@@ -94,8 +83,8 @@ class AlertStates(Generic[E]):
                     self._by_rule[index][_sorted_labels(alert.labels)] = alert
                     break
 
-    def due(self) -> float | None:
-        """The earliest time at which a `for` or a `keep_firing_for` runs out."""
+    def due(self) -> float:
+        """The earliest time at which a `for` or a `keep_firing_for` runs out; infinite: never."""
         times: list[float] = []
         for alerts in self._by_rule:
             for alert in alerts.values():
@@ -103,7 +92,7 @@ class AlertStates(Generic[E]):
                     times.append(alert.active_at + alert.rule.hold)
                 elif alert.absent_since is not None:
                     times.append(alert.absent_since + alert.rule.keep_firing_for)
-        return min(times, default=None)
+        return min(times, default=math.inf)
 
     def evaluate(
         self,

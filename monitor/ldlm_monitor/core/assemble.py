@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from ldlm_monitor.alerts import RuleSet, load_rules, packaged_rules
 from ldlm_monitor.config import Settings
-from ldlm_monitor.core.monitor import Monitor, MonitorSettings
+from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.parse import Parser
 from ldlm_monitor.promql import Expression, parse
 from ldlm_monitor.run.identity import RunNames
@@ -25,11 +25,9 @@ def assemble(
         rules=rules_of(settings),
         parser=parser or Parser(settings.formats),
         names=RunNames(settings.run),
-        settings=MonitorSettings(
-            evaluation_interval=settings.evaluation_interval,
-            end_series_after=settings.end_series_after_seconds,
-            stall=stall_of(settings),
-        ),
+        evaluation_interval=settings.evaluation_interval,
+        end_series_after=settings.end_series_after_seconds,
+        stall=stall_of(settings),
         stopwatch=stopwatch,
     )
 

@@ -27,8 +27,6 @@ class EvaluationSchedule:
     Unix seconds, all of them; infinite before the first time is known.
     """
 
-    __slots__ = ("_rules", "_runs", "busy_until", "interval", "next")
-
     def __init__(self, interval: float, rules: RuleEngine, runs: Fleet) -> None:
         self._rules = rules
         self._runs = runs

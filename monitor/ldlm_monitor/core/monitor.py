@@ -7,15 +7,15 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from functools import cache
 
 from ldlm_monitor.alerts import RuleSet, load_rules, packaged_rules
 from ldlm_monitor.core.evaluation_schedule import EvaluationSchedule, EvaluationThrottle
-from ldlm_monitor.core.incident_tracker import IncidentTracker
+from ldlm_monitor.core.explanation import EvidenceFinder, explained, facts_from
 from ldlm_monitor.core.rule_engine import RuleEngine
 from ldlm_monitor.core.self_metrics import SelfCounts, core_points
 from ldlm_monitor.detect import DetectorsByRun
+from ldlm_monitor.incidents import Incidents
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.points import Point
@@ -23,28 +23,12 @@ from ldlm_monitor.model.records import Event, Record, SampleBlock
 from ldlm_monitor.model.view import AlertView, MonitorView, Snapshot
 from ldlm_monitor.parse import ROW_SUFFIXES, Parser
 from ldlm_monitor.promql import Expression, parse
-from ldlm_monitor.run.evidence import EvidenceFinder
 from ldlm_monitor.run.fleet import Fleet
 from ldlm_monitor.run.identity import RunNames
 from ldlm_monitor.run.pace import StallSettings
 
-RECENT_EVENTS = 500
-RECENT_TRANSITIONS = 500
-
-
-@dataclass(frozen=True, slots=True)
-class MonitorSettings:
-    """Seconds, all of them.
-
-    `evaluation_interval`: the grid of scrapes and evaluations. `end_series_after`:
-    how long a run's series stay after it finished, crashed or was killed.
-    `retention`: how far back the embedded store reaches, beyond what rules need.
-    """
-
-    evaluation_interval: float = 5.0
-    end_series_after: float = 900.0
-    retention: float = 6 * 3600.0
-    stall: StallSettings = field(default_factory=StallSettings)
+RECENT = 500
+"""Events and transitions that a snapshot has, the last ones."""
 
 
 class Monitor:
@@ -52,7 +36,8 @@ class Monitor:
 
     Deterministic: the same chunks and times give the same transitions. Starts no
     thread, reads no clock, opens no file but the packaged rules and patterns.
-    `runs` are those of which records came.
+    `runs` are those of which records came. `clock`: how far time has passed, Unix seconds; -inf
+    before the first call. `version` changes whenever anything did that a snapshot shows.
     """
 
     def __init__(
@@ -61,43 +46,32 @@ class Monitor:
         rules: RuleSet[Expression] | None = None,
         parser: Parser | None = None,
         names: RunNames | None = None,
-        settings: MonitorSettings | None = None,
+        evaluation_interval: float = 5.0,
+        end_series_after: float = 900.0,
+        stall: StallSettings | None = None,
         stopwatch: Callable[[], float] | None = None,
     ) -> None:
-        """`stopwatch` (seconds, any origin) only times evaluations for the monitor's own metric."""
+        """Seconds, all of them; `stopwatch` only times evaluations for the monitor's own metric.
+
+        `evaluation_interval`: the grid of scrapes and evaluations. `end_series_after`: how long
+        a run's series stay after it finished, crashed or was killed.
+        """
         self.names = names or RunNames()
-        self._settings = settings or MonitorSettings()
         self._parser = parser or Parser()
         self._stopwatch = stopwatch
-        self.runs = Fleet(self._settings.stall, self._settings.end_series_after)
-        self._rules = RuleEngine(
-            rules if rules is not None else _packaged(),
-            self._settings.evaluation_interval,
-            self._settings.retention,
-        )
-        self._schedule = EvaluationSchedule(
-            self._settings.evaluation_interval, self._rules, self.runs
-        )
+        self.runs = Fleet(stall or StallSettings(), end_series_after)
+        self._rules = RuleEngine(_packaged() if rules is None else rules, evaluation_interval)
+        self._schedule = EvaluationSchedule(evaluation_interval, self._rules, self.runs)
         self._evidence = EvidenceFinder(self.runs)
-        self._incidents = IncidentTracker(self.runs)
+        self._incidents = Incidents(facts_from(self.runs))
         self._detectors = DetectorsByRun()
         self._timed = True
-        self._events: deque[Event] = deque(maxlen=RECENT_EVENTS)
+        self._events: deque[Event] = deque(maxlen=RECENT)
         self._throttle = EvaluationThrottle()
-        self._transitions: deque[Transition] = deque(maxlen=RECENT_TRANSITIONS)
+        self._transitions: deque[Transition] = deque(maxlen=RECENT)
         self._own = SelfCounts(self._parser, self.runs)
-        self._clock = -math.inf
-        self._version = 0
-
-    @property
-    def clock(self) -> float:
-        """How far time has passed, Unix seconds; -inf before the first call."""
-        return self._clock
-
-    @property
-    def version(self) -> int:
-        """Changes whenever anything did that a snapshot shows."""
-        return self._version
+        self.clock = -math.inf
+        self.version = 0
 
     def feed(self, chunk: Chunk, now: float, *, counted: bool = True) -> list[Transition]:
         """Take in new bytes of one file, read at `now` (Unix seconds).
@@ -105,30 +79,23 @@ class Monitor:
         `counted`: they count in the monitor's own metrics, which bytes that are read a second
         time, after a restart, do not.
         """
-        with nullcontext() if counted else self._parser.uncounted():
-            return self._feed(chunk, now)
-
-    def _feed(self, chunk: Chunk, now: float) -> list[Transition]:
         origin = self.names.origin(chunk.path)
         transitions = self._complete_blocks(now)
         self._evidence.set_chunk(chunk)
-        came = now - chunk.age
-        self._timed = chunk.timed
-        for found in self._parser.feed_blocks(chunk, origin, now):
-            if isinstance(found, SampleBlock):
-                transitions += self._take_block(found, came)
-            else:
-                transitions += self.observe((found,), came)
+        came, self._timed = now - chunk.age, chunk.timed
+        with nullcontext() if counted else self._parser.uncounted():
+            for found in self._parser.feed_blocks(chunk, origin, now):
+                if isinstance(found, SampleBlock):
+                    transitions += self._take_block(found, came)
+                else:
+                    transitions += self.observe((found,), came)
         self._evidence.store_progress_line(origin.run)
         self._evidence.set_chunk(None)
         self._timed = True
         return transitions
 
     def observe(self, records: Iterable[Record], now: float) -> list[Transition]:
-        """Take in records, as read at `now`; one with its own time is judged at that time.
-
-        What is older than the clock is filed at its own time and judged at the clock's.
-        """
+        """Take in records read at `now`; one with its own time is judged then, or at the clock."""
         transitions: list[Transition] = []
         for record in records:
             at = now if record.time is None else min(record.time, now)
@@ -150,32 +117,35 @@ class Monitor:
             transitions += self.observe(self._parser.finish(path), now)
         transitions += self._advance(now)
         self.runs.finish(now)
-        return transitions + self._evaluate(max(now, self._clock))
+        return transitions + self._evaluate(max(now, self.clock))
 
     def due(self) -> float | None:
         """When `tick` should be called at the latest, None if nothing is to come by itself."""
-        judged = (self._rules.due(), self._throttle.due)
-        times = (self._parser.open_until(), *judged, self.runs.due(), self._schedule.due())
-        earliest = min(time for time in times if time is not None)
+        silent = self._parser.open_until()
+        earliest = min(self._due(self._schedule.due()), math.inf if silent is None else silent)
         return None if math.isinf(earliest) else earliest
+
+    def _due(self, slot: float) -> float:
+        """When the next timer is due, where `slot` is the next of the grid; infinite: never."""
+        return min(slot, self.runs.due(), self._rules.due(), self._throttle.due)
 
     def count_dropped(self, reason: str, count: int = 1) -> None:
         """Count what the edge had to drop, or could not read."""
         if count:
             self._own.dropped(reason, count)
-            self._changed(max(self._clock, 0.0))
+            self._changed(max(self.clock, 0.0))
 
     def note_edge(self, points: list[Point]) -> None:
         """What the edge exports of itself joins the next scrape, so that rules see it."""
         if points != self._own.edge:
             self._own.edge = points
-            self._changed(max(self._clock, 0.0))
+            self._changed(max(self.clock, 0.0))
 
     def reconfigure(self, rules: RuleSet[Expression], stall: StallSettings) -> None:
         """Judge by other rules and limits from now on; alerts of the same rule go on."""
         self._rules.replace_rules(rules)
         self.runs.set_stall(stall)
-        self._changed(max(self._clock, 0.0))
+        self._changed(max(self.clock, 0.0))
 
     def alerts(self) -> list[AlertView]:
         """The active alerts."""
@@ -199,18 +169,19 @@ class Monitor:
 
     def carry_over(self, alerts: Iterable[AlertView]) -> list[Transition]:
         """Go on with alerts of before a restart: see `RuleEngine.carry_over`."""
-        found = self._rules.carry_over(alerts, self._clock)
-        self._changed(max(self._clock, 0.0))
+        found = self._rules.carry_over(alerts, self.clock)
+        self._changed(max(self.clock, 0.0))
         return [
-            self._incidents.explained(self._attach_evidence(each), self._clock) for each in found
+            explained(self._evidence.attach(each, self._rules.asks), self._incidents, self.clock)
+            for each in found
         ]
 
     def snapshot(self) -> Snapshot:
         """Everything a reader may see, as it stands at the last feed or tick."""
         healths = self._rules.healths()
         return Snapshot(
-            version=self._version,
-            at=max(self._clock, 0.0),
+            version=self.version,
+            at=max(self.clock, 0.0),
             runs=tuple(
                 run.view(
                     self.runs.health(run, healths.get(run.name, "HEALTHY")),
@@ -219,11 +190,11 @@ class Monitor:
                 for run in self.runs
             ),
             alerts=tuple(self.alerts()),
-            incidents=self._incidents.views(self._clock),
+            incidents=self._incidents.views(self.clock),
             events=tuple(self._events),
             transitions=tuple(self._transitions),
             monitor=self._own.view(),
-            points=tuple(point for group in self._run_points(self._clock) for point in group),
+            points=tuple(point for group in self._run_points(self.clock) for point in group),
             curves={run.name: run.values.curves() for run in self.runs},
         )
 
@@ -234,11 +205,7 @@ class Monitor:
         run = self.runs.of(block.sample(0), now)
         urgent = run.observe_block(block, now, timed=self._timed)
         self.runs.touch(run)
-        at = max(now, self._clock)
-        self._changed(at)
-        if urgent is None or not self._throttle.is_at_once(run.name, urgent, at):
-            return transitions
-        return transitions + self._evaluate(at)
+        return transitions + self._judge_at_once(run.name, urgent, max(now, self.clock))
 
     def _take_timed(self, block: SampleBlock, times: Sequence[float]) -> list[Transition]:
         """Take in lines, each at its own time: as one by one, in parts in which nothing is due."""
@@ -249,29 +216,29 @@ class Monitor:
             transitions += self._advance(times[start])
             transitions += self._take(sample, times[start])
             start += 1
-            due = min(self._schedule.next, self.runs.due(), self._rules.due() or math.inf)
-            due = min(due, self._throttle.due)
-            stop = bisect_left(times, due, start)
+            stop = bisect_left(times, self._due(self._schedule.next), start)
             run = self.runs.of(sample, times[start - 1])
             if stop > start and run.life.only_advances(block, times[stop - 1]):
                 run.observe_steps(block.part(start, stop), times[start:stop])
                 start = stop
-                self._clock = max(self._clock, times[stop - 1])
+                self.clock = max(self.clock, times[stop - 1])
                 self.runs.touch(run)
-                self._changed(self._clock)
+                self._changed(self.clock)
         return transitions
 
     def _take(self, record: Record, at: float) -> list[Transition]:
         run = self.runs.of(record, at)
         if isinstance(record, Event):
             self._events.append(record)
-            self._incidents.take(record, max(at, self._clock))
+            self._incidents.take(record, max(at, self.clock))
         rows = record.position.path.endswith(ROW_SUFFIXES)
         urgent = run.observe(record, at, rows=rows, timed=self._timed)
         self.runs.touch(run)
-        at = max(at, self._clock)
+        return self._judge_at_once(run.name, urgent, max(at, self.clock))
+
+    def _judge_at_once(self, run: str, urgent: str | None, at: float) -> list[Transition]:
         self._changed(at)
-        if urgent is None or not self._throttle.is_at_once(run.name, urgent, at):
+        if urgent is None or not self._throttle.is_at_once(run, urgent, at):
             return []
         return self._evaluate(at)
 
@@ -283,23 +250,18 @@ class Monitor:
         return transitions
 
     def _changed(self, at: float) -> None:
-        self._version += 1
+        self.version += 1
         self._schedule.changed(at)
 
     def _advance(self, to: float) -> list[Transition]:
         """Run all timers that are due by `to`, each at its own time."""
-        if to <= self._clock:
+        if to <= self.clock:
             return []
         transitions: list[Transition] = []
         self._schedule.begin(to)
-        while True:
-            slot = self._schedule.due_until(to)
-            times = (slot, self.runs.due(), self._rules.due(), self._throttle.due)
-            due = min(time for time in times if time is not None)
-            if due > to:
-                break
-            transitions += self._evaluate(max(due, self._clock))
-        self._clock = to
+        while (due := self._due(self._schedule.due_until(to))) <= to:
+            transitions += self._evaluate(max(due, self.clock))
+        self.clock = to
         return transitions
 
     def _evaluate(self, at: float) -> list[Transition]:
@@ -308,7 +270,7 @@ class Monitor:
         if self.runs.tick(at):
             self._changed(at)
         self._schedule.evaluated(at)
-        self._clock = max(self._clock, at)
+        self.clock = max(self.clock, at)
         self._throttle.judged(at)
         for run in self.runs.take_touched():
             self._incidents.settle(run.name, at)
@@ -321,15 +283,12 @@ class Monitor:
         if found:
             self._changed(at)
         self._own.evaluated(self._stopwatch() - started if self._stopwatch else 0.0)
-        transitions = [self._attach_evidence(each) for each in found]
+        transitions = [self._evidence.attach(each, self._rules.asks) for each in found]
         for each in transitions:
             self._incidents.take_alert(each, at)
-        transitions = [self._incidents.explained(each, self._clock) for each in transitions]
+        transitions = [explained(each, self._incidents, self.clock) for each in transitions]
         self._transitions.extend(each for each in transitions if not each.is_heartbeat)
         return transitions
-
-    def _attach_evidence(self, transition: Transition) -> Transition:
-        return self._evidence.attach(transition, self._rules.asks(transition.alert))
 
     def _run_points(self, at: float) -> list[list[Point]]:
         detected = self._detectors.points(run.name for run in self.runs.shown(at))

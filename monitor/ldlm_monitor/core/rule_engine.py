@@ -11,31 +11,31 @@ from ldlm_monitor.model.alert import Transition, VectorSample, alert_key
 from ldlm_monitor.model.points import Labels, Point, make_labels
 from ldlm_monitor.model.records import Position
 from ldlm_monitor.model.view import AlertView, Health
-from ldlm_monitor.promql import (
-    LOOKBACK,
-    Evaluator,
-    Expression,
+from ldlm_monitor.promql import LOOKBACK, Evaluator, Expression
+from ldlm_monitor.promql.analysis import (
     counts_samples,
     max_range,
     metric_names,
     names_its_metrics,
-    reads_series,
     result_selectors,
+    selectors,
     settles_after,
     uses_time,
 )
 from ldlm_monitor.run.fleet import worse
-from ldlm_monitor.series.store import SeriesStore
+from ldlm_monitor.series.store import SeriesStore, is_matched
 
 _STALL_METRICS = frozenset(
     {"ldlm_train_last_progress_timestamp_seconds", "ldlm_train_stall_limit_seconds"}
 )
 
 
+RETENTION = 6 * 3600.0
+"""Seconds that the embedded store reaches back at least: what `query_range` and views ask for."""
+
+
 class _Question:
     """What decides when a rule's expression must be asked again."""
-
-    __slots__ = ("always", "metrics", "needs_every_slot", "reach", "settles_after")
 
     def __init__(self, expr: Expression) -> None:
         self.metrics = metric_names(expr)
@@ -63,12 +63,12 @@ class RuleEngine:
 
     _healths: dict[str, Health] | None
 
-    def __init__(self, rules: RuleSet[Expression], interval: float, retention: float) -> None:
+    def __init__(self, rules: RuleSet[Expression], interval: float) -> None:
         self._use(rules)
         self._alerts = AlertStates(rules)
         self._recorded: dict[str, list[Point]] = {}
         self._carried: dict[str, float] = {}
-        self._store = SeriesStore(interval, max(retention, 2 * self.reach))
+        self._store = SeriesStore(interval, max(RETENTION, 2 * self.reach))
         self._evaluator = Evaluator(self._store)
 
     def replace_rules(self, rules: RuleSet[Expression]) -> None:
@@ -83,14 +83,9 @@ class RuleEngine:
         """The pending and firing alerts."""
         return self._alerts.alerts()
 
-    def firing(self) -> list[Transition]:
-        """As `AlertStates.firing`."""
-        return self._alerts.firing()
-
-    def due(self) -> float | None:
+    def due(self) -> float:
         """The earliest time at which a `for`, a `keep_firing_for` or a `carry_over` runs out."""
-        times = (self._alerts.due(), *self._carried.values())
-        return min((time for time in times if time is not None), default=None)
+        return min((self._alerts.due(), *self._carried.values()))
 
     def evaluate(
         self, groups: list[list[Point]], at: float, has_ended: Callable[[str], bool]
@@ -166,8 +161,15 @@ class RuleEngine:
 
     def asks(self, alert: str) -> Callable[[str, Labels], bool]:
         """Whether the rules of an alert read a series, by its name and labels."""
-        rules = self._asks.get(alert, [])
-        return lambda name, labels: any(asked(name, labels) for asked in rules)
+        read = [
+            selector.matchers
+            for rule in self._rules.alerts
+            if rule.name == alert
+            for selector in selectors(rule.expr)
+        ]
+        return lambda name, labels: any(
+            is_matched((("__name__", name), *labels), matchers) for matchers in read
+        )
 
     def starts(self) -> dict[str, float]:
         """When each active alert's condition first held, by the alert's key."""
@@ -202,7 +204,7 @@ class RuleEngine:
             )  # fmt: skip
             self._alerts.adopt([active])
         self._healths = None
-        return [each for each in self.firing() if each.key in self._carried]
+        return [each for each in self._alerts.firing() if each.key in self._carried]
 
     def _use(self, rules: RuleSet[Expression]) -> None:
         self._rules = rules
@@ -211,9 +213,6 @@ class RuleEngine:
         self._answers: dict[str, _Answer] = {}
         self.reach = max((asked.reach for asked in self._asked.values()), default=0.0)
         self.asks_the_time = any(asked.needs_every_slot for asked in self._asked.values())
-        self._asks: dict[str, list[Callable[[str, Labels], bool]]] = {}
-        for rule in rules.alerts:
-            self._asks.setdefault(rule.name, []).append(reads_series(rule.expr))
 
     def _ask(self, expr: Expression, at: float) -> list[VectorSample]:
         """The value of a rule's expression, computed only if it can differ from the last one."""

@@ -16,8 +16,6 @@ _RECORD_TYPES = ("sample", "event", "heartbeat")
 class SelfCounts:
     """Counts since the start. `edge`: what the edge exports of itself, joined to a scrape."""
 
-    __slots__ = ("_dropped", "_evaluation_seconds", "_evaluations", "_parser", "_runs", "edge")
-
     def __init__(self, parser: Parser, runs: Fleet) -> None:
         self._parser = parser
         self._runs = runs

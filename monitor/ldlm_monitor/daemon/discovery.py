@@ -10,8 +10,8 @@ from pathlib import Path
 
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.playback.history import HEAD_BYTES, callback_run, has_bars, is_rows, launch_facts
-from ldlm_monitor.run.fleet import RunStatus
 from ldlm_monitor.run.identity import launch_time
+from ldlm_monitor.run.training_run import TrainingRun
 from ldlm_monitor.source import (
     Companion,
     Disk,
@@ -160,7 +160,7 @@ class Inputs:
             return
         if name is None:
             return
-        if self._standing(log_path) is None and run not in self._named:
+        if self._run_of(log_path) is None and run not in self._named:
             self._monitor.names.rename(run, name)
         elif name != run and not self._monitor.names.is_given:
             self._say(
@@ -211,20 +211,21 @@ class Inputs:
         at, pause = self._seek.get(path, (now, COMPANION_SECONDS))
         if now < at or path.suffix == ".jsonl":
             return False
-        standing = self._standing(path)
-        if standing is not None and standing.has_ended:
+        run = self._run_of(path)
+        if run is not None and run.life.ended:
             return False
-        starting = standing is None or standing.state == "starting"
+        starting = run is None or run.life.state == "starting"
         self._seek[path] = (now + pause, pause if starting else min(4 * pause, SELDOM_SECONDS))
         return True
 
-    def _standing(self, path: Path) -> RunStatus | None:
-        """How the run that a file belongs to stands, None before its first record."""
-        return self._monitor.runs.status(self._monitor.names.origin(str(path)).run)
+    def _run_of(self, path: Path) -> TrainingRun | None:
+        """The run that a file belongs to, None before its first record."""
+        return self._monitor.runs.get(self._monitor.names.origin(str(path)).run)
 
     def _has_trained(self, path: Path) -> bool:
-        standing = self._standing(path)
-        return (standing is not None and standing.has_steps) or has_bars(path, self._disk)
+        run = self._run_of(path)
+        has_steps = run is not None and run.life.progress_step is not None
+        return has_steps or has_bars(path, self._disk)
 
     def _changed(self, folder: Path) -> int:
         try:

@@ -28,8 +28,6 @@ class GradientDetector:
     - `grad_norm_ratio`: the median of the last 5 norms over that of those before.
     """
 
-    __slots__ = ("_window",)
-
     def __init__(self) -> None:
         self._window = RecentValues(NORM_WINDOW)
 
@@ -68,8 +66,6 @@ class LossScaleDetector:
     A dynamic scale halves at an overflow and doubles every some thousand steps.
     """
 
-    __slots__ = ("_window",)
-
     def __init__(self) -> None:
         self._window = RecentValues(SCALE_WINDOW)
 
@@ -91,8 +87,6 @@ class OverflowDetector:
     skips those steps (torch.amp.GradScaler begins at 2**16). After such a start, one or two in
     a row are a scale that was raised again. Longer rows are not explained.
     """
-
-    __slots__ = ("_explained", "_in_a_row", "_may_follow")
 
     def __init__(self) -> None:
         self._explained = 0
@@ -121,8 +115,6 @@ class OverflowDetector:
 
 class SkippedSteps:
     """`skipped_steps_ratio`: skipped among the last 100 steps, after the first 200."""
-
-    __slots__ = ("_seen",)
 
     def __init__(self) -> None:
         self._seen: deque[tuple[int, int]] = deque()

@@ -55,17 +55,6 @@ class LossDetector:
     Ratios exist for losses above 0 only.
     """
 
-    __slots__ = (
-        "_groups",
-        "_highest",
-        "_hundreds",
-        "_levels",
-        "_lowest",
-        "_noise",
-        "_trend",
-        "_window",
-    )
-
     def __init__(self) -> None:
         self._window = RecentValues(LOSS_WINDOW)
         self._groups = Groups(GROUP)
@@ -184,8 +173,6 @@ class ConstantDetector:
     training many values are equal (p = 0.5 needs 30, p = 0.9 needs 197). A trainer that
     logs a constant in place of NaN exceeds both by far.
     """
-
-    __slots__ = ("_changes", "_equal", "_longest", "_row", "_value")
 
     def __init__(self) -> None:
         self._value = math.nan

@@ -35,8 +35,6 @@ class ChangePoint:
     `ratio` is the level after the last change over that before it, 1 without a change.
     """
 
-    __slots__ = ("_above", "_below", "_level", "_noise", "_unlearned", "changes", "ratio")
-
     def __init__(self) -> None:
         self.ratio = 1.0
         self.changes = 0
@@ -73,8 +71,6 @@ class ChangePoint:
 class _Excursion:
     """A sum that never falls below 0, and the values since it left 0."""
 
-    __slots__ = ("total", "values")
-
     def __init__(self) -> None:
         self.total = 0.0
         self.values = array("d")
@@ -106,8 +102,6 @@ class ThroughputDetector:
     - `throughput_variation_ratio`: standard deviation over mean of the last 50.
     - `step_time_change_ratio`: `ChangePoint.ratio`.
     """
-
-    __slots__ = ("_change", "_window")
 
     def __init__(self) -> None:
         self._window = RecentValues(PACE_WINDOW)
@@ -150,8 +144,6 @@ class RankDetector:
       the same time, so `busy_seconds` counts instead where ranks report it: how long each
       worked before it waited.
     """
-
-    __slots__ = ("_busy", "_seconds", "_steps")
 
     def __init__(self) -> None:
         self._steps: dict[int, int] = {}

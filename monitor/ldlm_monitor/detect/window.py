@@ -16,8 +16,6 @@ MAD_SIGMA = 1.4826
 class RecentValues:
     """The last `size` values, and the number of all values so far."""
 
-    __slots__ = ("count", "size", "values")
-
     def __init__(self, size: int) -> None:
         self.size = size
         self.count = 0
@@ -36,8 +34,6 @@ class RecentValues:
 
 class Groups:
     """Values in consecutive groups of `size`; the length is that of the incomplete last one."""
-
-    __slots__ = ("_rest", "size")
 
     def __init__(self, size: int) -> None:
         self.size = size

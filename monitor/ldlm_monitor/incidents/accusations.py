@@ -112,15 +112,10 @@ def _fingerprints(evidence: Evidence) -> Iterator[Accusation]:
     if odd:
         first = min(clues, key=lambda each: each.order)
         op, shape = calls[min(odd)].most_common(1)[0][0]
-        yield Accusation(
-            "fingerprints",
-            "collective_mismatch",
-            odd,
-            f"{names_of(odd)} called {op} of shape [{shape}]; "
-            f"the other {len(calls) - len(odd)} ranks did not",
-            first,
-            f"another collective than the others: {op} of shape [{shape}]",
-        )
+        called = f"{op} of shape [{shape}]"
+        why = f"{names_of(odd)} called {called}; the other {len(calls) - len(odd)} ranks did not"
+        fault = f"another collective than the others: {called}"
+        yield Accusation("fingerprints", "collective_mismatch", odd, why, first, fault)
 
 
 def _minority(calls: dict[int, tuple[str, str]]) -> frozenset[int]:
@@ -144,23 +139,17 @@ def _parameters(evidence: Evidence) -> Iterator[Accusation]:
     other = rank_in(first.fields.get("other_rank")) or 0
     present = set(evidence.roster.facts) - {other}
     if len(reporters) > 1 and 2 * len(reporters) > len(present):
-        yield Accusation(
-            "parameters",
-            first.kind,
-            frozenset({other}),
-            f"{len(reporters)} ranks differ from rank {other} in a parameter, so it is the odd one",
-            first,
-            "other model parameters than the other ranks",
+        odd = frozenset({other})
+        why = (
+            f"{len(reporters)} ranks differ from rank {other} in a parameter, so it is the odd one"
         )
     elif len(reporters) == 1 and len(present) > 2:
-        yield Accusation(
-            "parameters",
-            first.kind,
-            frozenset(reporters),
-            f"only {names_of(reporters)} differs from rank {other}",
-            first,
-            "other model parameters than the other ranks",
-        )
+        odd = frozenset(reporters)
+        why = f"only {names_of(reporters)} differs from rank {other}"
+    else:
+        return
+    fault = "other model parameters than the other ranks"
+    yield Accusation("parameters", first.kind, odd, why, first, fault)
 
 
 def _different_calls(collective: Collective | None) -> Iterator[Accusation]:
@@ -170,14 +159,9 @@ def _different_calls(collective: Collective | None) -> Iterator[Accusation]:
     odd = _minority(collective.calls)
     if odd:
         op, size = collective.calls[min(odd)]
-        yield Accusation(
-            "timeouts",
-            "collective_mismatch",
-            odd,
-            f"only {names_of(odd)} called {op} of {size} elements at #{collective.seq}",
-            None,
-            f"another collective than the others at #{collective.seq}: {op} of {size} elements",
-        )
+        why = f"only {names_of(odd)} called {op} of {size} elements at #{collective.seq}"
+        fault = f"another collective than the others at #{collective.seq}: {op} of {size} elements"
+        yield Accusation("timeouts", "collective_mismatch", odd, why, None, fault)
 
 
 def _desync(evidence: Evidence, collective: Collective | None) -> Iterator[Accusation]:
@@ -188,14 +172,9 @@ def _desync(evidence: Evidence, collective: Collective | None) -> Iterator[Accus
             continue
         pg_ranks = ranks_in(fields.get("ranks"))
         ranks = frozenset(collective.global_rank(rank) if collective else rank for rank in pg_ranks)
-        yield Accusation(
-            "desync report",
-            fold.kind,
-            ranks,
-            f"torch's desync report: {names_of(ranks)} never joined",
-            fold.first,
-            "never joined the collective",
-        )
+        why = f"torch's desync report: {names_of(ranks)} never joined"
+        fault = "never joined the collective"
+        yield Accusation("desync report", fold.kind, ranks, why, fold.first, fault)
 
 
 def _hung(evidence: Evidence) -> Iterator[Accusation]:
@@ -204,14 +183,9 @@ def _hung(evidence: Evidence) -> Iterator[Accusation]:
     clues = [clue for fold in folds for clue in fold.clues if clue.rank is not None]
     first = min(clues, key=lambda each: each.order, default=None)
     if first is not None and first.rank is not None:
-        yield Accusation(
-            "nvrx",
-            first.kind,
-            frozenset({first.rank}),
-            f"rank {first.rank} sent no heartbeat, the earliest of {len(clues)}",
-            first,
-            first.message,
-        )
+        why = f"rank {first.rank} sent no heartbeat, the earliest of {len(clues)}"
+        odd = frozenset({first.rank})
+        yield Accusation("nvrx", first.kind, odd, why, first, first.message)
 
 
 def _stuck(evidence: Evidence, run: RunFacts) -> Iterator[Accusation]:

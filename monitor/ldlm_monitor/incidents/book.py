@@ -131,24 +131,22 @@ class Incidents:
 
     def cause(self, name: str, at: float) -> str | None:
         """The root cause of a run's open incident as one phrase; None while it is unknown."""
-        run = self._runs.get(name)
-        incident = (run.failure or run.numerics) if run is not None else None
-        if incident is None or incident.state != "open":
-            return None
-        return incident.cause(self._facts_of(name), at)
+        incident = self._open_incident(name)
+        return None if incident is None else incident.cause(self._facts_of(name), at)
 
     def failed_rank(self, name: str, at: float) -> int | None:
         """The rank that a run's open incident names as the first to fail."""
+        incident = self._open_incident(name)
+        return incident.judgement(self._facts_of(name), at).verdict.rank if incident else None
+
+    def _open_incident(self, name: str) -> Incident | None:
         run = self._runs.get(name)
-        incident = (run.failure or run.numerics) if run is not None else None
-        if incident is None or incident.state != "open":
-            return None
-        return incident.judgement(self._facts_of(name), at).verdict.rank
+        found = (run.failure or run.numerics) if run is not None else None
+        return found if found is not None and found.state == "open" else None
 
     def incident_of(self, name: str, key: str) -> str | None:
         """The id of the run's incident to which a firing alert, given by its key, belongs."""
-        run = self._runs.get(name)
-        present = run.current() if run is not None else ()
+        present = self._runs[name].current() if name in self._runs else ()
         return next((each.id for each in present if key in each.firing), None)
 
     def views(self, at: float) -> tuple[IncidentView, ...]:
@@ -223,11 +221,8 @@ class Incidents:
         began = clue_of(event, seen).effective
         if incident.state == "recovered":
             # A run can survive a machine's fault for some minutes.
-            broken = [
-                clue.seen
-                for fold in incident.evidence.of_tier(Tier.HARDWARE)
-                for clue in fold.clues
-            ]
+            folds = incident.evidence.of_tier(Tier.HARDWARE)
+            broken = [clue.seen for fold in folds for clue in fold.clues]
             return not fails(event) or max(broken, default=-1e18) < began - BEFORE_SECONDS
         return began > incident.updated + QUIET_SECONDS and not incident.firing
 
@@ -245,11 +240,7 @@ class Incidents:
         return incident
 
     def _for_alert(
-        self,
-        run: _RunIncidents,
-        kind: str | None,
-        at: float,
-        severity: str,
+        self, run: _RunIncidents, kind: str | None, at: float, severity: str
     ) -> Incident | None:
         numeric = kind == "nonfinite_metric"
         present = run.failure or run.numerics

@@ -233,16 +233,8 @@ def broken_link(evidence: Evidence) -> RootCause | None:
         host = first.host or first.node or ""
         why = "the first to report a broken link; the fault may be at either end"
     ranks = evidence.roster.on_host(host, None)
-    return RootCause(
-        tier=Tier.NETWORK,
-        kind=first.kind,
-        message=first.message,
-        confidence="probable" if clear or len(own) == 1 else "weak",
-        why=(why,),
-        ranks=frozenset(ranks),
-        clue=first,
-        host=host or None,
-    )
+    sure: Confidence = "probable" if clear or len(own) == 1 else "weak"
+    return RootCause.of_clue(Tier.NETWORK, first, sure, (why,), ranks, host=host or None)
 
 
 def lost_peer(evidence: Evidence) -> RootCause | None:
@@ -262,15 +254,11 @@ def lost_peer(evidence: Evidence) -> RootCause | None:
         return None
     count, host = -gone[0][0], gone[0][1]
     first = min((clue for clue in clues if _far(clue) == host), key=lambda each: each.order)
-    return RootCause(
-        tier=Tier.NETWORK,
-        kind=first.kind,
-        message=f"{host} closed its connections, or cannot be reached",
-        confidence="weak",
-        why=(f"{count} others lost {host} as their peer; it logged no lost peer itself",),
-        ranks=frozenset(evidence.roster.on_host(host, None)),
-        clue=first,
-        host=host,
+    ranks = evidence.roster.on_host(host, None)
+    why = f"{count} others lost {host} as their peer; it logged no lost peer itself"
+    gone_away = f"{host} closed its connections, or cannot be reached"
+    return RootCause.of_clue(
+        Tier.NETWORK, first, "weak", (why,), ranks, message=gone_away, host=host
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 from bisect import insort
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from string import digits
 from typing import Final
 
@@ -225,16 +225,13 @@ class Evidence:
             facts.waited.add(str(row.get("kind")))
         elif row.get("role") == "root" or _is_exception(message):
             kind = str(row.get("kind") or "python_exception")
-            own = Clue(
+            own = replace(
+                clue,
                 kind=kind,
                 role="root",
                 severity="error",
-                seen=clue.seen,
-                effective=clue.effective,
                 message=message[:MAX_MESSAGE],
-                position=clue.position,
                 rank=rank,
-                node=clue.node,
                 host=host,
                 pid=pid,
                 fields={"reported_by": _TABLE},

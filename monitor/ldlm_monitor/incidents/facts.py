@@ -173,6 +173,23 @@ class RootCause:
     clue: Clue | None = None
     host: str | None = None
 
+    @classmethod
+    def of_clue(
+        cls,
+        tier: Tier,
+        clue: Clue,
+        confidence: Confidence,
+        why: Iterable[str],
+        ranks: Iterable[int | None] = (),
+        *,
+        message: str = "",
+        host: str | None = None,
+    ) -> RootCause:
+        """The cause that a clue shows; ranks that are None are left out."""
+        known = frozenset(rank for rank in ranks if rank is not None)
+        text = message or clue.message
+        return cls(tier, clue.kind, text, confidence, tuple(why), known, clue, host)
+
     @property
     def rank(self) -> int | None:
         """The rank, where it is a single one."""

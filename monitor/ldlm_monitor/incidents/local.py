@@ -150,15 +150,7 @@ def _on_rank(evidence: Evidence, clue: Clue, exits: list[Exit]) -> RootCause:
     sure: Confidence = by_sources(sources, doubtful=False)
     if rivals or clue.fields.get("reported_by"):
         sure = "probable"
-    return RootCause(
-        tier=Tier.LOCAL,
-        kind=clue.kind,
-        message=clue.message,
-        confidence=sure,
-        why=tuple(why),
-        ranks=frozenset() if rank is None else frozenset({rank}),
-        clue=clue,
-    )
+    return RootCause.of_clue(Tier.LOCAL, clue, sure, why, (rank,))
 
 
 def _rivals(evidence: Evidence, clue: Clue) -> set[int]:
@@ -198,15 +190,5 @@ def _unranked(evidence: Evidence, clue: Clue, exits: list[Exit], run: RunFacts) 
                 _on_rank(evidence, replace(clue, rank=rank), exits), clue=replace(clue, rank=rank)
             )
     alone = evidence.roster.size(run) < 2 and not evidence.roster.facts
-    return RootCause(
-        tier=Tier.LOCAL,
-        kind=clue.kind,
-        message=clue.message,
-        confidence="confirmed" if alone else "probable",
-        why=(
-            "the first error in the log"
-            if alone
-            else "the first error in the log; the line has no rank",
-        ),
-        clue=clue,
-    )
+    why = "the first error in the log" + ("" if alone else "; the line has no rank")
+    return RootCause.of_clue(Tier.LOCAL, clue, "confirmed" if alone else "probable", (why,))

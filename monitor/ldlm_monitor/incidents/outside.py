@@ -60,19 +60,13 @@ def external(evidence: Evidence) -> RootCause | None:
     if clue is None or _failed_before(evidence, clue, given=bool(reasoned)):
         return None
     reason = clue.fields.get("reason")
-    return RootCause(
-        tier=Tier.EXTERNAL,
-        kind=clue.kind,
-        message=clue.message,
-        confidence="confirmed" if reason else "probable",
-        why=(
-            f"the scheduler gives the reason: {reason}"
-            if reason
-            else "it came before any error of a rank",
-        ),
-        clue=clue,
-        host=clue.host,
+    sure: Confidence = "confirmed" if reason else "probable"
+    why = (
+        f"the scheduler gives the reason: {reason}"
+        if reason
+        else "it came before any error of a rank"
     )
+    return RootCause.of_clue(Tier.EXTERNAL, clue, sure, (why,), host=clue.host)
 
 
 def _failed_before(evidence: Evidence, clue: Clue, *, given: bool) -> bool:
@@ -112,16 +106,9 @@ def hardware(evidence: Evidence, local: Clue | None) -> RootCause | None:
     sources = {"kernel", *(reason for reason in why if ranks)}
     machine = clue.host or clue.node
     place = f" on {machine}" if machine else ""
-    return RootCause(
-        tier=Tier.HARDWARE,
-        kind=clue.kind,
-        message=clue.message,
-        confidence=by_sources(sources, doubtful=bool(evidence.roster.facts) and len(ranks) != 1),
-        why=(f"the machine itself reported it{place}", *why),
-        ranks=frozenset(ranks),
-        clue=clue,
-        host=machine,
-    )
+    sure = by_sources(sources, doubtful=bool(evidence.roster.facts) and len(ranks) != 1)
+    why = [f"the machine itself reported it{place}", *why]
+    return RootCause.of_clue(Tier.HARDWARE, clue, sure, why, ranks, host=machine)
 
 
 def _same_moment(clues: list[Clue], first: Clue) -> list[Clue]:
@@ -274,26 +261,13 @@ def _of_exit(evidence: Evidence, first: Exit, *, rivals: set[int]) -> RootCause:
         why.append("only the launcher reports it: the output of this process is not read")
     elif first.code == 1 and sure == "confirmed":
         sure = "probable"  # an exception would have left a traceback
-    return RootCause(
-        tier=Tier.LOCAL,
-        kind=first.clue.kind,
-        message=f"process {exit_text(first.code).removeprefix('was ')}",
-        confidence=sure,
-        why=tuple(why),
-        ranks=frozenset() if rank is None else frozenset({rank}),
-        clue=replace(first.clue, fields={**first.clue.fields, "exitcode": first.code}),
-    )
+    clue = replace(first.clue, fields={**first.clue.fields, "exitcode": first.code})
+    message = f"process {exit_text(first.code).removeprefix('was ')}"
+    return RootCause.of_clue(Tier.LOCAL, clue, sure, why, (rank,), message=message)
 
 
 def everywhere(clue: Clue, ranks: set[int]) -> RootCause:
     """The same failure on most ranks: none of them is the cause."""
     same = f"the same on {len(ranks)} ranks ({compressed(ranks)})"
-    return RootCause(
-        tier=Tier.LOCAL,
-        kind=clue.kind,
-        message=clue.message,
-        confidence="probable",
-        why=(f"{same}: a fault of program, data or configuration rather than of one rank",),
-        ranks=frozenset(ranks),
-        clue=clue,
-    )
+    why = f"{same}: a fault of program, data or configuration rather than of one rank"
+    return RootCause.of_clue(Tier.LOCAL, clue, "probable", (why,), ranks)

@@ -1,11 +1,10 @@
 """Properties of an accepted expression that need no evaluation."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ldlm_monitor.model.points import Labels, Matcher
 from ldlm_monitor.promql.floats import INF
-from ldlm_monitor.promql.functions import DATES, compile_pattern
+from ldlm_monitor.promql.functions import DATES
 from ldlm_monitor.promql.nodes import (
     LOOKBACK,
     NAME,
@@ -24,7 +23,7 @@ from ldlm_monitor.promql.nodes import (
 TIME_FUNCTIONS = frozenset({"time", "timestamp", *DATES})
 COUNTING_FUNCTIONS = frozenset({"count_over_time", "sum_over_time"})
 ROUNDING_SECONDS = 0.001
-"""Times moved by an offset are rounded by less than this: see `selection.exact`."""
+"""Times moved by an offset are rounded by less than this: see `ranges.exact`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ def metric_names(expr: Expression) -> frozenset[str]:
     """The metric names that its selectors match by `=`."""
     return frozenset(
         matcher.value
-        for selector in _selectors(expr.root)
+        for selector in selectors(expr)
         for matcher in selector.matchers
         if matcher.name == NAME and matcher.op == "="
     )
@@ -65,11 +64,12 @@ def _result_selectors(node: Node) -> Iterator[Selector]:
 
 def names_its_metrics(expr: Expression) -> bool:
     """Whether each of its selectors matches one metric by name."""
-    return all(names_one_metric(selector) for selector in _selectors(expr.root))
+    return all(names_one_metric(selector) for selector in selectors(expr))
 
 
-def _selectors(node: Node) -> Iterator[Selector]:
-    return (each for each in walk(node) if isinstance(each, Selector))
+def selectors(expr: Expression) -> Iterator[Selector]:
+    """All its selectors."""
+    return (each for each in walk(expr.root) if isinstance(each, Selector))
 
 
 def settles_after(expr: Expression) -> float:
@@ -79,28 +79,6 @@ def settles_after(expr: Expression) -> float:
     Infinite for a fixed `@` time.
     """
     return _reach(expr.root, 0.0) + ROUNDING_SECONDS
-
-
-def reads_series(expr: Expression) -> Callable[[str, Labels], bool]:
-    """A predicate of name and labels: whether one of its selectors matches that series."""
-    selectors = [selector.matchers for selector in _selectors(expr.root)]
-
-    def reads(name: str, labels: Labels) -> bool:
-        present = {**dict(labels), NAME: name}
-        return any(
-            all(_holds(matcher, present.get(matcher.name, "")) for matcher in matchers)
-            for matchers in selectors
-        )
-
-    return reads
-
-
-def _holds(matcher: Matcher, value: str) -> bool:
-    if matcher.op in {"=~", "!~"}:
-        same = compile_pattern(matcher.value).fullmatch(value) is not None
-    else:
-        same = value == matcher.value
-    return same == (not matcher.op.startswith("!"))
 
 
 def max_range(expr: Expression) -> float:

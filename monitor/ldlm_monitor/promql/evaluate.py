@@ -3,6 +3,8 @@
 Pure: the same samples, expression and time give the same vector.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,6 +16,8 @@ from ldlm_monitor.promql.functions import (
     ELEMENTWISE,
     KEEPS_NAME,
     OVER_VECTOR,
+    histogram_quantile,
+    labels_of_absent,
 )
 from ldlm_monitor.promql.nodes import (
     LOOKBACK,
@@ -43,8 +47,7 @@ from ldlm_monitor.promql.operators import (
     combine_vectors,
     combine_with_scalar,
 )
-from ldlm_monitor.promql.ranges import OVER_RANGE
-from ldlm_monitor.promql.selection import SPECIAL, Selection, exact, unique
+from ldlm_monitor.promql.ranges import OVER_RANGE, Selection, exact, unique
 
 
 class Evaluator:
@@ -95,8 +98,6 @@ class Evaluator:
 
 class _Evaluation:
     """One query: what stays the same while its nodes are evaluated at one or many times."""
-
-    __slots__ = ("_computed", "_step", "selection", "unnamed")
 
     def __init__(self, selection: Selection, step: float, unnamed: Rename) -> None:
         self.selection = selection
@@ -221,6 +222,50 @@ def _same(labels: Labels) -> Labels:
     return labels
 
 
+def _timestamp(query: _Evaluation, node: Call, at: float) -> Vector:
+    operand = node.arguments[0]
+    if isinstance(operand, Selector):
+        found = [
+            (query.unnamed(labels), time) for labels, time, _ in query.selection.latest(operand, at)
+        ]
+        return unique(found)
+    return unique([(query.unnamed(labels), at) for labels, _ in query.vector(operand, at)])
+
+
+def _scalar(query: _Evaluation, node: Call, at: float) -> float:
+    vector = query.vector(node.arguments[0], at)
+    return vector[0][1] if len(vector) == 1 else math.nan
+
+
+def _histogram_quantile(query: _Evaluation, node: Call, at: float) -> Vector:
+    rank, buckets = node.arguments
+    return unique(histogram_quantile(query.scalar(rank, at), query.vector(buckets, at)))
+
+
+def _absent(query: _Evaluation, node: Call, at: float) -> Vector:
+    operand = node.arguments[0]
+    if query.vector(operand, at):
+        return []
+    return [(labels_of_absent(operand), 1.0)]
+
+
+def _absent_over_time(query: _Evaluation, node: Call, at: float) -> Vector:
+    operand = node.arguments[0]
+    if next(query.windows(operand, at), None) is not None:
+        return []
+    return [(labels_of_absent(operand), 1.0)]
+
+
+SPECIAL: dict[str, Callable[[_Evaluation, Call, float], Value]] = {
+    "time": lambda query, node, at: at,
+    "pi": lambda query, node, at: math.pi,
+    "vector": lambda query, node, at: [((), query.scalar(node.arguments[0], at))],
+    "scalar": _scalar,
+    "timestamp": _timestamp,
+    "histogram_quantile": _histogram_quantile,
+    "absent": _absent,
+    "absent_over_time": _absent_over_time,
+}
 _HANDLERS: dict[type, Callable[[_Evaluation, Any, float], Value]] = {
     Number: lambda query, node, at: node.value,
     Text: lambda query, node, at: node.value,

@@ -67,16 +67,11 @@ def combine_with_scalar(
         if scalar_left:
             return [(unnamed(labels), compute(scalar, value)) for labels, value in vector]
         return [(unnamed(labels), compute(value, scalar)) for labels, value in vector]
-    if scalar_left:
-        verdicts = [compare(scalar, value) for _, value in vector]
-    else:
-        verdicts = [compare(value, scalar) for _, value in vector]
+    sides = ((scalar, value) if scalar_left else (value, scalar) for _, value in vector)
+    verdicts = [(sample, compare(*pair)) for sample, pair in zip(vector, sides, strict=True)]
     if node.as_bool:
-        return [
-            (unnamed(sample[0]), float(verdict))
-            for sample, verdict in zip(vector, verdicts, strict=True)
-        ]
-    return [sample for sample, verdict in zip(vector, verdicts, strict=True) if verdict]
+        return [(unnamed(sample[0]), float(verdict)) for sample, verdict in verdicts]
+    return [sample for sample, verdict in verdicts if verdict]
 
 
 def combine_vectors(node: Binary, left: Vector, right: Vector, unnamed: Rename) -> Vector:

@@ -1,14 +1,18 @@
-"""Functions of range vectors.
+"""Reads selectors from a storage, and functions of range vectors.
 
-Each has a `RangeWindow` of at least one sample and scalars as arguments; it returns None
-where the window has too few samples. Semantics: Prometheus 3 `promql/functions.go`.
+Each function has a `RangeWindow` of at least one sample and scalars as arguments; it returns
+None where the window has too few samples. Semantics: Prometheus 3 `promql/functions.go`.
 """
 
+from __future__ import annotations
+
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
 from ldlm_monitor.model.errors import RuleError
+from ldlm_monitor.model.points import InstantStorage, Labels, Storage
 from ldlm_monitor.promql.floats import (
     divide,
     greatest_of,
@@ -18,7 +22,87 @@ from ldlm_monitor.promql.floats import (
     sum_of,
     variance_of,
 )
-from ldlm_monitor.promql.nodes import RangeWindow
+from ldlm_monitor.promql.nodes import (
+    Range,
+    RangeWindow,
+    Selector,
+    Shift,
+    Vector,
+)
+
+
+def exact(time: float) -> float:
+    """The time rounded to milliseconds, where it differs from them only by rounding errors.
+
+    Prometheus counts in milliseconds; sums and products of seconds differ from them in the last
+    bits, and samples at the edge of a range would appear and disappear.
+    """
+    whole = round(time, 3)
+    return whole if abs(whole - time) < 1e-6 else time
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Reads the selectors of one query; `start` and `end` are what `@` may refer to.
+
+    `instant` is the storage itself if it can return the last samples.
+    """
+
+    storage: Storage
+    instant: InstantStorage | None
+    lookback: float
+    start: float
+    end: float
+
+    def shifted(self, shift: Shift, at: float) -> float:
+        """The time that a selector or a subquery reads when the query is evaluated at `at`."""
+        anchor = shift.anchor
+        if anchor == "start":
+            at = self.start
+        elif anchor == "end":
+            at = self.end
+        elif anchor is not None:
+            at = anchor
+        return exact(at - shift.offset) if shift.offset else at
+
+    def latest(self, node: Selector, at: float) -> Iterator[tuple[Labels, float, float]]:
+        """Labels, time and value of the last sample of each series at `at`."""
+        until = self.shifted(node.shift, at)
+        since = exact(until - self.lookback)
+        if self.instant is not None:
+            yield from self.instant.latest(node.matchers, since, until)
+            return
+        for series in self.storage.select(node.matchers, since, until):
+            if not len(series.times):
+                continue
+            last = series.times[-1]
+            if last <= since:
+                continue
+            if series.ended is not None and last <= series.ended <= until:
+                continue
+            yield series.labels, last, series.values[-1]
+
+    def windows(self, node: Range, at: float) -> Iterator[RangeWindow]:
+        """The samples of each series of a range; series without any are left out."""
+        end = self.shifted(node.selector.shift, at)
+        start = exact(end - node.seconds)
+        for series in self.storage.select(node.selector.matchers, start, end):
+            times, values = series.times, series.values
+            if len(times) and times[0] <= start:
+                times, values = times[1:], values[1:]
+            if len(times):
+                yield RangeWindow(series.labels, times, values, start, end)
+
+
+def unique(vector: Vector) -> Vector:
+    """The vector itself. Raises RuleError where two elements have the same labels."""
+    if len(vector) > 1 and len({labels for labels, _ in vector}) != len(vector):
+        raise RuleError(
+            "the result has several series with the same labels once the metric name is dropped",
+            remedy="select one metric, or aggregate",
+        )
+    return vector
+
 
 _GAP = 1.1
 """A distance to the window's end of more than 1.1 sample intervals is no part of the series
@@ -53,23 +137,14 @@ def _rate(window: RangeWindow) -> float | None:
     return None if change is None else change / (window.end - window.start)
 
 
-def _last_two(window: RangeWindow, *, counter: bool) -> tuple[float, float] | None:
-    """Change and distance in time of the last two samples."""
+def _last_change(window: RangeWindow, *, rate: bool) -> float | None:
+    """The change between the last two samples; as a counter's rate a second, or as it is."""
     if len(window.values) < 2:
         return None
     before, last = window.values[-2], window.values[-1]
-    change = last if counter and last < before else last - before
-    return change, window.times[-1] - window.times[-2]
-
-
-def _instant_rate(window: RangeWindow) -> float | None:
-    found = _last_two(window, counter=True)
-    return None if found is None else found[0] / found[1]
-
-
-def _instant_delta(window: RangeWindow) -> float | None:
-    found = _last_two(window, counter=False)
-    return None if found is None else found[0]
+    if not rate:
+        return last - before
+    return (last if last < before else last - before) / (window.times[-1] - window.times[-2])
 
 
 def _changes(window: RangeWindow) -> float:
@@ -141,8 +216,8 @@ OVER_RANGE: dict[str, Callable[..., float | None]] = {
     "rate": _rate,
     "increase": lambda window: _extrapolated(window, counter=True),
     "delta": lambda window: _extrapolated(window, counter=False),
-    "irate": _instant_rate,
-    "idelta": _instant_delta,
+    "irate": lambda window: _last_change(window, rate=True),
+    "idelta": lambda window: _last_change(window, rate=False),
     "changes": _changes,
     "resets": _resets,
     "deriv": _derivative,

@@ -35,8 +35,6 @@ class RunCurve:
     first line.
     """
 
-    __slots__ = ("_filled", "_sum", "_width", "files", "last_step", *_COLUMNS)
-
     def __init__(self) -> None:
         self.files: list[str] = []
         self.last_step: int | None = None

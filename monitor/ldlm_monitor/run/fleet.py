@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from heapq import heappop, heappush
-from typing import NamedTuple
 
 from ldlm_monitor.model.names import SEVERITIES
 from ldlm_monitor.model.points import Point
@@ -27,14 +26,6 @@ def worse(health: Health, severity: str) -> Health:
 DUE_SECONDS = 0.25
 """State changes are processed at most this late, so that runs which stall together are
 evaluated together."""
-
-
-class RunStatus(NamedTuple):
-    """What the discovery of a run's files depends on."""
-
-    state: str
-    has_steps: bool
-    has_ended: bool
 
 
 class Fleet:
@@ -68,13 +59,6 @@ class Fleet:
             run = TrainingRun(record.run, at, self._stall, record.position)
             self._runs[record.run] = run
         return run
-
-    def status(self, name: str) -> RunStatus | None:
-        """State of a run, None before its first record."""
-        run = self._runs.get(name)
-        if run is None:
-            return None
-        return RunStatus(run.life.state, run.life.progress_step is not None, run.life.ended)
 
     def training(self) -> set[str]:
         """Names of the runs that have taken steps and have not ended."""

@@ -98,17 +98,10 @@ class Lifecycle:
         """Run the timers that are due at `now`; True if the state changed."""
         before = self.state
         if self.ending is not None and now >= self.ending.confirm_at:
-            self._confirm(now)
+            self.finish(now)
         if self.can_stall:
             self._stalled = now - self.last_progress_at > self.stall_limit
         return self.state != before
-
-    def finish(self, now: float) -> bool:
-        """No record follows, so that an assumed end is certain; True if there was one."""
-        if self.ending is None:
-            return False
-        self._confirm(now)
-        return True
 
     def observe_sample(self, sample: Sample, at: float) -> bool:
         """Process a sample; True if the state changed."""
@@ -242,7 +235,8 @@ class Lifecycle:
             return
         self._enter(phase, at)
 
-    def _confirm(self, now: float) -> None:
+    def finish(self, now: float) -> None:
+        """No record follows, so that an assumed end is certain."""
         if self.ending is not None:
             self._end(self.ending.state, now)
 

@@ -166,8 +166,6 @@ class StepDurations:
     a checkpoint, the start) are left out.
     """
 
-    __slots__ = ("_last", "fresh", "resumed")
-
     def __init__(self) -> None:
         self._last: tuple[float, int] | None = None
         self.fresh = array("d")

@@ -103,6 +103,7 @@ class SourceLine:
     order: int = 0
 
 
+@dataclass(slots=True)
 class QuantityValues:
     """One quantity of one rank: the series that exports it, and its last values.
 
@@ -110,32 +111,16 @@ class QuantityValues:
     `curve` is what a chart is drawn from; of several ranks, only the first has one.
     """
 
-    __slots__ = (
-        "curve",
-        "fresh",
-        "labels",
-        "metric",
-        "nonfinite",
-        "order",
-        "recent",
-        "sample",
-        "source",
-        "value",
-    )
-
-    def __init__(
-        self, metric: str, labels: Labels, source: ValueSource, sample: Sample, *, measured: bool
-    ) -> None:
-        self.fresh = array("d") if measured else None
-        self.curve: RunCurve | None = None
-        self.metric = metric
-        self.labels = labels
-        self.source = source
-        self.sample = sample
-        self.order = 0
-        self.value = math.nan
-        self.nonfinite = 0
-        self.recent: deque[float] = deque(maxlen=WINDOW)
+    metric: str
+    labels: Labels
+    source: ValueSource
+    sample: Sample
+    fresh: array[float] | None
+    curve: RunCurve | None = None
+    order: int = 0
+    value: float = math.nan
+    nonfinite: int = 0
+    recent: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
 
     def extend(self, column: Sequence[float], last: Sample, order: int) -> None:
         """Add several finite values, the last of them from `last`."""

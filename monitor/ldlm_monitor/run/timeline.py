@@ -10,6 +10,8 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
 
 from ldlm_monitor.model.chunk import Chunk, ClockMark
 
@@ -168,22 +170,23 @@ def from_bars(
     earlier one. A clock that falls back belongs to a new bar after a restart, and continues
     the old one. Bars show whole seconds; those of one second are spread over it.
     """
-    seconds = list(_seconds(marks))
-    if all(mark.inner for second in seconds for mark in second.marks):
+    groups = groupby(_on_one_clock(marks), key=itemgetter(0))
+    seconds = [(elapsed, [mark for _, mark in group]) for elapsed, group in groups]
+    if all(mark.inner for _, shown_in in seconds for mark in shown_in):
         return None
-    start = last_write - seconds[-1].elapsed
+    last_elapsed, last_marks = seconds[-1]
+    start = last_write - last_elapsed
     if known is not None and known[0].elapsed is not None:
         begun = known[1] - known[0].elapsed
-        first, last = seconds[0].elapsed, seconds[-1]
-        one_clock = known[0].elapsed <= first and last.elapsed == last.marks[-1].elapsed
+        one_clock = known[0].elapsed <= seconds[0][0] and last_elapsed == last_marks[-1].elapsed
         start = begun if one_clock and begun < start + 1.0 else start
-    pieces = PIECES_A_SECOND if seconds[-1].elapsed <= FINE_SECONDS else 1
+    pieces = PIECES_A_SECOND if last_elapsed <= FINE_SECONDS else 1
     offsets, times, attempts = [0], [start], [_Attempt([0], [start])]
     shown = ClockMark(0, 0, 0.0)
-    for second in seconds:
-        kept = second.marks[:: max(len(second.marks) // pieces, 1)][:pieces]
+    for elapsed, shown_in in seconds:
+        kept = shown_in[:: max(len(shown_in) // pieces, 1)][:pieces]
         for index, mark in enumerate(kept):
-            when = start + second.elapsed + index / len(kept)
+            when = start + elapsed + index / len(kept)
             if mark.offset == 0:
                 times[0] = min(when, last_write)
             if when > times[-1] and mark.offset > offsets[-1]:
@@ -198,25 +201,6 @@ def from_bars(
                 attempts[-1].times.append(min(when, last_write))
             shown = mark
     return Timeline(offsets, times), StepClock(attempts)
-
-
-@dataclass(slots=True)
-class _Second:
-    elapsed: float
-    marks: list[ClockMark]
-
-
-def _seconds(marks: Iterable[ClockMark]) -> Iterator[_Second]:
-    second: _Second | None = None
-    for elapsed, mark in _on_one_clock(marks):
-        if second is not None and second.elapsed == elapsed:
-            second.marks.append(mark)
-            continue
-        if second is not None:
-            yield second
-        second = _Second(elapsed, [mark])
-    if second is not None:
-        yield second
 
 
 def _on_one_clock(marks: Iterable[ClockMark]) -> Iterator[tuple[float, ClockMark]]:

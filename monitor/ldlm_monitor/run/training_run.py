@@ -8,10 +8,9 @@ from ldlm_monitor.model.names import DETECTED_IN, RUN_STATES
 from ldlm_monitor.model.points import DERIVED_STEP_SECONDS, Labels, Measured, Point, make_labels
 from ldlm_monitor.model.records import Event, Heartbeat, Position, Record, Sample, SampleBlock
 from ldlm_monitor.model.view import Health, RunView, VerdictView
-from ldlm_monitor.run.events import EVENTS, EventCounts, LoggedSettings
 from ldlm_monitor.run.lifecycle import Lifecycle
 from ldlm_monitor.run.pace import StallSettings
-from ldlm_monitor.run.progress import Progress
+from ldlm_monitor.run.progress import EVENTS, EventCounts, LoggedSettings, Progress
 from ldlm_monitor.run.quantity import SourceLine, ValueSource, labels_of, source_of
 from ldlm_monitor.run.values import RunValues
 from ldlm_monitor.run.verdict import Findings, ProbeCandidate, Verdict

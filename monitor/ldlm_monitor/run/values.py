@@ -210,18 +210,19 @@ class RunValues:
         kept = quantities.get(quantity)
         # The rate of a progress bar is smoothed (tqdm: 0.3), so that a pause lowers many values.
         measured = quantity in MEASURED and (quantity, source) != _SMOOTHED
+        fresh = array("d") if measured else None
         if kept is None:
             if len(quantities) >= MAX_QUANTITIES:
                 self.dropped += rows
                 return None
             metric, own = exported_name(quantity)
             labels = labels_of(self._run, sample.rank, own)
-            kept = QuantityValues(metric, labels, source, sample, measured=measured)
+            kept = QuantityValues(metric, labels, source, sample, fresh)
             quantities[quantity] = kept
         else:
             kept.recent.clear()
             kept.source = source
-            kept.fresh = array("d") if measured else None
+            kept.fresh = fresh
         kept.curve = self._new_curve(quantity, source)
         return kept
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from ldlm_monitor.model.points import Labels, Matcher, Series
-from ldlm_monitor.series.segment import satisfies
+from ldlm_monitor.series.store import satisfies
 
 ENDED: Final = None
 """In place of a value: the series ends at this time."""

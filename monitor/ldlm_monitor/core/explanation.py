@@ -1,11 +1,13 @@
-"""The log line that made an alert's condition hold."""
+"""What is behind an alert: the log line that made it fire, its incident and the first cause."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
+from ldlm_monitor.incidents import Incidents, RunFacts
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.points import Labels
@@ -45,8 +47,9 @@ class EvidenceFinder:
         evidence = self._found.get(_key(alert, labels))
         return None if evidence is None else evidence.position
 
-    def attach(self, transition: Transition, reads: SeriesFilter) -> Transition:
-        """The transition with its line; `reads` selects the series that its rule reads."""
+    def attach(self, transition: Transition, asks: Callable[[str], SeriesFilter]) -> Transition:
+        """The transition with its line; `asks`: which series an alert's rules read."""
+        reads = asks(transition.alert)
         key = _key(transition.alert, transition.labels)
         evidence = self._found.get(key)
         if transition.state not in ("pending", "firing"):
@@ -100,3 +103,33 @@ def _line(data: bytes, start: int) -> str:
     ends = [end for end in (data.find(b"\n", start), data.find(b"\r", start)) if end >= 0]
     stop = min([*ends, start + 4 * MAX_LINE])
     return data[start:stop].decode("utf-8", "replace")[:MAX_LINE]
+
+
+def explained(transition: Transition, incidents: Incidents, at: float) -> Transition:
+    """The transition with its run's incident and the first cause, where they are known."""
+    run = transition.labels.get("run")
+    if run is None or transition.state != "firing":
+        return transition
+    cause, incident = incidents.cause(run, at), incidents.incident_of(run, transition.key)
+    return replace(transition, cause=cause, incident=incident)
+
+
+def facts_from(fleet: Fleet) -> Callable[[str], RunFacts]:
+    """A function to the present facts of a run from its name."""
+
+    def facts(name: str) -> RunFacts:
+        run = fleet.get(name)
+        if run is None:
+            return RunFacts()
+        progress = run.life.progress_step
+        return RunFacts(
+            state=run.life.state,
+            ended_at=run.life.ended_at,
+            last_progress_at=-math.inf if progress is None else run.life.last_progress_at,
+            step=progress,
+            world_size=run.logged.world_size,
+            logged_ranks=run.ranks,
+            rank_steps=run.progress.rank_steps,
+        )
+
+    return facts
