@@ -73,10 +73,11 @@ class Numbers:
 
 
 class LineRule:
-    """Reads the lines of one definition."""
+    """Reads the lines of one definition of the format `home`."""
 
-    def __init__(self, spec: SampleLine) -> None:
+    def __init__(self, spec: SampleLine, home: str) -> None:
         self.spec = spec
+        self.home = home
         self.order = 0
         self._pattern: Pattern = compile_pattern(spec.pattern)
         self.contains = spec.contains.encode()

@@ -16,7 +16,7 @@ from ldlm_monitor.parse.envelope import level_of, peel
 from ldlm_monitor.parse.events import MAX_MESSAGE_BYTES, EventRule, RecordPlace, text_of
 from ldlm_monitor.parse.framing import LineContext, Lines, TextLine
 from ldlm_monitor.parse.patterns import PatternMatch, certain
-from ldlm_monitor.parse.scan import Claims, Rules
+from ldlm_monitor.parse.scan import Claims, Rules, Scanner
 from ldlm_monitor.parse.tracebacks import Traceback
 from ldlm_monitor.parse.whole_file import WholeFile
 
@@ -61,7 +61,7 @@ class TextReader:
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
-        self._scanner = rules.scanner()
+        self._scanner = Scanner(rules.databases)
         self._claims: dict[tuple[int, ...], Claims] = {(): _NO_CLAIMS}
         self.truncated = 0
         self.on_match: OnMatch | None = None
@@ -194,13 +194,13 @@ class TextReader:
                 continue
             if rule.continues is not None:
                 if rule.begins(text):
-                    self._matched(record, self.rules.homes[rule])
+                    self._matched(record, rule.home)
                     opening = BlockOpening(place, text, record.envelope.stream, record.now)
                     return file.blocks.open(SampleRows(opening, rule))
                 continue
             numbers = rule.read(text, closed=record.line.closed)
             if numbers is not None:
-                self._matched(record, self.rules.homes[rule])
+                self._matched(record, rule.home)
                 return [numbers.at(place), *rule.lifecycle(place, text)]
         return None
 
