@@ -135,12 +135,9 @@ class StackDump(Block):
 
     def _main(self) -> Thread | None:
         """The main thread by its name, else the dumping one, else the oldest, which is last."""
-        for thread in self._threads:
-            if thread.get("name") == _MAIN:
-                return thread
-        if not self._threads:
-            return None
-        return self._threads[-1 if self._current is None else self._current]
+        named = [thread for thread in self._threads if thread.get("name") == _MAIN]
+        last = -1 if self._current is None else self._current
+        return named[0] if named else self._threads[last] if self._threads else None
 
     def _owner(self, thread: Thread) -> str:
         """What to call a thread: one that crashed need not be the main thread."""

@@ -41,6 +41,13 @@ class RecordPlace:
         """The position as part of a record."""
         return Position(self.path, self.line, self.offset)
 
+    def known(self, rank: int | None, time: float | None) -> RecordPlace:
+        """The place with what the record itself has of rank and time."""
+        if rank is None and time is None:
+            return self
+        rank = self.rank if rank is None else rank
+        return replace(self, rank=rank, time=self.time if time is None else time)
+
     def moved(self, by: int) -> RecordPlace:
         """The place `by` bytes later in the same record."""
         return replace(self, offset=self.offset + by)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -108,8 +107,8 @@ def _sample(row: dict[str, Any], place: RecordPlace) -> list[Record]:
         if len(values) >= _MAX_ITEMS:
             break
     if not values:
-        return _logged(row, _at(place, rank, time))
-    return [_at(place, rank, time).sample(values, step, epoch)]
+        return _logged(row, place.known(rank, time))
+    return [place.known(rank, time).sample(values, step, epoch)]
 
 
 def _logged(row: dict[str, Any], place: RecordPlace) -> list[Record]:
@@ -138,7 +137,7 @@ def _health(kind: str, row: dict[str, Any], place: RecordPlace) -> list[Record]:
     if kind == "step":
         return _sample(rest, place)
     time = _first(rest, TIMES, unix_time)
-    place = _at(place, _first(rest, ("rank",), _whole), time)
+    place = place.known(_first(rest, ("rank",), _whole), time)
     if kind == "heartbeat":
         return [_heartbeat(rest, place)]
     if kind == "run":
@@ -211,14 +210,6 @@ def _heartbeat(row: dict[str, Any], place: RecordPlace) -> Heartbeat:
         phase=_text(row.get("phase")),
         time=place.time,
         position=place.position,
-    )
-
-
-def _at(place: RecordPlace, rank: int | None, time: float | None) -> RecordPlace:
-    if rank is None and time is None:
-        return place
-    return replace(
-        place, rank=place.rank if rank is None else rank, time=place.time if time is None else time
     )
 
 
