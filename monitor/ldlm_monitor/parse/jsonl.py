@@ -266,9 +266,11 @@ def _fields(row: dict[str, Any]) -> dict[str, FieldValue]:
 
 
 def _field(value: Any) -> FieldValue:
-    if isinstance(value, list) and all(_is_scalar(part) for part in value):
+    if isinstance(value, str):
+        return value[:_MAX_TEXT]
+    if isinstance(value, list) and all(map(_is_scalar, value)):
         return [_scalar(part) for part in value[:_MAX_ITEMS]]
-    if isinstance(value, dict) and all(_is_scalar(part) for part in value.values()):
+    if isinstance(value, dict) and all(map(_is_scalar, value.values())):
         return {key[:_MAX_KEY]: _scalar(part) for key, part in list(value.items())[:_MAX_ITEMS]}
     return _scalar(value) if _is_scalar(value) else _text(json.dumps(value))
 
@@ -278,7 +280,5 @@ def _is_scalar(value: object) -> bool:
 
 
 def _scalar(value: Any) -> Scalar:
-    if isinstance(value, str):
-        return value[:_MAX_TEXT]
-    scalar: Scalar = value
+    scalar: Scalar = value[:_MAX_TEXT] if isinstance(value, str) else value
     return scalar

@@ -15,7 +15,7 @@ from ldlm_monitor.parse.blocks import BLOCK_SECONDS
 from ldlm_monitor.parse.patterns import Pattern, compile_pattern
 from ldlm_monitor.parse.scan import compiled
 from ldlm_monitor.parse.text import FileState, TextReader
-from ldlm_monitor.parse.whole_file import WholeFile, may_be_text, reader_of
+from ldlm_monitor.parse.whole_file import may_be_text, reader_of
 
 RecordT = TypeVar("RecordT", Record, Record | SampleBlock)
 
@@ -98,7 +98,11 @@ class Parser:
         self.counters.bytes += len(chunk.data)
         self.counters.lines += chunk.newlines
         if file.whole is not None:
-            return self._counted([*ended, *self._feed_whole(file.whole, chunk, origin)])
+            rows = file.whole.feed(chunk, origin)
+            self.counters.parse_errors += file.whole.errors
+            self.counters.truncated += file.whole.truncated
+            file.whole.errors = file.whole.truncated = 0
+            return self._counted([*ended, *rows])
         fresh = self.text.feed(file, chunk, origin, now)
         self.counters.truncated += self.text.truncated
         self.text.truncated = 0
@@ -132,15 +136,6 @@ class Parser:
         file = self._files.pop(path, None)
         self._open.pop(path, None)
         return self._counted(file.blocks.finish()) if file else []
-
-    def _feed_whole(
-        self, whole: WholeFile, chunk: Chunk, origin: Origin
-    ) -> Sequence[Record | SampleBlock]:
-        found = whole.feed(chunk, origin)
-        self.counters.parse_errors += whole.errors
-        self.counters.truncated += whole.truncated
-        whole.errors = whole.truncated = 0
-        return found
 
     def _counted(self, found: list[RecordT]) -> list[RecordT]:
         for item in found:

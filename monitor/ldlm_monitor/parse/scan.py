@@ -72,6 +72,9 @@ class Claims:
     ignored: bool = False
 
 
+NO_CLAIMS = Claims()
+
+
 class Rules:
     """All definitions, compiled; those of `users` come before the packaged ones.
 
@@ -110,6 +113,8 @@ class Rules:
 
     def of(self, expressions: tuple[int, ...]) -> Claims:
         """The rules of some expressions."""
+        if not expressions:
+            return NO_CLAIMS
         rules = list(dict.fromkeys(rule for index in expressions for rule in self.named[index]))
         lines = [rule for rule in rules if isinstance(rule, LineRule)]
         events = [rule for rule in rules if isinstance(rule, EventRule)]
