@@ -163,6 +163,7 @@ class EventFileReader(FrameReader):
                     numbers.add((self._prefix + tag).decode("utf-8", "replace"), value)
         if numbers.values:
             numbers.step = step if leads else None
+            numbers.rank = None  # a tag `rank` is a setting, such as LoRA's
             yield numbers.at(place)
 
     @staticmethod

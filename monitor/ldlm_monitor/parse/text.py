@@ -109,7 +109,7 @@ class TextReader:
             return None
         self._matched(line, bar.home)
         place = RecordPlace.of(chunk, line.number, line.offset, origin)
-        return file.bars.records(bar, place, line.raw[: bar.end])
+        return file.bars.records(bar, place, line.raw)
 
     def _record(self, file: FileState, record: LineContext, claims: Claims) -> list[Record]:
         envelope = record.envelope
