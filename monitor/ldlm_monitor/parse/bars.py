@@ -166,13 +166,15 @@ def _known(rule: BarRule, meter: Meter, text: bytes) -> BarReading:
     """A bar whose definition has the keys; it may be cut."""
     phase = rule.spec.phase
     items, end = read_items(text, meter.end, rule.item)
-    numbers = Numbers(step=meter.step)
-    _measure(numbers.values, meter, phase)
+    epoch: float | None = None
+    values: dict[str, float] = {}
+    _measure(values, meter, phase)
     for name, value in items:
-        if value is not None:
-            numbers.set(name, value)
-    values, total = numbers.values, meter.total or None
-    return BarReading(phase, meter.step, total, end, numbers.epoch, values, rule.home)
+        if name == "epoch":
+            epoch = value
+        elif value is not None:
+            values[name] = value
+    return BarReading(phase, meter.step, meter.total or None, end, epoch, values, rule.home)
 
 
 def _add_items(items: Sequence[tuple[bytes, bytes]], numbers: Numbers, counted: int) -> None:
@@ -237,11 +239,11 @@ class BarRecords:
         return "train"
 
     def records(self, bar: BarReading, place: RecordPlace, text: bytes) -> list[Record]:
-        """The lifecycle events and the sample of a bar that is drawn as `text`."""
+        """The lifecycle events and the sample of a bar that `text` begins with."""
         found: list[Record] = []
         for kind in self._changes(bar):
             total: dict[str, FieldValue] = {"total": bar.total} if bar.total else {}
-            found.append(place.lifecycle(kind, text_of(text), total))
+            found.append(place.lifecycle(kind, text_of(text[: bar.end]), total))
         sample = _sample(bar, place)
         peeked, self._peeked = self._peeked, (-1, "")
         again = peeked[0] == place.offset and peeked[1] == repr(sample)

@@ -94,14 +94,14 @@ class LineForm(NamedTuple):
 
 
 class Block:
-    """An open block. `done`: it takes no more lines.
+    """An open block. `done`: it takes no more lines. `forms` are tried in their order.
 
     `claims_indented`: the kind takes any indented line, and so comes after the kinds that
     recognise their lines. `touched` is when it got its last line, `foreign` counts other
-    lines since.
+    lines since; after `max_foreign` of them, the block is complete.
     """
 
-    forms: ClassVar[Sequence[LineForm]] = ()
+    forms: Sequence[LineForm] = ()
     claims_indented: ClassVar[bool] = False
 
     def __init__(self, opening: BlockOpening) -> None:
@@ -109,12 +109,8 @@ class Block:
         self.stream = opening.stream
         self.touched = opening.now
         self.foreign = 0
+        self.max_foreign = MAX_FOREIGN_LINES
         self.done = False
-
-    @property
-    def max_foreign(self) -> int:
-        """After so many lines of others, the block is complete."""
-        return MAX_FOREIGN_LINES
 
     def take(self, text: bytes, *, logged: bool, closed: bool) -> int | None:
         """How many bytes of a line belong to the block; None if the line does not.
@@ -123,16 +119,12 @@ class Block:
         """
         if logged:
             return None
-        for form in self.line_forms():
+        for form in self.forms:
             found = form.pattern.match(text)
             if found is not None and form.read(self, BlockLine(text, found, form.pattern, closed)):
                 return len(text) if form.whole else found.span()[1]
         self.refuse(text)
         return None
-
-    def line_forms(self) -> Sequence[LineForm]:
-        """The forms of the lines, tried in this order."""
-        return self.forms
 
     def refuse(self, text: bytes) -> None:
         """Handle a line that has none of the forms."""
@@ -222,16 +214,12 @@ class EventRows(Block):
         self._head = self._previous = opening.text
         self._named = dict(opening.named)
         self._missing = set(range(len(rule.rows)))
-        self._forms = [
+        self.forms = [
             LineForm(pattern, partial(EventRows._row, index=index), whole=False)
             for index, (pattern, _) in enumerate(rule.rows)
         ]
         if rule.until is not None:
-            self._forms.append(LineForm(rule.until, EventRows._end, whole=False))
-
-    def line_forms(self) -> Sequence[LineForm]:
-        """The rule's rows, and its last line."""
-        return self._forms
+            self.forms.append(LineForm(rule.until, EventRows._end, whole=False))
 
     def _row(self, line: BlockLine, *, index: int) -> bool:
         after = self._rule.rows[index][1]
@@ -262,16 +250,8 @@ class SampleRows(Block):
         self._lines = [opening.text]
         self._closed = True
         assert rule.continues is not None  # only a rule with `continued` opens a block
-        self._forms = [LineForm(rule.continues, SampleRows._row)]
-
-    @property
-    def max_foreign(self) -> int:
-        """No line of another writer may be between the rows."""
-        return 0
-
-    def line_forms(self) -> Sequence[LineForm]:
-        """The rule's continuation."""
-        return self._forms
+        self.forms = [LineForm(rule.continues, SampleRows._row)]
+        self.max_foreign = 0  # no line of another writer may be between the rows
 
     def _row(self, line: BlockLine) -> bool:
         until = self._rule.until

@@ -75,8 +75,8 @@ class CoverageReader:
         """Parse the next bytes of the file."""
         found, counters = self.found, self._parser.counters
         before = counters.parse_errors
-        with self._parser.reporting(self._on_match):
-            records = self._parser.feed(chunk, origin, now)
+        self._parser.text.on_match = self._on_match
+        records = self._parser.feed(chunk, origin, now)
         found.errors += counters.parse_errors - before
         self._reader = self._parser.reader(chunk.path)
         unfinished = chunk.final and chunk.data[-1:] not in (b"", b"\n", b"\r")
@@ -89,6 +89,7 @@ class CoverageReader:
     def finish(self) -> Coverage:
         """The file ended; returns its counts."""
         self._count(self._parser.finish(self.found.path))
+        self._parser.text.on_match = None
         self.found.with_records = len(self._places)
         return self.found
 

@@ -135,12 +135,9 @@ class StackDump(Block):
 
     def _main(self) -> Thread | None:
         """The main thread by its name, else the dumping one, else the oldest, which is last."""
-        for thread in self._threads:
-            if thread.get("name") == _MAIN:
-                return thread
-        if not self._threads:
-            return None
-        return self._threads[-1 if self._current is None else self._current]
+        named = [thread for thread in self._threads if thread.get("name") == _MAIN]
+        last = -1 if self._current is None else self._current
+        return named[0] if named else self._threads[last] if self._threads else None
 
     def _owner(self, thread: Thread) -> str:
         """What to call a thread: one that crashed need not be the main thread."""
@@ -174,19 +171,21 @@ def _pid(main: Thread) -> FieldValue:
     return int(thread) if main.get("name") == _MAIN and thread.isdigit() else None
 
 
-_HEADING = compile_pattern(r"(?:Failures:|  <NO_OTHER_FAILURES>|-{5,})\s*$")
-_ROOT = compile_pattern(r"Root Cause \(first observed failure\):")
-_INDEX = compile_pattern(r"\[(?P<index>\d{1,6})\]:\s*$")
-_ROW = compile_pattern(
-    r"\s+(?P<key>time|host|rank|exitcode|error_file|traceback)\s*: (?P<value>.*)$"
+_TABLE_LINE = compile_pattern(
+    r"(?P<end>={5,})\s*$|(?P<root>Root Cause \(first observed failure\):)"
+    r"|\[(?P<index>\d{1,6})\]:\s*$|(?P<heading>Failures:|  <NO_OTHER_FAILURES>|-{5,})\s*$"
+    r"|\s+(?P<key>time|host|rank|exitcode|error_file|traceback)\s*: (?P<value>.*)$"
+    r"|  (?P<exception>\S.*)?"
 )
-_RANKS = compile_pattern(r"(?P<rank>\d{1,9}) \(local_rank: (?P<local_rank>\d{1,9})\)")
-_EXIT = compile_pattern(
-    r"(?P<exitcode>-?\d{1,9}) +\(pid: (?P<pid>\d{1,9})\)(?: +\((?P<signal>SIG\w+)\))?"
-)
-_TRACEBACK = compile_pattern(r"  ")
 """torchelastic indents a worker's traceback (its error file) by two blanks."""
-_END = compile_pattern(r"={5,}\s*$")
+_RULER = compile_pattern(r"={5,}\s*$")
+_NUMBERS = {
+    "rank": compile_pattern(r"(?P<rank>\d{1,9}) \(local_rank: (?P<local_rank>\d{1,9})\)"),
+    "exitcode": compile_pattern(
+        r"(?P<exitcode>-?\d{1,9}) +\(pid: (?P<pid>\d{1,9})\)(?: +\((?P<signal>SIG\w+)\))?"
+    ),
+}
+"""The numbers of two of the rows."""
 _MAX_FAILURES = 1024
 """Failures kept of one table: a job of 1024 ranks lists each."""
 _ROOT_FIELDS = ("rank", "local_rank", "exitcode", "signal", "pid", "host", "time", "kind", "role")
@@ -203,62 +202,46 @@ class FailureTable(Block):
         self._rows: list[dict[str, Scalar]] = []
         self._started = self._at_root = False
 
-    def _end(self, _: BlockLine) -> bool:
-        self.done = bool(self._rows)
-        return self.done
-
-    def _heading(self, _: BlockLine) -> bool:
-        self._started = True
-        return True
-
-    def _root(self, _: BlockLine) -> bool:
-        self._started = self._at_root = True
-        return True
-
-    def _index(self, line: BlockLine) -> bool:
-        self._started = True
-        if len(self._rows) < _MAX_FAILURES:
-            self._rows.append({"index": int(line.named()["index"]), "root": self._at_root})
-        return True
-
-    def _row(self, line: BlockLine) -> bool:
-        if not self._rows:
-            return False
-        if not line.closed:
-            return True
+    def _line(self, line: BlockLine) -> bool:
+        """One line of the table; without a row, those of a row are another writer's."""
         named = line.named()
-        key, value = named["key"].decode(), named["value"]
-        row = self._rows[-1]
-        if key == "rank":
-            _add(row, _RANKS.named(found) if (found := _RANKS.match(value)) else {})
-        elif key == "exitcode":
-            _add(row, _EXIT.named(found) if (found := _EXIT.match(value)) else {})
-            code = row.get("exitcode")
-            if "signal" not in row and isinstance(code, int) and code < 0:
-                row["signal"] = signal_name(code)
-        else:
-            row.setdefault("message" if key == "traceback" else key, text_of(value))
-        return True
-
-    def _traceback(self, line: BlockLine) -> bool:
-        if not self._rows:
+        if "end" in named:
+            self.done = bool(self._rows)
+            return self.done
+        if "heading" in named or "root" in named:
+            self._at_root = self._at_root or "root" in named
+        elif "index" in named:
+            if len(self._rows) < _MAX_FAILURES:
+                self._rows.append({"index": int(named["index"]), "root": self._at_root})
+        elif not self._rows:
             return False
-        if len(line.text) > 2 and not line.text[2:3].isspace():
-            self._rows[-1]["message"] = text_of(line.text[2:])
+        elif "key" in named:
+            self._add_field(named["key"].decode(), named["value"], closed=line.closed)
+        elif "exception" in named:
+            self._rows[-1]["message"] = text_of(named["exception"])
+        self._started = True
         return True
 
-    forms = (
-        LineForm(_END, _end),
-        LineForm(_ROOT, _root),
-        LineForm(_INDEX, _index),
-        LineForm(_HEADING, _heading),
-        LineForm(_ROW, _row),
-        LineForm(_TRACEBACK, _traceback),
-    )
+    def _add_field(self, key: str, value: bytes, *, closed: bool) -> None:
+        """Add a field to the last row, unless it may be cut."""
+        row = self._rows[-1]
+        if not closed:
+            return
+        if key not in _NUMBERS:
+            row.setdefault("message" if key == "traceback" else key, text_of(value))
+            return
+        found = _NUMBERS[key].match(value)
+        for name, raw in (_NUMBERS[key].named(found) if found else {}).items():
+            row.setdefault(name, raw.decode() if name == "signal" else int(raw))
+        code = row.get("exitcode")
+        if "signal" not in row and isinstance(code, int) and code < 0:
+            row["signal"] = signal_name(code)
+
+    forms = (LineForm(_TABLE_LINE, _line),)
 
     def refuse(self, text: bytes) -> None:
         """A line that is not of the table, before its first one, shows that none follows."""
-        if not self._started and not _END.match(text):
+        if not self._started and not _RULER.match(text):
             self.done = True
 
     def _add_kind(self, row: dict[str, Scalar]) -> None:
@@ -284,8 +267,3 @@ class FailureTable(Block):
                 cause = root.get("signal") or f"exit code {root.get('exitcode')}"
                 message = f"{message}: first failure is rank {root['rank']} ({cause})"
         return self._rule.records(self.place, message, fields)
-
-
-def _add(row: dict[str, Scalar], named: dict[str, bytes]) -> None:
-    for name, raw in named.items():
-        row.setdefault(name, raw.decode() if name == "signal" else int(raw))

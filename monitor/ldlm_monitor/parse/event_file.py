@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ldlm_monitor.model.frames import frames
 from ldlm_monitor.parse.events import RecordPlace
+from ldlm_monitor.parse.jsonl import EARLIEST, LATEST
 from ldlm_monitor.parse.samples import Numbers
 
 if TYPE_CHECKING:
@@ -79,8 +80,6 @@ _WHOLE_LISTS = frozenset((7, 10))
 """`int_val` and `int64_val`."""
 _TIME_KEY = b"\x09"
 """The key of field 1 with 8 bytes."""
-_EARLIEST, _LATEST = 9e8, 1e10
-"""Unix seconds of 1998 and 2286."""
 _EVALUATIONS = frozenset(("validation", "val", "eval", "test"))
 
 
@@ -164,6 +163,7 @@ class EventFileReader(FrameReader):
                     numbers.add((self._prefix + tag).decode("utf-8", "replace"), value)
         if numbers.values:
             numbers.step = step if leads else None
+            numbers.rank = None  # a tag `rank` is a setting, such as LoRA's
             yield numbers.at(place)
 
     @staticmethod
@@ -210,11 +210,9 @@ def _value(content: bytes) -> tuple[bytes, float | None]:
 
 def _plugin(metadata: bytes) -> bytes:
     """`plugin_data.plugin_name`: the view of TensorBoard that a value is for."""
-    for number, part in fields_of(metadata):
-        if number == 1 and isinstance(part, bytes):
-            names = (name for inner, name in fields_of(part) if inner == 1)
-            return next((name for name in names if isinstance(name, bytes)), b"")
-    return b""
+    data = dict(fields_of(metadata)).get(1)
+    name = dict(fields_of(data)).get(1) if isinstance(data, bytes) else None
+    return name if isinstance(name, bytes) else b""
 
 
 def _tensor(content: bytes) -> float | None:
@@ -254,7 +252,7 @@ def _shortest(value: float, part: bytes) -> float:
 def _time(part: int | bytes) -> float | None:
     """Unix seconds; None for an impossible time."""
     value = _real(part, "<d")
-    return value if value is not None and _EARLIEST < value < _LATEST else None
+    return value if value is not None and EARLIEST < value < LATEST else None
 
 
 def _whole(part: int | bytes) -> float | None:

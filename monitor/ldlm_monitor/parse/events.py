@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ldlm_monitor.model.records import Event, FieldValue, Position, Record, Sample, Severity
-from ldlm_monitor.parse.patterns import Pattern, PatternMatch, compile_pattern, number
+from ldlm_monitor.parse.patterns import Pattern, PatternMatch, compile_pattern, number, quantity
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.chunk import Chunk, Origin
@@ -18,17 +18,6 @@ MAX_MESSAGE_BYTES = 4096
 """Bytes of a message; the longest that a receiver takes is Slack's block of 3000 characters."""
 MAX_FIELD_BYTES = 1024
 """Bytes of a field's text: fields are names, paths and numbers."""
-_UNITS = {
-    "bytes": 1,
-    "B": 1,
-    "KiB": 1 << 10,
-    "MiB": 1 << 20,
-    "GiB": 1 << 30,
-    "TiB": 1 << 40,
-    "kB": 1000,
-    "MB": 1000**2,
-    "GB": 1000**3,
-}
 
 
 @dataclass(slots=True)
@@ -51,6 +40,13 @@ class RecordPlace:
     def position(self) -> Position:
         """The position as part of a record."""
         return Position(self.path, self.line, self.offset)
+
+    def known(self, rank: int | None, time: float | None) -> RecordPlace:
+        """The place with what the record itself has of rank and time."""
+        if rank is None and time is None:
+            return self
+        rank = self.rank if rank is None else rank
+        return replace(self, rank=rank, time=self.time if time is None else time)
 
     def moved(self, by: int) -> RecordPlace:
         """The place `by` bytes later in the same record."""
@@ -138,7 +134,7 @@ class EventRule:
         assign = spec.assign
         if assign:
             key = text_of(named.get(assign.name, b""))
-            name = assign.names.get(key) or (None if assign.only else _snake(key))
+            name = assign.names.get(key) or _snake(key)
             value = named.get(assign.value)
             return {name: _scalar(text_of(value))} if name and value is not None else {}
         for name, raw in named.items():
@@ -224,10 +220,8 @@ def _convert(
 
 def _bytes(text: str) -> int | None:
     amount, _, unit = text.partition(" ")
-    value = number(amount)
-    if value is None or not math.isfinite(value) or unit not in _UNITS:
-        return None
-    return round(value * _UNITS[unit])
+    value = quantity(amount, None if unit in ("B", "bytes") else unit)
+    return None if value is None or not math.isfinite(value) else round(value)
 
 
 def _integer(text: str) -> int | None:

@@ -80,12 +80,11 @@ class FieldSample(DefinitionPart):
 
 
 class Assignment(DefinitionPart):
-    """A field whose name is in the text; `names` maps it, and restricts it if `only`."""
+    """A field whose name is in the text; `names` maps it."""
 
     name: str
     value: str
     names: dict[str, str] = Field(default_factory=dict)
-    only: bool = False
 
 
 class ExceptionEvent(DefinitionPart):

@@ -77,7 +77,9 @@ def read_fields(text: bytes) -> list[tuple[str, float]]:
         start = end
         key, value, counted, at, of, batch, metric, number = match.groups()
         ends = _ENDS_VALUE if counted is None else _ENDS_COUNT
-        half_quoted = key and text[begin + len(key)] in _QUOTES and not _is_quoted(text, begin)
+        half_quoted = (
+            key and text[begin + len(key)] in _QUOTES and text[max(begin - 1, 0)] not in _QUOTES
+        )
         if half_quoted or not (_SENTENCE_END.match(text, end) or text[end] in ends):
             rest.append(text[begin:end])
             continue
@@ -114,13 +116,9 @@ def _other_words(rest: list[bytes], found: list[tuple[str, float]]) -> int:
             left = left.replace(part[begin:end], b" ")
         for abbreviated in _ABBREVIATED.finditer(left):
             left = left.replace(left[slice(*abbreviated.span())], b" ")
-        others += sum(word not in _COMMON_WORDS for word in _words(left))
+        words = (left[slice(*match.span())].lower() for match in _WORD.finditer(left))
+        others += sum(word not in _COMMON_WORDS for word in words)
     return others
-
-
-def _is_quoted(text: bytes, begin: int) -> bool:
-    """Whether a quote precedes the byte at `begin`; otherwise the key there is cut."""
-    return begin > 0 and text[begin - 1] in _QUOTES
 
 
 def keys_of(text: bytes) -> list[str]:
@@ -147,10 +145,6 @@ def _known_part(key: str) -> tuple[str, str]:
 
 def _is_known(key: str) -> bool:
     return plain(key) in STEP_KEYS or plain(key) in EPOCH_KEYS or is_metric(key)
-
-
-def _words(text: bytes) -> list[bytes]:
-    return [text[slice(*match.span())].lower() for match in _WORD.finditer(text)]
 
 
 MAX_FORMS = 1000

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -108,8 +107,8 @@ def _sample(row: dict[str, Any], place: RecordPlace) -> list[Record]:
         if len(values) >= _MAX_ITEMS:
             break
     if not values:
-        return _logged(row, _at(place, rank, time))
-    return [_at(place, rank, time).sample(values, step, epoch)]
+        return _logged(row, place.known(rank, time))
+    return [place.known(rank, time).sample(values, step, epoch)]
 
 
 def _logged(row: dict[str, Any], place: RecordPlace) -> list[Record]:
@@ -138,7 +137,7 @@ def _health(kind: str, row: dict[str, Any], place: RecordPlace) -> list[Record]:
     if kind == "step":
         return _sample(rest, place)
     time = _first(rest, TIMES, unix_time)
-    place = _at(place, _first(rest, ("rank",), _whole), time)
+    place = place.known(_first(rest, ("rank",), _whole), time)
     if kind == "heartbeat":
         return [_heartbeat(rest, place)]
     if kind == "run":
@@ -214,14 +213,6 @@ def _heartbeat(row: dict[str, Any], place: RecordPlace) -> Heartbeat:
     )
 
 
-def _at(place: RecordPlace, rank: int | None, time: float | None) -> RecordPlace:
-    if rank is None and time is None:
-        return place
-    return replace(
-        place, rank=place.rank if rank is None else rank, time=place.time if time is None else time
-    )
-
-
 def _first(row: dict[str, Any], keys: tuple[str, ...], read: Any) -> Any:
     """The value of the first key that `read` accepts; removes the key from the row."""
     for key in keys:
@@ -275,9 +266,11 @@ def _fields(row: dict[str, Any]) -> dict[str, FieldValue]:
 
 
 def _field(value: Any) -> FieldValue:
-    if isinstance(value, list) and all(_is_scalar(part) for part in value):
+    if isinstance(value, str):
+        return value[:_MAX_TEXT]
+    if isinstance(value, list) and all(map(_is_scalar, value)):
         return [_scalar(part) for part in value[:_MAX_ITEMS]]
-    if isinstance(value, dict) and all(_is_scalar(part) for part in value.values()):
+    if isinstance(value, dict) and all(map(_is_scalar, value.values())):
         return {key[:_MAX_KEY]: _scalar(part) for key, part in list(value.items())[:_MAX_ITEMS]}
     return _scalar(value) if _is_scalar(value) else _text(json.dumps(value))
 
@@ -287,7 +280,5 @@ def _is_scalar(value: object) -> bool:
 
 
 def _scalar(value: Any) -> Scalar:
-    if isinstance(value, str):
-        return value[:_MAX_TEXT]
-    scalar: Scalar = value
+    scalar: Scalar = value[:_MAX_TEXT] if isinstance(value, str) else value
     return scalar

@@ -14,8 +14,8 @@ from ldlm_monitor.model.records import Record, SampleBlock
 from ldlm_monitor.parse.blocks import BLOCK_SECONDS
 from ldlm_monitor.parse.patterns import Pattern, compile_pattern
 from ldlm_monitor.parse.scan import compiled
-from ldlm_monitor.parse.text import FileState, OnMatch, TextReader
-from ldlm_monitor.parse.whole_file import WholeFile, may_be_text, reader_of
+from ldlm_monitor.parse.text import FileState, TextReader
+from ldlm_monitor.parse.whole_file import may_be_text, reader_of
 
 RecordT = TypeVar("RecordT", Record, Record | SampleBlock)
 
@@ -52,7 +52,7 @@ class Parser:
     """
 
     def __init__(self, format_files: Sequence[Path] = ()) -> None:
-        self._text = TextReader(compiled(tuple(format_files)))
+        self.text = TextReader(compiled(tuple(format_files)))
         self._files: dict[str, FileState] = {}
         self._open: dict[str, FileState] = {}  # those of `_files` that may have open blocks
         self.counters = ParseCounters()
@@ -65,15 +65,6 @@ class Parser:
             yield
         finally:
             self.counters = counters
-
-    @contextmanager
-    def reporting(self, on_match: OnMatch) -> Iterator[None]:
-        """Call `on_match` for each recognised record of text inside the `with` block."""
-        self._text.on_match = on_match
-        try:
-            yield
-        finally:
-            self._text.on_match = None
 
     def reader(self, path: str) -> str | None:
         """The name of the reader of a file that is being read; None if it is text."""
@@ -102,15 +93,19 @@ class Parser:
             file.whole = reader_of(chunk)
         if chunk.peek:
             peeks = may_be_text(chunk.path) and file.whole is None and not file.blocks
-            shown = self._text.peek(file, chunk, origin, now) if peeks else []
+            shown = self.text.peek(file, chunk, origin, now) if peeks else []
             return self._counted([*ended, *shown])
         self.counters.bytes += len(chunk.data)
         self.counters.lines += chunk.newlines
         if file.whole is not None:
-            return self._counted([*ended, *self._feed_whole(file.whole, chunk, origin)])
-        fresh = self._text.feed(file, chunk, origin, now)
-        self.counters.truncated += self._text.truncated
-        self._text.truncated = 0
+            rows = file.whole.feed(chunk, origin)
+            self.counters.parse_errors += file.whole.errors
+            self.counters.truncated += file.whole.truncated
+            file.whole.errors = file.whole.truncated = 0
+            return self._counted([*ended, *rows])
+        fresh = self.text.feed(file, chunk, origin, now)
+        self.counters.truncated += self.text.truncated
+        self.text.truncated = 0
         if chunk.final:
             fresh.extend(file.blocks.finish())
         if file.blocks:
@@ -141,15 +136,6 @@ class Parser:
         file = self._files.pop(path, None)
         self._open.pop(path, None)
         return self._counted(file.blocks.finish()) if file else []
-
-    def _feed_whole(
-        self, whole: WholeFile, chunk: Chunk, origin: Origin
-    ) -> Sequence[Record | SampleBlock]:
-        found = whole.feed(chunk, origin)
-        self.counters.parse_errors += whole.errors
-        self.counters.truncated += whole.truncated
-        whole.errors = whole.truncated = 0
-        return found
 
     def _counted(self, found: list[RecordT]) -> list[RecordT]:
         for item in found:

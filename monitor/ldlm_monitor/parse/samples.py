@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ldlm_monitor.parse.events import text_of
@@ -56,11 +56,7 @@ class Numbers:
 
     def at(self, place: RecordPlace) -> Sample:
         """The sample of a line at `place`."""
-        if self.rank is not None:
-            place = replace(place, rank=self.rank)
-        if self.time is not None:
-            place = replace(place, time=self.time)
-        return place.sample(self.values, self.step, self.epoch)
+        return place.known(self.rank, self.time).sample(self.values, self.step, self.epoch)
 
     def has_all(self, needs: tuple[tuple[str, ...], ...]) -> bool:
         """Whether each group of names has one that was read."""
@@ -73,10 +69,11 @@ class Numbers:
 
 
 class LineRule:
-    """Reads the lines of one definition."""
+    """Reads the lines of one definition of the format `home`."""
 
-    def __init__(self, spec: SampleLine) -> None:
+    def __init__(self, spec: SampleLine, home: str) -> None:
         self.spec = spec
+        self.home = home
         self.order = 0
         self._pattern: Pattern = compile_pattern(spec.pattern)
         self.contains = spec.contains.encode()

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import hyperscan
 import re2
@@ -30,23 +30,14 @@ from ldlm_monitor.parse.events import EventRule
 from ldlm_monitor.parse.patterns import Pattern, compile_pattern
 from ldlm_monitor.parse.samples import LineRule
 
-
-class JsonRule:
-    """Applies to records that begin like a JSON object."""
-
-    trigger = r"^\{\""
-
-
-class IgnoredRule:
-    """Applies to the message before the traceback of an exception that Python ignored."""
-
-    trigger = r"Exception ignored in"
-
-
-Rule: TypeAlias = Bars | LineRule | EventRule | JsonRule | IgnoredRule
+Rule: TypeAlias = Bars | LineRule | EventRule | Literal["json", "ignored"]
 Part: TypeAlias = tuple[int | None, Any]
 """A byte of `MARKS` and the database of the triggers that contain it; None for the others."""
 
+_OURS: tuple[tuple[str, Literal["json", "ignored"]], ...] = (
+    (r"^\{\"", "json"),  # a record that begins like a JSON object
+    (r"Exception ignored in", "ignored"),  # before the traceback of an exception
+)
 MARKS = b"{%+*"
 """Bytes that few lines of a log contain, and many short triggers do."""
 _USERS_FIRST = 1_000_000
@@ -81,41 +72,61 @@ class Claims:
     ignored: bool = False
 
 
-@dataclass(slots=True)
-class Rules:
-    """All definitions, compiled. `named[i]` are the rules of expression i of `databases`.
+NO_CLAIMS = Claims()
 
-    `homes`: the format of each rule.
+
+class Rules:
+    """All definitions, compiled; those of `users` come before the packaged ones.
+
+    `named[i]` are the rules of expression i of `databases`. Raises `FormatError`.
     """
 
-    targets: list[Rule]
-    bars: Bars
-    named: list[list[Rule]]
-    homes: dict[Rule, str]
-    benign: tuple[Pattern, ...]
-    exceptions: tuple[EventRule, ...]
-    definitions: tuple[formats.Definitions, ...]
-    databases: tuple[Part, ...]
+    def __init__(
+        self, loaded: Sequence[tuple[Path, formats.Definitions]], users: Sequence[Path]
+    ) -> None:
+        self.benign: list[Pattern] = []
+        self.exceptions: list[EventRule] = []
+        bars: list[BarRule] = []
+        triggers: list[tuple[str, str, Rule]] = [
+            (trigger, "the parser", rule) for trigger, rule in _OURS
+        ]
+        for path, definitions in loaded:
+            bars += _bars(path, definitions)
+            for where, rule, trigger in _rules(path, definitions):
+                rule.order = len(triggers)
+                if isinstance(rule, LineRule) and path in users:
+                    rule.order -= _USERS_FIRST
+                if isinstance(rule, EventRule) and rule.spec.exception:
+                    self.exceptions.append(rule)
+                triggers.append((trigger, where, rule))
+            with _located(f"{path}: benign"):
+                self.benign.extend(map(compile_pattern, definitions.benign))
+        self.bars = Bars(bars)
+        triggers += [(trigger, "the parser", self.bars) for trigger in TRIGGERS]
+        named: dict[str, list[Rule]] = {}
+        places: dict[str, str] = {}
+        for trigger, where, target in triggers:
+            named.setdefault(trigger, []).append(target)
+            places.setdefault(trigger, where)
+        self.named = list(named.values())
+        self.databases = compile_triggers(list(places.items()))
 
     def of(self, expressions: tuple[int, ...]) -> Claims:
         """The rules of some expressions."""
+        if not expressions:
+            return NO_CLAIMS
         rules = list(dict.fromkeys(rule for index in expressions for rule in self.named[index]))
         lines = [rule for rule in rules if isinstance(rule, LineRule)]
         events = [rule for rule in rules if isinstance(rule, EventRule)]
-        json = any(isinstance(rule, JsonRule) for rule in rules)
-        ignored = any(isinstance(rule, IgnoredRule) for rule in rules)
+        bar, json, ignored = self.bars in rules, "json" in rules, "ignored" in rules
         return Claims(
-            bar=self.bars in rules,
-            alone=self.bars in rules and not (events or json or ignored),
+            bar=bar,
+            alone=bar and not (events or json or ignored),
             lines=sorted(lines, key=lambda rule: rule.rank),
             events=events,
             json=json,
             ignored=ignored,
         )
-
-    def scanner(self) -> Scanner:
-        """A new scanner: scanners share the databases, but not the scratch spaces."""
-        return Scanner(self.databases)
 
 
 def compiled(files: tuple[Path, ...] = ()) -> Rules:
@@ -139,41 +150,7 @@ def _edition(path: Path) -> tuple[str, int, int]:
 def _compiled(files: tuple[Path, ...], _editions: tuple[tuple[str, int, int], ...]) -> Rules:
     packaged = [(path, formats.load(path)) for path in formats.packaged_files()]
     packaged.sort(key=lambda entry: entry[1].priority)
-    loaded = [*packaged, *((path, formats.load(path)) for path in files)]
-    targets: list[Rule] = [JsonRule(), IgnoredRule()]
-    triggers = [(rule.trigger, "the parser") for rule in (JsonRule, IgnoredRule)]
-    homes: dict[Rule, str] = {}
-    benign: list[Pattern] = []
-    for path, definitions in loaded:
-        for title, rule, trigger in _rules(path, definitions):
-            rule.order = len(homes) + 1
-            if isinstance(rule, LineRule) and path in files:
-                rule.order -= _USERS_FIRST
-            targets.append(rule)
-            homes[rule] = definitions.format
-            triggers.append((trigger, title))
-        with _located(f"{path}: benign"):
-            benign.extend(map(compile_pattern, definitions.benign))
-    bars = Bars([rule for path, each in loaded for rule in _bars(path, each)])
-    for trigger in TRIGGERS:
-        targets.append(bars)
-        triggers.append((trigger, "the parser"))
-    exceptions = (rule for rule in targets if isinstance(rule, EventRule) and rule.spec.exception)
-    named: dict[str, list[Rule]] = {}
-    places: dict[str, str] = {}
-    for target, (trigger, where) in zip(targets, triggers, strict=True):
-        named.setdefault(trigger, []).append(target)
-        places.setdefault(trigger, where)
-    return Rules(
-        targets,
-        bars,
-        list(named.values()),
-        homes,
-        tuple(benign),
-        tuple(exceptions),
-        tuple(each for _, each in loaded),
-        compile_triggers(list(places.items())),
-    )
+    return Rules([*packaged, *((path, formats.load(path)) for path in files)], files)
 
 
 def _rules(
@@ -183,7 +160,7 @@ def _rules(
     for index, line in enumerate(loaded.lines):
         where = f"{path}: lines.{index}"
         with _located(where):
-            line_rule = LineRule(line)
+            line_rule = LineRule(line, loaded.format)
         yield f"{where} ({line.name})", line_rule, line.trigger
     for index, event in enumerate(loaded.events):
         for number, shape in enumerate(event.shapes):

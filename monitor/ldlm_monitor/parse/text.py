@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TypeAlias
 
 from ldlm_monitor.model.chunk import Chunk, FileId, Origin
@@ -16,7 +17,7 @@ from ldlm_monitor.parse.envelope import level_of, peel
 from ldlm_monitor.parse.events import MAX_MESSAGE_BYTES, EventRule, RecordPlace, text_of
 from ldlm_monitor.parse.framing import LineContext, Lines, TextLine
 from ldlm_monitor.parse.patterns import PatternMatch, certain
-from ldlm_monitor.parse.scan import Claims, Rules
+from ldlm_monitor.parse.scan import NO_CLAIMS, Claims, Rules, Scanner
 from ldlm_monitor.parse.tracebacks import Traceback
 from ldlm_monitor.parse.whole_file import WholeFile
 
@@ -24,7 +25,6 @@ _MAX_EVENTS_A_RECORD = 32
 """Events found in one record; bounds the time that a line of 1 MiB takes."""
 _MAX_COMBINATIONS = 4096
 """Combinations of triggers whose rules are cached; real logs have some dozens."""
-_NO_CLAIMS = Claims()
 _EVENT_BLOCKS: dict[str, type[Block]] = {
     "rows": EventRows,
     "traceback": Traceback,
@@ -61,8 +61,8 @@ class TextReader:
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
-        self._scanner = rules.scanner()
-        self._claims: dict[tuple[int, ...], Claims] = {(): _NO_CLAIMS}
+        self._scanner = Scanner(rules.databases)
+        self._claims_of = lru_cache(maxsize=_MAX_COMBINATIONS)(rules.of)
         self.truncated = 0
         self.on_match: OnMatch | None = None
 
@@ -97,15 +97,6 @@ class TextReader:
             found.extend(self._record(file, LineContext.of(line, chunk, origin, now), claims))
         return found
 
-    def _claims_of(self, named: tuple[int, ...]) -> Claims:
-        """The rules of a combination of expressions, cached."""
-        claims = self._claims.get(named)
-        if claims is None:
-            if len(self._claims) >= _MAX_COMBINATIONS:
-                self._claims = {(): _NO_CLAIMS}
-            claims = self._claims[named] = self.rules.of(named)
-        return claims
-
     def _lone_bar(
         self, file: FileState, line: TextLine, chunk: Chunk, origin: Origin
     ) -> list[Record] | None:
@@ -116,18 +107,17 @@ class TextReader:
         bar = None if line.truncated else self.rules.bars.alone(line.raw)
         if bar is None:
             return None
-        if self.on_match is not None:
-            self.on_match(line.offset, bar.home)
-        place = RecordPlace(chunk.path, line.number, line.offset, origin, origin.rank, None)
-        return file.bars.records(bar, place, line.raw[: bar.end])
+        self._matched(line, bar.home)
+        place = RecordPlace.of(chunk, line.number, line.offset, origin)
+        return file.bars.records(bar, place, line.raw)
 
     def _record(self, file: FileState, record: LineContext, claims: Claims) -> list[Record]:
         envelope = record.envelope
         found: list[Record] = []
         begin = self._offer(file, record, found, envelope.start, len(record.text))
-        if self.on_match is not None and begin != envelope.start:
-            self.on_match(record.line.offset, "")
-        if begin is None or claims is _NO_CLAIMS:
+        if begin != envelope.start:
+            self._matched(record.line, "")
+        if begin is None or claims is NO_CLAIMS:
             return found
         glued = begin if begin > envelope.start else 0
         events = claims.events
@@ -139,7 +129,7 @@ class TextReader:
             if claims.bar:
                 bar = self.rules.bars.read(record.text, envelope.start, file.bars, closed=closed)
             if bar is not None:
-                self._matched(record, bar.home)
+                self._matched(record.line, bar.home)
                 glued = bar.end
                 text = record.text[envelope.start : glued]
                 found.extend(file.bars.records(bar, record.place, text))
@@ -187,26 +177,26 @@ class TextReader:
         if claims.json:
             rows = jsonl.training_row(text, place)
             if rows:
-                self._matched(record, "JSON lines")
+                self._matched(record.line, "JSON lines")
                 return rows
         for rule in claims.lines:
             if rule.contains not in text:
                 continue
             if rule.continues is not None:
                 if rule.begins(text):
-                    self._matched(record, self.rules.homes[rule])
+                    self._matched(record.line, rule.home)
                     opening = BlockOpening(place, text, record.envelope.stream, record.now)
                     return file.blocks.open(SampleRows(opening, rule))
                 continue
             numbers = rule.read(text, closed=record.line.closed)
             if numbers is not None:
-                self._matched(record, self.rules.homes[rule])
+                self._matched(record.line, rule.home)
                 return [numbers.at(place), *rule.lifecycle(place, text)]
         return None
 
-    def _matched(self, record: LineContext, home: str) -> None:
+    def _matched(self, line: TextLine, home: str) -> None:
         if self.on_match is not None:
-            self.on_match(record.line.offset, home)
+            self.on_match(line.offset, home)
 
     def peek(self, file: FileState, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
         """The progress bar of an unfinished last record, unless it was returned before."""

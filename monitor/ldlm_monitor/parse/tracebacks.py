@@ -18,8 +18,6 @@ from ldlm_monitor.parse.events import EventRule, text_of
 from ldlm_monitor.parse.patterns import certain, compile_pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ldlm_monitor.model.records import FieldValue, Record
 
 MAX_TEXT_BYTES = 16 * 1024
@@ -66,7 +64,7 @@ class Traceback(Block):
         self._ignored = opening.ignored
         self._text = BoundedText()
         self._text.add(_TRACEBACK)
-        self._in_frames = True
+        self._expect(frames=True)
         self._empty = self._closed = True
         self._chained = False
         self._blank = False
@@ -75,11 +73,6 @@ class Traceback(Block):
         self._wrapper: list[bytes] = []  # a DataLoader's message about its worker's exception
         self._last = b""
         self._frame: tuple[bytes, bytes] | None = None
-
-    @property
-    def max_foreign(self) -> int:
-        """Fewer once the exception is known."""
-        return MAX_FOREIGN_LINES if self._in_frames else _MAX_FOREIGN_AFTER
 
     def _keep(self, line: BlockLine) -> bool:
         self._text.add(line.text)
@@ -107,7 +100,8 @@ class Traceback(Block):
             return False
         self._type = name
         self._exception = [line.text]
-        self._in_frames = self._chained = self._blank = False
+        self._chained = self._blank = False
+        self._expect(frames=False)
         return self._keep(line)
 
     def _head_line(self, line: BlockLine) -> bool:
@@ -115,7 +109,7 @@ class Traceback(Block):
         original = "original" in line.named()
         if not (original or self._chained):
             return False
-        self._in_frames = True
+        self._expect(frames=True)
         self._wrapper = self._exception if original else self._wrapper
         return self._keep(line)
 
@@ -149,9 +143,11 @@ class Traceback(Block):
         LineForm(_ANY, _message_line),
     )
 
-    def line_forms(self) -> Sequence[LineForm]:
-        """The forms of the frames, or those after the exception."""
-        return self._IN_FRAMES if self._in_frames else self._AFTER_EXCEPTION
+    def _expect(self, *, frames: bool) -> None:
+        """What comes next: frames up to the exception, or what follows it."""
+        self._in_frames = frames
+        self.forms = self._IN_FRAMES if frames else self._AFTER_EXCEPTION
+        self.max_foreign = MAX_FOREIGN_LINES if frames else _MAX_FOREIGN_AFTER
 
     def refuse(self, text: bytes) -> None:
         """After the exception, a line of the same writer that is no part of it ends the block."""

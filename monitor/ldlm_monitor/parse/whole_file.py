@@ -117,13 +117,8 @@ def header_of(line: bytes) -> list[str] | None:
         return None
     names = [name.strip() for name in line.decode("latin-1").split(",")]
     counted = any(plain(name) in STEP_KEYS or plain(name) in EPOCH_KEYS for name in names)
-    return names if counted and _has_metric(names) else None
-
-
-def begins_table(data: bytes) -> bool:
-    """Whether the first line of a file is a header of a table of metrics."""
-    end = data.find(b"\n", 0, _MAX_LINE)
-    return header_of(data[: end if end >= 0 else _MAX_LINE]) is not None
+    metrics = is_training({measure(name).name: 0.0 for name in names})
+    return names if counted and metrics else None
 
 
 class LineReader:
@@ -179,10 +174,6 @@ class TableReader(LineReader):
             if value is not None:
                 numbers.add(name, value)
         return numbers
-
-
-def _has_metric(names: list[str]) -> bool:
-    return is_training({measure(name).name: 0.0 for name in names})
 
 
 ROW_TIME = re.compile(rb"^(\d{12,14}) ", re.MULTILINE)
@@ -270,7 +261,7 @@ def reader_of(chunk: Chunk) -> WholeFile | None:
         return WandbReader()
     if not may_be_text(chunk.path):
         return RowReader()
-    if chunk.offset == 0 and begins_table(chunk.data):
+    if chunk.offset == 0 and header_of(chunk.data[: _MAX_LINE + 1].partition(b"\n")[0]):
         return TableReader()
     metric = metric_of(chunk.path, chunk.data)
     return None if metric is None else MetricFileReader(metric)
