@@ -16,41 +16,24 @@ class Slack(Policy):
     """Where a Slack message goes: an incoming webhook, or a channel by a bot's token."""
 
     webhook_url: SecretUrl | None = Field(
-        default=None,
-        description="The incoming webhook. A secret: refused in the configuration file.",
-        examples=["https://hooks.slack.com/services/..."],
+        default=None, examples=["https://hooks.slack.com/services/..."]
     )
-    webhook_url_file: UserPath | None = Field(
-        default=None,
-        description="A file that holds the webhook's URL.",
-        examples=["slack-webhook.url"],
-    )
-    bot_token: SecretStr | None = Field(
-        default=None,
-        description="The token of a Slack app's bot. A secret: refused in the configuration file.",
-        examples=["xoxb-..."],
-    )
-    bot_token_file: UserPath | None = Field(
-        default=None,
-        description="A file that holds the bot's token.",
-        examples=["slack-bot.token"],
-    )
-    channel: str = Field(
-        default="",
-        description="The channel that the bot writes to, by its id.",
-        examples=["C0123456789"],
-    )
-    api_url: Url = Field(
-        default="https://slack.com/api/",
-        description="Slack's API; `https://slack-gov.com/api/` is GovSlack's.",
-        examples=["https://slack-gov.com/api/"],
-    )
+    """The incoming webhook. A secret: refused in the configuration file."""
+    webhook_url_file: UserPath | None = Field(default=None, examples=["slack-webhook.url"])
+    """A file that holds the webhook's URL."""
+    bot_token: SecretStr | None = Field(default=None, examples=["xoxb-..."])
+    """The token of a Slack app's bot. A secret: refused in the configuration file."""
+    bot_token_file: UserPath | None = Field(default=None, examples=["slack-bot.token"])
+    """A file that holds the bot's token."""
+    channel: str = Field(default="", examples=["C0123456789"])
+    """The channel that the bot writes to, by its id."""
+    api_url: Url = "https://slack.com/api/"
+    """Slack's API; `https://slack-gov.com/api/` is GovSlack's."""
     channels: Annotated[dict[str, Policy], BeforeValidator(from_json)] = Field(
-        default={},
-        description="More channels of the bot, by their ids, each with a policy of its own "
-        "(`matchers`, `min_severity`, ...); in a variable, as JSON.",
-        examples=[{"C0ONCALL": {"min_severity": "critical"}}],
+        default={}, examples=[{"C0ONCALL": {"min_severity": "critical"}}]
     )
+    """More channels of the bot, by their ids, each with a policy of its own (`matchers`,
+    `min_severity`, ...); in a variable, as JSON."""
 
     def secret(self) -> str | None:
         """The webhook's URL, from the environment or the file; None where neither is set.
@@ -89,16 +72,10 @@ class Slack(Policy):
 class AlertmanagerSettings(Section):
     """Alertmanagers that get every alert that fires."""
 
-    urls: Urls = Field(
-        default=(),
-        description="Alertmanagers (API v2); each gets every alert.",
-        examples=[["http://127.0.0.1:9093"]],
-    )
-    authorization_file: UserPath | None = Field(
-        default=None,
-        description="A file that holds the `Authorization` header, such as `Bearer ...`.",
-        examples=["alertmanager.auth"],
-    )
+    urls: Urls = Field(default=(), examples=[["http://127.0.0.1:9093"]])
+    """Alertmanagers (API v2); each gets every alert."""
+    authorization_file: UserPath | None = Field(default=None, examples=["alertmanager.auth"])
+    """A file that holds the `Authorization` header, such as `Bearer ...`."""
 
     def authorization(self) -> str | None:
         """The header, None where none is set. Raises ConfigError where the file is unusable."""
@@ -110,20 +87,13 @@ class AlertmanagerSettings(Section):
 class WebhookSettings(StreamPolicy):
     """A webhook of the user's own."""
 
-    url: SecretUrl | None = Field(
-        default=None,
-        description="A URL that each transition is posted to as JSON. A secret: refused in the "
-        "configuration file.",
-        examples=["https://example.org/alerts"],
-    )
-    url_file: UserPath | None = Field(
-        default=None, description="A file that holds that URL.", examples=["webhook.url"]
-    )
-    secret_file: UserPath | None = Field(
-        default=None,
-        description="A file that holds the secret which signs its requests.",
-        examples=["webhook.secret"],
-    )
+    url: SecretUrl | None = Field(default=None, examples=["https://example.org/alerts"])
+    """A URL that each transition is posted to as JSON. A secret: refused in the configuration
+    file."""
+    url_file: UserPath | None = Field(default=None, examples=["webhook.url"])
+    """A file that holds that URL."""
+    secret_file: UserPath | None = Field(default=None, examples=["webhook.secret"])
+    """A file that holds the secret which signs its requests."""
 
     def target(self) -> str | None:
         """The URL, None where none is set. Raises ConfigError as `Slack.secret` does."""
@@ -137,12 +107,8 @@ class WebhookSettings(StreamPolicy):
 class Apprise(Policy):
     """Other services, by their Apprise URLs."""
 
-    urls_file: UserPath | None = Field(
-        default=None,
-        description="A file of Apprise URLs (Discord, Teams, Telegram, ntfy, mail, PagerDuty, "
-        "...), one a line.",
-        examples=["apprise.urls"],
-    )
+    urls_file: UserPath | None = Field(default=None, examples=["apprise.urls"])
+    """A file of Apprise URLs (Discord, Teams, Telegram, ntfy, mail, PagerDuty, ...), one a line."""
 
     def urls(self) -> tuple[str, ...]:
         """The URLs, without comments. Raises ConfigError where the file is unusable."""
@@ -157,23 +123,13 @@ class Apprise(Policy):
 class HeartbeatSettings(Section):
     """A dead man's switch that is pinged while the monitor works."""
 
-    url: SecretUrl | None = Field(
-        default=None,
-        description="A URL that is requested regularly while logs are watched: a dead man's "
-        "switch, such as a check of healthchecks.io. A secret: refused in the configuration file.",
-        examples=["https://hc-ping.com/..."],
-    )
-    url_file: UserPath | None = Field(
-        default=None, description="A file that holds that URL.", examples=["heartbeat.url"]
-    )
-    interval_seconds: float = Field(
-        default=60,
-        ge=1,
-        le=86400,
-        allow_inf_nan=False,
-        description="Seconds between two requests.",
-        examples=[60],
-    )
+    url: SecretUrl | None = Field(default=None, examples=["https://hc-ping.com/..."])
+    """A URL that is requested regularly while logs are watched: a dead man's switch, such as a
+    check of healthchecks.io. A secret: refused in the configuration file."""
+    url_file: UserPath | None = Field(default=None, examples=["heartbeat.url"])
+    """A file that holds that URL."""
+    interval_seconds: float = Field(default=60, ge=1, le=86400, allow_inf_nan=False)
+    """Seconds between two requests."""
 
     def target(self) -> str | None:
         """The URL, None where none is set. Raises ConfigError as `Slack.secret` does."""
@@ -183,37 +139,20 @@ class HeartbeatSettings(Section):
 class Attach(Section):
     """How `attach` proves its identity, and which servers it trusts."""
 
-    token: SecretStr | None = Field(
-        default=None,
-        description="The bearer token for `attach`. A secret: refused in the configuration file.",
-        examples=["..."],
-    )
-    token_file: UserPath | None = Field(
-        default=None,
-        description="A file that holds the bearer token for `attach`.",
-        examples=["attach.token"],
-    )
-    username: str | None = Field(
-        default=None, description="The user for `attach`, with a password.", examples=["ada"]
-    )
-    password_file: UserPath | None = Field(
-        default=None,
-        description="A file that holds that user's password.",
-        examples=["attach.password"],
-    )
-    ca_file: UserPath | None = Field(
-        default=None,
-        description="Certificates (PEM) that `attach` trusts, instead of the system's.",
-        examples=["ca.pem"],
-    )
-    cert_file: UserPath | None = Field(
-        default=None,
-        description="The certificate (PEM) that `attach` presents where the monitor requires one.",
-        examples=["client.pem"],
-    )
-    key_file: UserPath | None = Field(
-        default=None, description="The key of that certificate.", examples=["client.key"]
-    )
+    token: SecretStr | None = Field(default=None, examples=["..."])
+    """The bearer token for `attach`. A secret: refused in the configuration file."""
+    token_file: UserPath | None = Field(default=None, examples=["attach.token"])
+    """A file that holds the bearer token for `attach`."""
+    username: str | None = Field(default=None, examples=["ada"])
+    """The user for `attach`, with a password."""
+    password_file: UserPath | None = Field(default=None, examples=["attach.password"])
+    """A file that holds that user's password."""
+    ca_file: UserPath | None = Field(default=None, examples=["ca.pem"])
+    """Certificates (PEM) that `attach` trusts, instead of the system's."""
+    cert_file: UserPath | None = Field(default=None, examples=["client.pem"])
+    """The certificate (PEM) that `attach` presents where the monitor requires one."""
+    key_file: UserPath | None = Field(default=None, examples=["client.key"])
+    """The key of that certificate."""
 
     def bearer(self) -> str | None:
         """The token. Raises ConfigError where its file is unusable."""
