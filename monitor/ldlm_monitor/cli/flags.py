@@ -177,3 +177,15 @@ def exit_code(snapshot: Snapshot, fail_on: FailOn) -> int:
 
     worst = HEALTHS.index(worst_health(snapshot))
     return UNHEALTHY if worst > HEALTHS.index(_WORST_ALLOWED[fail_on]) else 0
+
+
+def write_file(path: Path, text: str, flag: str) -> None:
+    """Write the file that a flag names. Raises `UsageError` where that cannot be done."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"cannot be written ({error.strerror})",
+            where=f"{flag} {path}",
+            remedy="name a file in a folder that you may write to",
+        ) from error
