@@ -28,7 +28,7 @@ from ldlm_monitor.cli import (
 )
 from ldlm_monitor.cli.flags import hide_dash
 from ldlm_monitor.model.errors import INTERRUPTED, InputError, LdlmError, UsageError
-from ldlm_monitor.text.sanitize import printable
+from ldlm_monitor.text.format import printable
 
 _FILE_ERRORS = (PermissionError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
 _OUTPUT_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})

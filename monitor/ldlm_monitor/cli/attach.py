@@ -101,7 +101,7 @@ def tls(configured: Attach) -> ssl.SSLContext | None:
         return None
     import ssl
 
-    from ldlm_monitor.config.secret_files import check_mode
+    from ldlm_monitor.config.receivers import check_mode
 
     context = ssl.create_default_context()
     where = f"attach.ca_file: {configured.ca_file}"

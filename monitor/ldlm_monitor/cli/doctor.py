@@ -14,8 +14,7 @@ from cyclopts import Parameter
 from ldlm_monitor import __version__
 from ldlm_monitor.cli.flags import DASH, UNHEALTHY, DoctorFlags, settings, write_file
 from ldlm_monitor.model.errors import UsageError
-from ldlm_monitor.text.format import counted
-from ldlm_monitor.text.sanitize import printable
+from ldlm_monitor.text.format import counted, printable
 
 if TYPE_CHECKING:
     from ldlm_doctor.collect import Collected

@@ -1,15 +1,83 @@
-"""The tables of the configuration that name receivers and servers, and their secrets."""
+"""The tables that name receivers and servers, and the files of their secrets.
+
+Such a file is one line that nobody else may read.
+"""
 
 from __future__ import annotations
 
+import os
+import stat
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field, SecretStr
 
 from ldlm_monitor.config.fields import SecretUrl, Section, Url, Urls, UserPath, from_json
 from ldlm_monitor.config.policy import Policy, StreamPolicy
-from ldlm_monitor.config.secret_files import secret_line, secret_text, secret_url
 from ldlm_monitor.model.errors import ConfigError
+
+
+def _secret_url(given: SecretStr | None, file: Path | None, key: str) -> str | None:
+    """The URL, as given or as the file's one line; None where neither is set.
+
+    `key` is the setting that names the file. Raises ConfigError, also for a file without a URL.
+    """
+    if given is not None:
+        return given.get_secret_value()
+    if file is None:
+        return None
+    text = _secret_text(file, key).strip()
+    if not text.startswith(("https://", "http://")) or len(text.split()) != 1:
+        raise ConfigError(
+            "holds no URL", where=f"{key}: {file}", remedy="write the URL as the file's one line"
+        )
+    return text
+
+
+def _secret_line(file: Path | None, key: str, what: str) -> str | None:
+    """The file's one line; None without a file. `what` names it in a ConfigError."""
+    if file is None:
+        return None
+    text = _secret_text(file, key).strip()
+    if len(text.splitlines()) != 1:
+        raise ConfigError(
+            f"holds not {what} alone",
+            where=f"{key}: {file}",
+            remedy=f"write {what} as the file's one line",
+        )
+    return text
+
+
+def _secret_text(file: Path, key: str) -> str:
+    """The whole file. Raises ConfigError where it is unreadable, or readable by others."""
+    try:
+        with file.open(encoding="utf-8") as opened:
+            check_mode(os.fstat(opened.fileno()), file, key)
+            return opened.read()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not text"
+        raise ConfigError(
+            f"cannot be read ({reason})",
+            where=f"{key}: {file}",
+            remedy="write it, and give the monitor's user the right to read it",
+        ) from error
+
+
+def check_mode(status: os.stat_result, file: Path, key: str) -> None:
+    """Raises ConfigError where others may read a file of secrets.
+
+    The group may read a file of another owner, such as a mounted secret of root: there is no
+    other way to read it. libpq has a similar rule for keys
+    (https://www.postgresql.org/docs/current/libpq-ssl.html).
+    """
+    ours = status.st_uid == os.geteuid()
+    if not stat.S_ISREG(status.st_mode) or not status.st_mode & (0o077 if ours else 0o027):
+        return
+    raise ConfigError(
+        f"is a secret that others may read (mode {stat.S_IMODE(status.st_mode):04o})",
+        where=f"{key}: {file}",
+        remedy=f"chmod {'600' if ours else 'o-rwx,g-w'} {file}",
+    )
 
 
 class Slack(Policy):
@@ -40,7 +108,7 @@ class Slack(Policy):
 
         Raises ConfigError where the file cannot be read or holds no URL.
         """
-        return secret_url(self.webhook_url, self.webhook_url_file, "slack.webhook_url_file")
+        return _secret_url(self.webhook_url, self.webhook_url_file, "slack.webhook_url_file")
 
     def token(self) -> str | None:
         """The bot's token, None where none is set.
@@ -51,7 +119,7 @@ class Slack(Policy):
         if self.bot_token is not None:
             token = self.bot_token.get_secret_value()
         else:
-            token = secret_line(self.bot_token_file, "slack.bot_token_file", "the token") or ""
+            token = _secret_line(self.bot_token_file, "slack.bot_token_file", "the token") or ""
         if not token:
             return None
         if not self.channel:
@@ -79,7 +147,7 @@ class AlertmanagerSettings(Section):
 
     def authorization(self) -> str | None:
         """The header, None where none is set. Raises ConfigError where the file is unusable."""
-        return secret_line(
+        return _secret_line(
             self.authorization_file, "alertmanager.authorization_file", "the header's value"
         )
 
@@ -97,11 +165,11 @@ class WebhookSettings(StreamPolicy):
 
     def target(self) -> str | None:
         """The URL, None where none is set. Raises ConfigError as `Slack.secret` does."""
-        return secret_url(self.url, self.url_file, "webhook.url_file")
+        return _secret_url(self.url, self.url_file, "webhook.url_file")
 
     def secret(self) -> str | None:
         """The signing secret. Raises ConfigError where the file is unusable."""
-        return secret_line(self.secret_file, "webhook.secret_file", "the secret")
+        return _secret_line(self.secret_file, "webhook.secret_file", "the secret")
 
 
 class Apprise(Policy):
@@ -115,7 +183,7 @@ class Apprise(Policy):
         if self.urls_file is None:
             return ()
         lines = (
-            line.strip() for line in secret_text(self.urls_file, "apprise.urls_file").splitlines()
+            line.strip() for line in _secret_text(self.urls_file, "apprise.urls_file").splitlines()
         )
         return tuple(line for line in lines if line and not line.startswith("#"))
 
@@ -133,7 +201,7 @@ class HeartbeatSettings(Section):
 
     def target(self) -> str | None:
         """The URL, None where none is set. Raises ConfigError as `Slack.secret` does."""
-        return secret_url(self.url, self.url_file, "heartbeat.url_file")
+        return _secret_url(self.url, self.url_file, "heartbeat.url_file")
 
 
 class Attach(Section):
@@ -158,8 +226,8 @@ class Attach(Section):
         """The token. Raises ConfigError where its file is unusable."""
         if self.token is not None:
             return self.token.get_secret_value()
-        return secret_line(self.token_file, "attach.token_file", "the token")
+        return _secret_line(self.token_file, "attach.token_file", "the token")
 
     def password(self) -> str | None:
         """The user's password. Raises ConfigError where its file is unusable."""
-        return secret_line(self.password_file, "attach.password_file", "the password")
+        return _secret_line(self.password_file, "attach.password_file", "the password")

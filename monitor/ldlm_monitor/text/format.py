@@ -49,6 +49,13 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def printable(text: str) -> str:
+    """`text`, in it what does not print escaped, as Python would write it."""
+    return "".join(
+        character if character.isprintable() else ascii(character)[1:-1] for character in text
+    )
+
+
 def duration(seconds: float | None) -> str:
     """The two largest units, such as `1h 12m`; three digits below ten seconds.
 
