@@ -13,7 +13,7 @@ import yaml
 
 from ldlm_monitor.model.records import Severity
 from ldlm_monitor.text.format import printable
-from ldlm_monitor.text.redact import redact
+from ldlm_monitor.text.sanitize import redact
 
 _TEXTS = Path(__file__).with_name("checks")
 LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

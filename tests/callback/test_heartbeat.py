@@ -5,15 +5,10 @@ import os
 from ldlm_monitor.callback.heartbeat import (
     BEAT,
     BEAT_AT,
-    DEVICE,
-    DEVICE_AT,
     IDENTITY,
-    STANDING,
-    STANDING_AT,
     Beat,
     HeartbeatPage,
     Identity,
-    RankValues,
 )
 
 
@@ -34,25 +29,15 @@ def identity(**changes) -> Identity:
     return Identity(**{**told, **changes})
 
 
-def block(page: bytes, kind: type, layout, at: int) -> dict:
-    first, *told, last = layout.unpack_from(page, at)
-    assert first == last
-    return dict(zip(kind.__dataclass_fields__, told, strict=True))
-
-
 def beat_of(page: bytes) -> dict:
-    return block(page, Beat, BEAT, BEAT_AT)
-
-
-def standing_of(page: bytes) -> dict:
-    return block(page, RankValues, STANDING, STANDING_AT)
+    first, *told, last = BEAT.unpack_from(page, BEAT_AT)
+    assert first == last
+    return dict(zip(Beat.__dataclass_fields__, told, strict=True))
 
 
 def test_blocks_do_not_reach_into_each_other() -> None:
     assert IDENTITY.size <= BEAT_AT
-    assert BEAT_AT + BEAT.size <= STANDING_AT
-    assert STANDING_AT + STANDING.size <= DEVICE_AT
-    assert DEVICE_AT + DEVICE.size <= 4096
+    assert BEAT_AT + BEAT.size <= 4096
 
 
 def test_the_page_tells_who_writes_and_where_it_stands(tmp_path) -> None:
@@ -100,20 +85,17 @@ def test_the_heartbeat_survives_kill_9_in_the_phase_where_it_came(train) -> None
     assert told["status"].rstrip(b"\0") == b"running"
 
 
-def test_the_page_knows_what_was_not_finite_and_how_it_ended(train) -> None:
+def test_the_page_knows_how_it_ended(train) -> None:
     training = train(
         """
         callback = HealthCallback(out=sys.argv[1])
         for step in range(5):
-            callback.on_step(step, loss=1.0, loss_text=float("nan") if step >= 2 else 1.0)
+            callback.on_step(step, loss=1.0)
         callback.close(ValueError("diverged"))
         """
     )
     assert training.end() == (0, "")
     page = (training.out / "heartbeat_rank0").read_bytes()
-    told = standing_of(page)
-    assert (told["nonfinite"], told["nonfinite_step"]) == (3, 2)
-    assert told["nonfinite_quantity"].rstrip(b"\0") == b"loss_text"
     assert beat_of(page)["status"].rstrip(b"\0") == b"failed"
     last = training.rows()[-1]
     assert (last["status"], last["error"]) == ("failed", "ValueError: diverged")

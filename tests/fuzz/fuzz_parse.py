@@ -74,7 +74,7 @@ def try_input(data: bytes) -> None:
 def seeds() -> Iterator[bytes]:
     for path in packaged_files():
         loaded = load(path)
-        for entries in (loaded.bars, loaded.other_bars, loaded.lines, loaded.events):
+        for entries in (loaded.bars, loaded.lines, loaded.events):
             for entry in entries:
                 yield from (b"\0\0" + each.line.encode() + b"\n" for each in entry.examples)
     yield b'\1\0{"epoch": 0, "step": 7, "loss": 2.5, "lr": NaN, "type": null}\n' * 3

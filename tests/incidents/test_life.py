@@ -167,12 +167,39 @@ def test_an_alert_names_the_first_cause_of_its_incident_on_its_line_and_in_slack
     monitor = played(steps(1, 40, 0.0) + at(41.0, *CRASH) + at(42.0, FAILED))
     (crashed,) = (each for each in fired(monitor) if each.alert == "TrainingCrashed")
     assert crashed.cause == "ValueError: bad batch on rank 1 (node 0) [confirmed]"
+    assert crashed.labels["rank"] == "1"
+    assert monitor.snapshot().runs[0].failed_rank == 1
     assert transition_line(crashed).endswith(
         "cause: ValueError: bad batch on rank 1 (node 0) [confirmed]"
     )
     text = json.dumps(slack_message(from_transition(crashed))[1])
     assert "*First cause*" in text
     assert "ValueError: bad batch on rank 1" in text
+
+
+def test_an_alert_names_the_rank_that_its_incident_names_not_the_one_that_reports_it() -> None:
+    monitor = played(steps(1, 40, 0.0))
+    now = START + 50.0
+    wrong = Event(
+        kind="megatron_result_validation",
+        severity="critical",
+        run=RUN,
+        rank=0,
+        message="Unexpected result nan on rank 37",
+        fields={
+            "family": "numerics",
+            "role": "evidence",
+            "reported_rank": 37,
+            "traceback": "Traceback (most recent call last):",
+        },
+        position=Position("", 0, 0),
+    )
+    monitor.observe([wrong], now)
+    monitor.tick(now + 60.0)
+    (crashed,) = (each for each in fired(monitor) if each.alert == "TrainingCrashed")
+    (incident,) = monitor.snapshot().incidents
+    assert incident.root.rank == 37
+    assert crashed.labels["rank"] == "37"
 
 
 def test_a_secret_in_a_cause_does_not_leave() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.callback import heartbeat as written
+from ldlm_monitor.callback.launch import pid_namespace, start_ticks
 from ldlm_monitor.config import Settings
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.daemon.pump import Pump
@@ -27,7 +28,7 @@ from ldlm_monitor.daemon.stall_probe import (
     Probing,
 )
 from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.model.records import Event, Heartbeat
+from ldlm_monitor.model.records import Event, Heartbeat, Record
 from ldlm_monitor.notify import Outbox
 from ldlm_monitor.probe.evidence import Case
 from ldlm_monitor.probe.host import HostProbe
@@ -47,27 +48,19 @@ def bars(first: int, last: int) -> str:
     )
 
 
-class Asked:
+class Asked(HostProbe):
     """The host's own answers, and a record of when it was asked what."""
 
     def __init__(self) -> None:
-        self.host = HostProbe(ras=("127.0.0.1", 1), wait=lambda seconds: time.sleep(0.3))
-        self.watched: list[list[str]] = []
+        super().__init__(ras=("127.0.0.1", 1), wait=lambda seconds: time.sleep(0.3))
         self.looked: list[list[str]] = []
         self.hold: threading.Event | None = None
 
-    def watch(self, cases: Sequence[Case]) -> None:
-        self.watched.append([case.run for case in cases])
-        self.host.watch(cases)
-
-    def beats(self, cases: Sequence[Case]) -> dict[str, list[Heartbeat]]:
-        return self.host.beats(cases)
-
-    def look(self, cases: Sequence[Case], seconds: float) -> dict[str, list[Event]]:
+    def look(self, cases: Sequence[Case], seconds: float) -> dict[str, list[Record]]:
         self.looked.append([case.run for case in cases])
         if self.hold is not None:
             self.hold.wait(30)
-        return self.host.look(cases, seconds)
+        return super().look(cases, seconds)
 
 
 class Watched:
@@ -333,8 +326,8 @@ def page(folder: Path, rank: int) -> written.HeartbeatPage:
     identity = written.Identity(
         pid=os.getpid(),
         stack_signal=0,
-        start_ticks=written.start_ticks(),
-        pid_namespace=written.pid_namespace(),
+        start_ticks=start_ticks(),
+        pid_namespace=pid_namespace(),
         created=NOW,
         rank=rank,
         world_size=2,

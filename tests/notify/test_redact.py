@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldlm_monitor.text.redact import REDACTED, redact
-from ldlm_monitor.text.sanitize import sanitized
+from ldlm_monitor.text.sanitize import REDACTED, redact, sanitized
 from ldlm_monitor.text.sanitize import without_escapes as plain
 
 HEX40 = "0123456789abcdef0123456789abcdef01234567"

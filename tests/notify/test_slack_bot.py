@@ -14,7 +14,7 @@ from stories import OUT_OF_MEMORY
 from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify.message import Message, Receipt, Story
 from ldlm_monitor.notify.notification import Notification
-from ldlm_monitor.notify.slack_blocks import compressed, group_message, news_message
+from ldlm_monitor.notify.slack_blocks import group_message, news_message
 from ldlm_monitor.notify.slack_bot import SlackBot
 
 
@@ -145,14 +145,6 @@ def test_what_has_no_room_is_counted(make_message, make_notification):
     listed = texts(blocks)[1]
     (rest,) = re.findall(r"… and (\d+) more", listed)
     assert listed.count("🔴") + int(rest) == 100
-
-
-@pytest.mark.parametrize(
-    ("ranks", "shown_as"),
-    [([], ""), (["3"], "3"), (["0", "2", "1", "7"], "0-2,7"), (["1", "1", "n0"], "1,n0")],
-)
-def test_ranks_are_shown_in_ranges(ranks, shown_as):
-    assert compressed(ranks) == shown_as
 
 
 def test_a_message_that_somebody_deleted_is_begun_anew(api, bot, make_message):

@@ -10,7 +10,6 @@ import pytest
 
 from ldlm_monitor.model.records import Event, Sample
 from ldlm_monitor.parse import formats
-from ldlm_monitor.parse.number_formats import Bar
 
 FILES = [(path.stem, formats.load(path)) for path in formats.packaged_files()]
 
@@ -25,10 +24,9 @@ def _same(expected: Any, value: Any) -> bool:
 
 def _samples() -> Iterator[Any]:
     for name, loaded in FILES:
-        for entry in (*loaded.bars, *loaded.other_bars, *loaded.lines):
-            title = entry.description if isinstance(entry, Bar) else entry.name
+        for entry in (*loaded.bars, *loaded.lines):
             for index, example in enumerate(entry.examples):
-                yield pytest.param(example, id=f"{name}-{title}-{index}")
+                yield pytest.param(example, id=f"{name}-{entry.name}-{index}")
 
 
 def _events() -> Iterator[Any]:
@@ -40,7 +38,7 @@ def _events() -> Iterator[Any]:
 
 def _counter_samples() -> Iterator[Any]:
     for name, loaded in FILES:
-        for entry in (*loaded.bars, *loaded.other_bars, *loaded.lines):
+        for entry in (*loaded.bars, *loaded.lines):
             for index, line in enumerate(entry.counter_examples):
                 yield pytest.param(line, id=f"{name}-{index}-{line[:30]}")
 

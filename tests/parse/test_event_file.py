@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tfevents import VERSION, frame, scalar
 
+from ldlm_monitor.model.frames import frames
 from ldlm_monitor.model.records import Record, Sample
-from ldlm_monitor.model.tfrecord import frames
 from ldlm_monitor.source.split import RECORD_BYTES
 
 TORCH = (FILES / "torch.tfevents.1").read_bytes()
@@ -54,7 +54,7 @@ def test_names_are_canonical_and_texts_and_histograms_are_no_numbers() -> None:
 
 def test_a_record_stands_at_its_frame() -> None:
     found, _ = read(TORCH)
-    at = [(frame.start, number) for number, frame in enumerate(frames(TORCH), start=1)]
+    at = [(frame.start, number) for number, frame in enumerate(frames("tfrecord", TORCH), start=1)]
     assert all((r.position.offset, r.position.line) in at for r in found)
     assert len({record.position.line for record in found}) == len(found)
 

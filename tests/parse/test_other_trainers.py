@@ -88,7 +88,7 @@ PAIRS = "pairs: {item: b, start: c, closed_by: d}"
     [
         (f"lines: [{{name: a, trigger: a, {EXAMPLES}", "needs a pattern"),
         (f"lines: [{{name: a, trigger: a, pattern: a, {PAIRS}, {EXAMPLES}", "no group c"),
-        (f"other_bars: [{{name: a, pattern: '(', phase: train, {EXAMPLES}", "does not compile"),
+        (f"bars: [{{name: a, pattern: '(', phase: train, {EXAMPLES}", "does not compile"),
     ],
 )
 def test_a_format_that_cannot_work_is_refused_when_it_is_loaded(tmp_path, entry, said) -> None:

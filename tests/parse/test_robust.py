@@ -51,7 +51,7 @@ def texts() -> tuple[str, ...]:
     return tuple(
         example.line
         for loaded in compiled().definitions
-        for entries in (loaded.bars, loaded.other_bars, loaded.lines, loaded.events)
+        for entries in (loaded.bars, loaded.lines, loaded.events)
         for entry in entries
         for example in entry.examples
     )

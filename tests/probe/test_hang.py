@@ -12,11 +12,17 @@ from pathlib import Path
 import pytest
 
 from ldlm_monitor.model.records import Event, Heartbeat, Position
+from ldlm_monitor.probe.evidence import Case
 from ldlm_monitor.probe.hang import SKEW_SECONDS, RankReport, accused, beats, events_of, look
 from ldlm_monitor.probe.heartbeat import pages, read
 from ldlm_monitor.probe.stacks import Stacks, ask, may_ask, stacks_of
 
-HERE = Position("train.log", 1, 0)
+
+def case_in(folder: Path, since: float = 0.0) -> Case:
+    rows = (str(folder / "health_rank0.jsonl"),)
+    return Case("run_a", rows, {}, (), None, since, Position("train.log", 1, 0))
+
+
 TRAINER = """
 import ctypes, os, sys, time
 from ldlm_monitor.callback import HealthCallback
@@ -66,7 +72,7 @@ def ranks(tmp_path):
 
 
 def test_the_rank_that_hangs_is_named_with_its_phase_and_line(ranks) -> None:
-    found = look("run_a", [ranks], HERE, time.time(), seconds=10.0)
+    found = look(case_in(ranks), time.time(), seconds=10.0)
     beats = [each for each in found if isinstance(each, Heartbeat)]
     events = [each for each in found if isinstance(each, Event)]
     assert [(beat.rank, beat.step) for beat in beats] == [(0, 9), (1, 9), (2, 9)]
@@ -125,7 +131,7 @@ def test_a_rank_that_is_stopped_does_not_hold_up_the_others(ranks) -> None:
     assert page is not None
     os.kill(page.pid, signal.SIGSTOP)
     began = time.monotonic()
-    found = look("run_a", [ranks], HERE, time.time(), seconds=1.0)
+    found = look(case_in(ranks), time.time(), seconds=1.0)
     assert time.monotonic() - began < 10
     first, *others = [each for each in found if isinstance(each, Event)]
     assert first.message == "rank 2 does not answer, in train after step 9"
@@ -172,7 +178,7 @@ def test_a_rank_that_is_a_step_behind_is_accused(rank) -> None:
     told = [rank(0, 12, COLLECTIVE), rank(1, 11, None), rank(2, 12, COLLECTIVE)]
     told[1] = replace(told[1], asked=False)
     assert accused(told) == (frozenset({1}), "is behind the others")
-    first, *_ = events_of(told, "run_a", HERE, now=told[1].page.phase_since + 62)
+    first, *_ = events_of(told, case_in(Path()), now=told[1].page.phase_since + 62)
     assert first.message == "rank 1 is behind the others, in train after step 11"
     assert first.fields["phase_seconds"] == 62
 
@@ -233,14 +239,17 @@ def test_a_lone_rank_is_accused_of_taking_no_step(rank) -> None:
 def test_a_page_counts_from_ten_seconds_before_the_runs_last_step_on(ranks) -> None:
     page = read(ranks / "heartbeat_rank0")
     assert page is not None
-    assert 0 in {beat.rank for beat in beats("r", [ranks], page.time + SKEW_SECONDS)}
-    assert 0 not in {beat.rank for beat in beats("r", [ranks], page.time + SKEW_SECONDS + 0.01)}
+    assert 0 in {beat.rank for beat in beats(case_in(ranks, page.time + SKEW_SECONDS))}
+    assert 0 not in {beat.rank for beat in beats(case_in(ranks, page.time + SKEW_SECONDS + 0.01))}
 
 
 def test_nobody_is_accused_where_all_stand_at_one_place(rank) -> None:
     told = [rank(0, 12, COLLECTIVE), rank(1, 12, COLLECTIVE)]
     assert accused(told) == (frozenset(), "")
-    assert [event.fields["accused"] for event in events_of(told, "r", HERE, 0.0)] == [False, False]
+    assert [event.fields["accused"] for event in events_of(told, case_in(Path()), 0.0)] == [
+        False,
+        False,
+    ]
 
 
 def test_never_more_than_half_are_accused(rank) -> None:

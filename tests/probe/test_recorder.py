@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from ldlm_monitor.probe.heartbeat import pages
-from ldlm_monitor.probe.recorder import fetch
+from ldlm_monitor.probe.stacks import fetch
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="PyTorch is not installed"

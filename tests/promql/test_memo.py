@@ -1,4 +1,4 @@
-"""An evaluator that remembers gives the answers of one that does not."""
+"""A rule engine that reuses answers gives those of an evaluator that computes each."""
 
 import math
 
@@ -7,10 +7,11 @@ from expressions import expressions
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from ldlm_monitor.alerts import RecordingRule, RuleSet
+from ldlm_monitor.core.rule_engine import RuleEngine
 from ldlm_monitor.model.errors import RuleError
 from ldlm_monitor.model.points import Point, make_labels
 from ldlm_monitor.promql import Evaluator, Expression, parse
-from ldlm_monitor.series.store import SeriesStore
 
 START = 1_699_999_200.0
 INTERVAL = 5.0
@@ -41,9 +42,14 @@ def accepted(text: str) -> Expression | None:
         return None
 
 
-def answer(evaluator: Evaluator, expression: Expression, at: float) -> str:
+def engine_of(expression: Expression) -> RuleEngine:
+    rule = RecordingRule("answer", expression, expression.text, {}, "", "")
+    return RuleEngine(RuleSet((rule,)), INTERVAL, math.inf)
+
+
+def answer(query, expression: Expression, at: float) -> str:
     try:
-        return repr(evaluator(expression, at))
+        return repr(query(expression, at))
     except RuleError as error:
         return repr(error)
 
@@ -58,8 +64,8 @@ def test_it_answers_as_if_it_did_not_remember(
     """However series change, end and begin, on the grid of scrapes and off it."""
     expression = accepted(text)
     assume(expression is not None)
-    store, at = SeriesStore(INTERVAL, math.inf), START
-    remembering, forgetting = Evaluator(store, changed_at=store.changed_at), Evaluator(store)
+    engine, at = engine_of(expression), START
+    fresh = Evaluator(engine._store)
     present = dict.fromkeys(SERIES[::2], 1.0)
     for pause, changes in scrapes:
         at += pause
@@ -67,32 +73,25 @@ def test_it_answers_as_if_it_did_not_remember(
             present.pop(series, None)
             if value is not None:
                 present[series] = value
-        store.append([[Point(*series, value) for series, value in present.items()]], at)
-        assert answer(remembering, expression, at) == answer(forgetting, expression, at)
+        points = [Point(*series, value) for series, value in present.items()]
+        engine.evaluate([points], at, lambda run: False)
+        assert answer(engine._ask, expression, at) == answer(fresh, expression, at)
 
 
 @pytest.mark.parametrize(
     "text", ["level > 1", "sum by (run) (level offset 5m)", "abs(level) == Inf or level != level"]
 )
-def test_what_no_change_can_concern_is_not_looked_up_again(text: str) -> None:
-    store = CountingStore(INTERVAL, math.inf)
-    evaluator, expression = Evaluator(store, changed_at=store.changed_at), parse(text)
+def test_what_no_change_can_concern_is_not_computed_again(text: str) -> None:
+    expression = parse(text)
+    engine = engine_of(expression)
 
-    def asked(level: float, steps: float, at: float) -> int:
-        before = store.lookups
-        store.append([[Point("level", (), level), Point("steps", (), steps)]], START + at)
-        evaluator(expression, START + at)
-        return store.lookups - before
+    def is_reused(level: float, steps: float, at: float) -> bool:
+        before = engine._answers.get(text)
+        points = [Point("level", (), level), Point("steps", (), steps)]
+        engine.evaluate([points], START + at, lambda run: False)
+        return engine._answers[text] is before
 
-    assert asked(2.0, 1.0, 5) > 0
-    assert asked(2.0, 2.0, 1000) > 0
-    assert asked(2.0, 3.0, 1005) == 0
-    assert asked(9.0, 4.0, 1010) > 0
-
-
-class CountingStore(SeriesStore):
-    lookups = 0
-
-    def latest(self, *arguments):
-        self.lookups += 1
-        return super().latest(*arguments)
+    assert not is_reused(2.0, 1.0, 5)
+    assert not is_reused(2.0, 2.0, 1000)
+    assert is_reused(2.0, 3.0, 1005)
+    assert not is_reused(9.0, 4.0, 1010)

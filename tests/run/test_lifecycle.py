@@ -157,7 +157,7 @@ class TestResumes:
         life.tick(100.0)
         life.observe_event(event("run_started"), 200.0)
         life.observe_sample(sample(0), 230.0)
-        assert (life.state, life.rank, life.ended_at) == ("running", None, None)
+        assert (life.state, life.ended_at) == ("running", None)
 
 
 class TestEndings:
@@ -168,14 +168,14 @@ class TestEndings:
         life.observe_sample(sample(99, ROWS), 104.0)
         assert life.state == "finished"
 
-    def test_the_failure_table_names_the_rank_at_once(self) -> None:
+    def test_the_failure_table_ends_the_run_at_once(self) -> None:
         life = running()
         life.observe_event(traceback(), 100.0)
         life.observe_event(event("elastic_worker_failed", "error", local_rank=1), 100.1)
         table = event("elastic_failure_table", "error", root_rank=1, root_exitcode=1)
         life.observe_event(table, 100.2)
         life.tick(100.2)
-        assert (life.state, life.rank) == ("crashed", 1)
+        assert life.state == "crashed"
         assert life.end_evidence is not None
         assert life.end_evidence.kind == "python_exception"
 
@@ -185,14 +185,7 @@ class TestEndings:
         life.tick(102.0)
         assert life.state == "running"
         life.tick(103.0)
-        assert (life.state, life.rank) == ("crashed", 1)
-
-    def test_the_rank_that_raised_beats_the_one_that_the_table_claims(self) -> None:
-        life = running()
-        life.observe_event(traceback(rank=3), 100.0)
-        life.observe_event(event("elastic_failure_table", "error", root_rank=0), 101.0)
-        life.tick(101.0)
-        assert life.rank == 3
+        assert life.state == "crashed"
 
     def test_the_exception_that_is_read_after_the_agents_line_is_the_evidence(self) -> None:
         life = running()
@@ -200,20 +193,19 @@ class TestEndings:
         life.observe_event(traceback(rank=1), 100.1)
         life.observe_event(traceback(rank=0), 100.2)
         life.tick(103.0)
-        assert life.rank == 1
         assert life.end_evidence is not None
         assert life.end_evidence.rank == 1
 
-    def test_a_rank_that_the_agent_terminated_itself_is_never_named(self) -> None:
+    def test_a_table_that_blames_what_the_agent_terminated_itself_waits_for_another(self) -> None:
         life = running()
         table = event("elastic_failure_table", "error", root_rank=0, root_exitcode=-15)
         life.observe_event(table, 100.0)
         life.tick(100.0)
         assert life.state == "running"
         life.tick(103.0)
-        assert (life.state, life.rank) == ("crashed", None)
+        assert life.state == "crashed"
 
-    def test_an_exception_that_only_others_explain_is_an_end_too_and_blames_nobody(self) -> None:
+    def test_an_exception_that_only_others_explain_is_an_end_too(self) -> None:
         life = running()
         lost = event(
             "python_exception",
@@ -227,7 +219,7 @@ class TestEndings:
         life.tick(159.0)
         assert not life.ended
         life.tick(160.0)
-        assert (life.state, life.rank) == ("crashed", None)
+        assert life.state == "crashed"
 
     def test_the_first_death_may_be_logged_after_those_it_caused(self) -> None:
         life = running()
@@ -236,7 +228,7 @@ class TestEndings:
         table = event("elastic_failure_table", "error", root_rank=1, root_exitcode=-9)
         life.observe_event(table, 131.0)
         life.tick(131.0)
-        assert (life.state, life.rank) == ("crashed", 1)
+        assert life.state == "crashed"
 
     def test_an_exception_that_only_others_explain_may_have_been_caught(self) -> None:
         life = running()
@@ -246,22 +238,6 @@ class TestEndings:
             life.observe_sample(sample(step), float(step))
             life.tick(float(step))
         assert life.state == "running"
-
-    def test_of_two_nodes_tables_the_one_that_blames_no_victim_is_believed(self) -> None:
-        life = running()
-        victim = event("elastic_failure_table", "error", root_rank=1, root_role="victim")
-        life.observe_event(victim, 100.0)
-        killed = event("elastic_failure_table", "error", root_rank=3, root_exitcode=-9)
-        life.observe_event(killed, 100.5)
-        life.tick(101.0)
-        assert (life.state, life.rank) == ("crashed", 3)
-
-    def test_a_rank_that_only_reports_another_ones_death_is_not_named(self) -> None:
-        life = running()
-        life.observe_event(event("gloo_peer_closed", "error", rank=0, role="victim"), 100.0)
-        life.observe_event(event("elastic_worker_failed", "error", local_rank=0), 100.1)
-        life.tick(104.0)
-        assert (life.state, life.rank) == ("crashed", None)
 
     def test_a_traceback_after_which_training_goes_on_was_caught(self) -> None:
         life = running()
@@ -302,7 +278,7 @@ class TestEndings:
         failed = event("python_exception", "error", rank=2, role="root", status="failed")
         life.observe_event(failed, 100.0)
         life.tick(110.0)
-        assert (life.state, life.rank) == ("crashed", 2)
+        assert life.state == "crashed"
 
     def test_noise_at_the_exit_of_a_finished_run_is_no_crash(self) -> None:
         life = running()
@@ -329,7 +305,7 @@ class TestEndings:
         life = running()
         life.observe_event(word, 100.0)
         life.tick(111.0)
-        assert (life.state, life.rank) == ("killed", None)
+        assert life.state == "killed"
 
     def test_an_interrupt_that_the_trainer_survives_is_no_end(self) -> None:
         life = running()
@@ -369,59 +345,18 @@ class TestEndings:
     @pytest.mark.parametrize(
         "kind", ["nccl_watchdog_terminated", "nccl2_backend_timeout", "cxx_terminate"]
     )
-    def test_a_process_that_ends_itself_is_a_crash_of_which_its_rank_is_no_cause(
-        self, kind: str
-    ) -> None:
+    def test_a_process_that_ends_itself_is_a_crash(self, kind: str) -> None:
         life = running()
         rank = None if kind == "cxx_terminate" else 3  # no prefix is put before libstdc++'s words
         life.observe_event(event(kind, "critical", rank=rank, role="victim"), 100.0)
         life.tick(111.0)
-        assert (life.state, life.rank) == ("crashed", None)
+        assert life.state == "crashed"
 
     def test_a_monitor_that_is_disabled_ends_nothing(self) -> None:
         life = running()
         life.observe_event(event("nccl_monitor_kill", "error", role="root", disabled=True), 100.0)
         life.tick(111.0)
         assert life.state == "running"
-
-    def test_ranks_that_differ_from_each_other_do_not_show_which_is_wrong(self) -> None:
-        life = running()
-        mismatch = event(
-            "collective_mismatch", "critical", rank=1, role="evidence", traceback="Traceback ..."
-        )
-        blamed = {"root_rank": 2, "root_exitcode": 1, "root_kind": "collective_mismatch"}
-        life.observe_event(mismatch, 100.0)
-        life.observe_event(event("elastic_failure_table", "error", **blamed), 101.0)
-        life.tick(111.0)
-        assert (life.state, life.rank) == ("crashed", None)
-
-    def test_megatron_names_the_rank_whose_numbers_are_wrong(self) -> None:
-        life = running()
-        found = event(
-            "megatron_result_validation",
-            "critical",
-            rank=0,
-            role="evidence",
-            reported_rank=37,
-            traceback="Traceback ...",
-        )
-        life.observe_event(found, 100.0)
-        life.tick(111.0)
-        assert (life.state, life.rank) == ("crashed", 37)
-
-    def test_a_launcher_names_the_global_rank_where_it_knows_it(self) -> None:
-        life = running()
-        died = event("elastic_worker_failed", "error", global_rank=5, launcher="mpirun")
-        life.observe_event(died, 100.0)
-        life.tick(104.0)
-        assert (life.state, life.rank) == ("crashed", 5)
-
-    def test_the_rank_that_only_reports_another_ranks_death_is_not_named(self) -> None:
-        life = running()
-        died = event("elastic_worker_failed", "error", rank=0, launcher="lightning")
-        life.observe_event(died, 100.0)
-        life.tick(104.0)
-        assert (life.state, life.rank) == ("crashed", None)
 
     @pytest.mark.parametrize("kind", ["gpu_xid", "host_oom_kill", "host_segfault"])
     def test_a_kernels_log_is_no_run_that_crashes(self, kind: str) -> None:
@@ -498,4 +433,4 @@ class TestRanksThatTellOfThemselves:
         )
         self.terminated(life, 1, 100.6)
         life.tick(120.0)
-        assert (life.state, life.rank) == ("crashed", 2)
+        assert life.state == "crashed"

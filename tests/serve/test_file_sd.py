@@ -11,7 +11,7 @@ from ldlm_monitor.config import Settings
 from ldlm_monitor.daemon.listener import write_file_sd
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.serve import Gate
-from ldlm_monitor.serve.file_sd import FileSd, target
+from ldlm_monitor.serve.metrics import target, write_target
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_others_reach_it_where_it_listens_or_by_the_machines_name(host: str, sho
 
 def test_it_holds_the_target_and_its_labels(tmp_path: Path) -> None:
     path = tmp_path / "node17.json"
-    FileSd(path, "node17:9847", {"job_id": "4711", "cluster": "a"})
+    write_target(path, "node17:9847", {"job_id": "4711", "cluster": "a"})
     assert json.loads(path.read_text()) == [
         {"targets": ["node17:9847"], "labels": {"cluster": "a", "job_id": "4711"}}
     ]
@@ -43,7 +43,7 @@ def test_it_is_replaced_whole_and_readable_by_others(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
         with path.open() as reader:
-            FileSd(path, "node17:9847", {})
+            write_target(path, "node17:9847", {})
             assert reader.read() == "[]"
     finally:
         os.umask(before)
@@ -53,18 +53,18 @@ def test_it_is_replaced_whole_and_readable_by_others(tmp_path: Path) -> None:
 
 def test_it_goes_with_its_monitor_unless_another_wrote_it_since(tmp_path: Path) -> None:
     path = tmp_path / "node17.json"
-    first = FileSd(path, "node17:9847", {})
-    second = FileSd(path, "node17:9848", {})
-    first.remove()
+    first = write_target(path, "node17:9847", {})
+    second = write_target(path, "node17:9848", {})
+    first()
     assert "9848" in path.read_text()
-    second.remove()
+    second()
     assert not path.exists()
-    second.remove()
+    second()
 
 
 def test_a_place_that_cannot_be_written_is_named_with_a_remedy(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="make its folder") as raised:
-        FileSd(tmp_path / "none/node17.json", "node17:9847", {})
+        write_target(tmp_path / "none/node17.json", "node17:9847", {})
     assert "none/node17.json: cannot be written (No such file or directory)" in str(raised.value)
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from tfevents import frame
 
-from ldlm_monitor.model.tfrecord import frames
+from ldlm_monitor.model.frames import frames
 
 FILES = Path(__file__).resolve().parents[1] / "event_files"
 DATA = (FILES / "torch.tfevents.1").read_bytes()
-ENDS = [each.end for each in frames(DATA)]
+ENDS = [each.end for each in frames("tfrecord", DATA)]
 
 
 @pytest.fixture

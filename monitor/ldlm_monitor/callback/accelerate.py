@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from ldlm_monitor.callback.health import HealthCallback
+from ldlm_monitor.callback.health import Adapter, HealthCallback
 
 if TYPE_CHECKING:
 
@@ -14,7 +14,7 @@ else:
     from accelerate.tracking import GeneralTracker
 
 
-class HealthTracker(GeneralTracker):
+class HealthTracker(Adapter, GeneralTracker):
     """Give it to an Accelerator: `Accelerator(log_with=HealthTracker(run="run_a"))`.
 
     Takes what `HealthCallback` takes. Call `accelerator.log({"loss": loss}, step=step)`
@@ -25,11 +25,7 @@ class HealthTracker(GeneralTracker):
     name = "ldlm_health"
     requires_logging_directory = False
     main_process_only = False
-
-    def __init__(self, run: str | None = None, out: str | None = None, **options: Any) -> None:
-        super().__init__()
-        self._options = {"run": run, "out": out, "framework": "accelerate", **options}
-        self._health: HealthCallback | None = None
+    _defaults: ClassVar = {"framework": "accelerate"}
 
     @property
     def health(self) -> HealthCallback:

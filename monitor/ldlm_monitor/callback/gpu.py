@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import importlib
-import math
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from ldlm_monitor.callback.heartbeat import DeviceBeat
-
 SAMPLE_SECONDS = 5.0
 """Between two samples, and before the first: enough for a trend, too few to cost anything."""
-_NAN = math.nan
 
 
 class GpuSampler:
@@ -26,92 +21,63 @@ class GpuSampler:
     GPU where PyTorch has not picked one.
     """
 
-    def __init__(
-        self, local_rank: int, take: Callable[[DeviceBeat], None], seconds: float | None = None
-    ) -> None:
+    def __init__(self, local_rank: int, take: Callable[[dict[str, float]], None]) -> None:
         self._local_rank = local_rank
         self._take = take
-        self._seconds = SAMPLE_SECONDS if seconds is None else seconds
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ldlm-health-gpu", daemon=True)
-
-    def start(self) -> None:
-        """Begin to sample."""
         self._thread.start()
 
-    def stop(self, seconds: float = 0.5) -> None:
-        """Stop sampling. Waits for a driver that does not answer `seconds` at most."""
+    def close(self) -> None:
+        """Stop sampling. Waits half a second at most for a driver that does not answer."""
         self._stop.set()
-        self._thread.join(seconds)
+        self._thread.join(0.5)
 
     def _run(self) -> None:
-        try:
+        """Without package or driver there are no values, and training goes on without them."""
+        with suppress(Exception):
             nvml = importlib.import_module("pynvml")
             nvml.nvmlInit()
-        except Exception:  # noqa: BLE001 no package or no driver: no values
-            return
-        try:
-            self._sample(nvml)
-        except Exception:  # noqa: BLE001 training goes on without these values
-            return
-        finally:
             with suppress(Exception):
-                nvml.nvmlShutdown()
+                self._sample(nvml)
+            nvml.nvmlShutdown()
 
     def _sample(self, nvml: Any) -> None:
         """Until it is stopped, or there is no GPU from the start."""
         was_there = False
-        while not self._stop.wait(self._seconds):
+        while not self._stop.wait(SAMPLE_SECONDS):
             handle = find(nvml, self._local_rank)
             if handle is None and not was_there:
                 return
             was_there = True
-            # For a GPU that fell off the bus, store that its values are unknown now.
-            self._take(sample(nvml, handle, time.time(), self._local_rank))
+            # Of a GPU that fell off the bus nothing is known any more.
+            self._take(sample(nvml, handle, self._local_rank))
 
 
-def sample(nvml: Any, handle: Any, now: float, local_rank: int = 0) -> DeviceBeat:
-    """One GPU's values at `now`; NaN for what the driver does not support, or a lost GPU."""
+def sample(nvml: Any, handle: Any, local_rank: int = 0) -> dict[str, float]:
+    """One GPU's values under their metric names; what is not known now is left out."""
 
     def ask(name: str, *arguments: Any) -> Any:
         try:
             return None if handle is None else getattr(nvml, name)(handle, *arguments)
-        except Exception:  # noqa: BLE001 not supported on this GPU
+        except Exception:  # noqa: BLE001 not supported on this GPU, or it is lost
             return None
 
-    def number(value: Any, factor: float = 1.0) -> float:
-        return _NAN if value is None else float(value) * factor
-
     rates, memory = ask("nvmlDeviceGetUtilizationRates"), ask("nvmlDeviceGetMemoryInfo")
-    name = ask("nvmlDeviceGetName") or ""
-    return DeviceBeat(
-        time=now,
-        utilization=number(getattr(rates, "gpu", None), 0.01),
-        memory_utilization=number(getattr(rates, "memory", None), 0.01),
-        memory_used=number(getattr(memory, "used", None)),
-        memory_total=number(getattr(memory, "total", None)),
-        temperature=number(ask("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU)),
-        sm_clock=number(ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM), 1e6),
-        memory_clock=number(ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM), 1e6),
-        power=number(ask("nvmlDeviceGetPowerUsage"), 1e-3),
-        memory_allocated=_allocated(local_rank),
-        name=name if isinstance(name, bytes) else str(name).encode(),
-    )
-
-
-def values(beat: DeviceBeat) -> dict[str, float]:
-    """The same as values of a row, under their metric names; what is unknown is left out."""
+    temperature = ask("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU)
     found = {
-        "gpu_utilization_ratio": beat.utilization,
-        "gpu_memory_used_bytes": beat.memory_used,
-        "gpu_memory_total_bytes": beat.memory_total,
-        "gpu_temperature_celsius": beat.temperature,
-        "gpu_sm_clock_hertz": beat.sm_clock,
-        "gpu_memory_clock_hertz": beat.memory_clock,
-        "gpu_power_watts": beat.power,
-        "memory_allocated_bytes": beat.memory_allocated,
+        "gpu_utilization_ratio": (getattr(rates, "gpu", None), 0.01),
+        "gpu_memory_used_bytes": (getattr(memory, "used", None), 1),
+        "gpu_memory_total_bytes": (getattr(memory, "total", None), 1),
+        "gpu_temperature_celsius": (temperature, 1),
+        "gpu_sm_clock_hertz": (ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM), 1e6),
+        "gpu_memory_clock_hertz": (ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM), 1e6),
+        "gpu_power_watts": (ask("nvmlDeviceGetPowerUsage"), 1e-3),
+        "memory_allocated_bytes": (_allocated(local_rank), 1),
     }
-    return {name: value for name, value in found.items() if not math.isnan(value)}
+    return {
+        name: float(value) * factor for name, (value, factor) in found.items() if value is not None
+    }
 
 
 def find(nvml: Any, local_rank: int) -> Any | None:
@@ -152,7 +118,7 @@ def _torch_uuid(local_rank: int) -> str | None:
     return None if uuid is None else str(uuid)
 
 
-def _allocated(local_rank: int) -> float:
+def _allocated(local_rank: int) -> float | None:
     cuda, device = _cuda(local_rank)
     stats = cuda.memory_stats(device) if cuda else {}
-    return float(stats.get("allocated_bytes.all.current", _NAN))
+    return stats.get("allocated_bytes.all.current")

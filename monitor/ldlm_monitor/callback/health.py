@@ -6,8 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 from functools import wraps
-from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 from ldlm_monitor.callback.device import leave_uncompiled
 from ldlm_monitor.callback.launch import Launch
@@ -21,17 +20,6 @@ MAX_ERRORS = 10
 Given = ParamSpec("Given")
 Hook = TypeVar("Hook", bound=Callable[..., Any])
 _hooks: list[Callable[..., Any]] = []
-
-
-def _not_compiled(hook: Hook) -> Hook:
-    """Mark a method that `torch.compile` calls without tracing it.
-
-    In a graph our clock readings would be constants, and our copies part of it. The mark is that of
-    `torch.compiler.disable`, which would have to be imported (torch/_dynamo, 2.13).
-    """
-    hook._torchdynamo_disable = True  # type: ignore[attr-defined]
-    _hooks.append(hook)
-    return hook
 
 
 def harmless(method: Callable[Given, None]) -> Callable[Given, None]:
@@ -49,6 +37,21 @@ def harmless(method: Callable[Given, None]) -> Callable[Given, None]:
                 _say(f"{type(error).__name__}: {error}; training goes on")
 
     return guarded
+
+
+def _not_compiled(hook: Hook) -> Hook:
+    """Mark a method that `torch.compile` calls without tracing it.
+
+    In a graph our clock readings would be constants, and our copies part of it. The mark is that of
+    `torch.compiler.disable`, which would have to be imported (torch/_dynamo, 2.13).
+    """
+    hook._torchdynamo_disable = True  # type: ignore[attr-defined]
+    _hooks.append(hook)
+    return hook
+
+
+def _harmless_hook(method: Callable[Given, None]) -> Callable[Given, None]:
+    return _not_compiled(harmless(method))
 
 
 class HealthCallback:
@@ -134,12 +137,11 @@ class HealthCallback:
         except Exception as error:  # noqa: BLE001 whatever is wrong with us, training goes on
             self._hurt(error)
 
-    @_not_compiled
-    @harmless
+    @_harmless_hook
     def log(self, **values: Any) -> None:
         """More values of the last step, such as `eval_loss`; as for `on_step`."""
-        if session := self._live():
-            session.steps.add_values(values)
+        if steps := self._live():
+            steps.add_values(values)
 
     @_not_compiled
     def phase(self, name: str) -> Phase:
@@ -150,15 +152,13 @@ class HealthCallback:
         """
         return Phase(self, str(name)[:32])
 
-    @_not_compiled
-    @harmless
+    @_harmless_hook
     def event(self, kind: str, message: str = "", severity: str = "info", **fields: Any) -> None:
         """Report an event to the monitor (severity: info to critical)."""
-        if session := self._live():
-            session.steps.event(kind, message or kind, severity, fields)
+        if steps := self._live():
+            steps.event(kind, message or kind, severity, fields)
 
-    @_not_compiled
-    @harmless
+    @_harmless_hook
     def watch(self, parameters: Any, every: int = 100) -> None:
         """Also report the gradient norm of each group of parameters, every `every` steps.
 
@@ -166,15 +166,14 @@ class HealthCallback:
         group. They are measured at once after a value that was not finite. Call
         `on_step` while the gradients are there. The norms cost device time.
         """
-        if session := self._live():
-            session.steps.watch(parameters, every)
+        if steps := self._live():
+            steps.watch(parameters, every)
 
-    @_not_compiled
-    @harmless
+    @_harmless_hook
     def close(self, error: BaseException | str | None = None) -> None:
         """Report how it ended, well or with an error, and write what waits: seconds at most."""
-        session = self._live()
-        if session is None:
+        session = self._session
+        if session is None or self._live() is None:
             return
         if isinstance(error, BaseException):
             session.failed(error)
@@ -186,10 +185,7 @@ class HealthCallback:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
     ) -> None:
         well = isinstance(error, SystemExit) and error.code in (0, None)
         self.close(None if well else error)
@@ -198,10 +194,9 @@ class HealthCallback:
     def _health(self) -> HealthCallback:
         return self
 
-    def _live(self) -> Session | None:
-        """The session, until the end and in no forked child."""
-        session = self._session
-        return session if session is not None and session.is_mine else None
+    def _live(self) -> Steps | None:
+        """None after the end, and in a forked child."""
+        return self._steps if self._steps is not None and self._steps.is_live else None
 
     def _hurt(self, error: Exception) -> None:
         """Count an error of the callback's own; report the first, and stop at `MAX_ERRORS`."""
@@ -229,33 +224,46 @@ class Phase:
         self._name = name
         self._before: Entered | None = None
 
-    @_not_compiled
-    @harmless
+    @_harmless_hook
     def __enter__(self) -> None:
-        if session := self._health._live():
-            self._before = session.steps.enter(self._name)
+        if steps := self._health._live():
+            self._before = steps.enter(self._name)
 
-    @_not_compiled
-    @harmless
+    @_harmless_hook
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
     ) -> None:
-        session = self._health._live()
-        if session is not None and self._before is not None:
-            session.steps.leave(self._before, error)
+        steps = self._health._live()
+        if steps is not None and self._before is not None:
+            steps.leave(self._before, error)
 
 
 class Adapter:
-    """What adapters for trainers share: the callback once training began, and its phase.
+    """What adapters for trainers share: the callback once training began, its phase, its losses.
 
     Trainers call a hook where a phase begins and another where it ends, so no `with` fits.
     """
 
+    _defaults: ClassVar[Mapping[str, Any]] = {}
     _health: HealthCallback | None = None
     _phase: Phase | None = None
+
+    def __init__(self, run: str | None = None, out: str | None = None, **options: Any) -> None:
+        super().__init__()
+        self._options = {"run": run, "out": out, **self._defaults, **options}
+        self._sums: dict[str, Any] = {}
+        self._parts = 0
+
+    def _add(self, values: Mapping[str, Any]) -> None:
+        """Add the losses of a part of a step, on their device."""
+        self._parts += 1
+        for name, value in values.items():
+            self._sums[name] = value if name not in self._sums else self._sums[name] + value
+
+    def _summed(self, scale: float) -> dict[str, Any]:
+        """The sums since the last step, scaled."""
+        sums, self._sums, self._parts = self._sums, {}, 0
+        return {name: total * scale for name, total in sums.items()}
 
     def _enter(self, name: str) -> None:
         self._leave()
@@ -263,7 +271,8 @@ class Adapter:
             self._phase = self._health.phase(name)
             self._phase.__enter__()
 
-    def _leave(self) -> None:
+    def _leave(self, *given: Any, **named: Any) -> None:
+        """Also a trainer's hook, whatever it is given."""
         phase, self._phase = self._phase, None
         if phase is not None:
             phase.__exit__(None, None, None)
@@ -273,11 +282,6 @@ class Adapter:
         if self._health is not None:
             self._health.close()
         self._health = None
-
-
-def summed(totals: dict[str, Any], name: str, value: Any) -> None:
-    """Add a tensor to a total, on its device."""
-    totals[name] = value if name not in totals else totals[name] + value
 
 
 def _say(text: str) -> None:

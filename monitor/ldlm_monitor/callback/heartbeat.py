@@ -1,20 +1,15 @@
 """The heartbeat: one page per rank with its position, readable also after `kill -9`.
 
 A file of 4 KiB that is mapped into memory, so that a beat is a store and no system
-call. All numbers are little-endian, as the processors are that train. The page holds four blocks:
+call. All numbers are little-endian, as the processors are that train. The page holds
+`IDENTITY`, which the start writes once, and at 1024 `BEAT`, which the loop writes at each
+step and phase.
 
-| offset | block | written by |
-| --- | --- | --- |
-| 0 | `IDENTITY` | the start, once |
-| 1024 | `BEAT` | the loop, at each step and phase |
-| 2048 | `STANDING` | the thread that writes rows, when it wrote some |
-| 3072 | `DEVICE` | the thread that asks the driver, every few seconds |
-
-The last three begin and end with a sequence number (u64), which their one writer counts
-up. It writes from front to back; so a reader of two different numbers has read during
-a store, and reads again. What is written while a page is read twice alike was stable: that
-holds on processors too that let others see stores out of order. The monitor's
-`probe/heartbeat.py` reads the page.
+`BEAT` begins and ends with a sequence number (u64), which its one writer counts up. It
+writes from front to back; so a reader of two different numbers has read during a store, and
+reads again. What is written while a page is read twice alike was stable: that holds on
+processors too that let others see stores out of order. The monitor's `probe/heartbeat.py`
+reads the page.
 """
 
 from __future__ import annotations
@@ -24,14 +19,14 @@ import math
 import mmap
 import os
 import struct
-from dataclasses import astuple, dataclass, fields
-from operator import attrgetter
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 SIZE = 4096
 """A page of memory: the smallest unit that is mapped."""
 MAGIC = b"ldlmhb01"
-IDENTITY_AT, BEAT_AT, STANDING_AT, DEVICE_AT = 0, 1024, 2048, 3072
+BEAT_AT = 1024
 IDENTITY = struct.Struct("<8sIIQQdii64s128s64s108s")
 """Magic, pid, stack signal (0: none), start of the process (clock ticks after boot, field
 22 of /proc/PID/stat), inode of its pid namespace, creation (Unix seconds), rank, world
@@ -39,10 +34,6 @@ size (-1: unknown), host, run, name of the stack file beside this one, path of t
 recorder's socket."""
 BEAT = struct.Struct("<Qqqqdddd32s16sQ")
 """Sequence, `Beat`, sequence."""
-STANDING = struct.Struct("<Qdddddddqqqq48sQ")
-"""Sequence, `Standing`, sequence."""
-DEVICE = struct.Struct("<Qdddddddddd64sQ")
-"""Sequence, `DeviceBeat`, sequence."""
 _WORDS = struct.Struct("<32s16s")
 _WORDS_AT = 64
 _LAST = BEAT.size // 8 - 1
@@ -69,48 +60,7 @@ class Beat:
     status: bytes = b"running"
 
 
-@dataclass(slots=True)
-class RankValues:
-    """How a rank does, by the last row. `time`: of that row.
-
-    `nonfinite`: values that were NaN or infinite, the first at `nonfinite_step` in
-    `nonfinite_quantity`. `dropped`: rows that could not be written. `errors`: the
-    callback's own.
-    """
-
-    time: float = math.nan
-    loss: float = math.nan
-    grad_norm: float = math.nan
-    learning_rate: float = math.nan
-    step_seconds: float = math.nan
-    samples_total: float = 0.0
-    tokens_total: float = 0.0
-    nonfinite: int = 0
-    nonfinite_step: int = -1
-    dropped: int = 0
-    errors: int = 0
-    nonfinite_quantity: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceBeat:
-    """A rank's accelerator: ratios 0 to 1, bytes, degrees Celsius, Hz, watts; NaN: not known."""
-
-    time: float
-    utilization: float
-    memory_utilization: float
-    memory_used: float
-    memory_total: float
-    temperature: float
-    sm_clock: float
-    memory_clock: float
-    power: float
-    memory_allocated: float
-    name: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(NamedTuple):
     """Who writes the page; see `IDENTITY`."""
 
     pid: int
@@ -126,10 +76,6 @@ class Identity:
     recorder_socket: bytes
 
 
-_of_standing = attrgetter(*(field.name for field in fields(RankValues)))
-_of_device = attrgetter(*(field.name for field in fields(DeviceBeat)))
-
-
 class HeartbeatPage:
     """The page of one rank. Raises `OSError` where the file cannot be made."""
 
@@ -137,13 +83,13 @@ class HeartbeatPage:
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         self._fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
-            page = IDENTITY.pack(MAGIC, *astuple(identity)).ljust(SIZE, b"\0")
+            page = IDENTITY.pack(MAGIC, *identity).ljust(SIZE, b"\0")
             _fill(self._fd, page)
             self.is_mapped = _may_map(self._fd)
             self._page: mmap.mmap | bytearray = (
                 mmap.mmap(self._fd, SIZE) if self.is_mapped else bytearray(page)
             )
-            self._beats = self._standings = self._devices = 0
+            self._beats = 0
             self._phase = self._status = b""
             block = memoryview(self._page)[BEAT_AT : BEAT_AT + BEAT.size]
             self._whole, self._real = block.cast("q"), block.cast("d")
@@ -175,37 +121,10 @@ class HeartbeatPage:
             _WORDS.pack_into(self._page, BEAT_AT + _WORDS_AT, beat.phase, beat.status)
         whole[_LAST] = number
 
-    def store_standing(self, standing: RankValues) -> None:
-        """Store the rank's values. Called by the rows' thread alone."""
-        self._standings = number = self._standings + 1
-        STANDING.pack_into(self._page, STANDING_AT, number, *_of_standing(standing), number)
-
-    def store_device(self, device: DeviceBeat) -> None:
-        """Store its accelerator's values. Called by the sampler's thread alone."""
-        self._devices = number = self._devices + 1
-        DEVICE.pack_into(self._page, DEVICE_AT, number, *_of_device(device), number)
-
     def sync(self) -> None:
         """Write the page where it is not mapped; no thread that trains should wait for this."""
         if not self.is_mapped:
             os.pwrite(self._fd, bytes(self._page), 0)
-
-
-def start_ticks() -> int:
-    """When this process began, in clock ticks after boot: with the pid it names one process."""
-    try:
-        text = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace")
-        return int(text.rpartition(")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
-        return 0
-
-
-def pid_namespace() -> int:
-    """The inode of the namespace in which our pid means us; 0 where there is none."""
-    try:
-        return os.stat("/proc/self/ns/pid").st_ino
-    except OSError:
-        return 0
 
 
 def _fill(fd: int, page: bytes) -> None:

@@ -7,10 +7,10 @@ model returns, by a hook on its forward. Hooks: transformers/trainer_callback.py
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ldlm_monitor.callback.device import is_tensor
-from ldlm_monitor.callback.health import Adapter, HealthCallback, harmless, summed
+from ldlm_monitor.callback.health import Adapter, HealthCallback, harmless
 
 if TYPE_CHECKING:
 
@@ -20,16 +20,8 @@ else:
     from transformers import TrainerCallback
 
 _SETTINGS = (
-    "learning_rate",
-    "per_device_train_batch_size",
-    "gradient_accumulation_steps",
-    "max_grad_norm",
-    "warmup_steps",
-    "weight_decay",
-    "optim",
-    "bf16",
-    "fp16",
-    "seed",
+    *("learning_rate", "per_device_train_batch_size", "gradient_accumulation_steps", "optim"),
+    *("max_grad_norm", "warmup_steps", "weight_decay", "bf16", "fp16", "seed"),
     "logging_nan_inf_filter",
 )
 
@@ -40,12 +32,9 @@ class HealthTrainerCallback(Adapter, TrainerCallback):
     Takes what `HealthCallback` takes; `out` defaults to the Trainer's `output_dir`.
     """
 
-    def __init__(self, run: str | None = None, out: str | None = None, **options: Any) -> None:
-        self._options = {"run": run, "out": out, "framework": "transformers", **options}
-        self._hook: Any = None
-        self._losses: dict[str, Any] = {}
-        self._micro_steps = 0
-        self._is_summed = False
+    _defaults: ClassVar = {"framework": "transformers"}
+    _hook: Any = None
+    _is_summed = False
 
     @harmless
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
@@ -56,7 +45,9 @@ class HealthTrainerCallback(Adapter, TrainerCallback):
         options["run"] = options["run"] or getattr(args, "run_name", None)
         self._health = health = HealthCallback(**options)
         health.log(total_steps=state.max_steps)
-        self._scale = _scale(args)
+        # Where tokens are counted over all ranks, each rank's part is of the whole.
+        averaged = getattr(args, "average_tokens_across_devices", False)
+        self._scale = float(args.world_size) if averaged else 1.0
         if (model := given.get("model")) is not None:
             self._hook = model.register_forward_hook(self._take_loss, with_kwargs=True)
         if getattr(args, "logging_nan_inf_filter", False):
@@ -72,13 +63,11 @@ class HealthTrainerCallback(Adapter, TrainerCallback):
         health = self._health
         if health is None:
             return
-        parts = 1 if self._is_summed else max(self._micro_steps, 1)
-        losses = {name: loss * (self._scale / parts) for name, loss in self._losses.items()}
-        self._losses, self._micro_steps = {}, 0
+        losses = self._summed(self._scale / (1 if self._is_summed else max(self._parts, 1)))
+        groups = getattr(given.get("optimizer"), "param_groups", None)
+        rate = groups[0].get("lr") if groups else None
         samples = args.per_device_train_batch_size * args.gradient_accumulation_steps
-        health.on_step(
-            state.global_step, epoch=state.epoch, lr=_rate(given), samples=samples, **losses
-        )
+        health.on_step(state.global_step, epoch=state.epoch, lr=rate, samples=samples, **losses)
         if control.should_evaluate:
             self._enter("eval")
         elif control.should_save:
@@ -103,11 +92,6 @@ class HealthTrainerCallback(Adapter, TrainerCallback):
             self._enter("checkpoint")
 
     @harmless
-    def on_save(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """A checkpoint is saved."""
-        self._leave()
-
-    @harmless
     def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Training is done."""
         if self._hook is not None:
@@ -120,29 +104,18 @@ class HealthTrainerCallback(Adapter, TrainerCallback):
             return
         try:
             items = output.items() if hasattr(output, "items") else ()
+            # A loss over the tokens of the whole step comes in parts; others are means.
+            self._is_summed = named.get("num_items_in_batch") is not None
             losses = {
                 str(name): value.detach()
                 for name, value in items
                 if "loss" in str(name) and is_tensor(value) and value.numel() == 1
             }
-            # A loss over the tokens of the whole step comes in parts; others are means.
-            self._is_summed = named.get("num_items_in_batch") is not None
-            self._micro_steps += 1
-            for name, value in losses.items():
-                summed(self._losses, name, value)
+            self._add(losses)
         except Exception:  # noqa: BLE001 the model's forward must not fail for us
-            self._losses = {}
+            self._sums = {}
 
-
-def _scale(args: Any) -> float:
-    """Where tokens are counted over all ranks, each rank's part is of the whole."""
-    averaged = getattr(args, "average_tokens_across_devices", False)
-    return float(args.world_size) if averaged else 1.0
-
-
-def _rate(given: dict[str, Any]) -> Any:
-    groups = getattr(given.get("optimizer"), "param_groups", None)
-    return groups[0].get("lr") if groups else None
+    on_save = Adapter._leave
 
 
 def _number(value: Any) -> Any:

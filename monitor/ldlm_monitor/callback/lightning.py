@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ldlm_monitor.callback.device import is_tensor
-from ldlm_monitor.callback.health import Adapter, HealthCallback, harmless, summed
+from ldlm_monitor.callback.health import Adapter, HealthCallback, harmless
 
 if TYPE_CHECKING:
 
@@ -33,13 +33,8 @@ class HealthLightningCallback(Adapter, Callback):
     SIGTERM is left to Lightning, which ends at the next batch and says so.
     """
 
-    def __init__(self, run: str | None = None, out: str | None = None, **options: Any) -> None:
-        super().__init__()
-        quiet = {"framework": "lightning", "sigterm": False}
-        self._options = {"run": run, "out": out, **quiet, **options}
-        self._sums: dict[str, Any] = {}
-        self._batches = 0
-        self._step = 0
+    _defaults: ClassVar = {"framework": "lightning", "sigterm": False}
+    _step = 0
 
     @harmless
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
@@ -54,13 +49,6 @@ class HealthLightningCallback(Adapter, Callback):
             self._health.log(total_steps=trainer.max_steps)
 
     @harmless
-    def on_train_batch_start(
-        self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
-    ) -> None:
-        """Whatever was done between batches is over."""
-        self._leave()
-
-    @harmless
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
@@ -68,12 +56,11 @@ class HealthLightningCallback(Adapter, Callback):
         health = self._health
         if health is None:
             return
-        self._add(outputs, trainer.accumulate_grad_batches)
+        self._add(_losses(outputs, trainer.accumulate_grad_batches))
         if trainer.global_step == self._step:
             return
         self._step = trainer.global_step
-        means = {name: total / self._batches for name, total in self._sums.items()}
-        self._sums, self._batches = {}, 0
+        means = self._summed(1 / self._parts)
         rate = trainer.optimizers[0].param_groups[0]["lr"] if trainer.optimizers else None
         health.on_step(self._step, lr=rate, batch=batch_idx, epoch=trainer.current_epoch, **means)
 
@@ -81,11 +68,6 @@ class HealthLightningCallback(Adapter, Callback):
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         """An evaluation begins."""
         self._enter("eval")
-
-    @harmless
-    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        """An evaluation is done."""
-        self._leave()
 
     @harmless
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Any) -> None:
@@ -99,20 +81,19 @@ class HealthLightningCallback(Adapter, Callback):
             self._health.close(exception)
 
     @harmless
-    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        """The training is done; a last checkpoint may follow."""
-        self._leave()
-
-    @harmless
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """All is done."""
         self._end()
 
-    def _add(self, outputs: Any, parts: int) -> None:
-        """Sum up a batch's scalars. Its loss came back divided by the accumulation."""
-        values = outputs if isinstance(outputs, dict) else {"loss": outputs}
-        self._batches += 1
-        for name, value in values.items():
-            if not is_tensor(value) or value.numel() != 1:
-                continue
-            summed(self._sums, name, value.detach() * (parts if name == "loss" else 1))
+    on_train_batch_start = on_validation_end = on_train_end = Adapter._leave
+    """Whatever was done between batches is over; after the last, a checkpoint may follow."""
+
+
+def _losses(outputs: Any, parts: int) -> dict[str, Any]:
+    """A batch's scalars. Its loss came back divided by the accumulation."""
+    values = outputs if isinstance(outputs, dict) else {"loss": outputs}
+    return {
+        name: value.detach() * (parts if name == "loss" else 1)
+        for name, value in values.items()
+        if is_tensor(value) and value.numel() == 1
+    }

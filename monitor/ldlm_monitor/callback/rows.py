@@ -1,14 +1,25 @@
-"""Rows of what the loop put: made in the thread that writes them."""
+"""Values of steps, and the rows made of them in the thread that writes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
-from ldlm_monitor.callback.heartbeat import RankValues
-from ldlm_monitor.callback.values import LARGEST, gather, nonfinite, whole
+from ldlm_monitor.callback.device import host_number, is_tensor, local_value
 
+MAX_NAME = 128
+"""A longer name is an error of the caller; a row stays below 64 KiB with `MAX_VALUES`."""
+MAX_VALUES = 256
+"""Values in a row; gradient norms of a model's blocks are a hundred at most."""
+LARGEST = 2**63
+"""Of whole numbers; what is larger is no count of anything."""
+_PLAIN = frozenset({float, int, bool, str, type(None)})
+"""Kinds of values that nobody can change afterwards."""
+_UNREADABLE = object()
+_OWN = frozenset({"type", "schema", "time", "rank", "run"})
+"""Keys of a row that are the callback's."""
 Row: TypeAlias = dict[str, Any]
 Entry: TypeAlias = tuple[
     int, float, float | None, float, float | None, dict[str, Any], Any, Any, Any
@@ -26,7 +37,6 @@ class Rows:
     """
 
     def __init__(self, rank: int, every: int, alarm: Callable[[], None]) -> None:
-        self.standing = RankValues()
         self.latest: Row = {}
         self.extra: dict[str, float] = {}
         self.unread = 0
@@ -49,23 +59,24 @@ class Rows:
         if at is not None:
             self._time(row, at, paused, data)
             self._count(row, samples=samples, tokens=tokens)
-        bad = dict(nonfinite(row))
+        bad = nonfinite(row)
         if not bad and at is not None and number % self._every:
             return []
         if self.extra:
             extra, self.extra = self.extra, {}
             row.update(extra)
-        events = [self._event(name, value, row) for name, value in self._new(bad)]
-        self._stand(row, bad)
-        self.latest = row
-        return [*events, row]
+        new = [name for name in bad if name not in self._bad]
+        self._bad, self.latest = set(bad), row
+        if new:
+            self._alarm()
+        return [*(self._event(name, bad[name], row) for name in new), row]
 
     def _time(self, row: Row, at: float, paused: float, data: float | None) -> None:
         """How long the step took, evaluations and checkpoints left out."""
         if self._last is not None and row["step"] > self._last[0]:
             steps = row["step"] - self._last[0]
             seconds = (at - self._last[1] - (paused - self._last[2])) / steps
-            row["step_seconds"] = self.standing.step_seconds = seconds
+            row["step_seconds"] = seconds
             self._span = seconds * steps
         self._last = row["step"], at, paused
         if data is not None:
@@ -82,27 +93,6 @@ class Rows:
             if "step_seconds" in row and self._span > 0:
                 row[f"{name}_per_second"] = number / self._span
 
-    def _new(self, bad: dict[str, float]) -> list[tuple[str, float]]:
-        """The non-finite values that were finite in the row before."""
-        new = [(name, value) for name, value in bad.items() if name not in self._bad]
-        self._bad = set(bad)
-        if new:
-            self._alarm()
-        return new
-
-    def _stand(self, row: Row, bad: dict[str, float]) -> None:
-        standing = self.standing
-        standing.time = row["time"]
-        standing.samples_total = float(self._totals["samples"])
-        standing.tokens_total = float(self._totals["tokens"])
-        standing.loss = _number(row.get("loss"), standing.loss)
-        standing.grad_norm = _number(row.get("grad_norm"), standing.grad_norm)
-        standing.learning_rate = _number(row.get("learning_rate"), standing.learning_rate)
-        if bad and standing.nonfinite == 0:
-            standing.nonfinite_step = row["step"]
-            standing.nonfinite_quantity = next(iter(bad)).encode()[:48]
-        standing.nonfinite += len(bad)
-
     def _event(self, name: str, value: float, row: Row) -> Row:
         """The event of a value that became non-finite; one until it is finite again."""
         text = spelled(value)
@@ -112,20 +102,13 @@ class Rows:
             fields["batch"] = row["batch"]
             where = f"{where}, batch {row['batch']}"
         message = f"{name} is {text} at {where} on rank {self._rank}"
-        made = event_row("nonfinite_metric", "error", row["time"], message, fields)
-        return made | {"step": row["step"]}
+        at = {"time": row["time"], "step": row["step"]}
+        return event_row("nonfinite_metric", "error", message, fields=fields, **at)
 
 
-def event_row(kind: str, severity: str, at: float, message: str, fields: Row) -> Row:
-    """The row of an event at `at` (Unix seconds)."""
-    return {
-        "type": "event",
-        "kind": kind,
-        "severity": severity,
-        "time": at,
-        "message": message,
-        "fields": fields,
-    }
+def event_row(kind: str, severity: str, message: str, **more: Any) -> Row:
+    """The row of an event; `more`: its `fields`, `time` (Unix seconds) and `step`."""
+    return {"type": "event", "kind": kind, "severity": severity, "message": message, **more}
 
 
 def spelled(number: float) -> float | str:
@@ -139,5 +122,122 @@ def spelled(number: float) -> float | str:
     return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
 
 
-def _number(value: object, otherwise: float) -> float:
-    return float(value) if isinstance(value, int | float) else otherwise
+def snapshot(given: dict[str, Any]) -> dict[str, Any]:
+    """Replace tensors in host memory by their values, as they are now; those of a device go out.
+
+    Returns the latter by name. Reading host memory waits for nothing; what cannot be read
+    stays, for `gather` to leave out. One level of mappings is laid flat:
+    `losses={"text": x}` is `losses_text`.
+    """
+    on_device: dict[str, Any] = {}
+    for name, value in list(given.items()):
+        if type(value) in _PLAIN:
+            continue
+        if type(value).__name__ == "Tensor" and value.is_cpu and value.ndim == 0:
+            given[name] = value.tolist()
+            continue
+        parts = {name: value}
+        if not is_tensor(value) and isinstance(value, Mapping):
+            del given[name]
+            parts = {f"{name}_{inner}": part for inner, part in value.items()}
+            given.update(parts)
+        for flat, part in parts.items():
+            if is_tensor(part):
+                _snap(given, flat, part, on_device)
+    return on_device
+
+
+def gather(given: Mapping[str, Any], row: dict[str, Any]) -> int:
+    """Put the numbers into the row; how many values were none, or too many."""
+    dropped = 0
+    for key, value in given.items():
+        if value is None:
+            continue
+        name = key[:MAX_NAME]
+        kind = type(value)
+        if name in _OWN or len(row) >= MAX_VALUES:
+            dropped += 1
+        elif kind is float or kind is bool or (kind is int and -LARGEST <= value <= LARGEST):
+            row[name] = value
+        elif (number := _other_number(value)) is not None:
+            row[name] = number
+        else:
+            dropped += 1
+    return dropped
+
+
+def whole(value: Any, otherwise: int) -> int:
+    """A step or batch number; `otherwise` where reading it could wait for a device."""
+    if type(value) is int:
+        return value if -LARGEST <= value <= LARGEST else otherwise
+    if value is None:
+        return otherwise
+    try:
+        if is_tensor(value):
+            return int(host_number(value)) if value.is_cpu else otherwise
+        return operator.index(value)
+    except (TypeError, ValueError):
+        return otherwise
+
+
+def nonfinite(row: Mapping[str, Any]) -> dict[str, float]:
+    """The values that are NaN or infinite and should not be: an accuracy of no samples is NaN."""
+    return {
+        name: value
+        for name, value in row.items()
+        if type(value) is float
+        and not math.isfinite(value)
+        and (name.startswith(("loss", "grad_norm")) or name.endswith("loss"))
+    }
+
+
+def parameter_groups(given: Any) -> dict[str, list[Any]]:
+    """Parameters by group: by the first part of their names, or as the caller names them.
+
+    Takes a module, pairs of name and parameter, or a mapping of group to parameters.
+    """
+    if isinstance(given, Mapping):
+        return {str(name): list(parameters) for name, parameters in given.items()}
+    pairs: Iterable[tuple[str, Any]] = (
+        given.named_parameters() if hasattr(given, "named_parameters") else given
+    )
+    groups: dict[str, list[Any]] = {}
+    for name, parameter in pairs:
+        parts = [part for part in name.split(".") if part not in ("module", "_orig_mod")]
+        groups.setdefault(parts[0] if parts else name, []).append(parameter)
+    return groups
+
+
+def gradient_norms(torch: Any, groups: Mapping[str, list[Any]]) -> dict[str, Any]:
+    """The norm of each group's gradients on this rank, as tensors that nobody waits for."""
+    norms: dict[str, Any] = {}
+    for name, parameters in groups.items():
+        gradients = [each.grad for each in parameters if each.grad is not None]
+        local = [each.to_local() if hasattr(each, "to_local") else each for each in gradients]
+        if local:
+            with torch.no_grad():
+                each_norm = [torch.linalg.vector_norm(part.detach().float()) for part in local]
+                norms[f"grad_norm_{name}"] = torch.linalg.vector_norm(torch.stack(each_norm))
+    return norms
+
+
+def _snap(given: dict[str, Any], name: str, tensor: Any, on_device: dict[str, Any]) -> None:
+    value = local_value(tensor)
+    if value is None:
+        given[name] = _UNREADABLE
+    elif value.is_cpu:
+        given[name] = host_number(value)
+    else:
+        on_device[name] = value
+        del given[name]
+
+
+def _other_number(value: Any) -> float | None:
+    """NumPy's scalars and Python's own kinds of numbers; anything else might be on a device."""
+    module = type(value).__module__.partition(".")[0]
+    if module not in ("numpy", "decimal", "fractions", "builtins") or isinstance(value, str):
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None

@@ -12,20 +12,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ldlm_monitor.callback.exits import ProcessEnd, Termination, register_fork_hooks
-from ldlm_monitor.callback.exporter import Exporter
 from ldlm_monitor.callback.gpu import GpuSampler
-from ldlm_monitor.callback.gpu import values as gpu_values
-from ldlm_monitor.callback.heartbeat import (
-    DeviceBeat,
-    HeartbeatPage,
-    Identity,
-    pid_namespace,
-    start_ticks,
-)
-from ldlm_monitor.callback.launch import Launch, framework
+from ldlm_monitor.callback.heartbeat import HeartbeatPage, Identity
+from ldlm_monitor.callback.launch import Launch, pid_namespace, start_ticks
 from ldlm_monitor.callback.rows import Row, Rows
-from ldlm_monitor.callback.stacks import FlightRecorder, register
+from ldlm_monitor.callback.servers import Exporter, FlightRecorder
+from ldlm_monitor.callback.signals import (
+    ProcessEnd,
+    Termination,
+    register_fork_hooks,
+    register_stacks,
+)
 from ldlm_monitor.callback.steps import Steps
 from ldlm_monitor.callback.writer import RowWriter
 
@@ -56,14 +53,13 @@ class Options:
 class Session:
     """The files, threads and hooks of one rank: opens and closes them.
 
-    `is_mine` is False in a forked child, where nothing may be done. What fails is reported
-    by `say`, and the rest goes on.
+    Once `steps` is not live (after the end, and in a forked child) nothing may be done. What
+    fails is reported by `say`, and the rest goes on.
     """
 
     def __init__(
         self, launch: Launch, options: Options, every: int, say: Callable[[str], None]
     ) -> None:
-        self.is_mine = True
         self.errors = 0
         self._launch = launch
         self._options = options
@@ -103,10 +99,10 @@ class Session:
 
     def end(self, status: str, error: str | None = None, fields: Mapping[str, Any] = {}) -> None:
         """Write the last row, once, and all that waits, for at most two seconds a flush."""
-        if not self.is_mine or self._ended:
+        steps = self.steps
+        if not steps.is_live or self._ended:
             return
         self._ended = True
-        steps = self.steps
         steps.settle(wait=CLOSE_SECONDS)
         steps.give_up()
         self._writer.flush(CLOSE_SECONDS)
@@ -134,25 +130,19 @@ class Session:
 
     def close(self) -> None:
         """Release everything; `end` comes first."""
-        if not self.is_mine:
+        if not self.steps.is_live:
             return
         self._process_end.forget()
-        if self._termination is not None:
-            self._termination.forget()
-        if self._gpu is not None:
-            self._gpu.stop()
-        if self._exporter is not None:
-            self._exporter.close()
-        if self._recorder is not None:
-            self._recorder.close()
+        for each in (self._termination, self._gpu, self._exporter, self._recorder):
+            if each is not None:
+                each.close()
         self._writer.close(CLOSE_SECONDS)
-        self.is_mine = self.steps.is_live = False
+        self.steps.is_live = False
 
     def in_child(self) -> None:
         """A DataLoader's worker, say: it is no rank."""
-        mine, self.is_mine = self.is_mine, False
-        self.steps.is_live = False
-        if mine and self._termination is not None:
+        was_live, self.steps.is_live = self.steps.is_live, False
+        if was_live and self._termination is not None:
             self._termination.in_child()
 
     def _exited(self) -> None:
@@ -165,16 +155,14 @@ class Session:
         """SIGTERM came."""
         if ends:
             self.end("failed", "SIGTERM", {"exc_type": "SignalException", "signal": "SIGTERM"})
-        elif self.is_mine:
+        elif self.steps.is_live:
             self._writer.flush(CLOSE_SECONDS)
 
     def _alarm(self) -> None:
         self.steps.suspicious = True
 
-    def _take_device(self, device: DeviceBeat) -> None:
-        self._rows.extra = gpu_values(device)
-        if self._heartbeat is not None:
-            self._heartbeat.store_device(device)
+    def _take_gpu(self, values: dict[str, float]) -> None:
+        self._rows.extra = values
 
     def _prepare(self) -> None:
         """Run in the writer's thread: every call that a slow disk may block."""
@@ -184,7 +172,7 @@ class Session:
         try:
             launch.out.mkdir(parents=True, exist_ok=True)
             if options.stack_signal:
-                number = register(stacks, options.stack_signal)
+                number = register_stacks(stacks, options.stack_signal)
         except OSError as error:
             self._say(f"{stacks}: {error.strerror}; stacks cannot be asked for")
         if options.flight_recorder:
@@ -194,8 +182,7 @@ class Session:
         if options.serve is not None:
             self._start_exporter(options.serve)
         if options.gpu:
-            self._gpu = GpuSampler(launch.local_rank, self._take_device)
-            self._gpu.start()
+            self._gpu = GpuSampler(launch.local_rank, self._take_gpu)
 
     def _open_recorder(self) -> None:
         try:
@@ -236,16 +223,11 @@ class Session:
 
     def _idle(self) -> None:
         self.steps.settle_idle()
-        heartbeat, now = self._heartbeat, time.monotonic()
-        if heartbeat is None:
-            return
-        standing = self._rows.standing
-        standing.dropped, standing.errors = self._writer.dropped, self.errors
-        heartbeat.store_standing(standing)
-        if now - self._synced_at >= _SYNC_SECONDS:
+        now = time.monotonic()
+        if self._heartbeat is not None and now - self._synced_at >= _SYNC_SECONDS:
             self._synced_at = now
             with suppress(OSError):  # the rows' own writer says what is wrong with the disk
-                heartbeat.sync()
+                self._heartbeat.sync()
 
     def _header(self) -> Row:
         launch = self._launch
@@ -261,7 +243,7 @@ class Session:
             "host": launch.host,
             "local_rank": launch.local_rank,
             "attempt": launch.attempt,
-            "framework": self._options.framework or framework(),
+            "framework": self._options.framework or ("python" if torch is None else "pytorch"),
             "torch": getattr(torch, "__version__", None),
             "config": dict(self._options.config),
         }

@@ -12,8 +12,15 @@ from typing import Any, NamedTuple
 
 from ldlm_monitor.callback.device import Copy, DeviceCopies, is_capturing
 from ldlm_monitor.callback.heartbeat import Beat
-from ldlm_monitor.callback.rows import Entry, Row
-from ldlm_monitor.callback.values import gradient_norms, parameter_groups, snapshot, whole
+from ldlm_monitor.callback.rows import (
+    Entry,
+    Row,
+    event_row,
+    gradient_norms,
+    parameter_groups,
+    snapshot,
+    whole,
+)
 
 STEP_PHASES = frozenset({"train", "data", "forward", "backward", "optimizer"})
 """Parts of a step; time in any other phase is no part of `step_seconds`."""
@@ -145,17 +152,8 @@ class Steps:
 
     def event(self, kind: str, message: str, severity: str, fields: Mapping[str, Any]) -> None:
         """Something happened, now."""
-        self._put(
-            {
-                "type": "event",
-                "kind": str(kind),
-                "severity": severity,
-                "time": time.time(),
-                "step": self.beat.step,
-                "message": str(message),
-                "fields": dict(fields),
-            }
-        )
+        at = {"time": time.time(), "step": self.beat.step}
+        self._put(event_row(str(kind), severity, str(message), fields=dict(fields), **at))
 
     def watch(self, parameters: Any, every: int) -> None:
         """Also measure gradient norms by group."""

@@ -181,7 +181,7 @@ class RowWriter:
         new, self._reported = self.dropped - self._reported, self.dropped
         message = f"the callback dropped {new} rows that could not be written in time"
         fields = {"dropped": new, "family": "process", "role": "context"}
-        return encode(event_row("warning", "warning", time.time(), message, fields))
+        return encode(event_row("warning", "warning", message, time=time.time(), fields=fields))
 
     def _fail(self, error: OSError) -> None:
         self._retry_at = time.monotonic() + RETRY_SECONDS

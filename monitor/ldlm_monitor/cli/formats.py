@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 app = App(name="formats", help="Tests and lists what the monitor recognises in logs.")
 
-_PARTS = (("bars", "bar"), ("other_bars", "bar"), ("lines", "line"), ("events", "event"))
+_PARTS = (("bars", "bar"), ("lines", "line"), ("events", "event"))
 
 
 @app.command(name="test")

@@ -61,7 +61,7 @@ def _install(handler: logging.Handler, settings: Settings) -> None:
 
 def _redacted(text: str) -> str:
     """An error's text, as in a traceback, may hold what it failed at."""
-    from ldlm_monitor.text.redact import redact  # a screen opens without it
+    from ldlm_monitor.text.sanitize import redact  # a screen opens without it
 
     return redact(text)
 

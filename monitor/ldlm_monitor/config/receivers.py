@@ -26,7 +26,7 @@ def _secret_url(given: SecretStr | None, file: Path | None, key: str) -> str | N
         return given.get_secret_value()
     if file is None:
         return None
-    text = _secret_text(file, key).strip()
+    text = secret_text(file, key).strip()
     if not text.startswith(("https://", "http://")) or len(text.split()) != 1:
         raise ConfigError(
             "holds no URL", where=f"{key}: {file}", remedy="write the URL as the file's one line"
@@ -38,7 +38,7 @@ def _secret_line(file: Path | None, key: str, what: str) -> str | None:
     """The file's one line; None without a file. `what` names it in a ConfigError."""
     if file is None:
         return None
-    text = _secret_text(file, key).strip()
+    text = secret_text(file, key).strip()
     if len(text.splitlines()) != 1:
         raise ConfigError(
             f"holds not {what} alone",
@@ -48,7 +48,7 @@ def _secret_line(file: Path | None, key: str, what: str) -> str | None:
     return text
 
 
-def _secret_text(file: Path, key: str) -> str:
+def secret_text(file: Path, key: str) -> str:
     """The whole file. Raises ConfigError where it is unreadable, or readable by others."""
     try:
         with file.open(encoding="utf-8") as opened:
@@ -183,7 +183,7 @@ class Apprise(Policy):
         if self.urls_file is None:
             return ()
         lines = (
-            line.strip() for line in _secret_text(self.urls_file, "apprise.urls_file").splitlines()
+            line.strip() for line in secret_text(self.urls_file, "apprise.urls_file").splitlines()
         )
         return tuple(line for line in lines if line and not line.startswith("#"))
 

@@ -50,28 +50,16 @@ class EvaluationSchedule:
         if math.isinf(self.next):
             self.next = math.ceil(at / self.interval) * self.interval
 
-    def due(self) -> float | None:
-        """The next slot, None while no slot can differ from the one before."""
-        return self.next if self._matters(self.next) else None
+    def due(self) -> float:
+        """The next slot, infinite while no slot can differ from the one before."""
+        asked = self._rules.asks_the_time and self._runs.active
+        return self.next if asked or self.next <= self.busy_until else math.inf
 
     def due_until(self, to: float) -> float:
-        """The next slot up to `to` that can differ from the one before it; inf: none."""
-        if not self._matters(self.next):
+        """As `due`; slots before `to` that cannot differ are skipped."""
+        if math.isinf(self.due()):
             self.next = max(self.next, math.ceil(to / self.interval) * self.interval)
-        slot = self.next
-        if slot <= self.busy_until:
-            return slot
-        if not self._rules.asks_the_time or not self._runs.active:
-            return math.inf
-        found = self._rules.next_switch(slot, to, self.interval)
-        if math.isinf(found):
-            self.next = max(slot, (math.floor(to / self.interval) + 1) * self.interval)
-        return found
-
-    def _matters(self, slot: float) -> bool:
-        if slot <= self.busy_until:
-            return True
-        return self._rules.asks_the_time and self._runs.active
+        return self.due()
 
 
 class EvaluationThrottle:

@@ -32,6 +32,10 @@ class IncidentTracker:
         """Update the incidents of a run that got records."""
         self._incidents.settle(run, at)
 
+    def failed_rank(self, run: str, at: float) -> int | None:
+        """The rank that the run's open incident names."""
+        return self._incidents.failed_rank(run, at)
+
     def explained(self, transition: Transition, at: float) -> Transition:
         """The transition with its run's incident and the first cause, where they are known."""
         run = transition.labels.get("run")

@@ -312,6 +312,8 @@ class Monitor:
         self._throttle.judged(at)
         for run in self.runs.take_touched():
             self._incidents.settle(run.name, at)
+            if not run.is_end_named:
+                run.name_failed(self._incidents.failed_rank(run.name, at))
             self._detectors.update(run.name, run.measured())
         groups = [*self._run_points(at), list(core_points(self._own.view())), self._own.edge]
         found = self._rules.evaluate(groups, at, self.runs.has_ended)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -23,7 +22,6 @@ from ldlm_monitor.promql import (
     reads_series,
     result_selectors,
     settles_after,
-    switches,
     uses_time,
 )
 from ldlm_monitor.run.fleet import worse
@@ -37,7 +35,7 @@ _STALL_METRICS = frozenset(
 class _Question:
     """What decides when a rule's expression must be asked again."""
 
-    __slots__ = ("always", "metrics", "needs_every_slot", "reach", "settles_after", "switches")
+    __slots__ = ("always", "metrics", "needs_every_slot", "reach", "settles_after")
 
     def __init__(self, expr: Expression) -> None:
         self.metrics = metric_names(expr)
@@ -47,10 +45,7 @@ class _Question:
         # What changes is known by the name of its metric.
         self.always = by_time or counts_samples(expr) or not names_its_metrics(expr)
         # Time alone can change it; at a stall limit, runs announce when.
-        by_slot = by_time and not self.metrics >= _STALL_METRICS
-        found = switches(expr) if by_slot else ()
-        self.needs_every_slot = found is None
-        self.switches = found or ()
+        self.needs_every_slot = by_time and not self.metrics >= _STALL_METRICS
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +69,7 @@ class RuleEngine:
         self._recorded: dict[str, list[Point]] = {}
         self._carried: dict[str, float] = {}
         self._store = SeriesStore(interval, max(retention, 2 * self.reach))
-        self._evaluator = Evaluator(self._store, changed_at=self._store.changed_at)
+        self._evaluator = Evaluator(self._store)
 
     def replace_rules(self, rules: RuleSet[Expression]) -> None:
         """Judge by other rules from now on; alerts of the same name and labels go on."""
@@ -96,28 +91,6 @@ class RuleEngine:
         """The earliest time at which a `for`, a `keep_firing_for` or a `carry_over` runs out."""
         times = (self._alerts.due(), *self._carried.values())
         return min((time for time in times if time is not None), default=None)
-
-    def next_switch(self, first: float, last: float, interval: float) -> float:
-        """The first of the slots from `first` to `last` at which some rule may say another thing.
-
-        That is, if nothing that is exported changes until then, and all that changed before
-        the last evaluation is out of reach. Infinite if there is none.
-        """
-        if first > last:
-            return math.inf
-        if self._needs_every_slot:
-            return first
-        at = self._store.last_scrape
-        before = [self._evaluator.shown(each, at, at) for each in self._switches]
-
-        def has_switched(slot: int) -> bool:
-            clock = first + slot * interval
-            after = [self._evaluator.shown(each, at, clock) for each in self._switches]
-            return after != before
-
-        slots = range(math.floor((last - first) / interval) + 1)
-        index = bisect_left(slots, True, key=has_switched)
-        return first + index * interval if index < len(slots) else math.inf
 
     def evaluate(
         self, groups: list[list[Point]], at: float, has_ended: Callable[[str], bool]
@@ -237,9 +210,7 @@ class RuleEngine:
         self._asked = {rule.expr.text: _Question(rule.expr) for rule in rules.rules}
         self._answers: dict[str, _Answer] = {}
         self.reach = max((asked.reach for asked in self._asked.values()), default=0.0)
-        self._needs_every_slot = any(asked.needs_every_slot for asked in self._asked.values())
-        self._switches = [each for asked in self._asked.values() for each in asked.switches]
-        self.asks_the_time = self._needs_every_slot or bool(self._switches)
+        self.asks_the_time = any(asked.needs_every_slot for asked in self._asked.values())
         self._asks: dict[str, list[Callable[[str, Labels], bool]]] = {}
         for rule in rules.alerts:
             self._asks.setdefault(rule.name, []).append(reads_series(rule.expr))

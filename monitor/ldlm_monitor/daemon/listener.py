@@ -12,7 +12,7 @@ from ldlm_monitor.config.fields import is_loopback
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.serve import Gate, Server
 from ldlm_monitor.serve.access import HostNames
-from ldlm_monitor.serve.file_sd import FileSd, target
+from ldlm_monitor.serve.metrics import target, write_target
 
 PORTS_TRIED = 20
 
@@ -67,9 +67,9 @@ def write_file_sd(settings: Settings, port: int, gate: Gate) -> Callable[[], Non
         return lambda: None
     address = target(settings.listen_address[0], port, socket.gethostname())
     scheme = {"__scheme__": "https"} if gate.encrypts else {}
-    file = FileSd(settings.file_sd, address, settings.external_labels | scheme)
+    remove = write_target(settings.file_sd, address, settings.external_labels | scheme)
     log.info("%s contains the target %s for Prometheus", settings.file_sd, address)
-    return file.remove
+    return remove
 
 
 def url_of(host: str, port: int, gate: Gate) -> str:

@@ -12,11 +12,12 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.records import Heartbeat, Record
 from ldlm_monitor.probe.evidence import Case
+from ldlm_monitor.probe.host import HostProbe
 from ldlm_monitor.run.verdict import ProbeCandidate
 from ldlm_monitor.source.file_system import Worker
 from ldlm_monitor.text.sanitize import plain
@@ -45,22 +46,6 @@ _TURN_SECONDS = 0.5
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
-
-
-class Host(Protocol):
-    """What is asked: see `probe.host.HostProbe`."""
-
-    def watch(self, cases: Sequence[Case]) -> None:
-        """Note the processes of runs that go on."""
-        ...
-
-    def beats(self, cases: Sequence[Case]) -> dict[str, list[Heartbeat]]:
-        """Where the ranks of runs that go on say that they are."""
-        ...
-
-    def look(self, cases: Sequence[Case], seconds: float) -> dict[str, list[Record]]:
-        """What is found of each run."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +82,7 @@ class Probing:
     `ring` is called when an answer has come. `names` are those of this host.
     """
 
-    def __init__(self, host: Host, names: frozenset[str], ring: Callable[[], None]) -> None:
+    def __init__(self, host: HostProbe, names: frozenset[str], ring: Callable[[], None]) -> None:
         self._host = host
         self._names = names
         self._ring = ring
@@ -105,11 +90,10 @@ class Probing:
         self._standings: dict[str, _StallStanding] = {}
         self._early_at: dict[str, float] = {}
         self._asked: _Asked | None = None
-        self._watching: Future[None] | None = None
-        self._watched: set[str] = set()
-        self._listening: Future[dict[str, list[Heartbeat]]] | None = None
+        self._watching: Future[dict[str, list[Heartbeat]]] | None = None
+        self._noted: set[str] = set()
         self._beats: dict[str, Heartbeat] = {}
-        self._watched_at = self._turned_at = self._old_at = self._listened_at = -math.inf
+        self._watched_at = self._noted_at = self._turned_at = self._old_at = -math.inf
 
     def turn(self, monitor: Monitor, now: float) -> Iterator[Found]:
         """What is to be judged before time goes on to `now`."""
@@ -179,8 +163,8 @@ class Probing:
         return True
 
     def _ask(self, monitor: Monitor, suspects: Sequence[ProbeCandidate], now: float) -> None:
-        """One thing at a time: runs to look at come before those to note."""
-        if self._asked is not None or not self._has_watched():
+        """One thing at a time: runs to look at come before those to watch."""
+        if self._asked is not None or self._watching is not None:
             return
         if wanted := self._wanted(suspects, now):
             cases = [self._case(each) for each in wanted]
@@ -191,30 +175,30 @@ class Probing:
                 self._early_at[each.run] = now
             answer = self._post(lambda: self._host.look(cases, LOOK_SECONDS - 0.5))
             self._asked = _Asked(answer, now, {case.run: case.since for case in cases})
-            return
-        if self._listening is None and now - self._listened_at >= BEAT_SECONDS:
-            self._listened_at = now
-            cases = self._going_on(monitor)
-            if any(path.endswith(".jsonl") for case in cases for path in case.logs):
-                self._listening = self._post(lambda: self._host.beats(cases))
-        runs = monitor.runs.training()
-        if runs - self._watched or (runs and now - self._watched_at >= WATCH_SECONDS):
-            self._watched_at, self._watched = now, runs
-            noted = self._going_on(monitor)
-            if noted:
-                self._watching = self._post(lambda: self._host.watch(noted))
+        else:
+            self._watch(monitor, now)
 
-    def _going_on(self, monitor: Monitor) -> list[Case]:
+    def _watch(self, monitor: Monitor, now: float) -> None:
+        """Read the heartbeats of the runs that go on, and at times note their processes."""
+        runs = monitor.runs.training()
+        note = bool(runs - self._noted) or (bool(runs) and now - self._noted_at >= WATCH_SECONDS)
+        if not note and now - self._watched_at < BEAT_SECONDS:
+            return
+        self._watched_at = now
+        if note:
+            self._noted_at, self._noted = now, runs
         alive = monitor.runs.probe_candidates(math.inf, math.inf)
-        return [self._case(each) for each in alive if each.state != "stalled"]
+        cases = [self._case(each) for each in alive if each.state != "stalled"]
+        if any(note or case.folders for case in cases):
+            self._watching = self._post(lambda: self._host.watch(cases, note=note))
 
     def _new_heartbeats(self, now: float) -> Iterator[Found]:
         """Heartbeats that are new; their folder is logged once."""
-        if self._listening is None or not self._listening.done():
+        if self._watching is None or not self._watching.done():
             return
-        answer, self._listening = self._listening, None
+        answer, self._watching = self._watching, None
         if (problem := answer.exception()) is not None:
-            log.error("a bug of ours: heartbeats could not be read", exc_info=problem)
+            log.error("a bug of ours: runs could not be watched", exc_info=problem)
             return
         for run, beats in answer.result().items():
             fresh = [each for each in beats if self._is_news(each)]
@@ -241,17 +225,6 @@ class Probing:
             return []
         self._old_at = now
         return wanted[:MAX_CASES]
-
-    def _has_watched(self) -> bool:
-        """Whether the last watch is over."""
-        if self._watching is None:
-            return True
-        if self._watching.done():
-            problem, self._watching = self._watching.exception(), None
-            if problem is not None:
-                log.error("a bug of ours: runs could not be watched", exc_info=problem)
-            return True
-        return False
 
     def _wants_look(self, suspect: ProbeCandidate, now: float) -> bool:
         standing = self._standings[suspect.run]

@@ -137,6 +137,14 @@ class Incidents:
             return None
         return incident.cause(self._facts_of(name), at)
 
+    def failed_rank(self, name: str, at: float) -> int | None:
+        """The rank that a run's open incident names as the first to fail."""
+        run = self._runs.get(name)
+        incident = (run.failure or run.numerics) if run is not None else None
+        if incident is None or incident.state != "open":
+            return None
+        return incident.judgement(self._facts_of(name), at).verdict.rank
+
     def incident_of(self, name: str, key: str) -> str | None:
         """The id of the run's incident to which a firing alert, given by its key, belongs."""
         run = self._runs.get(name)

@@ -15,8 +15,9 @@ from typing import Final
 
 from ldlm_monitor.incidents.clues import MAX_RANKS, Clue, Tier
 from ldlm_monitor.incidents.evidence import Evidence, Wait
-from ldlm_monitor.incidents.facts import RootCause, RunFacts, names_of
+from ldlm_monitor.incidents.facts import RootCause, RunFacts
 from ldlm_monitor.model.view import Confidence
+from ldlm_monitor.text.format import names_of
 
 _DEFAULT_GROUPS = ("", "0")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Final
 
 from ldlm_monitor.incidents.clues import Clue, Tier, rank_in
 from ldlm_monitor.model.records import Position
@@ -27,28 +26,6 @@ class RunFacts:
     world_size: int | None = None
     logged_ranks: AbstractSet[int] = field(default_factory=frozenset)
     rank_steps: dict[int, int] = field(default_factory=dict)
-
-
-_SPANS: Final = 400
-"""Spans of ranks in one text: some 3000 characters, which a message still shows."""
-
-
-def compressed(ranks: Iterable[int]) -> str:
-    """Ranks as text: `0-36,38-63`; after `_SPANS` spans it ends with an ellipsis."""
-    spans: list[list[int]] = []
-    for rank in sorted(set(ranks)):
-        if spans and rank == spans[-1][1] + 1:
-            spans[-1][1] = rank
-        else:
-            spans.append([rank, rank])
-    shown = [f"{a}" if a == b else f"{a}-{b}" for a, b in spans[:_SPANS]]
-    return ",".join([*shown, "…"] if len(spans) > _SPANS else shown)
-
-
-def names_of(ranks: Iterable[int]) -> str:
-    """`rank 3`, `ranks 0-2,5`."""
-    listed = compressed(ranks)
-    return f"rank {listed}" if listed.isdecimal() else f"ranks {listed}"
 
 
 @dataclass(slots=True)

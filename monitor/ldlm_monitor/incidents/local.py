@@ -7,7 +7,7 @@ from typing import Final
 
 from ldlm_monitor.incidents.clues import Clue, Tier, rank_in
 from ldlm_monitor.incidents.evidence import Evidence, Fold
-from ldlm_monitor.incidents.facts import RootCause, RunFacts, by_sources, names_of
+from ldlm_monitor.incidents.facts import RootCause, RunFacts, by_sources
 from ldlm_monitor.incidents.outside import (
     LATE_SECONDS,
     Exit,
@@ -17,6 +17,7 @@ from ldlm_monitor.incidents.outside import (
     own_exits,
 )
 from ldlm_monitor.model.view import Confidence
+from ldlm_monitor.text.format import names_of
 
 _TOGETHER_SECONDS: Final = 2.0
 """The order of two errors this close is undecided: output is buffered and clocks differ."""

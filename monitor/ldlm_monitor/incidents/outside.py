@@ -9,8 +9,9 @@ from typing import Final
 
 from ldlm_monitor.incidents.clues import TIMEOUTS, Clue, Tier
 from ldlm_monitor.incidents.evidence import Evidence
-from ldlm_monitor.incidents.facts import RootCause, RunFacts, by_sources, compressed, names_of
+from ldlm_monitor.incidents.facts import RootCause, RunFacts, by_sources
 from ldlm_monitor.model.view import Confidence
+from ldlm_monitor.text.format import compressed, names_of
 
 BEFORE_SECONDS: Final = 300.0
 """A machine's fault at most this long before a hang can be its cause: an Xid or an OOM kill ends a

@@ -17,10 +17,11 @@ from ldlm_monitor.incidents.communication import (
     silent_ranks,
 )
 from ldlm_monitor.incidents.evidence import Evidence, Fold
-from ldlm_monitor.incidents.facts import Claim, RootCause, RunFacts, compressed, names_of
+from ldlm_monitor.incidents.facts import Claim, RootCause, RunFacts
 from ldlm_monitor.incidents.local import first_failure
 from ldlm_monitor.incidents.outside import exit_text, external, hardware
 from ldlm_monitor.model.view import ClaimView
+from ldlm_monitor.text.format import compressed, names_of
 
 _LEAST_SPECIFIC: Final = ("elastic_failure_table", "elastic_sigterm_peer", "nccl_watchdog_teardown")
 # Kinds that follow from most causes, so that they identify none.

@@ -11,9 +11,10 @@ from typing import Final
 from ldlm_monitor.incidents.clues import TIMEOUTS, Clue, Tier
 from ldlm_monitor.incidents.communication import Collective
 from ldlm_monitor.incidents.evidence import Evidence, Fold
-from ldlm_monitor.incidents.facts import RootCause, compressed, names_of
+from ldlm_monitor.incidents.facts import RootCause
 from ldlm_monitor.incidents.root import Judgement
 from ldlm_monitor.model.view import CollectiveView, ExcerptView, RootView, SymptomView
+from ldlm_monitor.text.format import compressed, names_of
 
 SYMPTOMS: Final = 40
 EXCERPT: Final = 6

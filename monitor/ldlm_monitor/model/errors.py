@@ -12,8 +12,26 @@ LdlmError
 └── DeliveryError       a receiver did not accept a notification
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
 INTERRUPTED = 130
-"""The exit code after Ctrl-C: 128 + SIGINT, as shells report it."""
+"""Exit code after Ctrl-C: 128 + SIGINT, as shells report it."""
+_LONGEST = 200
+"""Characters of a complaint."""
+
+
+def first_problem(error: ValidationError) -> tuple[str, str]:
+    """Key and complaint of the first thing that pydantic refused; the value is not repeated."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    what = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        what = "unknown key"
+    return ".".join(str(part) for part in first["loc"]), what[:_LONGEST]
 
 
 class LdlmError(Exception):

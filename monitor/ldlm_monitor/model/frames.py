@@ -1,66 +1,188 @@
-"""Files of frames instead of lines: which form one has, and where each frame ends."""
+"""Files of frames instead of lines: which form one has, and where each frame ends.
+
+TFRecord, the form of TensorBoard's event files: `length` (u64, little-endian), the masked
+CRC-32C of these eight bytes (u32), `length` bytes, and their masked CRC-32C (u32):
+tensorflow/core/lib/io/record_writer.h. A length whose checksum is right can be used; where
+it is wrong, the next frame is searched for, byte by byte.
+
+W&B's transaction log (`run-ID.wandb`): `:W&B`, a magic number (u16, little-endian) and a
+version; then records in fragments, which fill blocks of 32 KiB. A fragment is the CRC-32 of
+its kind and content (u32), the content's length (u16), its kind (whole, or first, middle or
+last part of a record) and the content; none crosses the end of a block, which is padded where
+no header fits (wandb's core/pkg/leveldb; LevelDB's doc/log_format.md, but for the checksum).
+Blocks count from the file's start, so it matters where bytes stand.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Literal, Protocol, TypeAlias
-
-from ldlm_monitor.model.tfrecord import HEADER_BYTES as _TFRECORD_BYTES
-from ldlm_monitor.model.tfrecord import begins_tfrecord
-from ldlm_monitor.model.tfrecord import frames as _tfrecord_frames
-from ldlm_monitor.model.wandb_log import begins_wandb_log, transactions
+import struct
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Literal, NamedTuple, TypeAlias
+from zlib import crc32
 
 Form: TypeAlias = Literal["", "tfrecord", "wandb"]
 """How a file is cut; "": in lines."""
 
-HEAD_BYTES = _TFRECORD_BYTES
-"""Bytes that suffice to recognise the form."""
+HEAD_BYTES = 12
+"""Bytes of a TFRecord frame before its content; they suffice to recognise either form."""
+_FOOTER_BYTES = 4
+_UPPER_LENGTH = b"\0\0\0\0"
+"""Bytes 4 to 8 of a length below 4 GiB, which no text has."""
+_LENGTH = struct.Struct("<QI")
+_CHECKSUM = struct.Struct("<I")
+_MASK_DELTA = 0xA282EAD8
+
+_WANDB_HEADER = b":W&B\xe1\xbe\x00"
+_BLOCK_BYTES = 32 * 1024
+_MAX_RECORD_BYTES = 1024 * 1024
+"""A longer record of W&B is skipped."""
+_FRAGMENT = struct.Struct("<IHB")
+_WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 
 
-class Frame(Protocol):
-    """A part of a buffer: a frame, or what stands between two and can't be read."""
+class Fragment(NamedTuple):
+    """The indices of a frame's content, of the bytes that its checksum covers, and of that."""
 
-    @property
-    def start(self) -> int:
-        """The index of its first byte."""
-        ...
+    begin: int
+    end: int
+    checked: int
+    checksum: int
 
-    @property
-    def end(self) -> int:
-        """The index behind its last byte."""
-        ...
+
+class Frame(NamedTuple):
+    """Bytes `start` to `end` of a buffer: a frame, or what is between two and unreadable."""
+
+    start: int
+    end: int
+    crc: Callable[[bytes], int] = crc32
+    fragments: tuple[Fragment, ...] = ()
 
     @property
     def found(self) -> bool:
         """Whether it is a frame."""
-        ...
+        return bool(self.fragments)
 
     def payload(self, data: bytes) -> bytes | None:
-        """What it holds; None where it was damaged."""
-        ...
+        """Its content; None if a checksum shows that it is damaged, or if it is no frame."""
+        for part in self.fragments:
+            (checksum,) = _CHECKSUM.unpack_from(data, part.checksum)
+            if self.crc(data[part.checked : part.end]) != checksum:
+                return None
+        parts = [data[part.begin : part.end] for part in self.fragments]
+        return b"".join(parts) if parts else None
 
 
 def form_of(head: bytes) -> Form | None:
-    """The form of a file that begins with `head`; None: too little is there to say."""
-    tfrecord, wandb = begins_tfrecord(head), begins_wandb_log(head)
-    if tfrecord:
-        return "tfrecord"
-    if wandb:
-        return "wandb"
-    return None if tfrecord is None or wandb is None else ""
+    """The form of a file that begins with `head`; None if there is too little to decide."""
+    if head[4:8] == _UPPER_LENGTH[: max(len(head) - 4, 0)]:
+        unwritten = not head[:HEAD_BYTES].strip(b"\0")
+        if unwritten or len(head) < HEAD_BYTES:
+            return None
+        return "tfrecord" if frame_bytes(head, 0) is not None else ""
+    if _WANDB_HEADER.startswith(head[: len(_WANDB_HEADER)]):
+        return "wandb" if len(head) >= len(_WANDB_HEADER) else None
+    return ""
 
 
-def frames(form: Form, data: bytes, offset: int, *, ended: bool = True) -> Iterator[Frame]:
-    """The frames of a buffer that are whole, and what stands between them.
+def frames(form: Form, data: bytes, offset: int = 0, *, ended: bool = True) -> Iterator[Frame]:
+    """The frames of a buffer that are whole, and what is between them.
 
-    `offset`: where the buffer begins in its file. `ended`: nothing follows, so that a
-    broken part at the end may be given as well.
+    `offset`: where the buffer begins in the file, which is at its start or after a frame.
+    `ended`: nothing follows, so that a broken part at the end is returned as well; otherwise
+    it is kept back as far as a frame may begin in it.
     """
-    if form == "wandb":
-        return transactions(data, offset)
-    return iter(_tfrecord_frames(data, ended=ended))
+    return _transactions(data, offset) if form == "wandb" else _tfrecords(data, ended=ended)
 
 
 def count_frames(form: Form, data: bytes, offset: int) -> int:
     """How many frames a buffer holds."""
     return sum(frame.found for frame in frames(form, data, offset))
+
+
+def frame_bytes(data: bytes, start: int) -> int | None:
+    """The length of the whole TFRecord frame at `start`; None if there is none."""
+    length, checksum = _LENGTH.unpack_from(data, start)
+    if masked_crc(data[start : start + 8]) != checksum:
+        return None
+    return int(length) + HEAD_BYTES + _FOOTER_BYTES
+
+
+def masked_crc(data: bytes) -> int:
+    """The CRC-32C of some bytes, rotated and moved as TFRecord does."""
+    crc = _crc32c()(data)
+    return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
+
+
+@lru_cache(maxsize=1)
+def _crc32c() -> Callable[[bytes], int]:
+    """Loaded when the first such file is read."""
+    from google_crc32c import value
+
+    crc: Callable[[bytes], int] = value
+    return crc
+
+
+def _tfrecords(data: bytes, *, ended: bool) -> Iterator[Frame]:
+    start = 0
+    while len(data) - start >= HEAD_BYTES:
+        size = frame_bytes(data, start)
+        if size is None:
+            found = _next_header(data, start + 1)
+            end = found if found is not None else len(data) - (0 if ended else HEAD_BYTES - 1)
+            yield Frame(start, end)
+        elif size > len(data) - start:
+            return
+        else:
+            end = start + size
+            begin, stop = start + HEAD_BYTES, end - _FOOTER_BYTES
+            yield Frame(start, end, masked_crc, (Fragment(begin, stop, begin, stop),))
+        start = end
+
+
+def _next_header(data: bytes, start: int) -> int | None:
+    at = data.find(_UPPER_LENGTH, start + 4)
+    while at >= 0:
+        begin = at - 4
+        if len(data) - begin < HEAD_BYTES:
+            return None
+        if frame_bytes(data, begin) is not None:
+            return begin
+        at = data.find(_UPPER_LENGTH, at + 1)
+    return None
+
+
+def _transactions(data: bytes, offset: int) -> Iterator[Frame]:
+    start, at = 0, 0 if offset else len(_WANDB_HEADER)
+    fragments: list[Fragment] = []
+    while True:
+        room = _BLOCK_BYTES - (offset + at) % _BLOCK_BYTES
+        if room < _FRAGMENT.size:
+            at += room
+            continue
+        if at + _FRAGMENT.size > len(data):
+            return
+        _, size, kind = _FRAGMENT.unpack_from(data, at)
+        begin = at + _FRAGMENT.size
+        end = begin + size
+        known = _WHOLE <= kind <= _LAST and end <= at + room
+        if not known:
+            end = at + room
+        if end > len(data):
+            return
+        begins = kind in (_WHOLE, _FIRST)
+        if known and begins and fragments:  # its predecessor has no end
+            yield Frame(start, at)
+            start, fragments = at, []
+        if not known or not (begins or fragments):
+            yield Frame(start, end)
+            start, fragments = end, []
+        else:
+            fragments.append(Fragment(begin, end, begin - 1, at))  # the kind is checked too
+            if kind in (_WHOLE, _LAST):
+                yield Frame(start, end, crc32, tuple(fragments))
+                start, fragments = end, []
+            elif end - start > _MAX_RECORD_BYTES:
+                yield Frame(start, end)
+                start, fragments = end, []
+        at = end

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeAlias
+
+from pydantic import ConfigDict, Field
 
 from ldlm_monitor.model.view import AlertView, CurveView, Snapshot
 
 Level: TypeAlias = Literal["error", "warning", "info"]
+Natural: TypeAlias = Annotated[int, Field(ge=0, lt=10**18)]
 MAX_LINES = 1000
 """Records of a log in one answer, on each side."""
 MAX_POINTS = 4096
@@ -63,12 +66,14 @@ class LogQuery:
     then answers around what was found; letters of either case count the same.
     """
 
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
     path: str
-    at: int | None = None
-    at_line: int | None = None
-    before: int = 0
-    after: int = 0
-    rank: int | None = None
+    at: Natural | None = None
+    at_line: Natural | None = None
+    before: Natural = 0
+    after: Natural = 0
+    rank: Natural | None = None
     level: Level | None = None
     bars: bool = False
     find: str = ""

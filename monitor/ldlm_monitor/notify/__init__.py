@@ -12,7 +12,7 @@ from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.notify.silences import Silences, Withheld
 from ldlm_monitor.notify.slack import SlackWebhook, how_to_configure
 from ldlm_monitor.notify.slack_blocks import slack_message
-from ldlm_monitor.text.redact import redact
+from ldlm_monitor.text.sanitize import redact
 
 __all__ = [
     "AlertmanagerClient",

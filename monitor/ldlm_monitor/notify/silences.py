@@ -17,8 +17,7 @@ from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.view import AlertView
 from ldlm_monitor.notify.silence import Acknowledgement, Silence, from_json, moment, to_json
 from ldlm_monitor.state.database import Database
-from ldlm_monitor.text.redact import redact
-from ldlm_monitor.text.sanitize import encodable
+from ldlm_monitor.text.sanitize import encodable, redact
 
 MAX_KEPT: Final = 1000
 """Silences and acknowledgements: every alert is matched against all, on the pump's thread."""

@@ -22,7 +22,7 @@ from ldlm_monitor.notify.slack_text import (
     one_line,
     section,
 )
-from ldlm_monitor.text.format import duration, utc
+from ldlm_monitor.text.format import compressed, duration, utc
 
 Content: TypeAlias = tuple[str, list[Block]]
 """(fallback text, blocks)."""
@@ -253,19 +253,6 @@ def _listed(title: str, alerts: Iterable[Notification]) -> str:
 def _kind(kind: tuple[str, str, str, str], members: Sequence[Notification]) -> str:
     state, severity, alert, run = kind
     times = f" ×{len(members)}" if len(members) > 1 else ""
-    ranks = compressed(each.rank for each in members if each.rank)
+    ranks = compressed(int(each.rank) for each in members if each.rank and each.rank.isdecimal())
     of = f" rank{'s' if len(members) > 1 else ''} {ranks}" if ranks else ""
     return f"{_mark(state, severity)} {one_line(f'{alert} {state}{times}: {run}{of}')}"
-
-
-def compressed(ranks: Iterable[str]) -> str:
-    """`0-3,7`; a rank that is not a number comes last."""
-    known = set(ranks)
-    spans: list[list[int]] = []
-    for number in sorted(int(each) for each in known if each.isdecimal()):
-        if spans and number == spans[-1][1] + 1:
-            spans[-1][1] = number
-        else:
-            spans.append([number, number])
-    shown = [f"{low}-{high}" if high > low else f"{low}" for low, high in spans]
-    return ",".join([*shown, *sorted(each for each in known if not each.isdecimal())])

@@ -1,272 +1,292 @@
-"""tqdm's progress bars with a known description, and the phases of training that they show.
+"""tqdm's progress bars: what each counts, and the records that the bars of one file give.
 
-The form is that of tqdm's `format_meter`: `{desc}: {percent}%|{bar}| {n}/{total}
-[{elapsed}<{remaining}, {rate}{, postfix}]`, cut at `ncols` columns. The cut can be inside a
-number and other output can follow it directly, so a value counts only if the bar itself
-ends it with `,` or `]`.
+tqdm is used for everything: downloads, tokenising, loading shards, training. So a bar
+counts only if a definition matches its description, if it has no description and counts
+iterations, or if it has a loss.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
 
+from ldlm_monitor.model.records import FieldValue, Record
 from ldlm_monitor.parse.envelope import can_be_peeled
-from ldlm_monitor.parse.patterns import Pattern, compile_pattern, number
+from ldlm_monitor.parse.events import RecordPlace, text_of
+from ldlm_monitor.parse.free_fields import read_fields
+from ldlm_monitor.parse.meter import Meter, match_meter, read_item, read_items, split_meter
+from ldlm_monitor.parse.number_formats import Bar, NamedKey
+from ldlm_monitor.parse.patterns import Pattern, compile_pattern, quantity
+from ldlm_monitor.parse.samples import Numbers, read_number, values_of, whole
+from ldlm_monitor.parse.vocabulary import canonical
 
-if TYPE_CHECKING:
-    from ldlm_monitor.parse.number_formats import Bar
+TRIGGERS = (r"\d%\|", r"\d% \d{1,9}/", r"\dit \[")
+"""Every bar contains one of these; the second is a notebook's form, without the bar itself,
+the third that of a bar without total."""
 
-_METER = (
-    r":? +(?:\d+%\|[^|\r\n]*\| *(?P<count>\d{1,18}/\d{1,18})|(?P<open>\d{1,18})it) "
-    r"\[(?:\d[\d:]*(?:<[\d:?]+)?(?:, +(?P<rate>(?:[\d.]+|\?)(?:[A-Za-z]+/s|s/[A-Za-z]+)))?)?"
-)
-_RATE = "0123456789.?"
-_UNITS = frozenset({b"it/s", b"s/it"})
-_MAX_COUNT = 20  # bytes of an "n/total" in which neither can have more than 18 digits
-_MAX_ITEMS = 32
-"""Items of a postfix that are read; a bar is one line of a terminal."""
-_CACHED_ITEMS = 1024
-"""Items whose values are cached; a bar has at most a few that stay the same."""
-_QUOTED = "\\.+*?()[]{}|^$"
+_MAX_CACHED = 1024
+"""Descriptions and items that are cached; a run has some dozens that stay the same."""
+
+
+_UNKNOWN = NamedKey(name="")
 
 
 @dataclass(slots=True)
-class Reading:
-    """The values of one bar. `end` is the index after its last complete part."""
+class BarReading:
+    """The values of one bar. `end` is the index after its last complete part.
 
+    `phase`: what it counts, as in a definition; with `epoch`, its end is not the training's.
+    `home`: the format whose definition matched it.
+    """
+
+    phase: str
     step: int
     total: int | None
     end: int
-    epoch: float | None = None
-    values: dict[str, float] = field(default_factory=dict)
+    epoch: float | None
+    values: dict[str, float]
+    home: str
 
 
 class BarRule:
-    """Reads the bars of one description."""
+    """The definition of bars with one description.
 
-    def __init__(self, spec: Bar) -> None:
+    `names`: the only keys of the postfix that are read; None: all, by the vocabulary.
+    """
+
+    def __init__(self, spec: Bar, home: str) -> None:
         self.spec = spec
-        self.order = 0
-        self._pattern: Pattern = compile_pattern(escaped(spec.description) + _METER)
-        self._items = {key.encode(): name for key, name in spec.postfix.items()}
-        self._description = spec.description.encode() + b": "
-        self._training = spec.phase == "train"
-        self._bare = not can_be_peeled(self._description)
-        self._cache: dict[bytes, tuple[str, float]] = {}
+        self.home = home
+        self.pattern: Pattern = compile_pattern(f"(?:{spec.pattern})$")
+        self.values = values_of(spec.values)
+        self.names: dict[bytes, NamedKey] | None = None
+        if spec.postfix is not None:
+            self.names = {
+                key.encode(): name if isinstance(name, NamedKey) else NamedKey(name=name)
+                for key, name in spec.postfix.items()
+            }
+        # Most items are the same as in the bar before.
+        self.item = lru_cache(maxsize=_MAX_CACHED)(self._read_item)
 
-    @staticmethod
-    def trigger(spec: Bar) -> str:
-        """A Hyperscan expression that every bar with this description contains."""
-        return escaped(spec.description) + ":? +\\d"
+    def describe(self, description: bytes, numbers: Numbers) -> None:
+        """Add the numbers in the description; remove those that the definition leaves out."""
+        match = self.pattern.match(description)
+        named = self.pattern.named(match) if match and self.pattern.groups else {}
+        if "step" in named:
+            numbers.step = whole(named["step"])
+        epoch = whole(named.get("epoch"))
+        numbers.epoch = numbers.epoch if epoch is None else float(epoch)
+        for name, value in self.values:
+            read = read_number(named.get(value.group), value)
+            if read is not None:
+                numbers.values[name] = read
+        for key in self.spec.skip:
+            numbers.values.pop(key, None)
 
-    @property
-    def cached(self) -> int:
-        """How many items of postfixes are cached."""
-        return len(self._cache)
-
-    def opens(self, raw: bytes) -> bool:
-        """Whether a record begins with the description and has no control characters."""
-        return (
-            self._bare
-            and raw.startswith(self._description)
-            and b"\x1b" not in raw
-            and b"\x08" not in raw
-        )
-
-    def read(self, text: bytes, start: int) -> Reading | None:
-        """The bar that begins at `start`; None if there is none."""
-        if text.startswith(self._description, start):
-            reading = self._read_plain(text, start + len(self._description))
-            if reading is not None:
-                return reading
-        return self.read_any(text, start)
-
-    def read_any(self, text: bytes, start: int) -> Reading | None:
-        """Like `read`, but by the pattern, for a bar of any form."""
-        match = self._pattern.match(text, start)
-        if match is None:
+    def _read_item(self, piece: bytes) -> tuple[str, float | None] | None:
+        """The canonical name and value of an item of the postfix; None for other text."""
+        item = read_item(piece)
+        if item is None:
             return None
-        count, unbounded, speed = match.groups()
-        step, _, total = (count or unbounded or b"0").partition(b"/")
-        reading = Reading(int(step), int(total or 0) or None, match.span()[1])
-        rate = (speed or b"").decode()
-        unit = rate.lstrip(_RATE)
-        self._measure(number(rate[: len(rate) - len(unit)]), unit.encode(), reading)
-        if speed is not None:
-            self._read_postfix(text, reading)
-        return reading
+        key, text = item
+        known = self.names.get(key, _UNKNOWN) if self.names else _UNKNOWN
+        text = text.partition(b"/")[0] if known.name == "epoch" else text
+        return known.name, read_number(text, known) if known.name else None
 
-    def _read_plain(self, text: bytes, start: int) -> Reading | None:
-        """Read the common form, with a rate in `it/s` or `s/it`, by splitting at delimiters.
 
-        None if the pattern has to decide; otherwise both give the same result.
+class Bars:
+    """Reads all bars, by the definitions in their order."""
+
+    def __init__(self, rules: Sequence[BarRule]) -> None:
+        self.rules = rules
+        self.rule_of = lru_cache(maxsize=_MAX_CACHED)(self._rule_of)
+
+    def alone(self, raw: bytes) -> BarReading | None:
+        """The bar that is a whole record; None if the record must be read like any other.
+
+        Only a bar with known keys, and without any prefix or control character.
         """
-        percent, _, rest = text[start:].partition(b"%|")
-        _, bar, rest = rest.partition(b"|")
-        count, _, rest = rest.partition(b" [")
-        clock, _, rest = rest.partition(b", ")
-        items = rest.split(b", ", _MAX_ITEMS)
-        speed, closed, _ = items[0].partition(b"]")
-        step, _, total = count.lstrip(b" ").partition(b"/")
-        rate, unit = speed[:-4].lstrip(b" "), speed[-4:]
-        if (
-            not bar
-            or not (step.isdigit() and total.isdigit() and percent.lstrip(b" ").isdigit())
-            or len(count) > _MAX_COUNT
-            or clock.translate(None, b"0123456789:") != b"<"
-            or not (clock[:1].isdigit() and rate.replace(b".", b"", 1).isdigit())
-            or clock[-1:] == b"<"
-            or unit not in _UNITS
-        ):
+        meter = None if b"\x1b" in raw or b"\x08" in raw else split_meter(raw, 0)
+        if meter is None:
             return None
-        end = len(text) - len(rest) + len(speed)
-        reading = Reading(int(step), int(total) or None, end, None, {})
-        self._measure(float(rate), unit, reading)
-        if closed or self._read_items(items, reading):
-            self._read_postfix(text, reading)
-        return reading
+        rule, bare = self.rule_of(meter.description)
+        return _known(rule, meter, raw) if rule is not None and bare else None
 
-    def _read_items(self, items: list[bytes], reading: Reading) -> bool:
-        """Read the items between the rate, which is first, and the last, which may be cut.
+    def read(self, text: bytes, start: int, file: BarRecords, *, closed: bool) -> BarReading | None:
+        """The bar that begins at `start`; None if there is none, or it is not the training's.
 
-        Returns whether `_read_postfix` has to read what follows.
+        Without the record's terminator (`closed` false), a bar must be complete unless its
+        keys are known: the rest of its postfix may contain the step, or decide what it counts.
         """
-        last = items.pop()
-        end, values, cache = reading.end, reading.values, self._cache
-        for item in items[1:]:
-            parsed = cache.get(item) or self._parse_item(item)
-            if parsed is None:
-                reading.end = end
-                return True
-            name, value = parsed
-            if name == "epoch":
-                reading.epoch = value
-            elif name:
-                values[name] = value
-            end += len(item) + 2
-        reading.end = end
-        return b"]" in last or b"," in last
-
-    def _parse_item(self, item: bytes) -> tuple[str, float] | None:
-        """The name and value of a plain `key=value`; an empty name if it has no value.
-
-        None for other items. Cached: epoch and progress stay the same over many bars.
-        """
-        key, equals, text = item.partition(b"=")
-        plain = equals and key.replace(b"_", b"").isalnum()
-        if not plain or any(map(text.__contains__, b" =,]")):
+        meter = split_meter(text, start) or match_meter(text, start)
+        if meter is None:
             return None
-        name = self._items.get(key, "")
-        value = self._value(name, text.decode("latin-1")) if name else None
-        parsed = ("", 0.0) if value is None else (name, value)
-        if len(item) < 64:  # bounds the cache's memory
-            if len(self._cache) >= _CACHED_ITEMS:
-                self._cache.clear()
-            self._cache[item] = parsed
-        return parsed
+        rule, _ = self.rule_of(meter.description)
+        if rule is not None and rule.names is not None:
+            return _known(rule, meter, text)
+        items, end = read_items(text, meter.end, read_item)
+        if meter.total is None or (not closed and b"]" not in text[end - 1 :]):
+            return None
+        numbers = Numbers()
+        _add_items(items, numbers, meter.step)
+        if rule is not None:
+            rule.describe(meter.description, numbers)
+        elif b"oss" in meter.description:
+            _read_description(meter.description, numbers)
+        phase: str = rule.spec.phase if rule is not None else ""
+        if phase == "unnamed" and meter.counts_steps:
+            phase = file.unnamed_phase(meter.total)
+        has_loss = "loss" in numbers.values or "eval_loss" in numbers.values
+        if phase in ("", "unnamed"):
+            if not has_loss:
+                return None
+            phase = "epoch"
+        if phase == "eval" and "loss" in numbers.values:
+            numbers.values.setdefault("eval_loss", numbers.values.pop("loss"))
+        _measure(numbers.values, meter, phase)
+        step = meter.step if phase != "epoch" or numbers.step is None else numbers.step
+        # A bar with an epoch ends when the epoch ends.
+        ends_run = numbers.epoch is None and (bool(meter.description) or has_loss)
+        if phase == "train" and not ends_run:
+            phase = "epoch"
+        home = rule.home if rule is not None else "tqdm"
+        total = meter.total or None
+        return BarReading(phase, step, total, end, numbers.epoch, numbers.values, home)
 
-    def _measure(self, per_second: float | None, unit: bytes, reading: Reading) -> None:
-        step, total, values = reading.step, reading.total, reading.values
-        if not self._training:
-            if total:
-                values[f"{self.spec.phase}_progress"] = step / total
-            return
+    def _rule_of(self, description: bytes) -> tuple[BarRule | None, bool]:
+        """The definition of a description, and whether no prefix can be before it."""
+        rule = next((rule for rule in self.rules if rule.pattern.match(description)), None)
+        known = rule is not None and rule.names is not None
+        return rule, known and not can_be_peeled(description + b": ")
+
+
+def _known(rule: BarRule, meter: Meter, text: bytes) -> BarReading:
+    """A bar whose definition has the keys; it may be cut."""
+    phase = rule.spec.phase
+    items, end = read_items(text, meter.end, rule.item)
+    numbers = Numbers(step=meter.step)
+    _measure(numbers.values, meter, phase)
+    for name, value in items:
+        if value is not None:
+            numbers.set(name, value)
+    values, total = numbers.values, meter.total or None
+    return BarReading(phase, meter.step, total, end, numbers.epoch, values, rule.home)
+
+
+def _add_items(items: Sequence[tuple[bytes, bytes]], numbers: Numbers, counted: int) -> None:
+    """Add a postfix by the vocabulary; `counted` is the bar's count.
+
+    NeMo rounds the step (`3.2e+4`), and prints the exact loss beside Lightning's mean of the
+    last ones, which is NaN under manual optimization.
+    """
+    exact: float | None = None
+    for key, text in items:
+        read = quantity(text.decode("latin-1"))
+        rounded = read is not None and b"e+" in text and abs(read - counted) <= 0.01 * read
+        if read is None or (key == b"global_step" and rounded):
+            continue
+        exact = read if key == b"reduced_train_loss" else exact
+        numbers.add(key.decode("latin-1"), read)
+    if exact is not None:
+        numbers.values["loss"] = exact
+
+
+def _read_description(described: bytes, numbers: Numbers) -> None:
+    """Add the fields of a description with a training loss; an evaluation has no steps."""
+    fields = read_fields(described)
+    if any(canonical(key) == "loss" for key, _ in fields):
+        for key, value in fields:
+            numbers.add(key, value)
+
+
+def _measure(values: dict[str, float], meter: Meter, phase: str) -> None:
+    total = meter.total
+    if phase in ("eval", "skip"):
         if total:
-            values["total_steps"] = float(total)
-            values["progress"] = step / total
-        if per_second:
-            values["steps_per_second"] = 1 / per_second if unit[:2] == b"s/" else per_second
-
-    def _read_postfix(self, text: bytes, reading: Reading) -> None:
-        """Read consecutive items `, key=value` that the bar ends."""
-        while text.startswith(b", ", reading.end):
-            equals = text.find(b"=", reading.end)
-            end = _first(text, equals)
-            if equals < 0 or end < 0:
-                break
-            key = text[reading.end + 2 : equals]
-            value = text[equals + 1 : end].decode("latin-1")
-            if not key.replace(b"_", b"").isalnum() or " " in value or "=" in value:
-                break
-            reading.end = end
-            name = self._items.get(key)
-            if name is not None:
-                self._read_item(name, value, reading)
-        if text.startswith(b"]", reading.end):
-            reading.end += 1
-
-    def _read_item(self, name: str, text: str, reading: Reading) -> None:
-        value = self._value(name, text)
-        if value is None:
-            return
-        if name == "epoch":
-            reading.epoch = value
-        else:
-            reading.values[name] = value
-
-    def _value(self, name: str, text: str) -> float | None:
-        if name == "epoch":
-            return number(text.partition("/")[0])
-        value = number(text.removesuffix("%"))
-        if value is None or (math.isnan(value) and name in self.spec.placeholders):
-            return None
-        return value / 100 if text.endswith("%") else value
+            values[f"{phase}_progress"] = meter.step / total
+        return
+    if total and phase == "train":
+        values["total_steps"] = float(total)
+    if total:
+        values["progress" if phase == "train" else "epoch_progress"] = meter.step / total
+    if meter.speed is not None:
+        values["steps_per_second"] = meter.speed
 
 
-class Phases:
-    """The phase that the bars of one file show: training, evaluating, skipping, or done."""
+class BarRecords:
+    """The records of one file's bars. Keeps their phase, and the bar of a peek."""
 
     def __init__(self) -> None:
         self._phase = ""
         self._step = -1
         self._evaluated = True
         self._finished = False
+        self._total = 0
+        self._peeked: tuple[int, str] = (-1, "")
 
-    def update(self, phase: str, reading: Reading) -> list[str]:
+    def unnamed_phase(self, total: int) -> Literal["train", "eval"]:
+        """The phase of a bar without description, with so many iterations.
+
+        transformers draws two: the training's, and the shorter one of an evaluation.
+        """
+        if total < self._total:
+            return "eval"
+        self._total = total
+        return "train"
+
+    def records(self, bar: BarReading, place: RecordPlace, text: bytes) -> list[Record]:
+        """The lifecycle events and the sample of a bar that is drawn as `text`."""
+        found: list[Record] = []
+        for kind in self._changes(bar):
+            total: dict[str, FieldValue] = {"total": bar.total} if bar.total else {}
+            found.append(place.lifecycle(kind, text_of(text), total))
+        sample = _sample(bar, place)
+        peeked, self._peeked = self._peeked, (-1, "")
+        again = peeked[0] == place.offset and peeked[1] == repr(sample)
+        if sample is not None and not again:
+            found.append(sample)
+        return found
+
+    def peek(self, bar: BarReading, place: RecordPlace) -> list[Record]:
+        """The sample of a bar whose record is unfinished, unless it was returned before."""
+        sample = _sample(bar, place)
+        shown = (place.offset, repr(sample))
+        if sample is None or shown == self._peeked:
+            return []
+        self._peeked = shown
+        return [sample]
+
+    def _changes(self, bar: BarReading) -> list[str]:
         """The lifecycle kinds that begin or end with this bar."""
-        news: list[str] = []
-        before, self._phase = self._phase, phase
-        done = reading.total is not None and reading.step >= reading.total
-        if phase == "eval":
-            news += self._evaluate(reading.step, done, before)
-        elif phase == "skip":
-            if before != "skip":
-                news.append("run_resumed")
-        else:
-            news += self._train(reading.step, done and phase == "train")
-        self._step = reading.step
-        return news
-
-    def _evaluate(self, step: int, done: bool, before: str) -> list[str]:
-        news: list[str] = []
-        again = before == "eval" and step < self._step
-        if again and not self._evaluated:
-            news.append("eval_finished")
+        before, self._phase = self._phase, bar.phase
+        last, self._step = self._step, bar.step
+        done = bar.total is not None and bar.step >= bar.total
+        if bar.phase == "skip":
+            return ["run_resumed"] if before != "skip" else []
+        again = bar.phase == before == "eval" and bar.step < last
+        kinds: list[str] = []
+        if (again or bar.phase != "eval") and not self._evaluated:
+            kinds.append("eval_finished")
+        if bar.phase != "eval":
+            self._evaluated = True
+            finished = done and bar.phase == "train"
+            if finished and not self._finished:
+                kinds.append("run_finished")
+            self._finished = finished
+            return kinds
         if before != "eval" or again:
-            news.append("eval_started")
+            kinds.append("eval_started")
             self._evaluated = False
         if done and not self._evaluated:
-            news.append("eval_finished")
+            kinds.append("eval_finished")
             self._evaluated = True
-        return news
-
-    def _train(self, step: int, done: bool) -> list[str]:
-        news = [] if self._evaluated else ["eval_finished"]
-        self._evaluated = True
-        if done and not self._finished:
-            news.append("run_finished")
-        self._finished = done
-        return news
+        return kinds
 
 
-def _first(text: bytes, start: int) -> int:
-    """The index of the first `,` or `]` after `start`; -1 if there is none."""
-    comma, bracket = text.find(b",", start), text.find(b"]", start)
-    return max(comma, bracket) if min(comma, bracket) < 0 else min(comma, bracket)
-
-
-def escaped(text: str) -> str:
-    """A literal text as a pattern of re2 and of Hyperscan."""
-    return "".join(f"\\{char}" if char in _QUOTED else char for char in text)
+def _sample(bar: BarReading, place: RecordPlace) -> Record | None:
+    step = bar.step if bar.phase in ("train", "epoch") else None
+    if step is None and not bar.values:
+        return None
+    return place.sample(bar.values, step, bar.epoch)

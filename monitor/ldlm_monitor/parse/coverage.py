@@ -14,17 +14,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ldlm_monitor.model.chunk import Chunk, Origin
-from ldlm_monitor.model.records import Event as EventRecord
-from ldlm_monitor.model.records import Sample
+from ldlm_monitor.model.records import Event, Sample
+from ldlm_monitor.parse.formats import EventDefinition
 from ldlm_monitor.parse.framing import Lines
 from ldlm_monitor.parse.free_fields import MetricLike
-from ldlm_monitor.parse.number_formats import Bar
+from ldlm_monitor.parse.number_formats import SampleExample
 
 if TYPE_CHECKING:
-    from ldlm_monitor.model.chunk import Chunk, Origin
-    from ldlm_monitor.model.records import Record, Sample
-    from ldlm_monitor.parse.formats import Definitions, EventDefinition, EventExample
-    from ldlm_monitor.parse.number_formats import SampleExample
+    from ldlm_monitor.model.records import Record
+    from ldlm_monitor.parse.formats import Definitions, EventExample
     from ldlm_monitor.parse.parser import Parser
 
 KEPT_SAMPLES = 3
@@ -138,7 +136,7 @@ def _lines(chunk: Chunk) -> Iterator[tuple[int, int, bytes]]:
             yield line.offset, line.number, line.raw
 
 
-_ALERTING = ("error", "critical")
+_EVENT_FACTS = ("severity", "rank", "time", "message")
 
 
 @dataclass(slots=True)
@@ -153,91 +151,79 @@ class Trial:
 def try_examples(definitions: Definitions, parser: Parser) -> Trial:
     """Run every example with a parser that has the definitions."""
     trial = Trial()
-    reader = _ExampleReader(parser)
-    for title, entry in _numbers(definitions):
-        for index, sample in enumerate(entry.examples, start=1):
+    number = 0
+
+    def records(text: str) -> list[Record]:
+        """Those of a text that is a file of its own."""
+        nonlocal number
+        number += 1
+        chunk = Chunk("example", (0, 0, number), 0, 1, text.encode() + b"\n", final=True)
+        return parser.feed(chunk, Origin("example"), 0.0) + parser.finish("example")
+
+    for title, entry in _entries(definitions):
+        for index, example in enumerate(entry.examples, start=1):
             trial.examples += 1
-            found = _samples(reader.records(sample.line))
-            if wrong := _sample_failure(sample, found):
+            found = records(example.line)
+            wrong = (
+                _wrong_sample(example, found)
+                if isinstance(example, SampleExample)
+                else _wrong_event(entry, example, found)
+            )
+            if wrong:
                 trial.failures.append(f"{title}, example {index}: {wrong}")
         for index, line in enumerate(entry.counter_examples, start=1):
             trial.counter_examples += 1
-            if found := _samples(reader.records(line)):
-                trial.failures.append(
-                    f"{title}, counter-example {index}: expected no numbers, got {_shown(found[0])}"
-                )
-    for number, event in enumerate(definitions.events):
-        title = f"events.{number} ({event.kind})"
-        for index, example in enumerate(event.examples, start=1):
-            trial.examples += 1
-            if wrong := _event_failure(event, example, _events(reader.records(example.line))):
-                trial.failures.append(f"{title}, example {index}: {wrong}")
-        for index, line in enumerate(event.counter_examples, start=1):
-            trial.counter_examples += 1
-            for each in _events(reader.records(line)):
-                if each.kind == event.kind or each.severity in _ALERTING:
-                    trial.failures.append(
-                        f"{title}, counter-example {index}: expected no alert, got {each.kind}"
-                    )
+            if wrong := _unwanted(entry, records(line)):
+                trial.failures.append(f"{title}, counter-example {index}: {wrong}")
     return trial
 
 
-def _numbers(definitions: Definitions) -> Iterator[tuple[str, Any]]:
-    for group in ("bars", "other_bars", "lines"):
+def _entries(definitions: Definitions) -> Iterator[tuple[str, Any]]:
+    """The bars, lines and events, each with its title."""
+    for group in ("bars", "lines", "events"):
         for number, entry in enumerate(getattr(definitions, group)):
-            name = entry.description if isinstance(entry, Bar) else entry.name
+            name = entry.kind if isinstance(entry, EventDefinition) else entry.name
             yield f"{group}.{number} ({name})", entry
 
 
-class _ExampleReader:
-    """Parses each text as a file of its own."""
-
-    def __init__(self, parser: Parser) -> None:
-        self._parser = parser
-        self._number = 0
-
-    def records(self, text: str) -> list[Record]:
-        self._number += 1
-        file = (0, 0, self._number)
-        chunk = Chunk("example", file, 0, 1, text.encode() + b"\n", final=True)
-        return self._parser.feed(chunk, Origin("example"), 0.0) + self._parser.finish("example")
+def _unwanted(entry: Any, found: list[Record]) -> str:
+    """What a counter-example gave; empty if nothing."""
+    if not isinstance(entry, EventDefinition):
+        samples = [_shown(_numbers(record)) for record in found if isinstance(record, Sample)]
+        return f"expected no numbers, got {samples[0]}" if samples else ""
+    events = [record for record in found if isinstance(record, Event)]
+    for event in events:
+        if event.kind == entry.kind or event.severity in ("error", "critical"):
+            return f"expected no alert, got {event.kind}"
+    return ""
 
 
-def _samples(records: list[Record]) -> list[Sample]:
-    return [record for record in records if isinstance(record, Sample)]
+def _wrong_sample(expected: SampleExample, found: list[Record]) -> str:
+    wanted = _numbers(expected)
+    samples = [_numbers(record) for record in found if isinstance(record, Sample)]
+    if len(samples) != 1:
+        count = f"{len(samples)} records" if samples else "nothing"
+        return f"expected {_shown(wanted)}, got {count}"
+    (got,) = samples
+    same = wanted.keys() == got.keys() and all(_same(wanted[name], got[name]) for name in got)
+    return "" if same else f"expected {_shown(wanted)}, got {_shown(got)}"
 
 
-def _events(records: list[Record]) -> list[EventRecord]:
-    return [record for record in records if isinstance(record, EventRecord)]
-
-
-def _sample_failure(expected: SampleExample, found: list[Sample]) -> str:
-    if len(found) != 1:
-        got = "nothing" if not found else f"{len(found)} records"
-        return f"expected {_expected(expected)}, got {got}"
-    (sample,) = found
-    same = (
-        (sample.step, sample.epoch, sample.rank) == (expected.step, expected.epoch, expected.rank)
-        and sample.values.keys() == expected.values.keys()
-        and all(_same(value, sample.values[name]) for name, value in expected.values.items())
-    )
-    return "" if same else f"expected {_expected(expected)}, got {_shown(sample)}"
-
-
-def _event_failure(rule: EventDefinition, expected: EventExample, found: list[EventRecord]) -> str:
+def _wrong_event(rule: EventDefinition, expected: EventExample, found: list[Record]) -> str:
     also = {extra.kind for extra in rule.also}
-    kind, severity = expected.kind or rule.kind, expected.severity or rule.severity
-    events = [event for event in found if event.kind not in also]
-    kinds = [event.kind for event in events]
-    if kinds != [kind]:
-        return f"expected {kind}, got {', '.join(kinds) or 'nothing'}"
+    kind = expected.kind or rule.kind
+    events = [each for each in found if isinstance(each, Event) and each.kind not in also]
+    if [event.kind for event in events] != [kind]:
+        kinds = ", ".join(event.kind for event in events)
+        return f"expected {kind}, got {kinds or 'nothing'}"
     (event,) = events
-    wanted: dict[str, Any] = {"severity": severity, "rank": expected.rank, "time": expected.time}
-    if expected.message is not None:
-        wanted["message"] = expected.message
-    fields = {**expected.fields, **({"role": expected.role} if expected.role else {})}
-    got = {name: getattr(event, name) for name in wanted} | event.fields
-    for name, value in (wanted | fields).items():
+    got = {**event.fields, **{name: getattr(event, name) for name in _EVENT_FACTS}}
+    wanted: dict[str, Any] = {name: getattr(expected, name) for name in _EVENT_FACTS}
+    wanted["severity"] = expected.severity or rule.severity
+    if expected.message is None:
+        del wanted["message"]
+    role = {"role": expected.role} if expected.role else {}
+    for name, value in {**wanted, **expected.fields, **role}.items():
         if name not in got:
             return f"expected {name} {value!r}, which is missing"
         if not _same(value, got[name]):
@@ -250,23 +236,16 @@ def _same(expected: Any, value: Any) -> bool:
     if isinstance(expected, float | int) and not isinstance(expected, bool):
         if isinstance(value, bool) or not isinstance(value, float | int):
             return False
-        if math.isnan(expected):
-            return math.isnan(value)
-        return math.isclose(expected, value, rel_tol=1e-6, abs_tol=1e-12)
+        both_nan = math.isnan(expected) and math.isnan(value)
+        return both_nan or math.isclose(expected, value, rel_tol=1e-6, abs_tol=1e-12)
     return bool(value == expected)
 
 
-def _expected(expected: SampleExample) -> str:
-    return _numbers_of(expected.step, expected.epoch, expected.rank, expected.values)
+def _numbers(sample: SampleExample | Sample) -> dict[str, float]:
+    """All that a sample has."""
+    heads = {"step": sample.step, "epoch": sample.epoch, "rank": sample.rank}
+    return {name: value for name, value in heads.items() if value is not None} | sample.values
 
 
-def _shown(sample: Sample) -> str:
-    return _numbers_of(sample.step, sample.epoch, sample.rank, sample.values)
-
-
-def _numbers_of(
-    step: int | None, epoch: float | None, rank: int | None, values: dict[str, float]
-) -> str:
-    heads = {"step": step, "epoch": epoch, "rank": rank}
-    shown = {name: value for name, value in heads.items() if value is not None} | values
-    return ", ".join(f"{name} {value:.6g}" for name, value in shown.items())
+def _shown(numbers: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:.6g}" for name, value in numbers.items())

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, TypeAlias
 
-from ldlm_monitor.model.tfrecord import frames
+from ldlm_monitor.model.frames import frames
 from ldlm_monitor.parse.events import RecordPlace
 from ldlm_monitor.parse.samples import Numbers
 
@@ -27,12 +26,12 @@ if TYPE_CHECKING:
 Field: TypeAlias = tuple[int, int | bytes]
 """A field's number, and its varint, its 4 or 8 bytes, or its content."""
 
-DAMAGE = (struct.error, IndexError, ValueError, OverflowError)
+_DAMAGE = (struct.error, IndexError, ValueError, OverflowError)
 """The errors of reading a damaged message."""
 
 
 def fields_of(content: bytes) -> Iterator[Field]:
-    """The fields of a message (protobuf.dev/programming-guides/encoding). Raises `DAMAGE`."""
+    """The fields of a message (protobuf.dev/programming-guides/encoding). Raises `_DAMAGE`."""
     at, end = 0, len(content)
     while at < end:
         key, at = varint(content, at)
@@ -78,15 +77,62 @@ _LARGEST = 3e38
 """`struct.pack("<f", ...)` raises for numbers above 3.4e38."""
 _WHOLE_LISTS = frozenset((7, 10))
 """`int_val` and `int64_val`."""
-_TIME_KEY = 0x09
+_TIME_KEY = b"\x09"
 """The key of field 1 with 8 bytes."""
 _EARLIEST, _LATEST = 9e8, 1e10
 """Unix seconds of 1998 and 2286."""
 _EVALUATIONS = frozenset(("validation", "val", "eval", "test"))
 
 
-class EventFileReader:
-    """Reads one file's frames. `errors` counts damaged ones; the caller resets it.
+class FrameReader:
+    """Reads one file of frames. `errors` counts damaged ones; the caller resets it."""
+
+    name = ""
+    truncated = 0
+
+    def __init__(self) -> None:
+        self.errors = 0
+
+    def feed(self, chunk: Chunk, origin: Origin) -> list[Record]:
+        """The records of a chunk's frames, in order; `line` is the number of the frame."""
+        found: list[Record] = []
+        line = chunk.line
+        for frame in frames(chunk.framed, chunk.data, chunk.offset):
+            content = frame.payload(chunk.data)
+            place = RecordPlace.of(chunk, line, chunk.offset + frame.start, origin)
+            try:
+                if content is None:
+                    self.errors += 1
+                else:
+                    found += self.records(content, place)
+            except _DAMAGE:
+                self.errors += 1
+            line += frame.found
+        return found
+
+    @classmethod
+    def times(cls, chunk: Chunk) -> Iterator[tuple[int, float]]:
+        """The offset of each frame that has a time, and its time (Unix seconds)."""
+        for frame in frames(chunk.framed, chunk.data, chunk.offset):
+            try:
+                when = cls.time_of(frame.payload(chunk.data) or b"")
+            except _DAMAGE:
+                continue
+            if when is not None:
+                yield chunk.offset + frame.start, when
+
+    def records(self, content: bytes, place: RecordPlace) -> Iterable[Record]:
+        """The records of a frame. Raises `_DAMAGE`."""
+        raise NotImplementedError
+
+    @staticmethod
+    def time_of(content: bytes) -> float | None:
+        """When a frame was written; None if it has no time."""
+        raise NotImplementedError
+
+
+class EventFileReader(FrameReader):
+    """Reads TensorBoard's scalars.
 
     Tags can have different steps: the loss counts iterations, an accuracy epochs. The
     run's step is that of the tag which is ahead of the others. In Keras' folder of an
@@ -94,41 +140,22 @@ class EventFileReader:
     """
 
     name = "TensorBoard"
-    truncated = 0
 
     def __init__(self, path: str) -> None:
-        self.errors = 0
+        super().__init__()
         self._step = -1
         self._leader = b""
         folder = PurePosixPath(path).parent.name
         self._prefix = b"val_" if folder in _EVALUATIONS else b""
 
-    def feed(self, chunk: Chunk, origin: Origin) -> list[Record]:
-        """The scalars of a chunk's frames, in order; `line` is the number of the frame."""
-        found: list[Record] = []
-        line = chunk.line
-        for frame in frames(chunk.data):
-            content = frame.payload(chunk.data)
-            if content is None:
-                self.errors += 1
-            else:
-                place = RecordPlace(
-                    chunk.path, line, chunk.offset + frame.start, origin, origin.rank, None
-                )
-                try:
-                    found += self._scalars(content, place)
-                except DAMAGE:
-                    self.errors += 1
-            line += frame.found
-        return found
-
-    def _scalars(self, content: bytes, place: RecordPlace) -> Iterator[Record]:
-        step, when = 0, None
+    def records(self, content: bytes, place: RecordPlace) -> Iterator[Record]:
+        """The scalars of an event as one sample."""
+        step = 0
         numbers = Numbers()
         leads = False
         for number, part in fields_of(content):
             if number == 1:
-                when = _time(part)
+                numbers.time = _time(part)
             elif number == 2 and isinstance(part, int):
                 step = part
             elif number == 5 and isinstance(part, bytes):
@@ -136,8 +163,13 @@ class EventFileReader:
                     leads |= self._leads(tag, step)
                     numbers.add((self._prefix + tag).decode("utf-8", "replace"), value)
         if numbers.values:
-            place = replace(place, time=when) if when is not None else place
-            yield place.sample(numbers.values, step if leads else None, numbers.epoch)
+            numbers.step = step if leads else None
+            yield numbers.at(place)
+
+    @staticmethod
+    def time_of(content: bytes) -> float | None:
+        """When an event was written; writers put the time first."""
+        return _time(content[1:9]) if content[:1] == _TIME_KEY else None
 
     def _leads(self, tag: bytes, step: int) -> bool:
         """Whether `step`, that of this tag, is the run's step."""
@@ -149,16 +181,6 @@ class EventFileReader:
             self._step = step
             return True
         return False
-
-
-def event_times(data: bytes) -> Iterator[tuple[int, float]]:
-    """The offset of each event in `data`, and when it was written (Unix seconds)."""
-    for frame in frames(data):
-        content = frame.payload(data)
-        # Writers put the time first.
-        when = _time(content[1:9]) if content and content[0] == _TIME_KEY else None
-        if when is not None:
-            yield frame.start, when
 
 
 def _values(summary: bytes) -> Iterator[tuple[bytes, float]]:

@@ -11,7 +11,7 @@ from ldlm_monitor.model.records import Event, FieldValue, Position, Record, Samp
 from ldlm_monitor.parse.patterns import Pattern, PatternMatch, compile_pattern, number
 
 if TYPE_CHECKING:
-    from ldlm_monitor.model.chunk import Origin
+    from ldlm_monitor.model.chunk import Chunk, Origin
     from ldlm_monitor.parse import formats
 
 MAX_MESSAGE_BYTES = 4096
@@ -41,6 +41,11 @@ class RecordPlace:
     origin: Origin
     rank: int | None
     time: float | None
+
+    @classmethod
+    def of(cls, chunk: Chunk, line: int, offset: int, origin: Origin) -> RecordPlace:
+        """The place of a record of a file that has no prefixes."""
+        return cls(chunk.path, line, offset, origin, origin.rank, None)
 
     @property
     def position(self) -> Position:

@@ -1,6 +1,6 @@
 """Definition files: the YAML schema of events, and loading.
 
-A definition file has any of `bars`, `other_bars`, `lines` and `events`. Each entry has a
+A definition file has any of `bars`, `lines` and `events`. Each entry has a
 `trigger` (a Hyperscan expression that selects records), a `pattern` (re2, finds the
 fields), a mapping to canonical names, and examples and counter-examples with the expected
 values, which are the tests of the entry.
@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from ldlm_monitor.model.errors import FormatError
 from ldlm_monitor.model.records import Scalar, Severity
-from ldlm_monitor.parse.number_formats import Bar, DefinitionPart, OtherBar, SampleLine
+from ldlm_monitor.parse.number_formats import Bar, DefinitionPart, SampleLine
 
 Role: TypeAlias = Literal["root", "evidence", "victim", "death", "context", "progress"]
 Conversion: TypeAlias = Literal["int", "float", "str", "bytes", "scalar", "exit_code"]
@@ -152,7 +152,6 @@ class Definitions(DefinitionPart):
     priority: int = 0
     experimental: bool = False
     bars: tuple[Bar, ...] = ()
-    other_bars: tuple[OtherBar, ...] = ()
     lines: tuple[SampleLine, ...] = ()
     events: tuple[EventDefinition, ...] = ()
     benign: tuple[str, ...] = ()

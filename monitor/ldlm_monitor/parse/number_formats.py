@@ -25,21 +25,6 @@ class SampleExample(DefinitionPart):
     values: dict[str, float]
 
 
-class Bar(DefinitionPart):
-    """A tqdm progress bar, recognised by its description.
-
-    `postfix` maps the postfix's keys to canonical names; other keys are left out.
-    `placeholders` are canonical names whose NaN is only a placeholder.
-    """
-
-    description: str
-    phase: Literal["train", "eval", "skip"]
-    postfix: dict[str, str] = Field(default_factory=dict)
-    placeholders: tuple[str, ...] = ()
-    examples: tuple[SampleExample, ...] = Field(min_length=1)
-    counter_examples: tuple[str, ...] = ()
-
-
 class NumberSpec(DefinitionPart):
     """How a number is printed.
 
@@ -140,19 +125,21 @@ class SampleLine(DefinitionPart):
         return self
 
 
-class OtherBar(DefinitionPart):
-    """A bar of any trainer: `pattern` matches its whole description.
+class Bar(DefinitionPart):
+    """A tqdm progress bar: `pattern` matches its whole description.
 
-    The groups `step`, `epoch` and those in `values` are read from the description; the
-    postfix is read by the shared vocabulary. `train`: the bar counts the run's steps;
-    `epoch`: those of one epoch; `eval`: those of an evaluation; `unnamed`: it has no
-    description, and the file's other bars decide what it counts.
+    The groups `step`, `epoch` and those in `values` are read from the description. `postfix`
+    has the keys of the postfix that are read; without it all are, by the shared vocabulary,
+    and a bar that is cut does not count. `train`: the bar counts the run's steps; `epoch`:
+    those of one epoch; `eval`: those of an evaluation; `skip`: batches that a resumed run
+    skips; `unnamed`: it has no description, and the file's other bars decide what it counts.
     """
 
     name: str
     pattern: str
-    phase: Literal["train", "epoch", "eval", "unnamed"]
+    phase: Literal["train", "epoch", "eval", "skip", "unnamed"]
     values: dict[str, str | GroupValue] = Field(default_factory=dict)
+    postfix: dict[str, str | NamedKey] | None = None
     skip: tuple[str, ...] = ()
     examples: tuple[SampleExample, ...] = Field(min_length=1)
     counter_examples: tuple[str, ...] = ()

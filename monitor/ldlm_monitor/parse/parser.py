@@ -11,7 +11,6 @@ from typing import TypeVar
 
 from ldlm_monitor.model.chunk import Chunk, ClockMark, Origin
 from ldlm_monitor.model.records import Record, SampleBlock
-from ldlm_monitor.parse.bars import escaped
 from ldlm_monitor.parse.blocks import BLOCK_SECONDS
 from ldlm_monitor.parse.patterns import Pattern, compile_pattern
 from ldlm_monitor.parse.scan import compiled
@@ -173,23 +172,9 @@ class RecordingParser(Parser):
         kept, self._kept = self._kept, []
         return kept
 
-    def feed_blocks(self, chunk: Chunk, origin: Origin, now: float) -> list[Record | SampleBlock]:
-        """As `Parser`."""
-        found = super().feed_blocks(chunk, origin, now)
+    def _counted(self, found: list[RecordT]) -> list[RecordT]:
         self._kept += found
-        return found
-
-    def tick(self, now: float) -> list[Record]:
-        """As `Parser`."""
-        found = super().tick(now)
-        self._kept += found
-        return found
-
-    def finish(self, path: str) -> list[Record]:
-        """As `Parser`."""
-        found = super().finish(path)
-        self._kept += found
-        return found
+        return super()._counted(found)
 
 
 def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[ClockMark]:
@@ -208,18 +193,17 @@ def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[Clo
     marks: list[ClockMark] = []
     if b"%" not in data:  # finding one byte is ten times as fast as the pattern
         return marks
-    bars, training = _clock_bars()
     begin = 0
-    for match in bars.finditer(data):
+    for match in _clock_bars().finditer(data):
         start, end = match.span()
         before = max(data.rfind(b"\r", begin, start), data.rfind(b"\n", begin, start))
-        bar, step, elapsed = match.groups()
+        training, step, elapsed = match.groups()
         marks.append(
             ClockMark(
                 offset + (begin if before < 0 else before + 1),
                 int(step or 0),
                 _seconds(elapsed or b"0"),
-                inner=bar not in training,
+                inner=training is None,
             )
         )
         begin = end
@@ -227,15 +211,15 @@ def clock_marks(data: bytes, offset: int = 0, *, rows: bool = False) -> list[Clo
 
 
 @cache
-def _clock_bars() -> tuple[Pattern, frozenset[bytes]]:
-    """The bars that packaged definitions describe, and the descriptions of those that train."""
-    bars = [bar for definitions in compiled().definitions for bar in definitions.bars]
-    descriptions = "|".join(escaped(bar.description) for bar in bars)
-    pattern = compile_pattern(
-        rf"(?P<bar>{descriptions}): +\d+%\|[^|\r\n]*\| *(?P<step>\d{{1,18}})/\d{{1,18}} "
-        r"\[(?P<elapsed>\d[\d:]*)[<,]"
+def _clock_bars() -> Pattern:
+    """The bars that packaged definitions describe; a group has those that train."""
+    bars = [rule.spec for rule in compiled().bars.rules if rule.names is not None]
+    training = "|".join(bar.pattern for bar in bars if bar.phase == "train")
+    others = "|".join(bar.pattern for bar in bars if bar.phase != "train")
+    return compile_pattern(
+        rf"(?:(?P<training>{training})|{others}): +\d+%\|[^|\r\n]*\| *"
+        r"(?P<step>\d{1,18})/\d{1,18} \[(?P<elapsed>\d[\d:]*)[<,]"
     )
-    return pattern, frozenset(bar.description.encode() for bar in bars if bar.phase == "train")
 
 
 def _seconds(elapsed: bytes) -> float:

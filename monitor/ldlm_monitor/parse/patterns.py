@@ -102,6 +102,8 @@ def quantity(text: str, unit: str | None = None) -> float | None:
     `unit` overrides the printed unit: DeepSpeed's `3.96GB` are GiB.
     """
     amount, printed = number(text), None
+    if amount is None and unit is None and text.endswith("%"):
+        amount, unit = number(text[:-1]), "%"
     if amount is None:
         match = _PARTS.fullmatch(text.strip()) if len(text) <= _MAX_TEXT else None
         if match is None:

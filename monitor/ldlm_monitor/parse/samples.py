@@ -29,6 +29,7 @@ class Numbers:
     step: int | None = None
     epoch: float | None = None
     rank: int | None = None
+    time: float | None = None
     values: dict[str, float] = field(default_factory=dict)
 
     def add(self, key: str, value: float) -> None:
@@ -57,6 +58,8 @@ class Numbers:
         """The sample of a line at `place`."""
         if self.rank is not None:
             place = replace(place, rank=self.rank)
+        if self.time is not None:
+            place = replace(place, time=self.time)
         return place.sample(self.values, self.step, self.epoch)
 
     def has_all(self, needs: tuple[tuple[str, ...], ...]) -> bool:
@@ -181,7 +184,8 @@ def read_number(text: bytes | None, how: NumberSpec) -> float | None:
     value = quantity(spelled, how.unit)
     if value is None or (how.finite and not math.isfinite(value)):
         return None
-    if how.unknown and quantity(spelled) in how.unknown:
+    # As text, NaN equals NaN.
+    if how.unknown and repr(quantity(spelled)) in map(repr, how.unknown):
         return None
     return value
 

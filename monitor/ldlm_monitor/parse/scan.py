@@ -25,9 +25,8 @@ import re2
 
 from ldlm_monitor.model.errors import FormatError
 from ldlm_monitor.parse import formats
-from ldlm_monitor.parse.bars import BarRule
+from ldlm_monitor.parse.bars import TRIGGERS, BarRule, Bars
 from ldlm_monitor.parse.events import EventRule
-from ldlm_monitor.parse.other_bars import TRIGGERS, OtherBars
 from ldlm_monitor.parse.patterns import Pattern, compile_pattern
 from ldlm_monitor.parse.samples import LineRule
 
@@ -44,7 +43,7 @@ class IgnoredRule:
     trigger = r"Exception ignored in"
 
 
-Rule: TypeAlias = BarRule | OtherBars | LineRule | EventRule | JsonRule | IgnoredRule
+Rule: TypeAlias = Bars | LineRule | EventRule | JsonRule | IgnoredRule
 Part: TypeAlias = tuple[int | None, Any]
 """A byte of `MARKS` and the database of the triggers that contain it; None for the others."""
 
@@ -70,16 +69,16 @@ _NEEDED = re.compile(r"(?:\\([{%+*])|(%))(?![?*{])")
 class Claims:
     """The rules whose triggers a record contains; `lines` by their priority.
 
-    `json`: the record begins like an object. `ignored`: it announces an ignored exception.
-    `alone`: the only bar, if nothing but numbers can be beside it.
+    `bar`: it may have a bar. `alone`: nothing but numbers can be beside the bar. `json`: the
+    record begins like an object. `ignored`: it announces an ignored exception.
     """
 
-    bars: Sequence[BarRule | OtherBars] = ()
+    bar: bool = False
+    alone: bool = False
     lines: Sequence[LineRule] = ()
     events: Sequence[EventRule] = ()
     json: bool = False
     ignored: bool = False
-    alone: BarRule | None = None
 
 
 @dataclass(slots=True)
@@ -90,6 +89,7 @@ class Rules:
     """
 
     targets: list[Rule]
+    bars: Bars
     named: list[list[Rule]]
     homes: dict[Rule, str]
     benign: tuple[Pattern, ...]
@@ -98,21 +98,19 @@ class Rules:
     databases: tuple[Part, ...]
 
     def of(self, expressions: tuple[int, ...]) -> Claims:
-        """The rules of some expressions. `OtherBars` applies only if no `BarRule` does."""
+        """The rules of some expressions."""
         rules = list(dict.fromkeys(rule for index in expressions for rule in self.named[index]))
-        own = [rule for rule in rules if isinstance(rule, BarRule)]
-        others = [rule for rule in rules if isinstance(rule, OtherBars)]
         lines = [rule for rule in rules if isinstance(rule, LineRule)]
         events = [rule for rule in rules if isinstance(rule, EventRule)]
         json = any(isinstance(rule, JsonRule) for rule in rules)
         ignored = any(isinstance(rule, IgnoredRule) for rule in rules)
         return Claims(
-            bars=own or others,
+            bar=self.bars in rules,
+            alone=self.bars in rules and not (events or json or ignored),
             lines=sorted(lines, key=lambda rule: rule.rank),
             events=events,
             json=json,
             ignored=ignored,
-            alone=own[0] if len(own) == 1 and not (events or json or ignored) else None,
         )
 
     def scanner(self) -> Scanner:
@@ -156,9 +154,9 @@ def _compiled(files: tuple[Path, ...], _editions: tuple[tuple[str, int, int], ..
             triggers.append((trigger, title))
         with _located(f"{path}: benign"):
             benign.extend(map(compile_pattern, definitions.benign))
-    others = OtherBars([(bar, each.format) for _, each in loaded for bar in each.other_bars])
+    bars = Bars([rule for path, each in loaded for rule in _bars(path, each)])
     for trigger in TRIGGERS:
-        targets.append(others)
+        targets.append(bars)
         triggers.append((trigger, "the parser"))
     exceptions = (rule for rule in targets if isinstance(rule, EventRule) and rule.spec.exception)
     named: dict[str, list[Rule]] = {}
@@ -168,6 +166,7 @@ def _compiled(files: tuple[Path, ...], _editions: tuple[tuple[str, int, int], ..
         places.setdefault(trigger, where)
     return Rules(
         targets,
+        bars,
         list(named.values()),
         homes,
         tuple(benign),
@@ -179,11 +178,8 @@ def _compiled(files: tuple[Path, ...], _editions: tuple[tuple[str, int, int], ..
 
 def _rules(
     path: Path, loaded: formats.Definitions
-) -> Iterator[tuple[str, BarRule | LineRule | EventRule, str]]:
+) -> Iterator[tuple[str, LineRule | EventRule, str]]:
     """The rules of a file, each with its place in the file and its trigger."""
-    for index, bar in enumerate(loaded.bars):
-        where = f"{path}: bars.{index} ({bar.description})"
-        yield where, BarRule(bar), BarRule.trigger(bar)
     for index, line in enumerate(loaded.lines):
         where = f"{path}: lines.{index}"
         with _located(where):
@@ -195,9 +191,13 @@ def _rules(
             with _located(where):
                 event_rule = EventRule(event, shape, event.family or loaded.family)
             yield f"{where} ({event.kind})", event_rule, shape.trigger
-    for index, other in enumerate(loaded.other_bars):
-        with _located(f"{path}: other_bars.{index}"):
-            compile_pattern(other.pattern)
+
+
+def _bars(path: Path, loaded: formats.Definitions) -> Iterator[BarRule]:
+    for index, bar in enumerate(loaded.bars):
+        with _located(f"{path}: bars.{index}"):
+            rule = BarRule(bar, loaded.format)
+        yield rule
 
 
 @contextmanager

@@ -9,13 +9,12 @@ from typing import TypeAlias
 from ldlm_monitor.model.chunk import Chunk, FileId, Origin
 from ldlm_monitor.model.records import Record
 from ldlm_monitor.parse import jsonl
-from ldlm_monitor.parse.bars import BarRule
+from ldlm_monitor.parse.bars import BarRecords
 from ldlm_monitor.parse.blocks import Block, BlockOpening, Blocks, EventRows, SampleRows
 from ldlm_monitor.parse.dumps import FailureTable, StackDump
 from ldlm_monitor.parse.envelope import level_of, peel
 from ldlm_monitor.parse.events import MAX_MESSAGE_BYTES, EventRule, RecordPlace, text_of
 from ldlm_monitor.parse.framing import LineContext, Lines, TextLine
-from ldlm_monitor.parse.other_bars import BarMatch, BarRecords, bar_of
 from ldlm_monitor.parse.patterns import PatternMatch, certain
 from ldlm_monitor.parse.scan import Claims, Rules
 from ldlm_monitor.parse.tracebacks import Traceback
@@ -88,8 +87,8 @@ class TextReader:
                     named += (hits[at][1],)
                 at += 1
             claims = self._claims_of(named)
-            if claims.alone is not None and not file.blocks:
-                bar = self._lone_bar(file, claims.alone, line, chunk, origin)
+            if claims.alone and not file.blocks:
+                bar = self._lone_bar(file, line, chunk, origin)
                 if bar is not None:
                     found += bar
                     continue
@@ -108,21 +107,19 @@ class TextReader:
         return claims
 
     def _lone_bar(
-        self, file: FileState, rule: BarRule, line: TextLine, chunk: Chunk, origin: Origin
+        self, file: FileState, line: TextLine, chunk: Chunk, origin: Origin
     ) -> list[Record] | None:
         """A fast path for most of a training log: a bar without prefix or further triggers.
 
         None if the record must be read like any other.
         """
-        if line.truncated or not rule.opens(line.raw):
-            return None
-        reading = rule.read(line.raw, 0)
-        if reading is None:
+        bar = None if line.truncated else self.rules.bars.alone(line.raw)
+        if bar is None:
             return None
         if self.on_match is not None:
-            self.on_match(line.offset, self.rules.homes[rule])
+            self.on_match(line.offset, bar.home)
         place = RecordPlace(chunk.path, line.number, line.offset, origin, origin.rank, None)
-        return file.bars.records(rule.spec.phase, reading, place, line.raw[: reading.end])
+        return file.bars.records(bar, place, line.raw[: bar.end])
 
     def _record(self, file: FileState, record: LineContext, claims: Claims) -> list[Record]:
         envelope = record.envelope
@@ -138,12 +135,14 @@ class TextReader:
             file.ignored = (envelope.stream, record.line.number)
         if not envelope.shell:
             closed = record.line.closed
-            bar = bar_of(claims.bars, record.text, envelope.start, file.bars.unnamed, closed=closed)
+            bar = None
+            if claims.bar:
+                bar = self.rules.bars.read(record.text, envelope.start, file.bars, closed=closed)
             if bar is not None:
-                self._matched_bar(bar, record)
-                glued = bar.reading.end
+                self._matched(record, bar.home)
+                glued = bar.end
                 text = record.text[envelope.start : glued]
-                found.extend(file.bars.records(bar.phase, bar.reading, record.place, text))
+                found.extend(file.bars.records(bar, record.place, text))
             if not glued or bar is not None:
                 start = peel(record.text, glued).start if glued else envelope.start
                 numbers = self._numbers(file, claims, record, start)
@@ -209,25 +208,16 @@ class TextReader:
         if self.on_match is not None:
             self.on_match(record.line.offset, home)
 
-    def _matched_bar(self, bar: BarMatch, record: LineContext) -> None:
-        if self.on_match is None:
-            return
-        if isinstance(bar.rule, BarRule):
-            self._matched(record, self.rules.homes[bar.rule])
-        else:
-            self._matched(record, bar.rule.format_of(record.text, record.envelope.start))
-
     def peek(self, file: FileState, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
         """The progress bar of an unfinished last record, unless it was returned before."""
         lines = Lines(chunk)
         for end, expression in self._scanner.scan(chunk.data):
-            bars = self._claims_of((expression,)).bars
-            if not bars:
+            if not self._claims_of((expression,)).bar:
                 continue
             record = LineContext.of(lines.around(end - 1), chunk, origin, now)
             start = record.envelope.start
-            bar = bar_of(bars, record.text, start, file.bars.unnamed, closed=False)
-            return file.bars.peek(bar.phase, bar.reading, record.place) if bar else []
+            bar = self.rules.bars.read(record.text, start, file.bars, closed=False)
+            return file.bars.peek(bar, record.place) if bar else []
         return []
 
     def _events(

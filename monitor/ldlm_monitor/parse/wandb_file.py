@@ -10,19 +10,16 @@ lines. `_step` counts calls of `log`, so it is the step only if the rows have no
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ldlm_monitor.model.records import Sample
-from ldlm_monitor.model.wandb_log import transactions
 from ldlm_monitor.parse import jsonl
-from ldlm_monitor.parse.event_file import DAMAGE, fields_of
-from ldlm_monitor.parse.events import RecordPlace
+from ldlm_monitor.parse.event_file import FrameReader, fields_of
 
 if TYPE_CHECKING:
-    from ldlm_monitor.model.chunk import Chunk, Origin
     from ldlm_monitor.model.records import FieldValue, Record
+    from ldlm_monitor.parse.events import RecordPlace
 
 _HISTORY, _CONFIG, _RUN, _EXIT = 2, 5, 17, 18
 _UPDATE, _RUN_CONFIG, _RUN_START = 1, 4, 17
@@ -35,36 +32,17 @@ _INTERRUPTED = 255
 """The exit code that wandb's hook records for a KeyboardInterrupt (wandb/sdk/lib/exit_hooks.py)."""
 
 
-class WandbReader:
-    """Reads one run's log. `errors` counts damaged records; the caller resets it."""
+class WandbReader(FrameReader):
+    """Reads one run's log."""
 
     name = "W&B"
-    truncated = 0
 
     def __init__(self) -> None:
-        self.errors = 0
+        super().__init__()
         self._has_steps = False
 
-    def feed(self, chunk: Chunk, origin: Origin) -> list[Record]:
-        """The records of a chunk, in order; `line` is a record's number in the file."""
-        found: list[Record] = []
-        line = chunk.line
-        for each in transactions(chunk.data, chunk.offset):
-            content = each.payload(chunk.data)
-            place = RecordPlace(
-                chunk.path, line, chunk.offset + each.start, origin, origin.rank, None
-            )
-            try:
-                if content is None:
-                    self.errors += 1
-                else:
-                    found += self._record(content, place)
-            except (*DAMAGE, jsonl.BadRowError):
-                self.errors += 1
-            line += each.found
-        return found
-
-    def _record(self, content: bytes, place: RecordPlace) -> list[Record]:
+    def records(self, content: bytes, place: RecordPlace) -> list[Record]:
+        """The records of one transaction."""
         for number, value in fields_of(content):
             if not isinstance(value, bytes):
                 continue
@@ -78,6 +56,12 @@ class WandbReader:
                 return [_exit(value, place)]
         return []
 
+    @staticmethod
+    def time_of(content: bytes) -> float | None:
+        """When a row of metrics was logged."""
+        value = dict(fields_of(content)).get(_HISTORY)
+        return jsonl.unix_time(_items(value).get(_TIME)) if isinstance(value, bytes) else None
+
     def _row(self, row: dict[str, Any], place: RecordPlace) -> list[Record]:
         """The sample of one step."""
         for key in _INTERNAL:
@@ -89,19 +73,6 @@ class WandbReader:
         if self._has_steps or not isinstance(calls, int):
             return found
         return [replace(each, step=calls) for each in rows]
-
-
-def history_times(data: bytes, offset: int) -> Iterator[tuple[int, float]]:
-    """The offset of each row of metrics, and when it was logged (Unix seconds)."""
-    for each in transactions(data, offset):
-        content = each.payload(data)
-        try:
-            value = dict(fields_of(content)).get(_HISTORY) if content else None
-            when = jsonl.unix_time(_items(value).get(_TIME)) if isinstance(value, bytes) else None
-        except DAMAGE:
-            continue
-        if when is not None:
-            yield offset + each.start, when
 
 
 def _items(content: bytes) -> dict[str, Any]:

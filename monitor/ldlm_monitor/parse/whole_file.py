@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.columns import RowOwner, RowShape, offsets_of, shape_of, signature
-from ldlm_monitor.parse.event_file import EventFileReader, event_times
+from ldlm_monitor.parse.event_file import EventFileReader
 from ldlm_monitor.parse.events import RecordPlace
 from ldlm_monitor.parse.framing import MAX_RECORD_BYTES
 from ldlm_monitor.parse.patterns import compile_pattern, number
-from ldlm_monitor.parse.samples import Numbers, whole
+from ldlm_monitor.parse.samples import Numbers
 from ldlm_monitor.parse.vocabulary import EPOCH_KEYS, STEP_KEYS, is_training, measure, plain
-from ldlm_monitor.parse.wandb_file import WandbReader, history_times
+from ldlm_monitor.parse.wandb_file import WandbReader
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.chunk import Chunk, Origin
@@ -67,9 +67,8 @@ class RowReader:
                 found += (block,) if len(block) > 1 else block.samples()
             first = at if blocks is None else stop
             for index in range(first, min(stop + 1, len(raws))):
-                place = RecordPlace(
-                    chunk.path, chunk.line + index, offsets[index], origin, owner.rank, None
-                )
+                place = RecordPlace.of(chunk, chunk.line + index, offsets[index], origin)
+                place.rank = owner.rank
                 found += self._row(raws[index], place)
             at = stop + 1
         return found
@@ -127,42 +126,54 @@ def begins_table(data: bytes) -> bool:
     return header_of(data[: end if end >= 0 else _MAX_LINE]) is not None
 
 
-class TableReader:
-    """Reads the rows of a CSV file: those of Lightning, Keras, timm and ultralytics.
+class LineReader:
+    """Reads a file whose every line can be a sample. The caller resets `errors`."""
 
-    The header can come again with other columns: after a restart, or for a late metric.
-    """
-
-    name = "CSV table"
-    errors = truncated = 0
+    name = ""
+    truncated = 0
 
     def __init__(self) -> None:
-        self._columns: list[str] = []
+        self.errors = 0
 
     def feed(self, chunk: Chunk, origin: Origin) -> list[Record]:
         """The records of a chunk's rows, in order of position."""
         found: list[Record] = []
         offset, lines = chunk.offset, chunk.data.split(b"\n")
         for index, line in enumerate(lines):
-            columns = header_of(line)
-            if columns is not None:
-                self._columns = columns
-            elif self._columns and len(line) <= _MAX_LINE:
-                place = RecordPlace(
-                    chunk.path, chunk.line + index, offset, origin, origin.rank, None
-                )
-                numbers = self._row(line, closed=index < len(lines) - 1)
-                if numbers.values:
-                    found.append(numbers.at(place))
+            numbers = self.read(line, closed=index < len(lines) - 1)
+            if numbers is not None and numbers.values:
+                found.append(numbers.at(RecordPlace.of(chunk, chunk.line + index, offset, origin)))
             offset += len(line) + 1
         return found
 
-    def _row(self, line: bytes, *, closed: bool) -> Numbers:
+    def read(self, line: bytes, *, closed: bool) -> Numbers | None:
+        """The numbers of a line; None if it is not a row. `closed`: it has its terminator."""
+        raise NotImplementedError
+
+
+class TableReader(LineReader):
+    """Reads the rows of a CSV file: those of Lightning, Keras, timm and ultralytics.
+
+    The header can come again with other columns: after a restart, or for a late metric.
+    """
+
+    name = "CSV table"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._columns: list[str] = []
+
+    def read(self, line: bytes, *, closed: bool) -> Numbers | None:
         """The numbers of a row, without the last cell of an unfinished one."""
+        columns = header_of(line)
+        if columns is not None:
+            self._columns = columns
+        if columns is not None or not self._columns or len(line) > _MAX_LINE:
+            return None
         cells = line.decode("latin-1").split(",")
-        numbers = Numbers()
         if len(cells) != len(self._columns):
-            return numbers
+            return None
+        numbers = Numbers()
         for name, cell in zip(self._columns, cells if closed else cells[:-1], strict=False):
             value = number(cell.strip())
             if value is not None:
@@ -177,66 +188,49 @@ def _has_metric(names: list[str]) -> bool:
 ROW_TIME = re.compile(rb"^(\d{12,14}) ", re.MULTILINE)
 """The time of a row of MLflow's file store, in milliseconds."""
 _NAME = re.compile(r"(?:^|/)metrics/(?P<name>[^\n]{1,250})$")
-_ROW = re.compile(rb"\d{12,14} \S{1,40} \d{1,18}(?: \S{1,512} \S{1,512})?\r?(?:\n|$)")
-_MAX_METRIC_LINE = 2048
-"""Longer lines are not rows: the longest part is a name or digest of 512 bytes."""
+_METRIC_ROW = re.compile(
+    rb"(?P<time>\d{12,14}) (?P<value>\S{1,40}) (?P<step>\d{1,18})"
+    rb"(?: \S{1,512} \S{1,512})?\r?(?:\n|$)"
+)
 
 
 def metric_of(path: str, data: bytes) -> str | None:
     """The metric of a file of MLflow's file store, by its path and first line, else None."""
-    if "metrics/" not in path or _ROW.match(data) is None:
+    if "metrics/" not in path or _METRIC_ROW.match(data) is None:
         return None
     named = _NAME.search(path)
     return None if named is None else named["name"]
 
 
-class MetricFileReader:
+class MetricFileReader(LineReader):
     """Reads one metric's rows from MLflow's file store (mlflow/store/tracking/file_store.py).
 
     `mlruns/{experiment}/{run}/metrics/{metric}` has lines of time (Unix milliseconds), value
     and step, and since MLflow 3 the name and digest of a dataset. A metric `train/loss` is
     a file in a folder. Metrics can have steps of their own (system metrics do), so only the
-    loss gives the run's step. `errors` counts lines that are not rows; the caller resets it.
+    loss gives the run's step. `errors` counts lines that are not rows.
     """
 
     name = "MLflow metric"
-    truncated = 0
 
     def __init__(self, metric: str) -> None:
-        self.errors = 0
+        super().__init__()
         self._metric = metric
         self._has_steps = measure(metric).name == "loss"
 
-    def feed(self, chunk: Chunk, origin: Origin) -> list[Record]:
-        """The records of a chunk's rows, in order of position."""
-        found: list[Record] = []
-        offset = chunk.offset
-        lines = chunk.data.split(b"\n")
-        # Without its terminator, the last number can be cut.
-        for line_number, line in enumerate(lines[:-1], start=chunk.line):
-            row = _row(line)
-            if row is not None:
-                time, value, step = row
-                numbers = Numbers(step=step if self._has_steps else None)
-                numbers.add(self._metric, value)
-                place = RecordPlace(chunk.path, line_number, offset, origin, origin.rank, time)
-                if numbers.values:
-                    found.append(numbers.at(place))
-            elif line.strip():
-                self.errors += 1
-            offset += len(line) + 1
-        return found
-
-
-def _row(line: bytes) -> tuple[float, float, int] | None:
-    """Time, value and step; None for a line that is not a row."""
-    cells = line.split(None, 3) if len(line) <= _MAX_METRIC_LINE else []
-    if len(cells) < 3:
-        return None
-    time, value, step = whole(cells[0]), number(cells[1].decode("latin-1")), whole(cells[2])
-    if time is None or value is None or step is None:
-        return None
-    return time / 1000, value, step
+    def read(self, line: bytes, *, closed: bool) -> Numbers | None:
+        """Time, value and step. Without its terminator, the last number can be cut."""
+        if not closed or not line.strip():
+            return None
+        row = _METRIC_ROW.match(line)
+        value = number(row["value"].decode("latin-1")) if row else None
+        if row is None or value is None:
+            self.errors += 1
+            return None
+        step = int(row["step"]) if self._has_steps else None
+        numbers = Numbers(step=step, time=int(row["time"]) / 1000)
+        numbers.add(self._metric, value)
+        return numbers
 
 
 ROW_SUFFIXES = (".jsonl", ".ndjson")
@@ -284,7 +278,5 @@ def reader_of(chunk: Chunk) -> WholeFile | None:
 
 def frame_times(chunk: Chunk) -> Iterator[tuple[int, float]]:
     """The offset of each frame that has a time, and its time (Unix seconds)."""
-    if chunk.framed == "wandb":
-        yield from history_times(chunk.data, chunk.offset)
-    else:
-        yield from ((chunk.offset + at, when) for at, when in event_times(chunk.data))
+    reader = WandbReader if chunk.framed == "wandb" else EventFileReader
+    return reader.times(chunk)

@@ -8,10 +8,12 @@ and cgroup-v1/memory.rst).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from ldlm_monitor.model.records import Event
+from ldlm_monitor.probe.evidence import Case
 from ldlm_monitor.probe.process import read_text
 
 MOUNT = Path("/sys/fs/cgroup")
@@ -27,6 +29,51 @@ class MemoryGroup:
     oom_kills: int
     limit: int | None
     used: int | None
+
+
+@dataclass(slots=True)
+class MemoryGroups:
+    """The memory groups of a run's ranks, and how often each had killed when it was last noted."""
+
+    groups: dict[int | None, Path] = field(default_factory=dict)
+    kills: dict[Path, int] = field(default_factory=dict)
+
+    def note(self, mount: Path, *, goes_on: bool) -> None:
+        """Count the kills so far; while a run `goes_on`, what was is survived."""
+        for group in {*self.groups.values()}:
+            for around in upwards(group, mount):
+                if (goes_on or around not in self.kills) and (seen := look(around)):
+                    self.kills[around] = seen.oom_kills
+
+    def events(self, case: Case, mount: Path, died: Collection[int | None]) -> Iterator[Event]:
+        """A group in which the kernel killed since; one around it only with a death."""
+        for group in {*self.groups.values()}:
+            for folder in upwards(group, mount):
+                now, before = look(folder), self.kills.get(folder)
+                if now is None or before is None:  # gone, with all that ran in it
+                    continue
+                if now.oom_kills > before and (folder == group or died):
+                    self.kills[folder] = now.oom_kills
+                    victims = [rank for rank in died if self.groups.get(rank) == group]
+                    rank = victims[0] if len(victims) == 1 else None
+                    yield _event(case, rank, now, now.oom_kills - before)
+                break
+
+
+def _event(case: Case, rank: int | None, group: MemoryGroup, kills: int) -> Event:
+    limit = "" if group.limit is None else f" with a limit of {group.limit >> 20} MiB"
+    return case.event(
+        "host_oom_kill",
+        "critical",
+        f"the kernel killed {kills} of the control group {group.path.name}{limit} for memory",
+        family="host",
+        role="root",
+        rank=rank,
+        cgroup=str(group.path),
+        kills=kills,
+        limit_bytes=group.limit,
+        used_bytes=group.used,
+    )
 
 
 def group_of(membership: str, mount: Path = MOUNT) -> Path | None:

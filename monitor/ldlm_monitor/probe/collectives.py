@@ -9,12 +9,14 @@ Ranks without a dump are listed, never skipped: the missing dump is most often t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TypeVar
 
+from ldlm_monitor.model.records import Event
+from ldlm_monitor.probe.evidence import Case, listed
 from ldlm_monitor.probe.flight_recorder import CollectiveEntry, Dump
+from ldlm_monitor.text.format import names_of
 
 T = TypeVar("T")
 
@@ -27,8 +29,6 @@ _ALIKE = frozenset(
 )
 """Operations whose inputs have the same sizes on every rank."""
 _DEFAULT = "default_pg"
-_MAX_RANGES = 12
-"""Ranges of ranks in one line; more are a count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,18 +173,18 @@ def _most_common(values: Iterable[T | None]) -> T | None:
 def describe(finding: Finding) -> str:
     """The finding in a sentence."""
     what = f"collective {finding.seq} ({finding.operation or 'unknown'}) of {finding.group}"
-    said = [f"{ranks_text(finding.waiting)} in {what}"]
+    said = [f"{names_of(finding.waiting)} in {what}"]
     if finding.missing:
-        said.append(f"{ranks_text(finding.missing)} did not join it")
+        said.append(f"{names_of(finding.missing)} did not join it")
     if finding.mismatched:
-        said.append(f"{ranks_text(finding.mismatched)} called another one than most")
+        said.append(f"{names_of(finding.mismatched)} called another one than most")
     elif len(finding.calls) > 1:
         said.append("the ranks do not agree on what it is: " + " or ".join(finding.calls[:3]))
     there = len(finding.missing) + len(finding.waiting)
     if len(finding.without_dump) > there:  # those of other nodes lie there
         said.append(f"dumps of {there} of {there + len(finding.without_dump)} ranks are here")
     elif finding.without_dump:
-        said.append(f"no dump of {ranks_text(finding.without_dump)}")
+        said.append(f"no dump of {names_of(finding.without_dump)}")
     alike = not finding.names_somebody and not finding.without_dump and len(finding.calls) < 2
     if alike and finding.all_known:
         said.append("every rank joined it, so the transfer itself hangs")
@@ -193,15 +193,22 @@ def describe(finding: Finding) -> str:
     return "; ".join(said)
 
 
-def ranks_text(ranks: Iterable[int]) -> str:
-    """`rank 3`, `ranks 0-36, 38-63`."""
-    ordered = sorted(set(ranks))
-    # Within a range, a rank and its place in the order are equally far apart.
-    spans = [
-        [rank for _, rank in span]
-        for _, span in groupby(enumerate(ordered), lambda pair: pair[1] - pair[0])
-    ]
-    ranges = [f"{span[0]}" if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in spans]
-    more = f" and {len(ranges) - _MAX_RANGES} more" if len(ranges) > _MAX_RANGES else ""
-    noun = "rank" if len(ordered) == 1 else "ranks"
-    return f"{noun} {', '.join(ranges[:_MAX_RANGES])}{more}"
+def event_of(case: Case, finding: Finding, dumps: int, unread: Collection[int]) -> Event:
+    """A hanging collective, by `dumps` flight recorders; those of `unread` ranks are missing."""
+    accused = finding.missing or finding.mismatched
+    return case.event(
+        "fr_dump",
+        "warning",
+        describe(finding),
+        family="nccl_torch",
+        missing_ranks=listed(finding.missing),
+        mismatched_ranks=listed(finding.mismatched),
+        waiting_ranks=listed(finding.waiting),
+        ranks_without_dump=listed({*finding.without_dump} - {*unread}),
+        unread_ranks=listed(unread),
+        collective=finding.operation,
+        seq=finding.seq,
+        process_group=finding.group,
+        frame=next((finding.frames[rank] for rank in accused if rank in finding.frames), None),
+        dumps=dumps,
+    )

@@ -103,7 +103,6 @@ class Dump:
     """What one rank recorded. `members` and `descriptions` of its groups, by group name."""
 
     rank: int
-    path: str
     entries: list[CollectiveEntry] = field(default_factory=list)
     status: dict[str, GroupStatus] = field(default_factory=dict)
     members: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -172,7 +171,7 @@ def read(path: Path, rank: int) -> Dump:
         tree: object = msgspec.json.decode(data) if data[:1] in b"{[" and data else load(data)
     except (PlainPickleError, msgspec.DecodeError, RecursionError) as error:
         raise DumpError(f"{path}: {error}") from error
-    dump = dump_of(tree, rank, str(path))
+    dump = dump_of(tree, rank)
     if dump is None:
         raise DumpError(f"{path}: not a flight recorder's dump")
     return dump
@@ -192,7 +191,7 @@ def _content(path: Path) -> bytes:
     return data
 
 
-def dump_of(tree: object, rank: int, path: str = "") -> Dump | None:
+def dump_of(tree: object, rank: int) -> Dump | None:
     """What counts of plain data as they were dumped; None where they are something else."""
     if isinstance(tree, list):  # torch 2.2 wrote the entries alone
         tree = {"entries": tree}
@@ -200,7 +199,7 @@ def dump_of(tree: object, rank: int, path: str = "") -> Dump | None:
         return None
     if not tree.keys() & {"entries", "pg_status"}:
         return None
-    dump = Dump(rank, path)
+    dump = Dump(rank)
     names: dict[str, str] = {}
     for each in tree.get("entries", [])[-MAX_ENTRIES:]:
         if isinstance(each, dict) and (entry := _entry(each, names, dump)) is not None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
-from ldlm_monitor.model.records import Event, FieldValue, Heartbeat, Position, Scalar
+from ldlm_monitor.model.records import Event, Heartbeat, Scalar
+from ldlm_monitor.probe.evidence import Case
 from ldlm_monitor.probe.heartbeat import Page, is_process, pages
 from ldlm_monitor.probe.stacks import Stacks, ask, may_ask
 
@@ -32,34 +32,33 @@ class RankReport:
     asked: bool = True
 
 
-def look(
-    run: str, folders: Collection[Path], position: Position, now: float, seconds: float
-) -> list[Event | Heartbeat]:
-    """The state of a run's ranks, by the heartbeats in these folders.
+def look(case: Case, now: float, seconds: float) -> list[Event | Heartbeat]:
+    """The state of a run's ranks, by their heartbeats.
 
     A rank with progress since its last record is a `Heartbeat`. Stacks are asked of
-    those of this host, within `seconds`. `now` in Unix seconds; events get `position`.
+    those of this host, within `seconds`. `now` in Unix seconds.
     """
     until = time.monotonic() + seconds
-    found = [page for page in pages(folders) if page.status == "running"]
+    found = [page for page in pages(case.folders) if page.status == "running"]
     here = [page for page in found if is_process(page)][:MAX_ASKED]
     with ThreadPoolExecutor(ASKED_AT_ONCE, thread_name_prefix="stacks") as pool:
         asked = [pool.submit(ask, page, until - time.monotonic()) for page in here]
         stacks = {page.rank: each.result() for page, each in zip(here, asked, strict=True)}
     ranks = [RankReport(page, stacks.get(page.rank), asked=may_ask(page)) for page in found]
-    beats = [page.record(run) for page in found if page.step >= 0]
-    return [*beats, *events_of(ranks, run, position, now)]
+    beats = [page.record(case.run) for page in found if page.step >= 0]
+    return [*beats, *events_of(ranks, case, now)]
 
 
-def beats(run: str, folders: Collection[Path], since: float) -> list[Heartbeat]:
-    """The heartbeats of a run's ranks; `since` (Unix seconds) is the run's last step.
+def beats(case: Case) -> list[Heartbeat]:
+    """The heartbeats of a run's ranks.
 
-    A page that was written last before that is of an earlier launch, and is left out.
+    A page that was written last before the run's last step is of an earlier launch, and is
+    left out.
     """
     return [
-        page.record(run)
-        for page in pages(folders)
-        if page.status == "running" and page.step >= 0 and page.time >= since - SKEW_SECONDS
+        page.record(case.run)
+        for page in pages(case.folders)
+        if page.status == "running" and page.step >= 0 and page.time >= case.since - SKEW_SECONDS
     ]
 
 
@@ -95,58 +94,42 @@ def accused(ranks: Sequence[RankReport]) -> tuple[frozenset[int], str]:
     return frozenset(), ""
 
 
-def events_of(ranks: Sequence[RankReport], run: str, position: Position, now: float) -> list[Event]:
+def events_of(ranks: Sequence[RankReport], case: Case, now: float) -> list[Event]:
     """One `stack_dump` for each rank that gave its stacks or is accused, the accused first."""
     guilty, why = accused(ranks)
     ordered = sorted(ranks, key=lambda each: (each.page.rank not in guilty, each.page.rank))
     return [
-        _event(each, run, position, now, why if each.page.rank in guilty else "")
+        _event(each, case, now, why if each.page.rank in guilty else "")
         for each in ordered
         if each.stacks is not None or each.page.rank in guilty
     ]
 
 
-def _event(each: RankReport, run: str, position: Position, now: float, why: str) -> Event:
+def _event(each: RankReport, case: Case, now: float, why: str) -> Event:
     page = each.page
     place = each.stacks.place if each.stacks is not None else None
-    seconds = max(now - page.phase_since, 0.0)
     message = f"rank {page.rank} {why}," if why else f"rank {page.rank} is"
     message += f" in {page.phase}" + (f" after step {page.step}" if page.step >= 0 else "")
     message += f", at {place}" if place is not None else ""
-    fields: dict[str, FieldValue] = {
-        "pid": page.pid,
-        "host": page.host,
-        "phase": page.phase,
-        "phase_seconds": round(seconds, 1),
-        "step": page.step,
-        "frame": None if place is None else str(place),
-        "accused": bool(why),
-        "threads": _threads(each.stacks),
-        "probe": True,
-        "family": "process",
-        "role": "evidence",
-    }
-    return Event(
-        kind="stack_dump",
-        severity="info",
-        run=run,
+    return case.event(
+        "stack_dump",
+        "info",
+        message,
+        family="process",
         rank=page.rank,
-        message=message,
-        fields=fields,
-        position=position,
+        pid=page.pid,
+        host=page.host,
+        phase=page.phase,
+        phase_seconds=round(max(now - page.phase_since, 0.0), 1),
+        step=page.step,
+        frame=None if place is None else str(place),
+        accused=bool(why),
+        threads=_threads(each.stacks),
     )
 
 
-def _threads(stacks: Stacks | None) -> FieldValue:
-    if stacks is None:
-        return []
-    shown: list[dict[str, Scalar]] = [
+def _threads(stacks: Stacks | None) -> list[dict[str, Scalar]]:
+    return [
         {"name": thread.name, "frames": "\n".join(map(str, thread.frames))}
-        for thread in stacks.threads[:_MAX_SHOWN]
+        for thread in (stacks.threads[:_MAX_SHOWN] if stacks is not None else ())
     ]
-    return shown
-
-
-def folders_of(files: Iterable[str]) -> set[Path]:
-    """Where heartbeats may lie: beside the rows of the callback or of the trainer."""
-    return {Path(file).parent for file in files if file.endswith(".jsonl")}

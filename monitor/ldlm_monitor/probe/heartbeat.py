@@ -1,8 +1,7 @@
 """Heartbeat pages of the training callback: the last step and phase of each rank.
 
-Format: `ldlm_monitor/callback/heartbeat.py`. Of its blocks only `IDENTITY` and `BEAT` are read:
-rows contain what the others do. Anyone who may write into the folder may write such a file, so
-a page counts for a process only as far as the kernel confirms it.
+Format: `ldlm_monitor/callback/heartbeat.py`. Anyone who may write into the folder may write
+such a file, so a page counts for a process only as far as the kernel confirms it.
 """
 
 from __future__ import annotations
@@ -44,20 +43,15 @@ class Page:
     started: int
     pid_namespace: int
     host: str
-    run: str
     rank: int
-    world_size: int
     stack_signal: int
     stack_file: str
     recorder: str
     step: int
-    batch: int
-    steps: int
     time: float
     phase: str
     phase_since: float
     status: str
-    loss: float
 
     def record(self, run: str) -> Heartbeat:
         """The same as a record of a run."""
@@ -109,13 +103,13 @@ def page_of(data: bytes, path: Path, owner: int = -1, *, is_final: bool = False)
     """
     if len(data) != SIZE or not data.startswith(MAGIC):
         return None
-    _, pid, number, started, space, _, rank, world, host, run, stacks, recorder = (
-        IDENTITY.unpack_from(data)
+    _, pid, number, started, space, _, rank, _, host, _, stacks, recorder = IDENTITY.unpack_from(
+        data
     )
     first, *beat, last = BEAT.unpack_from(data, BEAT_AT)
     if first != last and not is_final:
         return None
-    step, batch, steps, time, _, since, loss, phase, status = beat if first else _NO_BEAT
+    step, _, _, time, _, since, _, phase, status = beat if first else _NO_BEAT
     return Page(
         path=path,
         owner=owner,
@@ -123,20 +117,15 @@ def page_of(data: bytes, path: Path, owner: int = -1, *, is_final: bool = False)
         started=started,
         pid_namespace=space,
         host=_text(host),
-        run=_text(run),
         rank=rank,
-        world_size=world,
         stack_signal=number,
         stack_file=_text(stacks),
         recorder=_text(recorder),
         step=step,
-        batch=batch,
-        steps=steps,
         time=time,
         phase=_text(phase),
         phase_since=since,
         status=_text(status),
-        loss=loss,
     )
 
 

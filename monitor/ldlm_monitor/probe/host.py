@@ -11,7 +11,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,10 +26,11 @@ from ldlm_monitor.probe import (
     heartbeat,
     nccl_ras,
     process,
-    recorder,
+    stacks,
 )
-from ldlm_monitor.probe.evidence import ENDED, Case, of_finding, of_oom_kill, of_processes, of_ras
+from ldlm_monitor.probe.evidence import MAX_SHOWN, Case
 from ldlm_monitor.probe.process import Family, Process, Scan
+from ldlm_monitor.text.format import names_of
 
 MIN_ASK_SECONDS = 0.5
 """A rank that answers does so in about a tenth of this."""
@@ -49,6 +50,7 @@ _STATES = {
     "Z": "zombie",
     "X": "zombie",
 }
+_ENDED = ("gone", "zombie")
 
 log = logging.getLogger(__name__)
 
@@ -58,8 +60,7 @@ class _Known:
     """What was seen of a run while it went on."""
 
     ranks: dict[int | None, Process] = field(default_factory=dict)
-    groups: dict[int | None, Path] = field(default_factory=dict)
-    kills: dict[Path, int] = field(default_factory=dict)
+    memory: cgroup.MemoryGroups = field(default_factory=cgroup.MemoryGroups)
     environments: dict[int | None, dict[str, str]] = field(default_factory=dict)
 
 
@@ -84,8 +85,16 @@ class HostProbe:
         self._wait = wait
         self._known: dict[str, _Known] = {}
 
-    def watch(self, cases: Sequence[Case]) -> None:
-        """Note the processes of active runs, and the out-of-memory counters so far."""
+    def watch(self, cases: Sequence[Case], *, note: bool = True) -> dict[str, list[Heartbeat]]:
+        """The heartbeats of active runs.
+
+        `note`: also their processes, and the out-of-memory counters so far.
+        """
+        if note:
+            self._note_all(cases)
+        return {case.run: hang.beats(case) for case in cases}
+
+    def _note_all(self, cases: Sequence[Case]) -> None:
         seen = process.scan(self._proc)
         for case in cases:
             # Dicts keep insertion order: active runs move to the end, so that the oldest go first.
@@ -97,12 +106,6 @@ class HostProbe:
             self._note(known, goes_on=True)
         while len(self._known) > MAX_KNOWN + len(cases):
             del self._known[next(iter(self._known))]
-
-    def beats(self, cases: Sequence[Case]) -> dict[str, list[Heartbeat]]:
-        """The heartbeats of the ranks of active runs."""
-        return {
-            case.run: hang.beats(case.run, hang.folders_of(case.logs), case.since) for case in cases
-        }
 
     def look(self, cases: Sequence[Case], seconds: float) -> dict[str, list[Record]]:
         """What is found of each run, within about `seconds`."""
@@ -118,13 +121,13 @@ class HostProbe:
         for case in cases:
             found = events[case.run]
             looks = self._second(case, firsts[case.run], seen, apart)
-            found[:0] = self._memory(case, looks)
+            died = [rank for rank, look in looks.items() if look["state"] in _ENDED]
+            found[:0] = self._known[case.run].memory.events(case, self._mount, died)
             if looks:
-                found.insert(0, of_processes(case, looks.values()))
+                found.insert(0, _of_processes(case, looks.values()))
             found += self._recorded(case, until)
             left = max(until - time.monotonic(), MIN_ASK_SECONDS)
-            folders = hang.folders_of(case.logs)
-            found += hang.look(case.run, folders, case.position, time.time(), left)
+            found += hang.look(case, time.time(), left)
         return events
 
     # Processes
@@ -158,11 +161,8 @@ class HostProbe:
             membership = process.read_text(self._proc / str(each.pid) / "cgroup")
             group = cgroup.group_of(membership, self._mount)
             if group is not None:
-                known.groups[rank] = group
-        for group in {*known.groups.values()}:
-            for around in cgroup.upwards(group, self._mount):
-                if (goes_on or around not in known.kills) and (seen := cgroup.look(around)):
-                    known.kills[around] = seen.oom_kills
+                known.memory.groups[rank] = group
+        known.memory.note(self._mount, goes_on=goes_on)
 
     def _second(
         self, case: Case, family: Family, seen: Scan, apart: float
@@ -201,24 +201,6 @@ class HostProbe:
             used += now.ticks - each.ticks if now is not None else 0
         return used
 
-    # Memory
-
-    def _memory(self, case: Case, looks: Mapping[int | None, dict[str, Scalar]]) -> Iterator[Event]:
-        """A control group in which the kernel killed since; one around it only with a death."""
-        known = self._known[case.run]
-        died = [rank for rank, look in looks.items() if look["state"] in ENDED]
-        for group in {*known.groups.values()}:
-            for folder in cgroup.upwards(group, self._mount):
-                now, before = cgroup.look(folder), known.kills.get(folder)
-                if now is None or before is None:  # gone, with all that ran in it
-                    continue
-                if now.oom_kills > before and (folder == group or died):
-                    known.kills[folder] = now.oom_kills
-                    victims = [rank for rank in died if known.groups.get(rank) == group]
-                    rank = victims[0] if len(victims) == 1 else None
-                    yield of_oom_kill(case, rank, now, now.oom_kills - before)
-                break
-
     # NCCL
 
     def _ask_ras(self, case: Case, family: Family, until: float) -> Iterator[Event]:
@@ -234,7 +216,7 @@ class HostProbe:
             if family.members and not process.listens(family.members, address[1], self._proc):
                 continue
             try:
-                yield of_ras(case, nccl_ras.ask(address, min(left, 3.0)))
+                yield nccl_ras.event_of(case, nccl_ras.ask(address, min(left, 3.0)))
             except nccl_ras.RasError as problem:
                 log.debug("%s", problem)
 
@@ -263,24 +245,49 @@ class HostProbe:
                 unread.append(rank)
         dumps += self._live(case, {dump.rank for dump in dumps}, until)
         for finding in collectives.analyse(dumps, case.world_size)[:4]:
-            yield of_finding(case, finding, len(dumps), unread)
+            yield collectives.event_of(case, finding, len(dumps), unread)
 
     def _live(
         self, case: Case, dumped: Collection[int], until: float
     ) -> Iterator[flight_recorder.Dump]:
         """What ranks record that opened their flight recorder and have written no dump."""
-        for page in heartbeat.pages(hang.folders_of(case.logs)):
+        for page in heartbeat.pages(case.folders):
             left = until - time.monotonic()
             if not page.recorder or page.rank in dumped or left <= 0:
                 continue
-            data = recorder.fetch(page, min(left, 1.0))
+            data = stacks.fetch(page, min(left, 1.0))
             try:
                 tree = None if data is None else msgspec.json.decode(data)
             except msgspec.DecodeError:
                 continue
-            dump = flight_recorder.dump_of(tree, page.rank, page.recorder)
+            dump = flight_recorder.dump_of(tree, page.rank)
             if dump is not None:
                 yield dump
+
+
+def _of_processes(case: Case, looks: Collection[dict[str, Scalar]]) -> Event:
+    """The state of the processes of a training without progress, those that ended first."""
+    ordered = sorted(looks, key=lambda look: look["state"] not in _ENDED)
+    gone = sum(look["state"] in _ENDED for look in looks)
+    counts: dict[Scalar, list[dict[str, Scalar]]] = {}
+    for look in looks:
+        counts.setdefault(look["state"], []).append(look)
+    return case.event(
+        "exit_without_error" if gone else "log_silence",
+        "info",
+        ", ".join(f"{_who(found)} {state}" for state, found in counts.items()),
+        family="progress",
+        processes=ordered[:MAX_SHOWN],
+        alive=len(looks) - gone,
+    )
+
+
+def _who(looks: Sequence[dict[str, Scalar]]) -> str:
+    ranks = [rank for look in looks if isinstance(rank := look["rank"], int)]
+    pids = ", ".join(f"pid {look['pid']}" for look in looks[:2])
+    if not ranks:
+        return pids
+    return f"{names_of(ranks)} ({pids}{', ...' if len(looks) > 2 else ''})"
 
 
 def _family(case: Case, seen: Scan) -> Family:
@@ -290,7 +297,7 @@ def _family(case: Case, seen: Scan) -> Family:
         for rank, pid in case.pids.items()
         if pid in seen.table and seen.started_at(pid) <= case.since
     }
-    pages = heartbeat.pages(hang.folders_of(case.logs))
+    pages = heartbeat.pages(case.folders)
     named |= {page.rank: page.pid for page in pages if heartbeat.is_process(page)}
     return process.family({os.path.realpath(log) for log in case.logs}, named, seen)
 

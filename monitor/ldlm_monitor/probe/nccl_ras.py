@@ -12,12 +12,15 @@ from __future__ import annotations
 import re
 import socket
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import msgspec
 
-from ldlm_monitor.probe.collectives import ranks_text
+from ldlm_monitor.model.records import Event, Scalar
+from ldlm_monitor.probe.evidence import MAX_SHOWN, Case, listed
+from ldlm_monitor.text.format import names_of
 
 DEFAULT_ADDRESS = ("localhost", 28028)
 """Another with `NCCL_RAS_ADDR`."""
@@ -59,8 +62,6 @@ class _RasRank(msgspec.Struct):
 
 
 class _Communicator(msgspec.Struct):
-    hash: str = ""
-    size: int = 0
     ranks: list[_RasRank] = msgspec.field(default_factory=list)
     missing_ranks: list[_RasRank] = msgspec.field(default_factory=list)
 
@@ -80,22 +81,8 @@ class Suspect:
     what: str
 
 
-@dataclass(frozen=True, slots=True)
-class RasStatus:
-    """What RAS found. `pids`: of all processes that it lists, where it lists them."""
-
-    suspects: tuple[Suspect, ...]
-    communicators: int
-    pids: frozenset[int]
-
-    @property
-    def finds_nothing(self) -> bool:
-        """No evidence of health: see the module."""
-        return not self.suspects
-
-
-def ask(address: tuple[str, int] = DEFAULT_ADDRESS, seconds: float = 4.0) -> RasStatus:
-    """The state of the job whose RAS listens there, within `seconds`. Raises `RasError`."""
+def ask(address: tuple[str, int] = DEFAULT_ADDRESS, seconds: float = 4.0) -> list[Suspect]:
+    """The suspects of the job whose RAS listens there, within `seconds`. Raises `RasError`."""
     until = time.monotonic() + seconds
     commands = (
         f"CLIENT PROTOCOL 2\nTIMEOUT {max(1, round(min(RAS_SECONDS, seconds - 1)))}\n"
@@ -113,7 +100,7 @@ def ask(address: tuple[str, int] = DEFAULT_ADDRESS, seconds: float = 4.0) -> Ras
                 received += part
     except OSError as error:
         raise RasError(f"{address[0]}:{address[1]}: {error.strerror or error}") from error
-    return status_of(received.decode("utf-8", "replace"))
+    return suspects_of(received.decode("utf-8", "replace"))
 
 
 def address_of(text: str) -> tuple[str, int] | None:
@@ -124,8 +111,8 @@ def address_of(text: str) -> tuple[str, int] | None:
     return host.removeprefix("[").removesuffix("]") or "localhost", int(port)
 
 
-def status_of(answer: str) -> RasStatus:
-    """The meaning of a whole answer. Raises `RasError` where it is none of RAS'."""
+def suspects_of(answer: str) -> list[Suspect]:
+    """What a whole answer accuses. Raises `RasError` where it is none of RAS'."""
     if "SERVER PROTOCOL" not in answer[:200]:
         raise RasError("what answered is not NCCL's RAS")
     start = answer.find("\n{")
@@ -137,11 +124,9 @@ def status_of(answer: str) -> RasStatus:
         raise RasError(f"an answer that is cut short or malformed ({error})") from error
 
 
-def _of_json(answer: _RasAnswer) -> RasStatus:
+def _of_json(answer: _RasAnswer) -> list[Suspect]:
     suspects: list[Suspect] = []
-    pids: set[int] = set()
     for each in answer.communicators:
-        pids |= {rank.pid for rank in (*each.ranks, *each.missing_ranks) if rank.pid is not None}
         for rank in each.missing_ranks:
             how = "missing"
             if rank.status.considered_dead:
@@ -151,7 +136,7 @@ def _of_json(answer: _RasAnswer) -> RasStatus:
             suspects.append(_suspect(rank, how))
         suspects += [_suspect(rank, "failed") for rank in each.ranks if _failed(rank.status)]
         suspects += [_suspect(rank, "behind") for rank in _behind(each.ranks)]
-    return RasStatus(tuple(dict.fromkeys(suspects)), len(answer.communicators), frozenset(pids))
+    return [*dict.fromkeys(suspects)]
 
 
 def _failed(status: _Status) -> bool:
@@ -173,15 +158,13 @@ def _suspect(rank: _RasRank, what: str) -> Suspect:
     return Suspect(rank.rank, rank.host[:256], rank.pid, gpu, what)
 
 
-def _of_text(answer: str) -> RasStatus:
+def _of_text(answer: str) -> list[Suspect]:
     """Groups of outliers follow the line that says what they are; most ranks are not listed."""
     suspects: list[Suspect] = []
-    communicators = 0
     what = "missing"
     groups: dict[int, int] = {}
     for line in answer.splitlines():
         if _COMMUNICATOR.search(line):
-            communicators += 1
             groups = {}
         if _DEAD.search(line):
             what = "dead"
@@ -196,7 +179,7 @@ def _of_text(answer: str) -> RasStatus:
             suspects += [Suspect(int(number), "", None, "", "missing") for number in numbers]
         elif (match := _PROCESS.search(line)) and what:
             suspects.append(_listed(match, what))
-    return RasStatus(tuple(dict.fromkeys(suspects)), communicators, frozenset())
+    return [*dict.fromkeys(suspects)]
 
 
 def _listed(match: re.Match[str], what: str) -> Suspect:
@@ -206,14 +189,33 @@ def _listed(match: re.Match[str], what: str) -> Suspect:
     return Suspect(None, node, int(process), gpus, what)
 
 
-def describe(status: RasStatus) -> str:
-    """The status in a sentence."""
-    if status.finds_nothing:
+def describe(suspects: Sequence[Suspect]) -> str:
+    """The suspects in a sentence. That there are none is no evidence of health: see the module."""
+    if not suspects:
         return "RAS finds nothing wrong, which proves nothing"
     said = []
-    for what in dict.fromkeys(each.what for each in status.suspects):
-        found = [each for each in status.suspects if each.what == what]
+    for what in dict.fromkeys(each.what for each in suspects):
+        found = [each for each in suspects if each.what == what]
         ranks = {each.rank for each in found if each.rank is not None}
-        who = ranks_text(ranks) if ranks else f"process {found[0].pid} on {found[0].host}"
+        who = names_of(ranks) if ranks else f"process {found[0].pid} on {found[0].host}"
         said.append(f"{who} {what}")
     return "RAS: " + ", ".join(said)
+
+
+def event_of(case: Case, suspects: Sequence[Suspect]) -> Event:
+    """RAS' report. Where it finds nothing, the event is context and clears no rank."""
+    fields: dict[str, Any] = {}
+    for what in dict.fromkeys(each.what for each in suspects):
+        ranks = {each.rank for each in suspects if each.what == what and each.rank is not None}
+        if ranks:
+            fields[what] = listed(ranks)
+    processes: list[dict[str, Scalar]] = [asdict(each) for each in suspects if each.pid is not None]
+    return case.event(
+        "ras_status",
+        "warning" if suspects else "info",
+        describe(suspects),
+        family="nccl",
+        role="evidence" if suspects else "context",
+        processes=processes[:MAX_SHOWN],
+        **fields,
+    )

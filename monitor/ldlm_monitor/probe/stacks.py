@@ -1,17 +1,24 @@
-"""Asking a rank for its stacks: a signal that it registered for that, and the file it writes.
+"""Asking a living rank: for its stacks by a signal, for its flight recorder on a socket.
 
 The handler is faulthandler's, so a rank answers while its GIL is held; only one that
 sleeps uninterruptibly in the kernel does not. A signal that nobody handles ends a
 process, and a heartbeat file may be anybody's. So the signal is sent only to a process
 of the file's owner that started when the file says, handles that signal, and has that
 very stack file open.
+
+A rank opens PyTorch's flight recorder with `flight_recorder=True`. The answer is JSON in the
+form of a dump file. The server is PyTorch's own and runs in C++ (`_WorkerServer`, handler
+`fr_trace_json`, seen with 2.13), so it answers while the GIL is held.
 """
 
 from __future__ import annotations
 
+import http.client
 import os
 import re
 import signal
+import socket
+import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -22,10 +29,10 @@ from pathlib import Path
 from ldlm_monitor.probe.heartbeat import Page, is_process
 from ldlm_monitor.probe.process import read_text
 
-MAX_BYTES = 256 * 1024
+_MAX_STACKS = 256 * 1024
 """A dump of 100 threads of 100 frames, as faulthandler limits both."""
-MAX_THREADS = 64
-MAX_FRAMES = 64
+_MAX_THREADS = 64
+_MAX_FRAMES = 64
 _MAX_TEXT = 256
 _CAUGHT = re.compile(r"^SigCgt:\s*([0-9a-f]{1,32})$", re.MULTILINE)
 _QUIET_SECONDS = 0.1
@@ -33,6 +40,10 @@ _QUIET_SECONDS = 0.1
 _POLL_SECONDS = 0.01
 """The dump appears within milliseconds; polling this often costs nothing in a few seconds."""
 _LIBRARIES = ("site-packages/", "dist-packages/", "/lib/python3", "<frozen ", "<string>")
+_MAX_RECORDED = 64 * 1024 * 1024
+"""As much as a dump file may have: 2,000 entries with stacks are a few MiB."""
+_RECORDER_PATH = "/handler/fr_trace_json"
+_PEER = struct.Struct("3i")
 _WAITING = (
     "torch/distributed/distributed_c10d.py",
     "torch/distributed/_functional_collectives.py",
@@ -131,11 +142,11 @@ def stacks_of(text: str) -> Stacks:
     """What faulthandler wrote (CPython, Python/traceback.c): newest threads first, main last."""
     threads: list[Thread] = []
     for block in _blocks(text.splitlines()):
-        if len(threads) == MAX_THREADS:
+        if len(threads) == _MAX_THREADS:
             threads.pop(0)
         frames = filter(None, (_frame(line) for line in block[1:]))
         name = block[0].partition(" (most recent call first)")[0]
-        threads.append(Thread(name[:_MAX_TEXT], tuple(frames)[:MAX_FRAMES]))
+        threads.append(Thread(name[:_MAX_TEXT], tuple(frames)[:_MAX_FRAMES]))
     return Stacks(tuple(reversed(threads)))
 
 
@@ -169,7 +180,7 @@ def _written(path: Path, start: int, until: float, wait: Callable[[float], None]
         wait(_POLL_SECONDS)
     with path.open("rb") as file:
         file.seek(start)
-        return file.read(MAX_BYTES).decode("utf-8", "replace")
+        return file.read(_MAX_STACKS).decode("utf-8", "replace")
 
 
 def _is_for_users(number: int) -> bool:
@@ -183,3 +194,37 @@ def _handles(own: Path, number: int) -> bool:
     """Whether a process catches a signal (proc(5), SigCgt)."""
     caught = _CAUGHT.search(read_text(own / "status"))
     return caught is not None and bool(int(caught[1], 16) >> (number - 1) & 1)
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over a Unix socket of which the kernel says that this process made it."""
+
+    def __init__(self, path: str, pid: int, seconds: float) -> None:
+        super().__init__("localhost", timeout=seconds)
+        self._path = path
+        self._pid = pid
+
+    def connect(self) -> None:
+        """Connect, or raise `OSError`."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+        peer = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+        if _PEER.unpack(peer)[0] != self._pid:
+            raise ConnectionRefusedError("the socket is another process's")
+
+
+def fetch(page: Page, seconds: float) -> bytes | None:
+    """The rank's flight recorder as JSON, within about `seconds`; None: not available."""
+    if not page.recorder or page.status != "running" or not is_process(page):
+        return None
+    connection = _UnixConnection(page.recorder, page.pid, seconds)
+    try:
+        connection.request("POST", _RECORDER_PATH)
+        answer = connection.getresponse()
+        data = answer.read(_MAX_RECORDED + 1)
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()
+    return data if answer.status == 200 and len(data) <= _MAX_RECORDED else None

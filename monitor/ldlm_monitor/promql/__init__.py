@@ -14,7 +14,6 @@ from ldlm_monitor.promql.analysis import (
     reads_series,
     result_selectors,
     settles_after,
-    switches,
     uses_time,
 )
 from ldlm_monitor.promql.evaluate import Evaluator
@@ -33,6 +32,5 @@ __all__ = [
     "reads_series",
     "result_selectors",
     "settles_after",
-    "switches",
     "uses_time",
 ]

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ldlm_monitor.model.alert import VectorSample
-from ldlm_monitor.model.errors import RuleError
 from ldlm_monitor.model.points import InstantStorage, Labels, Storage
-from ldlm_monitor.promql.analysis import ChangedAt, Expression, ValueCache
+from ldlm_monitor.promql.analysis import Expression
 from ldlm_monitor.promql.functions import (
     ELEMENTWISE,
     KEEPS_NAME,
@@ -54,7 +53,6 @@ class Evaluator:
     `lookback` is how old a sample may be for an instant selector, `step` the
     resolution of subqueries that name none, both in seconds. `delayed_name_removal` is
     the feature flag of Prometheus: metric names are dropped at the end of a query, not at once.
-    With `changed_at`, values that cannot have changed since the last evaluation are reused.
     """
 
     def __init__(
@@ -64,10 +62,8 @@ class Evaluator:
         *,
         step: float = 60.0,
         delayed_name_removal: bool = False,
-        changed_at: ChangedAt | None = None,
     ) -> None:
         self._storage = storage
-        self._cache = None if changed_at is None else ValueCache(changed_at)
         self._instant = storage if isinstance(storage, InstantStorage) else None
         self._lookback = lookback
         self._step = step
@@ -84,17 +80,6 @@ class Evaluator:
             return [VectorSample((), value)]
         return [VectorSample(without_name(labels), number) for labels, number in value]
 
-    def shown(self, expr: Expression, at: float, clock: float) -> frozenset[Labels] | None:
-        """Labels of the samples at `at` if `time()` returned `clock`; None where it fails."""
-        selection = Selection(self._storage, self._instant, self._lookback, at, at)
-        query = _Evaluation(selection, self._step, self._unnamed, self._cache, ahead=clock - at)
-        try:
-            value = query.number(expr.root, at)
-        except RuleError:
-            return None
-        assert isinstance(value, list), expr
-        return frozenset(labels for labels, _ in value)
-
     def value(
         self, expr: Expression, at: float, *, start: float | None = None, end: float | None = None
     ) -> float | Vector:
@@ -102,48 +87,25 @@ class Evaluator:
         at = float(at)
         first, last = at if start is None else start, at if end is None else end
         selection = Selection(self._storage, self._instant, self._lookback, first, last)
-        value = _Evaluation(selection, self._step, self._unnamed, self._cache).number(expr.root, at)
+        value = _Evaluation(selection, self._step, self._unnamed).number(expr.root, at)
         if isinstance(value, float) or self._unnamed is without_name:
             return value
         return unique([(settled(labels), number) for labels, number in value])
 
 
 class _Evaluation:
-    """One query: what stays the same while its nodes are evaluated at one or many times.
+    """One query: what stays the same while its nodes are evaluated at one or many times."""
 
-    `ahead`: seconds that `time()` is after the evaluation time.
-    """
+    __slots__ = ("_computed", "_step", "selection", "unnamed")
 
-    __slots__ = ("_cache", "_computed", "_step", "ahead", "selection", "unnamed")
-
-    def __init__(
-        self,
-        selection: Selection,
-        step: float,
-        unnamed: Rename,
-        cache: ValueCache | None,
-        ahead: float = 0.0,
-    ) -> None:
+    def __init__(self, selection: Selection, step: float, unnamed: Rename) -> None:
         self.selection = selection
-        self.ahead = ahead
         self.unnamed = unnamed
         self._step = step
-        self._cache = cache
         self._computed: dict[tuple[int, float], Value] = {}
 
     def value(self, node: Node, at: float) -> Value:
         """The node's value; callers must not change the vector."""
-        kind = type(node)
-        if kind is Number or kind is Selector or self._cache is None:
-            return self._found(node, at)
-        cached = self._cache.of(node)
-        if cached is None:
-            return self._found(node, at)
-        if not cached.holds(at):
-            cached.keep(self._found(node, at), at)
-        return cached.value
-
-    def _found(self, node: Node, at: float) -> Value:
         if not isinstance(node, Selector | Aggregation):
             return _HANDLERS[type(node)](self, node, at)
         key = (id(node), at)  # equal selectors and aggregations of one rule are evaluated once
@@ -201,15 +163,7 @@ class _Evaluation:
         return unique([(self.unnamed(labels), -number) for labels, number in value])
 
     def combined(self, node: Binary, at: float) -> Value:
-        left = self.number(node.left, at)
-        if (
-            left == []
-            and node.operator != "or"
-            and self._cache
-            and self._cache.may_skip(node.right)
-        ):
-            return left
-        right = self.number(node.right, at)
+        left, right = self.number(node.left, at), self.number(node.right, at)
         if isinstance(left, float):
             if isinstance(right, float):
                 return combine_scalars(node, left, right)

@@ -1,4 +1,4 @@
-"""Binary operators and aggregations on vectors, and which operations cannot fail.
+"""Binary operators and aggregations on vectors.
 
 Semantics: Prometheus 3 `promql/engine.go` (`VectorBinop`, set operators, `aggregation`).
 """
@@ -20,30 +20,20 @@ from ldlm_monitor.promql.floats import (
     sum_of,
     variance_of,
 )
-from ldlm_monitor.promql.functions import ELEMENTWISE
 from ldlm_monitor.promql.nodes import (
     MARK,
     NAME,
     Aggregation,
     Binary,
-    Call,
     Matching,
-    Negation,
-    Node,
-    Number,
-    Range,
     Rename,
-    Selector,
     Value,
     Vector,
-    children,
-    names_one_metric,
     signature_of,
     unmarked,
     with_label,
     without_name,
 )
-from ldlm_monitor.promql.ranges import OVER_RANGE
 
 SET_OPERATORS = frozenset({"and", "or", "unless"})
 
@@ -249,31 +239,3 @@ def _count_values(node: Aggregation, vector: Vector, label: str) -> Vector:
         group = signature(with_label(labels, label, decimal_text(value)))
         counts[group] = counts.get(group, 0.0) + 1
     return list(counts.items())
-
-
-NEVER_FAIL = {*ELEMENTWISE, *OVER_RANGE} - {"double_exponential_smoothing"}
-
-
-def never_fails(node: Node) -> bool:
-    """Whether no data can make its evaluation raise.
-
-    Conservative: a match on some labels may find several samples, and dropping names may leave
-    equal labels.
-    """
-    match node:
-        case Number() | Call(function="time" | "pi", arguments=()):
-            safe = True
-        case Selector() | Range(selector=Selector()):
-            safe = names_one_metric(node if isinstance(node, Selector) else node.selector)
-        case Negation():
-            safe = True
-        case Aggregation(operator=operator, parameter=parameter):
-            safe = operator in REDUCTIONS and parameter is None
-        case Call(function=function):
-            safe = function in NEVER_FAIL
-        case Binary(operator=operator, matching=matching):
-            # Where all labels but the name must agree, a sample has one partner at most.
-            safe = operator in SET_OPERATORS or matching == Matching()
-        case _:
-            safe = False
-    return safe and all(map(never_fails, children(node)))

@@ -87,9 +87,8 @@ class Selection:
 
 
 class QueryContext(Protocol):
-    """What functions use of a query. `ahead`: seconds of `time()` after the evaluation time."""
+    """What functions use of a query."""
 
-    ahead: float
     selection: Selection
     unnamed: Rename
 
@@ -151,7 +150,7 @@ def _absent_over_time(query: QueryContext, node: Call, at: float) -> Vector:
 
 
 SPECIAL: dict[str, Callable[[QueryContext, Call, float], Value]] = {
-    "time": lambda query, node, at: at + query.ahead,
+    "time": lambda query, node, at: at,
     "pi": lambda query, node, at: math.pi,
     "vector": lambda query, node, at: [((), query.scalar(node.arguments[0], at))],
     "scalar": _scalar,

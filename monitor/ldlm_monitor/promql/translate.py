@@ -7,7 +7,7 @@ from typing import Any
 
 import promql_parser
 
-from ldlm_monitor.model.errors import RuleError
+from ldlm_monitor.model.errors import RuleError, UnsupportedError
 from ldlm_monitor.model.points import Matcher
 from ldlm_monitor.promql.floats import ARITHMETIC, COMPARISON
 from ldlm_monitor.promql.functions import DATES, ELEMENTWISE, OVER_VECTOR, compile_pattern
@@ -31,42 +31,27 @@ from ldlm_monitor.promql.ranges import OVER_RANGE
 from ldlm_monitor.promql.selection import SPECIAL
 
 FUNCTIONS = frozenset({*ELEMENTWISE, *OVER_VECTOR, *OVER_RANGE, *SPECIAL})
-_ALIASES = {"holt_winters": "double_exponential_smoothing"}  # its name in Prometheus 2
+
+_ALIASES = {"holt_winters": "double_exponential_smoothing"}
+"""Names of Prometheus 2, which the parser of Prometheus 3 must be given."""
+_OLD = promql_parser.Function(
+    "holt_winters",
+    [promql_parser.ValueType.Matrix, *[promql_parser.ValueType.Scalar] * 2],
+    promql_parser.ValueType.Vector,
+)
+promql_parser.register_extra_functions([_OLD])
 
 
-class Refusal(Exception):  # noqa: N818
-    """Why an expression is not accepted, and the word or the offset that causes it."""
-
-    def __init__(
-        self,
-        what: str,
-        word: str = "",
-        offset: int | None = None,
-        *,
-        remedy: str = "",
-        unsupported: bool = False,
-    ) -> None:
-        super().__init__(what)
-        self.what = what
-        self.word = word
-        self.offset = offset
-        self.remedy = remedy
-        self.unsupported = unsupported
-
-
-def unsupported(feature: str, word: str = "", offset: int | None = None) -> Refusal:
+def unsupported(feature: str) -> UnsupportedError:
     """The refusal of a feature that Prometheus evaluates."""
-    return Refusal(
+    return UnsupportedError(
         f"{feature} is not supported",
-        word,
-        offset,
         remedy="rewrite the rule without it, or evaluate it in Prometheus",
-        unsupported=True,
     )
 
 
 def translate(tree: Any) -> Node:
-    """The node of a tree. Raises Refusal naming what is not supported."""
+    """The node of a tree. Raises RuleError naming what is not supported."""
     handler = _TRANSLATIONS.get(type(tree))
     if handler is None:
         raise unsupported(type(tree).__name__)
@@ -84,21 +69,14 @@ def _shared(node: Node) -> Node:
 
 def _selector(tree: Any) -> Selector:
     if tree.matchers.or_matchers:
-        raise unsupported("`or` between label matchers", "or")
+        raise unsupported("`or` between label matchers")
     matchers = [Matcher(m.name, _MATCH_OPS[str(m.op)], m.value) for m in tree.matchers.matchers]
     for matcher in matchers:
         if matcher.op in {"=~", "!~"}:
-            _check_pattern(matcher.value)
+            compile_pattern(matcher.value)
     if tree.name is not None:
         matchers.insert(0, Matcher(NAME, "=", tree.name))
     return Selector(tuple(matchers), _shift(tree))
-
-
-def _check_pattern(pattern: str) -> None:
-    try:
-        compile_pattern(pattern)
-    except RuleError as problem:
-        raise Refusal(problem.what, pattern) from None
 
 
 def _shift(tree: Any) -> Shift:
@@ -132,7 +110,7 @@ def _subquery(tree: Any) -> Subquery:
 def _binary(tree: Any) -> Binary:
     operator = str(tree.op).lower()
     if operator not in ARITHMETIC and operator not in COMPARISON and operator not in SET_OPERATORS:
-        raise unsupported(f"the operator {operator}", operator)
+        raise unsupported(f"the operator {operator}")
     modifier = tree.modifier
     as_bool = modifier is not None and modifier.return_bool
     left, right = translate(tree.lhs), translate(tree.rhs)
@@ -144,7 +122,7 @@ def _matching(modifier: Any) -> Matching:
         return Matching()
     fill = modifier.fill_values
     if fill is not None and (fill.lhs is not None or fill.rhs is not None):
-        raise unsupported("the modifier fill", "fill")
+        raise unsupported("the modifier fill")
     on = modifier.matching is not None and str(modifier.matching.type).endswith("Include")
     labels = tuple(modifier.matching.labels) if modifier.matching is not None else ()
     card = str(modifier.card).rpartition(".")[2]
@@ -159,7 +137,7 @@ def _matching(modifier: Any) -> Matching:
 def _aggregation(tree: Any) -> Aggregation:
     operator = str(tree.op).lower()
     if operator not in AGGREGATIONS:
-        raise unsupported(f"aggregation {operator}", operator)
+        raise unsupported(f"aggregation {operator}")
     modifier = tree.modifier
     without = modifier is not None and str(modifier.type).endswith("Without")
     labels = tuple(modifier.labels) if modifier is not None else ()
@@ -172,7 +150,7 @@ def _aggregation(tree: Any) -> Aggregation:
 def _call(tree: Any) -> Call:
     name = _ALIASES.get(tree.func.name, tree.func.name)
     if name not in FUNCTIONS:
-        raise unsupported(f"function {name}", name)
+        raise unsupported(f"function {name}")
     arguments = tuple(translate(argument) for argument in tree.args)
     if name in DATES and not arguments:
         arguments = (Call("vector", (Call("time", ()),)),)
@@ -183,14 +161,14 @@ def _call(tree: Any) -> Call:
         for label in texts[:1] if name == "label_replace" else (texts[0], *texts[2:]):
             _check_label(label, name)
         if name == "label_replace":
-            _check_pattern(texts[3])
+            compile_pattern(texts[3])
     return Call(name, arguments)
 
 
 def _check_label(label: str, function: str) -> None:
     """Any text may name a label since Prometheus 3, but for the empty one."""
     if not label:
-        raise Refusal(f"{function}: a label without a name", function)
+        raise RuleError(f"{function}: a label without a name")
 
 
 _MATCH_OPS: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""How a run may have ended: by which event, how certain that is, and which rank failed first."""
+"""How a run may have ended: by which event, and when that is certain."""
 
 from __future__ import annotations
 
@@ -7,13 +7,9 @@ from dataclasses import dataclass, replace
 from ldlm_monitor.model.names import ENDED_STATES
 from ldlm_monitor.model.records import Event
 
-TABLE = "elastic_failure_table"
-ACCUSES_ANOTHER = {
-    "monitored_barrier_failed": "missing_rank",
-    "megatron_result_validation": "reported_rank",
-}
-"""Kinds that accuse another rank than the one that logs them; the field that names it."""
-_NAMES_NO_RANK = frozenset(
+_TABLE = "elastic_failure_table"
+_ACCUSES_ANOTHER = frozenset({"monitored_barrier_failed", "megatron_result_validation"})
+_ONLY_FOLLOWS = frozenset(
     {
         "collective_mismatch",
         "ddp_param_mismatch",
@@ -34,8 +30,6 @@ _ABORTS = frozenset(
 )
 """After the end of a finished run these are part of the teardown."""
 _KILLS = frozenset({"elastic_agent_signaled", "slurm_cancelled", "slurm_oom_kill"})
-_LAUNCHER_REPORT = "elastic_worker_failed"
-"""Logged by the launcher: the rank prefix of its line is not the rank that failed."""
 _TERMINATION_SIGNALS = (-15, -2)
 """torchrun sends SIGTERM, and passes on SIGINT, to the workers that are left."""
 _INTERRUPTS = ("KeyboardInterrupt", "SignalException")
@@ -48,33 +42,7 @@ class Ending:
     state: str
     since: float
     confirm_at: float
-    rank: int | None
     evidence: Event
-
-
-def culprit(event: Event) -> int | None:
-    """The global rank that an event names as the first to fail.
-
-    Ranks that the agent terminated itself (SIGTERM) are never named.
-    """
-    rank: object = None
-    if event.kind in ACCUSES_ANOTHER:
-        rank = event.fields.get(ACCUSES_ANOTHER[event.kind])
-    elif event.kind in _NAMES_NO_RANK:
-        return None
-    elif event.rank is not None and event.kind != _LAUNCHER_REPORT:
-        return event.rank
-    elif event.kind == TABLE:
-        blamed = event.fields.get("root_exitcode") not in _TERMINATION_SIGNALS
-        blamed &= event.fields.get("root_role") != "victim"
-        blamed &= event.fields.get("root_kind") not in _NAMES_NO_RANK
-        rank = event.fields.get("root_rank") if blamed else None
-    elif event.fields.get("global_rank") is not None:
-        rank = event.fields["global_rank"]
-    elif event.node in (None, "0"):
-        # On the first node local ranks are the global ones.
-        rank = event.fields.get("local_rank")
-    return rank if isinstance(rank, int) else None
 
 
 def is_kill(event: Event) -> bool:
@@ -134,23 +102,16 @@ def dies_of_another(event: Event) -> bool:
     )
 
 
-def suffered(event: Event) -> bool:
-    """Whether the rank reports that another one is gone: the failure did not begin there."""
-    victim = event.fields.get("role") == "victim" and event.kind != "python_exception"
-    return victim and event.severity in ("error", "critical")
+def has_own_words(event: Event) -> bool:
+    """Whether a rank itself reports what failed, which a launcher only follows."""
+    return is_fatal(event) or event.kind in _ACCUSES_ANOTHER
 
 
-def strength(event: Event) -> int:
-    """How well an event identifies the first failure: the table has global ranks, the agent not."""
-    if is_fatal(event) or event.kind in ACCUSES_ANOTHER:
-        return 2
-    return 1 if event.kind == TABLE and culprit(event) is not None else 0
-
-
-def absolves(event: Event, assumed: Ending) -> bool:
-    """Whether the table shows that the accused rank died because another rank did."""
-    is_victim = event.kind == TABLE and event.fields.get("root_role") == "victim"
-    return is_victim and assumed.evidence.kind in _DEATHS
+def _names_a_cause(table: Event) -> bool:
+    """Whether the process that torchrun's table blames did not follow another one."""
+    fields = table.fields
+    followed = fields.get("root_role") == "victim" or fields.get("root_kind") in _ONLY_FOLLOWS
+    return not followed and fields.get("root_exitcode") not in _TERMINATION_SIGNALS
 
 
 TABLE_SECONDS = 3.0
@@ -166,27 +127,15 @@ STRAY_SECONDS = 1.0
 
 
 class EndingTracker:
-    """How the run may have ended (`ending`; None: it goes on), and which rank failed first."""
+    """How the run may have ended (`ending`; None: it goes on)."""
 
     def __init__(self) -> None:
         self.ending: Ending | None = None
-        self._victims: set[int] = set()
-
-    def note_victim(self, event: Event) -> None:
-        """A rank that reports a lost peer did not fail first."""
-        if event.rank is not None and suffered(event):
-            self._victims.add(event.rank)
-
-    def clear(self) -> None:
-        """The run has started again."""
-        self.ending = None
-        self._victims.clear()
 
     def went_on(self, at: float) -> None:
         """A step was taken at `at`: it was no end, unless another file logs the step late."""
         if self.ending is not None and at - self.ending.since > STRAY_SECONDS:
             self.ending = None
-        self._victims.clear()
 
     def observe(self, event: Event, at: float, *, phase: str) -> None:
         """Process an event while the run is in `phase`, one of `names.RUN_STATES`."""
@@ -196,9 +145,9 @@ class EndingTracker:
                 self.ending = None
             if self.ending is None:
                 self._assume("killed", at, TABLE_SECONDS, event, phase)
-        elif kind == TABLE:
+        elif kind == _TABLE:
             # Where a node's table blames a victim, another node's table may have the cause.
-            wait = TABLE_SECONDS if culprit(event) is None else 0.0
+            wait = 0.0 if _names_a_cause(event) else TABLE_SECONDS
             self._assume("crashed", at, wait, event, phase)
         elif is_death(event):
             self._assume("crashed", at, TABLE_SECONDS, event, phase)
@@ -213,25 +162,19 @@ class EndingTracker:
             self._assume("crashed", at, VICTIM_SECONDS, event, phase)
 
     def _assume(self, state: str, at: float, wait: float, event: Event, phase: str) -> None:
-        rank, assumed = culprit(event), self.ending
-        if dies_of_another(event) or (rank in self._victims and not is_fatal(event)):
-            rank = None
+        assumed = self.ending
         if assumed is None:
             if phase not in ("crashed", "killed"):
-                self.ending = Ending(state, at, at + wait, rank, event)
+                self.ending = Ending(state, at, at + wait, event)
         elif assumed.evidence.fields.get("role") == "victim" and state == "crashed":
             # SIGTERM is what a launcher sends to the others when one died.
-            self.ending = Ending(state, assumed.since, at + wait, rank, event)
+            self.ending = Ending(state, assumed.since, at + wait, event)
         elif assumed.state == "crashed":
-            stronger = strength(event) > strength(assumed.evidence)
-            named = assumed.rank
-            if (rank is not None and (named is None or stronger)) or absolves(event, assumed):
-                named = rank
+            nearer = has_own_words(event) and not has_own_words(assumed.evidence)
             self.ending = replace(
                 assumed,
                 confirm_at=min(assumed.confirm_at, at + wait),
-                rank=named,
-                evidence=event if stronger and event.kind != TABLE else assumed.evidence,
+                evidence=event if nearer else assumed.evidence,
             )
 
 

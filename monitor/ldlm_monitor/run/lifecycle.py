@@ -36,7 +36,6 @@ class Lifecycle:
         self.progress_position = first
         self.progress_step: int | None = None
         self.ended_at: float | None = None
-        self.rank: int | None = None
         self.end_evidence: Event | None = None
         self.timed = True
         self._steps: dict[tuple[str, int | None], int] = {}
@@ -162,7 +161,6 @@ class Lifecycle:
         """Process an event; True if the state changed, or is about to."""
         before = (self.state, self.ending)
         kind = event.kind
-        self._ending.note_victim(event)
         if kind in ("run_started", "config"):
             self._training = True
         if kind == "run_started" and self.ended:
@@ -216,7 +214,6 @@ class Lifecycle:
         self._paused_by = None
         self._stalled = False
         self._ending.went_on(at)
-        self.rank = None
         self.ended_at = None
         self.last_progress_at = self._alive_at = max(at, self.last_progress_at)
         self.progress_position = position
@@ -227,11 +224,11 @@ class Lifecycle:
     def _restart(self, at: float) -> None:
         self._enter("starting", at)
         self._steps.clear()
-        self._ending.clear()
+        self._ending.ending = None
         self._attendance.clear()
         self._paused_by = None
         self._highest_step = -1
-        self.rank = self.ended_at = None
+        self.ended_at = None
         self.last_progress_at = at
 
     def _enter(self, phase: str, at: float) -> None:
@@ -247,7 +244,6 @@ class Lifecycle:
 
     def _confirm(self, now: float) -> None:
         if self.ending is not None:
-            self.rank = self.ending.rank
             self._end(self.ending.state, now)
 
     def _end(self, state: str, at: float) -> None:

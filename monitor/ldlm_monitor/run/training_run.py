@@ -25,7 +25,8 @@ _MAX_RANKS = 65536
 class TrainingRun:
     """The state of one run.
 
-    `ranks`: those of which a record arrived.
+    `ranks`: those of which a record arrived. `failed_rank`: the first to fail, of a run that
+    crashed or was killed: see `name_failed`.
     """
 
     def __init__(self, name: str, started: float, stall: StallSettings, first: Position) -> None:
@@ -44,6 +45,8 @@ class TrainingRun:
         self._remark: Position | None = None
         self._timed = True
         self.ranks: set[int] = set()
+        self.failed_rank: int | None = None
+        self._end_named: float | None = None
 
     def observe(self, record: Record, at: float, *, rows: bool, timed: bool = True) -> str | None:
         """Process a record at `at`; returns a short key if it needs an evaluation at once.
@@ -109,6 +112,21 @@ class TrainingRun:
     def finish(self, at: float) -> None:
         """The run gets no more records."""
         self.life.finish(at)
+        self._points = None
+
+    @property
+    def is_end_named(self) -> bool:
+        """Whether `name_failed` was called since the run ended, or went on."""
+        return self._end_named == self.life.ended_at
+
+    def name_failed(self, rank: int | None) -> None:
+        """Store which rank the run's incident names, once for each end.
+
+        It is a label of the run's state and of alerts about it, so that a later change would
+        end an alert and begin another: messages are amended by the incident.
+        """
+        self._end_named = self.life.ended_at
+        self.failed_rank = rank if self.life.state in ("crashed", "killed") else None
         self._points = None
 
     def measured(self) -> Measured:
@@ -200,7 +218,7 @@ class TrainingRun:
             event_counts=self._events.by_kind(),
             skipped_steps=self.progress.skipped_steps,
             settings=dict(self.logged.settings),
-            failed_rank=life.rank,
+            failed_rank=self.failed_rank,
             verdict=_verdict_view(self.verdict),
             ranks=tuple(self.progress.ranks()),
             detected=detected or {},
@@ -257,8 +275,8 @@ class TrainingRun:
         present = life.state
         for state in RUN_STATES:
             labels = self._state_labels[state]
-            if state == present and life.rank is not None:
-                labels = make_labels(run=self.name, state=state, rank=str(life.rank))
+            if state == present and self.failed_rank is not None:
+                labels = make_labels(run=self.name, state=state, rank=str(self.failed_rank))
             points.append(Point("ldlm_run_state", labels, state == present))
         return points
 

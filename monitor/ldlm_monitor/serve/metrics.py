@@ -1,10 +1,15 @@
-"""`/metrics`: the families of one snapshot, built for each scrape.
+"""What Prometheus gets: `/metrics`, and a file by which it finds this monitor.
 
-Nothing is kept between scrapes, so nothing remains of a run that ended.
+The families of one snapshot are built for each scrape: nothing remains of a run that ended.
 """
 
+import contextlib
+import ipaddress
+import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
+from pathlib import Path
 
 from prometheus_client.core import Metric as Family
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
@@ -13,14 +18,18 @@ from prometheus_client.registry import Collector
 
 from ldlm_monitor.core.self_metrics import core_points, edge_points
 from ldlm_monitor.model import names
+from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.points import Labels
 from ldlm_monitor.model.view import Snapshot
+from ldlm_monitor.text.sanitize import encodable
 
 OPENMETRICS = "application/openmetrics-text"
 TEXT = "text/plain"
 _encode_openmetrics: Callable[[Collector], bytes] = openmetrics.generate_latest
 _UNEXPORTABLE = {code: "\ufffd" for code in range(0x20) if code != ord("\n")}
 """Control characters: a NUL ends a whole scrape in Prometheus' lexer."""
+_READABLE_BY_ALL = 0o644
+"""Prometheus is another user; the file of service discovery holds no secret."""
 
 
 class _SnapshotCollector(Collector):
@@ -80,8 +89,7 @@ def _detected(name: str) -> names.Metric:
 
 
 def _exportable(value: str) -> str:
-    whole = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return whole.translate(_UNEXPORTABLE)
+    return encodable(value).translate(_UNEXPORTABLE)
 
 
 def _prefers_openmetrics(accept: str) -> bool:
@@ -103,3 +111,47 @@ def _weight(parameters: list[str]) -> float:
             except ValueError:
                 return 0.0
     return 1.0
+
+
+def target(host: str, port: int, node: str) -> str:
+    """HOST:PORT for others: `node` where `host` stands for every address of this machine."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return f"{host or node}:{port}"
+    if address.is_unspecified:
+        return f"{node}:{port}"
+    return f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
+
+
+def write_target(path: Path, address: str, labels: Mapping[str, str]) -> Callable[[], None]:
+    """Write a file of service discovery; returns how to remove it. Raises UsageError.
+
+    The format is that of `file_sd_configs`
+    (https://prometheus.io/docs/prometheus/latest/configuration/configuration/#file_sd_config).
+    Prometheus adds the labels to every series. It reads the file whenever it changes, so it is
+    replaced atomically; removing it spares a file that another monitor has written since.
+    """
+    group = {"targets": [address], "labels": dict(sorted(labels.items()))}
+    text = json.dumps([group], indent=2) + "\n"
+    # Prometheus reads `*.json`: this name does not match while it is half written.
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.chmod(_READABLE_BY_ALL)
+        partial.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            partial.unlink()
+        raise UsageError(
+            f"cannot be written ({error.strerror})",
+            where=f"file_sd: {path}",
+            remedy="make its folder, writable for the monitor's user",
+        ) from error
+
+    def remove() -> None:
+        with contextlib.suppress(OSError):
+            if path.read_text(encoding="utf-8") == text:
+                path.unlink()
+
+    return remove

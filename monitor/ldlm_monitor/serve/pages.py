@@ -1,15 +1,25 @@
-"""Parts of the snapshot as JSON, and the landing page as HTML."""
+"""Parts of the snapshot, curves and slices of logs as JSON, and the landing page as HTML.
+
+A query that cannot be answered raises starlette's `HTTPException`: 400 for a bad parameter, 404
+for a run, quantity or file that is not there.
+"""
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from html import escape
-from typing import TypeAlias
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from starlette.exceptions import HTTPException
+
+from ldlm_monitor.model.errors import InputError, first_problem
+from ldlm_monitor.model.queries import MAX_POINTS, LogQuery, Natural, Source
 from ldlm_monitor.model.view import Snapshot
+from ldlm_monitor.text.sanitize import jsonable
 
 RESOURCES = ("runs", "alerts", "incidents", "events")
 
@@ -50,27 +60,50 @@ def cached(redact: Redact) -> Redact:
 
 
 def encoded(document: Mapping[str, object], redact: Redact) -> bytes:
-    """`document` as JSON.
-
-    Non-finite numbers are the strings "NaN", "Infinity" and "-Infinity". Every text passes
-    through `redact`, since it may come from a log.
-    """
-    return json.dumps(_plain(document, redact), allow_nan=False).encode("ascii")
+    """`document` as JSON. Every text passes through `redact`, since it may come from a log."""
+    return json.dumps(jsonable(document, redact), allow_nan=False).encode("ascii")
 
 
-def _plain(value: object, redact: Redact) -> object:
-    """`value` without anything that JSON cannot express."""
-    match value:
-        case str():
-            return redact(value.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
-        case float() if not math.isfinite(value):
-            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-        case dict():
-            return {_plain(key, redact): _plain(item, redact) for key, item in value.items()}
-        case list() | tuple():
-            return [_plain(item, redact) for item in value]
-        case _:
-            return value
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SeriesQuery:
+    """The parameters of `/api/v1/series`; `start` and `end` are steps."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    run: str
+    quantity: str
+    start: Natural | None = None
+    end: Natural | None = None
+    points: Natural = MAX_POINTS
+
+
+_T = TypeVar("_T")
+_SERIES, _LOGS = TypeAdapter(_SeriesQuery), TypeAdapter(LogQuery)
+
+
+def _parsed(query: TypeAdapter[_T], parameters: Mapping[str, str]) -> _T:
+    try:
+        return query.validate_strings(dict(parameters))
+    except ValidationError as error:
+        raise HTTPException(400, ": ".join(first_problem(error))) from None
+
+
+def series(source: Source, parameters: Mapping[str, str]) -> dict[str, Any]:
+    """One curve between two steps, as a JSON document."""
+    query = _parsed(_SERIES, parameters)
+    curve = source.series(query.run, query.quantity, query.start, query.end, query.points)
+    if curve is None:
+        raise HTTPException(404, f"no curve of {query.quantity[:80]} of run {query.run[:80]}")
+    columns = {field.name: list(getattr(curve, field.name)) for field in fields(curve)}
+    return {"run": query.run, "quantity": query.quantity, **columns}
+
+
+def log(source: Source, parameters: Mapping[str, str]) -> dict[str, Any]:
+    """Records of a followed file, as a JSON document."""
+    try:
+        return asdict(source.log(_parsed(_LOGS, parameters)))
+    except InputError as problem:
+        raise HTTPException(404, str(problem)) from None
 
 
 def landing_page(snapshot: Snapshot, redact: Redact) -> bytes:

@@ -20,7 +20,7 @@ from starlette.routing import Route
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.queries import Source
 from ldlm_monitor.model.view import AlertView, Snapshot
-from ldlm_monitor.serve import pages, queries
+from ldlm_monitor.serve import pages
 from ldlm_monitor.serve.access import NOT_OUR_NAME, HostNames
 from ldlm_monitor.serve.metrics import exposition
 from ldlm_monitor.serve.web_config import Gate
@@ -215,8 +215,8 @@ class _Routes:
             return lambda request: self._json(query(source, request.query_params))
 
         return [
-            Route("/api/v1/series", self._blocking(handler(queries.series))),
-            Route("/api/v1/logs", self._blocking(handler(queries.log))),
+            Route("/api/v1/series", self._blocking(handler(pages.series))),
+            Route("/api/v1/logs", self._blocking(handler(pages.log))),
         ]
 
     def _silence_routes(self, silencing: Silencing) -> list[Route]:

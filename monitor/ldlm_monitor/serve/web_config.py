@@ -7,7 +7,6 @@ cannot implement are refused by name; `bearer_tokens_file` is our own addition.
 from __future__ import annotations
 
 import logging
-import os
 import ssl
 import time
 from collections.abc import Callable
@@ -17,8 +16,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError, model_validator
 
-from ldlm_monitor.config.receivers import check_mode
-from ldlm_monitor.model.errors import ConfigError
+from ldlm_monitor.config.receivers import check_mode, secret_text
+from ldlm_monitor.model.errors import ConfigError, first_problem
 from ldlm_monitor.serve.access import Access
 
 CHECK_SECONDS = 1.0
@@ -129,14 +128,11 @@ def _read(file: Path) -> WebFile:
     try:
         return WebFile.model_validate({} if found is None else found)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        key = ".".join(str(part) for part in first["loc"])
-        what = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
-        if first["type"] == "extra_forbidden":
-            known = str(first["loc"][-1]) in _UNSUPPORTED
-            what = "is not supported here: leave it out" if known else "unknown key"
+        key, what = first_problem(error)
+        if what == "unknown key" and key.rpartition(".")[2] in _UNSUPPORTED:
+            what = "is not supported here: leave it out"
         where = f"{file}: {key}" if key else str(file)
-        raise ConfigError(what[:200], where=where, remedy=_REMEDY) from None
+        raise ConfigError(what, where=where, remedy=_REMEDY) from None
 
 
 def _context(tls: TlsServerConfig, folder: Path, file: Path) -> ssl.SSLContext:
@@ -168,12 +164,7 @@ def _context(tls: TlsServerConfig, folder: Path, file: Path) -> ssl.SSLContext:
 
 
 def _tokens(file: Path, key: str) -> tuple[str, ...]:
-    try:
-        with file.open(encoding="utf-8") as opened:
-            check_mode(os.fstat(opened.fileno()), file, key)
-            lines = [line.strip() for line in opened]
-    except (OSError, UnicodeDecodeError) as error:
-        raise _unreadable(error, f"{key}: {file}") from error
+    lines = [line.strip() for line in secret_text(file, key).splitlines()]
     tokens = tuple(line for line in lines if line and not line.startswith("#"))
     if not tokens or any(len(token) < MIN_TOKEN or not token.isascii() for token in tokens):
         raise ConfigError(

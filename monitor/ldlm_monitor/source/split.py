@@ -1,8 +1,7 @@
 """Cuts the bytes of a file, in pieces of any length, into chunks of whole records."""
 
 from ldlm_monitor.model.chunk import Chunk, FileId
-from ldlm_monitor.model.frames import HEAD_BYTES, Form, Frame, form_of, frames
-from ldlm_monitor.model.tfrecord import HEADER_BYTES, frame_bytes
+from ldlm_monitor.model.frames import HEAD_BYTES, Form, Frame, form_of, frame_bytes, frames
 
 CHUNK_BYTES = 256 * 1024
 """One slice of a turn. Smaller slices scan slower, larger ones delay the other files."""
@@ -138,7 +137,7 @@ class Splitter:
         end = max(map(_end, frames(form, held, self.offset, ended=False)), default=0)
         chunks = [self._chunk(held[:end])] if end else []
         self._rest = bytearray(memoryview(held)[end:])
-        if form == "tfrecord" and len(self._rest) >= HEADER_BYTES:
+        if form == "tfrecord" and len(self._rest) >= HEAD_BYTES:
             size = frame_bytes(held, end) or 0
             if size > RECORD_BYTES:
                 self.cut_records += 1

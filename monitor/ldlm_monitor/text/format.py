@@ -1,14 +1,17 @@
-"""Numbers, byte sizes, durations and times as people read them: one format each, everywhere."""
+"""Numbers, byte sizes, durations, times and ranks as people read them: one format each."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 _DURATIONS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 _DECIMAL = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _BINARY = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 _UNKNOWN = "-"
+_MOST_SPANS = 400
+"""Spans of ranks in one text: some 3000 characters, which a message still shows."""
 
 
 def number(value: float | None, digits: int = 5) -> str:
@@ -54,6 +57,24 @@ def printable(text: str) -> str:
     return "".join(
         character if character.isprintable() else ascii(character)[1:-1] for character in text
     )
+
+
+def compressed(ranks: Iterable[int]) -> str:
+    """Ranks as text: `0-36,38-63`; after `_MOST_SPANS` spans it ends with an ellipsis."""
+    spans: list[list[int]] = []
+    for rank in sorted(set(ranks)):
+        if spans and rank == spans[-1][1] + 1:
+            spans[-1][1] = rank
+        else:
+            spans.append([rank, rank])
+    shown = [f"{a}" if a == b else f"{a}-{b}" for a, b in spans[:_MOST_SPANS]]
+    return ",".join([*shown, "…"] if len(spans) > _MOST_SPANS else shown)
+
+
+def names_of(ranks: Iterable[int]) -> str:
+    """`rank 3`, `ranks 0-2,5`."""
+    listed = compressed(ranks)
+    return f"rank {listed}" if listed.isdecimal() else f"ranks {listed}"
 
 
 def duration(seconds: float | None) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -11,8 +10,7 @@ from typing import Any
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.view import RunView, Snapshot
 from ldlm_monitor.text.format import duration, iso, number
-from ldlm_monitor.text.redact import redact
-from ldlm_monitor.text.sanitize import encodable, plain, without_run
+from ldlm_monitor.text.sanitize import jsonable, plain, without_run
 
 CAUSE = 200
 """Characters of an incident's first cause in the line of an alert."""
@@ -70,22 +68,7 @@ def transition_json(transition: Transition) -> str:
         "position": position
         and {"path": position.path, "line": position.line, "offset": position.offset},
     }
-    return encodable(json.dumps(_jsonable(shown), ensure_ascii=False, allow_nan=False))
-
-
-def _jsonable(value: Any) -> Any:
-    """`value` with its non-finite numbers spelled and its texts redacted."""
-    match value:
-        case str():
-            return redact(value)
-        case float() if not math.isfinite(value):
-            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-        case dict():
-            return {_jsonable(key): _jsonable(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_jsonable(item) for item in value]
-        case _:
-            return value
+    return json.dumps(jsonable(shown), ensure_ascii=False, allow_nan=False)
 
 
 def transition_line(transition: Transition) -> str:

@@ -2,92 +2,62 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from getpass import getuser
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from textual.binding import Binding, BindingType
 
-from ldlm_monitor.model.alert import Transition, alert_key
+from ldlm_monitor.config.policy import severity_rank
+from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.errors import LdlmError
-from ldlm_monitor.model.records import Position
 from ldlm_monitor.model.view import AlertView, Snapshot
 from ldlm_monitor.text.format import local_time, number
-from ldlm_monitor.tui.desk import Commanded, Desk, OpenLog
-from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, safe, wrap
+from ldlm_monitor.tui.desk import Commanded, OpenLog
+from ldlm_monitor.tui.draw import Line, StyledSpan, fit, labelled, safe
 from ldlm_monitor.tui.palette import SEVERITY_STYLE
 from ldlm_monitor.tui.prompt import DurationPrompt
-from ldlm_monitor.tui.run_values import is_for_people, whole_duration
-from ldlm_monitor.tui.widgets import DetailPage, RowList
+from ldlm_monitor.tui.run_values import is_for_people, severity_of, whole_duration
+from ldlm_monitor.tui.widgets import DetailPage
+
+HeldBack: TypeAlias = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
-    """An active alert (`alert`), or one that ended.
-
-    `suppression` is who silenced or acknowledged it, or why it ended.
-    """
+class AlertItem:
+    """An active alert, or one that ended; `reason` is who suppressed it, or why it ended."""
 
     name: str
-    state: str
-    labels: Mapping[str, str]
-    annotations: Mapping[str, str]
-    value: float
-    since: float | None
-    position: Position | None
-    alert: AlertView | None = None
-    ended: float | None = None
-    suppression: str = ""
+    of: AlertView | Transition
+    reason: str
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it ended."""
+        return isinstance(self.of, Transition)
+
+    @property
+    def severity(self) -> str:
+        """Empty if it has none."""
+        return self.of.labels.get("severity", "")
 
 
-def items(snapshot: Snapshot, held_back: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Item]:
+def items(snapshot: Snapshot, held_back: HeldBack) -> list[AlertItem]:
     """Firing by severity, pending, then those that ended, the newest first."""
-    active = [_active(alert, held_back) for alert in snapshot.alerts if is_for_people(alert)]
-    order = {"critical": 0, "error": 1, "warning": 2, "info": 3}
-    active.sort(
-        key=lambda item: (
-            item.state != "firing",
-            order.get(item.labels.get("severity", ""), 4),
-            -(item.since or 0.0),
-        )
+    active = sorted(
+        filter(is_for_people, snapshot.alerts),
+        key=lambda a: (a.state != "firing", severity_rank(severity_of(a)), -a.active_at),
     )
-    return active + [
-        _ended(passed)
+    return [AlertItem(alert.name, alert, _suppression(alert, held_back)) for alert in active] + [
+        AlertItem(passed.alert, passed, passed.reason)
         for passed in reversed(snapshot.transitions)
         if passed.state not in ("pending", "firing") and passed.previous == "firing"
     ]
 
 
-def _active(alert: AlertView, held_back: Mapping[str, Sequence[Mapping[str, Any]]]) -> Item:
-    return Item(
-        name=alert.name,
-        state=alert.state,
-        labels=alert.labels,
-        annotations=alert.annotations,
-        value=alert.value,
-        since=alert.active_at,
-        position=alert.position,
-        alert=alert,
-        suppression=_suppression(alert, held_back),
-    )
-
-
-def _ended(passed: Transition) -> Item:
-    return Item(
-        name=passed.alert,
-        state=passed.state,
-        labels=passed.labels,
-        annotations=passed.annotations,
-        value=passed.value,
-        since=passed.active_at,
-        position=passed.position,
-        ended=passed.time,
-        suppression=passed.reason,
-    )
-
-
-def _suppression(alert: AlertView, held_back: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+def _suppression(alert: AlertView, held_back: HeldBack) -> str:
     """Who acknowledged the alert, or silenced it by its exact labels; empty: nobody."""
     for ack in held_back.get("acks", ()):
         if ack.get("alert") == alert.name and ack.get("labels") == alert.labels:
@@ -107,62 +77,6 @@ def _suppression(alert: AlertView, held_back: Mapping[str, Sequence[Mapping[str,
     return ""
 
 
-def row(item: Item, *, now: float, glyphs: Glyphs, chosen: bool) -> Line:
-    """One alert in one line."""
-    severity = item.labels.get("severity", "")
-    over = item.alert is None
-    style = "dim" if over or item.suppression else SEVERITY_STYLE.get(severity, "")
-    since = local_time(item.ended) if over else whole_duration(now - (item.since or now))
-    note = f"[{item.suppression}] " if item.suppression and not over else ""
-    return [
-        StyledSpan(f"{glyphs.cursor if chosen else ' '} ", "key"),
-        StyledSpan(fit(item.state.upper(), 9, glyphs), style),
-        StyledSpan(fit(severity, 9, glyphs), style),
-        StyledSpan(fit(safe(item.name, glyphs), 20, glyphs) + " ", "dim" if over else "title"),
-        StyledSpan(fit(since, 15, glyphs), "dim"),
-        StyledSpan(safe(note, glyphs), "info"),
-        StyledSpan(safe(item.annotations.get("summary", ""), glyphs), "dim" if over else ""),
-    ]
-
-
-def detail(item: Item, width: int, *, now: float, glyphs: Glyphs) -> list[Line]:
-    """All details of one alert."""
-    style = SEVERITY_STYLE.get(item.labels.get("severity", ""), "")
-    inner = max(width - 4, 10)
-    lines: list[Line] = [
-        [
-            StyledSpan(f" {safe(item.name, glyphs)}", style),
-            StyledSpan(f"  {item.state}", "title"),
-            StyledSpan(f"  since {local_time(item.since)}", "dim"),
-            StyledSpan(
-                "" if item.since is None else f" ({whole_duration(now - item.since)})", "dim"
-            ),
-            StyledSpan(f"  value {number(item.value)}", "dim"),
-        ]
-    ]
-    if item.suppression:
-        lines.append([StyledSpan(f"  {safe(item.suppression, glyphs)}", "info")])
-    for name in ("summary", "description", "action"):
-        if text := item.annotations.get(name):
-            shown = wrap(safe(text, glyphs), inner - 10, "title" if name == "action" else "")
-            head = {"summary": "what", "description": "why", "action": "to do"}[name]
-            for index, line in enumerate(shown):
-                lines.append([StyledSpan(f"  {head if index == 0 else '':<8}", "key"), *line])
-    labels = "  ".join(f"{name}={value}" for name, value in sorted(item.labels.items()))
-    for index, line in enumerate(wrap(safe(labels, glyphs), inner - 10, "dim")):
-        lines.append([StyledSpan(f"  {'labels' if index == 0 else '':<8}", "key"), *line])
-    if item.position:
-        where = f"{item.position.path}:{item.position.line}"
-        lines.append(
-            [
-                StyledSpan("  line    ", "key"),
-                StyledSpan(safe(where, glyphs)),
-                StyledSpan("  (Enter)", "dim"),
-            ]
-        )
-    return lines
-
-
 class Bell:
     """Rings for each critical alert that begins to fire, unless it is silenced or acknowledged.
 
@@ -173,22 +87,21 @@ class Bell:
         self._enabled = enabled
         self._known: frozenset[str] | None = None
 
-    def rings(
-        self, snapshot: Snapshot, held_back: Mapping[str, Sequence[Mapping[str, Any]]]
-    ) -> bool:
+    def rings(self, snapshot: Snapshot, held_back: HeldBack) -> bool:
         """Whether to ring for this snapshot."""
         critical = {
-            alert_key(item.name, item.labels): item
-            for item in items(snapshot, held_back)
-            if item.state == "firing" and item.labels.get("severity") == "critical"
+            alert.key: alert
+            for alert in snapshot.alerts
+            if alert.state == "firing" and severity_of(alert) == "critical"
         }
         known, self._known = self._known, frozenset(critical)
         if known is None or not self._enabled:
             return False
-        return any(not item.suppression for key, item in critical.items() if key not in known)
+        fresh = (alert for key, alert in critical.items() if key not in known)
+        return any(not _suppression(alert, held_back) for alert in fresh)
 
 
-class AlertsPage(DetailPage):
+class AlertsPage(DetailPage[AlertItem]):
     """A row for each alert, and the details of the selected one below."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -196,20 +109,14 @@ class AlertsPage(DetailPage):
         Binding("s", "silence", "Silence"),
     ]
 
-    def __init__(self, desk: Desk, *, id: str) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self._desk = desk
-        self._items: list[Item] = []
-
     def look(self) -> None:
         """Show the alerts of the last snapshot."""
-        self._items = items(self._desk.snapshot, self._desk.held_back)
-        self.show_rows(len(self._items))
+        self.show(items(self._desk.snapshot, self._desk.held_back))
 
-    def on_row_list_chosen(self, event: RowList.Chosen) -> None:
+    def on_row_list_chosen(self) -> None:
         """Open the alert's line in its log."""
-        if self._items and (position := self._items[self.rows.cursor].position):
-            self.post_message(OpenLog(position))
+        if self.selected and self.selected.of.position:
+            self.post_message(OpenLog(self.selected.of.position))
         else:
             self.notify("This alert has no line in a log.", severity="warning", markup=False)
 
@@ -237,19 +144,18 @@ class AlertsPage(DetailPage):
         self.app.push_screen(DurationPrompt(f"Silence {alert.name} for how long?"), silence)
 
     def _active(self) -> AlertView | None:
-        item = self._items[self.rows.cursor] if self._items else None
-        if item is None or item.alert is None:
-            self.notify("It has ended: nothing to do.", severity="warning", markup=False)
-            return None
-        return item.alert
+        if self.selected is not None and isinstance(self.selected.of, AlertView):
+            return self.selected.of
+        self.notify("It has ended: nothing to do.", severity="warning", markup=False)
+        return None
 
     def _command(self, command: Callable[[str], None], done: str) -> None:
         def send() -> None:
             try:
-                try:
-                    by = getuser()
-                except (KeyError, OSError):
-                    by = "somebody"
+                by = getuser()
+            except (KeyError, OSError):
+                by = "somebody"
+            try:
                 command(by)
             except LdlmError as problem:
                 self.post_message(Commanded(done, str(problem)))
@@ -258,28 +164,54 @@ class AlertsPage(DetailPage):
 
         self.run_worker(send, thread=True, group="commands")
 
-    def title(self, width: int, height: int) -> list[Line]:
+    def title(self) -> Line:
         """How many alerts are in each state."""
-        counts = {"firing": 0, "pending": 0}
-        for item in self._items:
-            if item.state in counts:
-                counts[item.state] += 1
-        past = len(self._items) - sum(counts.values())
+        states = Counter(item.of.state for item in self.items)
+        firing, pending = states["firing"], states["pending"]
+        over = states.total() - firing - pending
         return [
-            [
-                StyledSpan(f" {counts['firing']} firing", "critical" if counts["firing"] else "ok"),
-                StyledSpan(f"   {counts['pending']} pending   {past} over", "dim"),
-            ]
+            StyledSpan(f" {firing} firing", "critical" if firing else "ok"),
+            StyledSpan(f"   {pending} pending   {over} over", "dim"),
         ]
 
-    def detail(self, width: int) -> list[Line]:
-        """The details of the selected alert."""
-        item = self._items[self.rows.cursor] if self._items else None
-        now, glyphs = self._desk.clock(), self._desk.glyphs
-        return detail(item, width, now=now, glyphs=glyphs) if item else []
+    def row(self, item: AlertItem) -> Line:
+        """State, severity, name, age, who suppressed it, summary."""
+        of, glyphs, over = item.of, self._desk.glyphs, item.is_over
+        style = "dim" if over or item.reason else SEVERITY_STYLE.get(item.severity, "")
+        age = whole_duration(self._desk.clock() - of.active_at)
+        note = f"[{item.reason}] " if item.reason and not over else ""
+        return [
+            StyledSpan(fit(of.state.upper(), 9, glyphs), style),
+            StyledSpan(fit(item.severity, 9, glyphs), style),
+            StyledSpan(fit(safe(item.name, glyphs), 20, glyphs) + " ", "dim" if over else "title"),
+            StyledSpan(fit(local_time(of.time) if isinstance(of, Transition) else age, 15), "dim"),
+            StyledSpan(safe(note, glyphs), "info"),
+            StyledSpan(safe(of.annotations.get("summary", ""), glyphs), "dim" if over else ""),
+        ]
 
-    def row(self, index: int, width: int) -> Line:
-        """One alert."""
-        chosen = index == self.rows.cursor
-        now, glyphs = self._desk.clock(), self._desk.glyphs
-        return row(self._items[index], now=now, glyphs=glyphs, chosen=chosen)
+    def detail(self, item: AlertItem, width: int) -> list[Line]:
+        """Since when, what, why, what to do, labels and line."""
+        of, glyphs, inner = item.of, self._desk.glyphs, max(width - 14, 10)
+        age = whole_duration(self._desk.clock() - of.active_at)
+        lines: list[Line] = [
+            [
+                StyledSpan(f" {safe(item.name, glyphs)}", SEVERITY_STYLE.get(item.severity, "")),
+                StyledSpan(f"  {of.state}", "title"),
+                StyledSpan(f"  since {local_time(of.active_at)} ({age})", "dim"),
+                StyledSpan(f"  value {number(of.value)}", "dim"),
+            ]
+        ]
+        if item.reason:
+            lines.append([StyledSpan(f"  {safe(item.reason, glyphs)}", "info")])
+        for head, name in (("what", "summary"), ("why", "description"), ("to do", "action")):
+            if text := of.annotations.get(name):
+                style = "title" if name == "action" else ""
+                lines += labelled(head, safe(text, glyphs), inner, style)
+        labels = "  ".join(f"{name}={value}" for name, value in sorted(of.labels.items()))
+        lines += labelled("labels", safe(labels, glyphs), inner, "dim")
+        if of.position:
+            where = safe(f"{of.position.path}:{of.position.line}", glyphs)
+            lines.append(
+                [StyledSpan("  line    ", "key"), StyledSpan(where), StyledSpan("  (Enter)", "dim")]
+            )
+        return lines

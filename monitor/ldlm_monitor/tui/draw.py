@@ -174,3 +174,11 @@ def wrap(text: str, width: int, style: str = "") -> list[Line]:
         else:
             rows[-1] = joined
     return [[StyledSpan(row, style)] for row in rows if row or len(rows) == 1]
+
+
+def labelled(head: str, text: str, width: int, style: str = "", *, cells: int = 8) -> list[Line]:
+    """The text in lines of at most `width` cells; `head` in `cells` cells before the first one."""
+    return [
+        [StyledSpan(f"  {head if index == 0 else '':<{cells}}", "key"), *line]
+        for index, line in enumerate(wrap(text, width, style))
+    ]

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
-from functools import cache
 from typing import Any, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode, urlsplit
@@ -23,11 +22,14 @@ from ldlm_monitor.model.queries import LogQuery, LogSlice, silence_of
 from ldlm_monitor.model.view import AlertView, CurveView, Snapshot
 
 _T = TypeVar("_T")
+_CURVES, _LOGS = TypeAdapter(CurveView), TypeAdapter(LogSlice)
 POLL_SECONDS = 0.5
 ANSWER_SECONDS = 10.0
 RESOURCES = ("runs", "alerts", "incidents", "events")
 MAX_ANSWER = 64 * 1024 * 1024
 """Bytes."""
+_NOT_OURS = "does not answer as ldlm-monitor does"
+_CHECK = "see that ldlm-monitor runs there, and that this is the address it named at its start"
 
 
 class _NoRedirect(HTTPRedirectHandler):
@@ -72,6 +74,7 @@ class RemoteSource:
         self.problem = ""
         self._tags: dict[str, str] = {}
         self._parts: dict[str, Any] = {}
+        self._has_changed = False
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._poll, name="remote", daemon=True)
         self._snapshot: Snapshot | None = None
@@ -105,13 +108,12 @@ class RemoteSource:
             found = self._get("/api/v1/series", asked)
         except InputError:
             return None
-        found = {name: found[name] for name in CurveView.__dataclass_fields__ if name in found}
-        return _read(_curves(), found)
+        return self._read(_CURVES, found)
 
     def log(self, query: LogQuery) -> LogSlice:
         """Records of a file that the daemon follows."""
         asked = asdict(query) | {"backwards": int(query.backwards), "bars": int(query.bars)}
-        return _read(_logs(), self._get("/api/v1/logs", asked))
+        return self._read(_LOGS, self._get("/api/v1/logs", asked))
 
     def held_back(self) -> dict[str, list[dict[str, Any]]]:
         """Silences and acknowledgements."""
@@ -121,11 +123,11 @@ class RemoteSource:
     def acknowledge(self, alert: AlertView, by: str, comment: str) -> None:
         """Acknowledge an alert that is active."""
         asked = {"alert": alert.name, "labels": alert.labels, "by": by, "comment": comment}
-        self._post("/api/v1/acks", asked)
+        self._answer("/api/v1/acks", asked)
 
     def silence(self, alert: AlertView, seconds: float, by: str, comment: str) -> None:
         """Silence alerts with these labels."""
-        self._post("/api/v1/silences", silence_of(alert, time.time() + seconds, by, comment))
+        self._answer("/api/v1/silences", silence_of(alert, time.time() + seconds, by, comment))
 
     def _poll(self) -> None:
         while not self._stop.wait(POLL_SECONDS):
@@ -134,108 +136,79 @@ class RemoteSource:
                 self.problem = ""
             except RemoteError as problem:
                 self.problem = problem.what
-            except InputError as problem:
-                self.problem = str(problem)
 
     def _update(self) -> None:
         """Get the resources that changed; without a change the snapshot stays the same object."""
-        changed = False
         for name in RESOURCES:
             try:
-                body = self._fetch(f"/api/v1/{name}", tag=self._tags.get(name, ""), keep=name)
+                fresh = self._answer(f"/api/v1/{name}", tag_of=name)
             except InputError:
-                if name == "incidents":  # an older daemon has none
-                    continue
-                raise RemoteError(
-                    "does not answer as ldlm-monitor does", where=self._base, remedy=_CHECK
-                ) from None
-            if body is not None:
-                self._parts |= {k: v for k, v in body.items() if k not in ("version", "at")}
-                self._parts |= {"version": body["version"], "at": body["at"]}
-                changed = True
-        if changed or self._snapshot is None:
-            known = {k: v for k, v in self._parts.items() if k in Snapshot.model_fields}
+                raise self._error(_NOT_OURS) from None
+            self._parts |= fresh
+            self._has_changed |= bool(fresh)
+        if self._has_changed:
             try:
-                self._snapshot = Snapshot.model_validate({**known, "points": ()})
+                self._snapshot = Snapshot.model_validate({**self._parts, "points": ()})
             except ValidationError as error:
-                raise RemoteError(
+                raise self._error(
                     f"has another version ({error.error_count()} fields differ)",
-                    where=self._base,
-                    remedy="run the same version of ldlm-monitor on both sides",
+                    "run the same version of ldlm-monitor on both sides",
                 ) from error
+            self._has_changed = False
 
     def _get(self, path: str, asked: Mapping[str, object]) -> dict[str, Any]:
         parameters = {name: value for name, value in asked.items() if value not in (None, "")}
-        found = self._fetch(f"{path}?{urlencode(parameters)}" if parameters else path)
-        return found or {}
+        return self._answer(f"{path}?{urlencode(parameters)}")
 
-    def _fetch(self, path: str, *, tag: str = "", keep: str = "") -> dict[str, Any] | None:
-        """The JSON of `path`; None if it is unchanged since `tag`."""
-        known = {"If-None-Match": tag} if tag else {}
-        return self._answer(Request(self._base + path, headers=self._headers | known), keep)
+    def _answer(
+        self, path: str, document: Mapping[str, object] | None = None, *, tag_of: str = ""
+    ) -> dict[str, Any]:
+        """The JSON of `path`, to which `document` is posted if there is one.
 
-    def _post(self, path: str, document: Mapping[str, object]) -> None:
-        body = json.dumps(document).encode()
-        self._answer(Request(self._base + path, body, self._headers, method="POST"))
-
-    def _answer(self, request: Request, keep: str = "") -> dict[str, Any] | None:
+        Of a resource (`tag_of`) that did not change since its last answer: nothing.
+        """
+        body = None if document is None else json.dumps(document).encode()
+        known = {"If-None-Match": self._tags[tag_of]} if tag_of in self._tags else {}
+        request = Request(self._base + path, body, self._headers | known)
         try:
             with self._opener.open(request, timeout=ANSWER_SECONDS) as response:
-                if keep and (tag := response.headers.get("ETag")):
-                    self._tags[keep] = tag
+                if tag_of and (tag := response.headers.get("ETag")):
+                    self._tags[tag_of] = tag
                 found = json.loads(response.read(MAX_ANSWER))
         except HTTPError as error:
             if error.code == 304:
-                return None
-            if error.code == 401:
-                raise RemoteError(
-                    "refuses these credentials" if self._headers else "asks for credentials",
-                    where=self._base,
-                    remedy="set LDLM_ATTACH_TOKEN, or give a file with --token-file",
-                ) from None
-            if 300 <= error.code < 400:
-                raise RemoteError(
-                    f"answers {error.code}, a redirect, which is not followed",
-                    where=self._base,
-                    remedy=_CHECK,
-                ) from None
-            text = error.read(2000).decode("utf-8", "replace").strip()
-            raise InputError(text or error.reason, where=self.name) from None
+                return {}
+            raise self._refusal(error) from None
         except (URLError, OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
             if isinstance(reason, ssl.SSLCertVerificationError):
-                raise RemoteError(
+                raise self._error(
                     f"shows a certificate that is not trusted ({reason.verify_message})",
-                    where=self._base,
-                    remedy="give its authority with --ca-file",
+                    "give its authority with --ca-file",
                 ) from None
-            raise RemoteError(
-                f"does not answer ({reason})", where=self._base, remedy=_CHECK
-            ) from None
+            raise self._error(f"does not answer ({reason})") from None
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            raise RemoteError(
-                "does not answer as ldlm-monitor does", where=self._base, remedy=_CHECK
-            )
+            raise self._error(_NOT_OURS)
         return found
 
+    def _refusal(self, error: HTTPError) -> UsageError:
+        if error.code == 401:
+            return self._error(
+                "refuses these credentials" if self._headers else "asks for credentials",
+                "set LDLM_ATTACH_TOKEN, or give a file with --token-file",
+            )
+        if 300 <= error.code < 400:
+            return self._error(f"answers {error.code}, a redirect, which is not followed")
+        text = error.read(2000).decode("utf-8", "replace").strip()
+        return InputError(text or error.reason, where=self.name)
 
-_CHECK = "see that ldlm-monitor runs there, and that this is the address it named at its start"
+    def _read(self, kind: TypeAdapter[_T], found: dict[str, Any]) -> _T:
+        try:
+            return kind.validate_python(found)
+        except ValidationError as error:
+            raise self._error(_NOT_OURS) from error
 
-
-def _read(adapter: TypeAdapter[_T], found: dict[str, Any]) -> _T:
-    try:
-        return adapter.validate_python(found)
-    except ValidationError as error:
-        raise RemoteError("does not answer as ldlm-monitor does", remedy=_CHECK) from error
-
-
-@cache
-def _curves() -> TypeAdapter[CurveView]:
-    return TypeAdapter(CurveView)
-
-
-@cache
-def _logs() -> TypeAdapter[LogSlice]:
-    return TypeAdapter(LogSlice)
+    def _error(self, what: str, remedy: str = _CHECK) -> RemoteError:
+        return RemoteError(what, where=self._base, remedy=remedy)

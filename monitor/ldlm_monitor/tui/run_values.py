@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from ldlm_monitor.config.policy import severity_rank
 from ldlm_monitor.model.view import AlertView, RunView
 from ldlm_monitor.text.format import duration
 
@@ -58,15 +59,19 @@ def whole_duration(seconds: float | None) -> str:
 
 def alerts_of(run: str, alerts: Iterable[AlertView]) -> list[AlertView]:
     """The firing alerts of a run, the worst first."""
-    order = {"critical": 0, "error": 1, "warning": 2, "info": 3}
     found = [
         alert
         for alert in alerts
         if alert.state == "firing" and alert.labels.get("run") == run and is_for_people(alert)
     ]
-    return sorted(found, key=lambda alert: order.get(alert.labels.get("severity", ""), 4))
+    return sorted(found, key=lambda alert: severity_rank(severity_of(alert)))
+
+
+def severity_of(alert: AlertView) -> str:
+    """Empty if it has none."""
+    return alert.labels.get("severity", "")
 
 
 def is_for_people(alert: AlertView) -> bool:
     """False for a watchdog: it fires always, to show that alerting works."""
-    return alert.labels.get("severity") != "none"
+    return severity_of(alert) != "none"

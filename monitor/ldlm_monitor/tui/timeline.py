@@ -14,10 +14,10 @@ from textual.binding import Binding, BindingType
 from ldlm_monitor.model.records import Event, FieldValue, Position
 from ldlm_monitor.model.view import IncidentView, Snapshot
 from ldlm_monitor.text.format import local_time
-from ldlm_monitor.tui.desk import Desk, OpenLog
-from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, safe, wrap
+from ldlm_monitor.tui.desk import OpenLog
+from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, labelled, safe, wrap
 from ldlm_monitor.tui.palette import SEVERITY_STYLE
-from ldlm_monitor.tui.widgets import DetailPage, RowList
+from ldlm_monitor.tui.widgets import DetailPage
 
 _INDENTED = ("traceback", "stack", "stacks")
 
@@ -126,20 +126,6 @@ def _spelled(value: FieldValue) -> str:
     return "\n".join("  ".join(f"{name}={text}" for name, text in row) for row in rows) + "\n"
 
 
-def row(entry: TimelineEntry, glyphs: Glyphs, *, chosen: bool) -> Line:
-    """One entry in one line."""
-    style = SEVERITY_STYLE.get(entry.severity, "")
-    mark = glyphs.marks.get(entry.severity, " ")
-    return [
-        StyledSpan(f"{glyphs.cursor if chosen else ' '} ", "key"),
-        StyledSpan(fit(local_time(entry.time), 15), "dim"),
-        StyledSpan(f"{mark} {fit(entry.severity, 9)}", style),
-        StyledSpan(fit(safe(entry.kind, glyphs), 26, glyphs) + " ", style),
-        StyledSpan(fit(safe(entry.whose, glyphs), 9, glyphs) + " ", "dim"),
-        StyledSpan(safe(entry.message, glyphs)),
-    ]
-
-
 def detail(entry: TimelineEntry, width: int, glyphs: Glyphs) -> list[Line]:
     """The message, the fields, and tracebacks or stack dumps as they were written."""
     inner = max(width - 4, 10)
@@ -172,9 +158,8 @@ def _by_line(entry: TimelineEntry, width: int, glyphs: Glyphs) -> list[Line]:
     for name, text in entry.body:
         if text.endswith("\n"):
             lines.append([StyledSpan(f"  {safe(text.rstrip(), glyphs)}", "dim")])
-            continue
-        for index, line in enumerate(wrap(safe(text, glyphs), max(width - 10, 10))):
-            lines.append([StyledSpan(f"  {name if index == 0 else '':<9}", "key"), *line])
+        else:
+            lines += labelled(name, safe(text, glyphs), max(width - 10, 10), cells=9)
     return lines
 
 
@@ -205,27 +190,21 @@ def neighbour(found: Sequence[Event], path: str, offset: int, *, forward: bool) 
     return next((event for event in reversed(there) if event.position.offset < offset), None)
 
 
-class EventsPage(DetailPage):
+class EventsPage(DetailPage[TimelineEntry]):
     """A row for each event and incident, and the details of the selected one below."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("v", "worst", "Errors only"),
         Binding("o", "only_run", "This run only"),
     ]
-
-    def __init__(self, desk: Desk, *, id: str) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self._desk = desk
-        self._worst_only = False
-        self._all_runs = True
-        self._entries: list[TimelineEntry] = []
+    _worst_only = False
+    _all_runs = True
 
     def look(self) -> None:
         """Show the events of the last snapshot; a cursor at the end stays there."""
         at_end = self.rows.cursor >= self.rows.count - 1
         run = None if self._all_runs else self._desk.run
-        self._entries = entries(self._desk.snapshot, run, worst_only=self._worst_only)
-        self.show_rows(len(self._entries), to_end=at_end)
+        self.show(entries(self._desk.snapshot, run, worst_only=self._worst_only), to_end=at_end)
 
     def action_worst(self) -> None:
         """Show errors only, or all."""
@@ -237,27 +216,32 @@ class EventsPage(DetailPage):
         self._all_runs = not self._all_runs
         self.look()
 
-    def on_row_list_chosen(self, event: RowList.Chosen) -> None:
+    def on_row_list_chosen(self) -> None:
         """Open the event's line in its log."""
-        if self._entries and (position := self._entries[self.rows.cursor].position).path:
-            self.post_message(OpenLog(position))
+        if self.selected and self.selected.position.path:
+            self.post_message(OpenLog(self.selected.position))
 
-    def title(self, width: int, height: int) -> list[Line]:
+    def title(self) -> Line:
         """How many events are shown, and of which run."""
         which = "all runs" if self._all_runs else safe(self._desk.run or "", self._desk.glyphs)
         what = "errors" if self._worst_only else "events"
         return [
-            [
-                StyledSpan(f" {len(self._entries)} {what}", "title"),
-                StyledSpan(f"   of {which}", "dim"),
-            ]
+            StyledSpan(f" {len(self.items)} {what}", "title"),
+            StyledSpan(f"   of {which}", "dim"),
         ]
 
-    def detail(self, width: int) -> list[Line]:
-        """The details of the selected event."""
-        entry = self._entries[self.rows.cursor] if self._entries else None
-        return detail(entry, width, self._desk.glyphs) if entry else []
+    def detail(self, item: TimelineEntry, width: int) -> list[Line]:
+        """The message, the fields, and tracebacks or stack dumps as they were written."""
+        return detail(item, width, self._desk.glyphs)
 
-    def row(self, index: int, width: int) -> Line:
-        """One event."""
-        return row(self._entries[index], self._desk.glyphs, chosen=index == self.rows.cursor)
+    def row(self, item: TimelineEntry) -> Line:
+        """Time, severity, kind, rank, message."""
+        glyphs, style = self._desk.glyphs, SEVERITY_STYLE.get(item.severity, "")
+        mark = glyphs.marks.get(item.severity, " ")
+        return [
+            StyledSpan(fit(local_time(item.time), 15), "dim"),
+            StyledSpan(f"{mark} {fit(item.severity, 9)}", style),
+            StyledSpan(fit(safe(item.kind, glyphs), 26, glyphs) + " ", style),
+            StyledSpan(fit(safe(item.whose, glyphs), 9, glyphs) + " ", "dim"),
+            StyledSpan(safe(item.message, glyphs)),
+        ]

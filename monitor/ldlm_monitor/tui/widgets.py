@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from rich.segment import Segment
 from textual import events
@@ -18,10 +19,13 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from ldlm_monitor.tui import palette
-from ldlm_monitor.tui.draw import Line, fit_line
+from ldlm_monitor.tui.desk import Desk
+from ldlm_monitor.tui.draw import Line, StyledSpan, fit_line
 
 if TYPE_CHECKING:
     from rich.style import Style
+
+_T = TypeVar("_T")
 
 
 class PlainScrollBar(ScrollBarRender):
@@ -91,15 +95,9 @@ class RowList(ScrollView, can_focus=True):
     class Chosen(Message):
         """Enter was pressed on a row."""
 
-        def __init__(self, rows: RowList, index: int) -> None:
+        def __init__(self, index: int) -> None:
             super().__init__()
-            self.rows = rows
             self.index = index
-
-        @property
-        def control(self) -> RowList:
-            """The list."""
-            return self.rows
 
     class Moved(Chosen):
         """The cursor is on another row."""
@@ -148,7 +146,7 @@ class RowList(ScrollView, can_focus=True):
         self.scroll_to(y=max(top, 0), animate=False, immediate=True, force=True)
         self.refresh()
         if before != self.cursor:
-            self.post_message(self.Moved(self, self.cursor))
+            self.post_message(self.Moved(self.cursor))
 
     def on_resize(self) -> None:
         """Keep the cursor in view: a list that was hidden has no height to scroll in."""
@@ -174,7 +172,7 @@ class RowList(ScrollView, can_focus=True):
     def action_choose(self) -> None:
         """Report the row at the cursor as chosen."""
         if self.count:
-            self.post_message(self.Chosen(self, self.cursor))
+            self.post_message(self.Chosen(self.cursor))
 
     def on_click(self, event: events.Click) -> None:
         """Move the cursor; a second click is Enter."""
@@ -185,41 +183,49 @@ class RowList(ScrollView, can_focus=True):
             self.move_to(index)
 
 
-class DetailPage(Vertical):
-    """A title, a list of rows, and the details of the selected row below.
+class DetailPage(Vertical, Generic[_T]):
+    """A title, a list with a row for each of `items`, and the details of the selected one below.
 
-    A page defines `title`, `row` and `detail`, and calls `show_rows` for each snapshot.
+    A page defines `title`, `row` and `detail`, and calls `show` for each snapshot.
     """
 
-    def __init__(self, *, id: str) -> None:  # noqa: A002
+    def __init__(self, desk: Desk, *, id: str) -> None:  # noqa: A002
         super().__init__(id=id)
-        self.rows = RowList(self.row, id=f"{id}-rows")
+        self._desk = desk
+        self.items: list[_T] = []
+        self.rows = RowList(self._row, id=f"{id}-rows")
         self._detail = RowList(lambda index, width: self._lines[index], id=f"{id}-detail")
         self._lines: list[Line] = []
 
     def compose(self) -> ComposeResult:
         """Title, rows, details."""
-        yield Painted(self.title)
+        yield Painted(lambda width, height: [self.title()])
         yield self.rows
         yield self._detail
 
-    def title(self, width: int, height: int) -> list[Line]:
+    @abstractmethod
+    def title(self) -> Line:
         """The line above the rows."""
-        raise NotImplementedError
 
-    def row(self, index: int, width: int) -> Line:
-        """One row."""
-        raise NotImplementedError
+    @abstractmethod
+    def row(self, item: _T) -> Line:
+        """One row, behind the mark of the cursor."""
 
-    def detail(self, width: int) -> list[Line]:
-        """The details of the row at `rows.cursor`."""
-        raise NotImplementedError
+    @abstractmethod
+    def detail(self, item: _T, width: int) -> list[Line]:
+        """The details of one item."""
 
-    def show_rows(self, count: int, *, to_end: bool = False) -> None:
-        """Show `count` rows; `to_end` moves the cursor to the last one."""
-        self.rows.show(count)
+    @property
+    def selected(self) -> _T | None:
+        """The item at the cursor; None: there is none."""
+        return self.items[self.rows.cursor] if self.items else None
+
+    def show(self, items: list[_T], *, to_end: bool = False) -> None:
+        """Show these items; `to_end` moves the cursor to the last one."""
+        self.items = items
+        self.rows.show(len(items))
         if to_end:
-            self.rows.move_to(count - 1)
+            self.rows.move_to(len(items) - 1)
         self._show_detail()
         self.query_one(Painted).refresh()
 
@@ -231,6 +237,11 @@ class DetailPage(Vertical):
         """Wrap the details again."""
         self._show_detail()
 
+    def _row(self, index: int, width: int) -> Line:
+        mark = self._desk.glyphs.cursor if index == self.rows.cursor else " "
+        return [StyledSpan(f"{mark} ", "key"), *self.row(self.items[index])]
+
     def _show_detail(self) -> None:
-        self._lines = self.detail(self._detail.size.width or self.size.width)
+        width, item = self._detail.size.width or self.size.width, self.selected
+        self._lines = [] if item is None else self.detail(item, width)
         self._detail.show(len(self._lines))

@@ -1,26 +1,25 @@
-"""A rank's metrics over HTTP, if asked for (`serve=`): needs prometheus-client."""
+"""What a rank serves if asked to: metrics over HTTP, and PyTorch's flight recorder."""
 
 from __future__ import annotations
 
+import importlib
+import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-_GAUGES = {
-    "loss": ("ldlm_train_loss", "Training loss, the last value reported."),
-    "grad_norm": ("ldlm_train_grad_norm", "Global gradient norm before clipping."),
-    "learning_rate": ("ldlm_train_learning_rate", "Learning rate."),
-    "step": ("ldlm_train_step", "Step, as the best source counts it."),
-    "step_seconds": ("ldlm_train_step_seconds", "Duration of a step."),
-    "samples_per_second": (
-        "ldlm_train_samples_per_second",
-        "Samples a second, over all ranks.",
-    ),
-    "tokens_per_second": ("ldlm_train_tokens_per_second", "Tokens a second, over all ranks."),
-    "memory_allocated_bytes": (
-        "ldlm_train_memory_allocated_bytes",
-        "Accelerator memory allocated.",
-    ),
+_HELP = {
+    "loss": "Training loss, the last value reported.",
+    "grad_norm": "Global gradient norm before clipping.",
+    "learning_rate": "Learning rate.",
+    "step": "Step, as the best source counts it.",
+    "step_seconds": "Duration of a step.",
+    "samples_per_second": "Samples a second, over all ranks.",
+    "tokens_per_second": "Tokens a second, over all ranks.",
+    "memory_allocated_bytes": "Accelerator memory allocated.",
 }
+"""Of values that have a metric of their own, `ldlm_train_` and their name."""
 _OTHER = ("ldlm_train_metric", "Every other numeric key of the log.")
 _OWN = frozenset({"type", "time", "batch", "epoch"})
 
@@ -55,8 +54,9 @@ class Exporter:
         for name, value in self._latest().items():
             if name in _OWN or isinstance(value, bool) or not isinstance(value, int | float):
                 continue
-            if name in _GAUGES:
-                family = GaugeMetricFamily(*_GAUGES[name], labels=("run", "rank"))
+            if name in _HELP:
+                metric = f"ldlm_train_{name}"
+                family = GaugeMetricFamily(metric, _HELP[name], labels=("run", "rank"))
                 family.add_metric(self._labels, value)
                 yield family
             else:
@@ -69,3 +69,24 @@ class Exporter:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(1.0)
+
+
+class FlightRecorder:
+    """PyTorch's flight recorder on a Unix socket, at `path`.
+
+    Its server runs in C++ and answers while the GIL is held. What it serves includes a
+    profiler, so the socket lies in a folder that is its owner's alone. Raises `ImportError`
+    or `AttributeError` where PyTorch has no such server (the interface is private).
+    """
+
+    def __init__(self) -> None:
+        server = importlib.import_module("torch._C._distributed_c10d")._WorkerServer
+        importlib.import_module("torch.distributed.debug._handlers")
+        self._folder = tempfile.mkdtemp(prefix="ldlm-")
+        self.path = os.path.join(self._folder, "recorder.sock")
+        self._server = server(self.path)
+
+    def close(self) -> None:
+        """Serve no more."""
+        self._server.shutdown()
+        shutil.rmtree(self._folder, ignore_errors=True)

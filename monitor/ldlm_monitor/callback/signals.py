@@ -1,9 +1,10 @@
-"""Hooks for the ways in which a process ends (exit, exception, SIGTERM), and for forks."""
+"""Hooks for how a process ends (exit, exception, SIGTERM), for forks, and for its stacks."""
 
 from __future__ import annotations
 
 import atexit
 import ctypes
+import faulthandler
 import os
 import signal
 import sys
@@ -11,14 +12,18 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, TextIO
 from weakref import WeakSet
 
 GRACE_SECONDS = 1.0
 """How long Python may take to call its handler before the thread ends the process instead."""
+SECOND_CHOICE = 12
+"""Beyond SIGRTMIN: taken where the requested signal has a handler already."""
 
-
+_stack_files: dict[int, TextIO] = {}
+"""By signal, where stacks go: faulthandler keeps the descriptor, so the file stays open."""
 _interested: WeakSet[Any] = WeakSet()
 _was_blocked: dict[int, bool] = {}
 _registered = False
@@ -90,8 +95,7 @@ class Termination:
         """`on_term` gets whether the process is about to end."""
         self._on_term = on_term
         self._previous = signal.getsignal(signal.SIGTERM)
-        self._handled = False
-        self._stopped = False
+        self._handled = self._stopped = False
         self._reading, self._writing = -1, -1
         self._thread: threading.Thread | None = None
         if self._previous is None or self._previous is signal.SIG_IGN:
@@ -109,7 +113,7 @@ class Termination:
             )
             self._thread.start()
 
-    def forget(self) -> None:
+    def close(self) -> None:
         """Undo this where no later handler was set."""
         self._stopped = True
         if threading.current_thread() is not threading.main_thread():
@@ -172,3 +176,39 @@ class Termination:
                 # Python lets the main thread alone set a handler; the C library any.
                 ctypes.CDLL(None).signal(int(signal.SIGTERM), None)
                 os.kill(os.getpid(), signal.SIGTERM)
+
+
+def register_stacks(path: Path, wanted: int) -> int:
+    """Append all threads' stacks to the file whenever the signal comes; the signal, 0: none.
+
+    faulthandler's handler is written in C and walks the interpreter's frames from within the
+    signal: it needs neither the GIL nor the main thread's attention. A thread of ours would:
+    in a call that holds the GIL it does not run. A signal that has a handler is left alone,
+    and `SECOND_CHOICE` is used instead. Raises `OSError`.
+    """
+    caught = _caught()
+    spare = getattr(signal, "SIGRTMIN", None)
+    for number in (wanted,) if spare is None else (wanted, int(spare) + SECOND_CHOICE):
+        is_free = signal.getsignal(number) is signal.SIG_DFL and not caught >> (number - 1) & 1
+        if is_free or number in _stack_files:
+            break
+    else:
+        return 0
+    file = path.open("a", encoding="ascii")
+    # With `chain` the default action would follow, and end the process.
+    faulthandler.register(number, file=file, all_threads=True, chain=False)
+    before, _stack_files[number] = _stack_files.get(number), file
+    if before is not None:
+        before.close()
+    return number
+
+
+def _caught() -> int:
+    """The mask of signals for which some code, C too, has a handler (proc(5), SigCgt)."""
+    try:
+        for line in Path("/proc/self/status").read_text(errors="replace").splitlines():
+            if line.startswith("SigCgt:"):
+                return int(line.split()[1], 16)
+    except (OSError, ValueError):
+        pass
+    return 0

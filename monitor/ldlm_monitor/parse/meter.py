@@ -1,0 +1,139 @@
+"""The form of tqdm's progress bars.
+
+The form is that of tqdm's `format_meter`: `{desc}: {percent}%|{bar}| {n}/{total}
+[{elapsed}<{remaining}, {rate}{, postfix}]`, cut at `ncols` columns. The cut can be inside a
+number and other output can follow it directly, so an item of the postfix counts only if the
+bar itself ends it with `,` or `]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+from ldlm_monitor.parse.patterns import compile_pattern, number
+
+ItemT = TypeVar("ItemT")
+
+_METER = compile_pattern(
+    r"(?P<description>[^\r\n%]{0,160}?)(?P<colon>:?) *"
+    r"(?:\d{1,3}%(?:\|[^|\r\n]*\|)? *(?P<count>\d{1,18}/\d{1,18})|(?P<open>\d{1,18})it) "
+    r"\[(?:\d[\d:]*(?:<[\d:?]+)?(?:, +(?P<rate>(?:[\d.]+|\?) ?(?:[A-Za-z]+/s|s/[A-Za-z]+)))?)?"
+)
+_AMOUNT = "0123456789.? "
+_STEP_UNITS = frozenset(("it", "ba", "batch", "batches", "step", "steps", "iter"))
+_MAX_COUNT = 20  # bytes of an "n/total" in which neither can have more than 18 digits
+_MAX_PERCENT = 3
+_MAX_DESCRIPTION = 160  # as in the pattern
+_MAX_ITEMS = 32
+"""Items of a postfix that are read; a bar is one line of a terminal."""
+_MAX_ITEM = 128
+"""Bytes of a key and its value; keys are at most half as long."""
+
+
+class Meter(NamedTuple):
+    """A bar up to its postfix, which begins at `end`.
+
+    `total` is None for a bar without one. `counts_steps`: its rate, if it has any, is of
+    iterations, and not of files, bytes or examples; `speed` is that rate per second.
+    """
+
+    description: bytes
+    step: int
+    total: int | None
+    counts_steps: bool
+    speed: float | None
+    end: int
+
+
+def split_meter(text: bytes, start: int) -> Meter | None:
+    """Read the common form, with a rate in `it/s` or `s/it`, by splitting at delimiters.
+
+    None if `match_meter` has to decide; otherwise both give the same result.
+    """
+    head, _, rest = text[start:].partition(b"%|")
+    described, _, percent = head.rpartition(b" ")
+    _, bar, rest = rest.partition(b"|")
+    count, _, rest = rest.partition(b" [")
+    clock, _, rest = rest.partition(b", ")
+    speed = rest.partition(b",")[0].partition(b"]")[0]
+    step, _, total = count.lstrip(b" ").partition(b"/")
+    rate, unit = speed[:-4].lstrip(b" "), speed[-4:]
+    if (
+        not bar
+        or not (step.isdigit() and total.isdigit() and percent.isdigit())
+        or len(count) > _MAX_COUNT
+        or len(percent) > _MAX_PERCENT
+        or len(described) > _MAX_DESCRIPTION
+        or clock.translate(None, b"0123456789:") != b"<"
+        or not (clock[:1].isdigit() and rate.replace(b".", b"", 1).isdigit())
+        or clock[-1:] == b"<"
+        or unit not in (b"it/s", b"s/it")
+    ):
+        return None
+    description = described.strip(b": ")
+    if b"%" in described or (not description and b":" in described):
+        return None
+    value = float(rate)
+    if value and unit == b"s/it":
+        value = 1 / value
+    end = len(text) - len(rest) + len(speed)
+    return Meter(description, int(step), int(total), True, value or None, end)
+
+
+def match_meter(text: bytes, start: int) -> Meter | None:
+    """Like `split_meter`, but by the pattern, for a bar of any form."""
+    match = _METER.match(text, start)
+    if match is None:
+        return None
+    described, colon, count, unbounded, rate = match.groups()
+    description = (described or b"").strip(b": ")
+    if colon and not description:
+        return None  # the end of a description that was cut
+    step, _, total = (count or unbounded or b"").partition(b"/")
+    spelled = (rate or b"").decode()
+    unit = spelled.lstrip(_AMOUNT)
+    speed = number(spelled[: len(spelled) - len(unit)].strip())
+    counted = unit.removeprefix("s/").removesuffix("/s")
+    counts = not unit or counted in _STEP_UNITS
+    if speed and unit.startswith("s/"):
+        speed = 1 / speed
+    return Meter(
+        description,
+        int(step),
+        int(total) if total else None,
+        counts,
+        (speed or None) if counts else None,
+        match.span()[1],
+    )
+
+
+def read_items(
+    text: bytes, at: int, read: Callable[[bytes], ItemT | None]
+) -> tuple[list[ItemT], int]:
+    """The items ` key=value` from `at` on that the bar ends, and where they end.
+
+    Items are separated by `,`. One that `read` does not accept is not the bar's.
+    """
+    inside, closing, _ = text[at:].partition(b"]")
+    pieces = inside.split(b",", _MAX_ITEMS + 1)
+    if not closing:
+        pieces.pop()  # it may be cut
+    items: list[ItemT] = []
+    if not pieces or pieces[0]:
+        return items, at + (not inside and len(closing))
+    for piece in pieces[1:]:
+        item = read(piece) if len(piece) <= _MAX_ITEM else None
+        if item is None:
+            return items, at
+        items.append(item)
+        at += len(piece) + 1
+    return items, at + len(closing)
+
+
+def read_item(piece: bytes) -> tuple[bytes, bytes] | None:
+    """The key and value of an item; None for other text."""
+    key, equals, value = piece.partition(b"=")
+    if not equals or key[:1] != b" " or len(key) > _MAX_ITEM // 2 or b" " in value or b"=" in value:
+        return None
+    return key[1:], value
