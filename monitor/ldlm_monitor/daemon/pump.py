@@ -34,7 +34,7 @@ from ldlm_monitor.source import (
     resolve,
 )
 from ldlm_monitor.source.file_system import MountTable, read_mounts
-from ldlm_monitor.state.state_dir import Room
+from ldlm_monitor.state.state_dir import StateDir
 from ldlm_monitor.state.state_store import State, StateStore
 from ldlm_monitor.text.sanitize import plain
 
@@ -59,7 +59,7 @@ class Pump:
     `turn` is the whole of it; the threads around it only decide when it is called. `snapshot` is
     replaced whole, for readers in other threads. `ended`: standard input was all there was to
     follow, and it is closed. `turns` counts the turns that have ended. `probing` asks this host of
-    runs that stall; None: nobody does. `room` is that of the state's disk; None: it is not watched.
+    runs that stall; None: nobody does. `folder` is the state's; None: its disk is not watched.
     `disk` and `mounts` are what the system offers. `recorder` keeps what is judged. `stopping`: it
     is to end. `prints`: a line for each transition.
     """
@@ -75,7 +75,7 @@ class Pump:
         silences: Silences | None = None,
         couriers: Sequence[Courier] = (),
         probing: Probing | None = None,
-        room: Room | None = None,
+        folder: StateDir | None = None,
         recorder: Recorder | None = None,
         disk: Disk = DIRECT,
         mounts: Callable[[], MountTable] = read_mounts,
@@ -86,7 +86,7 @@ class Pump:
         self._outbox = outbox
         self._store = store
         self._probing = probing
-        self._room = room
+        self._folder = folder
         self._recorder = recorder
         self._waker = waker
         self._looked_at = self._picture_at = self._edge_at = self._commit_at = -math.inf
@@ -232,7 +232,7 @@ class Pump:
             self.monitor.count_dropped("unreadable", hindered)
         if now - self._edge_at >= EDGE_SECONDS:
             self._edge_at = now
-            free = self._room.look() if self._room is not None else None
+            free = self._folder.look() if self._folder is not None else None
             points = edge_points(self._outbox.counts(), self.follower.behind(), free)
             self.monitor.note_edge(list(points))
 
