@@ -53,15 +53,8 @@ def attach(
             where="attach",
             remedy=f"try {url.rpartition('@')[2]}/api/v1/runs in scripts",
         )
-    given = {
-        "token_file": token_file,
-        "username": username,
-        "password_file": password_file,
-        "ca_file": ca_file,
-    }
-    found = settings(
-        flags, attach={name: value for name, value in given.items() if value is not None}
-    )
+    names = {"token_file": token_file, "password_file": password_file, "ca_file": ca_file}
+    found = settings(flags, attach={**names, "username": username})
     from ldlm_monitor.tui.remote import RemoteSource
 
     source = RemoteSource(url, authorization=authorization(found.attach), tls=tls(found.attach))
