@@ -35,3 +35,9 @@ def in_order(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(
         once.values(), key=lambda f: (-severity(f.check.severity), f.check_id, f.path, f.line)
     )
+
+
+def reaches(findings: Iterable[Finding], severity: str) -> bool:
+    """Whether one is of that severity, or worse; none is of `never`."""
+    worse = SEVERITIES[SEVERITIES.index(severity) :] if severity in SEVERITIES else ()
+    return any(finding.check.severity in worse for finding in findings)

@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 import yaml
 
 from ldlm_monitor.model.records import Severity
-from ldlm_monitor.text.sanitize import printable, redact
+from ldlm_monitor.text.format import printable
+from ldlm_monitor.text.sanitize import redact
 
 _TEXTS = Path(__file__).with_name("checks")
 LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -10,7 +10,7 @@ import re2
 from tree_sitter import Node
 
 from ldlm_doctor.bash_script import Assignment, Command, Scope, Script
-from ldlm_doctor.bash_syntax import text_of
+from ldlm_doctor.bash_syntax import text_of, within
 from ldlm_doctor.options import launches, starts, wraps
 from ldlm_doctor.setting import Setting
 from ldlm_doctor.surroundings import NO_NEIGHBOURS, Neighbours
@@ -67,7 +67,7 @@ def unexported(script: Script) -> Iterator[Setting]:
         text_of(node)
         for command in script.commands
         for node in command.node.children
-        for node in _names_in(node)
+        for node in within(node, "variable_name")
     }
     exported = {assignment.name for assignment in script.assignments if assignment.exported}
     for assignment in script.assignments:
@@ -80,13 +80,6 @@ def unexported(script: Script) -> Iterator[Setting]:
         )
         if hidden and assignment.name not in exported:
             yield _setting(assignment, script)
-
-
-def _names_in(node: Node) -> Iterator[Node]:
-    if node.type == "variable_name":
-        yield node
-    for child in node.children:
-        yield from _names_in(child)
 
 
 def _events(script: Script) -> Iterator[_Event]:

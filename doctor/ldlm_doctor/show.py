@@ -11,9 +11,12 @@ from itertools import groupby
 from pathlib import Path
 from urllib.parse import quote
 
+from ldlm_doctor import live
+from ldlm_doctor.live import Process
 from ldlm_doctor.model import Check, Finding, clean
 from ldlm_doctor.repair import Repair
 from ldlm_monitor.model.names import SEVERITIES
+from ldlm_monitor.text.format import counted
 
 SCHEMA = "ldlm.doctor/1"
 SARIF_SCHEMA = (
@@ -27,11 +30,15 @@ _LEVELS = {"critical": "error", "error": "error", "warning": "warning", "info": 
 _COLOURS = {"critical": "1;31", "error": "31", "warning": "33", "info": "36"}
 
 
-def text(findings: Sequence[Finding], files: int, *, colour: bool = False) -> Iterator[str]:
-    """The findings for people: a paragraph for each check, the worst first."""
+def text(
+    findings: Sequence[Finding], files: int, process: Process | None, *, colour: bool
+) -> Iterator[str]:
+    """The process, then the findings for people: a paragraph for each check, the worst first."""
+    if process is not None:
+        yield from live.described(process)
     for check, group in groupby(findings, key=lambda finding: finding.check):
         yield from _paragraph(check, list(group), colour)
-    yield f"{summary(findings)} in {files} {'file' if files == 1 else 'files'}"
+    yield f"{summary(findings)} in {counted(files, 'file')}"
     fixable = sum(bool(finding.edits) for finding in findings)
     if fixable:
         yield f"--fix can fix {fixable} of them; it shows the change first"
@@ -46,13 +53,14 @@ def summary(findings: Sequence[Finding]) -> str:
     return ", ".join(named) or "nothing found"
 
 
-def lines(findings: Sequence[Finding]) -> Iterator[str]:
+def lines(findings: Sequence[Finding], files: int) -> Iterator[str]:
     """The findings as compilers write theirs: one a line, for editors and CI."""
     for finding in findings:
         detail = f": {clean(finding.detail)}" if finding.detail else ""
         place = f"{clean(finding.path)}:{finding.line}"
         title = f"{finding.check.severity}: {finding.check.title}{detail}"
         yield f"{place}: {title} [{finding.check_id}]"
+    yield f"{summary(findings)} in {files} files"
 
 
 def _paragraph(check: Check, group: list[Finding], colour: bool) -> Iterator[str]:
@@ -88,7 +96,9 @@ def _short(detail: str) -> str:
     return line if len(line) <= _EVIDENCE else f"{line[: _EVIDENCE - 3]}..."
 
 
-def as_json(findings: Sequence[Finding], files: int, notices: Sequence[str]) -> dict[str, object]:
+def as_json(
+    findings: Sequence[Finding], files: int, notices: Sequence[str], process: Process | None
+) -> dict[str, object]:
     """The findings for programs."""
     return {
         "schema": SCHEMA,
@@ -109,6 +119,7 @@ def as_json(findings: Sequence[Finding], files: int, notices: Sequence[str]) -> 
             }
             for finding in findings
         ],
+        **({"process": live.as_json(process)} if process is not None else {}),
     }
 
 

@@ -5,6 +5,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import fields
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from pydantic import BaseModel
 
 from ldlm_monitor.cli.flags import FollowFlags
 from ldlm_monitor.config import Settings, load
+from ldlm_monitor.config.fields import Section
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/configuration.md"
 FLAGS = {field.name: f"`--{field.name.replace('_', '-')}`" for field in fields(FollowFlags)} | {
@@ -28,20 +30,19 @@ def rows(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, ...]]:
         else:
             key = prefix + name
             variable = "LDLM_" + key.replace(".", "_").upper()
-            meaning = field.description or below(model)[name]
-            yield key, variable, FLAGS.get(key, ""), shown(field.default), meaning
+            yield key, variable, FLAGS.get(key, ""), shown(field.default), below(model)[name]
 
 
 def below(model: type[BaseModel]) -> dict[str, str]:
-    """What stands below each attribute, in one line."""
-    (defined,) = ast.parse(inspect.getsource(model)).body
-    assert isinstance(defined, ast.ClassDef)
-    return {
-        one.target.id: " ".join(str(other.value.value).split())
-        for one, other in zip(defined.body, defined.body[1:], strict=False)
-        if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
-        if isinstance(other, ast.Expr) and isinstance(other.value, ast.Constant)
-    }
+    """What stands below each attribute, in one line; what it inherits, too."""
+    found: dict[str, str] = {}
+    for each in model.__mro__[: model.__mro__.index(Section)]:
+        (defined,) = ast.parse(inspect.getsource(each)).body
+        assert isinstance(defined, ast.ClassDef)
+        for one, other in pairwise(defined.body):
+            if isinstance(one, ast.AnnAssign) and isinstance(other, ast.Expr):
+                found[ast.unparse(one.target)] = " ".join(ast.literal_eval(other.value).split())
+    return found
 
 
 def shown(default: object) -> str:

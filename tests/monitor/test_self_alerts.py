@@ -12,7 +12,7 @@ from ldlm_monitor.daemon.pump import Pump
 from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.notify import Outbox
 from ldlm_monitor.source import PollingWaker
-from ldlm_monitor.state.state_dir import Room
+from ldlm_monitor.state.state_dir import StateDir
 from ldlm_monitor.state.state_store import StateStore
 
 NOW = 1_769_681_700.0
@@ -28,6 +28,7 @@ class Watched:
         self.log = folder / "train_20260129_101500_node0.log"
         self.log.write_text(BAR, "utf-8")
         self.now = NOW
+        self.folder = StateDir(state)
         self.outbox = Outbox(state / "outbox.sqlite")
         self.ledger = StateStore(state / "ledger.sqlite")
         self.pump = Pump(
@@ -36,7 +37,7 @@ class Watched:
             self.ledger,
             ["slack", "pager"],
             PollingWaker(),
-            room=Room(state),
+            folder=self.folder,
         )
         self.heard: list[tuple[str, str]] = []
         self.turn(0)
@@ -67,6 +68,7 @@ class Watched:
         self.pump.close()
         self.outbox.close()
         self.ledger.close()
+        self.folder.close()
 
 
 @pytest.fixture
@@ -162,7 +164,7 @@ def test_a_disk_that_is_nearly_full_is_told(
 
 
 def test_the_room_of_a_disk_is_told_anew_when_it_changed_by_a_hundredth(small_disk: Path) -> None:
-    room = Room(small_disk)
+    room = StateDir(small_disk)
     first = room.look()
     assert first is not None
     assert first <= 8 * MIB
@@ -170,7 +172,7 @@ def test_the_room_of_a_disk_is_told_anew_when_it_changed_by_a_hundredth(small_di
     assert room.look() == first
     (small_disk / "much").write_bytes(bytes(MIB))
     assert room.look() == first - 8192 - MIB
-    assert Room(small_disk / "gone").look() is None
+    room.close()
 
 
 def test_a_disk_with_room_is_no_alert(watch: Callable[..., Watched], tmp_path: Path) -> None:

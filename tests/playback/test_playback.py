@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.cli.screen import RECORDING, SPEED
+from ldlm_monitor.cli.replay import RECORDING, SPEED
 from ldlm_monitor.config import Settings
 from ldlm_monitor.playback import Playback, of_logs, of_recording
 from ldlm_monitor.playback.recording import Recorder

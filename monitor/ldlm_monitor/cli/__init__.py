@@ -25,11 +25,10 @@ from ldlm_monitor.cli import (
     replay,
     report,
     rules,
-    screen,
 )
 from ldlm_monitor.cli.flags import hide_dash
 from ldlm_monitor.model.errors import INTERRUPTED, InputError, LdlmError, UsageError
-from ldlm_monitor.text.sanitize import printable
+from ldlm_monitor.text.format import printable
 
 _FILE_ERRORS = (PermissionError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
 _OUTPUT_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
@@ -48,7 +47,7 @@ app.default(follow.follow)
 app.command(attach.attach)
 app.command(bench.bench)
 app.command(compare.compare)
-app.command(screen.demo)
+app.command(replay.demo)
 app.command(doctor.doctor)
 app.command(parse.parse)
 app.command(replay.replay)

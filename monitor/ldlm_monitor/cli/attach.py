@@ -53,15 +53,8 @@ def attach(
             where="attach",
             remedy=f"try {url.rpartition('@')[2]}/api/v1/runs in scripts",
         )
-    given = {
-        "token_file": token_file,
-        "username": username,
-        "password_file": password_file,
-        "ca_file": ca_file,
-    }
-    found = settings(
-        flags, attach={name: value for name, value in given.items() if value is not None}
-    )
+    names = {"token_file": token_file, "password_file": password_file, "ca_file": ca_file}
+    found = settings(flags, attach={**names, "username": username})
     from ldlm_monitor.tui.remote import RemoteSource
 
     source = RemoteSource(url, authorization=authorization(found.attach), tls=tls(found.attach))
@@ -101,7 +94,7 @@ def tls(configured: Attach) -> ssl.SSLContext | None:
         return None
     import ssl
 
-    from ldlm_monitor.config.secret_files import check_mode
+    from ldlm_monitor.config.receivers import check_mode
 
     context = ssl.create_default_context()
     where = f"attach.ca_file: {configured.ca_file}"

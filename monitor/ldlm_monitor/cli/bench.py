@@ -68,7 +68,7 @@ def bench(
     from ldlm_monitor.analysis.bench.watch import BenchLimits
     from ldlm_monitor.analysis.readings import STEPS
 
-    found = settings(flags) if state_dir is None else settings(flags, state_dir=state_dir)
+    found = settings(flags, state_dir=state_dir)
     if list_:
         for line in listed(all_records(found.state_dir)):
             print(line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -72,11 +72,9 @@ def compare(
         from ldlm_monitor.analysis.charts.files import check
 
         check(plot, "--plot")
-    given: dict[str, Any] = {"companions": companions, "state_dir": state_dir}
-    more = {name: value for name, value in given.items() if value is not None}
     targets, points = targets_of(target), [point_of(text) for text in at]
     sides = sides_of(
-        [settings(flags, [run], **more) for run in runs],
+        [settings(flags, [run], companions=companions, state_dir=state_dir) for run in runs],
         _warm_up(warm_up),
         notice=lambda text: print(text, file=sys.stderr),
     )

@@ -12,17 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from ldlm_monitor import __version__
-from ldlm_monitor.cli.flags import DASH, UNHEALTHY, DoctorFlags, settings
+from ldlm_monitor.cli.flags import DASH, UNHEALTHY, DoctorFlags, settings, write_file
 from ldlm_monitor.model.errors import UsageError
-from ldlm_monitor.model.names import SEVERITIES
-from ldlm_monitor.text.format import counted
-from ldlm_monitor.text.sanitize import printable
+from ldlm_monitor.text.format import counted, printable
 
 if TYPE_CHECKING:
     from ldlm_doctor.collect import Collected
-    from ldlm_doctor.live import Process
-    from ldlm_doctor.model import Finding
-    from ldlm_monitor.config import FailOn
 
 
 def doctor(
@@ -67,7 +62,8 @@ def doctor(
     _require_packages()
     if rollback:
         return _roll_back(paths)
-    from ldlm_doctor.audit import everything
+    from ldlm_doctor import show
+    from ldlm_doctor.audit import everything, reaches
     from ldlm_doctor.collect import collect
     from ldlm_doctor.live import look_at
 
@@ -78,13 +74,21 @@ def doctor(
         collected = _fix(collected, paths, yes=yes, aside=json_)
     process = look_at(live) if live is not None else None
     findings = everything(collected.project, process, advice=advice)
+    files = len(collected.project.files)
+    to_stdout = str(sarif) == DASH
     if sarif is not None:
-        _write_sarif(findings, sarif)
+        written = json.dumps(show.sarif(findings, __version__), indent=2)
+        if to_stdout:
+            print(written)
+        else:
+            write_file(sarif, f"{written}\n", "--sarif")
     if json_:
-        _print_json(findings, collected, process)
-    elif sarif is None or str(sarif) != DASH:
-        _print_text(findings, collected, process, brief=check)
-    return UNHEALTHY if _reaches(findings, fail_on) else 0
+        print(json.dumps(show.as_json(findings, files, collected.notices, process), indent=2))
+    elif not to_stdout:
+        colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        text = show.text(findings, files, process, colour=colour)
+        print("\n".join(show.lines(findings, files) if check else text))
+    return UNHEALTHY if reaches(findings, fail_on) else 0
 
 
 _PACKAGES = frozenset({"ldlm_doctor", "tree_sitter", "tree_sitter_bash"})
@@ -120,55 +124,6 @@ def _require_packages() -> None:
             f"the package {package} is not installed",
             where="doctor",
             remedy="run: pip install 'ldlm-monitor[doctor]'",
-        ) from error
-
-
-def _reaches(findings: Sequence[Finding], fail_on: FailOn) -> bool:
-    if fail_on == "never":
-        return False
-    least = SEVERITIES.index(fail_on)
-    return any(SEVERITIES.index(finding.check.severity) >= least for finding in findings)
-
-
-def _print_text(
-    findings: Sequence[Finding], collected: Collected, process: Process | None, *, brief: bool
-) -> None:
-    from ldlm_doctor import live, show
-
-    files = len(collected.project.files)
-    if brief:
-        shown = [*show.lines(findings), f"{show.summary(findings)} in {files} files"]
-    else:
-        colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-        described = live.described(process) if process is not None else ()
-        shown = [*described, *show.text(findings, files, colour=colour)]
-    for line in shown:
-        print(line)
-
-
-def _print_json(findings: Sequence[Finding], collected: Collected, process: Process | None) -> None:
-    from ldlm_doctor import live, show
-
-    found = show.as_json(findings, len(collected.project.files), collected.notices)
-    if process is not None:
-        found["process"] = live.as_json(process)
-    print(json.dumps(found, indent=2))
-
-
-def _write_sarif(findings: Sequence[Finding], place: Path) -> None:
-    from ldlm_doctor import show
-
-    text = json.dumps(show.sarif(findings, __version__), indent=2) + "\n"
-    if str(place) == DASH:
-        sys.stdout.write(text)
-        return
-    try:
-        place.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(
-            f"cannot be written ({error.strerror})",
-            where=f"--sarif {place}",
-            remedy="name a file in a folder that you may write to",
         ) from error
 
 

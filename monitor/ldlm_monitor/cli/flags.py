@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -157,18 +157,19 @@ def settings_for_inputs(flags: SharedFlags | None, files: Sequence[str], **more:
 
 
 def settings(flags: SharedFlags | None, files: Sequence[str] = (), **more: Any) -> Settings:
-    """Flags, environment and file together. Raises ConfigError."""
+    """Flags, environment and file together; `more` are a command's own. Raises ConfigError."""
     from ldlm_monitor import config
 
-    given = {
-        field.name: value
-        for field in (fields(flags) if flags else ())
-        if (value := getattr(flags, field.name)) is not None
-    }
+    given = _without_none((asdict(flags) if flags else {}) | more)
     path = given.pop("config", None)
     if files:
         given["files"] = shown_dash(files)
-    return config.load(given | more, path=path)
+    return config.load(given, path=path)
+
+
+def _without_none(values: dict[str, Any]) -> dict[str, Any]:
+    tables = {name: _without_none(each) for name, each in values.items() if isinstance(each, dict)}
+    return {name: each for name, each in (values | tables).items() if each is not None}
 
 
 def exit_code(snapshot: Snapshot, fail_on: FailOn) -> int:
@@ -177,3 +178,15 @@ def exit_code(snapshot: Snapshot, fail_on: FailOn) -> int:
 
     worst = HEALTHS.index(worst_health(snapshot))
     return UNHEALTHY if worst > HEALTHS.index(_WORST_ALLOWED[fail_on]) else 0
+
+
+def write_file(path: Path, text: str, flag: str) -> None:
+    """Write the file that a flag names. Raises `UsageError` where that cannot be done."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"cannot be written ({error.strerror})",
+            where=f"{flag} {path}",
+            remedy="name a file in a folder that you may write to",
+        ) from error

@@ -6,13 +6,14 @@ import gc
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ldlm_monitor.cli.flags import FollowFlags, settings_for_inputs
 from ldlm_monitor.model.errors import INTERRUPTED
 
 if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
+    from ldlm_monitor.model.queries import Source
     from ldlm_monitor.model.view import Snapshot
 
 
@@ -77,7 +78,7 @@ def _on_screen(found: Settings, load: Callable[[], Settings]) -> int:
         opening.start()
 
     app = MonitorApp(
-        opening,
+        cast("Source", opening),
         ascii_only=True if found.ascii else None,
         ended=opening.ended,
         notices=kept.take,

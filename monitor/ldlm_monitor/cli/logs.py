@@ -7,9 +7,9 @@ import logging
 import sys
 from collections import deque
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
 
-from ldlm_monitor.text.sanitize import printable
+from ldlm_monitor.text.format import printable
 
 if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
@@ -52,7 +52,7 @@ class KeptMessages(logging.Handler):
 
 
 def _install(handler: logging.Handler, settings: Settings) -> None:
-    handler.setFormatter(JsonLines() if settings.log_format == "json" else TextLines())
+    handler.setFormatter(Lines(settings.log_format))
     logger = logging.getLogger("ldlm_monitor")
     logger.handlers = [handler]
     logger.setLevel(settings.log_level.upper())
@@ -61,38 +61,28 @@ def _install(handler: logging.Handler, settings: Settings) -> None:
 
 def _redacted(text: str) -> str:
     """An error's text, as in a traceback, may hold what it failed at."""
-    from ldlm_monitor.text.sanitize import redact
+    from ldlm_monitor.text.sanitize import redact  # a screen opens without it
 
     return redact(text)
 
 
-class TextLines(logging.Formatter):
-    """`2026-01-29T10:15:00Z warning: message`, one line each but for a traceback below it."""
+class Lines(logging.Formatter):
+    """One line each, but for a traceback below it: `2026-01-29T10:15:00Z warning: message`.
+
+    As JSON an object: `time`, `level`, `logger`, `message`, and `exception` if any.
+    """
+
+    def __init__(self, form: Literal["text", "json"] = "text") -> None:
+        super().__init__()
+        self._form = form
 
     def format(self, record: logging.LogRecord) -> str:
         """The line; what does not print, as in a file's name, is escaped."""
-        message = printable(_redacted(record.getMessage()))
-        line = f"{_time(record)} {record.levelname.lower()}: {message}"
-        if record.exc_info:
-            line += f"\n{_redacted(self.formatException(record.exc_info))}"
-        return line
-
-
-class JsonLines(logging.Formatter):
-    """One object a line: `time`, `level`, `logger`, `message`, and `exception` if any."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The object."""
-        shown = {
-            "time": _time(record),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": _redacted(record.getMessage()),
-        }
-        if record.exc_info:
-            shown["exception"] = _redacted(self.formatException(record.exc_info))
-        return json.dumps(shown)
-
-
-def _time(record: logging.LogRecord) -> str:
-    return datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        created = datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        level, message = record.levelname.lower(), _redacted(record.getMessage())
+        failed = _redacted(self.formatException(record.exc_info)) if record.exc_info else ""
+        if self._form == "text":
+            line = f"{created} {level}: {printable(message)}"
+            return f"{line}\n{failed}" if failed else line
+        shown = {"time": created, "level": level, "logger": record.name, "message": message}
+        return json.dumps(shown | ({"exception": failed} if failed else {}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cyclopts import App
 
@@ -59,8 +59,8 @@ def _receivers(configured: Settings, now: float) -> Iterator[tuple[str, Callable
     from ldlm_monitor.notify.receivers import receivers
     from ldlm_monitor.notify.slack_bot import SlackBot
 
-    alert = _alert(now)
-    message = from_transition(_transition(alert))
+    transition, alert = _test_alert(now)
+    message = from_transition(transition)
     for receiver in receivers(configured):
         send = receiver.send_test if isinstance(receiver, SlackBot) else receiver.send
         yield receiver.name, partial(send, message)
@@ -74,35 +74,21 @@ def _receivers(configured: Settings, now: float) -> Iterator[tuple[str, Callable
         yield "heartbeat", partial(ping, url)
 
 
-def _alert(now: float) -> AlertView:
+def _test_alert(now: float) -> tuple[Transition, AlertView]:
+    """An alert as people get it, and as an Alertmanager does."""
+    from ldlm_monitor.model.alert import Transition
     from ldlm_monitor.model.view import AlertView
 
-    return AlertView(
-        name="NotifyTest",
-        state="firing",
-        labels={"severity": "info", "run": "notify-test"},
-        annotations={
+    shared: dict[str, Any] = {
+        "state": "firing",
+        "labels": {"severity": "info", "run": "notify-test"},
+        "annotations": {
             "summary": "A test message: alerts of ldlm-monitor arrive here.",
             "action": "Nothing: this is only a test.",
         },
-        value=1.0,
-        active_at=now,
-        fired_at=now,
-        position=None,
-    )
-
-
-def _transition(alert: AlertView) -> Transition:
-    from ldlm_monitor.model.alert import Transition
-
-    return Transition(
-        time=alert.active_at,
-        alert=alert.name,
-        state="firing",
-        previous="inactive",
-        reason="condition holds",
-        labels=alert.labels,
-        annotations=alert.annotations,
-        value=alert.value,
-        active_at=alert.active_at,
-    )
+        "value": 1.0,
+        "active_at": now,
+    }
+    name, reason = "NotifyTest", "condition holds"
+    passed = Transition(time=now, alert=name, previous="inactive", reason=reason, **shared)
+    return passed, AlertView(name=name, fired_at=now, position=None, **shared)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from ldlm_monitor.daemon.signals import Signals
 from ldlm_monitor.model.errors import UsageError
-from ldlm_monitor.model.view import AlertView, CurveView, MonitorView, Snapshot
+from ldlm_monitor.model.view import MonitorView, Snapshot
 
 if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
-    from ldlm_monitor.model.queries import LogQuery, LogSlice, Source
+    from ldlm_monitor.model.queries import Source
 
 SWITCH_SECONDS = 0.001
 """How long the pump may keep a key waiting each time (Python's own: 5 ms)."""
@@ -91,32 +91,15 @@ class Opening:
         """The last snapshot."""
         return NOTHING if self._source is None else self._source.snapshot()
 
-    def series(
-        self, run: str, quantity: str, start: int | None, end: int | None, points: int
-    ) -> CurveView | None:
-        """A curve between two steps."""
-        return self._there().series(run, quantity, start, end, points)
-
-    def log(self, query: LogQuery) -> LogSlice:
-        """Records of a followed file."""
-        return self._there().log(query)
-
     def held_back(self) -> dict[str, list[dict[str, Any]]]:
         """Silences and acknowledgements."""
         return {} if self._source is None else self._source.held_back()
 
-    def acknowledge(self, alert: AlertView, by: str, comment: str) -> None:
-        """Acknowledge an alert."""
-        self._there().acknowledge(alert, by, comment)
-
-    def silence(self, alert: AlertView, seconds: float, by: str, comment: str) -> None:
-        """Silence alerts with these labels."""
-        self._there().silence(alert, seconds, by, comment)
-
-    def _there(self) -> Source:
+    def __getattr__(self, name: str) -> Any:
+        """All else of a source is that of the daemon's."""
         if self._source is None:
             raise UsageError("the monitor is still starting", remedy="wait a moment")
-        return self._source
+        return getattr(self._source, name)
 
     def _work(self) -> None:
         try:

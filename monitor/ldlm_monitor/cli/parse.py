@@ -7,9 +7,9 @@ import os
 import sys
 import time
 from collections.abc import Generator, Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -57,12 +57,12 @@ def parse(
             where="--format text",
             remedy="leave it out, or add --stats",
         )
-    found = settings_for_inputs(flags, files)
-    parser = Parser(found.formats)
-    for place, origin in inputs(found):
+    wanted = settings_for_inputs(flags, files)
+    parser = Parser(wanted.formats)
+    for place, origin in inputs(wanted):
         if stats:
-            shown = _as_json if form == "json" else _as_text
-            sys.stdout.write(shown(understood(parser, place, origin)))
+            found = understood(parser, place, origin)
+            print(_as_json(found) if form == "json" else "\n".join(_lines(found)))
             continue
         with closing(_records(parser, place, origin)) as records:
             for record in records:
@@ -109,30 +109,18 @@ def _records(parser: Parser, place: str, origin: Origin) -> Generator[Record, No
 
 
 def _chunks(place: str) -> Generator[Chunk, None, None]:
+    from ldlm_monitor.source.split import CHUNK_BYTES, Splitter
+
+    splitter = Splitter(_shown(place), (0, 0, 0))
     try:
-        if place == "-":
-            yield from _split(place, sys.stdin.buffer)
-        else:
-            with Path(place).open("rb") as file:
-                yield from _split(place, file)
+        with nullcontext(sys.stdin.buffer) if place == "-" else Path(place).open("rb") as file:
+            while data := file.read(CHUNK_BYTES):
+                yield from splitter.feed(data, 0.0)
     except OSError as error:
         raise InputError(
             f"cannot be read ({error.strerror})", where=place, remedy="check its permissions"
         ) from error
-
-
-def _split(place: str, file: BinaryIO) -> Iterator[Chunk]:
-    from ldlm_monitor.source.split import CHUNK_BYTES, Splitter
-
-    splitter = Splitter(_shown(place), (0, 0, 0))
-    while data := file.read(CHUNK_BYTES):
-        yield from splitter.feed(data, 0.0)
     yield splitter.finish()
-
-
-def _as_text(found: Coverage) -> str:
-    """A paragraph a file."""
-    return "\n".join(_lines(found)) + "\n"
 
 
 def _as_json(found: Coverage) -> str:
@@ -159,7 +147,7 @@ def _as_json(found: Coverage) -> str:
             ],
         },
     }
-    return encodable(json.dumps(shown, ensure_ascii=False)) + "\n"
+    return encodable(json.dumps(shown, ensure_ascii=False))
 
 
 def _lines(found: Coverage) -> Iterator[str]:

@@ -1,19 +1,36 @@
-"""`ldlm-monitor replay FILE...`: finished logs once more, on a virtual clock."""
+"""Finished logs and recordings once more, on a virtual clock: `replay`, `demo`."""
 
 from __future__ import annotations
 
+import math
+import signal
 import sys
+import tempfile
+import threading
+from functools import partial
+from importlib.resources import as_file
+from importlib.resources import files as files_of
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from ldlm_monitor.cli.flags import ReplayFlags, exit_code, settings_for_inputs
-from ldlm_monitor.cli.screen import recording_among
+from ldlm_monitor.cli.flags import (
+    ReplayFlags,
+    ScreenFlags,
+    exit_code,
+    settings,
+    settings_for_inputs,
+)
+from ldlm_monitor.cli.follow import has_terminal
 from ldlm_monitor.model.errors import UsageError
 
 if TYPE_CHECKING:
     from ldlm_monitor.config import Settings
+
+SPEED = 10.0
+"""The recording's 450 seconds take 45: long enough to follow, short enough to finish."""
+RECORDING = "demo.jsonl.gz"
 
 
 def replay(
@@ -47,7 +64,7 @@ def replay(
             remedy="leave it out: what is known of a log is known of it alone",
         )
     found = settings_for_inputs(flags, files, once=True)
-    recording = recording_among(found.files)
+    recording = _recording_among(found.files)
     if tui:
         return _on_screen(found, recording, truth, form, speed)
     if speed is not None or recording is not None:
@@ -71,11 +88,21 @@ def replay(
     return exit_code(played.snapshot(), found.fail_on)
 
 
+def demo(*, speed: float = SPEED, flags: ScreenFlags | None = None) -> int:
+    """Plays three recorded trainings: a NaN, a slow rank, and one that hangs.
+
+    Parameters
+    ----------
+    speed
+        Seconds of the trainings in one second; < and > change it.
+    """
+    with as_file(files_of("ldlm_monitor") / "playback" / RECORDING) as recording:
+        return _play(settings(flags), recording, name="demo", speed=speed)
+
+
 def _on_screen(
     found: Settings, recording: Path | None, truth: Path | None, form: str, speed: float | None
 ) -> int:
-    from ldlm_monitor.cli.screen import play
-
     if truth is not None or form != "text" or "-" in found.files:
         raise UsageError(
             "goes neither with --truth or --format nor with standard input",
@@ -83,7 +110,7 @@ def _on_screen(
             remedy="leave one of them out",
         )
     name = found.files[0] if len(found.files) == 1 else f"{len(found.files)} inputs"
-    return play(found, recording, name=name, speed=speed)
+    return _play(found, recording, name=name, speed=speed)
 
 
 def _score(found: Settings, truth: Path, form: str) -> int:
@@ -95,3 +122,61 @@ def _score(found: Settings, truth: Path, form: str) -> int:
     shown = score_json if form == "json" else score_text
     sys.stdout.write(shown(scores, overall(scores)))
     return max((exit_code(snapshot, found.fail_on) for _, snapshot in played), default=0)
+
+
+def _play(found: Settings, recording: Path | None, *, name: str, speed: float | None) -> int:
+    """Plays a recording (None: the settings' files) on the screen; its exit code.
+
+    Raises `UsageError` where there is no terminal, and what reading raises.
+    """
+    if speed is not None and not 0 < speed < math.inf:
+        raise UsageError(f"{speed:g} is no speed", where="--speed", remedy="try --speed 10")
+    if not has_terminal():
+        raise UsageError(
+            "the screen needs a terminal", where=name, remedy="run it where one can type"
+        )
+    from ldlm_monitor.daemon.local_source import LocalSource
+    from ldlm_monitor.notify import Silences
+    from ldlm_monitor.playback import Playback, Showing, of_logs, of_recording
+
+    with tempfile.TemporaryDirectory(prefix="ldlm-monitor-") as folder:
+        if recording is None:
+            load = partial(of_logs, found)
+        else:
+            load = partial(of_recording, recording, found, Path(folder))
+        showing = Showing(Playback(load, speed))
+        silences = Silences(Path(folder) / "silences.sqlite")
+        source = LocalSource(
+            showing.snapshot, silences, name, clock=showing.clock, opened=showing.opened
+        )
+        from ldlm_monitor.tui.app import MonitorApp
+
+        ended = threading.Event()
+        signal.signal(signal.SIGTERM, lambda number, frame: ended.set())
+        app = MonitorApp(
+            source,
+            ascii_only=True if found.ascii else None,
+            clock=showing.clock,
+            player=showing,
+            ended=lambda: ended.is_set() or showing.has_failed,
+        )
+        showing.start()
+        try:
+            return app.run() or 0
+        finally:
+            showing.close()
+            silences.close()
+
+
+def _recording_among(files: tuple[str, ...]) -> Path | None:
+    """The recording among `files`; None: all are logs. Raises `UsageError` for both at once."""
+    from ldlm_monitor.playback.recording import is_recording
+
+    found = [Path(file) for file in files if is_recording(Path(file))]
+    if not found:
+        return None
+    if len(files) > 1:
+        raise UsageError(
+            "a recording is played alone", where=str(found[0]), remedy="name it and nothing else"
+        )
+    return found[0]

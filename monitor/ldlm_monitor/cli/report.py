@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from ldlm_monitor.cli.flags import JudgeFlags, exit_code, settings_for_inputs
+from ldlm_monitor.cli.flags import JudgeFlags, exit_code, settings_for_inputs, write_file
 from ldlm_monitor.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -46,14 +46,7 @@ def report(
             remedy=f"end the name in {', '.join(_FORMS[:-1])} or {_FORMS[-1]}",
         )
     snapshot, text = _written(found, suffix)
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(
-            f"cannot be written ({error.strerror})",
-            where=f"--output {output}",
-            remedy="name a file in a folder that you may write to",
-        ) from error
+    write_file(output, text, "--output")
     return exit_code(snapshot, found.fail_on)
 
 

@@ -90,28 +90,17 @@ Matchers: TypeAlias = Annotated[
 class StreamPolicy(Section):
     """The part of a policy for a receiver that gets every transition by itself."""
 
-    matchers: Matchers = Field(
-        default=(),
-        description="Only alerts whose labels (and `alertname`) satisfy all of these are sent to "
-        "this receiver.",
-        examples=[['run!~"debug.*"']],
-    )
-    min_severity: Severity = Field(
-        default="info",
-        description="The least severity that is sent to this receiver.",
-        examples=["warning"],
-    )
+    matchers: Matchers = Field(default=(), examples=[['run!~"debug.*"']])
+    """Only alerts whose labels (and `alertname`) satisfy all of these are sent to this receiver."""
+    min_severity: Severity = "info"
+    """The least severity that is sent to this receiver."""
     quiet_hours: Annotated[QuietHours | None, BeforeValidator(parse_quiet_hours)] = Field(
-        default=None,
-        description="Each day from the first time to the second (in UTC unless a zone follows) "
-        "alerts wait; what still fires then is sent.",
-        examples=["22:00-07:00 Europe/Berlin"],
+        default=None, examples=["22:00-07:00 Europe/Berlin"]
     )
-    quiet_max_severity: Severity = Field(
-        default="error",
-        description="The worst severity that waits in quiet hours; `critical`: everything waits.",
-        examples=["critical"],
-    )
+    """Each day from the first time to the second (in UTC unless a zone follows) alerts wait; what
+    still fires then is sent."""
+    quiet_max_severity: Severity = "error"
+    """The worst severity that waits in quiet hours; `critical`: everything waits."""
 
     def accepts(self, alert: str, labels: Mapping[str, str]) -> bool:
         """Whether the receiver gets this alert at all."""
@@ -136,22 +125,13 @@ class Policy(StreamPolicy):
 
     # The alerts of one failure arrive within seconds of each other; half a minute is soon enough
     # for people who have read the first.
-    follow_up_seconds: Seconds = Field(
-        default=30,
-        description="Seconds between two messages about one incident.",
-        examples=[60],
-    )
-    repeat_interval_seconds: Seconds = Field(
-        default=4 * 3600,
-        description="Seconds after which an incident that still fires is sent again.",
-        examples=[43200],
-    )
-    digest_seconds: SecondsFromZero = Field(
-        default=3600,
-        description="Alerts of severity info are collected and sent together, this many seconds "
-        "after the first. 0: at once, as all others.",
-        examples=[86400],
-    )
+    follow_up_seconds: Seconds = 30
+    """Seconds between two messages about one incident."""
+    repeat_interval_seconds: Seconds = 4 * 3600
+    """Seconds after which an incident that still fires is sent again."""
+    digest_seconds: SecondsFromZero = 3600
+    """Alerts of severity info are collected and sent together, this many seconds after the first.
+    0: at once, as all others."""
 
     def repeat_seconds(self, *, digest: bool) -> float:
         """Seconds between two messages about what did not change."""

@@ -1,63 +1,114 @@
-"""The tables of the configuration that name receivers and servers, and their secrets."""
+"""The tables that name receivers and servers, and the files of their secrets.
+
+Such a file is one line that nobody else may read.
+"""
 
 from __future__ import annotations
 
+import os
+import stat
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field, SecretStr
 
 from ldlm_monitor.config.fields import SecretUrl, Section, Url, Urls, UserPath, from_json
 from ldlm_monitor.config.policy import Policy, StreamPolicy
-from ldlm_monitor.config.secret_files import secret_line, secret_text, secret_url
 from ldlm_monitor.model.errors import ConfigError
+
+
+def _secret_url(given: SecretStr | None, file: Path | None, key: str) -> str | None:
+    """The URL, as given or as the file's one line; None where neither is set.
+
+    `key` is the setting that names the file. Raises ConfigError, also for a file without a URL.
+    """
+    if given is not None:
+        return given.get_secret_value()
+    if file is None:
+        return None
+    text = secret_text(file, key).strip()
+    if not text.startswith(("https://", "http://")) or len(text.split()) != 1:
+        raise ConfigError(
+            "holds no URL", where=f"{key}: {file}", remedy="write the URL as the file's one line"
+        )
+    return text
+
+
+def _secret_line(file: Path | None, key: str, what: str) -> str | None:
+    """The file's one line; None without a file. `what` names it in a ConfigError."""
+    if file is None:
+        return None
+    text = secret_text(file, key).strip()
+    if len(text.splitlines()) != 1:
+        raise ConfigError(
+            f"holds not {what} alone",
+            where=f"{key}: {file}",
+            remedy=f"write {what} as the file's one line",
+        )
+    return text
+
+
+def secret_text(file: Path, key: str) -> str:
+    """The whole file. Raises ConfigError where it is unreadable, or readable by others."""
+    try:
+        with file.open(encoding="utf-8") as opened:
+            check_mode(os.fstat(opened.fileno()), file, key)
+            return opened.read()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not text"
+        raise ConfigError(
+            f"cannot be read ({reason})",
+            where=f"{key}: {file}",
+            remedy="write it, and give the monitor's user the right to read it",
+        ) from error
+
+
+def check_mode(status: os.stat_result, file: Path, key: str) -> None:
+    """Raises ConfigError where others may read a file of secrets.
+
+    The group may read a file of another owner, such as a mounted secret of root: there is no
+    other way to read it. libpq has a similar rule for keys
+    (https://www.postgresql.org/docs/current/libpq-ssl.html).
+    """
+    ours = status.st_uid == os.geteuid()
+    if not stat.S_ISREG(status.st_mode) or not status.st_mode & (0o077 if ours else 0o027):
+        return
+    raise ConfigError(
+        f"is a secret that others may read (mode {stat.S_IMODE(status.st_mode):04o})",
+        where=f"{key}: {file}",
+        remedy=f"chmod {'600' if ours else 'o-rwx,g-w'} {file}",
+    )
 
 
 class Slack(Policy):
     """Where a Slack message goes: an incoming webhook, or a channel by a bot's token."""
 
     webhook_url: SecretUrl | None = Field(
-        default=None,
-        description="The incoming webhook. A secret: refused in the configuration file.",
-        examples=["https://hooks.slack.com/services/..."],
+        default=None, examples=["https://hooks.slack.com/services/..."]
     )
-    webhook_url_file: UserPath | None = Field(
-        default=None,
-        description="A file that holds the webhook's URL.",
-        examples=["slack-webhook.url"],
-    )
-    bot_token: SecretStr | None = Field(
-        default=None,
-        description="The token of a Slack app's bot. A secret: refused in the configuration file.",
-        examples=["xoxb-..."],
-    )
-    bot_token_file: UserPath | None = Field(
-        default=None,
-        description="A file that holds the bot's token.",
-        examples=["slack-bot.token"],
-    )
-    channel: str = Field(
-        default="",
-        description="The channel that the bot writes to, by its id.",
-        examples=["C0123456789"],
-    )
-    api_url: Url = Field(
-        default="https://slack.com/api/",
-        description="Slack's API; `https://slack-gov.com/api/` is GovSlack's.",
-        examples=["https://slack-gov.com/api/"],
-    )
+    """The incoming webhook. A secret: refused in the configuration file."""
+    webhook_url_file: UserPath | None = Field(default=None, examples=["slack-webhook.url"])
+    """A file that holds the webhook's URL."""
+    bot_token: SecretStr | None = Field(default=None, examples=["xoxb-..."])
+    """The token of a Slack app's bot. A secret: refused in the configuration file."""
+    bot_token_file: UserPath | None = Field(default=None, examples=["slack-bot.token"])
+    """A file that holds the bot's token."""
+    channel: str = Field(default="", examples=["C0123456789"])
+    """The channel that the bot writes to, by its id."""
+    api_url: Url = "https://slack.com/api/"
+    """Slack's API; `https://slack-gov.com/api/` is GovSlack's."""
     channels: Annotated[dict[str, Policy], BeforeValidator(from_json)] = Field(
-        default={},
-        description="More channels of the bot, by their ids, each with a policy of its own "
-        "(`matchers`, `min_severity`, ...); in a variable, as JSON.",
-        examples=[{"C0ONCALL": {"min_severity": "critical"}}],
+        default={}, examples=[{"C0ONCALL": {"min_severity": "critical"}}]
     )
+    """More channels of the bot, by their ids, each with a policy of its own (`matchers`,
+    `min_severity`, ...); in a variable, as JSON."""
 
     def secret(self) -> str | None:
         """The webhook's URL, from the environment or the file; None where neither is set.
 
         Raises ConfigError where the file cannot be read or holds no URL.
         """
-        return secret_url(self.webhook_url, self.webhook_url_file, "slack.webhook_url_file")
+        return _secret_url(self.webhook_url, self.webhook_url_file, "slack.webhook_url_file")
 
     def token(self) -> str | None:
         """The bot's token, None where none is set.
@@ -68,7 +119,7 @@ class Slack(Policy):
         if self.bot_token is not None:
             token = self.bot_token.get_secret_value()
         else:
-            token = secret_line(self.bot_token_file, "slack.bot_token_file", "the token") or ""
+            token = _secret_line(self.bot_token_file, "slack.bot_token_file", "the token") or ""
         if not token:
             return None
         if not self.channel:
@@ -89,20 +140,14 @@ class Slack(Policy):
 class AlertmanagerSettings(Section):
     """Alertmanagers that get every alert that fires."""
 
-    urls: Urls = Field(
-        default=(),
-        description="Alertmanagers (API v2); each gets every alert.",
-        examples=[["http://127.0.0.1:9093"]],
-    )
-    authorization_file: UserPath | None = Field(
-        default=None,
-        description="A file that holds the `Authorization` header, such as `Bearer ...`.",
-        examples=["alertmanager.auth"],
-    )
+    urls: Urls = Field(default=(), examples=[["http://127.0.0.1:9093"]])
+    """Alertmanagers (API v2); each gets every alert."""
+    authorization_file: UserPath | None = Field(default=None, examples=["alertmanager.auth"])
+    """A file that holds the `Authorization` header, such as `Bearer ...`."""
 
     def authorization(self) -> str | None:
         """The header, None where none is set. Raises ConfigError where the file is unusable."""
-        return secret_line(
+        return _secret_line(
             self.authorization_file, "alertmanager.authorization_file", "the header's value"
         )
 
@@ -110,39 +155,28 @@ class AlertmanagerSettings(Section):
 class WebhookSettings(StreamPolicy):
     """A webhook of the user's own."""
 
-    url: SecretUrl | None = Field(
-        default=None,
-        description="A URL that each transition is posted to as JSON. A secret: refused in the "
-        "configuration file.",
-        examples=["https://example.org/alerts"],
-    )
-    url_file: UserPath | None = Field(
-        default=None, description="A file that holds that URL.", examples=["webhook.url"]
-    )
-    secret_file: UserPath | None = Field(
-        default=None,
-        description="A file that holds the secret which signs its requests.",
-        examples=["webhook.secret"],
-    )
+    url: SecretUrl | None = Field(default=None, examples=["https://example.org/alerts"])
+    """A URL that each transition is posted to as JSON. A secret: refused in the configuration
+    file."""
+    url_file: UserPath | None = Field(default=None, examples=["webhook.url"])
+    """A file that holds that URL."""
+    secret_file: UserPath | None = Field(default=None, examples=["webhook.secret"])
+    """A file that holds the secret which signs its requests."""
 
     def target(self) -> str | None:
         """The URL, None where none is set. Raises ConfigError as `Slack.secret` does."""
-        return secret_url(self.url, self.url_file, "webhook.url_file")
+        return _secret_url(self.url, self.url_file, "webhook.url_file")
 
     def secret(self) -> str | None:
         """The signing secret. Raises ConfigError where the file is unusable."""
-        return secret_line(self.secret_file, "webhook.secret_file", "the secret")
+        return _secret_line(self.secret_file, "webhook.secret_file", "the secret")
 
 
 class Apprise(Policy):
     """Other services, by their Apprise URLs."""
 
-    urls_file: UserPath | None = Field(
-        default=None,
-        description="A file of Apprise URLs (Discord, Teams, Telegram, ntfy, mail, PagerDuty, "
-        "...), one a line.",
-        examples=["apprise.urls"],
-    )
+    urls_file: UserPath | None = Field(default=None, examples=["apprise.urls"])
+    """A file of Apprise URLs (Discord, Teams, Telegram, ntfy, mail, PagerDuty, ...), one a line."""
 
     def urls(self) -> tuple[str, ...]:
         """The URLs, without comments. Raises ConfigError where the file is unusable."""
@@ -157,70 +191,43 @@ class Apprise(Policy):
 class HeartbeatSettings(Section):
     """A dead man's switch that is pinged while the monitor works."""
 
-    url: SecretUrl | None = Field(
-        default=None,
-        description="A URL that is requested regularly while logs are watched: a dead man's "
-        "switch, such as a check of healthchecks.io. A secret: refused in the configuration file.",
-        examples=["https://hc-ping.com/..."],
-    )
-    url_file: UserPath | None = Field(
-        default=None, description="A file that holds that URL.", examples=["heartbeat.url"]
-    )
-    interval_seconds: float = Field(
-        default=60,
-        ge=1,
-        le=86400,
-        allow_inf_nan=False,
-        description="Seconds between two requests.",
-        examples=[60],
-    )
+    url: SecretUrl | None = Field(default=None, examples=["https://hc-ping.com/..."])
+    """A URL that is requested regularly while logs are watched: a dead man's switch, such as a
+    check of healthchecks.io. A secret: refused in the configuration file."""
+    url_file: UserPath | None = Field(default=None, examples=["heartbeat.url"])
+    """A file that holds that URL."""
+    interval_seconds: float = Field(default=60, ge=1, le=86400, allow_inf_nan=False)
+    """Seconds between two requests."""
 
     def target(self) -> str | None:
         """The URL, None where none is set. Raises ConfigError as `Slack.secret` does."""
-        return secret_url(self.url, self.url_file, "heartbeat.url_file")
+        return _secret_url(self.url, self.url_file, "heartbeat.url_file")
 
 
 class Attach(Section):
     """How `attach` proves its identity, and which servers it trusts."""
 
-    token: SecretStr | None = Field(
-        default=None,
-        description="The bearer token for `attach`. A secret: refused in the configuration file.",
-        examples=["..."],
-    )
-    token_file: UserPath | None = Field(
-        default=None,
-        description="A file that holds the bearer token for `attach`.",
-        examples=["attach.token"],
-    )
-    username: str | None = Field(
-        default=None, description="The user for `attach`, with a password.", examples=["ada"]
-    )
-    password_file: UserPath | None = Field(
-        default=None,
-        description="A file that holds that user's password.",
-        examples=["attach.password"],
-    )
-    ca_file: UserPath | None = Field(
-        default=None,
-        description="Certificates (PEM) that `attach` trusts, instead of the system's.",
-        examples=["ca.pem"],
-    )
-    cert_file: UserPath | None = Field(
-        default=None,
-        description="The certificate (PEM) that `attach` presents where the monitor requires one.",
-        examples=["client.pem"],
-    )
-    key_file: UserPath | None = Field(
-        default=None, description="The key of that certificate.", examples=["client.key"]
-    )
+    token: SecretStr | None = Field(default=None, examples=["..."])
+    """The bearer token for `attach`. A secret: refused in the configuration file."""
+    token_file: UserPath | None = Field(default=None, examples=["attach.token"])
+    """A file that holds the bearer token for `attach`."""
+    username: str | None = Field(default=None, examples=["ada"])
+    """The user for `attach`, with a password."""
+    password_file: UserPath | None = Field(default=None, examples=["attach.password"])
+    """A file that holds that user's password."""
+    ca_file: UserPath | None = Field(default=None, examples=["ca.pem"])
+    """Certificates (PEM) that `attach` trusts, instead of the system's."""
+    cert_file: UserPath | None = Field(default=None, examples=["client.pem"])
+    """The certificate (PEM) that `attach` presents where the monitor requires one."""
+    key_file: UserPath | None = Field(default=None, examples=["client.key"])
+    """The key of that certificate."""
 
     def bearer(self) -> str | None:
         """The token. Raises ConfigError where its file is unusable."""
         if self.token is not None:
             return self.token.get_secret_value()
-        return secret_line(self.token_file, "attach.token_file", "the token")
+        return _secret_line(self.token_file, "attach.token_file", "the token")
 
     def password(self) -> str | None:
         """The user's password. Raises ConfigError where its file is unusable."""
-        return secret_line(self.password_file, "attach.password_file", "the password")
+        return _secret_line(self.password_file, "attach.password_file", "the password")

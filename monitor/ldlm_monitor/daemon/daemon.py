@@ -39,7 +39,7 @@ from ldlm_monitor.playback.recording import Recorder
 from ldlm_monitor.probe.host import HostProbe
 from ldlm_monitor.serve import Gate, Server, Site
 from ldlm_monitor.source import Journal, Waker, WatchdogWaker
-from ldlm_monitor.state.state_dir import Room, StateDir, default_state_dir
+from ldlm_monitor.state.state_dir import StateDir, default_state_dir
 from ldlm_monitor.state.state_store import StateStore
 from ldlm_monitor.text.lines import status_lines
 
@@ -84,7 +84,6 @@ def run(
         journal = Journal()
         waker = WatchdogWaker(journal)
         stack.callback(waker.close)
-        room = Room(state.path)
         pump = Pump(
             settings,
             outbox,
@@ -94,7 +93,7 @@ def run(
             silences=silences,
             couriers=couriers,
             probing=_probing(settings, waker, stack),
-            room=room,
+            folder=state,
             recorder=_recorder(settings, stack),
             stopping=lambda: signals.stop,
             prints=not signals.has_screen,
@@ -120,7 +119,7 @@ def run(
                 silencing=silences,
                 takes_commands=is_loopback(host),
                 source=source,
-                free=lambda: room.free,
+                free=lambda: state.free,
                 gate=gate,
                 names=names_for(settings, host),
             )

@@ -46,8 +46,7 @@ class Dispatcher:
             if notify and silence is None and transition.state != "pending":
                 self._send(transition, now)
             self._print(transition_line(transition) + mark)
-        for courier in self._couriers:
-            courier.wake()
+        self._wake()
 
     def send_unsilenced(
         self, passed: list[Transition], active: Callable[[], Collection[str]], now: float
@@ -57,8 +56,7 @@ class Dispatcher:
             for transition in self.withheld.release(passed, active(), now):
                 log.info("%s: its silence is over", plain(transition.key))
                 self._send(transition, now)
-                for courier in self._couriers:
-                    courier.wake()
+                self._wake()
         self.withheld.save()
 
     def dispatch_history(
@@ -97,8 +95,11 @@ class Dispatcher:
     def update_incidents(self, incidents: Sequence[IncidentView], now: float) -> None:
         """Bring messages that were sent up to date with their incident."""
         if self._receivers and self._outbox.update_incidents(incidents, now):
-            for courier in self._couriers:
-                courier.wake()
+            self._wake()
+
+    def _wake(self) -> None:
+        for courier in self._couriers:
+            courier.wake()
 
     def _print(self, line: str) -> None:
         """Stdout may be closed, or its disk full: the receivers get it all the same."""

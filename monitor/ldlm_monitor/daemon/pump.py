@@ -34,7 +34,7 @@ from ldlm_monitor.source import (
     resolve,
 )
 from ldlm_monitor.source.file_system import MountTable, read_mounts
-from ldlm_monitor.state.state_dir import Room
+from ldlm_monitor.state.state_dir import StateDir
 from ldlm_monitor.state.state_store import State, StateStore
 from ldlm_monitor.text.sanitize import plain
 
@@ -56,13 +56,12 @@ log = logging.getLogger(__name__)
 class Pump:
     """Reads what is new, judges it, and sends it.
 
-    `turn` is the whole of it; the threads around it only decide when it is called.
-    `snapshot` is replaced whole, for readers in other threads. `ended`: standard
-    input was all there was to follow, and it is closed. `turns` counts the turns that
-    have ended. `probing` asks this host of runs that stall; None: nobody does. `room` is
-    that of the state's disk; None: it is not watched. `disk` and `mounts` are what the
-    system offers. `recorder` keeps what is judged. `stopping`: it is to end. `prints`: a line for
-    each transition.
+    `turn` is the whole of it; the threads around it only decide when it is called. `snapshot` is
+    replaced whole, for readers in other threads. `ended`: standard input was all there was to
+    follow, and it is closed. `turns` counts the turns that have ended. `probing` asks this host of
+    runs that stall; None: nobody does. `folder` is the state's; None: its disk is not watched.
+    `disk` and `mounts` are what the system offers. `recorder` keeps what is judged. `stopping`: it
+    is to end. `prints`: a line for each transition.
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class Pump:
         silences: Silences | None = None,
         couriers: Sequence[Courier] = (),
         probing: Probing | None = None,
-        room: Room | None = None,
+        folder: StateDir | None = None,
         recorder: Recorder | None = None,
         disk: Disk = DIRECT,
         mounts: Callable[[], MountTable] = read_mounts,
@@ -87,16 +86,14 @@ class Pump:
         self._outbox = outbox
         self._store = store
         self._probing = probing
-        self._room = room
+        self._folder = folder
         self._recorder = recorder
         self._waker = waker
-        self._looked_at = self._picture_at = self._edge_at = -math.inf
+        self._looked_at = self._picture_at = self._edge_at = self._commit_at = -math.inf
         self._unreadable: set[str] = set()
-        self._is_whole = False
         self._stdin: StdinSource | None = None
         self._settings = settings
         self._committed: tuple[int, int, list[FilePosition]] | None = None
-        self._commit_at = -math.inf
         self._restart = recall(store, time.time())
         self.monitor: Monitor = assemble(settings, time.perf_counter)
         self.follower = Follower(disk=disk, mounts=mounts)
@@ -117,9 +114,8 @@ class Pump:
             feed=self._feed,
         )
         self.snapshot: Snapshot = self.monitor.snapshot()
-        self.caught_up = False
+        self.caught_up = self.ended = self._is_whole = False
         self._stopping = stopping
-        self.ended = False
         self.turns = 0
 
     @property
@@ -142,19 +138,16 @@ class Pump:
         transitions += self.monitor.tick(now)
         self.dispatcher.dispatch(transitions, now)
         self.dispatcher.send_unsilenced(transitions, self.monitor.active, now)
-        changed = bool(transitions or self.follower.notices)
+        if transitions or self.follower.notices or now >= self._commit_at:
+            self._commit(now)
         for notice in self.follower.journal.drain():
             log.warning("%s", notice)
             if notice.kind == "unreadable":
                 self._unreadable.add(notice.path)
             elif notice.kind in ("readable", "vanished"):
                 self._unreadable.discard(notice.path)
-        if changed or now >= self._commit_at:
-            self._commit(now)
         if self._recorder is not None:
             self._recorder.turn(now)
-            for text in self._recorder.take_notices():
-                log.warning("%s", text)
         self._picture(now)
         self.caught_up = self._is_whole = True
         self.turns += 1
@@ -164,10 +157,9 @@ class Pump:
         rules = rules_of(settings)
         patterns = resolve(settings.files, base=Path(), disk=self._disk)
         taken = {name: getattr(settings, name) for name in RELOADED}
-        settings = self._settings.model_copy(update=taken)
-        self._settings = settings
-        self.monitor.reconfigure(rules, stall_of(settings))
-        self.inputs.replace(patterns, companions=settings.companions)
+        self._settings = self._settings.model_copy(update=taken)
+        self.monitor.reconfigure(rules, stall_of(self._settings))
+        self.inputs.replace(patterns, companions=self._settings.companions)
         self._looked_at = self._commit_at = -math.inf
 
     def pause(self, now: float) -> float:
@@ -196,14 +188,16 @@ class Pump:
                 transitions += self._feed(chunk, now)
             if self._stdin.ended and not self.ended:
                 self.ended = not self.inputs.patterns.sources
-                transitions += self._finish(["-"], now) if self.ended else []
+                if self.ended and self._recorder is not None:
+                    self._recorder.finished(["-"], now)
+                transitions += self.monitor.finish(now, ["-"]) if self.ended else []
         return transitions
 
     def _observe_host(self, now: float) -> list[Transition]:
         """Judge what the host reports of runs that stall; it is noted before, like bytes."""
-        transitions: list[Transition] = []
         if self._probing is None:
-            return transitions
+            return []
+        transitions: list[Transition] = []
         try:
             for found in self._probing.turn(self.monitor, now):
                 before = self.monitor.runs.verdict(found.run)
@@ -231,11 +225,6 @@ class Pump:
             log.exception("%s, line %d: a bug of ours, passed over", chunk.path, chunk.line)
             return []
 
-    def _finish(self, paths: list[str], now: float) -> list[Transition]:
-        if self._recorder is not None:
-            self._recorder.finished(paths, now)
-        return self.monitor.finish(now, paths)
-
     def _note_edge(self, now: float, *, everything: bool) -> None:
         """What the monitor exports of itself is judged too: whether it reads and delivers."""
         if everything:
@@ -243,7 +232,7 @@ class Pump:
             self.monitor.count_dropped("unreadable", hindered)
         if now - self._edge_at >= EDGE_SECONDS:
             self._edge_at = now
-            free = self._room.look() if self._room is not None else None
+            free = self._folder.look() if self._folder is not None else None
             points = edge_points(self._outbox.counts(), self.follower.behind(), free)
             self.monitor.note_edge(list(points))
 
@@ -273,7 +262,9 @@ class Pump:
             return True
         self._waker.watch(self.inputs.folders())
         fresh = sorted({file.path for file in joining if not file.stale} | again)
-        found = self._backfill.play(fresh, now, restart, cut_short=self._is_cut_short)
+        found = self._backfill.play(
+            fresh, now, restart, cut_short=lambda: self._stopping() and not self.caught_up
+        )
         if found is None:
             return False
         self._commit_at = -math.inf
@@ -289,19 +280,15 @@ class Pump:
         if standing == self._committed:
             return
         self._committed = standing
-        origin = self.monitor.names.origin
         state = State(
             positions,
             self.monitor.alerts(),
             counts=self.monitor.counts(),
-            runs={each.path: origin(each.path).run for each in positions},
+            runs={each.path: self.monitor.names.origin(each.path).run for each in positions},
             clock=self.monitor.clock,
             judged=self._store.read_log.last,
         )
         self._store.commit(state, self._backfill.take_contents())
-
-    def _is_cut_short(self) -> bool:
-        return self._stopping() and not self.caught_up
 
     def _picture(self, now: float) -> None:
         """A new snapshot if anything changed; taking them costs a twentieth of the time at most."""
@@ -310,5 +297,4 @@ class Pump:
         started = time.perf_counter()
         self.snapshot = self.monitor.snapshot()
         self.dispatcher.update_incidents(self.snapshot.incidents, now)
-        taken = time.perf_counter() - started
-        self._picture_at = now + max(SNAPSHOT_SECONDS, 20 * taken)
+        self._picture_at = now + max(SNAPSHOT_SECONDS, 20 * (time.perf_counter() - started))

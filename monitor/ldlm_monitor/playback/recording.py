@@ -7,6 +7,7 @@ file's end is missing then, and it is read up to there.
 
 from __future__ import annotations
 
+import logging
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,6 +35,8 @@ _READ = 4096
 """Bytes read at once: of what is damaged, no more than these are lost before it."""
 _LONGEST_LINE = 16 << 20
 """Bytes: what is longer is damaged, no chunk is."""
+
+log = logging.getLogger(__name__)
 
 
 class Begun(msgspec.Struct, frozen=True, tag="begun", tag_field="is"):
@@ -113,14 +116,13 @@ _DECODER: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(
 class Recorder:
     """Appends to a new file that only its owner may read: logs may hold secrets.
 
-    A disk that is full ends the recording, not the monitoring: `take_notices` says so.
+    A disk that is full ends the recording, not the monitoring, and is logged.
     Raises `UsageError` where the file is there already, or cannot be made.
     """
 
     def __init__(self, path: Path, shown: str, now: float, *, limit: int = MAX_BYTES) -> None:
         self._path = path
         self._limit = limit
-        self._notices: list[str] = []
         self._gzip = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
         self._waiting: list[bytes] = []
         self._held = 0
@@ -187,11 +189,6 @@ class Recorder:
             self._flush()
         self._flushed_at = now
 
-    def take_notices(self) -> list[str]:
-        """What the user should know, each once."""
-        notices, self._notices = self._notices, []
-        return notices
-
     def close(self) -> None:
         """Write the rest and the file's end; a file to which nothing came is taken away."""
         if self._file is not None:
@@ -232,7 +229,7 @@ class Recorder:
         if self._file is not None:
             os.close(self._file)
             self._file = None
-        self._notices.append(f"{plain(str(self._path))}: {why}; the recording ends here")
+        log.warning("%s: %s; the recording ends here", plain(str(self._path)), why)
 
 
 def is_recording(path: Path) -> bool:

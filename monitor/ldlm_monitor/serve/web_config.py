@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError, model_validator
 
-from ldlm_monitor.config.secret_files import check_mode, secret_text
+from ldlm_monitor.config.receivers import check_mode, secret_text
 from ldlm_monitor.model.errors import ConfigError, first_problem
 from ldlm_monitor.serve.access import Access
 

@@ -26,42 +26,19 @@ def default_state_dir(files: Sequence[str], base: Path) -> Path:
     return Path(home) / "ldlm-monitor" / digest
 
 
-class Room:
-    """The free bytes of the disk that a folder is on, `free`; None where they are not known.
-
-    They change once they differ by a hundredth: others write to the disk all the time, and
-    each change is an evaluation of the rules.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.free: int | None = None
-
-    def look(self) -> int | None:
-        """The free bytes, those for root alone left out."""
-        try:
-            disk = os.statvfs(self._folder)
-        except OSError:
-            self.free = None
-            return None
-        free = disk.f_bavail * disk.f_frsize
-        if self.free is None or abs(free - self.free) * 100 >= max(free, self.free):
-            self.free = free
-        return self.free
-
-
 class StateDir:
     """The folder, locked against a second daemon on the same inputs; only its owner may enter.
 
     `notice` is one line about the folder. Where it cannot be written, `path` is a
     temporary one, nothing is locked, and nothing survives a restart. Raises `UsageError` where
     a daemon runs on it already, or where it belongs to another user, who could change what is
-    sent.
+    sent. `free`: the free bytes of its disk, as `look` saw them last; None: not known.
     """
 
     def __init__(self, wanted: Path) -> None:
         self.path = wanted
         self.notice: str | None = None
+        self.free: int | None = None
         self._lock: IO[str] | None = None
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         try:
@@ -85,6 +62,22 @@ class StateDir:
             self._lock.truncate()
             self._lock.write(json.dumps({"pid": os.getpid(), "url": url}))
             self._lock.flush()
+
+    def look(self) -> int | None:
+        """The free bytes of its disk, those for root alone left out.
+
+        They change once they differ by a hundredth: others write to the disk all the time, and
+        each change is an evaluation of the rules.
+        """
+        try:
+            disk = os.statvfs(self.path)
+        except OSError:
+            self.free = None
+            return None
+        free = disk.f_bavail * disk.f_frsize
+        if self.free is None or abs(free - self.free) * 100 >= max(free, self.free):
+            self.free = free
+        return self.free
 
     def close(self) -> None:
         """Unlock; what is in the folder stays, unless it is a temporary one."""

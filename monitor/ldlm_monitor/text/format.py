@@ -52,6 +52,13 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def printable(text: str) -> str:
+    """`text`, in it what does not print escaped, as Python would write it."""
+    return "".join(
+        character if character.isprintable() else ascii(character)[1:-1] for character in text
+    )
+
+
 def compressed(ranks: Iterable[int]) -> str:
     """Ranks as text: `0-36,38-63`; after `_MOST_SPANS` spans it ends with an ellipsis."""
     spans: list[list[int]] = []

@@ -189,13 +189,6 @@ def plain(text: str, limit: int = 400) -> str:
     return shorten(" ".join(kept.split()), limit)
 
 
-def printable(text: str) -> str:
-    """`text`, in it what does not print escaped, as Python would write it."""
-    return "".join(
-        character if character.isprintable() else ascii(character)[1:-1] for character in text
-    )
-
-
 def encodable(text: str) -> str:
     """`text` with what UTF-8 cannot encode (lone surrogates) replaced by U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
