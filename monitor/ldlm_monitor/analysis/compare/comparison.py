@@ -11,9 +11,13 @@ from typing import Final, Literal, TypeAlias
 from pydantic import ConfigDict, Field
 
 from ldlm_monitor import __version__
-from ldlm_monitor.analysis.compare.bootstrap import median_of
-from ldlm_monitor.analysis.compare.difference import Difference, Seen, of_logarithms, unknown
-from ldlm_monitor.analysis.compare.learned import ComparisonPoint, Place, look, places
+from ldlm_monitor.analysis.compare.intervals import (
+    Difference,
+    median_of,
+    of_logarithms,
+    unknown,
+)
+from ldlm_monitor.analysis.compare.learned import ComparisonPoint, Place, Seen, look, places
 from ldlm_monitor.analysis.compare.quantities import ALWAYS, MEMORY, PACE, Kind, Quantity, learned
 from ldlm_monitor.analysis.compare.sides import Side
 from ldlm_monitor.analysis.compare.verdict import Reached, Target, Word, signed, verdict

@@ -11,8 +11,14 @@ from statistics import fmean
 from typing import Literal
 
 from ldlm_monitor.analysis.column import Column
-from ldlm_monitor.analysis.compare.bootstrap import LEAST_VALUES, mean_of
-from ldlm_monitor.analysis.compare.difference import Difference, Seen, of_means, of_pairs, unknown
+from ldlm_monitor.analysis.compare.intervals import (
+    LEAST_VALUES,
+    Difference,
+    mean_of,
+    of_means,
+    of_pairs,
+    unknown,
+)
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.text.format import duration
 
@@ -50,6 +56,19 @@ class Place:
         if self.point.unit == "step":
             return f"at equal step, {self.start:.0f} to {self.point.value:.0f}"
         return f"at equal time, {duration(self.start)} to {duration(self.point.value)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One run's value of a row, of `count` values; `difference` is None where it is not known.
+
+    `why` then says why not.
+    """
+
+    value: float | None
+    count: int
+    difference: Difference | None = None
+    why: str = ""
 
 
 def point_of(text: str) -> ComparisonPoint:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from ldlm_monitor.analysis.compare.difference import Difference
+from ldlm_monitor.analysis.compare.intervals import Difference
 from ldlm_monitor.analysis.compare.quantities import MEMORY_BY, SPEED_BY, Kind, Quantity
 from ldlm_monitor.model.errors import UsageError
 
