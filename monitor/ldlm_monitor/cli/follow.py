@@ -120,6 +120,6 @@ def _in_browsers(found: Settings, load: Callable[[], Settings]) -> int:
 
 def _print_report(snapshot: Snapshot) -> None:
     """What one wants to know who ends it with Ctrl-C."""
-    from ldlm_monitor.report.health import health_report
+    from ldlm_monitor.report.text import health_report
 
     sys.stdout.write("\n" + health_report(snapshot))

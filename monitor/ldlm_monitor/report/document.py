@@ -11,6 +11,8 @@ from pydantic import ConfigDict, Field
 from ldlm_monitor import __version__
 from ldlm_monitor.analysis.readings import RunReadings
 from ldlm_monitor.model.names import SEVERITIES
+from ldlm_monitor.model.points import make_labels
+from ldlm_monitor.model.records import Event, Position
 from ldlm_monitor.model.view import (
     AlertView,
     CurveView,
@@ -19,17 +21,20 @@ from ldlm_monitor.model.view import (
     MonitorView,
     RunView,
     Snapshot,
+    VerdictView,
     View,
 )
-from ldlm_monitor.report.advice import recommendations
-from ldlm_monitor.report.alerts import firing, firing_of, worst_health
+from ldlm_monitor.report.alerts import firing, firing_of, recommendations, worst_health
 from ldlm_monitor.report.goodput import Goodput, goodput
-from ldlm_monitor.report.health import facts
-from ldlm_monitor.text.sanitize import encodable, plain, without_run
+from ldlm_monitor.text.format import duration, number, utc
+from ldlm_monitor.text.sanitize import encodable, plain, shorten, without_run
 
 SCHEMA: Final = "ldlm.report/1"
 TIMELINE = 200
 """Entries of one run's timeline at most, the newest."""
+ISSUES = 8
+"""Kinds of issues, the most severe of a screenful; `parse` prints all events."""
+_ISSUE_SEVERITIES = frozenset(SEVERITIES[1:])
 _LIFECYCLE = frozenset(
     {"run_started", "run_resumed", "run_finished", "checkpoint_failed", "skipped_step"}
 )
@@ -46,6 +51,7 @@ class Entry(View):
     kind: Literal["alert", "incident", "event"]
     severity: str
     text: str
+    position: Position | None = Field(default=None, description="of an issue's newest line")
 
 
 class Curve(View):
@@ -65,6 +71,7 @@ class ReportRun(RunView):
     facts: dict[str, str]
     incidents: tuple[IncidentView, ...]
     alerts: tuple[AlertView, ...] = Field(description="firing, the worst first")
+    issues: tuple[Entry, ...] = Field(description="warnings and errors, root causes first")
     goodput: Goodput | None = Field(description="None where the log has no times")
     resumed_at: tuple[int, ...] = Field(default=(), description="steps that training went back to")
     timeline: tuple[Entry, ...]
@@ -125,9 +132,10 @@ def _run(run: RunView, snapshot: Snapshot, readings: RunReadings | None) -> dict
         **run.model_dump(),
         "settings": dict(_settings(run.settings)),
         "said": _said(run, incidents, alerts),
-        "facts": dict(facts(run, snapshot)),
+        "facts": dict(_facts(run, snapshot)),
         "incidents": [each.model_dump() for each in incidents],
         "alerts": [alert.model_dump() for alert in alerts],
+        "issues": list(_issues(run, snapshot.events)),
         "goodput": readings and goodput(readings, run, snapshot.at),
         "resumed_at": [resume.step for resume in resumes],
         "timeline": _timeline(run, snapshot, incidents),
@@ -159,6 +167,82 @@ def _said(run: RunView, incidents: Sequence[IncidentView], alerts: Sequence[Aler
     if run.headline != run.health:
         return f"{run.state} at step {run.step}{of}, and no alert fires any more"
     return f"nothing is wrong: {run.state}, step {run.step}{of}"
+
+
+def _facts(run: RunView, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    """Names and values, each only where it is known and still means something."""
+    left = run.eta_seconds if run.ended_at is None else None
+    limit = run.stall_limit_seconds if run.ended_at is None else None
+    pairs = (
+        ("Pace", _pace(run, snapshot)),
+        ("Time left", duration(left) if left is not None else ""),
+        ("Started", utc(run.started_at) if run.started_at is not None else ""),
+        ("Last step", _last_step(run, snapshot.at)),
+        ("Stall limit", duration(limit) if limit is not None else ""),
+        ("Ended", utc(run.ended_at) if run.ended_at is not None else ""),
+        ("Failed rank", "" if run.failed_rank is None else str(run.failed_rank)),
+        ("Ranks", str(run.world_size) if run.world_size else ""),
+        ("Skipped", f"{run.skipped_steps} steps" if run.skipped_steps else ""),
+        ("Verdict", _verdict(run.verdict)),
+    )
+    yield from ((name, value) for name, value in pairs if value)
+
+
+def _verdict(verdict: VerdictView | None) -> str:
+    return (
+        ""
+        if verdict is None
+        else ": ".join(filter(None, (verdict.word, "; ".join(verdict.reasons))))
+    )
+
+
+def _pace(run: RunView, snapshot: Snapshot) -> str:
+    parts = []
+    if (seconds := _step_seconds(run, snapshot)) is not None:
+        parts.append(f"{duration(seconds)} a step")
+    for name, unit in (("samples_per_second", "samples/s"), ("tokens_per_second", "tokens/s")):
+        if rate := run.statistics.get(name):
+            parts.append(f"{number(rate.current)} {unit}")
+    return ", ".join(parts)
+
+
+def _step_seconds(run: RunView, snapshot: Snapshot) -> float | None:
+    """As the log reports it; else as it is exported: derived from the times of the steps."""
+    if step := run.statistics.get("step_seconds"):
+        return step.mean if step.mean is not None else step.current
+    labels = make_labels(run=run.name)
+    derived = (
+        point.value
+        for point in snapshot.points
+        if point.name == "ldlm_train_step_seconds" and point.labels == labels
+    )
+    return next(derived, None)
+
+
+def _last_step(run: RunView, now: float) -> str:
+    if run.last_progress_at is None:
+        return ""
+    ago = f" ({duration(now - run.last_progress_at)} ago)" if run.ended_at is None else ""
+    return f"{utc(run.last_progress_at)}{ago}"
+
+
+def _issues(run: RunView, events: Sequence[Event]) -> Iterator[Entry]:
+    """Root causes first, then the newest; a kind on a rank once, its last line and a count."""
+    found: dict[tuple[str, int | None], list[Event]] = {}
+    for event in reversed(events):
+        if event.run == run.name and event.severity in _ISSUE_SEVERITIES:
+            found.setdefault((event.kind, event.rank), []).append(event)
+    ordered = sorted(found.values(), key=lambda same: same[0].fields.get("role") != "root")
+    for newest, *others in ordered[:ISSUES]:
+        rank = "" if newest.rank is None else f" rank {newest.rank}"
+        times = f", {1 + len(others)} times" if others else ""
+        yield Entry(
+            time=newest.time,
+            kind="event",
+            severity=newest.severity,
+            text=f"{newest.kind}{rank}{times}: {shorten(newest.message, 200)}",
+            position=newest.position,
+        )
 
 
 def _timeline(run: RunView, snapshot: Snapshot, incidents: Sequence[IncidentView]) -> list[Entry]:
