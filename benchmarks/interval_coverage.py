@@ -30,9 +30,8 @@ from ldlm_monitor.analysis.compare.intervals import (
     of_means,
     of_pairs,
 )
-from ldlm_monitor.analysis.compare.quantities import LOSS, STEP_SECONDS
 from ldlm_monitor.analysis.compare.sides import Side
-from ldlm_monitor.analysis.compare.verdict import verdict
+from ldlm_monitor.analysis.compare.verdict import LOSS, STEP_SECONDS, verdict
 from ldlm_monitor.analysis.readings import STEPS, RunReadings
 
 PAIRS = 300

@@ -54,13 +54,6 @@ def test_long_names_that_begin_alike_differ_in_the_legend() -> None:
     assert len(set(names)) == 3
 
 
-def test_a_value_beyond_the_axis_has_a_mark_with_its_value() -> None:
-    values = [math.sin(n) for n in range(200)]
-    values[100] = -1e6
-    root = parsed(Figure(title="x", lines=[bucketed("x", range(200), values)]))
-    assert "-1000000 at 100" in titles(root)
-
-
 @example([95811496.0, 5.9e-301])
 @given(st.lists(FINITE, min_size=1, max_size=60))
 def test_any_values_make_a_drawing_within_its_frame(values: list[float]) -> None:

@@ -20,8 +20,7 @@ from ldlm_monitor.analysis.compare.intervals import (
     of_pairs,
     quantile,
 )
-from ldlm_monitor.analysis.compare.quantities import LOSS
-from ldlm_monitor.analysis.compare.verdict import verdict
+from ldlm_monitor.analysis.compare.verdict import LOSS, verdict
 
 PAIRS = 40
 """Of runs that are compared; benchmarks/interval_coverage.py has the rates of 300."""

@@ -106,6 +106,12 @@ class RunReadings:
         return self.steps.steps[-1] if len(self.steps) else None
 
     @property
+    def taken(self) -> int:
+        """Steps from the first to the last."""
+        steps = self.steps.steps
+        return steps[-1] - steps[0] if steps else 0
+
+    @property
     def started(self) -> float:
         """Time of the first step, Unix seconds; NaN where it is not known."""
         return next(iter(self.steps.times), math.nan)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ldlm_monitor.analysis.readings import Readings, RunReadings
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.playback.history import launch_facts
-from ldlm_monitor.source import Surroundings, companions, resolve
+from ldlm_monitor.source import Follower, Surroundings, companions, resolve
 from ldlm_monitor.source.split import Splitter
 
 LOOK_SECONDS = 2.0
@@ -40,10 +40,12 @@ class Outputs:
         self._patterns = resolve(also, base=directory)
         self._notice = notice
         self._file = log.open("wb")
+        # Not followed in the file: each line has the time at which it came through the pipe.
         self._splitter = Splitter(str(log), (0, 0, 0))
-        self._before = {path: _size(path) for path in (*self._patterns.files(), *self._near())}
-        self._others: dict[Path, Splitter] = {}
-        self._present: list[Path] = []
+        self._follower = Follower()
+        near = (folder.glob("*.jsonl") for folder in Surroundings().of(directory))
+        present = (*self._patterns.files(), *(path for paths in near for path in paths))
+        self._before = {path: _size(path) for path in present}
         self._due = -math.inf
 
     def __enter__(self) -> Outputs:
@@ -51,6 +53,7 @@ class Outputs:
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
+        self._follower.close()
 
     @property
     def run(self) -> RunReadings:
@@ -60,36 +63,32 @@ class Outputs:
     def write(self, data: bytes, now: float) -> None:
         """Output of the command, read at `now` (Unix seconds)."""
         self._file.write(data)
-        for chunk in self._splitter.feed(data, now):
-            self._readings.feed(chunk, now)
+        self._feed(self._splitter.feed(data, now), now)
 
     def poll(self, now: float) -> None:
         """Look for files that it writes, and read what is new in them."""
-        self._file.flush()
-        for path in self._files(now):
-            splitter = self._others.get(path)
-            if splitter is None:
-                start = self._before.get(path, 0)
-                splitter = Splitter(str(path), (0, 0, 1), offset=start)
-                self._others[path] = splitter
-            for chunk in _new(path, splitter, now):
-                self._readings.feed(chunk, now)
+        if now >= self._due:
+            self._due = now + LOOK_SECONDS
+            self._file.flush()
+            for path in self._found():
+                self._follower.add(path, offset=self._before.get(path, 0))
+        self._feed(self._follower.read(None, now), now)
 
     def finish(self, now: float) -> None:
         """The command has ended: complete what is open."""
         self._due = -math.inf
         self.poll(now)
-        self._readings.feed(self._splitter.finish(), now)
-        for splitter in self._others.values():
-            self._readings.feed(splitter.finish(), now)
-        self._readings.finish([str(self._log), *map(str, self._others)])
+        while self._follower.behind() and self._feed(self._follower.read(None, now), now):
+            pass
+        self._feed((self._splitter.finish(), *self._follower.finish()), now)
+        self._readings.finish([str(self._log), *map(str, self._follower.paths)])
 
-    def _files(self, now: float) -> list[Path]:
-        """What is read beside the output; looked for every `LOOK_SECONDS`."""
-        if now >= self._due:
-            self._due = now + LOOK_SECONDS
-            self._present = list(self._found())
-        return self._present
+    def _feed(self, chunks: Iterable[Chunk], now: float) -> int:
+        """How many there were."""
+        count = 0
+        for count, chunk in enumerate(chunks, 1):  # noqa: B007
+            self._readings.feed(chunk, now)
+        return count
 
     def _found(self) -> Iterator[Path]:
         """The files that were named, and companions that have grown since the start."""
@@ -97,25 +96,9 @@ class Outputs:
         facts = launch_facts(self._log)
         for companion in companions(self._directory / self._log.name, facts, Surroundings()):
             path = companion.path
-            if path in self._others or _size(path) > self._before.get(path, 0):
-                if path not in self._others:
-                    self._notice(f"{path}: read too, {companion.reason}")
+            if path not in self._follower.paths and _size(path) > self._before.get(path, 0):
+                self._notice(f"{path}: read too, {companion.reason}")
                 yield path
-
-    def _near(self) -> Iterator[Path]:
-        """Companions of earlier runs in the same place."""
-        for folder in Surroundings().of(self._directory):
-            yield from folder.glob("*.jsonl")
-
-
-def _new(path: Path, splitter: Splitter, now: float) -> Iterator[Chunk]:
-    try:
-        with path.open("rb") as file:
-            file.seek(splitter.position)
-            if data := file.read():
-                yield from splitter.feed(data, now)
-    except OSError:
-        return
 
 
 def _size(path: Path) -> int:

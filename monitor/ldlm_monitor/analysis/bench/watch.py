@@ -8,7 +8,7 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -88,7 +88,7 @@ def _started(command: Sequence[str], directory: Path) -> subprocess.Popen[bytes]
         return subprocess.Popen(
             list(command),
             cwd=directory,
-            env=_unbuffered(os.environ),
+            env={"PYTHONUNBUFFERED": "1", **os.environ},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -101,10 +101,6 @@ def _started(command: Sequence[str], directory: Path) -> subprocess.Popen[bytes]
             where=command[0],
             remedy="write the command behind --, as you would type it",
         ) from error
-
-
-def _unbuffered(environment: Mapping[str, str]) -> dict[str, str]:
-    return {"PYTHONUNBUFFERED": "1", **environment}
 
 
 class _Running:
@@ -132,7 +128,7 @@ class _Running:
                 self._measure(gpu)
                 took = time.monotonic() - now
                 due = now + max(POLL_SECONDS, took / POLL_SHARE)
-            if limits.steps is not None and self._steps() >= limits.steps:
+            if limits.steps is not None and self._outputs.run.taken >= limits.steps:
                 return "steps"
             if limits.seconds is not None and now - begun >= limits.seconds:
                 return "seconds"
@@ -193,11 +189,6 @@ class _Running:
             column.times.append(time.time())
             column.values.append(float(value))
 
-    def _steps(self) -> int:
-        run = self._outputs.run
-        first, last = run.first_step, run.last_step
-        return 0 if first is None or last is None else last - first
-
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
@@ -206,9 +197,7 @@ def _interruptible() -> Iterator[None]:
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = {
-        number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)
-    }
+    before = {each: signal.signal(each, interrupt) for each in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:

@@ -103,11 +103,8 @@ def bucketed(
     )
 
 
-LOG_FROM = 30.0
-"""Where the greatest value is so many times the least, the axis is logarithmic."""
-CLIPPED = 4.0
-"""Values that lie so many times the usual range away are drawn at the edge."""
-
+LOG_FROM = 10.0
+"""Where the greatest value is so many times the least, a linear axis would press most flat."""
 GREATEST = 1e300
 """No axis goes beyond, so that sums and differences of its ends stay finite."""
 
@@ -137,7 +134,7 @@ class Axis:
 
 
 def axis_of(values: Iterable[float], ticks: int = 5, *, straight: bool = False) -> Axis:
-    """An axis for finite values. `straight`: never logarithmic, and nothing is clipped."""
+    """An axis for finite values. `straight`: of steps or times, never logarithmic."""
     known = sorted(max(-GREATEST, min(value, GREATEST)) for value in values if math.isfinite(value))
     low, high = (known[0], known[-1]) if known else (0.0, 1.0)
     if straight:
@@ -147,21 +144,9 @@ def axis_of(values: Iterable[float], ticks: int = 5, *, straight: bool = False) 
         return Axis(low, high, False, tuple(filter(float.is_integer, places)) or places)
     if low > 0 and high / low >= LOG_FROM:
         return Axis(low * 0.9, high * 1.1, True, _decades(low * 0.9, high * 1.1, ticks))
-    low, high = _usual(known, low, high)
     room = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
     low, high = (0.0 if 0 <= low < 0.3 * high else low - room), high + room
     return Axis(low, high, False, _linear(low, high, ticks))
-
-
-def _usual(known: Sequence[float], low: float, high: float) -> tuple[float, float]:
-    """Without the few values that would press all others flat."""
-    if len(known) < 50:
-        return low, high
-    first, last = known[len(known) // 50], known[-1 - len(known) // 50]
-    reach = CLIPPED * (last - first)
-    if reach == 0:
-        return low, high
-    return max(low, first - reach), min(high, last + reach)
 
 
 def _linear(low: float, high: float, count: int) -> tuple[float, ...]:

@@ -35,10 +35,8 @@ def check(path: Path, where: str) -> None:
 def write(charts: Sequence[Figure], path: Path, where: str) -> None:
     """The charts below each other, by the name's ending. `where` is the flag that named it.
 
-    Raises `UsageError` for another ending, for a place that cannot be written, and for PNG
-    where matplotlib is missing.
+    Raises `UsageError` for a place that cannot be written, and for PNG without matplotlib.
     """
-    check(path, where)
     try:
         if path.suffix.lower() == ".svg":
             path.write_text(page(charts), encoding="utf-8")

@@ -13,7 +13,6 @@ from html import escape
 from importlib.resources import files
 
 from ldlm_monitor.analysis.charts.chart import Axis, Figure, Line, axis_of, stretches
-from ldlm_monitor.text.format import number
 from ldlm_monitor.text.sanitize import plain, shorten_path
 
 HEIGHT = 216
@@ -28,8 +27,6 @@ _SIZE = 1000
 """Units of the inner drawing, so that one decimal is finer than a pixel."""
 GUTTER = 46
 """Pixels that its place must leave free at the left, for what the y axis says."""
-MARKS = 40
-"""More marks of one kind are drawn as strokes without words."""
 
 STYLE = (files(__package__) / "chart.css").read_text("utf-8")
 
@@ -73,7 +70,7 @@ def _parts(chart: Figure, y: int, legend: int) -> Iterator[str]:
         name = "bad" if mark.kind == "incident" else "resume"
         yield _stroke(name, f"M{at} 0V{_SIZE}", plain(mark.text))
     yield "</svg>"
-    yield from _letters(chart, xs, ys)
+    yield from _letters(chart, xs)
     yield "</svg>"
 
 
@@ -121,7 +118,7 @@ def _line(line: Line, color: int, xs: Axis, ys: Axis) -> Iterator[str]:
         yield _stroke("bad", f"M{left} 0V{_SIZE}", str(stretch))
 
 
-def _letters(chart: Figure, xs: Axis, ys: Axis) -> Iterator[str]:
+def _letters(chart: Figure, xs: Axis) -> Iterator[str]:
     for tick, label in zip(xs.ticks, _labels(xs.ticks), strict=True):
         share = xs.share(tick)
         anchor = "start" if share < 0.05 else "end" if share > 0.95 else "middle"
@@ -129,7 +126,6 @@ def _letters(chart: Figure, xs: Axis, ys: Axis) -> Iterator[str]:
         yield (
             f'<text x="{across}%" y="{HEIGHT - 8}" text-anchor="{anchor}">{escape(label)}</text>'
         )
-    yield from _edges(chart, xs, ys)
     places = [x for line in chart.lines for x in line.nonfinite]
     if places:
         share = xs.share(places[0])
@@ -142,25 +138,6 @@ def _letters(chart: Figure, xs: Axis, ys: Axis) -> Iterator[str]:
             f'<text class="bad-text halo" x="{_round(100 * share)}%" y="{_top(chart) + 12}" '
             f'text-anchor="{anchor}" dx="{-4 if anchor == "end" else 4}">'
             f"not finite{escape(more)}</text>"
-        )
-
-
-def _edges(chart: Figure, xs: Axis, ys: Axis) -> Iterator[str]:
-    """A triangle where a value lies beyond the axis, with the value as its title."""
-    beyond = [
-        (x, value)
-        for line in chart.lines
-        for x, low, high in zip(line.xs, line.lows, line.highs, strict=True)
-        for value in (low, high)
-        if math.isfinite(value) and not ys.holds(value)
-    ]
-    for x, value in beyond[:MARKS]:
-        up = value > ys.high
-        down = _top(chart) + 9 if up else HEIGHT - _BOTTOM - 1
-        yield (
-            f'<text class="bad-text" x="{_round(100 * xs.share(x))}%" y="{down}" '
-            f'text-anchor="middle">{"▲" if up else "▼"}'
-            f"<title>{escape(number(value))} at {x:g}</title></text>"
         )
 
 

@@ -11,7 +11,7 @@ from statistics import fmean, median
 from ldlm_monitor.analysis.bench.bench_records import find_record
 from ldlm_monitor.analysis.column import Column
 from ldlm_monitor.analysis.compare.intervals import LEAST_VALUES
-from ldlm_monitor.analysis.compare.quantities import SPEED_BY
+from ldlm_monitor.analysis.compare.verdict import SPEED_BY
 from ldlm_monitor.analysis.readings import Readings, RunReadings
 from ldlm_monitor.config import Settings
 from ldlm_monitor.model.errors import InputError
