@@ -10,12 +10,10 @@ from typing import TypeAlias
 from ldlm_monitor.model.records import Position
 from ldlm_monitor.model.view import AlertView, IncidentView, Statistics
 from ldlm_monitor.report.alerts import summary_of
-from ldlm_monitor.report.document import Entry, ReportRun
+from ldlm_monitor.report.document import Entry, Report, ReportRun
 from ldlm_monitor.report.goodput import Goodput
 from ldlm_monitor.text.format import byte_size, counted, duration, number, utc
 
-MONITOR = "Firing on the monitor itself"
-NO_RUN = "No training run was found in what was read."
 NO_BREAK = "\u00a0"
 """Keeps a name and its count on one line."""
 _SYMPTOMS = 8
@@ -61,7 +59,7 @@ def sections(run: ReportRun) -> dict[str, list[Block]]:
     spent = run.goodput
     found: dict[str, list[Block]] = {
         "Incidents": [_incident(incident) for incident in reversed(run.incidents)],
-        "Firing": [alert_item(alert) for alert in run.alerts],
+        "Firing": [_alert(alert) for alert in run.alerts],
         "Recommendations": [run.recommendations],
         "Where the time went": [] if spent is None else [spent.said, _losses(spent)],
         "Statistics over the last values": [_statistics(run.statistics)],
@@ -75,6 +73,14 @@ def sections(run: ReportRun) -> dict[str, list[Block]]:
     return {title: blocks for title, blocks in kept.items() if blocks}
 
 
+def closing(report: Report) -> dict[str, list[Block]]:
+    """What stands behind the runs."""
+    none: list[Block] = [] if report.runs else ["No training run was found in what was read."]
+    own: list[Block] = [_alert(alert) for alert in report.alerts]
+    found = {"Runs": none, "Firing on the monitor itself": own}
+    return {title: blocks for title, blocks in found.items() if blocks}
+
+
 def steps_said(run: ReportRun) -> str:
     """The step and the total, as far as they are known."""
     if run.step is None:
@@ -82,8 +88,7 @@ def steps_said(run: ReportRun) -> str:
     return f"step {run.step}" + (f" of {run.total_steps}" if run.total_steps else "")
 
 
-def alert_item(alert: AlertView) -> Item:
-    """An alert that fires."""
+def _alert(alert: AlertView) -> Item:
     rank = f"  rank {alert.labels['rank']}" if "rank" in alert.labels else ""
     severity = alert.labels.get("severity", "info")
     return Item(

@@ -9,16 +9,7 @@ from html import escape
 from importlib.resources import files
 
 from ldlm_monitor.analysis.charts import GUTTER, STYLE, svg
-from ldlm_monitor.report.contents import (
-    MONITOR,
-    NO_RUN,
-    Block,
-    Item,
-    Table,
-    alert_item,
-    sections,
-    steps_said,
-)
+from ldlm_monitor.report.contents import Block, Item, Table, closing, sections, steps_said
 from ldlm_monitor.report.document import Report, ReportRun
 from ldlm_monitor.report.goodput import Goodput
 from ldlm_monitor.report.graphs import graphs
@@ -61,10 +52,8 @@ def _body(report: Report) -> Iterator[str]:
         yield "</ul></nav>"
     for index, run in enumerate(report.runs):
         yield from _run(run, index)
-    if not report.runs:
-        yield f"<section>{NO_RUN}</section>"
-    if report.alerts:
-        yield _section(MONITOR, _blocks(map(alert_item, report.alerts)))
+    for title, blocks in closing(report).items():
+        yield _section(title, _blocks(blocks))
     monitor = report.monitor
     yield (
         f"<footer>ldlm-monitor {escape(report.version)} read {monitor.lines:,} lines, "

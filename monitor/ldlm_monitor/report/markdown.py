@@ -5,16 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from ldlm_monitor.report.contents import (
-    MONITOR,
-    NO_RUN,
-    Block,
-    Item,
-    Table,
-    alert_item,
-    sections,
-    steps_said,
-)
+from ldlm_monitor.report.contents import Block, Item, Table, closing, sections, steps_said
 from ldlm_monitor.report.document import Report, ReportRun
 from ldlm_monitor.text.format import utc
 
@@ -27,10 +18,8 @@ def markdown(report: Report) -> str:
     lines = ["# Training health report", "", f"{utc(report.at)}, {report.headline}"]
     for run in report.runs:
         lines += ["", *_run(run)]
-    if not report.runs:
-        lines += ["", NO_RUN]
-    if report.alerts:
-        lines += ["", f"## {MONITOR}", *_blocks(map(alert_item, report.alerts))]
+    for title, blocks in closing(report).items():
+        lines += ["", f"## {title}", *_blocks(blocks)]
     monitor = report.monitor
     counts = f"read {monitor.lines:,} lines, {monitor.parse_errors:,} parse errors"
     return "\n".join([*lines, "", f"ldlm-monitor {report.version} {counts}."]) + "\n"

@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from ldlm_monitor.analysis.readings import RunReadings
 from ldlm_monitor.model.view import MonitorView, Snapshot
-from ldlm_monitor.report.contents import (
-    MONITOR,
-    NO_BREAK,
-    NO_RUN,
-    Block,
-    Item,
-    Table,
-    alert_item,
-    sections,
-    steps_said,
-)
+from ldlm_monitor.report.contents import NO_BREAK, Block, Item, Table, closing, sections, steps_said
 from ldlm_monitor.report.document import Report, ReportRun, report
 from ldlm_monitor.text.format import byte_size, counted, utc
 from ldlm_monitor.text.sanitize import shorten, shorten_path
@@ -51,9 +41,8 @@ def health_report(
     lines = [*_between("ldlm-monitor health report", utc(found.at)), "=" * WIDTH]
     for run in found.runs:
         lines += ["", *_run(run)]
-    if not found.runs:
-        lines += ["", NO_RUN]
-    lines += _section(MONITOR, [alert_item(alert) for alert in found.alerts])
+    for title, blocks in closing(found).items():
+        lines += _section(title, blocks)
     lines += ["", "-" * WIDTH, *_overview(found), *_wrapped(_monitor(found.monitor))]
     return "\n".join(lines) + "\n"
 
@@ -81,8 +70,8 @@ def _run(run: ReportRun) -> Iterator[str]:
     for index, path in enumerate(run.files):
         yield f"{'' if index else 'Files':<13}{shorten_path(path, WIDTH - 13)}"
     found = sections(run)
-    for title in _SECTIONS:
-        yield from _section(title, found.get(title, []))
+    for title in filter(found.get, _SECTIONS):
+        yield from _section(title, found[title])
 
 
 def _progress(run: ReportRun) -> str:
@@ -94,14 +83,10 @@ def _progress(run: ReportRun) -> str:
     return f"[{bar}] {100 * share:5.1f} %  {steps_said(run)}".rstrip()
 
 
-def _section(title: str, blocks: Iterable[Block]) -> Iterator[str]:
-    """The title and the body below it; nothing at all where the body is empty."""
-    body = list(blocks)
-    if not body:
-        return
+def _section(title: str, blocks: Sequence[Block]) -> Iterator[str]:
     yield from ("", title)
-    wide = max((len(block.badge) for block in body if isinstance(block, Item)), default=0)
-    for block in body[:_LIMIT]:
+    wide = max((len(block.badge) for block in blocks if isinstance(block, Item)), default=0)
+    for block in blocks[:_LIMIT]:
         match block:
             case Item():
                 yield from _item(block, max(wide, len("critical")) + 3)
@@ -112,7 +97,7 @@ def _section(title: str, blocks: Iterable[Block]) -> Iterator[str]:
                     yield from _wrapped(f"- {sentence}", indent=2, hanging=2)
             case str():
                 yield from (line.replace(NO_BREAK, " ") for line in _wrapped(block, indent=2))
-    yield from _more(len(body))
+    yield from _more(len(blocks))
 
 
 def _item(item: Item, indent: int) -> Iterator[str]:

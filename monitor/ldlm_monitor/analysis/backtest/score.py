@@ -93,13 +93,6 @@ class LogScore(Counts):
     false_alarms: tuple[FalseAlarm, ...]
 
 
-class Share(View):
-    """Of the events of one kind."""
-
-    found: int
-    expected: int
-
-
 class Delay(View):
     """Time to detect over several events."""
 
@@ -114,8 +107,8 @@ class Overall(Counts):
     logs: int
     healthy: int
     healthy_with_false_alarms: int
-    by_severity: dict[str, Share]
-    by_kind: dict[str, Share]
+    by_severity: dict[str, dict[str, int]]
+    by_kind: dict[str, dict[str, int]]
     seconds_to_detect: Delay | None
     lines_to_detect: Delay | None = Field(description="of logs without times")
 
@@ -139,13 +132,13 @@ def score(truth: Truth, alarms: Sequence[Alarm], times: Mapping[TrueEvent, float
         expected_events=found,
         false_alarms=tuple(
             FalseAlarm(
-                alert=alarm.alert,
-                severity=alarm.severity,
-                line=alarm.line,
-                benign=benign.get(alarm.line or 0),
+                alert=each.alert,
+                severity=each.severity,
+                line=each.line,
+                benign=benign.get(each.line or 0),
             )
-            for alarm in alarms
-            if alarm not in true
+            for each in alarms
+            if each not in true
         ),
     )
 
@@ -242,11 +235,12 @@ def overall(logs: Sequence[LogScore]) -> Scores:
     return Scores(overall=total, logs=tuple(logs))
 
 
-def _shares(named: Iterable[tuple[str, EventScore]]) -> dict[str, Share]:
+def _shares(named: Iterable[tuple[str, EventScore]]) -> dict[str, dict[str, int]]:
     groups: dict[str, list[bool]] = {}
     for name, event in named:
         groups.setdefault(name, []).append(event.alert is not None)
-    return {n: Share(found=sum(each), expected=len(each)) for n, each in sorted(groups.items())}
+    shares = sorted(groups.items())
+    return {name: {"found": sum(each), "expected": len(each)} for name, each in shares}
 
 
 def _delay(values: Sequence[float]) -> Delay | None:

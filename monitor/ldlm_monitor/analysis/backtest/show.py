@@ -1,6 +1,6 @@
 """Scores as text."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ldlm_monitor.analysis.backtest.score import EventScore, FalseAlarm, LogScore, Overall, Scores
 from ldlm_monitor.analysis.backtest.truth import detected_by
@@ -54,7 +54,7 @@ def _overall_lines(total: Overall) -> Iterator[str]:
         f"{counted(total.logs, 'log')}, {total.healthy} of them healthy, "
         f"{total.healthy_with_false_alarms} of those with a false alarm"
     )
-    kinds = (f"{name} {each.found} of {each.expected}" for name, each in total.by_severity.items())
+    kinds = (f"{name} {_of(each)}" for name, each in total.by_severity.items())
     parts = ", ".join(kinds)
     found = f"{total.found} of {total.expected} found" + (f": {parts}" if parts else "")
     true = f"{total.true_alerts} of {total.alerts} alerts true"
@@ -62,7 +62,11 @@ def _overall_lines(total: Overall) -> Iterator[str]:
     yield f"precision       {_percent(total.precision):<8}{true}"
     yield f"time to detect  {'; '.join(_delays(total)) or '-'}"
     for kind, each in total.by_kind.items():
-        yield f"    {plain(kind):<20}{each.found} of {each.expected}"
+        yield f"    {plain(kind):<20}{_of(each)}"
+
+
+def _of(share: Mapping[str, int]) -> str:
+    return f"{share['found']} of {share['expected']}"
 
 
 def _delays(total: Overall) -> Iterator[str]:

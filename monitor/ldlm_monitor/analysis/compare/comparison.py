@@ -18,7 +18,7 @@ from ldlm_monitor.analysis.compare.intervals import (
     of_logarithms,
     unknown,
 )
-from ldlm_monitor.analysis.compare.learned import ComparisonPoint, Place, Seen, look, places
+from ldlm_monitor.analysis.compare.learned import Place, Seen, look, places
 from ldlm_monitor.analysis.compare.sides import Side
 from ldlm_monitor.analysis.compare.verdict import (
     ALWAYS,
@@ -126,7 +126,7 @@ def compare(
     sides: Sequence[Side],
     *,
     targets: Sequence[Target] = (),
-    at: Sequence[ComparisonPoint] = (),
+    at: Sequence[Place] = (),
     confidence: float = CONFIDENCE,
 ) -> Comparison:
     """Each side against the first. `at`: where losses are compared, beside the last equal ones."""
@@ -182,9 +182,7 @@ def _unsettled(*sides: Side) -> str:
     return f"the pace of {' and '.join(names)} kept changing" if names else ""
 
 
-def _learned(
-    sides: Sequence[Side], at: Sequence[ComparisonPoint], confidence: float
-) -> Iterator[_Entry]:
+def _learned(sides: Sequence[Side], at: Sequence[Place], confidence: float) -> Iterator[_Entry]:
     """Losses and accuracies where the runs are equally far."""
     starts = [side.readings.started for side in sides]
     for quantity in learned({name for side in sides for name in side.readings.quantities()}):
@@ -196,9 +194,7 @@ def _learned(
 def _apart(sides: Sequence[Side], table: Sequence[_Entry]) -> Iterator[str]:
     """Losses and accuracies that several runs have, but not over the same steps."""
     shared = {
-        quantity.name
-        for quantity, place, _ in table
-        if place is not None and place.point.unit == "step"
+        quantity.name for quantity, place, _ in table if place is not None and place.unit == "step"
     }
     counts = Counter(name for side in sides for name in side.readings.quantities())
     for quantity in learned(counts):
@@ -224,9 +220,7 @@ def _row(
         kind=quantity.kind,
         unit=quantity.unit,
         at="" if place is None else str(place),
-        span=None
-        if place is None
-        else Span(unit=place.point.unit, start=place.start, end=place.point.value),
+        span=None if place is None else Span(unit=place.unit, start=place.start, end=place.end),
         cells=tuple(cells),
     )
 
