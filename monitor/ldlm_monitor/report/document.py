@@ -174,7 +174,7 @@ def _facts(run: RunView, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     left = run.eta_seconds if run.ended_at is None else None
     limit = run.stall_limit_seconds if run.ended_at is None else None
     pairs = (
-        ("Pace", _pace(run, snapshot)),
+        ("Pace", ", ".join(_pace(run, snapshot))),
         ("Time left", duration(left) if left is not None else ""),
         ("Started", utc(run.started_at) if run.started_at is not None else ""),
         ("Last step", _last_step(run, snapshot.at)),
@@ -196,27 +196,21 @@ def _verdict(verdict: VerdictView | None) -> str:
     )
 
 
-def _pace(run: RunView, snapshot: Snapshot) -> str:
-    parts = []
-    if (seconds := _step_seconds(run, snapshot)) is not None:
-        parts.append(f"{duration(seconds)} a step")
-    for name, unit in (("samples_per_second", "samples/s"), ("tokens_per_second", "tokens/s")):
-        if rate := run.statistics.get(name):
-            parts.append(f"{number(rate.current)} {unit}")
-    return ", ".join(parts)
-
-
-def _step_seconds(run: RunView, snapshot: Snapshot) -> float | None:
-    """As the log reports it; else as it is exported: derived from the times of the steps."""
-    if step := run.statistics.get("step_seconds"):
-        return step.mean if step.mean is not None else step.current
+def _pace(run: RunView, snapshot: Snapshot) -> Iterator[str]:
+    """The time of a step as it is logged; else as it is exported, derived from their times."""
     labels = make_labels(run=run.name)
-    derived = (
+    exported = (
         point.value
         for point in snapshot.points
         if point.name == "ldlm_train_step_seconds" and point.labels == labels
     )
-    return next(derived, None)
+    step = run.statistics.get("step_seconds")
+    seconds = next(exported, None) if step is None else step.mean or step.current
+    if seconds is not None:
+        yield f"{duration(seconds)} a step"
+    for name, unit in (("samples_per_second", "samples/s"), ("tokens_per_second", "tokens/s")):
+        if rate := run.statistics.get(name):
+            yield f"{number(rate.current)} {unit}"
 
 
 def _last_step(run: RunView, now: float) -> str:
