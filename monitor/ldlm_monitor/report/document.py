@@ -34,7 +34,6 @@ TIMELINE = 200
 """Entries of one run's timeline at most, the newest."""
 ISSUES = 8
 """Kinds of issues, the most severe of a screenful; `parse` prints all events."""
-_ISSUE_SEVERITIES = frozenset(SEVERITIES[1:])
 _LIFECYCLE = frozenset(
     {"run_started", "run_resumed", "run_finished", "checkpoint_failed", "skipped_step"}
 )
@@ -224,7 +223,7 @@ def _issues(run: RunView, events: Sequence[Event]) -> Iterator[Entry]:
     """Root causes first, then the newest; a kind on a rank once, its last line and a count."""
     found: dict[tuple[str, int | None], list[Event]] = {}
     for event in reversed(events):
-        if event.run == run.name and event.severity in _ISSUE_SEVERITIES:
+        if event.run == run.name and event.severity in SEVERITIES[1:]:
             found.setdefault((event.kind, event.rank), []).append(event)
     ordered = sorted(found.values(), key=lambda same: same[0].fields.get("role") != "root")
     for newest, *others in ordered[:ISSUES]:
@@ -276,16 +275,12 @@ def _turns(run: RunView, snapshot: Snapshot) -> Iterator[tuple[str, Entry]]:
 
 
 def _curve(curve: CurveView) -> Curve:
-    def known(column: Sequence[float]) -> tuple[float | None, ...]:
-        return tuple(None if math.isnan(value) else value for value in column)
-
-    return Curve(
-        steps=tuple(curve.steps),
-        means=known(curve.means),
-        lows=known(curve.lows),
-        highs=known(curve.highs),
-        nonfinite=tuple(curve.nonfinite),
+    means, lows, highs = (
+        tuple(None if math.isnan(value) else value for value in column)
+        for column in (curve.means, curve.lows, curve.highs)
     )
+    steps, nonfinite = tuple(curve.steps), tuple(curve.nonfinite)
+    return Curve(steps=steps, means=means, lows=lows, highs=highs, nonfinite=nonfinite)
 
 
 def _cleaned(value: Any) -> Any:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Literal, TypeAlias
 
 from ldlm_monitor.analysis.bench.outputs import Outputs
@@ -66,17 +64,18 @@ def watch(
 
     Raises `UsageError` where it cannot be started.
     """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     gpu = GpuMemory()
-    with _interruptible():
-        running = _Running(_started(command, directory), outputs, echo)
-        result = running.result
-        try:
-            result.stopped_by = running.follow(limits, gpu)
-        except KeyboardInterrupt:
-            result.stopped_by = "interrupt"
-        finally:
-            result.seconds = time.time() - result.started_at
-            running.end(limits.grace)
+    running = _Running(_started(command, directory), outputs, echo)
+    result = running.result
+    try:
+        result.stopped_by = running.follow(limits, gpu)
+    except KeyboardInterrupt:
+        result.stopped_by = "interrupt"
+    finally:
+        result.seconds = time.time() - result.started_at
+        running.end(limits.grace)
     result.gpus = gpu.names if "gpu_memory_bytes" in result.memory else ()
     outputs.finish(time.time())
     return result
@@ -188,18 +187,3 @@ class _Running:
             column.steps.append(step)
             column.times.append(time.time())
             column.values.append(float(value))
-
-
-@contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the command as Ctrl-C does."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = {each: signal.signal(each, interrupt) for each in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
