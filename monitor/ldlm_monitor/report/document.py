@@ -112,11 +112,9 @@ def report(snapshot: Snapshot, readings: Mapping[str, RunReadings]) -> Report:
                 "health": worst_health(snapshot),
                 "runs": [_run(run, snapshot, readings.get(run.name)) for run in snapshot.runs],
                 "alerts": [
-                    alert.model_dump()
-                    for alert in firing(snapshot)
-                    if alert.labels.get("run") not in owned
+                    alert for alert in firing(snapshot) if alert.labels.get("run") not in owned
                 ],
-                "monitor": snapshot.monitor.model_dump(),
+                "monitor": snapshot.monitor,
             }
         )
     )
@@ -132,8 +130,8 @@ def _run(run: RunView, snapshot: Snapshot, readings: RunReadings | None) -> dict
         "settings": dict(_settings(run.settings)),
         "said": _said(run, incidents, alerts),
         "facts": dict(_facts(run, snapshot)),
-        "incidents": [each.model_dump() for each in incidents],
-        "alerts": [alert.model_dump() for alert in alerts],
+        "incidents": incidents,
+        "alerts": alerts,
         "issues": list(_issues(run, snapshot.events)),
         "goodput": readings and goodput(readings, run, snapshot.at),
         "resumed_at": [resume.step for resume in resumes],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from html import escape
@@ -24,21 +25,21 @@ GIB = 2.0**30
 LINES = 5
 """Curves of one chart at most; colours are no more."""
 _CHARTS = (
-    ("loss", "", ("loss", "eval_loss")),
-    ("loss components", "", ("loss_",)),
-    ("accuracy", "", ("accuracy", "accuracy_")),
-    ("gradient norm", "", ("grad_norm",)),
-    ("learning rate", "", ("learning_rate",)),
-    ("loss scale", "", ("loss_scale",)),
-    ("memory", "GiB", ("memory_allocated_bytes", "memory_reserved_bytes")),
+    ("loss", "", r"(?:eval_)?loss"),
+    ("loss components", "", r"loss_(?!scale$)(.+)"),
+    ("accuracy", "", r"accuracy(?:_(.+))?"),
+    ("gradient norm", "", r"grad_norm"),
+    ("learning rate", "", r"learning_rate"),
+    ("loss scale", "", r"loss_scale"),
+    ("memory", "GiB", r"(memory_(?:allocated|reserved))_bytes"),
 )
-"""Title, unit, and names of quantities, or how they begin where that ends with `_`."""
-_PACE = {
-    "samples_per_second": ("throughput", "samples/s"),
-    "tokens_per_second": ("throughput", "tokens/s"),
-    "step_seconds": ("step time", "s"),
-    "steps_per_second": ("throughput", "it/s"),
-}
+"""Title, unit, and the names of quantities; the group is what a line is called."""
+_PACE = (
+    ("throughput", "samples/s", "samples_per_second"),
+    ("throughput", "tokens/s", "tokens_per_second"),
+    ("step time", "s", "step_seconds"),
+    ("throughput", "it/s", "steps_per_second"),
+)
 """The first of these that the run has is shown."""
 _TONES = 5
 """Losses of time that have a colour of their own."""
@@ -116,49 +117,28 @@ def _graphs(run: ReportRun) -> Iterator[Figure]:
     at more than one step.
     """
     marks = tuple(_marks(run))
-    pace = [(*_PACE[name], (name,)) for name in _PACE if name in run.curves]
-    for title, unit, wanted in (*_CHARTS, *pace[:1]):
+    pace = [chart for chart in _PACE if chart[2] in run.curves]
+    for title, unit, names in (*_CHARTS, *pace[:1]):
         scale = GIB if unit == "GiB" else 1.0
+        matches = (re.fullmatch(names, name) for name in sorted(run.curves))
         lines = [
-            _line(_short(name, wanted), run.curves[name], scale)
-            for name in _named(wanted, run.curves)
+            _line(match[match.lastindex or 0], run.curves[match[0]], scale, color)
+            for color, match in enumerate(filter(None, matches))
         ]
         if any(len(line.xs) > 1 for line in lines):
             yield Figure(title=title, unit=unit, lines=lines[:LINES], marks=marks)
 
 
-def _named(wanted: Sequence[str], available: Iterable[str]) -> Iterator[str]:
-    for name in sorted(available):
-        part_of = any(name.startswith(each) for each in wanted if each.endswith("_"))
-        if name in wanted or (part_of and name != "loss_scale"):
-            yield name
-
-
-def _short(name: str, wanted: Sequence[str]) -> str:
-    """Without what the chart's title says already."""
-    for each in wanted:
-        if each.endswith("_") and name.startswith(each):
-            return name.removeprefix(each)
-    return name.removesuffix("_bytes")
-
-
-def _line(name: str, curve: Curve, scale: float = 1.0) -> Line:
+def _line(name: str, curve: Curve, scale: float, color: int) -> Line:
     """Where the step falls, the line is broken."""
-    xs: list[float] = []
-    columns: tuple[list[float], list[float], list[float]] = ([], [], [])
-    sources: Sequence[Sequence[float | None]] = (curve.means, curve.lows, curve.highs)
-    for index, step in enumerate(curve.steps):
-        if xs and step < xs[-1]:
-            xs.append(step)
-            for column in columns:
-                column.append(math.nan)
-        xs.append(step)
-        for column, source in zip(columns, sources, strict=True):
-            value = source[index]
-            column.append(math.nan if value is None else value / scale)
+    points: list[tuple[float, ...]] = []
+    for step, *values in zip(curve.steps, curve.means, curve.lows, curve.highs, strict=True):
+        if points and step < points[-1][0]:
+            points.append((step, math.nan, math.nan, math.nan))
+        points.append((step, *(math.nan if each is None else each / scale for each in values)))
     bad = [step for step, count in zip(curve.steps, curve.nonfinite, strict=True) if count]
-    means, lows, highs = columns
-    return Line(name=name, xs=xs, means=means, lows=lows, highs=highs, nonfinite=bad)
+    xs, means, lows, highs = zip(*points, strict=True) if points else [()] * 4
+    return Line(name=name, xs=xs, means=means, lows=lows, highs=highs, nonfinite=bad, color=color)
 
 
 def _marks(run: ReportRun) -> Iterator[FigureMark]:

@@ -15,8 +15,7 @@ BUCKETS = 400
 class Line:
     """One quantity of one run: mean, least and greatest value of each bucket (NaN: none).
 
-    `nonfinite`: at which x a value was NaN or infinite. `color`: its number, from 0; None: by
-    its place in the chart.
+    `nonfinite`: at which x a value was NaN or infinite. `color`: its number, from 0.
     """
 
     name: str
@@ -25,7 +24,7 @@ class Line:
     lows: Sequence[float]
     highs: Sequence[float]
     nonfinite: Sequence[float] = ()
-    color: int | None = None
+    color: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +45,6 @@ class Figure:
     unit: str = ""
     x_title: str = "step"
     marks: Sequence[FigureMark] = field(default=())
-
-    @property
-    def colored(self) -> list[tuple[int, Line]]:
-        """The lines, each with the number of its colour."""
-        return [
-            (index if line.color is None else line.color, line)
-            for index, line in enumerate(self.lines)
-        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +78,7 @@ def bucketed(
     values: Sequence[float],
     nonfinite: Sequence[float] = (),
     *,
-    color: int | None = None,
+    color: int = 0,
 ) -> Line:
     """Finite values in at most `BUCKETS` buckets, of which none loses a spike."""
     width = math.ceil(len(values) / BUCKETS) or 1

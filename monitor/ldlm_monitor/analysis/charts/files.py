@@ -88,8 +88,8 @@ def _draw(axes: Any, chart: Figure) -> None:
     axes.set_yscale("log" if span.logarithmic else "linear")
     places = [x for line in chart.lines for x in (*line.xs, *line.nonfinite)]
     reach = APART * (max(places, default=0.0) - min(places, default=0.0))
-    for number, line in chart.colored:
-        color = _COLORS[number % len(_COLORS)]
+    for line in chart.lines:
+        color = _COLORS[line.color % len(_COLORS)]
         axes.fill_between(line.xs, line.lows, line.highs, color=color, alpha=0.2, linewidth=0)
         axes.plot(line.xs, line.means, color=color, linewidth=1.3, label=plain(line.name, 40))
         for stretch in stretches(line.nonfinite, reach):

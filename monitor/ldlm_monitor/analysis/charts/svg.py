@@ -63,8 +63,8 @@ def _parts(chart: Figure, y: int, legend: int) -> Iterator[str]:
     for tick in ys.ticks:
         level = _round(_SIZE * (1 - ys.share(tick)))
         yield _stroke("grid", f"M0 {level}H{_SIZE}")
-    for color, line in chart.colored:
-        yield from _line(line, color % 5 + 1, xs, ys)
+    for line in chart.lines:
+        yield from _line(line, line.color % 5 + 1, xs, ys)
     for mark in filter(lambda mark: xs.holds(mark.x), chart.marks):
         at = _round(_SIZE * xs.share(mark.x))
         name = "bad" if mark.kind == "incident" else "resume"
@@ -84,7 +84,7 @@ def _legend(chart: Figure, letters: int) -> Iterator[str]:
     if len(chart.lines) < 2:
         return
     limit = max(letters // len(chart.lines), 6)
-    names = [(color, shorten_path(plain(line.name), limit)) for color, line in chart.colored]
+    names = [(line.color, shorten_path(plain(line.name), limit)) for line in chart.lines]
     spans = "\u2003".join(
         f'<tspan style="fill:var(--c{color % 5 + 1})">━ {escape(name)}</tspan>'
         for color, name in names
