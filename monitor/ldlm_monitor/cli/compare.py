@@ -69,7 +69,7 @@ def compare(
     if not 0.5 <= confidence < 1:
         raise UsageError("should be between 0.5 and 1", where="--confidence", remedy="try 0.95")
     if plot is not None:
-        from ldlm_monitor.analysis.charts.files import check
+        from ldlm_monitor.analysis.charts.drawing import check
 
         check(plot, "--plot")
     given: dict[str, Any] = {"companions": companions, "state_dir": state_dir}

@@ -89,9 +89,8 @@ def _on_screen(
 
 def _score(found: Settings, truth: Path, form: str) -> int:
     """Prints how the alerts fare against what is known; the worst log decides the exit code."""
-    from ldlm_monitor.analysis.backtest.play import backtest
+    from ldlm_monitor.analysis.backtest.play import backtest, score_text
     from ldlm_monitor.analysis.backtest.score import overall
-    from ldlm_monitor.analysis.backtest.show import score_text
 
     played = list(backtest(found, truth))
     scores = overall([score for score, _ in played])

@@ -8,8 +8,7 @@ from pathlib import Path
 from statistics import median
 
 from ldlm_monitor.analysis.bench.bench_records import LOG, BenchRecord, BenchSeries, keep, series_of
-from ldlm_monitor.analysis.bench.outputs import Outputs
-from ldlm_monitor.analysis.bench.watch import BenchLimits, Watched, watch
+from ldlm_monitor.analysis.bench.watch import BenchLimits, Outputs, Watched, watch
 from ldlm_monitor.analysis.compare.output import value
 from ldlm_monitor.analysis.compare.sides import Side
 from ldlm_monitor.analysis.readings import Readings, RunReadings
