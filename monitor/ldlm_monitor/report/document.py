@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 from pydantic import ConfigDict, Field
@@ -103,21 +104,16 @@ def report(snapshot: Snapshot, readings: Mapping[str, RunReadings]) -> Report:
     Text of logs in it is without secrets, but not escaped.
     """
     owned = {run.name for run in snapshot.runs}
-    return Report.model_validate(
-        _cleaned(
-            {
-                "schema": SCHEMA,
-                "version": __version__,
-                "at": snapshot.at,
-                "health": worst_health(snapshot),
-                "runs": [_run(run, snapshot, readings.get(run.name)) for run in snapshot.runs],
-                "alerts": [
-                    alert for alert in firing(snapshot) if alert.labels.get("run") not in owned
-                ],
-                "monitor": snapshot.monitor,
-            }
-        )
-    )
+    found = {
+        "schema": SCHEMA,
+        "version": __version__,
+        "at": snapshot.at,
+        "health": worst_health(snapshot),
+        "runs": [_run(run, snapshot, readings.get(run.name)) for run in snapshot.runs],
+        "alerts": [alert for alert in firing(snapshot) if alert.labels.get("run") not in owned],
+        "monitor": snapshot.monitor,
+    }
+    return Report.model_validate(_cleaned(found))
 
 
 def _run(run: RunView, snapshot: Snapshot, readings: RunReadings | None) -> dict[str, Any]:
@@ -285,7 +281,7 @@ def _cleaned(value: Any) -> Any:
     """The same without secrets, control characters and lone surrogates in any text."""
     match value:
         case str():
-            return plain(encodable(value), _TEXT)
+            return _clean_text(value)
         case View():
             return _cleaned(value.model_dump())
         case dict():
@@ -294,3 +290,8 @@ def _cleaned(value: Any) -> Any:
             return [_cleaned(item) for item in value]
         case _:
             return value
+
+
+@lru_cache(maxsize=4096)  # the same names stand in every run
+def _clean_text(text: str) -> str:
+    return plain(encodable(text), _TEXT)
