@@ -8,7 +8,16 @@ from collections.abc import Iterator, Sequence
 from ldlm_monitor.analysis.charts import Figure, Line, bucketed
 from ldlm_monitor.analysis.compare.comparison import Cell, Comparison, Row, RunSummary
 from ldlm_monitor.analysis.compare.sides import Side
-from ldlm_monitor.analysis.compare.verdict import MEMORY_BY, SPEED_BY, learned, percent, signed
+from ldlm_monitor.analysis.compare.verdict import (
+    MEMORY,
+    MEMORY_BY,
+    PACE,
+    SPEED_BY,
+    Quantity,
+    learned,
+    percent,
+    signed,
+)
 from ldlm_monitor.text.format import byte_size, duration, number
 from ldlm_monitor.text.sanitize import plain
 
@@ -80,34 +89,25 @@ def value(amount: float | None, unit: str) -> str:
 GIB = 2.0**30
 LEARNED = 6
 """Losses and accuracies that are drawn at most."""
-_TITLES = {
-    "samples_per_second": "samples/s",
-    "tokens_per_second": "tokens/s",
-    "step_seconds": "step time, seconds",
-    "steps_per_second": "it/s",
-}
 
 
 def charts(sides: Sequence[Side]) -> list[Figure]:
     """Over steps, and the loss over time too where times are known."""
     names = {name for side in sides for name in side.readings.quantities()}
     wanted = learned(names)[:LEARNED]
-    found = [_chart(quantity.title, quantity.name, sides) for quantity in wanted]
+    found = [_chart(quantity, sides) for quantity in wanted]
     if "loss" in names and (timed := list(_over_time(sides))):
         found.insert(1, Figure(title="loss over time", lines=timed, x_title="seconds"))
-    pace = [name for name in SPEED_BY if any(side.has(name) for side in sides)]
-    found += [_chart(_TITLES[name], name, sides) for name in pace[:1]]
-    memory = [name for name in MEMORY_BY if any(side.has(name) for side in sides)]
-    found += [
-        _chart(name.removesuffix("_bytes").replace("_", " "), name, sides) for name in memory[:1]
-    ]
+    for measures in (SPEED_BY, MEMORY_BY):
+        best = next((name for name in measures if any(side.has(name) for side in sides)), "")
+        found += [_chart(each, sides) for each in (*PACE, *MEMORY) if each.name == best]
     return [chart for chart in found if chart.lines]
 
 
-def _chart(title: str, quantity: str, sides: Sequence[Side]) -> Figure:
-    is_bytes = quantity.endswith("_bytes")
-    lines = list(_curves(quantity, sides, GIB if is_bytes else 1.0))
-    return Figure(title=title, lines=lines, unit="GiB" if is_bytes else "")
+def _chart(quantity: Quantity, sides: Sequence[Side]) -> Figure:
+    unit = {"B": "GiB", "s": "s"}.get(quantity.unit, "")
+    lines = list(_curves(quantity.name, sides, GIB if unit == "GiB" else 1.0))
+    return Figure(title=quantity.title, lines=lines, unit=unit)
 
 
 def _curves(quantity: str, sides: Sequence[Side], scale: float) -> Iterator[Line]:
