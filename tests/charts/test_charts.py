@@ -1,6 +1,5 @@
 """Charts: nothing that matters is lost in them, and no text becomes markup."""
 
-import math
 from pathlib import Path
 from xml.etree import ElementTree
 
