@@ -20,12 +20,18 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from ldlm_monitor.analysis.column import Column
-from ldlm_monitor.analysis.compare.bootstrap import Location, mean_of, median_of
 from ldlm_monitor.analysis.compare.comparison import CONFIDENCE
-from ldlm_monitor.analysis.compare.difference import Difference, of_logarithms, of_means, of_pairs
-from ldlm_monitor.analysis.compare.quantities import LOSS, STEP_SECONDS
+from ldlm_monitor.analysis.compare.intervals import (
+    Difference,
+    Location,
+    mean_of,
+    median_of,
+    of_logarithms,
+    of_means,
+    of_pairs,
+)
 from ldlm_monitor.analysis.compare.sides import Side
-from ldlm_monitor.analysis.compare.verdict import verdict
+from ldlm_monitor.analysis.compare.verdict import LOSS, STEP_SECONDS, verdict
 from ldlm_monitor.analysis.readings import STEPS, RunReadings
 
 PAIRS = 300

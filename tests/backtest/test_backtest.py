@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from ldlm_monitor.analysis.backtest import LogScore, backtest, overall
+from ldlm_monitor.analysis.backtest.play import backtest
+from ldlm_monitor.analysis.backtest.score import LogScore, overall
 from ldlm_monitor.config import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,11 +45,13 @@ def test_the_examples_raise_what_happened_in_them_and_nothing_else(tmp_path: Pat
         ),
     )
     healthy, nan, crash = scores(truth, EXAMPLES)
-    assert (healthy.healthy, healthy.alarms) == (True, 0)
-    assert [nan.counts.recall, nan.counts.precision] == [1.0, 1.0]
-    assert [crash.counts.recall, crash.counts.precision] == [1.0, 1.0]
-    assert [finding.seconds for finding in nan.findings] == [pytest.approx(0, abs=0.5)]
-    assert [finding.seconds for finding in crash.findings] == pytest.approx([0, 0], abs=0.5)
+    assert (healthy.healthy, healthy.alerts) == (True, 0)
+    assert [nan.recall, nan.precision] == [1.0, 1.0]
+    assert [crash.recall, crash.precision] == [1.0, 1.0]
+    assert [event.seconds_to_detect for event in nan.expected_events] == [pytest.approx(0, abs=0.5)]
+    assert [event.seconds_to_detect for event in crash.expected_events] == pytest.approx(
+        [0, 0], abs=0.5
+    )
 
 
 def test_each_log_is_a_run_of_its_own(tmp_path: Path) -> None:
@@ -61,7 +64,7 @@ def test_each_log_is_a_run_of_its_own(tmp_path: Path) -> None:
         ("train_20261121_083451_node0.log", [event("nan", 20)]),
         ("train_20261121_083451_node1.log", [event("nan", 20)]),
     )
-    assert [one.counts.found for one in scores(truth, tmp_path)] == [1, 1]
+    assert [one.found for one in scores(truth, tmp_path)] == [1, 1]
 
 
 def test_the_quote_tells_which_state_of_a_progress_bar_is_meant(tmp_path: Path) -> None:
@@ -69,17 +72,17 @@ def test_the_quote_tells_which_state_of_a_progress_bar_is_meant(tmp_path: Path) 
     log = next((RUNS / "H_hang_sigstop_rank1_90s/train_logs").glob("*.log"))
     truth = written(tmp_path, (log.name, [event("TrainingStalled", 229, "200/475")]))
     (one,) = scores(truth, log)
-    (finding,) = one.findings
-    assert finding.alarm is not None
-    assert finding.seconds == pytest.approx(30, abs=1)
+    (event_score,) = one.expected_events
+    assert event_score.alert == "TrainingStalled"
+    assert event_score.seconds_to_detect == pytest.approx(30, abs=1)
 
 
 @pytest.mark.shared
 def test_the_truth_of_the_public_corpus_is_understood_and_no_healthy_log_rings() -> None:
     files = [PUBLIC / entry["file"] for entry in json.loads((PUBLIC / "index.json").read_bytes())]
-    total = overall(scores(PUBLIC / "index.json", *files))
+    total = overall(scores(PUBLIC / "index.json", *files)).overall
     assert (total.logs, total.healthy, total.healthy_with_false_alarms) == (40, 26, 0)
-    assert total.counts.expected == 30
-    assert total.counts.precision == 1.0
-    assert total.by_kind["oom_cuda"] == (2, 2)
-    assert total.by_kind["job_time_limit"] == (1, 1)
+    assert total.expected == 30
+    assert total.precision == 1.0
+    assert total.by_kind["oom_cuda"] == {"found": 2, "expected": 2}
+    assert total.by_kind["job_time_limit"] == {"found": 1, "expected": 1}

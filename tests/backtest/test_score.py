@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ldlm_monitor.analysis.backtest.score import Alarm, EventResult, LogScore, overall, score
+from ldlm_monitor.analysis.backtest.score import Alarm, Delay, LogScore, overall, score
 from ldlm_monitor.analysis.backtest.truth import TrueEvent, Truth
 
 NAN = TrueEvent(kind="nan", line_number=20, severity="failure", quote="loss: nan")
@@ -22,26 +22,35 @@ def judge(events: list[TrueEvent], *alarms: Alarm, times: Any = None) -> LogScor
 
 
 def told(result: LogScore) -> list[str | None]:
-    return [finding.alarm and finding.alarm.alert for finding in result.findings]
+    return [event.alert for event in result.expected_events]
+
+
+def false(result: LogScore) -> list[tuple[str, int | None]]:
+    return [(alarm.alert, alarm.line) for alarm in result.false_alarms]
 
 
 def test_an_alert_at_the_line_has_found_the_failure() -> None:
     result = judge([NAN], NONFINITE, times={NAN: 97.5})
-    assert result.findings == (EventResult(NAN, NONFINITE, seconds=2.5, lines=0),)
-    assert (result.counts.recall, result.counts.precision) == (1.0, 1.0)
+    (event,) = result.expected_events
+    assert (event.alert, event.alert_line) == ("NonFiniteLoss", 20)
+    assert (event.seconds_to_detect, event.lines_to_detect) == (2.5, 0)
+    assert (result.recall, result.precision) == (1.0, 1.0)
 
 
 def test_a_later_alert_has_found_it_too_and_its_delay_is_told_in_lines_without_a_clock() -> None:
     late = replace(NONFINITE, line=26, time=None)
-    assert judge([NAN], late, times={NAN: 97.5}).findings == (EventResult(NAN, late, None, 6),)
-    assert judge([NAN], replace(late, time=100.0)).findings[0].seconds is None
+    (event,) = judge([NAN], late, times={NAN: 97.5}).expected_events
+    assert (event.alert, event.seconds_to_detect, event.lines_to_detect) == (
+        *("NonFiniteLoss", None, 6),
+    )
+    assert judge([NAN], replace(late, time=100.0)).expected_events[0].seconds_to_detect is None
 
 
 def test_an_alert_before_the_failure_is_false_and_has_not_found_it() -> None:
     early = replace(NONFINITE, line=19)
     result = judge([NAN], early)
-    assert (told(result), result.false_alarms) == ([None], (early,))
-    assert (result.counts.recall, result.counts.precision) == (0.0, 0.0)
+    assert (told(result), false(result)) == ([None], [("NonFiniteLoss", 19)])
+    assert (result.recall, result.precision) == (0.0, 0.0)
 
 
 def test_an_alert_after_the_last_line_that_counts_is_false() -> None:
@@ -59,7 +68,7 @@ def test_an_alert_of_another_kind_is_false() -> None:
 
 def test_a_traceback_is_named_by_its_first_line_and_known_by_the_quote_below() -> None:
     result = judge([OOM], MEMORY)
-    assert (told(result), result.findings[0].lines) == (["OutOfMemory"], 0)
+    assert (told(result), result.expected_events[0].lines_to_detect) == (["OutOfMemory"], 0)
     assert told(judge([OOM], replace(MEMORY, below=False))) == [None]
     assert told(judge([OOM], replace(MEMORY, text="OutOfMemoryError: on the host"))) == [None]
 
@@ -73,17 +82,18 @@ def test_the_crash_that_a_failure_causes_is_no_false_alarm_and_does_not_detect_i
 def test_a_true_alert_that_still_fires_has_found_what_comes_next() -> None:
     again = NAN.model_copy(update={"line_number": 50})
     assert told(judge([NAN, again], NONFINITE)) == ["NonFiniteLoss", "NonFiniteLoss"]
-    assert judge([NAN, again], NONFINITE).findings[1].lines == 0
+    assert judge([NAN, again], NONFINITE).expected_events[1].lines_to_detect == 0
     assert told(judge([NAN, again], replace(NONFINITE, until_line=49))) == ["NonFiniteLoss", None]
-    false = replace(NONFINITE, line=5)
-    assert told(judge([NAN, again], false)) == [None, None]
+    early = replace(NONFINITE, line=5)
+    assert told(judge([NAN, again], early)) == [None, None]
 
 
 def test_a_warning_is_found_by_a_warning_and_an_error_is_too_loud_for_it() -> None:
     spike = Alarm("LossSpike", "warning", 41)
     assert told(judge([SPIKE], spike)) == ["LossSpike"]
     loud = Alarm("LossDiverging", "error", 41)
-    assert (told(judge([SPIKE], loud)), judge([SPIKE], loud).false_alarms) == ([None], (loud,))
+    assert told(judge([SPIKE], loud)) == [None]
+    assert false(judge([SPIKE], loud)) == [("LossDiverging", 41)]
     grave = SPIKE.model_copy(update={"severity": "failure"})
     assert told(judge([grave], loud)) == ["LossDiverging"]
 
@@ -91,10 +101,10 @@ def test_a_warning_is_found_by_a_warning_and_an_error_is_too_loud_for_it() -> No
 def test_in_a_healthy_log_every_alert_is_false_and_the_harmless_thing_behind_it_is_named() -> None:
     word = TrueEvent(kind="scary_word", line_number=20, severity="benign")
     result = judge([word], NONFINITE)
-    assert (result.healthy, result.false_alarms) == (True, (NONFINITE,))
-    assert result.benign == {20: "scary_word"}
-    assert (result.counts.recall, result.counts.precision) == (None, 0.0)
-    assert judge([word]).counts.precision is None
+    assert (result.healthy, false(result)) == (True, [("NonFiniteLoss", 20)])
+    assert result.false_alarms[0].benign == "scary_word"
+    assert (result.recall, result.precision) == (None, 0.0)
+    assert judge([word]).precision is None
 
 
 def test_a_kind_may_be_the_name_of_an_alert() -> None:
@@ -112,7 +122,7 @@ def test_an_alert_of_ones_own_counts_at_the_lines_of_the_event_alone() -> None:
 
 def test_an_alert_without_a_line_is_known_by_its_name() -> None:
     result = judge([NAN], replace(NONFINITE, line=None))
-    assert (told(result), result.findings[0].lines) == (["NonFiniteLoss"], None)
+    assert (told(result), result.expected_events[0].lines_to_detect) == (["NonFiniteLoss"], None)
 
 
 def test_all_logs_together_count_each_event_and_each_alert_once() -> None:
@@ -122,19 +132,19 @@ def test_all_logs_together_count_each_event_and_each_alert_once() -> None:
         judge([]),
         judge([], NONFINITE),
     ]
-    total = overall(logs)
+    total = overall(logs).overall
     assert (total.logs, total.healthy, total.healthy_with_false_alarms) == (4, 2, 1)
-    assert total.counts.recall == pytest.approx(2 / 3)
-    assert total.counts.precision == pytest.approx(3 / 5)
-    assert total.by_severity == {"failure": (2, 2), "warning": (0, 1)}
-    assert total.by_kind == {"loss_spike": (0, 1), "nan": (1, 1), "oom_cuda": (1, 1)}
-    assert total.seconds is not None
-    assert (total.seconds.count, total.seconds.median, total.seconds.longest) == (1, 1.0, 1.0)
-    assert total.lines is not None
-    assert (total.lines.count, total.lines.longest) == (1, 0)
+    assert total.recall == pytest.approx(2 / 3)
+    assert total.precision == pytest.approx(3 / 5)
+    shares = {name: (each["found"], each["expected"]) for name, each in total.by_severity.items()}
+    assert shares == {"failure": (2, 2), "warning": (0, 1)}
+    shares = {name: (each["found"], each["expected"]) for name, each in total.by_kind.items()}
+    assert shares == {"loss_spike": (0, 1), "nan": (1, 1), "oom_cuda": (1, 1)}
+    assert total.seconds_to_detect == Delay(count=1, median=1.0, longest=1.0)
+    assert total.lines_to_detect == Delay(count=1, median=0, longest=0)
 
 
 def test_nothing_expected_and_nothing_rung_has_no_ratio() -> None:
-    total = overall([judge([])])
-    assert (total.counts.recall, total.counts.precision) == (None, None)
-    assert (total.seconds, total.lines) == (None, None)
+    total = overall([judge([])]).overall
+    assert (total.recall, total.precision) == (None, None)
+    assert (total.seconds_to_detect, total.lines_to_detect) == (None, None)

@@ -1,6 +1,5 @@
 """Charts: nothing that matters is lost in them, and no text becomes markup."""
 
-import math
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -52,13 +51,6 @@ def test_long_names_that_begin_alike_differ_in_the_legend() -> None:
     lines = [bucketed(f"train_20261121_0{n}5842", [0, 1], [1.0, 2.0]) for n in (6, 7, 8)]
     names = [span.text for span in parsed(Figure(title="loss", lines=lines)).iter("tspan")]
     assert len(set(names)) == 3
-
-
-def test_a_value_beyond_the_axis_has_a_mark_with_its_value() -> None:
-    values = [math.sin(n) for n in range(200)]
-    values[100] = -1e6
-    root = parsed(Figure(title="x", lines=[bucketed("x", range(200), values)]))
-    assert "-1000000 at 100" in titles(root)
 
 
 @example([95811496.0, 5.9e-301])

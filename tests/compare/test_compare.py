@@ -295,7 +295,7 @@ def test_a_run_has_the_same_colour_in_every_drawing(ask: Ask, folder: Path) -> N
     ask("base.jsonl", "tuned.jsonl", "--plot", "a.svg")
     drawings = (folder / "a.svg").read_text("utf-8").split("<title>")
     (loss,) = [drawing for drawing in drawings if drawing.startswith("loss<")]
-    (other,) = [drawing for drawing in drawings if drawing.startswith("memory allocated")]
+    (other,) = [drawing for drawing in drawings if drawing.startswith("GPU memory allocated")]
     assert re.findall(r'class="mean" style="stroke:(.*?)"', loss) == ["var(--c1)", "var(--c2)"]
     assert re.findall(r'class="mean" style="stroke:(.*?)"', other) == ["var(--c2)"]
 

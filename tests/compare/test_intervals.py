@@ -8,23 +8,19 @@ from statistics import fmean
 import pytest
 
 from interval_coverage import Case, cases, rates, remembering
-from ldlm_monitor.analysis.compare.bootstrap import (
+from ldlm_monitor.analysis.compare.intervals import (
+    Difference,
     Location,
-    block_length,
+    inside,
     mean_of,
     median_of,
     memory_of,
-)
-from ldlm_monitor.analysis.compare.difference import (
-    Difference,
-    inside,
     of_logarithms,
     of_means,
     of_pairs,
     quantile,
 )
-from ldlm_monitor.analysis.compare.quantities import LOSS
-from ldlm_monitor.analysis.compare.verdict import verdict
+from ldlm_monitor.analysis.compare.verdict import LOSS, verdict
 
 PAIRS = 40
 """Of runs that are compared; benchmarks/interval_coverage.py has the rates of 300."""
@@ -71,13 +67,13 @@ def losses(chance: random.Random, count: int, level: float) -> list[float]:
 
 
 def shared_noise(a: Sequence[float], b: Sequence[float]) -> Difference | None:
-    moved = mean_of([y - x for x, y in zip(a, b, strict=True)], replicates=200)
+    moved = mean_of([y - x for x, y in zip(a, b, strict=True)])
     assert moved is not None
     return of_pairs(moved, fmean(a), 0.95)
 
 
 def own_noise(a: Sequence[float], b: Sequence[float]) -> Difference | None:
-    first, second = mean_of(a, replicates=200), mean_of(b, replicates=200)
+    first, second = mean_of(a), mean_of(b)
     assert first is not None
     assert second is not None
     return of_means(first, second, 0.95)
@@ -108,11 +104,12 @@ def test_steps_that_share_their_noise_are_compared_more_sharply() -> None:
     assert paired.high - paired.low < 0.1 * (apart.high - apart.low)
 
 
-def test_values_that_hang_together_are_drawn_in_longer_blocks() -> None:
+def test_values_that_hang_together_are_known_less_well() -> None:
     chance = random.Random(11)
-    lengths = [block_length(remembering(chance, 1000, memory)) for memory in (0.0, 0.5, 0.9)]
-    assert lengths == sorted(lengths)
-    assert lengths[2] > 3 * lengths[0]
+    found = [mean_of(remembering(chance, 1000, memory)) for memory in (0.0, 0.5, 0.9)]
+    errors = [each.error for each in found if each is not None]
+    assert errors == sorted(errors)
+    assert errors[2] > 3 * errors[0]
 
 
 def test_the_same_values_give_the_same_interval() -> None:
@@ -139,7 +136,7 @@ def test_a_short_series_has_its_memory_at_its_true_length_on_average() -> None:
 
 
 def test_a_difference_beyond_all_measure_is_told_as_infinite() -> None:
-    far = of_logarithms(Location(0.0, 300.0, 5, 40), Location(1.0, 0.1, 5, 40), 0.95)
+    far = of_logarithms(Location(0.0, 300.0, 5), Location(1.0, 0.1, 5), 0.95)
     assert far is not None
     assert (far.low, far.high) == (-1.0, math.inf)
     assert far.inverted().high == math.inf
@@ -148,8 +145,8 @@ def test_a_difference_beyond_all_measure_is_told_as_infinite() -> None:
 def test_of_too_few_values_nothing_is_said() -> None:
     assert median_of([1.0] * 19) is None
     assert mean_of([1.0] * 19) is None
-    few = Location(0.0, 0.1, 2, 30)
-    assert of_logarithms(few, Location(0.0, 0.1, 50, 60), 0.95) is None
+    few = Location(0.0, 0.1, 2)
+    assert of_logarithms(few, Location(0.0, 0.1, 50), 0.95) is None
 
 
 def test_constant_values_are_known_exactly() -> None:

@@ -18,7 +18,7 @@ from ldlm_monitor.model.records import Event, Position
 from ldlm_monitor.model.view import IncidentView
 from ldlm_monitor.notify import from_transition, slack_message
 from ldlm_monitor.playback.replay import Replay
-from ldlm_monitor.report.health import health_report
+from ldlm_monitor.report.text import health_report
 from ldlm_monitor.serve.pages import resource
 from ldlm_monitor.text.lines import transition_line
 

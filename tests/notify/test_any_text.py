@@ -23,7 +23,7 @@ from ldlm_monitor.notify.message import Message
 from ldlm_monitor.notify.notification import from_json, to_json
 from ldlm_monitor.notify.slack_blocks import group_message, news_message, slack_message
 from ldlm_monitor.notify.webhook import WebhookBody, webhook_body
-from ldlm_monitor.report.health import health_report
+from ldlm_monitor.report.text import health_report
 from ldlm_monitor.serve.metrics import exposition
 from ldlm_monitor.serve.pages import landing_page, resource
 from ldlm_monitor.text.lines import transition_json, transition_line

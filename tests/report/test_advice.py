@@ -1,7 +1,7 @@
 """What to change, in the user's own settings."""
 
 from ldlm_monitor.model.names import ALERTS
-from ldlm_monitor.report.advice import advice, recommendations
+from ldlm_monitor.report.alerts import advice, recommendations
 
 
 def test_every_alert_of_the_default_pack_has_advice() -> None:

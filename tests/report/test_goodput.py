@@ -137,7 +137,8 @@ def test_the_text_tells_it_too(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert (
         "Where the time went\n"
         "  45.2 % of 1m 50s brought the training forward, at 0.5s a step.\n"
-        "  unexplained pause                 1m    54.8 %\n"
+        "  lost to                      time      share      times\n"
+        "  unexplained pause              1m     54.8 %          1\n"
     ) in capsys.readouterr().out
 
 

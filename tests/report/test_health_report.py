@@ -12,7 +12,7 @@ from ldlm_monitor.model.points import Point, make_labels
 from ldlm_monitor.model.records import Event, Position
 from ldlm_monitor.model.view import AlertView, RunView, Snapshot, Statistics
 from ldlm_monitor.report.alerts import worst_health
-from ldlm_monitor.report.health import WIDTH, health_report
+from ldlm_monitor.report.text import WIDTH, health_report
 
 MakeRun = Callable[..., RunView]
 MakeAlert = Callable[..., AlertView]
@@ -141,11 +141,9 @@ def test_an_issue_that_repeats_is_told_once_with_its_count(
     )
     issues = section(health_report(make_snapshot(make_run(), events=events)), "Recent issues")
     assert [line.rstrip() for line in issues] == [
-        "  critical cuda_oom  rank 1                              2026-01-29 10:14:40 UTC",
-        "           CUDA out of memory.",
+        "  critical cuda_oom rank 1: CUDA out of memory.",
         "           train_logs/train_20260129_101500_node0.log:250",
-        "  error    nonfinite_metric  3 times                     2026-01-29 10:14:40 UTC",
-        "           loss nan at 3",
+        "  error    nonfinite_metric, 3 times: loss nan at 3",
         "           train_logs/train_20260129_101500_node0.log:250",
     ]
 
@@ -158,7 +156,7 @@ def test_a_root_cause_stands_above_what_followed_from_it(
         make_event("gloo_peer_closed", rank=0, fields={"role": "victim"}),
     )
     issues = section(health_report(make_snapshot(make_run(), events=events)), "Recent issues")
-    kinds = [line.split()[1] for line in issues if line.startswith("  error")]
+    kinds = [line.split()[1].rstrip(":") for line in issues if line.startswith("  error")]
     assert kinds == ["python_exception", "gloo_peer_closed"]
 
 

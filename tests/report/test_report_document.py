@@ -84,6 +84,20 @@ def test_a_page_begins_with_the_verdict_and_names_the_first_cause(write: Write) 
     assert "rank 1 logged an error of its own" in words
 
 
+@pytest.mark.parametrize("name", ["r.txt", "r.md", "r.html"])
+def test_every_form_has_the_cause_the_alert_the_issues_and_what_to_do(
+    write: Write, name: str
+) -> None:
+    text = " ".join(re.sub(r"<[^>]*>", " ", write(name, BAD_TOKEN)).replace("\\", "").split())
+    for part in (
+        "rank 1 logged an error of its own",
+        "TrainingCrashed rank 1",
+        "gloo_peer_closed rank 0: RuntimeError",
+        "lower L2T_SAVE_FREQ",
+    ):
+        assert part in text
+
+
 def test_a_page_needs_nothing_else(write: Write) -> None:
     page = Page(write("r.html", BAD_TOKEN))
     assert not {"script", "link", "img", "iframe", "object"} & set(page.tags)

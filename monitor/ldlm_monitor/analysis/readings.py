@@ -78,10 +78,8 @@ class RunReadings:
         """The sum at the steps that all have; ranks that were not read do as those that were."""
         size = self.settings.get("world_size", "")
         share = max(int(size) if size.isdecimal() else 0, len(ranks)) / len(ranks)
-        first, rest = (
-            ranks[0],
-            [dict(zip(each.steps, each.values, strict=True)) for each in ranks[1:]],
-        )
+        first = ranks[0]
+        rest = [dict(zip(each.steps, each.values, strict=True)) for each in ranks[1:]]
         total = Column(nonfinite=first.nonfinite, resumes=first.resumes)
         for step, at, value in zip(first.steps, first.times, first.values, strict=True):
             others = [known[step] for known in rest if step in known]
@@ -104,6 +102,12 @@ class RunReadings:
     def last_step(self) -> int | None:
         """None where there is no step."""
         return self.steps.steps[-1] if len(self.steps) else None
+
+    @property
+    def taken(self) -> int:
+        """Steps from the first to the last."""
+        steps = self.steps.steps
+        return steps[-1] - steps[0] if steps else 0
 
     @property
     def started(self) -> float:

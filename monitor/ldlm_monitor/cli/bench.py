@@ -49,8 +49,8 @@ def bench(
     grace
         Seconds from SIGTERM to SIGKILL, where it has to be stopped.
     also
-        A file, folder or quoted glob that it writes numbers into; repeatable. The
-        training_log.jsonl of an MM-LDLM run is found.
+        A file, folder or quoted glob that it writes numbers into; repeatable. A
+        training_log.jsonl near it is found.
     out
         Keep the record in this folder instead.
     replace

@@ -56,8 +56,8 @@ def compare(
     """
     from ldlm_monitor.analysis.compare.comparison import compare as compared
     from ldlm_monitor.analysis.compare.learned import point_of
+    from ldlm_monitor.analysis.compare.output import charts, table
     from ldlm_monitor.analysis.compare.sides import sides_of
-    from ldlm_monitor.analysis.compare.table import table
     from ldlm_monitor.analysis.compare.verdict import targets_of
 
     if len(runs) < 2:
@@ -69,7 +69,7 @@ def compare(
     if not 0.5 <= confidence < 1:
         raise UsageError("should be between 0.5 and 1", where="--confidence", remedy="try 0.95")
     if plot is not None:
-        from ldlm_monitor.analysis.charts.files import check
+        from ldlm_monitor.analysis.charts.drawing import check
 
         check(plot, "--plot")
     targets, points = targets_of(target), [point_of(text) for text in at]
@@ -81,7 +81,6 @@ def compare(
     found = compared(sides, targets=targets, at=points, confidence=confidence)
     if plot is not None:
         from ldlm_monitor.analysis.charts import write
-        from ldlm_monitor.analysis.compare.plot import charts
 
         write(charts(sides), plot, "--plot")
     sys.stdout.write(found.model_dump_json(indent=2) + "\n" if json else table(found))

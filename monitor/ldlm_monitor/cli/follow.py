@@ -116,7 +116,7 @@ def _in_browsers(found: Settings, load: Callable[[], Settings]) -> int:
 def _ended(code: int, snapshot: Snapshot | None) -> int:
     """Who ended it with Ctrl-C, or closed the screen, wants to know how it stands."""
     if snapshot is not None:
-        from ldlm_monitor.report.health import health_report
+        from ldlm_monitor.report.text import health_report
 
         sys.stdout.write("\n" + health_report(snapshot))
     return code

@@ -115,12 +115,13 @@ def _on_screen(
 
 def _score(found: Settings, truth: Path, form: str) -> int:
     """Prints how the alerts fare against what is known; the worst log decides the exit code."""
-    from ldlm_monitor.analysis.backtest import backtest, overall, score_json, score_text
+    from ldlm_monitor.analysis.backtest.play import backtest, score_text
+    from ldlm_monitor.analysis.backtest.score import overall
 
     played = list(backtest(found, truth))
-    scores = [score for score, _ in played]
-    shown = score_json if form == "json" else score_text
-    sys.stdout.write(shown(scores, overall(scores)))
+    scores = overall([score for score, _ in played])
+    as_json = form == "json"
+    sys.stdout.write(scores.model_dump_json(indent=2) + "\n" if as_json else score_text(scores))
     return max((exit_code(snapshot, found.fail_on) for _, snapshot in played), default=0)
 
 

@@ -79,7 +79,7 @@ def _written(found: Settings, suffix: str) -> tuple[Snapshot, str]:
 
 def _rendered(snapshot: Snapshot, readings: Mapping[str, RunReadings], suffix: str) -> str:
     if suffix == ".txt":
-        from ldlm_monitor.report.health import health_report
+        from ldlm_monitor.report.text import health_report
 
         return health_report(snapshot, readings)
     from ldlm_monitor.report.document import report as document

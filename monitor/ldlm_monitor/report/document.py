@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 from pydantic import ConfigDict, Field
@@ -11,6 +12,8 @@ from pydantic import ConfigDict, Field
 from ldlm_monitor import __version__
 from ldlm_monitor.analysis.readings import RunReadings
 from ldlm_monitor.model.names import SEVERITIES
+from ldlm_monitor.model.points import make_labels
+from ldlm_monitor.model.records import Event, Position
 from ldlm_monitor.model.view import (
     AlertView,
     CurveView,
@@ -19,17 +22,19 @@ from ldlm_monitor.model.view import (
     MonitorView,
     RunView,
     Snapshot,
+    VerdictView,
     View,
 )
-from ldlm_monitor.report.advice import recommendations
-from ldlm_monitor.report.alerts import firing, firing_of, worst_health
+from ldlm_monitor.report.alerts import firing, firing_of, recommendations, worst_health
 from ldlm_monitor.report.goodput import Goodput, goodput
-from ldlm_monitor.report.health import facts
-from ldlm_monitor.text.sanitize import encodable, plain, without_run
+from ldlm_monitor.text.format import duration, number, utc
+from ldlm_monitor.text.sanitize import encodable, plain, shorten, without_run
 
 SCHEMA: Final = "ldlm.report/1"
 TIMELINE = 200
 """Entries of one run's timeline at most, the newest."""
+ISSUES = 8
+"""Kinds of issues, the most severe of a screenful; `parse` prints all events."""
 _LIFECYCLE = frozenset(
     {"run_started", "run_resumed", "run_finished", "checkpoint_failed", "skipped_step"}
 )
@@ -46,6 +51,7 @@ class Entry(View):
     kind: Literal["alert", "incident", "event"]
     severity: str
     text: str
+    position: Position | None = Field(default=None, description="of an issue's newest line")
 
 
 class Curve(View):
@@ -65,6 +71,7 @@ class ReportRun(RunView):
     facts: dict[str, str]
     incidents: tuple[IncidentView, ...]
     alerts: tuple[AlertView, ...] = Field(description="firing, the worst first")
+    issues: tuple[Entry, ...] = Field(description="warnings and errors, root causes first")
     goodput: Goodput | None = Field(description="None where the log has no times")
     resumed_at: tuple[int, ...] = Field(default=(), description="steps that training went back to")
     timeline: tuple[Entry, ...]
@@ -97,23 +104,16 @@ def report(snapshot: Snapshot, readings: Mapping[str, RunReadings]) -> Report:
     Text of logs in it is without secrets, but not escaped.
     """
     owned = {run.name for run in snapshot.runs}
-    return Report.model_validate(
-        _cleaned(
-            {
-                "schema": SCHEMA,
-                "version": __version__,
-                "at": snapshot.at,
-                "health": worst_health(snapshot),
-                "runs": [_run(run, snapshot, readings.get(run.name)) for run in snapshot.runs],
-                "alerts": [
-                    alert.model_dump()
-                    for alert in firing(snapshot)
-                    if alert.labels.get("run") not in owned
-                ],
-                "monitor": snapshot.monitor.model_dump(),
-            }
-        )
-    )
+    found = {
+        "schema": SCHEMA,
+        "version": __version__,
+        "at": snapshot.at,
+        "health": worst_health(snapshot),
+        "runs": [_run(run, snapshot, readings.get(run.name)) for run in snapshot.runs],
+        "alerts": [alert for alert in firing(snapshot) if alert.labels.get("run") not in owned],
+        "monitor": snapshot.monitor,
+    }
+    return Report.model_validate(_cleaned(found))
 
 
 def _run(run: RunView, snapshot: Snapshot, readings: RunReadings | None) -> dict[str, Any]:
@@ -125,9 +125,10 @@ def _run(run: RunView, snapshot: Snapshot, readings: RunReadings | None) -> dict
         **run.model_dump(),
         "settings": dict(_settings(run.settings)),
         "said": _said(run, incidents, alerts),
-        "facts": dict(facts(run, snapshot)),
-        "incidents": [each.model_dump() for each in incidents],
-        "alerts": [alert.model_dump() for alert in alerts],
+        "facts": dict(_facts(run, snapshot)),
+        "incidents": incidents,
+        "alerts": alerts,
+        "issues": list(_issues(run, snapshot.events)),
         "goodput": readings and goodput(readings, run, snapshot.at),
         "resumed_at": [resume.step for resume in resumes],
         "timeline": _timeline(run, snapshot, incidents),
@@ -159,6 +160,76 @@ def _said(run: RunView, incidents: Sequence[IncidentView], alerts: Sequence[Aler
     if run.headline != run.health:
         return f"{run.state} at step {run.step}{of}, and no alert fires any more"
     return f"nothing is wrong: {run.state}, step {run.step}{of}"
+
+
+def _facts(run: RunView, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    """Names and values, each only where it is known and still means something."""
+    left = run.eta_seconds if run.ended_at is None else None
+    limit = run.stall_limit_seconds if run.ended_at is None else None
+    pairs = (
+        ("Pace", ", ".join(_pace(run, snapshot))),
+        ("Time left", duration(left) if left is not None else ""),
+        ("Started", utc(run.started_at) if run.started_at is not None else ""),
+        ("Last step", _last_step(run, snapshot.at)),
+        ("Stall limit", duration(limit) if limit is not None else ""),
+        ("Ended", utc(run.ended_at) if run.ended_at is not None else ""),
+        ("Failed rank", "" if run.failed_rank is None else str(run.failed_rank)),
+        ("Ranks", str(run.world_size) if run.world_size else ""),
+        ("Skipped", f"{run.skipped_steps} steps" if run.skipped_steps else ""),
+        ("Verdict", _verdict(run.verdict)),
+    )
+    yield from ((name, value) for name, value in pairs if value)
+
+
+def _verdict(verdict: VerdictView | None) -> str:
+    return (
+        ""
+        if verdict is None
+        else ": ".join(filter(None, (verdict.word, "; ".join(verdict.reasons))))
+    )
+
+
+def _pace(run: RunView, snapshot: Snapshot) -> Iterator[str]:
+    """The time of a step as it is logged; else as it is exported, derived from their times."""
+    labels = make_labels(run=run.name)
+    exported = (
+        point.value
+        for point in snapshot.points
+        if point.name == "ldlm_train_step_seconds" and point.labels == labels
+    )
+    step = run.statistics.get("step_seconds")
+    seconds = next(exported, None) if step is None else step.mean or step.current
+    if seconds is not None:
+        yield f"{duration(seconds)} a step"
+    for name, unit in (("samples_per_second", "samples/s"), ("tokens_per_second", "tokens/s")):
+        if rate := run.statistics.get(name):
+            yield f"{number(rate.current)} {unit}"
+
+
+def _last_step(run: RunView, now: float) -> str:
+    if run.last_progress_at is None:
+        return ""
+    ago = f" ({duration(now - run.last_progress_at)} ago)" if run.ended_at is None else ""
+    return f"{utc(run.last_progress_at)}{ago}"
+
+
+def _issues(run: RunView, events: Sequence[Event]) -> Iterator[Entry]:
+    """Root causes first, then the newest; a kind on a rank once, its last line and a count."""
+    found: dict[tuple[str, int | None], list[Event]] = {}
+    for event in reversed(events):
+        if event.run == run.name and event.severity in SEVERITIES[1:]:
+            found.setdefault((event.kind, event.rank), []).append(event)
+    ordered = sorted(found.values(), key=lambda same: same[0].fields.get("role") != "root")
+    for newest, *others in ordered[:ISSUES]:
+        rank = "" if newest.rank is None else f" rank {newest.rank}"
+        times = f", {1 + len(others)} times" if others else ""
+        yield Entry(
+            time=newest.time,
+            kind="event",
+            severity=newest.severity,
+            text=f"{newest.kind}{rank}{times}: {shorten(newest.message, 200)}",
+            position=newest.position,
+        )
 
 
 def _timeline(run: RunView, snapshot: Snapshot, incidents: Sequence[IncidentView]) -> list[Entry]:
@@ -198,23 +269,19 @@ def _turns(run: RunView, snapshot: Snapshot) -> Iterator[tuple[str, Entry]]:
 
 
 def _curve(curve: CurveView) -> Curve:
-    def known(column: Sequence[float]) -> tuple[float | None, ...]:
-        return tuple(None if math.isnan(value) else value for value in column)
-
-    return Curve(
-        steps=tuple(curve.steps),
-        means=known(curve.means),
-        lows=known(curve.lows),
-        highs=known(curve.highs),
-        nonfinite=tuple(curve.nonfinite),
+    means, lows, highs = (
+        tuple(None if math.isnan(value) else value for value in column)
+        for column in (curve.means, curve.lows, curve.highs)
     )
+    steps, nonfinite = tuple(curve.steps), tuple(curve.nonfinite)
+    return Curve(steps=steps, means=means, lows=lows, highs=highs, nonfinite=nonfinite)
 
 
 def _cleaned(value: Any) -> Any:
     """The same without secrets, control characters and lone surrogates in any text."""
     match value:
         case str():
-            return plain(encodable(value), _TEXT)
+            return _clean_text(value)
         case View():
             return _cleaned(value.model_dump())
         case dict():
@@ -223,3 +290,8 @@ def _cleaned(value: Any) -> Any:
             return [_cleaned(item) for item in value]
         case _:
             return value
+
+
+@lru_cache(maxsize=4096)  # the same names stand in every run
+def _clean_text(text: str) -> str:
+    return plain(encodable(text), _TEXT)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
 from pydantic import Field
@@ -60,68 +60,67 @@ def goodput(readings: RunReadings, run: RunView, now: float) -> Goodput | None:
     Evaluations and checkpoints are known where the log announces them; another pause is one
     that nothing explains. Steps that a restart took again are lost work.
     """
-    steps, times = readings.steps.steps, readings.steps.times
+    times = readings.steps.times
     paces = readings.durations().values
-    if len(steps) < 3 or not len(paces) or not all(math.isfinite(at) for at in times):
+    if len(times) < 3 or not len(paces) or not all(math.isfinite(at) for at in times):
         return None
     usual = median(paces)
-    book = _Book(least=0.0 if readings.is_exact else COARSE_SECONDS)
+    least = 0.0 if readings.is_exact else COARSE_SECONDS
     began = min(run.started_at if run.started_at is not None else times[0], times[0])
-    book.lose("start", times[0] - began)
-    lost = {resume.step: resume for resume in readings.steps.resumes}
+    ended = run.ended_at if run.ended_at is not None else now
+    after = "end" if run.state == "finished" else "after the last step"
+    lost = {"start": [times[0] - began], after: [ended - times[-1]]}
+    productive = 0.0
+    for what, seconds, useful in _gaps(readings, usual, least):
+        lost.setdefault(what, []).append(seconds)
+        productive += useful
+    skipped = min(usual * run.skipped_steps, productive)
+    lost["skipped steps"] = [skipped / run.skipped_steps] * run.skipped_steps if skipped else []
+    return _summed(productive - skipped, lost, usual, least)
+
+
+def _gaps(readings: RunReadings, usual: float, least: float) -> Iterator[tuple[str, float, float]]:
+    """Between two steps: what took time, the seconds lost to it, the seconds that counted."""
+    steps, times = readings.steps.steps, readings.steps.times
+    resumes = {resume.step: resume for resume in readings.steps.resumes}
     explained = _explanations(readings.events)
     for index in range(1, len(steps)):
         gap = times[index] - times[index - 1]
         wanted = usual * (steps[index] - steps[index - 1])
-        resume = lost.get(steps[index])
+        resume = resumes.get(steps[index])
         if resume is not None and resume.time == times[index]:
             down = max(resume.time - resume.time_before, 0.0)
-            book.lose("steps taken again", gap - down)
-            book.lose("restart", down - wanted)
-            book.productive += min(down, wanted)
+            yield "steps taken again", gap - down, 0.0
+            yield "restart", down - wanted, min(down, wanted)
             continue
         cause = _cause(explained, times[index - 1], times[index])
         usually = wanted * (EXPLAINED_PAUSE if cause else PAUSE)
-        if gap > usually and gap - wanted > book.least:
-            book.lose(cause or "unexplained pause", gap - wanted)
-            book.productive += wanted
+        if gap > usually and gap - wanted > least:
+            yield cause or "unexplained pause", gap - wanted, wanted
         else:
-            book.productive += gap
-    ended = run.ended_at if run.ended_at is not None else now
-    after = "end" if run.state == "finished" else "after the last step"
-    book.lose(after, ended - times[-1])
-    skipped = min(usual * run.skipped_steps, book.productive)
-    book.lose("skipped steps", skipped, run.skipped_steps)
-    book.productive -= skipped
-    return book.closed(usual)
+            yield "", 0.0, gap
 
 
-class _Book:
-    """`least`: the shortest pause that can be seen, in seconds."""
-
-    def __init__(self, least: float) -> None:
-        self.least = least
-        self.productive = 0.0
-        self._lost: dict[str, tuple[float, int]] = {}
-
-    def lose(self, what: str, seconds: float, times: int = 1) -> None:
-        if seconds > 0 and times:
-            spent, count = self._lost.get(what, (0.0, 0))
-            self._lost[what] = spent + seconds, count + times
-
-    def closed(self, usual: float) -> Goodput | None:
-        total = self.productive + sum(seconds for seconds, _ in self._lost.values())
-        if total <= 0:
-            return None
-        losses = (Spent(what=what, seconds=s, times=n) for what, (s, n) in self._lost.items())
-        return Goodput(
-            total_seconds=total,
-            productive_seconds=self.productive,
-            share=self.productive / total,
-            step_seconds=usual,
-            least_pause_seconds=self.least,
-            losses=tuple(sorted(losses, key=lambda spent: -spent.seconds)),
-        )
+def _summed(
+    productive: float, lost: Mapping[str, Sequence[float]], usual: float, least: float
+) -> Goodput | None:
+    pieces = {what: [each for each in seconds if each > 0] for what, seconds in lost.items()}
+    losses = [
+        Spent(what=what, seconds=sum(seconds), times=len(seconds))
+        for what, seconds in pieces.items()
+        if seconds
+    ]
+    total = productive + sum(loss.seconds for loss in losses)
+    if total <= 0:
+        return None
+    return Goodput(
+        total_seconds=total,
+        productive_seconds=productive,
+        share=productive / total,
+        step_seconds=usual,
+        least_pause_seconds=least,
+        losses=tuple(sorted(losses, key=lambda spent: -spent.seconds)),
+    )
 
 
 def _explanations(events: Sequence[tuple[str, float]]) -> list[tuple[float, str]]:

@@ -3,26 +3,44 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from html import escape
 from importlib.resources import files
 
-from ldlm_monitor.analysis.charts import GUTTER, STYLE, svg
-from ldlm_monitor.model.records import Position
-from ldlm_monitor.model.view import AlertView, IncidentView, Statistics
-from ldlm_monitor.report.alerts import summary_of
-from ldlm_monitor.report.document import Report, ReportRun
+from ldlm_monitor.analysis.charts import GUTTER, STYLE, Figure, FigureMark, Line, svg
+from ldlm_monitor.report.contents import Block, Item, Table, closing, sections, steps_said
+from ldlm_monitor.report.document import Curve, Report, ReportRun
 from ldlm_monitor.report.goodput import Goodput
-from ldlm_monitor.report.graphs import graphs
-from ldlm_monitor.report.health import amount, quantity_order
-from ldlm_monitor.report.incidents import by_count, event_counts
-from ldlm_monitor.text.format import duration, utc
+from ldlm_monitor.text.format import utc
 
 _POLICY = (
     '<meta http-equiv="Content-Security-Policy" '
     "content=\"default-src 'none'; style-src 'unsafe-inline'\">"
 )
+_URGENT = ("Incidents", "Firing", "Recommendations")
+"""Above the charts."""
+GIB = 2.0**30
+LINES = 5
+"""Curves of one chart at most; colours are no more."""
+_CHARTS = (
+    ("loss", "", r"(?:eval_)?loss"),
+    ("loss components", "", r"loss_(?!scale$)(.+)"),
+    ("accuracy", "", r"accuracy(?:_(.+))?"),
+    ("gradient norm", "", r"grad_norm"),
+    ("learning rate", "", r"learning_rate"),
+    ("loss scale", "", r"loss_scale"),
+    ("memory", "GiB", r"(memory_(?:allocated|reserved))_bytes"),
+)
+"""Title, unit, and the names of quantities; the group is what a line is called."""
+_PACE = (
+    ("throughput", "samples/s", "samples_per_second"),
+    ("throughput", "tokens/s", "tokens_per_second"),
+    ("step time", "s", "step_seconds"),
+    ("throughput", "it/s", "steps_per_second"),
+)
+"""The first of these that the run has is shown."""
 _TONES = 5
 """Losses of time that have a colour of their own."""
 
@@ -54,10 +72,8 @@ def _body(report: Report) -> Iterator[str]:
         yield "</ul></nav>"
     for index, run in enumerate(report.runs):
         yield from _run(run, index)
-    if not report.runs:
-        yield "<section>No training run was found in what was read.</section>"
-    if report.alerts:
-        yield _section("Firing on the monitor itself", _alerts(report.alerts))
+    for title, blocks in closing(report).items():
+        yield _section(title, _blocks(blocks))
     monitor = report.monitor
     yield (
         f"<footer>ldlm-monitor {escape(report.version)} read {monitor.lines:,} lines, "
@@ -73,143 +89,95 @@ def _run(run: ReportRun, index: int) -> Iterator[str]:
         f'<div class="soft">{run.state}{framework}</div><p class="said">{escape(run.said)}</p>'
     )
     yield from _progress(run)
-    yield f"<dl>{''.join(_pairs(run.facts))}</dl></section>"
-    yield _section("Incidents", _incidents(run.incidents))
-    yield _section("Firing alerts", _alerts(run.alerts))
-    yield _section("What to try", _list(run.recommendations))
-    charts = "".join(f"<div>{svg(chart)}</div>" for chart in graphs(run))
-    yield _section(
-        "Charts",
-        [f'<div class="charts" style="--gutter:{GUTTER}px">{charts}</div>'] if charts else [],
-    )
-    if run.goodput is not None:
-        yield _section("Where the time went", _goodput(run.goodput))
-    yield _section("Statistics over the last values", _statistics(run.statistics))
-    yield _section("Timeline", _timeline(run))
-    yield _section("Events", _counts(run.event_counts))
-    if run.settings:
-        pairs = "".join(_pairs(run.settings))
-        yield (
-            f"<section><details><summary>Configuration seen ({len(run.settings)})</summary>"
-            f"<dl>{pairs}</dl></details></section>"
-        )
-    yield _section("Files", _list(run.files))
+    yield f"{_pairs(run.facts.items())}</section>"
+    found = sections(run)
+    for title in _URGENT:
+        yield _section(title, _blocks(found.pop(title, [])))
+    yield _section("Charts", _charts(run))
+    for title, blocks in found.items():
+        if title == "Configuration seen":
+            yield f"<section><details><summary>{title} ({len(run.settings)})</summary>"
+            yield f"{_pairs(run.settings.items())}</details></section>"
+        elif title == "Timeline":
+            yield _section(title, _timeline(run))
+        elif title == "Where the time went" and run.goodput is not None:
+            yield _section(title, (_spent(run.goodput), *_blocks(blocks)))
+        else:
+            yield _section(title, _blocks(blocks))
+
+
+def _charts(run: ReportRun) -> Iterator[str]:
+    charts = "".join(f"<div>{svg(chart)}</div>" for chart in _graphs(run))
+    if charts:
+        yield f'<div class="charts" style="--gutter:{GUTTER}px">{charts}</div>'
+
+
+def _graphs(run: ReportRun) -> Iterator[Figure]:
+    """Losses, accuracies, gradient norm, learning rate, memory, throughput, where the run has them
+    at more than one step.
+    """
+    marks = tuple(_marks(run))
+    pace = [chart for chart in _PACE if chart[2] in run.curves]
+    for title, unit, names in (*_CHARTS, *pace[:1]):
+        scale = GIB if unit == "GiB" else 1.0
+        matches = (re.fullmatch(names, name) for name in sorted(run.curves))
+        lines = [
+            _line(match[match.lastindex or 0], run.curves[match[0]], scale, color)
+            for color, match in enumerate(filter(None, matches))
+        ]
+        if any(len(line.xs) > 1 for line in lines):
+            yield Figure(title=title, unit=unit, lines=lines[:LINES], marks=marks)
+
+
+def _line(name: str, curve: Curve, scale: float, color: int) -> Line:
+    """Where the step falls, the line is broken."""
+    points: list[tuple[float, ...]] = []
+    for step, *values in zip(curve.steps, curve.means, curve.lows, curve.highs, strict=True):
+        if points and step < points[-1][0]:
+            points.append((step, math.nan, math.nan, math.nan))
+        points.append((step, *(math.nan if each is None else each / scale for each in values)))
+    bad = [step for step, count in zip(curve.steps, curve.nonfinite, strict=True) if count]
+    xs, means, lows, highs = zip(*points, strict=True) if points else [()] * 4
+    return Line(name=name, xs=xs, means=means, lows=lows, highs=highs, nonfinite=bad, color=color)
+
+
+def _marks(run: ReportRun) -> Iterator[FigureMark]:
+    for incident in run.incidents:
+        if incident.last_step is not None:
+            yield FigureMark(incident.last_step, incident.title, "incident")
+    for step in run.resumed_at:
+        yield FigureMark(step, f"resumed at step {step}", "resume")
 
 
 def _progress(run: ReportRun) -> Iterator[str]:
-    if run.progress is None:
-        if run.step is not None:
-            yield f'<div class="soft">step {run.step}</div>'
-        return
-    share = 100 * min(max(run.progress, 0.0), 1.0)
-    of = f" of {run.total_steps}" if run.total_steps else ""
-    yield (
-        f'<div class="bar"><i class="t3" style="width:{share:.2f}%"></i></div>'
-        f'<div class="soft">{share:.1f} %, step {run.step}{of}</div>'
+    said = steps_said(run)
+    if run.progress is not None:
+        share = min(max(run.progress, 0.0), 1.0)
+        yield _bar([("t3", share)])
+        said = f"{100 * share:.1f} %, {said}"
+    if said:
+        yield f'<div class="soft">{said}</div>'
+
+
+def _spent(found: Goodput) -> str:
+    """What counted, then the losses, the greatest first."""
+    parts = (found.productive_seconds, *(loss.seconds for loss in found.losses))
+    return _bar((f"t{min(n, _TONES)}", part / found.total_seconds) for n, part in enumerate(parts))
+
+
+def _bar(parts: Iterable[tuple[str, float]]) -> str:
+    """Tones, each with its share (0..1)."""
+    inner = "".join(
+        f'<i class="{tone}" style="width:{100 * share:.3f}%"></i>' for tone, share in parts
     )
-
-
-def _goodput(found: Goodput) -> Iterator[str]:
-    total = found.total_seconds
-    parts = [("steps that counted", found.productive_seconds, 0)]
-    parts += [(spent.what, spent.seconds, spent.times) for spent in found.losses]
-    yield (f'<p class="said">{found.said}</p>')
-    bars = "".join(
-        f'<i class="t{min(index, _TONES)}" style="width:{100 * seconds / total:.3f}%"></i>'
-        for index, (_, seconds, _) in enumerate(parts)
-    )
-    yield f'<div class="bar">{bars}</div><ul class="key">'
-    for index, (what, seconds, times) in enumerate(parts):
-        often = f", {times} times" if times > 1 else ""
-        yield (
-            f'<li><i class="t{min(index, _TONES)}"></i>{escape(what)}: {duration(seconds)} '
-            f'<span class="soft">({100 * seconds / total:.1f} %{often})</span></li>'
-        )
-    yield "</ul>"
-
-
-def _incidents(incidents: Sequence[IncidentView]) -> Iterator[str]:
-    for incident in reversed(incidents):
-        sure = "unknown" if incident.confidence == "none" else incident.confidence
-        began = incident.root.at if incident.root.at is not None else incident.opened_at
-        yield (
-            f'<article><span class="badge critical">{sure}</span> '
-            f"<strong>{escape(incident.title)}</strong>"
-            f'<div class="soft">began {utc(began)}, {_end(incident, began)}</div>'
-        )
-        collective = incident.collective
-        if collective is not None:
-            missing = f", missing {collective.missing}" if collective.missing else ""
-            where = f"{collective.op} #{collective.seq}: waiting {collective.waiting}{missing}"
-            yield f"<div>collective {escape(where)}</div>"
-        yield from _list(incident.root.why)
-        for claim in incident.claims:
-            if claim.agrees is not True:
-                yield f"<p>torchelastic blames rank {claim.rank}: {escape(claim.reason)}</p>"
-        if incident.excerpt:
-            lines = "\n".join(
-                f'{escape(line.text)}\n<span class="soft">{escape(_place(line.position))}</span>'
-                for line in incident.excerpt
-            )
-            yield f"<pre>{lines}</pre>"
-        if incident.symptoms:
-            yield f'<div class="soft">{escape(event_counts(incident))}</div>'
-        if incident.action:
-            yield f"<p>→ {escape(incident.action)}</p>"
-        yield "</article>"
-
-
-def _end(incident: IncidentView, began: float) -> str:
-    if incident.ended_at is None:
-        return escape(incident.state)
-    lasted = duration(max(incident.ended_at - began, 0.0))
-    return f"{escape(incident.ended_reason)} after {lasted}"
-
-
-def _alerts(alerts: Iterable[AlertView]) -> Iterator[str]:
-    for alert in alerts:
-        severity = alert.labels.get("severity", "info")
-        rank = f" rank {escape(alert.labels['rank'])}" if "rank" in alert.labels else ""
-        yield (
-            f'<article><span class="badge {escape(severity)}">{escape(severity)}</span> '
-            f"<strong>{escape(alert.name)}{rank}</strong> "
-            f'<span class="soft">{utc(alert.fired_at)}</span>'
-            f"<div>{escape(summary_of(alert))}</div>"
-        )
-        if alert.position:
-            yield f'<div class="soft">{escape(_place(alert.position))}</div>'
-        if action := alert.annotations.get("action"):
-            yield f"<p>→ {escape(action)}</p>"
-        yield "</article>"
-
-
-def _statistics(statistics: dict[str, Statistics]) -> Iterator[str]:
-    if not statistics:
-        return
-    titles = ("current", "mean", "min", "max", "not finite")
-    head = "".join(f"<th>{title}</th>" for title in titles)
-    yield f'<div class="scroll"><table><tr><th>quantity</th>{head}</tr>'
-    for name in sorted(statistics, key=quantity_order):
-        seen = statistics[name]
-        values = (seen.current, seen.mean, seen.minimum, seen.maximum)
-        cells = "".join(f"<td>{amount(name, value)}</td>" for value in values)
-        yield f"<tr><td>{escape(name)}</td>{cells}<td>{seen.nonfinite}</td></tr>"
-    yield "</table></div>"
+    return f'<div class="bar">{inner}</div>'
 
 
 def _timeline(run: ReportRun) -> Iterator[str]:
-    if not run.timeline:
-        return
     yield '<ul class="timeline">'
     for entry in run.timeline:
-        yield (f'<li class="{escape(entry.severity)}">{_time(entry.time)}{escape(entry.text)}</li>')
+        yield f'<li class="{escape(entry.severity)}">{_time(entry.time)}{escape(entry.text)}</li>'
     yield "</ul>"
-
-
-def _counts(counts: dict[str, int]) -> Iterator[str]:
-    if counts:
-        shown = ", ".join(f"{kind} {count}" for kind, count in by_count(counts))
-        yield f"<div>{escape(shown)}</div>"
 
 
 def _section(title: str, body: Iterable[str]) -> str:
@@ -217,25 +185,60 @@ def _section(title: str, body: Iterable[str]) -> str:
     return f"<section><h3>{title}</h3>{inner}</section>" if inner else ""
 
 
-def _list(items: Sequence[str]) -> Iterator[str]:
-    if items:
-        yield "<ul>" + "".join(f"<li>{escape(item)}</li>" for item in items) + "</ul>"
+def _blocks(blocks: Iterable[Block]) -> Iterator[str]:
+    for block in blocks:
+        match block:
+            case Item():
+                yield from _item(block)
+            case Table():
+                yield f'<div class="scroll"><table>{_row("th", block.titles)}'
+                yield from (_row("td", row) for row in block.rows)
+                yield "</table></div>"
+            case tuple():
+                yield _list(block)
+            case str():
+                yield f"<div>{escape(block)}</div>"
 
 
-def _pairs(pairs: dict[str, str]) -> Iterator[str]:
-    for name, value in pairs.items():
-        yield f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>"
+def _item(item: Item) -> Iterator[str]:
+    at = "" if item.at is None else f' <span class="soft">{utc(item.at)}</span>'
+    badge = _badge(item.badge, item.severity)
+    yield f"<article>{badge} <strong>{escape(item.title)}</strong>{at}"
+    yield from (f"<div>{escape(note)}</div>" for note in item.notes)
+    if item.place:
+        yield f'<div class="soft">{escape(item.place)}</div>'
+    yield _list(item.reasons)
+    if item.excerpt:
+        lines = "\n".join(
+            f'{escape(text)}\n<span class="soft">{escape(place)}</span>'
+            for text, place in item.excerpt
+        )
+        yield f"<pre>{lines}</pre>"
+    if item.action:
+        yield f"<p>→ {escape(item.action)}</p>"
+    yield "</article>"
 
 
-def _badge(word: str) -> str:
-    return f'<span class="badge {escape(word)}">{escape(word)}</span>'
+def _row(tag: str, cells: Sequence[str]) -> str:
+    return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
+
+
+def _list(items: Sequence[str]) -> str:
+    return f"<ul>{''.join(f'<li>{escape(item)}</li>' for item in items)}</ul>" if items else ""
+
+
+def _pairs(pairs: Iterable[tuple[str, str]]) -> str:
+    inner = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in pairs
+    )
+    return f"<dl>{inner}</dl>"
+
+
+def _badge(word: str, tone: str = "") -> str:
+    return f'<span class="badge {escape(tone or word)}">{escape(word)}</span>'
 
 
 def _time(at: float | None) -> str:
     if at is None or not math.isfinite(at):
         return ""
     return f'<time datetime="{datetime.fromtimestamp(at, UTC).isoformat()}">{utc(at)}</time>'
-
-
-def _place(position: Position) -> str:
-    return f"{position.path}:{position.line}"

@@ -11,6 +11,9 @@ too. An alert of severity error or above is false for an event of severity warni
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
+
+from pydantic import Field
 
 from ldlm_monitor.analysis.backtest.truth import (
     KNOWN_ALERTS,
@@ -20,6 +23,8 @@ from ldlm_monitor.analysis.backtest.truth import (
     follow_from,
 )
 from ldlm_monitor.model import names
+from ldlm_monitor.model.view import View
+from ldlm_monitor.text.sanitize import encodable
 
 QUIET = frozenset({"", "info", "none"})
 """Severities that raise no alarm."""
@@ -43,93 +48,111 @@ class Alarm:
     until_line: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EventResult:
-    """An expected event, and the alarm that detected it (None: it was missed).
+class Counts(View):
+    """Expected events and those found of them; alerts and those true of them."""
 
-    Time to detect: `seconds` of the log's own time where it has times, and `lines`
-    (None where the alarm has no line).
-    """
-
-    event: TrueEvent
-    alarm: Alarm | None = None
-    seconds: float | None = None
-    lines: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """Expected events and those found of them; alarms and those true of them."""
-
+    recall: float | None = Field(description="None where nothing was expected")
+    precision: float | None = Field(description="None where no alert fired")
     expected: int
     found: int
-    alarms: int
-    true_alarms: int
-
-    @property
-    def recall(self) -> float | None:
-        """Share of what was expected that was found; None where nothing was expected."""
-        return self.found / self.expected if self.expected else None
-
-    @property
-    def precision(self) -> float | None:
-        """Share of the alarms that were true; None where none fired."""
-        return self.true_alarms / self.alarms if self.alarms else None
+    alerts: int
+    true_alerts: int
 
 
-@dataclass(frozen=True, slots=True)
-class LogScore:
-    """One log. `benign`: by line, the kind of the harmless event that raised a false alarm."""
+class EventScore(View):
+    """An expected event, and the alert that detected it (None: it was missed).
+
+    Time to detect: seconds of the log's own time where it has times, and lines (None where
+    the alert has no line).
+    """
+
+    kind: str
+    severity: str
+    line: int
+    alert: str | None = None
+    alert_line: int | None = None
+    seconds_to_detect: float | None = None
+    lines_to_detect: int | None = None
+
+
+class FalseAlarm(View):
+    """An alert that nothing gives a reason; `benign`: the kind of harmless event that raised it."""
+
+    alert: str
+    severity: str
+    line: int | None
+    benign: str | None
+
+
+class LogScore(Counts):
+    """One log; a healthy one is one in which no alert should fire."""
 
     file: str
-    findings: tuple[EventResult, ...]
-    alarms: int
-    false_alarms: tuple[Alarm, ...]
-    benign: Mapping[int, str]
-
-    @property
-    def healthy(self) -> bool:
-        """Whether no alarm should fire."""
-        return not self.findings
-
-    @property
-    def counts(self) -> Counts:
-        """The log's figures."""
-        found = sum(finding.alarm is not None for finding in self.findings)
-        true = self.alarms - len(self.false_alarms)
-        return Counts(len(self.findings), found, self.alarms, true)
+    healthy: bool
+    expected_events: tuple[EventScore, ...]
+    false_alarms: tuple[FalseAlarm, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Delay:
-    """Time to detect over several findings."""
+class Delay(View):
+    """Time to detect over several events."""
 
     count: int
     median: float
     longest: float
 
 
-@dataclass(frozen=True, slots=True)
-class Overall:
-    """All logs together; `by_kind` and `by_severity` hold what was found and expected of each."""
+class Overall(Counts):
+    """All logs together, each event and each alert counted once."""
 
     logs: int
     healthy: int
     healthy_with_false_alarms: int
-    counts: Counts
-    by_severity: Mapping[str, tuple[int, int]]
-    by_kind: Mapping[str, tuple[int, int]]
-    seconds: Delay | None
-    lines: Delay | None
+    by_severity: dict[str, dict[str, int]]
+    by_kind: dict[str, dict[str, int]]
+    seconds_to_detect: Delay | None
+    lines_to_detect: Delay | None = Field(description="of logs without times")
+
+
+class Scores(View):
+    """What `replay --truth --format json` writes."""
+
+    overall: Overall
+    logs: tuple[LogScore, ...]
 
 
 def score(truth: Truth, alarms: Sequence[Alarm], times: Mapping[TrueEvent, float]) -> LogScore:
     """Judge one log; `times` (Unix seconds) when its events were read, for logs with times."""
     true = [alarm for alarm in alarms if any(_is_due(alarm, e) for e in truth.expected)]
-    false = tuple(alarm for alarm in alarms if alarm not in true)
-    findings = tuple(_find(event, true, times) for event in truth.expected)
+    found = tuple(_find(event, true, times) for event in truth.expected)
     benign = {event.line_number: event.kind for event in truth.events if event.severity == "benign"}
-    return LogScore(truth.file, findings, len(alarms), false, benign)
+    return LogScore(
+        **_counts(found, len(alarms), len(true)),
+        file=encodable(truth.file),
+        healthy=not truth.expected,
+        expected_events=found,
+        false_alarms=tuple(
+            FalseAlarm(
+                alert=each.alert,
+                severity=each.severity,
+                line=each.line,
+                benign=benign.get(each.line or 0),
+            )
+            for each in alarms
+            if each not in true
+        ),
+    )
+
+
+def _counts(events: Sequence[EventScore], alerts: int, true: int) -> dict[str, Any]:
+    found = sum(event.alert is not None for event in events)
+    return {
+        "recall": found / len(events) if events else None,
+        "precision": true / alerts if alerts else None,
+        "expected": len(events),
+        "found": found,
+        "alerts": alerts,
+        "true_alerts": true,
+    }
 
 
 def _is_due(alarm: Alarm, event: TrueEvent) -> bool:
@@ -175,48 +198,52 @@ def _is_at(line: int, event: TrueEvent) -> bool:
 
 def _find(
     event: TrueEvent, alarms: Iterable[Alarm], times: Mapping[TrueEvent, float]
-) -> EventResult:
+) -> EventScore:
+    missed = EventScore(kind=encodable(event.kind), severity=event.severity, line=event.line_number)
     for alarm in alarms:
         if not (_detects(alarm, event) or _stands(alarm, event)):
             continue
         lines = None if alarm.line is None else max(alarm.line - event.line_number, 0)
         read = times.get(event)
         seconds = None if alarm.time is None or read is None else max(alarm.time - read, 0.0)
-        return EventResult(event, alarm, seconds, lines)
-    return EventResult(event)
+        found = {"seconds_to_detect": seconds, "lines_to_detect": lines}
+        return missed.model_copy(update={"alert": alarm.alert, "alert_line": alarm.line, **found})
+    return missed
 
 
-def overall(scores: Sequence[LogScore]) -> Overall:
-    """The figures of all logs, each event and each alarm counted once."""
-    healthy = [one for one in scores if one.healthy]
-    findings = [finding for one in scores for finding in one.findings]
-    timed = [finding.seconds for finding in findings if finding.seconds is not None]
-    untimed = [f.lines for f in findings if f.seconds is None and f.lines is not None]
-    counts = [one.counts for one in scores]
-    return Overall(
-        logs=len(scores),
+def overall(logs: Sequence[LogScore]) -> Scores:
+    """The figures of all logs, and of each."""
+    healthy = [log for log in logs if log.healthy]
+    events = [event for log in logs for event in log.expected_events]
+    seconds = [e.seconds_to_detect for e in events if e.seconds_to_detect is not None]
+    lines = [
+        event.lines_to_detect
+        for event in events
+        if event.seconds_to_detect is None and event.lines_to_detect is not None
+    ]
+    alerts, true = sum(log.alerts for log in logs), sum(log.true_alerts for log in logs)
+    total = Overall(
+        **_counts(events, alerts, true),
+        logs=len(logs),
         healthy=len(healthy),
-        healthy_with_false_alarms=sum(bool(one.false_alarms) for one in healthy),
-        counts=Counts(
-            sum(each.expected for each in counts),
-            sum(each.found for each in counts),
-            sum(each.alarms for each in counts),
-            sum(each.true_alarms for each in counts),
-        ),
-        by_severity=_shares((f.event.severity, f.alarm) for f in findings),
-        by_kind=_shares((f.event.kind, f.alarm) for f in findings),
-        seconds=_delay(timed),
-        lines=_delay(untimed),
+        healthy_with_false_alarms=sum(bool(log.false_alarms) for log in healthy),
+        by_severity=_shares((event.severity, event) for event in events),
+        by_kind=_shares((event.kind, event) for event in events),
+        seconds_to_detect=_delay(seconds),
+        lines_to_detect=_delay(lines),
     )
+    return Scores(overall=total, logs=tuple(logs))
 
 
-def _shares(results: Iterable[tuple[str, Alarm | None]]) -> dict[str, tuple[int, int]]:
-    shares: dict[str, tuple[int, int]] = {}
-    for name, alarm in results:
-        found, expected = shares.get(name, (0, 0))
-        shares[name] = found + (alarm is not None), expected + 1
-    return dict(sorted(shares.items()))
+def _shares(named: Iterable[tuple[str, EventScore]]) -> dict[str, dict[str, int]]:
+    groups: dict[str, list[bool]] = {}
+    for name, event in named:
+        groups.setdefault(name, []).append(event.alert is not None)
+    shares = sorted(groups.items())
+    return {name: {"found": sum(each), "expected": len(each)} for name, each in shares}
 
 
 def _delay(values: Sequence[float]) -> Delay | None:
-    return Delay(len(values), median(values), max(values)) if values else None
+    if not values:
+        return None
+    return Delay(count=len(values), median=median(values), longest=max(values))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Annotated, Literal, TypeAlias
 
@@ -44,8 +44,6 @@ class TrueEvent(BaseModel):
 
 
 class _Events(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
     events: tuple[TrueEvent, ...]
 
 
@@ -96,7 +94,11 @@ def load_truth(path: Path, alerts: Collection[str]) -> tuple[Truth, ...]:
         raise TruthError(what, where=where, remedy=_FORM) from None
     for number, entry in enumerate(entries, 1):
         _check(entry, f"{path}: entry {number} ({entry.file})", alerts)
-    _refuse_duplicates(path, [entry.file for entry in entries])
+    files = [entry.file for entry in entries]
+    if twice := next((file for file in files if files.count(file) > 1), None):
+        raise TruthError(
+            f"{twice} has two entries", where=str(path), remedy="put its events into one entry"
+        )
     return entries
 
 
@@ -130,14 +132,6 @@ def _check(entry: Truth, where: str, alerts: Collection[str]) -> None:
             )
 
 
-def _refuse_duplicates(path: Path, files: Sequence[str]) -> None:
-    for file in files:
-        if files.count(file) > 1:
-            raise TruthError(
-                f"{file} has two entries", where=str(path), remedy="put its events into one entry"
-            )
-
-
 def match_logs(
     path: Path, truths: Sequence[Truth], logs: Sequence[Path]
 ) -> list[tuple[Truth, Path]]:
@@ -145,47 +139,43 @@ def match_logs(
 
     Raises TruthError where a log has no entry, an entry no log, or either has several.
     """
-    found: dict[Path, list[Truth]] = {log: [] for log in logs}
-    missing: list[str] = []
     pairs: list[tuple[Truth, Path]] = []
     for truth in truths:
         ends = PurePath(truth.file).parts
-        of_truth = [log for log in logs if log.absolute().parts[-len(ends) :] == ends]
-        if len(of_truth) > 1:
+        fitting = [log for log in logs if log.absolute().parts[-len(ends) :] == ends]
+        if len(fitting) > 1:
             raise TruthError(
-                f"{truth.file} may be any of {_listed([str(log) for log in of_truth])}",
+                f"{truth.file} may be any of {_listed(map(str, fitting))}",
                 where=str(path),
                 remedy="write more of its path into the truth file, or name one of them only",
             )
-        if not of_truth:
-            missing.append(truth.file)
-            continue
-        found[of_truth[0]].append(truth)
-        pairs.append((truth, of_truth[0]))
-    if missing:
+        pairs += [(truth, log) for log in fitting]
+    entries = {log: [truth.file for truth, each in pairs if each == log] for log in logs}
+    found = {file for files in entries.values() for file in files}
+    if missing := [truth.file for truth in truths if truth.file not in found]:
         raise TruthError(
             f"names {_listed(missing)}, not among the logs given",
             where=str(path),
             remedy="name these logs too, or take them out of the truth file",
         )
-    unknown = [str(log) for log, entries in found.items() if not entries]
-    if unknown:
+    if unknown := [str(log) for log, files in entries.items() if not files]:
         raise TruthError(
             f"has no entry for {_listed(unknown)}",
             where=str(path),
             remedy="add an entry for it (of no events, if it is healthy), or leave the log out",
         )
-    for log, entries in found.items():
-        if len(entries) > 1:
+    for log, files in entries.items():
+        if len(files) > 1:
             raise TruthError(
-                f"{_listed([entry.file for entry in entries])} are the same log, {log}",
+                f"{_listed(files)} are the same log, {log}",
                 where=str(path),
                 remedy="put its events into one entry",
             )
     return pairs
 
 
-def _listed(names: Sequence[str]) -> str:
+def _listed(found: Iterable[str]) -> str:
+    names = list(found)
     rest = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 

@@ -8,10 +8,9 @@ from pathlib import Path
 from statistics import median
 
 from ldlm_monitor.analysis.bench.bench_records import LOG, BenchRecord, BenchSeries, keep, series_of
-from ldlm_monitor.analysis.bench.outputs import Outputs
-from ldlm_monitor.analysis.bench.watch import BenchLimits, Watched, watch
+from ldlm_monitor.analysis.bench.watch import BenchLimits, Outputs, Watched, watch
+from ldlm_monitor.analysis.compare.output import value
 from ldlm_monitor.analysis.compare.sides import Side
-from ldlm_monitor.analysis.compare.table import value
 from ldlm_monitor.analysis.readings import Readings, RunReadings
 from ldlm_monitor.config import Settings
 from ldlm_monitor.parse import Parser
@@ -49,7 +48,6 @@ def _record(
     name: str, command: Sequence[str], directory: Path, run: RunReadings, watched: Watched
 ) -> BenchRecord:
     memory = {quantity: BenchSeries.of(column) for quantity, column in watched.memory.items()}
-    first, last = run.first_step, run.last_step
     return BenchRecord(
         name=name,
         command=tuple(plain(word, 2000) for word in command),
@@ -59,7 +57,7 @@ def _record(
         seconds=watched.seconds,
         stopped_by=watched.stopped_by,
         exit_code=watched.exit_code,
-        steps=0 if first is None or last is None else last - first,
+        steps=run.taken,
         gpus=watched.gpus,
         peaks={quantity: max(series.values) for quantity, series in memory.items()},
         settings={plain(key): plain(text) for key, text in run.settings.items()},
@@ -69,7 +67,7 @@ def _record(
 
 
 def summary(record: BenchRecord) -> str:
-    """One line: how it ended, how far it came, pace and memory."""
+    """One line: how far it came, pace and memory, how it ended."""
     return ", ".join(_facts(record))
 
 

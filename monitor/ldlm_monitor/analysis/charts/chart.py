@@ -15,8 +15,7 @@ BUCKETS = 400
 class Line:
     """One quantity of one run: mean, least and greatest value of each bucket (NaN: none).
 
-    `nonfinite`: at which x a value was NaN or infinite. `color`: its number, from 0; None: by
-    its place in the chart.
+    `nonfinite`: at which x a value was NaN or infinite. `color`: its number, from 0.
     """
 
     name: str
@@ -25,7 +24,7 @@ class Line:
     lows: Sequence[float]
     highs: Sequence[float]
     nonfinite: Sequence[float] = ()
-    color: int | None = None
+    color: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +45,6 @@ class Figure:
     unit: str = ""
     x_title: str = "step"
     marks: Sequence[FigureMark] = field(default=())
-
-    @property
-    def colored(self) -> list[tuple[int, Line]]:
-        """The lines, each with the number of its colour."""
-        return [
-            (index if line.color is None else line.color, line)
-            for index, line in enumerate(self.lines)
-        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +78,7 @@ def bucketed(
     values: Sequence[float],
     nonfinite: Sequence[float] = (),
     *,
-    color: int | None = None,
+    color: int = 0,
 ) -> Line:
     """Finite values in at most `BUCKETS` buckets, of which none loses a spike."""
     width = math.ceil(len(values) / BUCKETS) or 1
@@ -103,11 +94,8 @@ def bucketed(
     )
 
 
-LOG_FROM = 30.0
-"""Where the greatest value is so many times the least, the axis is logarithmic."""
-CLIPPED = 4.0
-"""Values that lie so many times the usual range away are drawn at the edge."""
-
+LOG_FROM = 10.0
+"""Where the greatest value is so many times the least, a linear axis would press most flat."""
 GREATEST = 1e300
 """No axis goes beyond, so that sums and differences of its ends stay finite."""
 
@@ -137,7 +125,7 @@ class Axis:
 
 
 def axis_of(values: Iterable[float], ticks: int = 5, *, straight: bool = False) -> Axis:
-    """An axis for finite values. `straight`: never logarithmic, and nothing is clipped."""
+    """An axis for finite values. `straight`: of steps or times, never logarithmic."""
     known = sorted(max(-GREATEST, min(value, GREATEST)) for value in values if math.isfinite(value))
     low, high = (known[0], known[-1]) if known else (0.0, 1.0)
     if straight:
@@ -147,21 +135,9 @@ def axis_of(values: Iterable[float], ticks: int = 5, *, straight: bool = False) 
         return Axis(low, high, False, tuple(filter(float.is_integer, places)) or places)
     if low > 0 and high / low >= LOG_FROM:
         return Axis(low * 0.9, high * 1.1, True, _decades(low * 0.9, high * 1.1, ticks))
-    low, high = _usual(known, low, high)
     room = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
     low, high = (0.0 if 0 <= low < 0.3 * high else low - room), high + room
     return Axis(low, high, False, _linear(low, high, ticks))
-
-
-def _usual(known: Sequence[float], low: float, high: float) -> tuple[float, float]:
-    """Without the few values that would press all others flat."""
-    if len(known) < 50:
-        return low, high
-    first, last = known[len(known) // 50], known[-1 - len(known) // 50]
-    reach = CLIPPED * (last - first)
-    if reach == 0:
-        return low, high
-    return max(low, first - reach), min(high, last + reach)
 
 
 def _linear(low: float, high: float, count: int) -> tuple[float, ...]:

@@ -5,18 +5,34 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from statistics import median
 from typing import Final, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field
 
 from ldlm_monitor import __version__
-from ldlm_monitor.analysis.compare.bootstrap import median_of
-from ldlm_monitor.analysis.compare.difference import Difference, Seen, of_logarithms, unknown
-from ldlm_monitor.analysis.compare.learned import ComparisonPoint, Place, look, places
-from ldlm_monitor.analysis.compare.quantities import ALWAYS, MEMORY, PACE, Kind, Quantity, learned
+from ldlm_monitor.analysis.compare.intervals import (
+    Difference,
+    median_of,
+    of_logarithms,
+    unknown,
+)
+from ldlm_monitor.analysis.compare.learned import Place, Seen, look, places
 from ldlm_monitor.analysis.compare.sides import Side
-from ldlm_monitor.analysis.compare.verdict import Reached, Target, Word, signed, verdict
+from ldlm_monitor.analysis.compare.verdict import (
+    ALWAYS,
+    MEMORY,
+    PACE,
+    Kind,
+    Quantity,
+    Reached,
+    Target,
+    Word,
+    learned,
+    signed,
+    verdict,
+)
 from ldlm_monitor.model.view import View
 
 SCHEMA: Final = "ldlm.compare/1"
@@ -110,7 +126,7 @@ def compare(
     sides: Sequence[Side],
     *,
     targets: Sequence[Target] = (),
-    at: Sequence[ComparisonPoint] = (),
+    at: Sequence[Place] = (),
     confidence: float = CONFIDENCE,
 ) -> Comparison:
     """Each side against the first. `at`: where losses are compared, beside the last equal ones."""
@@ -166,9 +182,7 @@ def _unsettled(*sides: Side) -> str:
     return f"the pace of {' and '.join(names)} kept changing" if names else ""
 
 
-def _learned(
-    sides: Sequence[Side], at: Sequence[ComparisonPoint], confidence: float
-) -> Iterator[_Entry]:
+def _learned(sides: Sequence[Side], at: Sequence[Place], confidence: float) -> Iterator[_Entry]:
     """Losses and accuracies where the runs are equally far."""
     starts = [side.readings.started for side in sides]
     for quantity in learned({name for side in sides for name in side.readings.quantities()}):
@@ -180,9 +194,7 @@ def _learned(
 def _apart(sides: Sequence[Side], table: Sequence[_Entry]) -> Iterator[str]:
     """Losses and accuracies that several runs have, but not over the same steps."""
     shared = {
-        quantity.name
-        for quantity, place, _ in table
-        if place is not None and place.point.unit == "step"
+        quantity.name for quantity, place, _ in table if place is not None and place.unit == "step"
     }
     counts = Counter(name for side in sides for name in side.readings.quantities())
     for quantity in learned(counts):
@@ -198,63 +210,51 @@ def _row(
     goals: dict[str, Target],
 ) -> Row:
     target = goals.get(quantity.name)
-    cells = [
-        _cell(quantity, place, side.name, each, target)
+    cells = (
+        _cell(quantity, place, side.name, each, base=seen[0], target=target)
         for side, each in zip(sides, seen, strict=True)
-    ]
-    base = seen[0]
-    unread = Cell(
-        run=sides[0].name, value=base.value, count=base.count, verdict="baseline", said=""
     )
-    cells[0] = unread if base.count else cells[0]
-    if not base.count:
-        cells[1:] = [_without(cell) for cell in cells[1:]]
     return Row(
         quantity=quantity.name,
         title=quantity.title,
         kind=quantity.kind,
         unit=quantity.unit,
         at="" if place is None else str(place),
-        span=None if place is None else _span(place),
+        span=None if place is None else Span(unit=place.unit, start=place.start, end=place.end),
         cells=tuple(cells),
     )
 
 
-def _span(place: Place) -> Span:
-    return Span(unit=place.point.unit, start=place.start, end=place.point.value)
-
-
 def _cell(
-    quantity: Quantity, place: Place | None, run: str, seen: Seen, target: Target | None
+    quantity: Quantity,
+    place: Place | None,
+    run: str,
+    seen: Seen,
+    *,
+    base: Seen,
+    target: Target | None,
 ) -> Cell:
+    found: Difference | None = None
+    word: Word
+    word, said = "missing", "not in the baseline"
     if not seen.count:
         said = "not in this run" if place is None else "not in this run there"
-        return Cell(run=run, value=None, count=0, verdict="missing", said=said)
-    found = seen.difference
-    if found is None:
-        said = f"unclear: {seen.why}"
-        return Cell(run=run, value=seen.value, count=seen.count, verdict="unclear", said=said)
-    word, said = verdict(quantity, found)
+    elif seen is base:
+        word, said = "baseline", ""
+    elif base.count and seen.difference is None:
+        word, said = "unclear", f"unclear: {seen.why}"
+    elif base.count and seen.difference is not None:
+        found = seen.difference
+        word, said = verdict(quantity, found)
     return Cell(
         run=run,
         value=seen.value,
         count=seen.count,
-        change=found.change,
-        low=found.low,
-        high=found.high,
-        p=found.p,
+        **(asdict(found) if found else {}),
         verdict=word,
         said=said,
-        target=None if target is None else _against(target, quantity, found),
+        target=_against(target, quantity, found) if target and found else None,
     )
-
-
-def _without(cell: Cell) -> Cell:
-    """A cell without a baseline."""
-    if cell.verdict == "missing":
-        return cell
-    missing = {"verdict": "missing", "said": "not in the baseline", "target": None}
-    return cell.model_copy(update={**missing, "change": None, "low": None, "high": None, "p": None})
 
 
 def _against(target: Target, quantity: Quantity, found: Difference) -> TargetResult:

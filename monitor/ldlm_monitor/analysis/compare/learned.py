@@ -11,8 +11,14 @@ from statistics import fmean
 from typing import Literal
 
 from ldlm_monitor.analysis.column import Column
-from ldlm_monitor.analysis.compare.bootstrap import LEAST_VALUES, mean_of
-from ldlm_monitor.analysis.compare.difference import Difference, Seen, of_means, of_pairs, unknown
+from ldlm_monitor.analysis.compare.intervals import (
+    LEAST_VALUES,
+    Difference,
+    mean_of,
+    of_means,
+    of_pairs,
+    unknown,
+)
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.text.format import duration
 
@@ -29,46 +35,49 @@ _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 
 
 @dataclass(frozen=True, slots=True)
-class ComparisonPoint:
-    """At a step, or after so many seconds of training."""
+class Place:
+    """Up to where runs are compared, and from where, once that is known.
+
+    In steps, or in seconds since the run's first step.
+    """
 
     unit: Literal["step", "time"]
-    value: float
+    end: float
+    start: float = math.nan
 
     def __str__(self) -> str:
-        return f"step {self.value:g}" if self.unit == "step" else duration(self.value)
+        if self.unit == "step":
+            return f"at equal step, {self.start:.0f} to {self.end:.0f}"
+        return f"at equal time, {duration(self.start)} to {duration(self.end)}"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """From where to where, in steps or in seconds since the run's first step."""
+class Seen:
+    """One run's value of a row, of `count` values; `difference` is None where it is not known.
 
-    point: ComparisonPoint
-    start: float
+    `why` then says why not.
+    """
 
-    def __str__(self) -> str:
-        if self.point.unit == "step":
-            return f"at equal step, {self.start:.0f} to {self.point.value:.0f}"
-        return f"at equal time, {duration(self.start)} to {duration(self.point.value)}"
+    value: float | None
+    count: int
+    difference: Difference | None = None
+    why: str = ""
 
 
-def point_of(text: str) -> ComparisonPoint:
+def point_of(text: str) -> Place:
     """`500`: a step; `90s`, `30min`, `2h`: a time. Raises `UsageError`."""
     match = _POINT.fullmatch(text.strip())
     if match is None or (match[2] is None and "." in match[1]):
         raise UsageError(
             f'cannot read "{text}"', where="--at", remedy="write a step (500) or a time (30min)"
         )
-    value = float(match[1])
-    return (
-        ComparisonPoint("step", value)
-        if match[2] is None
-        else ComparisonPoint("time", value * _SECONDS[match[2]])
-    )
+    if match[2] is None:
+        return Place("step", float(match[1]))
+    return Place("time", float(match[1]) * _SECONDS[match[2]])
 
 
 def places(
-    columns: Sequence[Column | None], starts: Sequence[float], at: Sequence[ComparisonPoint]
+    columns: Sequence[Column | None], starts: Sequence[float], at: Sequence[Place]
 ) -> Iterator[Place]:
     """Where the runs with this quantity are compared: at the end of what they share, and
     at the points asked for. `starts`: when each run began.
@@ -76,17 +85,11 @@ def places(
     known = [(column, start) for column, start in zip(columns, starts, strict=True) if column]
     if not known:
         return
-    asked = [point for point in at if point.unit == "step"]
-    scales: list[Sequence[float]] = [column.steps for column, _ in known]
-    yield from _in_range(
-        scales, [ComparisonPoint("step", min(scale[-1] for scale in scales)), *asked]
-    )
+    steps: list[Sequence[float]] = [column.steps for column, _ in known]
+    yield from _in_range("step", steps, at)
     clocks = [[when - start for when in column.times] for column, start in known]
     if all(math.isfinite(clock[-1]) for clock in clocks):
-        asked = [point for point in at if point.unit == "time"]
-        yield from _in_range(
-            clocks, [ComparisonPoint("time", min(clock[-1] for clock in clocks)), *asked]
-        )
+        yield from _in_range("time", clocks, at)
 
 
 def look(
@@ -106,7 +109,7 @@ def look(
         if index == 0 or base is None:
             yield Seen(value, len(part))
             continue
-        found, why = _difference(base, part, place.point.unit, confidence)
+        found, why = _difference(base, part, place.unit, confidence)
         yield Seen(value, len(part), found, why)
 
 
@@ -134,24 +137,23 @@ def _difference(
 
 
 def _in_range(
-    scales: Sequence[Sequence[float]], points: Sequence[ComparisonPoint]
+    unit: Literal["step", "time"], scales: Sequence[Sequence[float]], at: Sequence[Place]
 ) -> Iterator[Place]:
     """Places where all runs have been; so wide that each has enough values, where that helps."""
     first = max(scale[0] for scale in scales)
     last = min(scale[-1] for scale in scales)
-    for point in points:
-        if not first < point.value <= last:
+    for end in (last, *(point.end for point in at if point.unit == unit)):
+        if not first < end <= last:
             continue
-        start = point.value - WINDOW * (point.value - first)
+        start = end - WINDOW * (end - first)
         for scale in scales:
-            stop = bisect_right(scale, point.value)
-            start = min(start, scale[max(stop - ENOUGH, 0)])
-        yield Place(point, max(start, point.value - REACH * (point.value - first)))
+            start = min(start, scale[max(bisect_right(scale, end) - ENOUGH, 0)])
+        yield Place(unit, end, max(start, end - REACH * (end - first)))
 
 
 def _part(column: Column, started: float, place: Place) -> Column:
-    if place.point.unit == "step":
+    if place.unit == "step":
         scale: Sequence[float] = column.steps
     else:
         scale = [at - started for at in column.times]
-    return column.part(bisect_left(scale, place.start), bisect_right(scale, place.point.value))
+    return column.part(bisect_left(scale, place.start), bisect_right(scale, place.end))

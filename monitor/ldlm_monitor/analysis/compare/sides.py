@@ -10,8 +10,8 @@ from statistics import fmean, median
 
 from ldlm_monitor.analysis.bench.bench_records import find_record
 from ldlm_monitor.analysis.column import Column
-from ldlm_monitor.analysis.compare.bootstrap import LEAST_VALUES
-from ldlm_monitor.analysis.compare.quantities import SPEED_BY
+from ldlm_monitor.analysis.compare.intervals import LEAST_VALUES
+from ldlm_monitor.analysis.compare.verdict import SPEED_BY
 from ldlm_monitor.analysis.readings import Readings, RunReadings
 from ldlm_monitor.config import Settings
 from ldlm_monitor.model.errors import InputError
@@ -73,15 +73,15 @@ class Side:
         """Rates and times as logged, else derived from each other or from the times of steps."""
         logged = self.readings.column
         rate = logged("steps_per_second")
-        step = logged("step_seconds") or self.readings.durations() or _inverse(rate)
+        step = logged("step_seconds") or self.readings.durations() or _mapped(rate, _inverse)
         if step is None or not len(step):
             return
         yield "step_seconds", step
-        yield "steps_per_second", rate or _inverse(step) or step
+        yield "steps_per_second", rate or _mapped(step, _inverse) or step
         samples = logged("samples_per_second")
         size = _batch_size(self.readings.settings)
         if samples is None and size.isdecimal():
-            samples = _scaled(_inverse(step), float(size))
+            samples = _mapped(step, lambda seconds: float(size) * _inverse(seconds))
         if samples is not None:
             yield "samples_per_second", samples
 
@@ -123,17 +123,14 @@ def _batch_size(settings: Mapping[str, str]) -> str:
     return next((settings[name] for name in names if name in settings), "")
 
 
-def _inverse(column: Column | None) -> Column | None:
+def _mapped(column: Column | None, change: Callable[[float], float]) -> Column | None:
     if column is None:
         return None
-    values = array("d", (1 / value if value else math.inf for value in column.values))
-    return Column(column.steps, column.times, values)
+    return Column(column.steps, column.times, array("d", map(change, column.values)))
 
 
-def _scaled(column: Column | None, factor: float) -> Column | None:
-    if column is None:
-        return None
-    return Column(column.steps, column.times, array("d", (v * factor for v in column.values)))
+def _inverse(value: float) -> float:
+    return 1 / value if value else math.inf
 
 
 GROUP = 5

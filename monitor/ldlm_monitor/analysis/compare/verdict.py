@@ -1,15 +1,69 @@
-"""What a difference means, in words, and whether a target is reached."""
+"""What is compared, what a difference of it means in words, and whether a target is reached."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from ldlm_monitor.analysis.compare.difference import Difference
-from ldlm_monitor.analysis.compare.quantities import MEMORY_BY, SPEED_BY, Kind, Quantity
+from ldlm_monitor.analysis.compare.intervals import Difference
 from ldlm_monitor.model.errors import UsageError
+
+Kind: TypeAlias = Literal["pace", "memory", "loss", "accuracy"]
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """`less` and `more` say what a smaller and a greater value are; `inverse`: of its inverse."""
+
+    name: str
+    title: str
+    kind: Kind
+    unit: str = ""
+    less: str = "lower"
+    more: str = "higher"
+    better: Literal["less", "more"] = "less"
+    inverse: bool = False
+
+
+STEP_SECONDS = Quantity(
+    "step_seconds", "step time", "pace", "s", less="faster", more="slower", inverse=True
+)
+PACE = (
+    STEP_SECONDS,
+    Quantity("samples_per_second", "samples/s", "pace", "/s", "slower", "faster", "more"),
+    Quantity("tokens_per_second", "tokens/s", "pace", "/s", "slower", "faster", "more"),
+    Quantity("steps_per_second", "it/s", "pace", "/s", "slower", "faster", "more"),
+)
+MEMORY = (
+    Quantity("memory_allocated_bytes", "GPU memory allocated", "memory", "B", "less", "more"),
+    Quantity("memory_reserved_bytes", "GPU memory reserved", "memory", "B", "less", "more"),
+    Quantity("gpu_memory_bytes", "GPU memory in use", "memory", "B", "less", "more"),
+    Quantity("host_memory_bytes", "host memory (RSS)", "memory", "B", "less", "more"),
+)
+LOSS = Quantity("loss", "loss", "loss")
+ACCURACY = Quantity("accuracy", "accuracy", "accuracy", better="more")
+SPEED_BY = ("samples_per_second", "tokens_per_second", "step_seconds", "steps_per_second")
+"""Measures of speed, the best first: two runs may have steps of different size."""
+MEMORY_BY = (
+    *("memory_allocated_bytes", "gpu_memory_bytes", "memory_reserved_bytes", "host_memory_bytes"),
+)
+ALWAYS = (*PACE, MEMORY[0], LOSS, ACCURACY)
+"""Quantities named as missing where no run has them."""
+
+
+def learned(names: Iterable[str]) -> list[Quantity]:
+    """The losses and accuracies among the names, the whole before its parts."""
+    found = []
+    for name in sorted(names, key=lambda name: (name not in ("loss", "accuracy"), name)):
+        title = name.replace("_", " ")
+        if name == "loss" or name.startswith(("loss_", "eval_loss")):
+            found.append(Quantity(name, title, "loss"))
+        elif name == "accuracy" or name.startswith(("accuracy_", "eval_accuracy")):
+            found.append(Quantity(name, title, "accuracy", better="more"))
+    return sorted(found, key=lambda quantity: quantity.kind, reverse=True)
+
 
 Word: TypeAlias = Literal["better", "worse", "same", "unclear", "missing", "baseline"]
 Reached: TypeAlias = Literal["reached", "missed", "open"]
@@ -48,14 +102,14 @@ class Target:
         return "reached" if sure else "missed" if never else "open"
 
 
-PROPOSED = (Target("speed", 0.25), Target("memory", -0.30))
-"""What was promised of MM-LDLM's optimizations: 25 to 35 % faster, 30 to 40 % less memory."""
+USUAL = (Target("speed", 0.25), Target("memory", -0.30))
+"""What a set of optimizations should gain to be worth its risk."""
 
 
 def targets_of(given: Sequence[str] | None) -> tuple[Target, ...]:
-    """`speed=+30%` and the like; None: those proposed, `none`: none. Raises `UsageError`."""
+    """`speed=+30%` and the like; None: the usual ones, `none`: none. Raises `UsageError`."""
     if given is None:
-        return PROPOSED
+        return USUAL
     found = []
     for text in given:
         if text == "none":

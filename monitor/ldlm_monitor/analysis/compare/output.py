@@ -1,11 +1,23 @@
-"""A comparison as text: one table, a line for each run under each quantity."""
+"""A comparison as text, a line for each run under each quantity, and as charts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 
+from ldlm_monitor.analysis.charts import Figure, Line, bucketed
 from ldlm_monitor.analysis.compare.comparison import Cell, Comparison, Row, RunSummary
-from ldlm_monitor.analysis.compare.verdict import percent, signed
+from ldlm_monitor.analysis.compare.sides import Side
+from ldlm_monitor.analysis.compare.verdict import (
+    MEMORY,
+    MEMORY_BY,
+    PACE,
+    SPEED_BY,
+    Quantity,
+    learned,
+    percent,
+    signed,
+)
 from ldlm_monitor.text.format import byte_size, duration, number
 from ldlm_monitor.text.sanitize import plain
 
@@ -72,3 +84,45 @@ def value(amount: float | None, unit: str) -> str:
     if unit == "s":
         return duration(amount)
     return f"{amount:.5g}{unit}" if unit else number(amount)
+
+
+GIB = 2.0**30
+LEARNED = 6
+"""Losses and accuracies that are drawn at most."""
+
+
+def charts(sides: Sequence[Side]) -> list[Figure]:
+    """Over steps, and the loss over time too where times are known."""
+    names = {name for side in sides for name in side.readings.quantities()}
+    wanted = learned(names)[:LEARNED]
+    found = [_chart(quantity, sides) for quantity in wanted]
+    if "loss" in names and (timed := list(_over_time(sides))):
+        found.insert(1, Figure(title="loss over time", lines=timed, x_title="seconds"))
+    for measures in (SPEED_BY, MEMORY_BY):
+        best = next((name for name in measures if any(side.has(name) for side in sides)), "")
+        found += [_chart(each, sides) for each in (*PACE, *MEMORY) if each.name == best]
+    return [chart for chart in found if chart.lines]
+
+
+def _chart(quantity: Quantity, sides: Sequence[Side]) -> Figure:
+    unit = {"B": "GiB", "s": "s"}.get(quantity.unit, "")
+    lines = list(_curves(quantity.name, sides, GIB if unit == "GiB" else 1.0))
+    return Figure(title=quantity.title, lines=lines, unit=unit)
+
+
+def _curves(quantity: str, sides: Sequence[Side], scale: float) -> Iterator[Line]:
+    for index, side in enumerate(sides):
+        column = side.column(quantity)
+        if column is not None and (len(column) or column.nonfinite):
+            values = [value / scale for value in column.values]
+            yield bucketed(side.name, column.steps, values, column.nonfinite, color=index)
+
+
+def _over_time(sides: Sequence[Side]) -> Iterator[Line]:
+    for index, side in enumerate(sides):
+        column = side.column("loss")
+        started = side.readings.started
+        if column is not None and len(column) and math.isfinite(started):
+            clock = [at - started for at in column.times]
+            if math.isfinite(clock[-1]):
+                yield bucketed(side.name, clock, column.values, color=index)

@@ -1,19 +1,22 @@
-"""A chart as SVG that is as wide as its place and keeps its letters readable at any width.
+"""A chart as SVG that is as wide as its place, for pages; charts as a file, SVG or PNG.
 
-Curves stand in a drawing of their own that is stretched; letters are placed by percent.
-Everything that is text is escaped. matplotlib writes SVG too, but of one fixed width and with
-colours that do not follow a dark page.
+Curves stand in a drawing of their own that is stretched, so letters stay readable at any width;
+they are placed by percent. Everything that is text is escaped. matplotlib, which draws the PNG,
+writes SVG too, but of one fixed width and with colours that do not follow a dark page.
 """
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Iterator, Sequence
 from html import escape
 from importlib.resources import files
+from pathlib import Path
+from typing import Any
 
 from ldlm_monitor.analysis.charts.chart import Axis, Figure, Line, axis_of, stretches
-from ldlm_monitor.text.format import number
+from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.text.sanitize import plain, shorten_path
 
 HEIGHT = 216
@@ -28,8 +31,6 @@ _SIZE = 1000
 """Units of the inner drawing, so that one decimal is finer than a pixel."""
 GUTTER = 46
 """Pixels that its place must leave free at the left, for what the y axis says."""
-MARKS = 40
-"""More marks of one kind are drawn as strokes without words."""
 
 STYLE = (files(__package__) / "chart.css").read_text("utf-8")
 
@@ -66,14 +67,14 @@ def _parts(chart: Figure, y: int, legend: int) -> Iterator[str]:
     for tick in ys.ticks:
         level = _round(_SIZE * (1 - ys.share(tick)))
         yield _stroke("grid", f"M0 {level}H{_SIZE}")
-    for color, line in chart.colored:
-        yield from _line(line, color % 5 + 1, xs, ys)
+    for line in chart.lines:
+        yield from _line(line, line.color % 5 + 1, xs, ys)
     for mark in filter(lambda mark: xs.holds(mark.x), chart.marks):
         at = _round(_SIZE * xs.share(mark.x))
         name = "bad" if mark.kind == "incident" else "resume"
         yield _stroke(name, f"M{at} 0V{_SIZE}", plain(mark.text))
     yield "</svg>"
-    yield from _letters(chart, xs, ys)
+    yield from _letters(chart, xs)
     yield "</svg>"
 
 
@@ -87,7 +88,7 @@ def _legend(chart: Figure, letters: int) -> Iterator[str]:
     if len(chart.lines) < 2:
         return
     limit = max(letters // len(chart.lines), 6)
-    names = [(color, shorten_path(plain(line.name), limit)) for color, line in chart.colored]
+    names = [(line.color, shorten_path(plain(line.name), limit)) for line in chart.lines]
     spans = "\u2003".join(
         f'<tspan style="fill:var(--c{color % 5 + 1})">━ {escape(name)}</tspan>'
         for color, name in names
@@ -121,7 +122,7 @@ def _line(line: Line, color: int, xs: Axis, ys: Axis) -> Iterator[str]:
         yield _stroke("bad", f"M{left} 0V{_SIZE}", str(stretch))
 
 
-def _letters(chart: Figure, xs: Axis, ys: Axis) -> Iterator[str]:
+def _letters(chart: Figure, xs: Axis) -> Iterator[str]:
     for tick, label in zip(xs.ticks, _labels(xs.ticks), strict=True):
         share = xs.share(tick)
         anchor = "start" if share < 0.05 else "end" if share > 0.95 else "middle"
@@ -129,7 +130,6 @@ def _letters(chart: Figure, xs: Axis, ys: Axis) -> Iterator[str]:
         yield (
             f'<text x="{across}%" y="{HEIGHT - 8}" text-anchor="{anchor}">{escape(label)}</text>'
         )
-    yield from _edges(chart, xs, ys)
     places = [x for line in chart.lines for x in line.nonfinite]
     if places:
         share = xs.share(places[0])
@@ -142,25 +142,6 @@ def _letters(chart: Figure, xs: Axis, ys: Axis) -> Iterator[str]:
             f'<text class="bad-text halo" x="{_round(100 * share)}%" y="{_top(chart) + 12}" '
             f'text-anchor="{anchor}" dx="{-4 if anchor == "end" else 4}">'
             f"not finite{escape(more)}</text>"
-        )
-
-
-def _edges(chart: Figure, xs: Axis, ys: Axis) -> Iterator[str]:
-    """A triangle where a value lies beyond the axis, with the value as its title."""
-    beyond = [
-        (x, value)
-        for line in chart.lines
-        for x, low, high in zip(line.xs, line.lows, line.highs, strict=True)
-        for value in (low, high)
-        if math.isfinite(value) and not ys.holds(value)
-    ]
-    for x, value in beyond[:MARKS]:
-        up = value > ys.high
-        down = _top(chart) + 9 if up else HEIGHT - _BOTTOM - 1
-        yield (
-            f'<text class="bad-text" x="{_round(100 * xs.share(x))}%" y="{down}" '
-            f'text-anchor="middle">{"▲" if up else "▼"}'
-            f"<title>{escape(number(value))} at {x:g}</title></text>"
         )
 
 
@@ -206,3 +187,97 @@ def _tick(value: float, digits: int = 4) -> str:
         shown, _, power = f"{value:.{digits - 2}e}".partition("e")
         return f"{float(shown):g}e{int(power)}"
     return f"{value:.{digits}g}"
+
+
+WIDTH = 860
+"""Pixels; a page in portrait at 96 dpi, with room for the axis."""
+_MARGIN = 16
+_LEGEND = 110
+"""Characters of all names, at about seven pixels each in `WIDTH`."""
+_COLORS = ("#0072b2", "#b85c00", "#007a5a", "#a0437a", "#7a6200")
+SUFFIXES = (".svg", ".png")
+
+
+def check(path: Path, where: str) -> None:
+    """Raises `UsageError` where no chart can be written under that name."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise UsageError(
+            f'cannot draw as "{path.suffix}"',
+            where=f"{where} {path}",
+            remedy="end the name in .svg or .png",
+        )
+
+
+def write(charts: Sequence[Figure], path: Path, where: str) -> None:
+    """The charts below each other, by the name's ending. `where` is the flag that named it.
+
+    Raises `UsageError` for a place that cannot be written, and for PNG without matplotlib.
+    """
+    try:
+        if path.suffix.lower() == ".svg":
+            path.write_text(page(charts), encoding="utf-8")
+        else:
+            _write_png(charts, path, where)
+    except OSError as error:
+        raise UsageError(
+            f"cannot be written ({error.strerror})",
+            where=f"{where} {path}",
+            remedy="name a file in a folder that you may write to",
+        ) from error
+
+
+def page(charts: Sequence[Figure]) -> str:
+    """One SVG document that any browser shows, light or dark."""
+    height = len(charts) * (HEIGHT + _MARGIN) + _MARGIN
+    inner = "".join(
+        svg(chart, y=_MARGIN + index * (HEIGHT + _MARGIN), legend=_LEGEND)
+        for index, chart in enumerate(charts)
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" width="{WIDTH}" '
+        f'height="{height}" viewBox="0 0 {WIDTH} {height}"><style>{STYLE}</style>'
+        '<rect width="100%" height="100%" style="fill:var(--ground)"/>'
+        f'<svg x="{_MARGIN + GUTTER}" width="{WIDTH - 2 * _MARGIN - GUTTER}" overflow="visible">'
+        f"{inner}</svg></svg>\n"
+    )
+
+
+def _write_png(charts: Sequence[Figure], path: Path, where: str) -> None:
+    try:
+        figures: Any = importlib.import_module("matplotlib.figure")
+    except ImportError as error:
+        raise UsageError(
+            "matplotlib is not installed",
+            where=f"{where} {path}",
+            remedy="pip install 'ldlm-monitor[plots]', or end the name in .svg",
+        ) from error
+    figure = figures.Figure(figsize=(9, 2.6 * len(charts)), dpi=130, layout="constrained")
+    for axes, chart in zip(figure.subplots(len(charts), squeeze=False)[:, 0], charts, strict=True):
+        _draw(axes, chart)
+    figure.savefig(path)
+
+
+def _draw(axes: Any, chart: Figure) -> None:
+    span = axis_of(value for line in chart.lines for value in (*line.lows, *line.highs))
+    unit = f" [{chart.unit}]" if chart.unit else ""
+    axes.set_title(plain(chart.title) + unit, loc="left", fontsize=10, fontweight="bold")
+    axes.set_yscale("log" if span.logarithmic else "linear")
+    places = [x for line in chart.lines for x in (*line.xs, *line.nonfinite)]
+    reach = APART * (max(places, default=0.0) - min(places, default=0.0))
+    for line in chart.lines:
+        color = _COLORS[line.color % len(_COLORS)]
+        axes.fill_between(line.xs, line.lows, line.highs, color=color, alpha=0.2, linewidth=0)
+        axes.plot(line.xs, line.means, color=color, linewidth=1.3, label=plain(line.name, 40))
+        for stretch in stretches(line.nonfinite, reach):
+            axes.axvline(stretch.first, color="#c03000", linewidth=0.8)
+            axes.axvspan(stretch.first, stretch.last, color="#c03000", alpha=0.16, linewidth=0)
+    axes.set_ylim(span.low, span.high)
+    axes.set_xlabel(chart.x_title, fontsize=8)
+    axes.tick_params(labelsize=8)
+    axes.grid(color="#dfe3e8", linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    if len(chart.lines) > 1:
+        axes.legend(fontsize=8, frameon=False)
+    for mark in chart.marks:
+        if math.isfinite(mark.x):
+            axes.axvline(mark.x, color="#5f6773", linewidth=0.8, linestyle=":")

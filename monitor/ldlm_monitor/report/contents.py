@@ -1,0 +1,205 @@
+"""What stands in the report of a run, in blocks that each form of it writes in its own way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ldlm_monitor.model.records import Position
+from ldlm_monitor.model.view import AlertView, IncidentView, Statistics
+from ldlm_monitor.report.alerts import summary_of
+from ldlm_monitor.report.document import Entry, Report, ReportRun
+from ldlm_monitor.report.goodput import Goodput
+from ldlm_monitor.text.format import byte_size, counted, duration, number, utc
+
+NO_BREAK = "\u00a0"
+"""Keeps a name and its count on one line."""
+_SYMPTOMS = 8
+"""Kinds of symptoms in a line; the most frequent ones come first."""
+_FIRST_QUANTITIES = ("loss", "eval_loss", "grad_norm", "learning_rate", "step_seconds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """An incident, an alert or an issue.
+
+    `badge`: its severity, or how sure its cause is. `excerpt`: log lines with their places.
+    """
+
+    severity: str
+    badge: str
+    title: str
+    at: float | None = None
+    notes: tuple[str, ...] = ()
+    place: str = ""
+    reasons: tuple[str, ...] = ()
+    excerpt: tuple[tuple[str, str], ...] = ()
+    action: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Cells in columns, the first of which names the row."""
+
+    titles: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+Block: TypeAlias = Item | Table | tuple[str, ...] | str
+"""A tuple holds sentences that stand below each other."""
+
+
+def sections(run: ReportRun) -> dict[str, list[Block]]:
+    """By title; a section without a block is left out."""
+    spent = run.goodput
+    found: dict[str, list[Block]] = {
+        "Incidents": [_incident(incident) for incident in reversed(run.incidents)],
+        "Firing": [_alert(alert) for alert in run.alerts],
+        "Recommendations": [run.recommendations],
+        "Where the time went": [] if spent is None else [spent.said, _losses(spent)],
+        "Statistics over the last values": [_statistics(run.statistics)],
+        "Recent issues": [_issue(issue) for issue in run.issues],
+        "Timeline": [tuple(f"{utc(entry.time)} {entry.text}" for entry in run.timeline)],
+        "Events": [_counts(run.event_counts)],
+        "Configuration seen": [Table(("name", "value"), tuple(run.settings.items()))],
+        "Files": [run.files],
+    }
+    kept = {title: [block for block in blocks if block] for title, blocks in found.items()}
+    return {title: blocks for title, blocks in kept.items() if blocks}
+
+
+def closing(report: Report) -> dict[str, list[Block]]:
+    """What stands behind the runs."""
+    none: list[Block] = [] if report.runs else ["No training run was found in what was read."]
+    own: list[Block] = [_alert(alert) for alert in report.alerts]
+    found = {"Runs": none, "Firing on the monitor itself": own}
+    return {title: blocks for title, blocks in found.items() if blocks}
+
+
+def steps_said(run: ReportRun) -> str:
+    """The step and the total, as far as they are known."""
+    if run.step is None:
+        return ""
+    return f"step {run.step}" + (f" of {run.total_steps}" if run.total_steps else "")
+
+
+def _alert(alert: AlertView) -> Item:
+    rank = f"  rank {alert.labels['rank']}" if "rank" in alert.labels else ""
+    severity = alert.labels.get("severity", "info")
+    return Item(
+        severity=severity,
+        badge=severity,
+        title=f"{alert.name}{rank}",
+        at=alert.fired_at,
+        notes=(summary_of(alert),),
+        place=_place(alert.position),
+        action=alert.annotations.get("action", ""),
+    )
+
+
+def _issue(issue: Entry) -> Item:
+    return Item(
+        severity=issue.severity,
+        badge=issue.severity,
+        title=issue.text,
+        place=_place(issue.position),
+    )
+
+
+def _incident(incident: IncidentView) -> Item:
+    claims = (
+        f"torchelastic blames rank {claim.rank}: {claim.reason}"
+        for claim in incident.claims
+        if claim.agrees is not True
+    )
+    return Item(
+        severity="critical",
+        badge="unknown" if incident.confidence == "none" else incident.confidence,
+        title=incident.title,
+        notes=tuple(_story(incident)),
+        reasons=(*incident.root.why, *claims),
+        excerpt=tuple((line.text, _place(line.position)) for line in incident.excerpt),
+        action=incident.action,
+    )
+
+
+def _story(incident: IncidentView) -> Iterator[str]:
+    began = incident.root.at if incident.root.at is not None else incident.opened_at
+    end: str = incident.state
+    if incident.ended_at is not None:
+        end = f"{incident.ended_reason} after {duration(max(incident.ended_at - began, 0.0))}"
+    yield f"began {utc(began)}, {end}"
+    if (collective := incident.collective) is not None:
+        missing = f", missing {collective.missing}" if collective.missing else ""
+        name = f"{collective.op} #{collective.seq}"
+        yield f"collective {name}: waiting {collective.waiting}{missing}"
+    if incident.events:
+        yield f"{counted(incident.events, 'event')}: {_symptoms(incident)}"
+
+
+def _symptoms(incident: IncidentView) -> str:
+    """By kind, the most frequent first, with the ranks that logged it."""
+    counts: dict[str, int] = {}
+    ranks: dict[str, list[str]] = {}
+    for symptom in incident.symptoms:
+        counts[symptom.kind] = counts.get(symptom.kind, 0) + symptom.count
+        if symptom.ranks:
+            ranks.setdefault(symptom.kind, []).append(symptom.ranks)
+    shown = [
+        f"{kind} {count}" + (f" (ranks {','.join(ranks[kind])})" if kind in ranks else "")
+        for kind, count in _by_count(counts)
+    ]
+    return ", ".join(shown[:_SYMPTOMS] + ["…"] * (len(shown) > _SYMPTOMS))
+
+
+def _losses(spent: Goodput) -> Table:
+    rows = (
+        (
+            loss.what,
+            duration(loss.seconds),
+            f"{100 * loss.seconds / spent.total_seconds:.1f} %",
+            str(loss.times),
+        )
+        for loss in spent.losses
+    )
+    return Table(("lost to", "time", "share", "times"), tuple(rows))
+
+
+def _statistics(statistics: Mapping[str, Statistics]) -> Table:
+    rows = []
+    for name in sorted(statistics, key=_quantity_order):
+        seen = statistics[name]
+        values = (seen.current, seen.mean, seen.minimum, seen.maximum)
+        rows.append((name, *(_amount(name, value) for value in values), str(seen.nonfinite)))
+    return Table(("", "current", "mean", "min", "max", "non-finite"), tuple(rows))
+
+
+def _quantity_order(name: str) -> tuple[int, str]:
+    """The quantities that one looks for first, then the others by name."""
+    known = name in _FIRST_QUANTITIES
+    return (_FIRST_QUANTITIES.index(name) if known else len(_FIRST_QUANTITIES), name)
+
+
+def _amount(quantity: str, value: float | None) -> str:
+    """Bytes in the greatest unit that they fill."""
+    if value is None or not quantity.endswith("_bytes") or not math.isfinite(value):
+        return number(value)
+    return byte_size(value)
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{kind}{NO_BREAK}{count}" for kind, count in _by_count(counts))
+
+
+def _by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    """The most frequent first, then by name."""
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+def _place(position: Position | None) -> str:
+    return f"{position.path}:{position.line}" if position is not None and position.path else ""

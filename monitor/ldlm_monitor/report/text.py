@@ -1,0 +1,161 @@
+"""The report as text, 80 columns wide."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+from ldlm_monitor.analysis.readings import RunReadings
+from ldlm_monitor.model.view import MonitorView, Snapshot
+from ldlm_monitor.report.contents import NO_BREAK, Block, Item, Table, closing, sections, steps_said
+from ldlm_monitor.report.document import Report, ReportRun, report
+from ldlm_monitor.text.format import byte_size, counted, utc
+from ldlm_monitor.text.sanitize import shorten, shorten_path
+
+WIDTH = 80
+"""Columns of a terminal that nobody has resized, and of a mail."""
+_BAR = 30
+_LIMIT = 12
+"""Items and rows of a section that fit one screen; all are in the JSON."""
+_SECTIONS = (
+    "Statistics over the last values",
+    "Incidents",
+    "Firing",
+    "Recent issues",
+    "Where the time went",
+    "Events",
+    "Recommendations",
+)
+"""What to do comes last: there the eye is when it has been printed."""
+
+
+def health_report(
+    snapshot: Snapshot, readings: Mapping[str, RunReadings] = MappingProxyType({})
+) -> str:
+    """The report of every run, ended by a newline. Log text in it is made harmless.
+
+    `readings`, by run: where they are known, where the time went.
+    """
+    found = report(snapshot.model_copy(update={"curves": {}}), readings)  # none is drawn
+    lines = [*_between("ldlm-monitor health report", utc(found.at)), "=" * WIDTH]
+    for run in found.runs:
+        lines += ["", *_run(run)]
+    for title, blocks in closing(found).items():
+        lines += _section(title, blocks)
+    lines += ["", "-" * WIDTH, *_overview(found), *_wrapped(_monitor(found.monitor))]
+    return "\n".join(lines) + "\n"
+
+
+def _overview(found: Report) -> Iterator[str]:
+    """Of several runs one line each, and the names of what fires."""
+    if len(found.runs) < 2:
+        return
+    for run in found.runs:
+        yield from _between(f"{run.headline:<10}{run.name}", run.state)
+        names = dict.fromkeys(alert.name for alert in run.alerts)
+        yield from _wrapped(", ".join(names), indent=10)
+    yield ""
+
+
+def _run(run: ReportRun) -> Iterator[str]:
+    known = run.framework not in {"", "unknown"}
+    state = run.state + (f" ({shorten(run.framework, 24)})" if known else "")
+    yield from _between(f"{run.headline}  {run.name}", state)
+    yield "-" * WIDTH
+    if progress := _progress(run):
+        yield f"{'Progress':<13}{progress}"
+    for name, value in run.facts.items():
+        yield from _wrapped(f"{name:<13}{value}", hanging=13)
+    for index, path in enumerate(run.files):
+        yield f"{'' if index else 'Files':<13}{shorten_path(path, WIDTH - 13)}"
+    found = sections(run)
+    for title in filter(found.get, _SECTIONS):
+        yield from _section(title, found[title])
+
+
+def _progress(run: ReportRun) -> str:
+    if run.progress is None:
+        return steps_said(run)
+    share = min(max(run.progress, 0.0), 1.0)
+    done = int(share * _BAR)
+    bar = "#" * done + "." * (_BAR - done)
+    return f"[{bar}] {100 * share:5.1f} %  {steps_said(run)}".rstrip()
+
+
+def _section(title: str, blocks: Sequence[Block]) -> Iterator[str]:
+    yield from ("", title)
+    wide = max((len(block.badge) for block in blocks if isinstance(block, Item)), default=0)
+    for block in blocks[:_LIMIT]:
+        match block:
+            case Item():
+                yield from _item(block, max(wide, len("critical")) + 3)
+            case Table():
+                yield from _table(block)
+            case tuple():
+                for sentence in block:
+                    yield from _wrapped(f"- {sentence}", indent=2, hanging=2)
+            case str():
+                yield from (line.replace(NO_BREAK, " ") for line in _wrapped(block, indent=2))
+    yield from _more(len(blocks))
+
+
+def _item(item: Item, indent: int) -> Iterator[str]:
+    first = f"  {item.badge:<{indent - 2}}"
+    if item.at is not None:
+        yield from _between(f"{first}{item.title}", utc(item.at))
+    else:
+        yield from _wrapped(item.title, indent=indent, first=first)
+    for note in item.notes:
+        yield from _wrapped(note, indent=indent)
+    if item.place:
+        yield " " * indent + shorten_path(item.place, WIDTH - indent)
+    for reason in item.reasons:
+        yield from _wrapped(f"- {reason}", indent=indent, hanging=2)
+    for text, place in item.excerpt:
+        yield f"{'':<{indent}}| {shorten(text, WIDTH - indent - 2)}"
+        if place:
+            yield f"{'':<{indent}}    {shorten_path(place, WIDTH - indent - 4)}"
+    if item.action:
+        yield from _wrapped(f"-> {item.action}", indent=indent, hanging=3)
+
+
+def _table(table: Table) -> Iterator[str]:
+    widths = [max(11, len(title) + 2) for title in table.titles[1:]]
+    for first, *cells in (table.titles, *table.rows[:_LIMIT]):
+        row = "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+        yield f"  {shorten(first, 21):<22}{row}"
+    yield from _more(len(table.rows))
+
+
+def _more(count: int) -> Iterator[str]:
+    if count > _LIMIT:
+        yield f"  and {count - _LIMIT} more"
+
+
+def _monitor(monitor: MonitorView) -> str:
+    parts = [
+        f"Read {counted(monitor.lines, 'line')} ({byte_size(monitor.bytes)})",
+        f"{counted(sum(monitor.records.values()), 'record')}",
+        f"{counted(monitor.parse_errors, 'parse error')}",
+        f"{counted(monitor.evaluations, 'evaluation')} of the rules",
+    ]
+    parts += [f"dropped {count} ({why})" for why, count in monitor.dropped.items() if count]
+    return ", ".join(parts) + "."
+
+
+def _between(left: str, right: str) -> list[str]:
+    """One line with `left` and `right` at the margins."""
+    left = shorten(left, WIDTH - len(right) - 1) if right else left
+    return [f"{left}{right:>{WIDTH - len(left)}}".rstrip()]
+
+
+def _wrapped(text: str, *, indent: int = 0, hanging: int = 0, first: str = "") -> list[str]:
+    """Lines of at most `WIDTH`; `first` stands in place of the first line's indent."""
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=first or " " * indent,
+        subsequent_indent=" " * (indent + hanging),
+        break_on_hyphens=False,
+    )
