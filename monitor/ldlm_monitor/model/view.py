@@ -251,15 +251,8 @@ class MonitorView(View):
     @classmethod
     def fresh(cls) -> Self:
         """Before anything was counted."""
-        return cls(
-            lines=0,
-            bytes=0,
-            parse_errors=0,
-            evaluations=0,
-            evaluation_seconds=0.0,
-            records={},
-            dropped={},
-        )
+        counts = dict.fromkeys(("lines", "bytes", "parse_errors", "evaluations"), 0)
+        return cls(**counts, evaluation_seconds=0.0, records={}, dropped={})
 
 
 class Snapshot(View):

@@ -13,7 +13,7 @@ from textual.screen import Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.widgets import ContentSwitcher, Footer
 
-from ldlm_monitor.model.errors import INTERRUPTED, LdlmError
+from ldlm_monitor.model.errors import INTERRUPTED
 from ldlm_monitor.model.queries import Player, Source
 from ldlm_monitor.tui.alerts import AlertsPage, Bell
 from ldlm_monitor.tui.bars import PAGES, page_bar, player_line
@@ -24,7 +24,7 @@ from ldlm_monitor.tui.overview import OverviewPage, sorted_runs
 from ldlm_monitor.tui.prompt import Help
 from ldlm_monitor.tui.run_page import RunPage
 from ldlm_monitor.tui.timeline import EventsPage
-from ldlm_monitor.tui.widgets import Painted, PlainScrollBar
+from ldlm_monitor.tui.widgets import Painted, PlainScrollBar, in_thread
 
 LOOK_SECONDS = 0.25
 _AGES_SECONDS = 1.0
@@ -136,7 +136,7 @@ class MonitorApp(App[int]):
             self.bell()
         if version != self._held_version:
             self._held_version = version
-            self.run_worker(self._ask_held_back, thread=True, exclusive=True, group="held")
+            self._ask_held_back()
         self._page().look()
         self.query_one("#bar", Painted).refresh()
 
@@ -206,7 +206,7 @@ class MonitorApp(App[int]):
             self.notify(text, severity="error", title="Not done", markup=False)
         else:
             self.notify(safe(event.done, glyphs), markup=False)
-        self.run_worker(self._ask_held_back, thread=True, exclusive=True, group="held")
+        self._ask_held_back()
 
     def _page(self) -> OverviewPage | RunPage | AlertsPage | LogPage | EventsPage:
         current = self.query_one(ContentSwitcher).current or "overview"
@@ -228,11 +228,7 @@ class MonitorApp(App[int]):
                 self.action_page("run")
 
     def _ask_held_back(self) -> None:
-        try:
-            held = self.desk.source.held_back()
-        except LdlmError:
-            return
-        self.call_from_thread(self._take_held_back, held)
+        in_thread(self, self.desk.source.held_back, self._take_held_back, group="held")
 
     def _take_held_back(self, held: dict[str, list[dict[str, object]]]) -> None:
         if held != self.desk.held_back:

@@ -13,8 +13,7 @@ from ldlm_monitor.model.view import CurveView
 from ldlm_monitor.text.format import local_time, number
 from ldlm_monitor.tui.chart import AXIS, Chart, Mark, Viewport, draw_chart, nearest, step_of
 from ldlm_monitor.tui.desk import Desk, OpenLog
-from ldlm_monitor.tui.draw import Line, StyledSpan, safe, width_of
-from ldlm_monitor.tui.palette import CURVES
+from ldlm_monitor.tui.draw import CURVES, Line, StyledSpan, safe, width_of
 from ldlm_monitor.tui.widgets import Painted
 
 _SMOOTHINGS = (0.0, 0.9, 0.98)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ldlm_monitor.model.view import RankView, RunView
+from ldlm_monitor.tui.desk import whole_duration
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, safe
-from ldlm_monitor.tui.run_values import whole_duration
 
 _BIG = 128
 """Up to this number each rank has a cell with number and lag; beyond, one character."""

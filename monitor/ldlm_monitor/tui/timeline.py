@@ -15,8 +15,16 @@ from ldlm_monitor.model.records import Event, FieldValue, Position
 from ldlm_monitor.model.view import IncidentView, Snapshot
 from ldlm_monitor.text.format import local_time
 from ldlm_monitor.tui.desk import OpenLog
-from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, labelled, safe, wrap
-from ldlm_monitor.tui.palette import SEVERITY_STYLE
+from ldlm_monitor.tui.draw import (
+    SEVERITY_STYLE,
+    Glyphs,
+    Line,
+    StyledSpan,
+    fit,
+    labelled,
+    safe,
+    wrap,
+)
 from ldlm_monitor.tui.widgets import DetailPage
 
 _INDENTED = ("traceback", "stack", "stacks")
@@ -170,7 +178,7 @@ def _stack_line(text: str, glyphs: Glyphs) -> Line:
     return [StyledSpan(f"  {shown}", style)]
 
 
-def severities(found: Iterable[Event]) -> dict[tuple[str, int], str]:
+def event_severities(found: Iterable[Event]) -> dict[tuple[str, int], str]:
     """The severity of each event above `info`, by path and byte of its record."""
     return {
         (event.position.path, event.position.offset): event.severity
