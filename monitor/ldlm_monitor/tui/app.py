@@ -49,8 +49,8 @@ class MonitorApp(App[int]):
         ),
         Binding("question_mark", "keys", "Keys", key_display="?"),
         Binding("escape", "page('overview')", "Overview", show=False),
-        Binding("q", "end", "Quit"),
-        Binding("ctrl+c", "interrupt", "Interrupt", show=False, priority=True),
+        Binding("q", "leave(0)", "Quit"),
+        Binding("ctrl+c", f"leave({INTERRUPTED})", "Interrupt", show=False, priority=True),
         Binding("p", "player('toggle')", "Pause"),
         Binding("less_than_sign", "player('slower')", "Slower", show=False),
         Binding("greater_than_sign", "player('faster')", "Faster", show=False),
@@ -82,7 +82,6 @@ class MonitorApp(App[int]):
         self._reading: float | None = None
         self._notice = ""
         self._seen: tuple[int, float, str] = (-1, 0.0, "")
-        self._held_version = -1
         self._chose_first = False
         self._stopped_at = ("", 0.0)
 
@@ -134,8 +133,7 @@ class MonitorApp(App[int]):
         self._choose_run()
         if self._bell.rings(desk.snapshot, desk.held_back):
             self.bell()
-        if version != self._held_version:
-            self._held_version = version
+        if version != seen:
             self._ask_held_back()
         self._page().look()
         self.query_one("#bar", Painted).refresh()
@@ -169,13 +167,9 @@ class MonitorApp(App[int]):
         """Show all keys."""
         self.push_screen(Help())
 
-    def action_end(self) -> None:
-        """End with exit code 0."""
-        self.exit(0)
-
-    def action_interrupt(self) -> None:
-        """End as by Ctrl-C."""
-        self.exit(INTERRUPTED)
+    def action_leave(self, code: int) -> None:
+        """End with this exit code."""
+        self.exit(code)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The pages by name, before what every Textual app has."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+from ldlm_monitor.model.names import SEVERITIES
 from ldlm_monitor.model.view import CurveView
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan
 
@@ -269,8 +270,7 @@ def _marks(
             for step, bad in zip(curve.steps, curve.nonfinite, strict=True)
             if bad
         ]
-    order = ("", "info", "warning", "error", "critical")
-    for mark in sorted(found, key=lambda mark: order.index(mark.style)):
+    for mark in sorted(found, key=lambda mark: SEVERITIES.index(mark.style)):
         column = column_of(mark.step)
         if 0 <= column < width:
             cells[column] = StyledSpan(mark.glyph, mark.style)

@@ -14,7 +14,7 @@ from ldlm_monitor.config.policy import severity_rank
 from ldlm_monitor.model.queries import Source
 from ldlm_monitor.model.records import Position
 from ldlm_monitor.model.view import AlertView, CurveView, RunView, Snapshot
-from ldlm_monitor.text.format import duration
+from ldlm_monitor.text.format import duration, si_number
 from ldlm_monitor.tui.draw import UNICODE, Glyphs
 
 SPEEDS = (
@@ -56,39 +56,35 @@ class Desk:
         return found
 
 
+@dataclass
 class OpenRun(Message):
     """Show the page of a run."""
 
-    def __init__(self, run: str) -> None:
-        super().__init__()
-        self.run = run
+    run: str
 
 
+@dataclass
 class OpenLog(Message):
     """Show a line of a log."""
 
-    def __init__(self, position: Position) -> None:
-        super().__init__()
-        self.position = position
+    position: Position
 
 
+@dataclass
 class Commanded(Message):
     """A silence or an acknowledgement was sent; `problem` is empty if it was accepted."""
 
-    def __init__(self, done: str, problem: str = "") -> None:
-        super().__init__()
-        self.done = done
-        self.problem = problem
+    done: str
+    problem: str = ""
 
 
-def speed(run: RunView) -> tuple[float | None, str]:
-    """The run's throughput in the unit of its log, and that unit."""
+def speed(run: RunView) -> str:
+    """The run's throughput in the unit of its log."""
     for name, unit in SPEEDS:
         if known := run.statistics.get(name):
-            return known.current, unit
-    if known := run.statistics.get("step_seconds"):
-        return (1 / known.current if known.current else None), "step/s"
-    return None, ""
+            return f"{si_number(known.current)} {unit}"
+    seconds = current(run, "step_seconds")
+    return f"{si_number(1 / seconds)} step/s" if seconds else "-"
 
 
 def baseline(run: RunView) -> str:

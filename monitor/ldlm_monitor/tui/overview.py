@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 
 from ldlm_monitor.model.view import CurveView, RunView, Snapshot
-from ldlm_monitor.text.format import number, si_number
+from ldlm_monitor.text.format import number
 from ldlm_monitor.tui.desk import (
     Curves,
     Desk,
@@ -94,10 +94,11 @@ def _spark(row: RunRow) -> Line:
 
 
 def _speed(row: RunRow) -> Line:
-    value, unit = speed(row.run)
     slow = row.run.detected.get("throughput_ratio", 1.0) < 0.8
-    shown = "-" if value is None else f"{si_number(value)} {unit}"
-    return [StyledSpan(shown), StyledSpan(f" {baseline(row.run)}", "warning" if slow else "dim")]
+    return [
+        StyledSpan(speed(row.run)),
+        StyledSpan(f" {baseline(row.run)}", "warning" if slow else "dim"),
+    ]
 
 
 def _age(row: RunRow) -> Line:

@@ -138,7 +138,6 @@ class RunPage(Vertical):
             StyledSpan("  last step ", "dim"),
             StyledSpan(waited, style),
         ]
-        rate, unit = speed(run)
         third: Line = [
             StyledSpan(" loss ", "dim"),
             StyledSpan(number(current(run, "loss")), "title"),
@@ -147,7 +146,7 @@ class RunPage(Vertical):
             StyledSpan("  lr ", "dim"),
             StyledSpan(number(current(run, "learning_rate"))),
             StyledSpan("  speed ", "dim"),
-            StyledSpan("-" if rate is None else f"{si_number(rate)} {unit} {baseline(run)}"),
+            StyledSpan(f"{speed(run)} {baseline(run)}"),
         ]
         return [first, second, third]
 

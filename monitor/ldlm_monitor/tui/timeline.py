@@ -59,11 +59,6 @@ def entries(snapshot: Snapshot, run: str | None, *, worst_only: bool) -> list[Ti
     return found
 
 
-def _on_ranks(ranks: str) -> str:
-    """Empty where no rank is named."""
-    return f" on ranks {ranks}" if ranks else ""
-
-
 def _place(incident: IncidentView, found: Sequence[TimelineEntry]) -> int:
     """The index of the event that caused it; the end, where that one was dropped."""
     cause = incident.root.position
@@ -86,8 +81,8 @@ def _of_incident(incident: IncidentView) -> TimelineEntry:
     ]
     facts += [("to do", incident.action)] if incident.action else []
     facts += [
-        ("followed", f"{symptom.kind} x {symptom.count}{_on_ranks(symptom.ranks)}")
-        for symptom in incident.symptoms
+        ("followed", f"{each.kind} x {each.count}" + (each.ranks and f" on ranks {each.ranks}"))
+        for each in incident.symptoms
     ]
     facts += [("line", f"{line.position.path}:{line.position.line}") for line in incident.excerpt]
     facts += [("alerts", ", ".join(incident.alerts))] if incident.alerts else []

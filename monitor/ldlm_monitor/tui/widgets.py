@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
@@ -123,12 +124,11 @@ class RowList(ScrollView, can_focus=True):
         Binding("enter", "choose", "Open"),
     ]
 
+    @dataclass
     class Chosen(Message):
         """Enter was pressed on a row."""
 
-        def __init__(self, index: int) -> None:
-            super().__init__()
-            self.index = index
+        index: int
 
     class Moved(Chosen):
         """The cursor is on another row."""
@@ -137,11 +137,12 @@ class RowList(ScrollView, can_focus=True):
         self,
         row: Callable[[int, int], Line],
         *,
+        count: int = 0,
         id: str | None = None,  # noqa: A002
     ) -> None:
         super().__init__(id=id)
         self._row = row
-        self.count = 0
+        self.count = count
         self.cursor = 0
 
     def show(self, count: int, *, shifted: int = 0) -> None:
