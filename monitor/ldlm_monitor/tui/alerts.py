@@ -15,7 +15,7 @@ from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.view import AlertView, Snapshot
 from ldlm_monitor.text.format import local_time, number
 from ldlm_monitor.tui.desk import Commanded, OpenLog, is_for_people, severity_of, whole_duration
-from ldlm_monitor.tui.draw import SEVERITY_STYLE, Line, StyledSpan, fit, labelled, safe
+from ldlm_monitor.tui.draw import Line, StyledSpan, fit, labelled, safe
 from ldlm_monitor.tui.prompt import DurationPrompt
 from ldlm_monitor.tui.widgets import DetailPage, in_thread
 
@@ -173,7 +173,7 @@ class AlertsPage(DetailPage[AlertItem]):
     def row(self, item: AlertItem) -> Line:
         """State, severity, name, age, who suppressed it, summary."""
         of, glyphs, over = item.of, self._desk.glyphs, item.is_over
-        style = "dim" if over or item.reason else SEVERITY_STYLE.get(item.severity, "")
+        style = "dim" if over or item.reason else item.severity
         age = whole_duration(self._desk.clock() - of.active_at)
         note = f"[{item.reason}] " if item.reason and not over else ""
         return [
@@ -191,7 +191,7 @@ class AlertsPage(DetailPage[AlertItem]):
         age = whole_duration(self._desk.clock() - of.active_at)
         lines: list[Line] = [
             [
-                StyledSpan(f" {safe(item.name, glyphs)}", SEVERITY_STYLE.get(item.severity, "")),
+                StyledSpan(f" {safe(item.name, glyphs)}", item.severity),
                 StyledSpan(f"  {of.state}", "title"),
                 StyledSpan(f"  since {local_time(of.active_at)} ({age})", "dim"),
                 StyledSpan(f"  value {number(of.value)}", "dim"),

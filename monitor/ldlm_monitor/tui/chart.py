@@ -1,7 +1,8 @@
 """A line chart of one or more curves over steps: braille or ASCII, linear or logarithmic.
 
 The least and the greatest value of each column are drawn, so that a spike shows at any zoom.
-Values that are not finite are marks below the plot.
+Values that are not finite are marks below the plot. plotext removes NaN before it draws
+(https://github.com/piccolomo/plotext/issues/114), and would join what lies on both sides.
 """
 
 from __future__ import annotations

@@ -127,7 +127,6 @@ HEALTH_STYLE = {
 }
 """By `RunView.headline`."""
 STATE_STYLE = {"stalled": "critical", "crashed": "critical", "killed": "error", "finished": "dim"}
-SEVERITY_STYLE = {name: name for name in ("info", "warning", "error", "critical")}
 
 
 @lru_cache(maxsize=256)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ldlm_monitor.model.queries import LogLine, LogQuery, LogSlice, Source
 from ldlm_monitor.text.format import byte_size
-from ldlm_monitor.tui.draw import SEVERITY_STYLE, Glyphs, Line, StyledSpan, fit, safe
+from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, safe
 
 MAX_LINES = 3000
 """Records that are held; those on the far side are dropped first."""
@@ -123,7 +124,7 @@ def log_row(
     `severities` are those of events, by path and byte of their records.
     """
     line, severity = placed.line, severities.get((placed.path, placed.line.offset), "")
-    style = SEVERITY_STYLE.get(severity, _LEVEL_STYLE.get(line.level or "", ""))
+    style = severity or _LEVEL_STYLE.get(line.level or "", "")
     number = f"{line.line}" if line.line is not None else f"@{line.offset}"
     row: Line = [
         StyledSpan(f"{number:>8}", "dim"),
@@ -136,16 +137,9 @@ def log_row(
 
 
 def _highlighted(text: str, found: str, style: str) -> Line:
-    """The text with each match of `found` in another style."""
-    if not found:
-        return [StyledSpan(text, style)]
-    line: Line = []
-    low, find, start = text.lower(), found.lower(), 0
-    # A few letters have more characters in lower case: then the offsets would differ.
-    while len(low) == len(text) and (at := low.find(find, start)) >= 0:
-        line += [StyledSpan(text[start:at], style), StyledSpan(text[at : at + len(find)], "found")]
-        start = at + len(find)
-    return [*line, StyledSpan(text[start:], style)]
+    """The text with each match of `found`, in either case, in another style."""
+    parts = re.split(f"({re.escape(found)})", text, flags=re.IGNORECASE) if found else [text]
+    return [StyledSpan(part, "found" if i % 2 else style) for i, part in enumerate(parts)]
 
 
 def log_title(

@@ -15,16 +15,7 @@ from ldlm_monitor.model.records import Event, FieldValue, Position
 from ldlm_monitor.model.view import IncidentView, Snapshot
 from ldlm_monitor.text.format import local_time
 from ldlm_monitor.tui.desk import OpenLog
-from ldlm_monitor.tui.draw import (
-    SEVERITY_STYLE,
-    Glyphs,
-    Line,
-    StyledSpan,
-    fit,
-    labelled,
-    safe,
-    wrap,
-)
+from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, labelled, safe, wrap
 from ldlm_monitor.tui.widgets import DetailPage
 
 _INDENTED = ("traceback", "stack", "stacks")
@@ -135,7 +126,7 @@ def detail(entry: TimelineEntry, width: int, glyphs: Glyphs) -> list[Line]:
     where = f"{entry.position.path}:{entry.position.line}"
     lines: list[Line] = [
         [
-            StyledSpan(f" {safe(entry.kind, glyphs)}", SEVERITY_STYLE.get(entry.severity, "")),
+            StyledSpan(f" {safe(entry.kind, glyphs)}", entry.severity),
             StyledSpan(f"  {safe(entry.run, glyphs)} {safe(entry.whose, glyphs)}", "title"),
             StyledSpan(f"  {safe(where, glyphs)}", "dim"),
             StyledSpan("  (Enter)", "dim"),
@@ -239,7 +230,7 @@ class EventsPage(DetailPage[TimelineEntry]):
 
     def row(self, item: TimelineEntry) -> Line:
         """Time, severity, kind, rank, message."""
-        glyphs, style = self._desk.glyphs, SEVERITY_STYLE.get(item.severity, "")
+        glyphs, style = self._desk.glyphs, item.severity
         mark = glyphs.marks.get(item.severity, " ")
         return [
             StyledSpan(fit(local_time(item.time), 15), "dim"),
