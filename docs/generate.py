@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core.core_schema import FloatSchema
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "monitor"), str(ROOT / "doctor")]
@@ -19,7 +22,6 @@ sys.path[:0] = [str(ROOT / "monitor"), str(ROOT / "doctor")]
 from ldlm_doctor.model import Check, checks  # noqa: E402 # it need not be installed
 from ldlm_monitor.analysis.compare.comparison import Comparison  # noqa: E402
 from ldlm_monitor.model.names import METRICS, SEVERITIES, Metric  # noqa: E402
-from ldlm_monitor.model.view import schema_of  # noqa: E402
 from ldlm_monitor.report.document import Report  # noqa: E402
 
 PAGES = ROOT / "docs"
@@ -144,6 +146,20 @@ def metrics() -> str:
                 expression = " ".join(rule["expr"].split()).replace("|", "\\|")
                 parts.append(f"| `{rule['record']}` | {pack} | `{expression}` |")
     return "\n".join(parts) + "\n"
+
+
+class Spelled(GenerateJsonSchema):
+    """Non-finite numbers are spelled: JSON has none."""
+
+    def float_schema(self, schema: FloatSchema) -> JsonSchemaValue:
+        """A number, or the name of one that JSON cannot express."""
+        return {"anyOf": [super().float_schema(schema), {"enum": ["NaN", "Infinity", "-Infinity"]}]}
+
+
+def schema_of(model: type[BaseModel]) -> dict[str, Any]:
+    """By draft 2020-12. The model spells non-finite numbers (`ser_json_inf_nan="strings"`)."""
+    schema = model.model_json_schema(mode="serialization", schema_generator=Spelled)
+    return {"$schema": GenerateJsonSchema.schema_dialect, **schema}
 
 
 def schemas() -> dict[str, str]:

@@ -12,7 +12,7 @@ from ldlm_monitor.promql import Expression
 from ldlm_monitor.serve.pages import landing_page, resource
 from ldlm_monitor.text.lines import status_lines
 from ldlm_monitor.tui.draw import UNICODE
-from ldlm_monitor.tui.overview import row, sorted_runs, summary
+from ldlm_monitor.tui.overview import RunRow, row, sorted_runs, summary
 
 START = 1_769_681_700.0
 DAY = 86_400.0
@@ -58,7 +58,8 @@ def run_of(monitor: Monitor) -> RunView:
 def seen(monitor: Monitor) -> str:
     """All that people see of the run where they look over all runs."""
     snapshot = monitor.snapshot()
-    drawn = row(run_of(monitor), snapshot, None, 160, now=snapshot.at, glyphs=UNICODE, chosen=False)
+    facts = RunRow(run_of(monitor), snapshot, None, snapshot.at, UNICODE)
+    drawn = row(facts, 160, chosen=False)
     line = [*drawn, *summary(snapshot, UNICODE)]
     page = landing_page(snapshot, lambda text: text).decode()
     return "\n".join(

@@ -23,10 +23,10 @@ from ldlm_monitor.tui.draw import (
     plain_text,
     safe,
     spark,
+    style_of,
     width_of,
     wrap,
 )
-from ldlm_monitor.tui.palette import style
 from ldlm_monitor.tui.widgets import strip_of
 
 
@@ -188,4 +188,4 @@ def test_what_was_found_can_be_read_under_the_cursor() -> None:
     strip = strip_of([StyledSpan("loss", "found")], 4, Style(), dark=True, also="cursor")
     (segment,) = strip
     assert segment.style is not None
-    assert segment.style.bgcolor == style("found", dark=True).bgcolor
+    assert segment.style.bgcolor == style_of("found", dark=True).bgcolor

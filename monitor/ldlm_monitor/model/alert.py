@@ -1,8 +1,8 @@
 """Alerts as rules give them and all views and receivers take them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from ldlm_monitor.model.points import Labels
 from ldlm_monitor.model.records import Position
@@ -19,15 +19,9 @@ class VectorSample:
     value: float
 
 
-ExprT_contra = TypeVar("ExprT_contra", contravariant=True)
-
-
-class Query(Protocol[ExprT_contra]):
-    """Asks for the value of a parsed expression at a time (Unix seconds)."""
-
-    def __call__(self, expr: ExprT_contra, at: float, /) -> list[VectorSample]:
-        """The instant vector; a scalar is one sample without labels."""
-        ...
+ExprT = TypeVar("ExprT")
+Query: TypeAlias = Callable[[ExprT, float], list[VectorSample]]
+"""Gives the instant vector of an expression at a time; a scalar is one sample without labels."""
 
 
 def alert_key(name: str, labels: Mapping[str, str]) -> str:
@@ -41,7 +35,7 @@ class Transition:
     """An alert went from one state to another.
 
     `time` is None where the log has no times. `active_at` is when the
-    expression first held. `reason` is a word of `names.REASONS`. `position` is
+    expression first held. `reason` is a phrase such as `no data`. `position` is
     the line that made the expression hold, where one line did; `line` is its
     text and `step` the training step it is about. `cause` names the first cause of the
     incident that the alert belongs to (what, rank, host, how sure), where it is known, and

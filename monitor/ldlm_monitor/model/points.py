@@ -62,7 +62,6 @@ class Storage(Protocol):
 
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Iterable[Series]:
         """The series that satisfy every matcher, with their samples in [start, end]."""
-        ...
 
 
 @runtime_checkable
@@ -76,7 +75,6 @@ class InstantStorage(Storage, Protocol):
 
         A series that ended after that sample, at `until` or before, is left out.
         """
-        ...
 
 
 DERIVED_STEP_SECONDS = "derived_step_seconds"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeAlias
@@ -91,33 +93,26 @@ class Source(Protocol):
 
     def reading(self) -> float | None:
         """How much of what was there at first has been read, 0 to 1; None: all, or not known."""
-        ...
 
     def snapshot(self) -> Snapshot:
         """The last picture; the same object where nothing changed."""
-        ...
 
     def series(
         self, run: str, quantity: str, start: int | None, end: int | None, points: int
     ) -> CurveView | None:
         """A curve between two steps in at most `points` buckets; None: there is none."""
-        ...
 
     def log(self, query: LogQuery) -> LogSlice:
         """Records of a followed file."""
-        ...
 
     def held_back(self) -> dict[str, list[dict[str, Any]]]:
         """The `silences` and `acks` that are kept, as the API spells them."""
-        ...
 
     def acknowledge(self, alert: AlertView, by: str, comment: str) -> None:
         """Acknowledge an alert: it is not sent again until it has ended."""
-        ...
 
     def silence(self, alert: AlertView, seconds: float, by: str, comment: str) -> None:
         """Silence alerts with these labels for a time (seconds)."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,23 +141,18 @@ class Player(Protocol):
 
     def played(self) -> Played:
         """How far it is."""
-        ...
 
     def toggle(self) -> None:
         """Stop, or go on; after the end, begin again."""
-        ...
 
     def change_speed(self, by: int) -> None:
         """So many notches faster, or slower where it is less than 0."""
-        ...
 
     def seek_alert(self) -> None:
         """Go to where the next alert begins to fire, and stop there."""
-        ...
 
     def rewind(self) -> None:
         """Begin again."""
-        ...
 
 
 def part_of(curve: CurveView, start: int | None, end: int | None, points: int) -> CurveView:
@@ -179,19 +169,22 @@ def part_of(curve: CurveView, start: int | None, end: int | None, points: int) -
     ]
     size = -(-len(kept) // max(points, 1)) or 1
     groups = [kept[index : index + size] for index in range(0, len(kept), size)]
-    first = [group[0] for group in groups]
-    means = [[m for i in group if (m := curve.means[i]) == m] for group in groups]
+
+    def joined(column: Sequence[float], choose: Callable[[list[float]], float]) -> list[float]:
+        numbers = ([v for i in group if (v := column[i]) == v] for group in groups)
+        return [choose(values) if values else math.nan for values in numbers]
+
+    first = {
+        name: [getattr(curve, name)[group[0]] for group in groups]
+        for name in ("steps", "times", "lines", "offsets", "origins")
+    }
     return CurveView(
-        steps=[steps[i] for i in first],
-        times=[curve.times[i] for i in first],
-        lows=[min((v for i in g if (v := curve.lows[i]) == v), default=_NONE) for g in groups],
-        highs=[max((v for i in g if (v := curve.highs[i]) == v), default=_NONE) for g in groups],
-        means=[sum(group) / len(group) if group else _NONE for group in means],
+        lows=joined(curve.lows, min),
+        highs=joined(curve.highs, max),
+        means=joined(curve.means, lambda values: sum(values) / len(values)),
         nonfinite=[sum(curve.nonfinite[i] for i in group) for group in groups],
-        lines=[curve.lines[i] for i in first],
-        offsets=[curve.offsets[i] for i in first],
-        origins=[curve.origins[i] for i in first],
         files=curve.files,
+        **first,
     )
 
 
@@ -204,6 +197,3 @@ def silence_of(alert: AlertView, until: float, by: str, comment: str) -> dict[st
     ]
     ends = datetime.fromtimestamp(until, UTC).isoformat().replace("+00:00", "Z")
     return {"matchers": matchers, "endsAt": ends, "createdBy": by, "comment": comment}
-
-
-_NONE = float("nan")

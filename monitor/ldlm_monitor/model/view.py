@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core.core_schema import FloatSchema
 
 from ldlm_monitor.model.alert import Transition, alert_key
 from ldlm_monitor.model.points import Point
@@ -251,15 +249,8 @@ class MonitorView(View):
     @classmethod
     def fresh(cls) -> Self:
         """Before anything was counted."""
-        return cls(
-            lines=0,
-            bytes=0,
-            parse_errors=0,
-            evaluations=0,
-            evaluation_seconds=0.0,
-            records={},
-            dropped={},
-        )
+        counts = dict.fromkeys(("lines", "bytes", "parse_errors", "evaluations"), 0)
+        return cls(**counts, evaluation_seconds=0.0, records={}, dropped={})
 
 
 class Snapshot(View):
@@ -281,16 +272,3 @@ class Snapshot(View):
     monitor: MonitorView
     points: tuple[Point, ...] = Field(exclude=True)
     curves: InstanceOf[Mapping[str, Mapping[str, CurveView]]] = Field(default={}, exclude=True)
-
-
-class _Spelled(GenerateJsonSchema):
-    """Non-finite numbers are spelled: JSON has none."""
-
-    def float_schema(self, schema: FloatSchema) -> JsonSchemaValue:
-        return {"anyOf": [super().float_schema(schema), {"enum": ["NaN", "Infinity", "-Infinity"]}]}
-
-
-def schema_of(model: type[BaseModel]) -> dict[str, Any]:
-    """By draft 2020-12. The model spells non-finite numbers (`ser_json_inf_nan="strings"`)."""
-    schema = model.model_json_schema(mode="serialization", schema_generator=_Spelled)
-    return {"$schema": GenerateJsonSchema.schema_dialect, **schema}

@@ -24,7 +24,7 @@ class Notification:
     `started_at` it identifies the notification. `at` is None where the log has no time.
     `line` is the log line that made the condition hold, at `path`, `line_number` (1-based) and
     `offset` (bytes). `cause` is the first cause of the alert's incident, where it is known, and
-    `incident` that incident's id. `reason` is a word of `names.REASONS`.
+    `incident` that incident's id. `reason` is that of the transition.
     """
 
     __pydantic_config__: ClassVar = ConfigDict(ser_json_inf_nan="strings")

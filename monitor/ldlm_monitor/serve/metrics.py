@@ -85,7 +85,7 @@ def exposition(
 
 def _detected(name: str) -> names.Metric:
     words = name.removeprefix(names.DETECT_PREFIX).replace("_", " ")
-    return names.Metric(name, "gauge", f"Computed by a detector: {words}.")
+    return names.Metric(name, f"Computed by a detector: {words}.")
 
 
 def _exportable(value: str) -> str:

@@ -48,22 +48,15 @@ class Silencing(Protocol):
 
     def take_silence(self, body: bytes, now: float) -> str:
         """Store a silence, given as JSON; returns its id. Raises `UsageError`."""
-        ...
 
     def take_ack(self, body: bytes, alerts: Iterable[AlertView], now: float) -> str:
-        """Store an acknowledgement of one of the alerts; returns its id.
-
-        Raises `UsageError`, and `LookupError` where the alert is not among them.
-        """
-        ...
+        """The same of an acknowledgement. Raises `LookupError` for an alert not in `alerts`."""
 
     def expire(self, number: str, now: float) -> bool:
         """End a silence or an acknowledgement; False if there is none of this id."""
-        ...
 
     def listing(self, now: float) -> Mapping[str, Any]:
         """All silences and acknowledgements as plain values."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

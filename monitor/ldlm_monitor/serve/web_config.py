@@ -100,12 +100,6 @@ def load(file: Path) -> WebConfig:
     users = {name: text.get_secret_value() for name, text in parsed.basic_auth_users.items()}
     try:
         access = Access(users, tokens)
-    except ImportError as error:
-        raise ConfigError(
-            "bcrypt is not installed",
-            where=f"{file}: basic_auth_users",
-            remedy="pip install bcrypt",
-        ) from error
     except ValueError as error:
         raise ConfigError(
             str(error),

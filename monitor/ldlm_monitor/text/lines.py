@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from ldlm_monitor.model.alert import Transition
@@ -65,8 +66,7 @@ def transition_json(transition: Transition) -> str:
         "labels": transition.labels,
         "annotations": transition.annotations,
         "value": transition.value,
-        "position": position
-        and {"path": position.path, "line": position.line, "offset": position.offset},
+        "position": position and asdict(position),
     }
     return json.dumps(jsonable(shown), ensure_ascii=False, allow_nan=False)
 

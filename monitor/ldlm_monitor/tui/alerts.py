@@ -12,15 +12,12 @@ from textual.binding import Binding, BindingType
 
 from ldlm_monitor.config.policy import severity_rank
 from ldlm_monitor.model.alert import Transition
-from ldlm_monitor.model.errors import LdlmError
 from ldlm_monitor.model.view import AlertView, Snapshot
 from ldlm_monitor.text.format import local_time, number
-from ldlm_monitor.tui.desk import Commanded, OpenLog
+from ldlm_monitor.tui.desk import Commanded, OpenLog, is_for_people, severity_of, whole_duration
 from ldlm_monitor.tui.draw import Line, StyledSpan, fit, labelled, safe
-from ldlm_monitor.tui.palette import SEVERITY_STYLE
 from ldlm_monitor.tui.prompt import DurationPrompt
-from ldlm_monitor.tui.run_values import is_for_people, severity_of, whole_duration
-from ldlm_monitor.tui.widgets import DetailPage
+from ldlm_monitor.tui.widgets import DetailPage, in_thread
 
 HeldBack: TypeAlias = Mapping[str, Sequence[Mapping[str, Any]]]
 
@@ -150,19 +147,18 @@ class AlertsPage(DetailPage[AlertItem]):
         return None
 
     def _command(self, command: Callable[[str], None], done: str) -> None:
-        def send() -> None:
+        def send() -> str:
             try:
                 by = getuser()
             except (KeyError, OSError):
                 by = "somebody"
-            try:
-                command(by)
-            except LdlmError as problem:
-                self.post_message(Commanded(done, str(problem)))
-            else:
-                self.post_message(Commanded(done))
+            command(by)
+            return ""
 
-        self.run_worker(send, thread=True, group="commands")
+        def answered(problem: object) -> None:
+            self.post_message(Commanded(done, str(problem)))
+
+        in_thread(self, send, answered, answered, group=done)
 
     def title(self) -> Line:
         """How many alerts are in each state."""
@@ -177,7 +173,7 @@ class AlertsPage(DetailPage[AlertItem]):
     def row(self, item: AlertItem) -> Line:
         """State, severity, name, age, who suppressed it, summary."""
         of, glyphs, over = item.of, self._desk.glyphs, item.is_over
-        style = "dim" if over or item.reason else SEVERITY_STYLE.get(item.severity, "")
+        style = "dim" if over or item.reason else item.severity
         age = whole_duration(self._desk.clock() - of.active_at)
         note = f"[{item.reason}] " if item.reason and not over else ""
         return [
@@ -195,7 +191,7 @@ class AlertsPage(DetailPage[AlertItem]):
         age = whole_duration(self._desk.clock() - of.active_at)
         lines: list[Line] = [
             [
-                StyledSpan(f" {safe(item.name, glyphs)}", SEVERITY_STYLE.get(item.severity, "")),
+                StyledSpan(f" {safe(item.name, glyphs)}", item.severity),
                 StyledSpan(f"  {of.state}", "title"),
                 StyledSpan(f"  since {local_time(of.active_at)} ({age})", "dim"),
                 StyledSpan(f"  value {number(of.value)}", "dim"),

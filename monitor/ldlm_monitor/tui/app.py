@@ -13,7 +13,7 @@ from textual.screen import Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.widgets import ContentSwitcher, Footer
 
-from ldlm_monitor.model.errors import INTERRUPTED, LdlmError
+from ldlm_monitor.model.errors import INTERRUPTED
 from ldlm_monitor.model.queries import Player, Source
 from ldlm_monitor.tui.alerts import AlertsPage, Bell
 from ldlm_monitor.tui.bars import PAGES, page_bar, player_line
@@ -24,7 +24,7 @@ from ldlm_monitor.tui.overview import OverviewPage, sorted_runs
 from ldlm_monitor.tui.prompt import Help
 from ldlm_monitor.tui.run_page import RunPage
 from ldlm_monitor.tui.timeline import EventsPage
-from ldlm_monitor.tui.widgets import Painted, PlainScrollBar
+from ldlm_monitor.tui.widgets import Painted, PlainScrollBar, in_thread
 
 LOOK_SECONDS = 0.25
 _AGES_SECONDS = 1.0
@@ -49,8 +49,8 @@ class MonitorApp(App[int]):
         ),
         Binding("question_mark", "keys", "Keys", key_display="?"),
         Binding("escape", "page('overview')", "Overview", show=False),
-        Binding("q", "end", "Quit"),
-        Binding("ctrl+c", "interrupt", "Interrupt", show=False, priority=True),
+        Binding("q", "leave(0)", "Quit"),
+        Binding("ctrl+c", f"leave({INTERRUPTED})", "Interrupt", show=False, priority=True),
         Binding("p", "player('toggle')", "Pause"),
         Binding("less_than_sign", "player('slower')", "Slower", show=False),
         Binding("greater_than_sign", "player('faster')", "Faster", show=False),
@@ -82,7 +82,6 @@ class MonitorApp(App[int]):
         self._reading: float | None = None
         self._notice = ""
         self._seen: tuple[int, float, str] = (-1, 0.0, "")
-        self._held_version = -1
         self._chose_first = False
         self._stopped_at = ("", 0.0)
 
@@ -134,9 +133,8 @@ class MonitorApp(App[int]):
         self._choose_run()
         if self._bell.rings(desk.snapshot, desk.held_back):
             self.bell()
-        if version != self._held_version:
-            self._held_version = version
-            self.run_worker(self._ask_held_back, thread=True, exclusive=True, group="held")
+        if version != seen:
+            self._ask_held_back()
         self._page().look()
         self.query_one("#bar", Painted).refresh()
 
@@ -169,13 +167,9 @@ class MonitorApp(App[int]):
         """Show all keys."""
         self.push_screen(Help())
 
-    def action_end(self) -> None:
-        """End with exit code 0."""
-        self.exit(0)
-
-    def action_interrupt(self) -> None:
-        """End as by Ctrl-C."""
-        self.exit(INTERRUPTED)
+    def action_leave(self, code: int) -> None:
+        """End with this exit code."""
+        self.exit(code)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The pages by name, before what every Textual app has."""
@@ -206,7 +200,7 @@ class MonitorApp(App[int]):
             self.notify(text, severity="error", title="Not done", markup=False)
         else:
             self.notify(safe(event.done, glyphs), markup=False)
-        self.run_worker(self._ask_held_back, thread=True, exclusive=True, group="held")
+        self._ask_held_back()
 
     def _page(self) -> OverviewPage | RunPage | AlertsPage | LogPage | EventsPage:
         current = self.query_one(ContentSwitcher).current or "overview"
@@ -228,11 +222,7 @@ class MonitorApp(App[int]):
                 self.action_page("run")
 
     def _ask_held_back(self) -> None:
-        try:
-            held = self.desk.source.held_back()
-        except LdlmError:
-            return
-        self.call_from_thread(self._take_held_back, held)
+        in_thread(self, self.desk.source.held_back, self._take_held_back, group="held")
 
     def _take_held_back(self, held: dict[str, list[dict[str, object]]]) -> None:
         if held != self.desk.held_back:

@@ -6,9 +6,8 @@ from rich.cells import cell_len
 
 from ldlm_monitor.model.queries import Played
 from ldlm_monitor.text.format import local_time
-from ldlm_monitor.tui.desk import Desk
+from ldlm_monitor.tui.desk import Desk, is_for_people, whole_duration
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, bar, fit, safe, width_of
-from ldlm_monitor.tui.run_values import is_for_people, whole_duration
 
 _KEYS = (("p", "pause"), ("<>", "speed"), ("A", "next alert"), ("R", "begin again"))
 _LEAST_BAR = 10

@@ -1,7 +1,8 @@
 """A line chart of one or more curves over steps: braille or ASCII, linear or logarithmic.
 
 The least and the greatest value of each column are drawn, so that a spike shows at any zoom.
-Values that are not finite are marks below the plot.
+Values that are not finite are marks below the plot. plotext removes NaN before it draws
+(https://github.com/piccolomo/plotext/issues/114), and would join what lies on both sides.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+from ldlm_monitor.model.names import SEVERITIES
 from ldlm_monitor.model.view import CurveView
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan
 
@@ -269,8 +271,7 @@ def _marks(
             for step, bad in zip(curve.steps, curve.nonfinite, strict=True)
             if bad
         ]
-    order = ("", "info", "warning", "error", "critical")
-    for mark in sorted(found, key=lambda mark: order.index(mark.style)):
+    for mark in sorted(found, key=lambda mark: SEVERITIES.index(mark.style)):
         column = column_of(mark.step)
         if 0 <= column < width:
             cells[column] = StyledSpan(mark.glyph, mark.style)

@@ -1,17 +1,30 @@
-"""What all pages share, and the messages that they send to the app."""
+"""What all pages share: the last snapshot, values of its runs and alerts, messages to the app."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from textual.message import Message
+from textual.worker import get_current_worker
 
+from ldlm_monitor.config.policy import severity_rank
 from ldlm_monitor.model.queries import Source
 from ldlm_monitor.model.records import Position
-from ldlm_monitor.model.view import RunView, Snapshot
+from ldlm_monitor.model.view import AlertView, CurveView, RunView, Snapshot
+from ldlm_monitor.text.format import duration, si_number
 from ldlm_monitor.tui.draw import UNICODE, Glyphs
+
+SPEEDS = (
+    ("tokens_per_second", "tok/s"),
+    ("samples_per_second", "smp/s"),
+    ("steps_per_second", "step/s"),
+)
+
+
+Curves: TypeAlias = dict[tuple[str, str], CurveView]
 
 
 @dataclass(slots=True)
@@ -32,27 +45,94 @@ class Desk:
         """The selected run; None if there is none of that name."""
         return next((run for run in self.snapshot.runs if run.name == self.run), None)
 
+    def curves(self, wanted: Iterable[tuple[str, str]], points: int) -> Curves:
+        """Curves by run and quantity, for a worker. May block, and raises as `Source.series`."""
+        found: Curves = {}
+        for run, quantity in wanted:
+            if get_current_worker().is_cancelled:
+                break
+            if curve := self.source.series(run, quantity, None, None, points):
+                found[run, quantity] = curve
+        return found
 
+
+@dataclass
 class OpenRun(Message):
     """Show the page of a run."""
 
-    def __init__(self, run: str) -> None:
-        super().__init__()
-        self.run = run
+    run: str
 
 
+@dataclass
 class OpenLog(Message):
     """Show a line of a log."""
 
-    def __init__(self, position: Position) -> None:
-        super().__init__()
-        self.position = position
+    position: Position
 
 
+@dataclass
 class Commanded(Message):
     """A silence or an acknowledgement was sent; `problem` is empty if it was accepted."""
 
-    def __init__(self, done: str, problem: str = "") -> None:
-        super().__init__()
-        self.done = done
-        self.problem = problem
+    done: str
+    problem: str = ""
+
+
+def speed(run: RunView) -> str:
+    """The run's throughput in the unit of its log."""
+    for name, unit in SPEEDS:
+        if known := run.statistics.get(name):
+            return f"{si_number(known.current)} {unit}"
+    seconds = current(run, "step_seconds")
+    return f"{si_number(1 / seconds)} step/s" if seconds else "-"
+
+
+def baseline(run: RunView) -> str:
+    """The present throughput as a share of the run's usual one."""
+    ratio = run.detected.get("throughput_ratio")
+    return "" if ratio is None or not math.isfinite(ratio) else f"{ratio * 100:.0f}%"
+
+
+def current(run: RunView, quantity: str) -> float | None:
+    """The last value of a quantity."""
+    known = run.statistics.get(quantity)
+    return known.current if known else None
+
+
+def age(run: RunView, now: float) -> tuple[str, str]:
+    """Time since the last step against the stall limit, and a style by how close that is."""
+    if run.ended_at is not None:
+        return f"ended {whole_duration(now - run.ended_at)} ago", "dim"
+    if run.last_progress_at is None:
+        return "-", "dim"
+    waited = now - run.last_progress_at
+    if run.stall_limit_seconds is None:
+        return whole_duration(waited), ""
+    share = waited / run.stall_limit_seconds
+    style = "critical" if share >= 1 else "warning" if share >= 0.5 else ""
+    return f"{whole_duration(waited)}/{whole_duration(run.stall_limit_seconds)}", style
+
+
+def whole_duration(seconds: float | None) -> str:
+    """A duration without fractions of a second: they would change with each look at the screen."""
+    return duration(round(seconds) if seconds is not None and math.isfinite(seconds) else None)
+
+
+def alerts_of(run: str, alerts: Iterable[AlertView]) -> list[AlertView]:
+    """The firing alerts of a run, the worst first."""
+    found = [
+        alert
+        for alert in alerts
+        if alert.state == "firing" and alert.labels.get("run") == run and is_for_people(alert)
+    ]
+    return sorted(found, key=lambda alert: severity_rank(severity_of(alert)))
+
+
+def severity_of(alert: AlertView) -> str:
+    """Empty if it has none."""
+    return alert.labels.get("severity", "")
+
+
+def is_for_people(alert: AlertView) -> bool:
+    """False for a watchdog: it fires always, to show that alerting works."""
+    return severity_of(alert) != "none"

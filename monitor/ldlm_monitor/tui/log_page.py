@@ -1,20 +1,33 @@
-"""The page of logs: the keys that move, filter, search and copy."""
+"""The page of logs: only the records around the cursor are read, whatever the file's size."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar, TypeVar
 
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Vertical
 
-from ldlm_monitor.tui.log_view import AROUND, LogView
-from ldlm_monitor.tui.log_window import LogFilter
+from ldlm_monitor.model.queries import Level, LogQuery, LogSlice
+from ldlm_monitor.model.records import Position
+from ldlm_monitor.tui.desk import Desk
+from ldlm_monitor.tui.draw import Line, StyledSpan, safe
+from ldlm_monitor.tui.log_window import LogWindow, PlacedLine, filters, log_row, log_title, merged
 from ldlm_monitor.tui.prompt import SearchPrompt
-from ldlm_monitor.tui.timeline import neighbour
-from ldlm_monitor.tui.widgets import Painted
+from ldlm_monitor.tui.timeline import event_severities, neighbour
+from ldlm_monitor.tui.widgets import Painted, RowList, in_thread
+
+_T = TypeVar("_T")
+_AROUND = 300
+"""Records that are read at once, on each side."""
+_EDGE = 50
+"""Rows from the end of what is held, within which more is read."""
+_LEVELS: tuple[Level | None, ...] = (None, "warning", "error")
 
 
-class LogPage(LogView):
+class LogPage(Vertical):
     """One followed file, or all files of a run merged by time."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -33,26 +46,97 @@ class LogPage(LogView):
         Binding("right_square_bracket", "file(1)", "Next file", show=False),
     ]
 
+    def __init__(self, desk: Desk, *, id: str) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._desk = desk
+        self.path = ""
+        self._window = LogWindow()
+        self.follows = True
+        self.merges = False
+        self._filter = LogQuery(path="")
+        self._ranks: set[int] = set()
+        self._text = ""
+        self._busy = False
+        self._problem = ""
+        self._severities: dict[tuple[str, int], str] = {}
+        self.rows = RowList(self._row, id="log-rows")
+
+    @property
+    def lines(self) -> list[PlacedLine]:
+        """The records that are held."""
+        return self._window.lines
+
+    def compose(self) -> ComposeResult:
+        """Which file, and its records."""
+        yield Painted(self._title)
+        yield self.rows
+
+    def look(self) -> None:
+        """Read what was appended, if the page follows the end."""
+        files = self._files()
+        if files and not self.path:
+            self.open(files[0])
+        elif self.follows and self.path:
+            self._go_to_end()
+        self._severities = event_severities(self._desk.snapshot.events)
+        self.query_one(Painted).refresh()
+
+    def open(self, path: str, position: Position | None = None) -> None:
+        """Show a file's end, or a place in it."""
+        self.path, self.merges = path, False
+        self.follows = position is None
+        if position is None:
+            self._go_to_end(reload=True)
+        else:
+            self._filter = LogQuery(path="")
+            self._show_around(position.offset, position.line)
+
+    def on_row_list_moved(self) -> None:
+        """Stop following once the cursor moves up; read more near an end of what is held."""
+        if self.rows.cursor < self.rows.count - 1:
+            self.follows = False
+        if self.merges or not self.lines or self._busy:
+            return
+        if self.rows.cursor < _EDGE and self._window.start > 0:
+            at = self._window.start
+            query = self._query(at, at_line=self._window.line_at(at), before=_AROUND)
+            self._ask(query, self._put_above)
+        elif self.rows.cursor > self.rows.count - _EDGE and self._window.end < self._window.size:
+            self._read_below(self._window.end)
+        self.query_one(Painted).refresh()
+
     def action_search(self) -> None:
         """Ask what to search for; the cursor goes to the next match."""
 
         def search(text: str | None) -> None:
             if text:
                 self._text = text
-                self._find(backwards=False)
+                self.action_again(backwards=False)
 
         self.app.push_screen(SearchPrompt(self._text), search)
 
     def action_again(self, backwards: bool) -> None:
         """The next match, or the one before."""
-        if self._text:
-            self._find(backwards=backwards)
+        if not self._text:
+            return
+        if self.merges:
+            found = self._window.find(self._text, self.rows.cursor, backwards=backwards)
+            if found is None:
+                self.notify("Not found in what is merged.", markup=False)
+            else:
+                self.follows = False
+                self.rows.move_to(found, centre=True)
+            return
+        here = self._here()
+        at = 0 if here is None else here.line.offset if backwards else here.line.end
+        self.follows, self._filter = False, LogQuery(path="", bars=self._filter.bars)
+        query = self._query(at, before=_AROUND, after=_AROUND)
+        self._show(replace(query, find=self._text, backwards=backwards), at)
 
     def action_event(self, forward: bool) -> None:
         """The next event of this file, or the one before."""
         here = self._here()
-        offset = here.line.offset if here else 0
-        path = here.path if here else self.path
+        path, offset = (here.path, here.line.offset) if here else (self.path, 0)
         found = neighbour(self._desk.snapshot.events, path, offset, forward=forward)
         if found is None:
             self.notify("No more events that way.", markup=False)
@@ -74,20 +158,20 @@ class LogPage(LogView):
 
     def action_rank(self) -> None:
         """One rank only: each in turn, then all."""
-        seen = {placed.line.rank for placed in self.lines if placed.line.rank is not None}
-        run = self._desk.chosen()
-        self._filter.next_rank({*seen, *((rank.rank for rank in run.ranks) if run else ())})
-        self._reload()
+        run, shown = self._desk.chosen(), self._filter.rank
+        seen = self._window.ranks() | ({rank.rank for rank in run.ranks} if run else set())
+        # While one rank is shown, the others are known from before only.
+        self._ranks = seen if shown is None else self._ranks | seen
+        later = (rank for rank in sorted(self._ranks) if shown is None or rank > shown)
+        self._change_filter(rank=next(later, None))
 
     def action_level(self) -> None:
         """Warnings and errors, errors, all."""
-        self._filter.next_level()
-        self._reload()
+        self._change_filter(level=_LEVELS[(_LEVELS.index(self._filter.level) + 1) % len(_LEVELS)])
 
     def action_bars(self) -> None:
         """Show, or hide, what a terminal would have overwritten."""
-        self._filter.bars = not self._filter.bars
-        self._reload()
+        self._change_filter(bars=not self._filter.bars)
 
     def action_copy(self) -> None:
         """The line as it is, to the terminal's clipboard (OSC 52)."""
@@ -102,20 +186,114 @@ class LogPage(LogView):
             here = files.index(self.path) if self.path in files else 0
             self.open(files[(here + by) % len(files)])
 
-    def _find(self, *, backwards: bool) -> None:
-        here = self._here()
-        if self.merges:
-            self._find_merged(backwards=backwards)
-            return
-        at = 0 if here is None else here.line.offset if backwards else here.line.end
-        self.follows, self._filter = False, LogFilter(bars=self._filter.bars)
-        query = self._query(at, before=AROUND, after=AROUND)
-        self._show(replace(query, find=self._text, backwards=backwards), at)
+    def _files(self) -> list[str]:
+        run = self._desk.chosen()
+        runs = (run,) if run else self._desk.snapshot.runs[:1]
+        return [path for run in runs for path in run.files]
 
-    def _find_merged(self, *, backwards: bool) -> None:
-        found = self._window.find(self._text, self.rows.cursor, backwards=backwards)
-        if found is None:
-            self.notify("Not found in what is merged.", markup=False)
+    def _here(self) -> PlacedLine | None:
+        return self.lines[self.rows.cursor] if self.lines else None
+
+    def _query(self, at: int | None = None, **around: int | None) -> LogQuery:
+        return replace(self._filter, path=self.path, at=at, **around)  # type: ignore[arg-type]
+
+    def _change_filter(self, **changes: Any) -> None:
+        """Read the same place again, with other filters."""
+        self._filter = replace(self._filter, **changes)
+        here = self._here()
+        if self.merges or self.follows or here is None:
+            self._go_to_end(reload=True)
         else:
-            self.follows = False
-            self.rows.move_to(found, centre=True)
+            self._show_around(here.line.offset, self._window.line_at(here.line.offset))
+
+    def _go_to_end(self, *, reload: bool = False) -> None:
+        if self._busy and not reload:
+            return
+        if self.merges:
+            files, shown = self._files(), self._filter
+            self._in_thread(lambda: merged(self._desk.source, files, shown), self._show_merged)
+        elif reload or not self.lines:
+            self._show(self._query(before=_AROUND), None)
+        else:
+            last = self.lines[-1].line
+            self._read_below(last.offset if last.is_open else self._window.end)
+
+    def _read_below(self, at: int) -> None:
+        self._ask(self._query(at, after=_AROUND), self._put_below)
+
+    def _show_around(self, at: int, line: int | None) -> None:
+        self._show(self._query(at, at_line=line, before=_AROUND, after=_AROUND), at)
+
+    def _show(self, query: LogQuery, cursor: int | None) -> None:
+        """Read other records; `cursor` is the byte to go to, None: the end."""
+        self._ask(query, lambda found: self._show_found(found, query, cursor))
+
+    def _ask(self, query: LogQuery, put: Callable[[LogSlice], None]) -> None:
+        self._in_thread(lambda: self._desk.source.log(query), put)
+
+    def _in_thread(self, ask: Callable[[], _T], put: Callable[[_T], None]) -> None:
+        """Read in a thread; an answer for a file that is not shown any more is dropped."""
+        shown = self.path, self.merges
+
+        def settle(problem: str) -> None:
+            self._busy, self._problem = False, problem
+            self.query_one(Painted).refresh()
+
+        def arrived(found: _T) -> None:
+            settle("")
+            if shown == (self.path, self.merges):
+                put(found)
+
+        self._busy = True
+        in_thread(self, ask, arrived, lambda problem: settle(str(problem)), group="log")
+
+    def _show_merged(self, found: list[PlacedLine]) -> None:
+        self._window.lines = found
+        self.rows.show(len(found))
+        self.rows.move_to(len(found) - 1)
+
+    def _show_found(self, found: LogSlice, query: LogQuery, cursor: int | None) -> None:
+        if query.find and found.found is None:
+            if found.start > 0 if query.backwards else found.end < found.size:
+                self._show(replace(query, at=found.end), found.end)  # one query has a limit
+            else:
+                self.notify("Not found that way.", markup=False)
+            return
+        self._window.replace(self.path, found)
+        self.rows.show(len(self.lines))
+        if cursor is None:
+            self.rows.move_to(len(self.lines) - 1)
+            return
+        index = self._window.index_at(cursor if found.found is None else found.found)
+        self.rows.scroll_to(y=max(index - self.rows.size.height // 2, 0), animate=False)
+        self.rows.move_to(index, centre=True)
+
+    def _put_above(self, found: LogSlice) -> None:
+        shifted = self._window.put_above(self.path, found)
+        self.rows.show(len(self.lines), shifted=shifted)
+
+    def _put_below(self, found: LogSlice) -> None:
+        dropped = self._window.put_below(self.path, found)
+        if dropped is None:
+            return
+        self.rows.show(len(self.lines), shifted=-dropped)
+        if self.follows and found.lines:
+            self.rows.move_to(len(self.lines) - 1)
+        if found.size < self._window.end:  # the file was truncated
+            self._go_to_end(reload=True)
+
+    def _title(self, width: int, height: int) -> list[Line]:
+        glyphs = self._desk.glyphs
+        if self._problem:
+            return [[StyledSpan(f" {safe(self._problem, glyphs)}", "error")]]
+        if not self.path:
+            return [[StyledSpan(" no file is followed yet", "dim")]]
+        size = None if self.merges else self._window.size
+        line = log_title(self.path, self._files(), size, width, glyphs)
+        return [line + filters(self._filter, self._text, glyphs, follows=self.follows)]
+
+    def _row(self, index: int, width: int) -> Line:
+        mark = self._desk.glyphs.cursor if index == self.rows.cursor else " "
+        placed, severities = self.lines[index], self._severities
+        row = log_row(placed, severities, self._desk.glyphs, self._text, with_file=self.merges)
+        return [StyledSpan(mark, "key"), *row]

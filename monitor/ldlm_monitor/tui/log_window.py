@@ -1,61 +1,23 @@
-"""Which records of a log the screen shows: a filter, and a window that grows at both ends."""
+"""Which records of a log the screen holds, in a window that grows at both ends, and their rows."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from ldlm_monitor.model.queries import Level, LogLine, LogQuery, LogSlice, Source
+from ldlm_monitor.model.queries import LogLine, LogQuery, LogSlice, Source
+from ldlm_monitor.text.format import byte_size
+from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, safe
 
 MAX_LINES = 3000
 """Records that are held; those on the far side are dropped first."""
 _MERGED_LINES = 1000
 """Records of all merged files together, approximately."""
-
-_LEVELS: tuple[Level | None, ...] = (None, "warning", "error")
-
-
-@dataclass(slots=True)
-class LogFilter:
-    """Records of one rank only, from a level on; `bars`: also what a terminal overwrote."""
-
-    rank: int | None = None
-    level: Level | None = None
-    bars: bool = False
-    _ranks: set[int] = field(default_factory=set)
-
-    def next_rank(self, seen: set[int]) -> None:
-        """The next of the ranks that were `seen`, then all."""
-        # While one rank is shown, the others are known from before only.
-        self._ranks = seen if self.rank is None else self._ranks | seen
-        later = [rank for rank in sorted(self._ranks) if self.rank is None or rank > self.rank]
-        self.rank = later[0] if later else None
-
-    def next_level(self) -> None:
-        """Warnings and errors, errors, all."""
-        self.level = _LEVELS[(_LEVELS.index(self.level) + 1) % len(_LEVELS)]
-
-    def query(
-        self,
-        path: str,
-        *,
-        at: int | None = None,
-        at_line: int | None = None,
-        before: int = 0,
-        after: int = 0,
-    ) -> LogQuery:
-        """The query for records around byte `at`."""
-        return LogQuery(
-            path=path, at=at, at_line=at_line, before=before, after=after,
-            rank=self.rank, level=self.level, bars=self.bars,
-        )  # fmt: skip
-
-    def labels(self) -> list[str]:
-        """The filters in use, as the title names them."""
-        found = [f"rank {self.rank}"] if self.rank is not None else []
-        found += [f"{self.level} and worse"] if self.level else []
-        return found + (["bars"] if self.bars else [])
+_MERGED_FILES = 64
+_LEVEL_STYLE = {"error": "error", "warning": "warning"}
+_FILE_CELLS = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +36,10 @@ class LogWindow:
     size: int = 0
     start: int = 0
     end: int = 0
+
+    def ranks(self) -> set[int]:
+        """The ranks whose records are held."""
+        return {placed.line.rank for placed in self.lines if placed.line.rank is not None}
 
     def line_at(self, offset: int | None) -> int | None:
         """The number of the line at the window's first byte; None elsewhere."""
@@ -128,18 +94,74 @@ def _placed(path: str, found: LogSlice) -> list[PlacedLine]:
     return [PlacedLine(path, line) for line in found.lines]
 
 
-def merged(source: Source, paths: Sequence[str], shown: LogFilter) -> list[PlacedLine]:
+def merged(source: Source, paths: Sequence[str], shown: LogQuery) -> list[PlacedLine]:
     """The last records of each file, by time.
 
     A record without a time follows the one before it in its file; files without any time stand
     one after the other. Raises as `Source.log` does.
     """
     found: list[tuple[float, int, int, PlacedLine]] = []
-    each = max(_MERGED_LINES // max(len(paths), 1), 20)
-    for number, path in enumerate(paths):
+    each = max(_MERGED_LINES // min(max(len(paths), 1), _MERGED_FILES), 20)
+    for number, path in enumerate(paths[:_MERGED_FILES]):
         time = -math.inf
-        for index, line in enumerate(source.log(shown.query(path, before=each)).lines):
+        for index, line in enumerate(source.log(replace(shown, path=path, before=each)).lines):
             time = line.time if line.time is not None else time
             found.append((time, number, index, PlacedLine(path, line)))
     found.sort(key=lambda entry: entry[:3])
     return [entry[3] for entry in found]
+
+
+def log_row(
+    placed: PlacedLine,
+    severities: Mapping[tuple[str, int], str],
+    glyphs: Glyphs,
+    found: str,
+    *,
+    with_file: bool,
+) -> Line:
+    """The row of a record, behind the mark of the cursor; `found` is highlighted.
+
+    `severities` are those of events, by path and byte of their records.
+    """
+    line, severity = placed.line, severities.get((placed.path, placed.line.offset), "")
+    style = severity or _LEVEL_STYLE.get(line.level or "", "")
+    number = f"{line.line}" if line.line is not None else f"@{line.offset}"
+    row: Line = [
+        StyledSpan(f"{number:>8}", "dim"),
+        StyledSpan(f" {glyphs.marks.get(severity, ' ')} ", style),
+    ]
+    if with_file:
+        name = safe(placed.path.rsplit("/", 1)[-1], glyphs)
+        row.append(StyledSpan(fit(name, _FILE_CELLS, glyphs) + " ", "dim"))
+    return [*row, *_highlighted(safe(line.text, glyphs), found, style)]
+
+
+def _highlighted(text: str, found: str, style: str) -> Line:
+    """The text with each match of `found`, in either case, in another style."""
+    parts = re.split(f"({re.escape(found)})", text, flags=re.IGNORECASE) if found else [text]
+    return [StyledSpan(part, "found" if i % 2 else style) for i, part in enumerate(parts)]
+
+
+def log_title(
+    path: str, files: Sequence[str], size: int | None, width: int, glyphs: Glyphs
+) -> Line:
+    """The file that is shown, of `size` bytes; None: all of `files` are merged."""
+    if size is None:
+        return [StyledSpan(f" {len(files)} files merged", "title")]
+    shown, room = safe(path, glyphs), width // 2
+    if len(shown) > room:  # the end has the file's name
+        shown = glyphs.ellipsis + shown[len(shown) - room + 1 :]
+    line = [StyledSpan(f" {shown}", "title"), StyledSpan(f"  {byte_size(size)}", "dim")]
+    if len(files) > 1 and path in files:
+        line.append(StyledSpan(f"  file {files.index(path) + 1} of {len(files)}", "dim"))
+    return line
+
+
+def filters(shown: LogQuery, text: str, glyphs: Glyphs, *, follows: bool) -> Line:
+    """Whether the end is followed, the filters in use, and the text that is searched for."""
+    found = [f"rank {shown.rank}"] if shown.rank is not None else []
+    found += [f"{shown.level} and worse"] if shown.level else []
+    found += ["bars"] if shown.bars else []
+    found += [f"/{safe(text, glyphs)}"] if text else []
+    how = StyledSpan("  following", "ok") if follows else StyledSpan("  f follows", "dim")
+    return [how, StyledSpan("  " + "  ".join(found), "accent")]

@@ -13,8 +13,7 @@ from ldlm_monitor.model.view import CurveView
 from ldlm_monitor.text.format import local_time, number
 from ldlm_monitor.tui.chart import AXIS, Chart, Mark, Viewport, draw_chart, nearest, step_of
 from ldlm_monitor.tui.desk import Desk, OpenLog
-from ldlm_monitor.tui.draw import Line, StyledSpan, safe, width_of
-from ldlm_monitor.tui.palette import CURVES
+from ldlm_monitor.tui.draw import CURVES, Line, StyledSpan, safe, width_of
 from ldlm_monitor.tui.widgets import Painted
 
 _SMOOTHINGS = (0.0, 0.9, 0.98)
@@ -43,15 +42,16 @@ class LossChart(Painted, can_focus=True):
         self.chart = Chart(curves=())
         self._curves: Mapping[str, CurveView] = {}
         self._which = 0
+        self._legend: Line = []
         self._dragged_from: tuple[int, Viewport] | None = None
 
     def show(self, curves: Mapping[str, CurveView]) -> None:
         """Draw these curves of losses, by quantity."""
         self._curves = curves
         shown = self._shown()
-        main = shown[0][0] if shown else None
-        self.chart = replace(self.chart, curves=shown, marks=self._marks(main))
-        self.refresh()
+        drawn = [(curves[name], style) for name, style in shown]
+        self._legend = [StyledSpan(f" {safe(name)}", style) for name, style in shown]
+        self._change(curves=drawn, marks=self._marks(drawn[0][0]) if drawn else ())
 
     def reset(self) -> None:
         """Show the whole of another run."""
@@ -141,28 +141,16 @@ class LossChart(Painted, can_focus=True):
         self.chart = replace(self.chart, **changes)  # type: ignore[arg-type]
         self.refresh()
 
-    def _shown(self) -> list[tuple[CurveView, str]]:
+    def _shown(self) -> list[tuple[str, str]]:
+        """Names and styles: the total, one component, or all of them."""
         names = sorted(self._curves, key=lambda name: (name != "loss", name))
         if names and self._which == len(names):
-            return [(self._curves[n], CURVES[i % len(CURVES)]) for i, n in enumerate(names)]
+            return [(name, CURVES[i % len(CURVES)]) for i, name in enumerate(names)]
         self._which = min(self._which, max(len(names) - 1, 0))
-        return [(self._curves[names[self._which]], CURVES[0])] if names else []
+        return [(name, CURVES[0]) for name in names[self._which :][:1]]
 
-    def _legend(self) -> Line:
-        names = sorted(self._curves, key=lambda name: (name != "loss", name))
-        if self._which == len(names):
-            pairs = enumerate(names)
-            return [StyledSpan(f" {safe(n)}", CURVES[i % len(CURVES)]) for i, n in pairs]
-        return (
-            [StyledSpan(f" {safe(names[self._which])}", CURVES[0])]
-            if names
-            else [StyledSpan(" no loss yet")]
-        )
-
-    def _marks(self, curve: CurveView | None) -> list[Mark]:
+    def _marks(self, curve: CurveView) -> list[Mark]:
         """Events and alerts of the run, at their own step or at the step of their time."""
-        if curve is None:
-            return []
         marks, glyphs = [], self._desk.glyphs
         for event in self._desk.snapshot.events:
             if event.run == self._desk.run and event.severity != "info":
@@ -182,15 +170,15 @@ class LossChart(Painted, can_focus=True):
 
     def _lines(self, width: int, height: int) -> list[Line]:
         chart = self.chart
-        title = self._legend()
+        title = self._legend or [StyledSpan(" no loss yet")]
         if chart.curves:
-            title += self._reading(chart.curves[0][0])
-        how = [word for word, on in (("log", chart.log_axis),) if on]
+            title = title + self._reading(chart.curves[0][0])
+        how = ["log"] if chart.log_axis else []
         how += [f"smoothed {chart.smoothing}"] if chart.smoothing else []
         how += ["zoomed"] if chart.view != Viewport() else []
         note = "  ".join(how)
         room = width - width_of(title) - len(note) - 1
-        title += [StyledSpan(" " * max(room, 1)), StyledSpan(note, "dim")]
+        title = [*title, StyledSpan(" " * max(room, 1)), StyledSpan(note, "dim")]
         if not chart.curves:
             return [title]
         return [title, *draw_chart(chart, width, max(height - 1, 3), self._desk.glyphs)]

@@ -8,16 +8,34 @@ from dataclasses import dataclass
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual.worker import get_current_worker
 
-from ldlm_monitor.model.errors import LdlmError
 from ldlm_monitor.model.view import CurveView, RunView, Snapshot
-from ldlm_monitor.text.format import number, si_number
-from ldlm_monitor.tui.desk import Desk, OpenRun
-from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, bar, fit, safe, spark, width_of
-from ldlm_monitor.tui.palette import HEALTH_STYLE, STATE_STYLE
-from ldlm_monitor.tui.run_values import age, alerts_of, baseline, current, speed, whole_duration
-from ldlm_monitor.tui.widgets import Painted, RowList
+from ldlm_monitor.text.format import number
+from ldlm_monitor.tui.desk import (
+    Curves,
+    Desk,
+    OpenRun,
+    age,
+    alerts_of,
+    baseline,
+    current,
+    severity_of,
+    speed,
+    whole_duration,
+)
+from ldlm_monitor.tui.draw import (
+    HEALTH_STYLE,
+    STATE_STYLE,
+    Glyphs,
+    Line,
+    StyledSpan,
+    bar,
+    fit,
+    safe,
+    spark,
+    width_of,
+)
+from ldlm_monitor.tui.widgets import Painted, RowList, in_thread
 
 _LEAST_NAME = 22
 """Cells. Names of runs differ at their end: columns are dropped before a name gets shorter."""
@@ -27,8 +45,8 @@ SPARK = 16
 
 
 @dataclass(frozen=True, slots=True)
-class _RunRow:
-    """The data of one row."""
+class RunRow:
+    """The data of one row; `curve` is its loss."""
 
     run: RunView
     snapshot: Snapshot
@@ -44,59 +62,54 @@ class _TableColumn:
     title: str
     width: int
     rank: int
-    draw: Callable[[_RunRow], Line]
+    draw: Callable[[RunRow], Line]
 
 
-def _health(row: _RunRow) -> Line:
+def _health(row: RunRow) -> Line:
     return [
         StyledSpan(f"{row.glyphs.dot} ", HEALTH_STYLE[row.run.headline]),
         StyledSpan(row.run.headline, HEALTH_STYLE[row.run.headline]),
     ]
 
 
-def _state(row: _RunRow) -> Line:
+def _state(row: RunRow) -> Line:
     return [StyledSpan(row.run.state, STATE_STYLE.get(row.run.state, ""))]
 
 
-def _step(row: _RunRow) -> Line:
+def _step(row: RunRow) -> Line:
     run = row.run
     total = f"/{run.total_steps}" if run.total_steps else ""
     return [StyledSpan("-" if run.step is None else f"{run.step}{total}")]
 
 
-def _loss(row: _RunRow) -> Line:
-    text = number(current(row.run, "loss"), 4)
+def _value(row: RunRow, quantity: str, digits: int) -> Line:
+    text = number(current(row.run, quantity), digits)
     return [StyledSpan(text, "critical" if text in ("NaN", "Inf", "-Inf") else "")]
 
 
-def _spark(row: _RunRow) -> Line:
+def _spark(row: RunRow) -> Line:
     if row.curve is None:
         return []
     return spark(row.curve.means, row.curve.nonfinite, SPARK, row.glyphs)
 
 
-def _gradient(row: _RunRow) -> Line:
-    text = number(current(row.run, "grad_norm"), 3)
-    return [StyledSpan(text, "critical" if text in ("NaN", "Inf", "-Inf") else "")]
-
-
-def _speed(row: _RunRow) -> Line:
-    value, unit = speed(row.run)
+def _speed(row: RunRow) -> Line:
     slow = row.run.detected.get("throughput_ratio", 1.0) < 0.8
-    shown = "-" if value is None else f"{si_number(value)} {unit}"
-    return [StyledSpan(shown), StyledSpan(f" {baseline(row.run)}", "warning" if slow else "dim")]
+    return [
+        StyledSpan(speed(row.run)),
+        StyledSpan(f" {baseline(row.run)}", "warning" if slow else "dim"),
+    ]
 
 
-def _age(row: _RunRow) -> Line:
+def _age(row: RunRow) -> Line:
     return [StyledSpan(*age(row.run, row.now))]
 
 
-def _alerts(row: _RunRow) -> Line:
-    found = alerts_of(row.run.name, row.snapshot.alerts)
+def _alerts(row: RunRow) -> Line:
     line: Line = []
-    for alert in found:
+    for alert in alerts_of(row.run.name, row.snapshot.alerts):
         name = safe(alert.name, row.glyphs)
-        line.append(StyledSpan(f" {name}" if line else name, alert.labels.get("severity", "")))
+        line.append(StyledSpan(f" {name}" if line else name, severity_of(alert)))
     return line
 
 
@@ -106,9 +119,9 @@ _COLUMNS = (
     _TableColumn("STEP", 13, 0, _step),
     _TableColumn("DONE", 8, 6, lambda row: bar(row.run.progress, 8, row.glyphs)),
     _TableColumn("ETA", 7, 4, lambda row: [StyledSpan(whole_duration(row.run.eta_seconds))]),
-    _TableColumn("LOSS", 8, 0, _loss),
+    _TableColumn("LOSS", 8, 0, lambda row: _value(row, "loss", 4)),
     _TableColumn("LOSS SO FAR", SPARK, 3, _spark),
-    _TableColumn("GRAD", 8, 5, _gradient),
+    _TableColumn("GRAD", 8, 5, lambda row: _value(row, "grad_norm", 3)),
     _TableColumn("SPEED", 17, 4, _speed),
     _TableColumn("LAST STEP/LIMIT", 15, 1, _age),
     _TableColumn("ALERTS", 15, 0, _alerts),
@@ -133,22 +146,13 @@ def header(width: int) -> Line:
     return line + [StyledSpan(fit(column.title, column.width) + " ", "dim") for column in columns]
 
 
-def row(
-    run: RunView,
-    snapshot: Snapshot,
-    curve: CurveView | None,
-    width: int,
-    *,
-    now: float,
-    glyphs: Glyphs,
-    chosen: bool,
-) -> Line:
+def row(facts: RunRow, width: int, *, chosen: bool) -> Line:
     """One run; the last column takes the remaining width."""
     columns, name = _chosen(width)
-    facts = _RunRow(run, snapshot, curve, now, glyphs)
+    glyphs = facts.glyphs
     line = [
         StyledSpan(f"{glyphs.cursor if chosen else ' '} ", "key"),
-        StyledSpan(fit(safe(run.name, glyphs), name, glyphs) + " ", "title"),
+        StyledSpan(fit(safe(facts.run.name, glyphs), name, glyphs) + " ", "title"),
     ]
     for column in columns[:-1]:
         line += _cell(column.draw(facts), column.width, glyphs)
@@ -197,7 +201,7 @@ class OverviewPage(Vertical):
         super().__init__(id=id)
         self._desk = desk
         self._runs = sorted_runs(desk.snapshot)
-        self._curves: dict[str, CurveView] = {}
+        self._curves: Curves = {}
         self._asked_at = 0.0
         self.rows = RowList(self._row, id="runs")
 
@@ -219,9 +223,8 @@ class OverviewPage(Vertical):
         if abs(now - self._asked_at) >= _CURVES_SECONDS:  # a playback may begin again
             self._asked_at = now
             top, height = self.rows.scroll_offset.y, max(self.rows.size.height, 10)
-            self.run_worker(
-                lambda: self._ask(names[top : top + height]), thread=True, exclusive=True
-            )
+            wanted = [(name, "loss") for name in names[top : top + height]]
+            in_thread(self, lambda: self._desk.curves(wanted, SPARK), self._take)
         for widget in self.query(Painted):
             widget.refresh()
 
@@ -229,32 +232,12 @@ class OverviewPage(Vertical):
         """Open the run."""
         self.post_message(OpenRun(self._runs[event.index].name))
 
-    def _ask(self, names: list[str]) -> None:
-        worker = get_current_worker()
-        found: dict[str, CurveView] = {}
-        for name in names:
-            if worker.is_cancelled:
-                return
-            try:
-                curve = self._desk.source.series(name, "loss", None, None, SPARK)
-            except LdlmError:
-                return
-            if curve is not None:
-                found[name] = curve
-        self.app.call_from_thread(self._take, found)
-
-    def _take(self, found: dict[str, CurveView]) -> None:
-        self._curves.update(found)
+    def _take(self, found: Curves) -> None:
+        self._curves |= found
         self.rows.refresh()
 
     def _row(self, index: int, width: int) -> Line:
-        run = self._runs[index]
-        return row(
-            run,
-            self._desk.snapshot,
-            self._curves.get(run.name),
-            width,
-            now=self._desk.clock(),
-            glyphs=self._desk.glyphs,
-            chosen=index == self.rows.cursor,
-        )
+        run, desk = self._runs[index], self._desk
+        curve = self._curves.get((run.name, "loss"))
+        facts = RunRow(run, desk.snapshot, curve, desk.clock(), desk.glyphs)
+        return row(facts, width, chosen=index == self.rows.cursor)

@@ -76,13 +76,7 @@ class DurationPrompt(ModalScreen[float | None]):
         """The question and the choices."""
         with Vertical(classes="box"):
             yield Painted(lambda width, height: [[StyledSpan(f" {self._question}", "title")]])
-            yield RowList(self._row, id="choices")
-
-    def on_mount(self) -> None:
-        """Show the choices."""
-        rows = self.query_one(RowList)
-        rows.show(len(_CHOICES))
-        rows.focus()
+            yield RowList(self._row, count=len(_CHOICES), id="choices")
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
         """Return the selected duration."""
@@ -125,13 +119,7 @@ class Help(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """The keys, in a list that scrolls."""
         with Vertical(classes="box tall"):
-            yield RowList(self._row, id="keys")
-
-    def on_mount(self) -> None:
-        """Show them."""
-        rows = self.query_one(RowList)
-        rows.show(len(KEYS))
-        rows.focus()
+            yield RowList(self._row, count=len(KEYS), id="keys")
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
         """Enter closes it as well."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ldlm_monitor.model.view import RankView, RunView
+from ldlm_monitor.tui.desk import whole_duration
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, safe
-from ldlm_monitor.tui.run_values import whole_duration
 
 _BIG = 128
 """Up to this number each rank has a cell with number and lag; beyond, one character."""
@@ -74,11 +74,7 @@ def grid(run: RunView, width: int, height: int, glyphs: Glyphs) -> list[Line]:
     across = max((width - 2 - label) // cell_width, 1)
     if label:
         across = max(across // 32 * 32, min(across, 32))
-    for start in range(0, len(cells), across):
-        part = cells[start : start + across]
-        line = [StyledSpan(f" {part[0].rank.rank:>4} " if label else " ", "dim")]
-        line += [_drawn(cell, cell_width, glyphs) for cell in part]
-        lines.append(line)
+    lines += _rows(cells, across, cell_width, glyphs, labelled=bool(label))
     if len(lines) > height:
         lines = _worst_first(cells, width, height, glyphs, lines[0])
     elif len(lines) < height:
@@ -97,10 +93,20 @@ def _worst_first(
     each = _cell_width(cells)
     across = max((width - 2) // each, 1)
     worst = sorted(cells, key=lambda cell: (-cell.kind, -cell.lag))[: across * max(height - 1, 1)]
-    rows = [worst[index : index + across] for index in range(0, len(worst), across)]
+    return [verdict, *_rows(worst, across, each, glyphs, labelled=False)]
+
+
+def _rows(
+    cells: list[_RankCell], across: int, width: int, glyphs: Glyphs, *, labelled: bool
+) -> list[Line]:
+    """The cells, `across` of them in a line; a label is the number of a line's first rank."""
+    parts = [cells[start : start + across] for start in range(0, len(cells), across)]
     return [
-        verdict,
-        *([StyledSpan(" "), *(_drawn(cell, each, glyphs) for cell in row)] for row in rows),
+        [
+            StyledSpan(f" {part[0].rank.rank:>4} " if labelled else " ", "dim"),
+            *(_drawn(cell, width, glyphs) for cell in part),
+        ]
+        for part in parts
     ]
 
 

@@ -8,18 +8,24 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.worker import get_current_worker
 
-from ldlm_monitor.model.errors import LdlmError
 from ldlm_monitor.model.view import CurveView, RunView
 from ldlm_monitor.text.format import byte_size, number, si_number
 from ldlm_monitor.tui import ranks
-from ldlm_monitor.tui.desk import Desk
-from ldlm_monitor.tui.draw import Line, StyledSpan, bar, fit, safe, spark
+from ldlm_monitor.tui.desk import (
+    Curves,
+    Desk,
+    age,
+    alerts_of,
+    baseline,
+    current,
+    severity_of,
+    speed,
+    whole_duration,
+)
+from ldlm_monitor.tui.draw import HEALTH_STYLE, Line, StyledSpan, bar, fit, safe, spark
 from ldlm_monitor.tui.loss_chart import LossChart
-from ldlm_monitor.tui.palette import HEALTH_STYLE
-from ldlm_monitor.tui.run_values import age, alerts_of, baseline, current, speed, whole_duration
-from ldlm_monitor.tui.widgets import Painted
+from ldlm_monitor.tui.widgets import Painted, in_thread
 
 _POINTS = 1024
 _SMALL = (
@@ -66,7 +72,12 @@ class RunPage(Vertical):
             self.chart.show({})
         if run is not None and self._asked != (name, self._desk.snapshot.version):
             self._asked = (name, self._desk.snapshot.version)
-            self.run_worker(lambda: self._ask(run), thread=True, exclusive=True)
+            wanted = [
+                (run.name, quantity)
+                for quantity in run.statistics
+                if _is_loss(quantity) or any(quantity in names for _, names in _SMALL)
+            ]
+            in_thread(self, lambda: self._desk.curves(wanted, _POINTS), self._take)
         self._lay_out(run)
         for widget in self.query(Painted):
             if widget is not self.chart:
@@ -93,33 +104,10 @@ class RunPage(Vertical):
         firing = len(alerts_of(run.name, self._desk.snapshot.alerts)) if run else 0
         self.query_one("#run-alerts").styles.height = min(firing, 4 if height >= 30 else 2)
 
-    def _ask(self, run: RunView) -> None:
-        worker = get_current_worker()
-        wanted = [name for name in run.statistics if name == "loss" or name.startswith("loss_")]
-        wanted = [name for name in wanted if name != "loss_scale"]
-        wanted += [name for _, names in _SMALL for name in names if name in run.statistics]
-        found: dict[str, CurveView] = {}
-        for quantity in wanted:
-            if worker.is_cancelled:
-                return
-            try:
-                curve = self._desk.source.series(run.name, quantity, None, None, _POINTS)
-            except LdlmError:
-                return
-            if curve is not None:
-                found[quantity] = curve
-        self.app.call_from_thread(self._take, run.name, found)
-
-    def _take(self, run: str, found: dict[str, CurveView]) -> None:
-        if run != self._desk.run:
-            return
-        self._curves = found
-        losses = {
-            name: curve
-            for name, curve in found.items()
-            if name == "loss" or (name.startswith("loss_") and name != "loss_scale")
-        }
-        self.chart.show(losses)
+    def _take(self, found: Curves) -> None:
+        shown = self._desk.run
+        self._curves = {name: curve for (run, name), curve in found.items() if run == shown}
+        self.chart.show({name: each for name, each in self._curves.items() if _is_loss(name)})
         self.query_one("#small", Painted).refresh()
 
     def _state(self, width: int, height: int) -> list[Line]:
@@ -150,7 +138,6 @@ class RunPage(Vertical):
             StyledSpan("  last step ", "dim"),
             StyledSpan(waited, style),
         ]
-        rate, unit = speed(run)
         third: Line = [
             StyledSpan(" loss ", "dim"),
             StyledSpan(number(current(run, "loss")), "title"),
@@ -159,7 +146,7 @@ class RunPage(Vertical):
             StyledSpan("  lr ", "dim"),
             StyledSpan(number(current(run, "learning_rate"))),
             StyledSpan("  speed ", "dim"),
-            StyledSpan("-" if rate is None else f"{si_number(rate)} {unit} {baseline(run)}"),
+            StyledSpan(f"{speed(run)} {baseline(run)}"),
         ]
         return [first, second, third]
 
@@ -197,14 +184,16 @@ class RunPage(Vertical):
         found = alerts_of(run.name, self._desk.snapshot.alerts) if run else []
         return [
             [
-                StyledSpan(
-                    f" {glyphs.marks.get(severity, ' ')} {safe(alert.name, glyphs)}", severity
-                ),
+                StyledSpan(f" {glyphs.marks.get(severity_of(alert), ' ')} ", severity_of(alert)),
+                StyledSpan(safe(alert.name, glyphs), severity_of(alert)),
                 StyledSpan("  " + safe(alert.annotations.get("summary", ""), glyphs)),
             ]
             for alert in found[:height]
-            for severity in (alert.labels.get("severity", ""),)
         ]
+
+
+def _is_loss(quantity: str) -> bool:
+    return quantity == "loss" or (quantity.startswith("loss_") and quantity != "loss_scale")
 
 
 _BAD = frozenset({"stalled", "crashed", "killed"})

@@ -16,7 +16,6 @@ from ldlm_monitor.model.view import IncidentView, Snapshot
 from ldlm_monitor.text.format import local_time
 from ldlm_monitor.tui.desk import OpenLog
 from ldlm_monitor.tui.draw import Glyphs, Line, StyledSpan, fit, labelled, safe, wrap
-from ldlm_monitor.tui.palette import SEVERITY_STYLE
 from ldlm_monitor.tui.widgets import DetailPage
 
 _INDENTED = ("traceback", "stack", "stacks")
@@ -51,11 +50,6 @@ def entries(snapshot: Snapshot, run: str | None, *, worst_only: bool) -> list[Ti
     return found
 
 
-def _on_ranks(ranks: str) -> str:
-    """Empty where no rank is named."""
-    return f" on ranks {ranks}" if ranks else ""
-
-
 def _place(incident: IncidentView, found: Sequence[TimelineEntry]) -> int:
     """The index of the event that caused it; the end, where that one was dropped."""
     cause = incident.root.position
@@ -78,8 +72,8 @@ def _of_incident(incident: IncidentView) -> TimelineEntry:
     ]
     facts += [("to do", incident.action)] if incident.action else []
     facts += [
-        ("followed", f"{symptom.kind} x {symptom.count}{_on_ranks(symptom.ranks)}")
-        for symptom in incident.symptoms
+        ("followed", f"{each.kind} x {each.count}" + (each.ranks and f" on ranks {each.ranks}"))
+        for each in incident.symptoms
     ]
     facts += [("line", f"{line.position.path}:{line.position.line}") for line in incident.excerpt]
     facts += [("alerts", ", ".join(incident.alerts))] if incident.alerts else []
@@ -132,7 +126,7 @@ def detail(entry: TimelineEntry, width: int, glyphs: Glyphs) -> list[Line]:
     where = f"{entry.position.path}:{entry.position.line}"
     lines: list[Line] = [
         [
-            StyledSpan(f" {safe(entry.kind, glyphs)}", SEVERITY_STYLE.get(entry.severity, "")),
+            StyledSpan(f" {safe(entry.kind, glyphs)}", entry.severity),
             StyledSpan(f"  {safe(entry.run, glyphs)} {safe(entry.whose, glyphs)}", "title"),
             StyledSpan(f"  {safe(where, glyphs)}", "dim"),
             StyledSpan("  (Enter)", "dim"),
@@ -170,7 +164,7 @@ def _stack_line(text: str, glyphs: Glyphs) -> Line:
     return [StyledSpan(f"  {shown}", style)]
 
 
-def severities(found: Iterable[Event]) -> dict[tuple[str, int], str]:
+def event_severities(found: Iterable[Event]) -> dict[tuple[str, int], str]:
     """The severity of each event above `info`, by path and byte of its record."""
     return {
         (event.position.path, event.position.offset): event.severity
@@ -236,7 +230,7 @@ class EventsPage(DetailPage[TimelineEntry]):
 
     def row(self, item: TimelineEntry) -> Line:
         """Time, severity, kind, rank, message."""
-        glyphs, style = self._desk.glyphs, SEVERITY_STYLE.get(item.severity, "")
+        glyphs, style = self._desk.glyphs, item.severity
         mark = glyphs.marks.get(item.severity, " ")
         return [
             StyledSpan(fit(local_time(item.time), 15), "dim"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from rich.segment import Segment
@@ -11,21 +13,51 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.dom import DOMNode
 from textual.geometry import Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollBarRender
 from textual.strip import Strip
 from textual.widget import Widget
+from textual.worker import get_current_worker
 
-from ldlm_monitor.tui import palette
+from ldlm_monitor.model.errors import LdlmError
 from ldlm_monitor.tui.desk import Desk
-from ldlm_monitor.tui.draw import Line, StyledSpan, fit_line
+from ldlm_monitor.tui.draw import Line, StyledSpan, fit_line, style_of
 
 if TYPE_CHECKING:
     from rich.style import Style
 
 _T = TypeVar("_T")
+
+
+def in_thread(
+    node: DOMNode,
+    ask: Callable[[], _T],
+    arrived: Callable[[_T], None],
+    failed: Callable[[LdlmError], None] = lambda problem: None,
+    *,
+    group: str = "default",
+) -> None:
+    """Call `ask` in a thread, and `arrived` with its result, or `failed`, in the app's.
+
+    A later call of the same node and group replaces it: then its result is dropped.
+    """
+
+    def work() -> None:
+        worker = get_current_worker()
+        then: Callable[[], None]
+        try:
+            found = ask()
+        except LdlmError as problem:
+            then = partial(failed, problem)
+        else:
+            then = partial(arrived, found)
+        if not worker.is_cancelled:
+            node.app.call_from_thread(then)
+
+    node.run_worker(work, thread=True, exclusive=True, group=group)
 
 
 class PlainScrollBar(ScrollBarRender):
@@ -37,9 +69,9 @@ class PlainScrollBar(ScrollBarRender):
 
 def strip_of(line: Line, width: int, base: Style, *, dark: bool, also: str = "") -> Strip:
     """The line as a Textual strip of exactly `width` cells; a span's style overrides `also`."""
-    extra = palette.style(also, dark=dark)
+    extra = style_of(also, dark=dark)
     segments = [
-        Segment(text, base + extra + palette.style(style, dark=dark))
+        Segment(text, base + extra + style_of(style, dark=dark))
         for text, style in fit_line(line, width)
     ]
     return Strip(segments, width)
@@ -92,12 +124,11 @@ class RowList(ScrollView, can_focus=True):
         Binding("enter", "choose", "Open"),
     ]
 
+    @dataclass
     class Chosen(Message):
         """Enter was pressed on a row."""
 
-        def __init__(self, index: int) -> None:
-            super().__init__()
-            self.index = index
+        index: int
 
     class Moved(Chosen):
         """The cursor is on another row."""
@@ -106,11 +137,12 @@ class RowList(ScrollView, can_focus=True):
         self,
         row: Callable[[int, int], Line],
         *,
+        count: int = 0,
         id: str | None = None,  # noqa: A002
     ) -> None:
         super().__init__(id=id)
         self._row = row
-        self.count = 0
+        self.count = count
         self.cursor = 0
 
     def show(self, count: int, *, shifted: int = 0) -> None:
