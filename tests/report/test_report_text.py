@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from ldlm_monitor.text.format import duration, number, ranks_text, utc
+from ldlm_monitor.text.format import duration, number, names_of, utc
 from ldlm_monitor.text.sanitize import plain, shorten_path
 
 
@@ -59,9 +59,9 @@ def test_durations_are_two_units_long(seconds: float, shown: str) -> None:
 
 
 def test_ranks_are_shown_as_ranges() -> None:
-    assert ranks_text([7]) == "rank 7"
-    assert ranks_text([63, *range(37), 5, 38, 39]) == "ranks 0-36,38-39,63"
-    assert ranks_text(range(0, 30, 2)).endswith("20,22 and 3 more")
+    assert names_of([7]) == "rank 7"
+    assert names_of([63, *range(37), 5, 38, 39]) == "ranks 0-36,38-39,63"
+    assert names_of(range(0, 30, 2)).endswith("20,22 and 3 more")
 
 
 def test_times_are_utc_and_an_unknown_one_is_a_dash() -> None:
