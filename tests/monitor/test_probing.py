@@ -29,6 +29,7 @@ from ldlm_monitor.daemon.stall_probe import (
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.records import Event, Heartbeat
 from ldlm_monitor.notify import Outbox
+from ldlm_monitor.notify.message import Receipt
 from ldlm_monitor.probe.evidence import Case
 from ldlm_monitor.probe.host import HostProbe
 from ldlm_monitor.source import PollingWaker
@@ -121,9 +122,9 @@ class Watched:
 
     def summary(self) -> str:
         while (pending := self.outbox.due("slack", NOW + 1e6)) is not None:
-            self.outbox.accepted(pending, NOW)
-            if pending.notification.alert == "TrainingStalled":
-                return pending.notification.summary
+            self.outbox.accepted(pending, NOW, Receipt())
+            if pending.message.lead.alert == "TrainingStalled":
+                return pending.message.lead.summary
         return ""
 
     def verdict(self) -> str | None:

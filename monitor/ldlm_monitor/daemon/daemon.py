@@ -34,7 +34,7 @@ from ldlm_monitor.notify import (
     how_to_configure,
     redact,
 )
-from ldlm_monitor.notify.receivers import draw_from, group_policies, single_policies
+from ldlm_monitor.notify.receivers import draw_from, policy_of
 from ldlm_monitor.notify.receivers import receivers as named_receivers
 from ldlm_monitor.playback.recording import Recorder
 from ldlm_monitor.probe.host import HostProbe, this_host
@@ -80,7 +80,10 @@ def run(
         wanted = settings.state_dir or default_state_dir(settings.files, Path.cwd())
         state = StateDir(wanted)
         stack.callback(state.close)
-        outbox = _outbox(settings, state, receivers)
+        silences = Silences(state.path / "silences.sqlite")
+        stack.callback(silences.close)
+        policies = {each.name: policy_of(settings, each) for each in receivers}
+        outbox = Outbox(state.path / "outbox.sqlite", policies, silences)
         stack.callback(outbox.close)
         drawn = CurvesWhenReady()
         draw_from(drawn, receivers)
@@ -90,8 +93,6 @@ def run(
         stack.callback(drawn.close)
         store = StateStore(state.path / "ledger.sqlite")
         stack.callback(store.close)
-        silences = Silences(state.path / "silences.sqlite")
-        stack.callback(silences.close)
         journal = Journal()
         waker = WatchdogWaker(journal)
         stack.callback(waker.close)
@@ -142,12 +143,6 @@ def run(
     if (signals.exit_code or (show is not None and signals.closed)) and on_interrupt is not None:
         on_interrupt(pump.snapshot)
     return signals.exit_code
-
-
-def _outbox(settings: Settings, state: StateDir, receivers: list[Receiver]) -> Outbox:
-    return Outbox(
-        state.path / "outbox.sqlite", group_policies(settings, receivers), single_policies(settings)
-    )
 
 
 def _follow_behind(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.view import IncidentView
-from ldlm_monitor.notify import Courier, Outbox, Silences, Withheld, from_transition
+from ldlm_monitor.notify import Courier, Outbox, Silences, from_transition
 from ldlm_monitor.text.lines import transition_line
 from ldlm_monitor.text.sanitize import plain
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class Dispatcher:
-    """Hands transitions on, each once, unless a silence holds them back."""
+    """Hands transitions on, each once."""
 
     def __init__(
         self,
@@ -25,7 +25,8 @@ class Dispatcher:
         couriers: Sequence[Courier] = (),
     ) -> None:
         """`couriers` are woken when something was queued. `mute`: print nothing."""
-        self.withheld = Withheld(silences)
+        self._silences = silences
+        self._in_effect: frozenset[str] = frozenset()
         self._couriers = couriers
         self._outbox = outbox
         self._receivers = list(receivers)
@@ -38,29 +39,32 @@ class Dispatcher:
         for transition in transitions:
             if transition.is_heartbeat:
                 continue
-            self._outbox.note(transition)
-            silence = self.withheld.judge(transition, now, hold=notify)
+            notification = from_transition(transition)
+            self._outbox.note(notification)
+            if notify and transition.state != "pending":
+                self._outbox.add(notification, self._receivers, now)
+            silence = self._silences and self._silences.silenced(notification, now)
             mark = f"  [silenced by {plain(silence.by)}]" if silence else ""
-            if notify and silence is None and transition.state != "pending":
-                self._send(transition, now)
             self._print(transition_line(transition) + mark)
-        for kept in (self._outbox, self.withheld):
-            for notice in kept.take_notices():
-                log.error("%s", notice)
-        for courier in self._couriers:
-            courier.wake()
+        notices = self._outbox.take_notices()
+        notices += self._silences.take_notices() if self._silences else []
+        for notice in notices:
+            log.error("%s", notice)
+        self._wake()
 
-    def send_unsilenced(
+    def update_silences(
         self, passed: list[Transition], active: Callable[[], Collection[str]], now: float
     ) -> None:
-        """Send what a silence held back once it is over, if the alert is still `active`."""
-        if self.withheld.waits:
-            for transition in self.withheld.release(passed, active(), now):
-                log.info("%s: its silence is over", plain(transition.key))
-                self._send(transition, now)
-                for courier in self._couriers:
-                    courier.wake()
-        self.withheld.save()
+        """End acknowledgements with their alerts; send what no silence holds back any more."""
+        if self._silences is None or not self._silences.any:
+            in_effect = frozenset[str]()
+        else:
+            ended = {each.key for each in passed if each.state not in ("pending", "firing")}
+            self._silences.end_acknowledgements(ended, active())
+            in_effect = self._silences.in_effect(now)
+        if in_effect != self._in_effect:
+            self._in_effect = in_effect
+            self._wake()
 
     def dispatch_history(
         self, passed: list[tuple[Transition, bool]], now: float, *, recent: bool
@@ -88,8 +92,7 @@ class Dispatcher:
                 self.dispatch([transition], now, notify=False)
         for key, past in before.items():
             if past.state == "firing":
-                wanted = recent or key in self.withheld
-                self.dispatch([past], now, notify=wanted and key not in sent)
+                self.dispatch([past], now, notify=recent and key not in sent)
             elif key in sent:
                 self.dispatch([past], now)
         if over:
@@ -98,8 +101,11 @@ class Dispatcher:
     def update_incidents(self, incidents: Sequence[IncidentView], now: float) -> None:
         """Bring messages that were sent up to date with their incident."""
         if self._receivers and self._outbox.update_incidents(incidents, now):
-            for courier in self._couriers:
-                courier.wake()
+            self._wake()
+
+    def _wake(self) -> None:
+        for courier in self._couriers:
+            courier.wake()
 
     def _print(self, line: str) -> None:
         """Stdout may be closed, or its disk full: the receivers get it all the same."""
@@ -109,6 +115,3 @@ class Dispatcher:
             except OSError as error:
                 self.mute = True
                 log.error("stdout: cannot be written (%s); alerts go on without it", error.strerror)
-
-    def _send(self, transition: Transition, now: float) -> None:
-        self._outbox.add(from_transition(transition), self._receivers, now)

@@ -138,7 +138,7 @@ class Pump:
         self._note_edge(now, everything=everything)
         transitions += self.monitor.tick(now)
         self.dispatcher.dispatch(transitions, now)
-        self.dispatcher.send_unsilenced(transitions, self.monitor.active, now)
+        self.dispatcher.update_silences(transitions, self.monitor.active, now)
         changed = bool(transitions or self.follower.notices)
         for notice in self.follower.journal.drain():
             log.warning("%s", notice)

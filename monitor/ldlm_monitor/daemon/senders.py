@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 
 from ldlm_monitor.config import Settings
+from ldlm_monitor.config.policy import Policy
 from ldlm_monitor.daemon.pump import Pump
 from ldlm_monitor.model.view import CurveView
 from ldlm_monitor.notify import (
@@ -18,6 +19,7 @@ from ldlm_monitor.notify import (
     Pulse,
     Receiver,
 )
+from ldlm_monitor.notify.receivers import policy_of
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +51,9 @@ def couriers(
 ) -> Iterator[Courier]:
     """One a receiver. They need nothing but the outbox: what waits in it goes out at once."""
     for receiver in receivers:
-        yield Courier(receiver, outbox, pace=settings.post_interval_seconds)
+        is_for_people = isinstance(policy_of(settings, receiver), Policy)
+        pace = settings.post_interval_seconds if is_for_people else 0.0
+        yield Courier(receiver, outbox, pace=pace)
 
 
 def senders(

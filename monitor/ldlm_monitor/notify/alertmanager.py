@@ -24,7 +24,7 @@ from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.model.view import AlertView, Snapshot
 from ldlm_monitor.notify.heartbeat import Pulse
 from ldlm_monitor.notify.http_client import TIMEOUT_SECONDS, Sender, deliver
-from ldlm_monitor.notify.notification import clean
+from ldlm_monitor.notify.message import clean
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.text.format import iso
 

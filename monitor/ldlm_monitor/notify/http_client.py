@@ -79,6 +79,11 @@ def deliver(request: Request, timeout: float, name: str = "", *, show_body: bool
         answer = post(request, timeout)
     except (OSError, HTTPException, ValueError) as error:
         raise unreachable(error, begin) from None
+    check_accepted(answer, begin, show_body=show_body)
+
+
+def check_accepted(answer: HttpAnswer, begin: str = "", *, show_body: bool = True) -> None:
+    """Raises DeliveryError, whose text begins with `begin`, unless the answer is a success."""
     if not 200 <= answer.status < 300:
         body = f": {plain(answer.body, _SHOWN)}" if show_body else ""
         raise DeliveryError(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from ldlm_monitor.config import Settings
-from ldlm_monitor.config.policy import Policy, StreamPolicy
+from ldlm_monitor.config.policy import StreamPolicy
 from ldlm_monitor.model.errors import ConfigError
-from ldlm_monitor.notify.apprise_services import apprise_services
-from ldlm_monitor.notify.courier import GroupReceiver, Receiver
+from ldlm_monitor.notify.apprise import apprise_services
+from ldlm_monitor.notify.courier import Receiver
 from ldlm_monitor.notify.loss_picture import Curves, picture_of
 from ldlm_monitor.notify.slack import SlackWebhook
 from ldlm_monitor.notify.slack_bot import SlackBot
@@ -42,24 +42,13 @@ def _bots(settings: Settings, token: str) -> Iterator[SlackBot]:
         yield SlackBot(token, channel, api_url=settings.slack.api_url, name=name)
 
 
-def group_policies(settings: Settings, known: Collection[Receiver]) -> dict[str, Policy]:
-    """The policies of the receivers that get groups, by their names."""
-    return {
-        receiver.name: _policy(settings, receiver.name)
-        for receiver in known
-        if isinstance(receiver, GroupReceiver)
-    }
-
-
-def _policy(settings: Settings, name: str) -> Policy:
-    if name.startswith(SLACK_CHANNEL):
-        return settings.slack.channels[name.removeprefix(SLACK_CHANNEL)]
-    return settings.slack if name == "slack" else settings.apprise
-
-
-def single_policies(settings: Settings) -> dict[str, StreamPolicy]:
-    """The policies of the receivers that get each notification by itself."""
-    return {WebhookSender.name: settings.webhook}
+def policy_of(settings: Settings, receiver: Receiver) -> StreamPolicy:
+    """A receiver's policy."""
+    if isinstance(receiver, WebhookSender):
+        return settings.webhook
+    if receiver.name.startswith(SLACK_CHANNEL):
+        return settings.slack.channels[receiver.name.removeprefix(SLACK_CHANNEL)]
+    return settings.slack if receiver.name == "slack" else settings.apprise
 
 
 def draw_from(curves: Curves, known: Collection[Receiver]) -> None:

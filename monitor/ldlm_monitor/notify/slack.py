@@ -8,19 +8,17 @@ from typing import Final
 from urllib.request import Request
 
 from ldlm_monitor.model.errors import ConfigError, DeliveryError
+from ldlm_monitor.notify.content import news_of
 from ldlm_monitor.notify.http_client import (
-    PERMANENT,
     TIMEOUT_SECONDS,
     HttpAnswer,
+    check_accepted,
     is_private,
     post,
     unreachable,
 )
 from ldlm_monitor.notify.message import Message, Receipt
-from ldlm_monitor.notify.notification import Notification
-from ldlm_monitor.notify.slack_blocks import news_message, slack_message
-from ldlm_monitor.notify.slack_text import Block, as_code
-from ldlm_monitor.text.sanitize import plain
+from ldlm_monitor.notify.slack_blocks import as_code, drawn
 
 REFUSED_FORMS: Final = frozenset({"invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long"})
 _HEADERS: Final = {"Content-Type": "application/json;charset=utf-8", "User-Agent": "ldlm-monitor"}
@@ -44,19 +42,12 @@ class SlackWebhook:
         self._url = url
         self._timeout = timeout
 
-    def send(self, notification: Notification) -> None:
-        """Post it. Raises DeliveryError unless Slack accepted it."""
-        self._post(*slack_message(notification))
-
-    def send_group(self, message: Message) -> Receipt:
-        """Post what is new in a group. Raises as `send`.
+    def send(self, message: Message) -> Receipt:
+        """Post what is new in a group. Raises DeliveryError unless Slack accepted it.
 
         What an edit would change comes with the next news.
         """
-        self._post(*news_message(message))
-        return Receipt()
-
-    def _post(self, text: str, blocks: list[Block]) -> None:
+        text, blocks = drawn(news_of(message))
         answer = self._send({"text": text, "blocks": blocks})
         if answer.status == 400 and answer.body.strip() in REFUSED_FORMS:
             answer = self._send({"text": as_code(text)})  # better a plain line than nothing
@@ -64,12 +55,8 @@ class SlackWebhook:
             raise DeliveryError(
                 "slack did not answer: received an HTML page, probably from a proxy"
             )
-        if not 200 <= answer.status < 300:
-            raise DeliveryError(
-                f"slack answered {answer.status}: {plain(answer.body, 200)}",
-                retry_after=answer.retry_after,
-                permanent=answer.status in PERMANENT,
-            )
+        check_accepted(answer, "slack ")
+        return Receipt()
 
     def _send(self, content: dict[str, object]) -> HttpAnswer:
         body = json.dumps({**content, "unfurl_links": False, "unfurl_media": False}).encode()

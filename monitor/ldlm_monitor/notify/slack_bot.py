@@ -19,12 +19,11 @@ from urllib.request import Request
 from slack_sdk.web import SlackResponse
 
 from ldlm_monitor.model.errors import ConfigError, DeliveryError
+from ldlm_monitor.notify.content import news_of, whole_of
 from ldlm_monitor.notify.http_client import TIMEOUT_SECONDS, is_private, post, unreachable
 from ldlm_monitor.notify.message import Message, Receipt
-from ldlm_monitor.notify.notification import Notification
 from ldlm_monitor.notify.slack_api import GoneError, MendableError, RefusedError, SlackClient, call
-from ldlm_monitor.notify.slack_blocks import group_message, news_message, slack_message
-from ldlm_monitor.notify.slack_text import Block, as_code
+from ldlm_monitor.notify.slack_blocks import Block, as_code, drawn
 
 API_URL = "https://slack.com/api/"
 EVENT = "ldlm_monitor_alert"
@@ -76,16 +75,12 @@ class SlackBot:
             logger=logging.Logger("slack_sdk.silent", logging.CRITICAL + 1),
         )
 
-    def send(self, notification: Notification) -> None:
-        """Post one notification by itself. Raises DeliveryError unless Slack accepted it."""
-        self._post(*slack_message(notification))
-
-    def send_test(self, notification: Notification) -> str:
-        """Post one notification and edit it; returns a remark on scopes that the token lacks.
+    def send_test(self, message: Message) -> str:
+        """Post a message and edit it; returns a remark on scopes that the token lacks.
 
         Raises DeliveryError unless Slack accepted both.
         """
-        text, blocks = slack_message(notification)
+        text, blocks = drawn(whole_of(message))
         posted = self._post(text, blocks)
         place = {"channel": posted["channel"], "ts": posted["ts"]}
         try:
@@ -104,7 +99,7 @@ class SlackBot:
             if granted and not granted & set(scopes)
         )
 
-    def send_group(self, message: Message) -> Receipt:
+    def send(self, message: Message) -> Receipt:
         """Post, reply or edit, by the message's step. Raises DeliveryError."""
         if message.step == "picture":
             self._add_picture(message)
@@ -121,13 +116,13 @@ class SlackBot:
             return self._begin(message)
 
     def _begin(self, message: Message) -> Receipt:
-        answer = self._post(*group_message(message), metadata=_metadata(message))
+        answer = self._post(*drawn(whole_of(message)), metadata=_metadata(message))
         return Receipt(f"{answer['channel']} {answer['ts']}")
 
     def _reply(self, message: Message, place: str) -> Receipt:
         channel, ts = place.split(" ")
         self._post(
-            *news_message(message),
+            *drawn(news_of(message)),
             channel=channel,
             thread_ts=ts,
             reply_broadcast=message.is_worse or message.step == "repeat",
@@ -139,7 +134,7 @@ class SlackBot:
         if message.place is None:
             return Receipt()
         channel, ts = message.place.split(" ")
-        text, blocks = group_message(message)
+        text, blocks = drawn(whole_of(message))
         try:
             call(self._client.chat_update, channel=channel, ts=ts, text=text, blocks=blocks)
         except GoneError:

@@ -21,7 +21,7 @@ from ldlm_monitor.model.alert import State
 from ldlm_monitor.model.errors import ConfigError
 from ldlm_monitor.model.records import Position
 from ldlm_monitor.notify.http_client import TIMEOUT_SECONDS, deliver, is_private
-from ldlm_monitor.notify.notification import Notification
+from ldlm_monitor.notify.message import Message, Notification, Receipt
 
 SECRET_PREFIX = "whsec_"
 LEAST_SECRET_BYTES = 16
@@ -89,8 +89,13 @@ class WebhookSender:
         self._timeout = timeout
         self._clock = clock
 
-    def send(self, notification: Notification) -> None:
-        """Post it. Raises DeliveryError unless the server accepted it."""
+    def send(self, message: Message) -> Receipt:
+        """Post its news, each by itself. Raises DeliveryError unless the server accepted them."""
+        for each in message.news:
+            self._post(each)
+        return Receipt()
+
+    def _post(self, notification: Notification) -> None:
         body = webhook_body(notification)
         headers = {
             "Content-Type": "application/json",
