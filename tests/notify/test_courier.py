@@ -212,6 +212,20 @@ def killed(script: str, *arguments: str) -> bool:
     return process.returncode == -signal.SIGKILL
 
 
+def test_a_picture_without_the_scope_is_left_out_with_a_line(tmp_path, make_notification, caplog):
+    box = Outbox(tmp_path / "outbox.db", {"slack": Policy()})
+    box.add(make_notification(), ["slack"], 0.0)
+    with local.slack_api() as api:
+        api.answers += [None, "missing_scope"]
+        bot = SlackBot(local.TOKEN, local.CHANNEL, api_url=api.url)
+        bot.draw = lambda _: b"\x89PNG"
+        with at_work(Courier(bot, box)):
+            api.wait_for(lambda: len(api.calls) == 2)
+    assert box.counts()["slack", "sent"] == 1
+    assert "a picture was left out: slack refused it: missing_scope" in caplog.text
+    box.close()
+
+
 @pytest.mark.live
 def test_killed_before_sending_it_sends_after_the_restart(tmp_path, slack, make_notification):
     path = tmp_path / "outbox.db"

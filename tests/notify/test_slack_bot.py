@@ -61,7 +61,7 @@ def texts(blocks: list[dict]) -> list[str]:
 def test_the_first_message_is_posted_and_its_place_is_returned(api, bot, make_message):
     receipt = bot.send(make_message())
     (posted,) = api.posted
-    assert receipt == Receipt(f"{local.CHANNEL} {posted['ts']}")
+    assert receipt.place == f"{local.CHANNEL} {posted['ts']}"
     assert posted["text"].startswith("🔴 NonFiniteLoss firing (critical): r1 rank 3")
     assert posted["unfurl_links"] is False
 
@@ -276,29 +276,26 @@ def test_what_cannot_be_a_token_or_an_api_is_refused(token, url):
 
 
 def test_a_picture_is_added_to_the_thread(api, bot, make_message):
-    place = bot.send(make_message()).place
     bot.draw = lambda message: b"\x89PNG of " + message.lead.run.encode()
-    bot.send(make_message(step="picture", news=(), place=place))
+    receipt = bot.send(make_message())
+    assert api.shared == [], "not before its arrival is committed"
+    receipt.then()
     ((number, channel, thread),) = api.shared
     assert api.files[number] == b"\x89PNG of r1"
-    assert f"{channel} {thread}" == place
+    assert f"{channel} {thread}" == receipt.place
+
+
+def test_info_has_no_picture(bot, make_message, make_notification):
+    assert bot.send(make_message(make_notification(severity="info"))).then is None
 
 
 def test_a_picture_goes_to_slack_alone(api, bot, make_message):
-    place = bot.send(make_message()).place
     bot.draw = lambda _: b"\x89PNG"
+    add = bot.send(make_message()).then
     answer = b'{"ok": true, "upload_url": "http://127.0.0.1:1/x", "file_id": "F1"}'
     api.answers.append((200, {}, answer))
-    error = refused(bot, make_message(step="picture", news=(), place=place))
-    assert error.permanent
-    assert "not its own" in str(error)
-
-
-def test_a_picture_without_the_scope_is_given_up(api, bot, make_message):
-    place = bot.send(make_message()).place
-    bot.draw = lambda _: b"\x89PNG"
-    api.answers.append("missing_scope")
-    assert refused(bot, make_message(step="picture", news=(), place=place)).permanent
+    with pytest.raises(DeliveryError, match="not its own"):
+        add()
 
 
 NASTY = st.one_of(

@@ -11,6 +11,7 @@ from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.notify.group_messages import Pending
 from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.notify.outbox import Outbox
+from ldlm_monitor.text.sanitize import plain
 
 log = logging.getLogger(__name__)
 
@@ -108,6 +109,15 @@ class Courier(threading.Thread):
             self._record_failure(pending, DeliveryError("a bug of the monitor", permanent=True))
         else:
             self._outbox.accepted(pending, self._clock(), receipt)
+            self._add(receipt)
+
+    def _add(self, receipt: Receipt) -> None:
+        """A picture is no alert: it is left out where it fails."""
+        try:
+            if receipt.then is not None:
+                receipt.then()
+        except Exception as error:  # noqa: BLE001 # whatever fails: the message has arrived
+            log.warning("%s: a picture was left out: %s", self._receiver.name, plain(str(error)))
 
     def _record_failure(self, pending: Pending, error: DeliveryError) -> None:
         self._outbox.failed(pending, error, self._clock())

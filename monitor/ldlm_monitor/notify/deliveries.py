@@ -44,18 +44,13 @@ CREATE TABLE IF NOT EXISTS delivery (
     in_flight INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (notification, receiver)
 ) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS delivery_group ON delivery (group_id);
+CREATE INDEX IF NOT EXISTS delivery_group ON delivery (group_id, outcome);
 CREATE INDEX IF NOT EXISTS delivery_outcome ON delivery (receiver, outcome);
 CREATE TABLE IF NOT EXISTS tally (
     receiver TEXT NOT NULL,
     outcome TEXT NOT NULL,
     count INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (receiver, outcome)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS receiver (
-    name TEXT PRIMARY KEY,
-    attempts INTEGER NOT NULL DEFAULT 0,
-    retry_at REAL NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 SELECT id, key, state, started_at, added_at, body FROM notification LIMIT 0;
 SELECT notification, receiver, group_id, outcome, in_flight FROM delivery LIMIT 0;
@@ -102,8 +97,8 @@ def queue(db: sqlite3.Connection, number: int, receiver: str) -> bool:
 
 def apply_holds(
     db: sqlite3.Connection, receiver: str, holds: Holds | None, active: Container[str]
-) -> bool:
-    """Hold back what `holds`, and let the rest wait to be sent; whether anything changed.
+) -> None:
+    """Hold back what `holds`, and let the rest wait to be sent.
 
     An alert that began and ended meanwhile is withheld, and so is its end. One that is not among
     the `active` stays held until the logs are read again and show whether it fires.
@@ -128,7 +123,6 @@ def apply_holds(
     db.executemany(
         "UPDATE delivery SET outcome = ? WHERE notification = ? AND receiver = ?", changed
     )
-    return bool(settled or changed)
 
 
 def _any_held(db: sqlite3.Connection, receiver: str) -> bool:
@@ -145,14 +139,6 @@ def _waiting(db: sqlite3.Connection, receiver: str) -> dict[int, tuple[str, Noti
     )
     read = ((number, outcome, from_json(Notification, body)) for number, outcome, body in rows)
     return {number: (outcome, each) for number, outcome, each in read if each is not None}
-
-
-def failures(db: sqlite3.Connection, receiver: str) -> tuple[int, float]:
-    """How often an attempt failed since the last success, and when the next is due."""
-    row = db.execute(
-        "SELECT attempts, retry_at FROM receiver WHERE name = ?", (receiver,)
-    ).fetchone()
-    return (0, 0.0) if row is None else (int(row[0]), float(row[1]))
 
 
 def mark_in_flight(
@@ -174,16 +160,6 @@ def settle(db: sqlite3.Connection, numbers: Iterable[int], receiver: str, outcom
         [(outcome, number, receiver) for number in numbers],
     )
     tally(db, receiver, outcome, max(0, cursor.rowcount))
-
-
-def postpone(db: sqlite3.Connection, receiver: str, next_at: float) -> None:
-    """Leave the receiver alone until `next_at`."""
-    db.execute(
-        "INSERT INTO receiver (name, attempts, retry_at) VALUES (?, 1, ?) ON CONFLICT (name)"
-        " DO UPDATE SET attempts = attempts + 1, retry_at = excluded.retry_at",
-        (receiver, next_at),
-    )
-    tally(db, receiver, "retried")
 
 
 def forget(db: sqlite3.Connection, before: float) -> None:

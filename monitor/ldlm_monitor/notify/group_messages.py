@@ -1,6 +1,6 @@
 """Messages of groups: which is due, what it contains, and what follows from the answer.
 
-A group's turn comes for news, for a repeat, for an update of what was sent, or for a picture.
+A group's turn comes for news, for a repeat, or for an update of what was sent.
 Every function runs within a transaction on the outbox's file. Times are Unix seconds.
 """
 
@@ -14,7 +14,7 @@ from typing import Final
 
 from ldlm_monitor.config.policy import Policy, StreamPolicy, severity_rank
 from ldlm_monitor.notify.deliveries import UNSURE, Holds, mark_in_flight, settle
-from ldlm_monitor.notify.groups import DIGEST, flaps, interval_seconds, recount
+from ldlm_monitor.notify.groups import DIGEST, WAITS, flaps, interval_seconds
 from ldlm_monitor.notify.message import Message, Notification, Step, Story, from_json, to_json
 
 BATCH: Final = 5000
@@ -23,18 +23,15 @@ UPDATE_SECONDS: Final = 5.0
 """Between two edits of a message: an incident changes with every line, and Slack limits edits."""
 RECHECK_SECONDS: Final = 60.0
 """Pause before a repeat is considered again that was due while nothing was known to fire."""
-PICTURE_TRIES: Final = 3
-"""A picture is no alert: after so many failures it is left out."""
 
 
 _COLUMNS: Final = "id, kind, incident, opened_at, worst_sent, place, changes, sent_at"
 # A time later than the group's own delay from now: the clock was set back meanwhile.
-_WITH_NEWS: Final = "waits AND (:last OR send_at <= :now OR send_at > :now + delay)"
+_WITH_NEWS: Final = f"{WAITS} AND (:last OR send_at <= :now OR send_at > :now + delay)"
 _STEPS: Final[Mapping[Step, str]] = {
     "repeat": "closed_at IS NULL AND repeat_at <= :now",
     "update": "changes > 0 AND place IS NOT NULL"
     " AND (updated_at <= :now - :pause OR updated_at > :now)",
-    "picture": "picture_tries > 0 AND place IS NOT NULL",
 }
 
 
@@ -83,7 +80,6 @@ def next_message(
     while group := _first(db, receiver, _WITH_NEWS, "send_at, id", now=now, last=last):
         batch, unsure = _batch(db, group, receiver)
         if not batch:
-            recount(db, group.id)
             continue
         mark_in_flight(db, batch, receiver)
         step: Step = "first" if group.sent_at is None else "follow-up"
@@ -94,7 +90,7 @@ def next_message(
             message = _message(db, group, step, now)
             if message.alerts and (step != "repeat" or any(map(repeats, message.alerts))):
                 return Pending(receiver, attempts, message, (), group)
-            change = "repeat_at = :later" if step == "repeat" else "changes = 0, picture_tries = 0"
+            change = "repeat_at = :later" if step == "repeat" else "changes = 0"
             db.execute(
                 f"UPDATE message_group SET {change} WHERE id = :id",
                 {"later": now + RECHECK_SECONDS, "id": group.id},
@@ -139,13 +135,12 @@ def _batch(
 def next_moment(db: sqlite3.Connection, receiver: str) -> float | None:
     """When a message of the receiver's groups is due; None without any."""
     moments = db.execute(
-        "SELECT (SELECT min(send_at) FROM message_group WHERE receiver = :receiver AND waits),"
+        "SELECT (SELECT min(send_at) FROM message_group"
+        f" WHERE receiver = :receiver AND {WAITS}),"
         " (SELECT min(repeat_at) FROM message_group"
         " WHERE receiver = :receiver AND closed_at IS NULL),"
         " (SELECT min(updated_at) + :pause FROM message_group WHERE receiver = :receiver"
-        " AND changes > 0 AND place IS NOT NULL),"
-        " (SELECT min(opened_at) FROM message_group WHERE receiver = :receiver"
-        " AND picture_tries > 0 AND place IS NOT NULL)",
+        " AND changes > 0 AND place IS NOT NULL)",
         {"receiver": receiver, "pause": UPDATE_SECONDS},
     ).fetchone()
     return min((float(moment) for moment in moments if moment is not None), default=None)
@@ -204,9 +199,7 @@ def delivered(
 ) -> None:
     """A message has arrived at `place`: schedule the group's next one, or close the group."""
     group, step = pending.group, pending.message.step
-    if step == "picture":
-        db.execute("UPDATE message_group SET picture_tries = 0 WHERE id = ?", (group.id,))
-    elif step == "update":
+    if step == "update":
         # What changed while it was on its way is still to be shown.
         db.execute(
             "UPDATE message_group SET updated_at = ?, changes = max(changes - ?, 0) WHERE id = ?",
@@ -215,7 +208,7 @@ def delivered(
     elif isinstance(policy, Policy):
         _sent(db, group, pending.message, policy, place=place, now=now)
     else:
-        recount(db, group.id)
+        db.execute("UPDATE message_group SET closed_at = ? WHERE id = ?", (now, group.id))
 
 
 def _sent(
@@ -229,13 +222,12 @@ def _sent(
 ) -> None:
     severities = [message.worst_sent, *(each.severity for each in message.news)]
     worst = min(severities, key=severity_rank)
-    is_over = not recount(db, group.id) and not message.firing
-    is_pictured = message.step == "first" and severity_rank(worst) < severity_rank("info")
+    waits = db.execute(f"SELECT {WAITS} FROM message_group WHERE id = ?", (group.id,)).fetchone()[0]
+    is_over = not waits and not message.firing
     db.execute(
         "UPDATE message_group SET sent_at = :now, send_at = :now + :interval, delay = :interval,"
         " repeat_at = :repeat_at, worst_sent = :worst, place = coalesce(:place, place),"
-        " closed_at = CASE WHEN :is_over THEN :now END, changes = changes + :changed,"
-        " picture_tries = CASE WHEN :is_pictured THEN :tries ELSE picture_tries END"
+        " closed_at = CASE WHEN :is_over THEN :now END, changes = changes + :changed"
         " WHERE id = :group",
         {
             "now": now,
@@ -247,23 +239,17 @@ def _sent(
             "place": place,
             "is_over": is_over,
             "changed": message.step != "first",
-            "is_pictured": is_pictured and place is not None,
-            "tries": PICTURE_TRIES,
             "group": group.id,
         },
     )
 
 
-def delivery_failed(db: sqlite3.Connection, pending: Pending, *, permanent: bool) -> None:
-    """A message did not arrive; `permanent`: it never will, and the group goes on without it."""
-    group, step = pending.group.id, pending.message.step
-    if permanent:
-        recount(db, group)
-    change = {
-        ("update", True): "changes = 0",
-        ("repeat", True): "repeat_at = NULL",
-        ("picture", True): "picture_tries = 0",
-        ("picture", False): "picture_tries = max(picture_tries - 1, 0)",
-    }.get((step, permanent))
-    if change:
-        db.execute(f"UPDATE message_group SET {change} WHERE id = ?", (group,))
+def refused(db: sqlite3.Connection, pending: Pending, now: float) -> None:
+    """A message will never arrive: the group goes on without it."""
+    change = {"update": "changes = 0", "repeat": "repeat_at = NULL"}.get(
+        pending.message.step,
+        f"closed_at = CASE WHEN sent_at IS NULL AND NOT ({WAITS}) THEN :now END",
+    )
+    db.execute(
+        f"UPDATE message_group SET {change} WHERE id = :id", {"now": now, "id": pending.group.id}
+    )

@@ -35,32 +35,33 @@ CREATE TABLE IF NOT EXISTS message_group (
     opened_at REAL NOT NULL,
     send_at REAL NOT NULL,
     delay REAL NOT NULL,
-    waits INTEGER NOT NULL DEFAULT 1,
     sent_at REAL,
     repeat_at REAL,
     closed_at REAL,
     worst_sent TEXT NOT NULL DEFAULT '',
     place TEXT,
     changes INTEGER NOT NULL DEFAULT 0,
-    updated_at REAL NOT NULL DEFAULT 0,
-    picture_tries INTEGER NOT NULL DEFAULT 0
+    updated_at REAL NOT NULL DEFAULT 0
 );
 CREATE INDEX IF NOT EXISTS group_run ON message_group (receiver, kind, run, id);
 CREATE INDEX IF NOT EXISTS group_incident ON message_group (incident);
-CREATE INDEX IF NOT EXISTS group_waits ON message_group (receiver, send_at) WHERE waits;
-CREATE INDEX IF NOT EXISTS group_open ON message_group (receiver) WHERE closed_at IS NULL;
+CREATE INDEX IF NOT EXISTS group_open
+    ON message_group (receiver, send_at) WHERE closed_at IS NULL;
 CREATE TABLE IF NOT EXISTS story (
     incident TEXT PRIMARY KEY,
     body TEXT NOT NULL,
     changed_at REAL NOT NULL
 ) WITHOUT ROWID;
-SELECT id, receiver, kind, run, incident, opened_at, send_at, delay, waits, sent_at, repeat_at,
-    closed_at, worst_sent, place, changes, updated_at, picture_tries FROM message_group LIMIT 0;
+SELECT id, receiver, kind, run, incident, opened_at, send_at, delay, sent_at, repeat_at, closed_at,
+    worst_sent, place, changes, updated_at FROM message_group LIMIT 0;
 SELECT incident, body, changed_at FROM story LIMIT 0;
 """
-"""Of a group, `send_at` is the time of the next message, `delay` the pause before it, and `waits`
-whether a notification waits to be sent."""
-_OPEN: Final = "receiver = :receiver AND kind = :kind AND coalesce(closed_at >= :reopen, 1)"
+"""Of a group, `send_at` is the time of the next message, and `delay` the pause before it. Whatever
+has something to send is open: its `closed_at` is NULL."""
+WAITS: Final = (
+    "closed_at IS NULL AND EXISTS (SELECT 1 FROM delivery"
+    " WHERE group_id = message_group.id AND outcome = 'pending')"
+)
 
 
 def join(
@@ -104,48 +105,36 @@ def interval_seconds(kind: str, policy: Policy) -> float:
 def _group_of(
     db: sqlite3.Connection, each: Notification, receiver: str, kind: str, now: float
 ) -> int | None:
-    """That of an alert's beginning for its end; that of its incident; else the current one."""
+    """That of an alert's beginning for its end; that of its incident; else the run's last."""
+    found = None
     if each.state != "firing":
-        begun = db.execute(
+        found = db.execute(
             "SELECT group_id FROM delivery JOIN notification ON id = notification"
             " WHERE key = ? AND receiver = ? AND group_id IS NOT NULL"
             " ORDER BY notification DESC LIMIT 1",
             (each.key, receiver),
         ).fetchone()
-        if begun is not None:
-            return int(begun[0])
-    values = {
-        "receiver": receiver,
-        "kind": kind,
-        "run": each.run,
-        "incident": each.incident,
-        "reopen": now - REOPEN_SECONDS,
-    }
-    same = "" if kind == DIGEST else " AND run = :run AND incident = :incident"
-    row = db.execute(f"SELECT max(id) FROM message_group WHERE {_OPEN}{same}", values).fetchone()
-    if row[0] is not None or kind == DIGEST:
-        return None if row[0] is None else int(row[0])
-    last = db.execute(
-        "SELECT id, opened_at FROM message_group"
-        " WHERE receiver = :receiver AND kind = :kind AND run = :run ORDER BY id DESC LIMIT 1",
-        values,
-    ).fetchone()
-    if last is None:
-        return None
-    is_new = abs(now - last[1]) <= JOIN_SECONDS
-    is_current = is_new or (each.incident is None and _is_current(db, last[0], now))
-    return int(last[0]) if is_current else None
-
-
-def _is_current(db: sqlite3.Connection, group: int, now: float) -> bool:
-    """Whether an alert of it fires, or came within REOPEN_SECONDS."""
-    row = db.execute(
-        "SELECT EXISTS (SELECT 1 FROM delivery JOIN notification AS one ON one.id = notification"
-        " WHERE group_id = ? AND (added_at >= ? OR (state = 'firing' AND NOT EXISTS"
-        " (SELECT 1 FROM notification AS later WHERE later.key = one.key AND later.id > one.id))))",
-        (group, now - REOPEN_SECONDS),
-    ).fetchone()
-    return bool(row[0])
+    found = (
+        found
+        or db.execute(
+            "SELECT id FROM message_group WHERE receiver = :receiver AND kind = :kind"
+            " AND (closed_at IS NULL OR closed_at >= :now - :reopen)"
+            " AND (kind = :digest OR (run = :run AND (:incident IS NULL OR incident = :incident"
+            " OR abs(:now - opened_at) <= :join)))"
+            " ORDER BY coalesce(incident = :incident, 0) DESC, id DESC LIMIT 1",
+            {
+                "receiver": receiver,
+                "kind": kind,
+                "digest": DIGEST,
+                "run": each.run,
+                "incident": each.incident,
+                "now": now,
+                "reopen": REOPEN_SECONDS,
+                "join": JOIN_SECONDS,
+            },
+        ).fetchone()
+    )
+    return found and int(found[0])
 
 
 def _schedule(
@@ -157,10 +146,7 @@ def _schedule(
     """
     first, interval = pauses
     waits, sent_at, send_at, delay = db.execute(
-        "UPDATE message_group SET incident = coalesce(incident, ?),"
-        " closed_at = CASE WHEN ? THEN NULL ELSE closed_at END WHERE id = ?"
-        " RETURNING waits, sent_at, send_at, delay",
-        (each.incident, each.state == "firing", group),
+        f"SELECT {WAITS}, sent_at, send_at, delay FROM message_group WHERE id = ?", (group,)
     ).fetchone()
     if sent_at is None:
         wanted, pause = now + first, first
@@ -169,12 +155,13 @@ def _schedule(
         doubled = 2.0 ** min(max(times - FLAPPING, 0), 20)
         pause = min(interval * doubled, max(FLAPPING_SECONDS, interval))
         wanted = max(now, sent_at + pause)
-    if not waits or wanted < send_at:
-        pause = min(pause, delay) if waits else pause
-        db.execute(
-            "UPDATE message_group SET send_at = ?, delay = ?, waits = 1 WHERE id = ?",
-            (wanted, pause, group),
-        )
+    if waits:
+        wanted, pause = min(wanted, send_at), min(pause, delay)
+    db.execute(
+        "UPDATE message_group SET send_at = ?, delay = ?, incident = coalesce(incident, ?),"
+        " closed_at = NULL WHERE id = ?",
+        (wanted, pause, each.incident, group),
+    )
 
 
 def flaps(db: sqlite3.Connection, group: int, now: float, *, key: str | None = None) -> int:
@@ -187,26 +174,6 @@ def flaps(db: sqlite3.Connection, group: int, now: float, *, key: str | None = N
         (group, now - FLAPPING_SECONDS, key),
     ).fetchone()
     return int(row[0] or 0)
-
-
-def recount(db: sqlite3.Connection, group: int) -> bool:
-    """Whether anything of the group waits to be sent, stored as its `waits`."""
-    row = db.execute(
-        "UPDATE message_group SET waits = EXISTS (SELECT 1 FROM delivery"
-        " WHERE group_id = message_group.id AND outcome = 'pending') WHERE id = ? RETURNING waits",
-        (group,),
-    ).fetchone()
-    return bool(row[0])
-
-
-def recount_all(db: sqlite3.Connection, receiver: str) -> None:
-    """`recount` for every group of a receiver."""
-    db.execute("UPDATE message_group SET waits = 0 WHERE receiver = ? AND waits", (receiver,))
-    db.execute(
-        "UPDATE message_group SET waits = 1 WHERE id IN"
-        " (SELECT group_id FROM delivery WHERE receiver = ? AND outcome = 'pending')",
-        (receiver,),
-    )
 
 
 def forget(db: sqlite3.Connection, before: float) -> None:

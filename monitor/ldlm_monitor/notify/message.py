@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar, cast
@@ -18,9 +19,9 @@ MAX_TEXT = 4000
 MAX_LABEL = 256
 MAX_ID = 256
 """A label's value and an incident's id are names: longer ones are dumps that no receiver shows."""
-Step: TypeAlias = Literal["first", "follow-up", "repeat", "update", "picture"]
+Step: TypeAlias = Literal["first", "follow-up", "repeat", "update"]
 """`first` begins a message, `follow-up` adds what is new, `repeat` says that it still fires;
-`update` edits the first message, `picture` adds one to it."""
+`update` edits the first message."""
 
 FLAPPING: Final = 2
 """An alert that fires oftener than this within an hour is flapping: once is a start, twice may be a
@@ -125,10 +126,14 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A receiver's answer: where the message is, and whether it was there already."""
+    """A receiver's answer: where the message is, and whether it was there already.
+
+    `then` is what the receiver adds to it once its arrival is committed; that is tried once.
+    """
 
     place: str | None = None
     found: bool = False
+    then: Callable[[], None] | None = None
 
 
 def weight(each: Notification) -> tuple[bool, int, float]:

@@ -50,6 +50,8 @@ class Outbox:
         self._stories: dict[str, str] = {}
         self._forgot_at = -math.inf
         self._active: set[str] = set()
+        self._failures: dict[str, tuple[int, float]] = {}
+        """By receiver: attempts that failed since the last success, and when the next is due."""
         self._database = Database(path, deliveries.SCHEMA + groups.SCHEMA)
         self._database.run(deliveries.recover_in_flight)
 
@@ -142,13 +144,12 @@ class Outbox:
         """
 
         def work(db: sqlite3.Connection) -> Pending | None:
-            attempts, retry_at = deliveries.failures(db, receiver)
+            attempts, retry_at = self._failures.get(receiver, (0, 0.0))
             # Further off than any pause: the clock was set back meanwhile.
             if now < retry_at <= now + deliveries.LONGEST_PAUSE:
                 return None
             holds = self._holds(receiver, now)
-            if deliveries.apply_holds(db, receiver, holds, self._active):
-                groups.recount_all(db, receiver)
+            deliveries.apply_holds(db, receiver, holds, self._active)
 
             def repeats(each: Notification) -> bool:
                 is_firing = each.state == "firing" and each.key in self._active
@@ -163,24 +164,21 @@ class Outbox:
 
         The end of quiet hours is not in it: a courier asks every minute anyway.
         """
-
-        def work(db: sqlite3.Connection) -> float | None:
-            moment = group_messages.next_moment(db, receiver)
-            return None if moment is None else max(moment, deliveries.failures(db, receiver)[1])
-
-        return self._database.run(work)
+        moment = self._database.run(lambda db: group_messages.next_moment(db, receiver))
+        _, retry_at = self._failures.get(receiver, (0, 0.0))
+        return None if moment is None else max(moment, retry_at)
 
     def accepted(self, pending: Pending, now: float, receipt: Receipt) -> None:
         """The receiver has it."""
         receiver = pending.receiver
 
         def work(db: sqlite3.Connection) -> None:
-            db.execute("DELETE FROM receiver WHERE name = ?", (receiver,))
             if pending.message.unsure and not receipt.found:
                 deliveries.tally(db, receiver, "repeated", len(pending.ids))
             deliveries.settle(db, pending.ids, receiver, "sent")
             group_messages.delivered(db, pending, self._policy(receiver), receipt.place, now)
 
+        self._failures.pop(receiver, None)
         self._database.run(work)
 
     def failed(self, pending: Pending, error: DeliveryError, now: float) -> None:
@@ -190,13 +188,15 @@ class Outbox:
         def work(db: sqlite3.Connection) -> None:
             if error.permanent:
                 deliveries.settle(db, ids, receiver, "failed")
+                group_messages.refused(db, pending, now)
             else:
                 unsure = error.unsure or pending.message.unsure
-                pause = deliveries.pause(receiver, pending.attempts, error.retry_after)
                 deliveries.mark_in_flight(db, ids, receiver, deliveries.UNSURE if unsure else 0)
-                deliveries.postpone(db, receiver, now + pause)
-            group_messages.delivery_failed(db, pending, permanent=error.permanent)
+                deliveries.tally(db, receiver, "retried")
 
+        if not error.permanent:
+            pause = deliveries.pause(receiver, pending.attempts, error.retry_after)
+            self._failures[receiver] = pending.attempts + 1, now + pause
         self._database.run(work)
 
     def count(self, receiver: str, outcome: Outcome) -> None:

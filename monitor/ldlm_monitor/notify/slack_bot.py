@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,6 +19,7 @@ from urllib.request import Request
 
 from slack_sdk.web import SlackResponse
 
+from ldlm_monitor.config.policy import severity_rank
 from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify.content import news_of, whole_of
 from ldlm_monitor.notify.http_client import TIMEOUT_SECONDS, is_private, post, unreachable
@@ -101,9 +103,6 @@ class SlackBot:
 
     def send(self, message: Message) -> Receipt:
         """Post, reply or edit, by the message's step. Raises DeliveryError."""
-        if message.step == "picture":
-            self._add_picture(message)
-            return Receipt()
         if message.step == "update":
             return self._update(message)
         if message.unsure and (found := self._find(message)):
@@ -117,7 +116,10 @@ class SlackBot:
 
     def _begin(self, message: Message) -> Receipt:
         answer = self._post(*drawn(whole_of(message)), metadata=_metadata(message))
-        return Receipt(f"{answer['channel']} {answer['ts']}")
+        place = f"{answer['channel']} {answer['ts']}"
+        is_info = severity_rank(message.lead.severity) >= severity_rank("info")
+        picture = None if is_info else partial(self._add_picture, message, place)
+        return Receipt(place, then=picture)
 
     def _reply(self, message: Message, place: str) -> Receipt:
         channel, ts = place.split(" ")
@@ -188,26 +190,22 @@ class SlackBot:
                 return f"{self._channel} {known['ts']}"
         return None
 
-    def _add_picture(self, message: Message) -> None:
-        """Raises DeliveryError."""
+    def _add_picture(self, message: Message, place: str) -> None:
+        """Raises DeliveryError, `GoneError` and `RefusedError`."""
         drawn = self.draw(message) if self.draw is not None else None
-        if drawn is None or message.place is None:
+        if drawn is None:
             return
-        channel, ts = message.place.split(" ")
-        try:
-            asked = call(
-                self._client.files_getUploadURLExternal, filename="loss.png", length=len(drawn)
-            )
-            self._upload(str(asked["upload_url"]), drawn)
-            call(
-                self._client.files_completeUploadExternal,
-                files=[{"id": asked["file_id"], "title": "Loss around the incident"}],
-                channel_id=channel,
-                thread_ts=ts,
-            )
-        except (GoneError, RefusedError, MendableError) as error:
-            # The alert has arrived; its group does not wait for a person to grant a scope.
-            raise DeliveryError(str(error), permanent=True) from None
+        channel, ts = place.split(" ")
+        asked = call(
+            self._client.files_getUploadURLExternal, filename="loss.png", length=len(drawn)
+        )
+        self._upload(str(asked["upload_url"]), drawn)
+        call(
+            self._client.files_completeUploadExternal,
+            files=[{"id": asked["file_id"], "title": "Loss around the incident"}],
+            channel_id=channel,
+            thread_ts=ts,
+        )
 
     def _upload(self, url: str, data: bytes) -> None:
         parts = urlsplit(url)
