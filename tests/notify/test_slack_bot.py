@@ -253,7 +253,7 @@ def test_the_token_is_never_logged_or_shown(api, bot, make_message, caplog, capf
         *map(repr, errors),
         *map(str, errors),
         repr(bot),
-        repr(vars(bot)["_client"]),
+        repr(vars(bot)["_api"]),
         caplog.text,
     ]
     assert not any("s3cr3t" in text for text in given)

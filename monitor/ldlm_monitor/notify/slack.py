@@ -1,10 +1,15 @@
-"""Slack by an incoming webhook: every message is new, as nothing can be edited there."""
+"""Slack by HTTP: an incoming webhook, where nothing can be edited, and the Web API of a bot.
+
+Codes of errors: https://docs.slack.dev/reference/methods/chat.postMessage#errors and those of
+the other methods that a bot calls.
+"""
 
 from __future__ import annotations
 
 import json
 from http.client import HTTPException
-from typing import Final
+from typing import Any, Final
+from urllib.parse import urlencode
 from urllib.request import Request
 
 from ldlm_monitor.model.errors import ConfigError, DeliveryError
@@ -19,9 +24,30 @@ from ldlm_monitor.notify.http_client import (
 )
 from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.notify.slack_blocks import as_code, drawn
+from ldlm_monitor.text.sanitize import plain
 
 REFUSED_FORMS: Final = frozenset({"invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long"})
 _HEADERS: Final = {"Content-Type": "application/json;charset=utf-8", "User-Agent": "ldlm-monitor"}
+_ANSWER_LIMIT = 4 << 20
+"""Bytes of an answer: 200 messages of a channel with their blocks are some hundred KiB."""
+
+_LIMITED = frozenset({"ratelimited", "rate_limited"})
+_GONE = frozenset({"message_not_found", "thread_not_found", "cant_update_message"})
+_OF_THE_MESSAGE = frozenset(
+    {
+        "invalid_blocks",
+        "invalid_blocks_format",
+        "invalid_arguments",
+        "invalid_metadata_format",
+        "metadata_too_large",
+        "msg_blocks_too_long",
+        "msg_too_long",
+        "no_text",
+    }
+)
+_OF_THE_SERVER = frozenset(
+    {"fatal_error", "internal_error", "request_timeout", "service_unavailable"}
+)
 
 
 class SlackWebhook:
@@ -64,6 +90,68 @@ class SlackWebhook:
             return post(Request(self._url, body, _HEADERS, method="POST"), self._timeout)
         except (OSError, HTTPException) as error:
             raise unreachable(error, "slack ", unsure=True) from None
+
+
+class GoneError(Exception):
+    """The message, or its thread, does not exist any more."""
+
+
+class RefusedError(Exception):
+    """Slack refuses the form of a message."""
+
+
+class MendableError(DeliveryError):
+    """A wrong token, scope or channel: it waits until a person corrects that."""
+
+
+class SlackApi:
+    """Calls methods of the Web API with a bot's token, which is never logged or shown.
+
+    `scopes` are those that the token has, by the last answer; empty where it did not name them.
+    """
+
+    def __init__(self, url: str, token: str, timeout: float) -> None:
+        self.scopes: frozenset[str] = frozenset()
+        self._url = url.rstrip("/") + "/"
+        self._headers = {"Authorization": f"Bearer {token}", "User-Agent": "ldlm-monitor"}
+        self._timeout = timeout
+
+    def call(self, method: str, **fields: object) -> dict[str, Any]:
+        """The fields of the answer. Raises DeliveryError, `GoneError` and `RefusedError`."""
+        form = {
+            name: value if isinstance(value, str) else json.dumps(value)
+            for name, value in fields.items()
+        }
+        request = Request(self._url + method, urlencode(form).encode(), self._headers)
+        try:
+            answer = post(request, self._timeout, limit=_ANSWER_LIMIT)
+        except (OSError, HTTPException, ValueError) as error:
+            raise unreachable(error, "slack ", unsure=True) from None
+        try:
+            given = json.loads(answer.body)
+        except ValueError:
+            given = None
+        if not isinstance(given, dict) or not given.get("ok"):
+            code = str(given.get("error") or "") if isinstance(given, dict) else ""
+            raise _meaning(answer, plain(code, 200))
+        scopes = answer.headers.get("x-oauth-scopes", "").split(",")
+        self.scopes = frozenset(scope.strip() for scope in scopes if scope.strip())
+        return given
+
+
+def _meaning(answer: HttpAnswer, code: str) -> Exception:
+    """The error that an answer means for the message."""
+    wait = answer.retry_after
+    if answer.status == 429 or code in _LIMITED:
+        return DeliveryError("slack limits the rate", retry_after=wait)
+    if code in _GONE:
+        return GoneError(code)
+    if code in _OF_THE_MESSAGE:
+        return RefusedError(f"slack refused it: {code}")
+    if not code or code in _OF_THE_SERVER or answer.status >= 500:
+        what = f": {code}" if code else ""
+        return DeliveryError(f"slack answered {answer.status}{what}", retry_after=wait, unsure=True)
+    return MendableError(f"slack refused it: {code}; check the bot's token and channel")
 
 
 def how_to_configure() -> str:

@@ -9,7 +9,6 @@ after a crash what had arrived.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from functools import partial
 from http.client import HTTPException
@@ -17,14 +16,12 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import Request
 
-from slack_sdk.web import SlackResponse
-
 from ldlm_monitor.config.policy import severity_rank
 from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify.content import news_of, whole_of
 from ldlm_monitor.notify.http_client import TIMEOUT_SECONDS, is_private, post, unreachable
 from ldlm_monitor.notify.message import Message, Receipt
-from ldlm_monitor.notify.slack_api import GoneError, MendableError, RefusedError, SlackClient, call
+from ldlm_monitor.notify.slack import GoneError, MendableError, RefusedError, SlackApi
 from ldlm_monitor.notify.slack_blocks import Block, as_code, drawn
 
 API_URL = "https://slack.com/api/"
@@ -67,15 +64,8 @@ class SlackBot:
         self._channel = channel
         self.draw: Draw | None = None
         self._timeout = timeout
-        self._api = urlsplit(_checked_api(api_url))
-        self._client = SlackClient(
-            token=_checked_token(token),
-            base_url=api_url.rstrip("/") + "/",
-            timeout=timeout,
-            retry_handlers=[],
-            # The SDK's own logger would write the token and what is sent at debug level.
-            logger=logging.Logger("slack_sdk.silent", logging.CRITICAL + 1),
-        )
+        self._address = urlsplit(_checked_api(api_url))
+        self._api = SlackApi(api_url, _checked_token(token), timeout)
 
     def send_test(self, message: Message) -> str:
         """Post a message and edit it; returns a remark on scopes that the token lacks.
@@ -86,19 +76,14 @@ class SlackBot:
         posted = self._post(text, blocks)
         place = {"channel": posted["channel"], "ts": posted["ts"]}
         try:
-            call(self._client.chat_update, text=text, blocks=blocks, **place)
+            self._api.call("chat.update", text=text, blocks=blocks, **place)
         except (GoneError, RefusedError) as error:
             raise DeliveryError(str(error)) from None
-        granted = {
-            scope.strip()
-            for name, value in posted.headers.items()
-            if name.lower() == "x-oauth-scopes"
-            for scope in value.split(",")
-        }
+        granted = self._api.scopes
         return "; ".join(
             f"without the scope {'/'.join(scopes)} {loss}"
             for scopes, loss in _LOSSES.items()
-            if granted and not granted & set(scopes)
+            if granted and granted.isdisjoint(scopes)
         )
 
     def send(self, message: Message) -> Receipt:
@@ -138,27 +123,25 @@ class SlackBot:
         channel, ts = message.place.split(" ")
         text, blocks = drawn(whole_of(message))
         try:
-            call(self._client.chat_update, channel=channel, ts=ts, text=text, blocks=blocks)
+            self._api.call("chat.update", channel=channel, ts=ts, text=text, blocks=blocks)
         except GoneError:
             pass  # somebody deleted it: the next news begin a new message
         except RefusedError:
-            self._plainly(self._client.chat_update, text, channel=channel, ts=ts, blocks=[])
+            self._plainly("chat.update", text, channel=channel, ts=ts, blocks=[])
         return Receipt()
 
-    def _post(self, text: str, blocks: list[Block], **more: Any) -> SlackResponse:
+    def _post(self, text: str, blocks: list[Block], **more: Any) -> dict[str, Any]:
         fields = {"channel": self._channel, "unfurl_links": False, "unfurl_media": False, **more}
         try:
-            return call(self._client.chat_postMessage, text=text, blocks=blocks, **fields)
+            return self._api.call("chat.postMessage", text=text, blocks=blocks, **fields)
         except RefusedError:
             fields.pop("metadata", None)
-            return self._plainly(self._client.chat_postMessage, text, **fields)
+            return self._plainly("chat.postMessage", text, **fields)
 
-    def _plainly(
-        self, method: Callable[..., SlackResponse], text: str, **fields: Any
-    ) -> SlackResponse:
+    def _plainly(self, method: str, text: str, **fields: Any) -> dict[str, Any]:
         """Better a plain line than nothing. Raises DeliveryError, and `GoneError`."""
         try:
-            return call(method, text=as_code(text), **fields)
+            return self._api.call(method, text=as_code(text), **fields)
         except RefusedError as error:
             raise DeliveryError(str(error), permanent=True) from None
 
@@ -168,16 +151,13 @@ class SlackBot:
         wanted: dict[str, Any] = {"oldest": oldest, "include_all_metadata": True}
         try:
             if message.place is None:
-                answer = call(
-                    self._client.conversations_history,
-                    channel=self._channel,
-                    limit=SEARCHED,
-                    **wanted,
+                answer = self._api.call(
+                    "conversations.history", channel=self._channel, limit=SEARCHED, **wanted
                 )
             else:
                 channel, ts = message.place.split(" ")
-                answer = call(
-                    self._client.conversations_replies,
+                answer = self._api.call(
+                    "conversations.replies",
                     channel=channel,
                     ts=ts,
                     limit=SEARCHED_REPLIES,
@@ -196,12 +176,10 @@ class SlackBot:
         if drawn is None:
             return
         channel, ts = place.split(" ")
-        asked = call(
-            self._client.files_getUploadURLExternal, filename="loss.png", length=len(drawn)
-        )
+        asked = self._api.call("files.getUploadURLExternal", filename="loss.png", length=len(drawn))
         self._upload(str(asked["upload_url"]), drawn)
-        call(
-            self._client.files_completeUploadExternal,
+        self._api.call(
+            "files.completeUploadExternal",
             files=[{"id": asked["file_id"], "title": "Loss around the incident"}],
             channel_id=channel,
             thread_ts=ts,
@@ -209,7 +187,7 @@ class SlackBot:
 
     def _upload(self, url: str, data: bytes) -> None:
         parts = urlsplit(url)
-        same = (parts.scheme, parts.netloc) == (self._api.scheme, self._api.netloc)
+        same = (parts.scheme, parts.netloc) == (self._address.scheme, self._address.netloc)
         slack = parts.scheme == "https" and f".{parts.hostname}".endswith(
             (".slack.com", ".slack-gov.com")
         )
