@@ -19,7 +19,7 @@ from ldlm_monitor.model.view import IncidentView
 from ldlm_monitor.notify import from_transition
 from ldlm_monitor.notify.content import news_of
 from ldlm_monitor.notify.message import message_of
-from ldlm_monitor.notify.slack_blocks import drawn
+from ldlm_monitor.notify.slack import drawn
 from ldlm_monitor.playback.replay import Replay
 from ldlm_monitor.report.health import health_report
 from ldlm_monitor.serve.pages import resource

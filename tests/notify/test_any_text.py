@@ -21,7 +21,7 @@ from ldlm_monitor.notify.alertmanager import SentAlert, body
 from ldlm_monitor.notify.apprise import plain_text
 from ldlm_monitor.notify.content import news_of, whole_of
 from ldlm_monitor.notify.message import Message, Notification, from_json, message_of, to_json
-from ldlm_monitor.notify.slack_blocks import drawn
+from ldlm_monitor.notify.slack import drawn
 from ldlm_monitor.notify.webhook import WebhookBody, webhook_body
 from ldlm_monitor.report.health import health_report
 from ldlm_monitor.serve.metrics import exposition

@@ -6,8 +6,8 @@ Every function runs within a transaction on the outbox's file. Times are Unix se
 from __future__ import annotations
 
 import math
+import random
 import sqlite3
-import zlib
 from collections.abc import Callable, Container, Iterable
 from typing import Final, Literal, TypeAlias
 
@@ -58,18 +58,17 @@ SELECT notification, receiver, group_id, outcome, in_flight FROM delivery LIMIT 
 """The last statements fail on a file whose columns differ, which is then set aside."""
 
 
-def pause(receiver: str, attempts: int, retry_after: float | None) -> float:
+def pause(attempts: int, retry_after: float | None) -> float:
     """Seconds to wait after an attempt that failed, `attempts` having failed before it.
 
     The receiver's `Retry-After`, between FIRST_PAUSE and LONGEST_PAUSE. Without one: doubled
-    with every attempt up to LONGEST_PAUSE, and of that a share between one half and one that
-    follows from the receiver, so that receivers that failed together do not all return together.
+    with every attempt up to LONGEST_PAUSE, and of that a random share between one half and one,
+    so that the monitors of one job do not all return together.
     """
     if retry_after is not None and not math.isnan(retry_after):
         return min(LONGEST_PAUSE, max(FIRST_PAUSE, retry_after))
     longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(attempts, 16))
-    draw = zlib.crc32(f"{receiver} {attempts}".encode()) / 2**32
-    return longest * (0.5 + draw / 2)
+    return longest * random.uniform(0.5, 1.0)
 
 
 def store(db: sqlite3.Connection, notification: Notification, now: float) -> int:

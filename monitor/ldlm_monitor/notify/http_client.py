@@ -1,11 +1,7 @@
-"""HTTP requests to receivers: no redirect is followed, answers are bounded, one kind of error.
-
-A thread that sends again and again until it is stopped (`Sender`) is here too.
-"""
+"""HTTP requests to receivers: no redirect is followed, answers are bounded, one kind of error."""
 
 from __future__ import annotations
 
-import threading
 import time
 from dataclasses import dataclass
 from email.message import Message
@@ -120,17 +116,3 @@ def is_private(url: str) -> bool:
     except ValueError:
         return False
     return usable and url.isascii() and not any(char <= " " or char == "\x7f" for char in url)
-
-
-class Sender(threading.Thread):
-    """A thread that sends again and again; `run` waits on `_stopping` between two attempts."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name=name, daemon=True)
-        self._stopping = threading.Event()
-
-    def stop(self, timeout: float) -> bool:
-        """End, within `timeout` seconds; False if the server did not answer in time."""
-        self._stopping.set()
-        self.join(timeout)
-        return not self.is_alive()

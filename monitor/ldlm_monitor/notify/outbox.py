@@ -195,7 +195,7 @@ class Outbox:
                 deliveries.tally(db, receiver, "retried")
 
         if not error.permanent:
-            pause = deliveries.pause(receiver, pending.attempts, error.retry_after)
+            pause = deliveries.pause(pending.attempts, error.retry_after)
             self._failures[receiver] = pending.attempts + 1, now + pause
         self._database.run(work)
 
