@@ -4,8 +4,8 @@ import pytest
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.config.policy import Policy
+from ldlm_monitor.daemon.senders import policy_of, receivers_of
 from ldlm_monitor.model.errors import ConfigError
-from ldlm_monitor.notify.receivers import policy_of, receivers
 
 BOT = {"bot_token": "xoxb-12345678", "channel": "C1"}
 
@@ -17,7 +17,7 @@ def settings(**tables: dict) -> Settings:
 def test_each_channel_of_a_bot_is_a_receiver_with_a_policy_of_its_own():
     more = {"C2": {"min_severity": "critical"}}
     given = settings(slack={**BOT, "min_severity": "error", "channels": more})
-    known = receivers(given)
+    known = receivers_of(given)
     assert {each.name: policy_of(given, each).min_severity for each in known} == {
         "slack": "error",
         "slack:C2": "critical",
@@ -26,7 +26,7 @@ def test_each_channel_of_a_bot_is_a_receiver_with_a_policy_of_its_own():
 
 def test_a_webhook_gets_single_notifications_by_its_own_policy():
     given = settings(webhook={"url": "https://example.org/a", "min_severity": "warning"})
-    (webhook,) = receivers(given)
+    (webhook,) = receivers_of(given)
     assert webhook.name == "webhook"
     policy = policy_of(given, webhook)
     assert policy.min_severity == "warning"
@@ -37,4 +37,4 @@ def test_more_channels_without_a_bot_are_refused():
     url = "https://hooks.slack.com/services/T/B/x"
     given = settings(slack={"webhook_url": url, "channels": {"C2": {}}})
     with pytest.raises(ConfigError, match=r"slack.channels: more channels need a bot; set slack"):
-        list(receivers(given))
+        list(receivers_of(given))

@@ -104,7 +104,7 @@ def test_a_group_that_is_over_says_how_long_it_lasted(make_message, make_notific
     ]
     text, blocks = group_message(make_message(alerts=tuple(over), story=OUT_OF_MEMORY))
     assert text == "✅ NonFiniteLoss resolved: r1 and 1 more after 1h 2m"
-    assert "over 2023-11-14 23:15:25 UTC after 1h 2m" in texts(blocks)[-1]
+    assert "resolved 2023-11-14 23:15:25 UTC after 1h 2m" in texts(blocks)[-1]
     assert not any("What to do" in each for each in texts(blocks))
 
 

@@ -53,16 +53,16 @@ def send_test(*, flags: SharedFlags | None = None) -> int:
 
 def _receivers(configured: Settings, now: float) -> Iterator[tuple[str, Callable[[], object]]]:
     """Each receiver's name, and what sends it the test message and may have a remark."""
+    from ldlm_monitor.daemon.senders import receivers_of
     from ldlm_monitor.notify import AlertmanagerClient
     from ldlm_monitor.notify.alertmanager import SentAlert, body
     from ldlm_monitor.notify.heartbeat import ping
     from ldlm_monitor.notify.message import from_transition, message_of
-    from ldlm_monitor.notify.receivers import receivers
     from ldlm_monitor.notify.slack_bot import SlackBot
 
     alert = _alert(now)
     message = message_of(from_transition(_transition(alert)))
-    for receiver in receivers(configured):
+    for receiver in receivers_of(configured):
         send = receiver.send_test if isinstance(receiver, SlackBot) else receiver.send
         yield receiver.name, partial(send, message)
     authorization = configured.alertmanager.authorization()

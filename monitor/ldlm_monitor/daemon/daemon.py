@@ -18,7 +18,7 @@ from ldlm_monitor.config.loopback import is_loopback
 from ldlm_monitor.daemon.listener import listen, names_for, url_of, write_file_sd
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.daemon.pump import Pump
-from ldlm_monitor.daemon.senders import CurvesWhenReady, couriers, senders
+from ldlm_monitor.daemon.senders import couriers, draw_from, policy_of, receivers_of, senders
 from ldlm_monitor.daemon.signals import Handler, Signals
 from ldlm_monitor.daemon.stall_probe import Probing
 from ldlm_monitor.model.errors import UsageError
@@ -34,8 +34,6 @@ from ldlm_monitor.notify import (
     how_to_configure,
     redact,
 )
-from ldlm_monitor.notify.receivers import draw_from, policy_of
-from ldlm_monitor.notify.receivers import receivers as named_receivers
 from ldlm_monitor.playback.recording import Recorder
 from ldlm_monitor.probe.host import HostProbe, this_host
 from ldlm_monitor.serve import Gate, Server, Site
@@ -75,7 +73,7 @@ def run(
     daemon on the same inputs runs already.
     """
     with ExitStack() as stack:
-        receivers = list(named_receivers(settings))
+        receivers = list(receivers_of(settings))
         gate = Gate(settings.web_config)
         wanted = settings.state_dir or default_state_dir(settings.files, Path.cwd())
         state = StateDir(wanted)
@@ -85,12 +83,9 @@ def run(
         policies = {each.name: policy_of(settings, each) for each in receivers}
         outbox = Outbox(state.path / "outbox.sqlite", policies, silences)
         stack.callback(outbox.close)
-        drawn = CurvesWhenReady()
-        draw_from(drawn, receivers)
         # Before what was known is read again, which may take long: what waits goes out at once.
         posting = list(couriers(settings, outbox, receivers))
         _start(posting, stack)
-        stack.callback(drawn.close)
         store = StateStore(state.path / "ledger.sqlite")
         stack.callback(store.close)
         journal = Journal()
@@ -113,7 +108,7 @@ def run(
             room=room,
             recorder=_recorder(settings, stack),
         )
-        drawn.of(pump)
+        draw_from(pump, receivers)
         stack.callback(pump.close)
         signals = Signals(pump, waker)
         _heed(signals, heed, stack)

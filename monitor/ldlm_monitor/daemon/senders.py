@@ -1,15 +1,14 @@
-"""Threads that send: couriers, Alertmanagers, a dead man's switch."""
+"""The receivers that the settings name, their policies, and the threads that send to them."""
 
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from ldlm_monitor.config import Settings
-from ldlm_monitor.config.policy import Policy
-from ldlm_monitor.daemon.pump import Pump
-from ldlm_monitor.model.view import CurveView
+from ldlm_monitor.config.policy import Policy, StreamPolicy
+from ldlm_monitor.model.errors import ConfigError
 from ldlm_monitor.notify import (
     AlertmanagerClient,
     AlertmanagerSender,
@@ -18,32 +17,56 @@ from ldlm_monitor.notify import (
     Outbox,
     Pulse,
     Receiver,
+    SlackWebhook,
 )
-from ldlm_monitor.notify.receivers import policy_of
+from ldlm_monitor.notify.apprise import apprise_services
+from ldlm_monitor.notify.loss_picture import picture_of
+from ldlm_monitor.notify.slack_bot import SlackBot
+from ldlm_monitor.notify.webhook import WebhookSender
+
+if TYPE_CHECKING:
+    from ldlm_monitor.daemon.pump import Pump
 
 log = logging.getLogger(__name__)
 
+SLACK_CHANNEL = "slack:"
+"""`slack:C0123456789` is the receiver of one more channel of the bot."""
 
-class CurvesWhenReady:
-    """The curves that pictures are drawn from. Blocks until the pump exists."""
 
-    def __init__(self) -> None:
-        self._known = threading.Event()
-        self._pump: Pump | None = None
+def receivers_of(settings: Settings) -> Iterator[Receiver]:
+    """Each receiver of messages. Raises ConfigError for one that cannot be used."""
+    if token := settings.slack.token():
+        channels = {"slack": settings.slack.channel}
+        channels |= {f"{SLACK_CHANNEL}{channel}": channel for channel in settings.slack.channels}
+        for name, channel in channels.items():
+            yield SlackBot(token, channel, api_url=settings.slack.api_url, name=name)
+    elif settings.slack.channels:
+        raise ConfigError(
+            "more channels need a bot",
+            where="slack.channels",
+            remedy="set slack.bot_token_file and slack.channel; a webhook writes to one channel",
+        )
+    elif url := settings.slack.secret():
+        yield SlackWebhook(url)
+    if url := settings.webhook.target():
+        yield WebhookSender(url, secret=settings.webhook.secret())
+    yield from apprise_services(settings.apprise.urls())
 
-    def of(self, pump: Pump) -> None:
-        """There is a pump."""
-        self._pump = pump
-        self._known.set()
 
-    def close(self) -> None:
-        """There will be none."""
-        self._known.set()
+def policy_of(settings: Settings, receiver: Receiver) -> StreamPolicy:
+    """A receiver's policy."""
+    if isinstance(receiver, WebhookSender):
+        return settings.webhook
+    if receiver.name.startswith(SLACK_CHANNEL):
+        return settings.slack.channels[receiver.name.removeprefix(SLACK_CHANNEL)]
+    return settings.slack if receiver.name == "slack" else settings.apprise
 
-    def __call__(self) -> Mapping[str, Mapping[str, CurveView]]:
-        """The curves as they stand now, by run and quantity."""
-        self._known.wait()
-        return self._pump.snapshot.curves if self._pump is not None else {}
+
+def draw_from(pump: Pump, receivers: Collection[Receiver]) -> None:
+    """Receivers that accept pictures draw them from the pump's curves."""
+    for receiver in receivers:
+        if isinstance(receiver, SlackBot):
+            receiver.draw = picture_of(lambda: pump.snapshot.curves)
 
 
 def couriers(
@@ -59,7 +82,7 @@ def couriers(
 def senders(
     settings: Settings, pump: Pump, outbox: Outbox, url: str
 ) -> Iterator[AlertmanagerSender | HeartbeatSender]:
-    """One for each AlertmanagerSender, which gets the firing alerts, and the dead man's switch."""
+    """One for each Alertmanager, which gets the firing alerts, and the dead man's switch."""
     authorization = settings.alertmanager.authorization()
     for server in settings.alertmanager.urls:
         client = AlertmanagerClient(server, authorization=authorization)

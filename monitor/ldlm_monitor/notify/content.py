@@ -60,7 +60,7 @@ def news_of(message: Message) -> Content:
         alerts=_listed(shown),
         log=log,
         action=clean(lead.action) if message.news and lead.state == "firing" else "",
-        notes=(_times(message), *_flapping(message)),
+        notes=(_times(message.alerts), *_flapping(message)),
     )
 
 
@@ -82,7 +82,7 @@ def whole_of(message: Message) -> Content:
         alerts=_listed(message.alerts) if len(message.alerts) > 1 else (),
         log=log or clean(lead.line or ""),
         action=clean(action) if message.firing else "",
-        notes=(_times(message), *_flapping(message)),
+        notes=(_times(message.alerts), *_flapping(message)),
     )
 
 
@@ -97,7 +97,7 @@ def _alone(message: Message, each: Notification) -> Content:
         facts=_facts(each),
         log=clean(each.line or ""),
         action=clean(each.action) if each.state in ("firing", "pending") else "",
-        notes=(_when(each), *_flapping(message)),
+        notes=(_times([each]), *_flapping(message)),
     )
 
 
@@ -117,7 +117,7 @@ def _title(message: Message) -> str:
     if message.firing:
         return f"{headline(lead)}{more}"
     run = f": {lead.run}" if lead.run else ""
-    lasted = _lasted(message)
+    lasted = _lasted(message.alerts)
     after = f" after {lasted}" if lasted else ""
     return f"{one_line(f'{lead.alert} {lead.state}{run}')}{more}{after}"
 
@@ -181,30 +181,24 @@ def _flapping(message: Message) -> tuple[str, ...]:
     return (f"fired {message.flaps} times within an hour: sent less often until it settles",)
 
 
-def _when(each: Notification) -> str:
+def _times(alerts: Sequence[Notification]) -> str:
     """Since when, and how it ended."""
-    since = f"since {_moment(each.started_at)}"
-    if each.state in ("firing", "pending") or each.at is None:
+    lead = min(alerts, key=weight)
+    ends = [each.at for each in alerts if each.at is not None]
+    if lead.state in ("firing", "pending"):
+        return f"since {_moment(lead.started_at)}"
+    since = f"since {_moment(min(each.started_at for each in alerts))}"
+    if not ends:
         return since
-    lasted = duration(max(0.0, each.at - each.started_at))
-    reason = _bounded(one_line(each.reason), 200)
-    return f"{since}, {each.state} {_moment(each.at)} after {lasted} ({reason})"
+    reason = _bounded(one_line(lead.reason), 200)
+    return f"{since}, {lead.state} {_moment(max(ends))} after {_lasted(alerts)} ({reason})"
 
 
-def _times(message: Message) -> str:
-    if message.firing:
-        return _when(message.lead)
-    begin = min((each.started_at for each in message.alerts), default=message.opened_at)
-    ends = [each.at for each in message.alerts if each.at is not None]
-    over = f", over {_moment(max(ends))} after {_lasted(message)}" if ends else ""
-    return f"since {_moment(begin)}{over}"
-
-
-def _lasted(message: Message) -> str:
-    ends = [each.at for each in message.alerts if each.at is not None]
+def _lasted(alerts: Sequence[Notification]) -> str:
+    ends = [each.at for each in alerts if each.at is not None]
     if not ends:
         return ""
-    return duration(max(0.0, max(ends) - min(each.started_at for each in message.alerts)))
+    return duration(max(0.0, max(ends) - min(each.started_at for each in alerts)))
 
 
 def _moment(time: float) -> str:

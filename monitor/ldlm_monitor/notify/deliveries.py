@@ -88,10 +88,9 @@ def store(db: sqlite3.Connection, notification: Notification, now: float) -> int
 def queue(db: sqlite3.Connection, number: int, receiver: str) -> bool:
     """Whether it waits for the receiver now and did not before."""
     register(db, receiver)
-    cursor = db.execute(
-        "INSERT OR IGNORE INTO delivery (notification, receiver) VALUES (?, ?)", (number, receiver)
-    )
-    return cursor.rowcount == 1
+    row = (number, receiver)
+    queued = "INSERT OR IGNORE INTO delivery (notification, receiver) VALUES (?, ?)"
+    return db.execute(queued, row).rowcount == 1
 
 
 def apply_holds(

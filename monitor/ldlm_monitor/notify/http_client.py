@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPErrorProcessor, Request, build_opener
 
 from ldlm_monitor.config.loopback import is_loopback
-from ldlm_monitor.model.errors import DeliveryError
+from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.text.sanitize import plain
 
 PERMANENT: Final = frozenset({400, 401, 403, 404, 405, 410, 413})
@@ -116,3 +116,10 @@ def is_private(url: str) -> bool:
     except ValueError:
         return False
     return usable and url.isascii() and not any(char <= " " or char == "\x7f" for char in url)
+
+
+def checked_url(url: str, where: str, *, what: str, remedy: str) -> str:
+    """`url`. Raises ConfigError, which does not repeat it, where `is_private` does not hold."""
+    if not is_private(url):
+        raise ConfigError(f"is not {what}", where=where, remedy=remedy)
+    return url

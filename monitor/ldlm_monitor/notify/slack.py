@@ -17,13 +17,13 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import urlencode
 from urllib.request import Request
 
-from ldlm_monitor.model.errors import ConfigError, DeliveryError
+from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.notify.content import Content, news_of
 from ldlm_monitor.notify.http_client import (
     TIMEOUT_SECONDS,
     HttpAnswer,
     check_accepted,
-    is_private,
+    checked_url,
     post,
     unreachable,
 )
@@ -138,14 +138,13 @@ class SlackWebhook:
     """
 
     def __init__(self, url: str, *, timeout: float = TIMEOUT_SECONDS, name: str = "slack") -> None:
-        if not is_private(url):
-            raise ConfigError(
-                "is not the https URL of a Slack incoming webhook",
-                where="Slack webhook",
-                remedy="copy it from your Slack app's page, under Incoming Webhooks",
-            )
         self.name = name
-        self._url = url
+        self._url = checked_url(
+            url,
+            "Slack webhook",
+            what="the https URL of a Slack incoming webhook",
+            remedy="copy it from your Slack app's page, under Incoming Webhooks",
+        )
         self._timeout = timeout
 
     def send(self, message: Message) -> Receipt:

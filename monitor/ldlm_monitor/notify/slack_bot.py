@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import Request
@@ -19,7 +18,7 @@ from urllib.request import Request
 from ldlm_monitor.config.policy import severity_rank
 from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify.content import news_of, whole_of
-from ldlm_monitor.notify.http_client import TIMEOUT_SECONDS, is_private, post, unreachable
+from ldlm_monitor.notify.http_client import TIMEOUT_SECONDS, checked_url, deliver
 from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.notify.slack import (
     Block,
@@ -71,7 +70,8 @@ class SlackBot:
         self._channel = channel
         self.draw: Draw | None = None
         self._timeout = timeout
-        self._address = urlsplit(_checked_api(api_url))
+        what, remedy = "the https URL of Slack's API", f"leave {API_URL}"
+        self._address = urlsplit(checked_url(api_url, "slack.api_url", what=what, remedy=remedy))
         self._api = SlackApi(api_url, _checked_token(token), timeout)
 
     def send_test(self, message: Message) -> str:
@@ -95,14 +95,16 @@ class SlackBot:
 
     def send(self, message: Message) -> Receipt:
         """Post, reply or edit, by the message's step. Raises DeliveryError."""
-        if message.step == "update":
-            return self._update(message)
         if message.unsure and (found := self._find(message)):
             return Receipt(message.place or found, found=True)
         if message.place is None:
             return self._begin(message)
         try:
-            return self._reply(message, message.place)
+            if message.step == "update":
+                self._update(message, message.place)
+            else:
+                self._reply(message, message.place)
+            return Receipt()
         except GoneError:
             return self._begin(message)
 
@@ -113,7 +115,7 @@ class SlackBot:
         picture = None if is_info else partial(self._add_picture, message, place)
         return Receipt(place, then=picture)
 
-    def _reply(self, message: Message, place: str) -> Receipt:
+    def _reply(self, message: Message, place: str) -> None:
         channel, ts = place.split(" ")
         self._post(
             *drawn(news_of(message)),
@@ -122,12 +124,9 @@ class SlackBot:
             reply_broadcast=message.is_worse or message.step == "repeat",
             metadata=_metadata(message),
         )
-        return Receipt()
 
-    def _update(self, message: Message) -> Receipt:
-        if message.place is None:
-            return Receipt()
-        channel, ts = message.place.split(" ")
+    def _update(self, message: Message, place: str) -> None:
+        channel, ts = place.split(" ")
         text, blocks = drawn(whole_of(message))
         try:
             self._api.call("chat.update", channel=channel, ts=ts, text=text, blocks=blocks)
@@ -135,7 +134,6 @@ class SlackBot:
             pass  # somebody deleted it: the next news begin a new message
         except RefusedError:
             self._plainly("chat.update", text, channel=channel, ts=ts, blocks=[])
-        return Receipt()
 
     def _post(self, text: str, blocks: list[Block], **more: Any) -> dict[str, Any]:
         fields = {"channel": self._channel, "unfurl_links": False, "unfurl_media": False, **more}
@@ -155,21 +153,13 @@ class SlackBot:
     def _find(self, message: Message) -> str | None:
         """The place of a message that may have arrived; None: it did not, or a scope is missing."""
         oldest = f"{message.opened_at - _BEFORE_SECONDS:.6f}"
-        wanted: dict[str, Any] = {"oldest": oldest, "include_all_metadata": True}
+        method, where = "conversations.history", {"channel": self._channel, "limit": SEARCHED}
+        if message.place is not None:
+            channel, ts = message.place.split(" ")
+            method = "conversations.replies"
+            where = {"channel": channel, "ts": ts, "limit": SEARCHED_REPLIES}
         try:
-            if message.place is None:
-                answer = self._api.call(
-                    "conversations.history", channel=self._channel, limit=SEARCHED, **wanted
-                )
-            else:
-                channel, ts = message.place.split(" ")
-                answer = self._api.call(
-                    "conversations.replies",
-                    channel=channel,
-                    ts=ts,
-                    limit=SEARCHED_REPLIES,
-                    **wanted,
-                )
+            answer = self._api.call(method, oldest=oldest, include_all_metadata=True, **where)
         except (GoneError, RefusedError, MendableError):
             return None
         for known in answer.get("messages") or ():
@@ -201,12 +191,7 @@ class SlackBot:
         if not (same or slack):
             raise DeliveryError("slack returned an upload URL that is not its own", permanent=True)
         request = Request(url, data, {"Content-Type": "application/octet-stream"}, method="POST")
-        try:
-            answer = post(request, self._timeout)
-        except (OSError, HTTPException) as error:
-            raise unreachable(error, "slack ") from None
-        if answer.status != 200:
-            raise DeliveryError(f"slack answered {answer.status} to a picture")
+        deliver(request, self._timeout, "slack")
 
 
 def _metadata(message: Message) -> dict[str, Any]:
@@ -221,11 +206,3 @@ def _checked_token(token: str) -> str:
             remedy="copy the Bot User OAuth Token (xoxb-...) from your app's page",
         )
     return token
-
-
-def _checked_api(url: str) -> str:
-    if not is_private(url) or urlsplit(url).username:
-        raise ConfigError(
-            "is not the https URL of Slack's API", where="slack.api_url", remedy=f"leave {API_URL}"
-        )
-    return url
