@@ -11,7 +11,7 @@ import re2
 
 from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify.content import Content, news_of
-from ldlm_monitor.notify.message import Message, Notification, Receipt
+from ldlm_monitor.notify.message import Message, Notification, Receipt, weight
 
 if TYPE_CHECKING:
     from apprise import Apprise, NotifyType
@@ -36,9 +36,10 @@ class AppriseService:
 
     def send(self, message: Message) -> Receipt:
         """Send what is new in a group, or still fires. Raises DeliveryError unless accepted."""
+        lead = min(message.news or message.firing, key=weight)
         title, body = plain_text(news_of(message))
         accepted = self._service.notify(
-            title=title, body=body, notify_type=_type(message.lead), body_format="text"
+            title=title, body=body, notify_type=_type(lead), body_format="text"
         )
         if not accepted:
             raise DeliveryError(f"{self.name} did not accept it")

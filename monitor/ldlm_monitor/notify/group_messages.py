@@ -26,8 +26,8 @@ RECHECK_SECONDS: Final = 60.0
 
 
 _COLUMNS: Final = "id, kind, incident, opened_at, worst_sent, place, changes, sent_at"
-# A time later than the group's own delay from now: the clock was set back meanwhile.
-_WITH_NEWS: Final = f"{WAITS} AND (:last OR send_at <= :now OR send_at > :now + delay)"
+# A group of the future: the clock was set back meanwhile.
+_WITH_NEWS: Final = f"{WAITS} AND (:last OR send_at <= :now OR coalesce(sent_at, opened_at) > :now)"
 _STEPS: Final[Mapping[Step, str]] = {
     "repeat": "closed_at IS NULL AND repeat_at <= :now",
     "update": "changes > 0 AND place IS NOT NULL"
@@ -225,7 +225,7 @@ def _sent(
     waits = db.execute(f"SELECT {WAITS} FROM message_group WHERE id = ?", (group.id,)).fetchone()[0]
     is_over = not waits and not message.firing
     db.execute(
-        "UPDATE message_group SET sent_at = :now, send_at = :now + :interval, delay = :interval,"
+        "UPDATE message_group SET sent_at = :now, send_at = :now + :interval,"
         " repeat_at = :repeat_at, worst_sent = :worst, place = coalesce(:place, place),"
         " closed_at = CASE WHEN :is_over THEN :now END, changes = changes + :changed"
         " WHERE id = :group",

@@ -34,7 +34,6 @@ CREATE TABLE IF NOT EXISTS message_group (
     incident TEXT,
     opened_at REAL NOT NULL,
     send_at REAL NOT NULL,
-    delay REAL NOT NULL,
     sent_at REAL,
     repeat_at REAL,
     closed_at REAL,
@@ -52,12 +51,12 @@ CREATE TABLE IF NOT EXISTS story (
     body TEXT NOT NULL,
     changed_at REAL NOT NULL
 ) WITHOUT ROWID;
-SELECT id, receiver, kind, run, incident, opened_at, send_at, delay, sent_at, repeat_at, closed_at,
+SELECT id, receiver, kind, run, incident, opened_at, send_at, sent_at, repeat_at, closed_at,
     worst_sent, place, changes, updated_at FROM message_group LIMIT 0;
 SELECT incident, body, changed_at FROM story LIMIT 0;
 """
-"""Of a group, `send_at` is the time of the next message, and `delay` the pause before it. Whatever
-has something to send is open: its `closed_at` is NULL."""
+"""Of a group, `send_at` is the time of the next message. What has something to send is open: its
+`closed_at` is NULL."""
 WAITS: Final = (
     "closed_at IS NULL AND EXISTS (SELECT 1 FROM delivery"
     " WHERE group_id = message_group.id AND outcome = 'pending')"
@@ -84,9 +83,9 @@ def join(
         # Groups of one go in the order in which they came, whatever the clock did meanwhile.
         send_at = 0.0 if kind == ALONE else now + first_wait
         cursor = db.execute(
-            "INSERT INTO message_group (receiver, kind, run, incident, opened_at, send_at, delay)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (receiver, kind, each.run, each.incident, now, send_at, first_wait),
+            "INSERT INTO message_group (receiver, kind, run, incident, opened_at, send_at)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (receiver, kind, each.run, each.incident, now, send_at),
         )
         group = int(cursor.lastrowid or 0)
     else:
@@ -145,22 +144,19 @@ def _schedule(
     `pauses` are the seconds before the first message and between two.
     """
     first, interval = pauses
-    waits, sent_at, send_at, delay = db.execute(
-        f"SELECT {WAITS}, sent_at, send_at, delay FROM message_group WHERE id = ?", (group,)
+    waits, sent_at, send_at = db.execute(
+        f"SELECT {WAITS}, sent_at, send_at FROM message_group WHERE id = ?", (group,)
     ).fetchone()
-    if sent_at is None:
-        wanted, pause = now + first, first
-    else:
+    wanted = now + first
+    if sent_at is not None:
         times = flaps(db, group, now, key=each.key)
         doubled = 2.0 ** min(max(times - FLAPPING, 0), 20)
         pause = min(interval * doubled, max(FLAPPING_SECONDS, interval))
         wanted = max(now, sent_at + pause)
-    if waits:
-        wanted, pause = min(wanted, send_at), min(pause, delay)
     db.execute(
-        "UPDATE message_group SET send_at = ?, delay = ?, incident = coalesce(incident, ?),"
-        " closed_at = NULL WHERE id = ?",
-        (wanted, pause, each.incident, group),
+        "UPDATE message_group SET send_at = ?, incident = coalesce(incident, ?), closed_at = NULL"
+        " WHERE id = ?",
+        (min(wanted, send_at) if waits else wanted, each.incident, group),
     )
 
 

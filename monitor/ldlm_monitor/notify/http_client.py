@@ -35,8 +35,14 @@ class HttpAnswer:
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds of its `Retry-After`."""
-        return retry_after(self.headers.get("Retry-After"))
+        """Seconds of its `Retry-After`, which gives seconds or a date (RFC 9110, 10.2.3)."""
+        value = self.headers.get("Retry-After") or ""
+        if value.strip().isdecimal():
+            return float(value)
+        try:
+            return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+        except ValueError:
+            return None
 
 
 class _EveryAnswer(HTTPErrorProcessor):
@@ -95,31 +101,19 @@ def unreachable(error: Exception, begin: str = "", *, unsure: bool = False) -> D
     return DeliveryError(f"{begin}could not be reached: {reason}", unsure=unsure)
 
 
-def retry_after(value: str | None) -> float | None:
-    """Seconds of a `Retry-After` header, which gives seconds or a date (RFC 9110, 10.2.3)."""
-    if not value:
-        return None
-    if value.strip().isdecimal():
-        return float(value)
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except ValueError:
-        return None
+def checked_url(url: str, where: str, *, what: str, remedy: str) -> str:
+    """`url`. Raises ConfigError, which does not repeat it, where others could read what is sent.
 
-
-def is_private(url: str) -> bool:
-    """Whether nobody on the way can read what is sent to an ASCII URL: https, or this machine."""
+    It is to be ASCII, and https or plain http to this machine.
+    """
     try:
         parts = urlsplit(url)
-        usable = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname))
-        usable = usable and bool((parts.hostname or "").encode("idna")) and parts.port != 0
+        is_local = parts.scheme == "http" and is_loopback(parts.hostname)
+        is_private = parts.scheme == "https" or is_local
+        is_named = bool((parts.hostname or "").encode("idna")) and parts.port != 0
     except ValueError:
-        return False
-    return usable and url.isascii() and not any(char <= " " or char == "\x7f" for char in url)
-
-
-def checked_url(url: str, where: str, *, what: str, remedy: str) -> str:
-    """`url`. Raises ConfigError, which does not repeat it, where `is_private` does not hold."""
-    if not is_private(url):
+        is_private = is_named = False
+    is_plain = url.isascii() and not any(char <= " " or char == "\x7f" for char in url)
+    if not (is_private and is_named and is_plain):
         raise ConfigError(f"is not {what}", where=where, remedy=remedy)
     return url

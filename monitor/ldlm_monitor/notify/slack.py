@@ -11,8 +11,9 @@ the other methods that a bot calls.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from bisect import bisect_right
 from http.client import HTTPException
+from itertools import accumulate
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlencode
 from urllib.request import Request
@@ -112,22 +113,11 @@ def as_code(text: str) -> str:
 
 def cut(text: str, limit: int, escapes: dict[str, str] = ESCAPED) -> str:
     """`text` escaped, at most `limit` UTF-16 units long and never cut inside an entity."""
-    return "".join(_pieces(text, limit, escapes))
-
-
-def _pieces(text: str, limit: int, escapes: dict[str, str]) -> Iterator[str]:
     pieces = [escapes.get(char, char) for char in text[: limit + 1]]
-    sizes = [len(piece) + (piece > "\uffff") for piece in pieces]
-    if sum(sizes) <= limit:
-        yield from pieces
-        return
-    left = limit - 1
-    for piece, size in zip(pieces, sizes, strict=True):
-        left -= size
-        if left < 0:
-            break
-        yield piece
-    yield "…"
+    ends = [*accumulate(len(piece) + (piece > "\uffff") for piece in pieces)]
+    if not ends or ends[-1] <= limit:
+        return "".join(pieces)
+    return "".join(pieces[: bisect_right(ends, limit - 1)]) + "…"
 
 
 class SlackWebhook:
@@ -137,8 +127,9 @@ class SlackWebhook:
     URL that is not https (plain http is accepted for loopback addresses).
     """
 
-    def __init__(self, url: str, *, timeout: float = TIMEOUT_SECONDS, name: str = "slack") -> None:
-        self.name = name
+    name = "slack"
+
+    def __init__(self, url: str, *, timeout: float = TIMEOUT_SECONDS) -> None:
         self._url = checked_url(
             url,
             "Slack webhook",
