@@ -4,7 +4,6 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
 from typing import Protocol
 
 from ldlm_monitor.model.errors import DeliveryError
@@ -33,22 +32,14 @@ class Receiver(Protocol):
 class Courier(threading.Thread):
     """Drains the outbox for one receiver; a receiver that is down stalls no other.
 
-    Call `wake` after `Outbox.add`; for the next attempt the courier wakes by itself. `clock`
-    returns Unix seconds. `pace` is the least number of seconds between two messages.
+    Call `wake` after `Outbox.add`; for the next attempt the courier wakes by itself. `pace`
+    is the least number of seconds between two messages.
     """
 
-    def __init__(
-        self,
-        receiver: Receiver,
-        outbox: Outbox,
-        *,
-        clock: Callable[[], float] = time.time,
-        pace: float = 0.0,
-    ) -> None:
+    def __init__(self, receiver: Receiver, outbox: Outbox, *, pace: float = 0.0) -> None:
         super().__init__(name=f"courier-{receiver.name}", daemon=True)
         self._receiver = receiver
         self._outbox = outbox
-        self._clock = clock
         self._pace = pace
         self._wake = threading.Event()
         self._stopping = threading.Event()
@@ -84,7 +75,7 @@ class Courier(threading.Thread):
         while not self._abandoned.is_set():
             self._wake.clear()
             stopping = self._stopping.is_set()  # read first: what was added before `stop` is sent
-            pending = self._outbox.due(self._receiver.name, self._clock(), last=stopping)
+            pending = self._outbox.due(self._receiver.name, time.time(), last=stopping)
             if pending is not None:
                 self._deliver(pending)
                 self._abandoned.wait(self._pace)
@@ -97,7 +88,7 @@ class Courier(threading.Thread):
         next_at = self._outbox.next_attempt(self._receiver.name)
         if next_at is None:
             return LONGEST_SLEEP
-        return min(LONGEST_SLEEP, max(0.0, next_at - self._clock()))
+        return min(LONGEST_SLEEP, max(0.0, next_at - time.time()))
 
     def _deliver(self, pending: Pending) -> None:
         try:
@@ -108,7 +99,7 @@ class Courier(threading.Thread):
             log.exception("%s: a bug of the monitor while sending", pending.receiver)
             self._record_failure(pending, DeliveryError("a bug of the monitor", permanent=True))
         else:
-            self._outbox.accepted(pending, self._clock(), receipt)
+            self._outbox.accepted(pending, time.time(), receipt)
             self._add(receipt)
 
     def _add(self, receipt: Receipt) -> None:
@@ -120,7 +111,7 @@ class Courier(threading.Thread):
             log.warning("%s: a picture was left out: %s", self._receiver.name, plain(str(error)))
 
     def _record_failure(self, pending: Pending, error: DeliveryError) -> None:
-        self._outbox.failed(pending, error, self._clock())
+        self._outbox.failed(pending, error, time.time())
         if error.permanent:
             log.error("%s refused %s for good: %s", pending.receiver, _what(pending), error)
         elif pending.attempts == 0:

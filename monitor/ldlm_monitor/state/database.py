@@ -27,7 +27,6 @@ class Database:
         self._schema = schema
         self._synchronous = "FULL" if durable else "NORMAL"
         self._lock = threading.Lock()
-        self._is_in_memory = False
         self._notices: list[str] = []
         self._connection = self._open()
 
@@ -45,11 +44,6 @@ class Database:
                     raise
                 self._go_on_in_memory(error)
                 return _transact(self._connection, work)
-
-    @property
-    def is_in_memory(self) -> bool:
-        """Whether the file could not be used: then nothing survives the process."""
-        return self._is_in_memory
 
     def take_notices(self) -> list[str]:
         """What the user should know, each once."""
@@ -118,7 +112,6 @@ class Database:
         self._notices.append(self._in_memory(error))
 
     def _in_memory(self, error: OSError | sqlite3.Error) -> str:
-        self._is_in_memory = True
         reason = error.strerror if isinstance(error, OSError) else error
         return (
             f"{self._path}: cannot be used ({reason}); alerts that wait to be sent are kept in"
