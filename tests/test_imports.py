@@ -12,7 +12,6 @@ HEAVY = {
     "promql_parser",
     "pydantic",
     "re2",
-    "slack_sdk",
     "textual",
     "tree_sitter",
     "watchdog",
@@ -50,7 +49,7 @@ def test_the_root_package_imports_nothing() -> None:
 
 def test_parse_loads_neither_server_nor_receiver() -> None:
     loaded = packages_loaded("from ldlm_monitor.cli import main; main(['parse', 'no-such-file'])")
-    assert not loaded & {"prometheus_client", "slack_sdk", "textual"}
+    assert not loaded & {"prometheus_client", "textual"}
 
 
 def test_a_daemon_without_a_screen_loads_no_textual() -> None:

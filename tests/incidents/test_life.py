@@ -16,7 +16,10 @@ from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.records import Event, Position
 from ldlm_monitor.model.view import IncidentView
-from ldlm_monitor.notify import from_transition, slack_message
+from ldlm_monitor.notify import from_transition
+from ldlm_monitor.notify.content import news_of
+from ldlm_monitor.notify.message import message_of
+from ldlm_monitor.notify.slack import drawn
 from ldlm_monitor.playback.replay import Replay
 from ldlm_monitor.report.text import health_report
 from ldlm_monitor.serve.pages import resource
@@ -172,7 +175,7 @@ def test_an_alert_names_the_first_cause_of_its_incident_on_its_line_and_in_slack
     assert transition_line(crashed).endswith(
         "cause: ValueError: bad batch on rank 1 (node 0) [confirmed]"
     )
-    text = json.dumps(slack_message(from_transition(crashed))[1])
+    text = json.dumps(drawn(news_of(message_of(from_transition(crashed))))[1])
     assert "*First cause*" in text
     assert "ValueError: bad batch on rank 1" in text
 

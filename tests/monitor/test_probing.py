@@ -30,6 +30,7 @@ from ldlm_monitor.daemon.stall_probe import (
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.records import Event, Heartbeat, Record
 from ldlm_monitor.notify import Outbox
+from ldlm_monitor.notify.message import Receipt
 from ldlm_monitor.probe.host import HostProbe
 from ldlm_monitor.run.verdict import ProbeCandidate
 from ldlm_monitor.source import PollingWaker
@@ -114,9 +115,9 @@ class Watched:
 
     def summary(self) -> str:
         while (pending := self.outbox.due("slack", NOW + 1e6)) is not None:
-            self.outbox.accepted(pending, NOW)
-            if pending.notification.alert == "TrainingStalled":
-                return pending.notification.summary
+            self.outbox.accepted(pending, NOW, Receipt())
+            if pending.message.lead.alert == "TrainingStalled":
+                return pending.message.lead.summary
         return ""
 
     def verdict(self) -> str | None:

@@ -12,6 +12,7 @@ import pytest
 from ldlm_monitor.config import Settings
 from ldlm_monitor.daemon.pump import Pump
 from ldlm_monitor.notify import Outbox
+from ldlm_monitor.notify.message import Receipt
 from ldlm_monitor.source import Continuation, Journal, PollingWaker
 from ldlm_monitor.state.state_store import StateStore
 
@@ -60,8 +61,8 @@ class Watched:
         """Alert and state of everything that waits for the receiver, which then has it."""
         found = []
         while (pending := self.outbox.due("slack", NOW + 1e6)) is not None:
-            found.append(f"{pending.notification.alert} {pending.notification.state}")
-            self.outbox.accepted(pending, NOW)
+            found.append(f"{pending.message.lead.alert} {pending.message.lead.state}")
+            self.outbox.accepted(pending, NOW, Receipt())
         return found
 
     def exported(self, name: str) -> float | None:

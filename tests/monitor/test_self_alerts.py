@@ -11,6 +11,7 @@ from ldlm_monitor.config import Settings
 from ldlm_monitor.daemon.pump import Pump
 from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.notify import Outbox
+from ldlm_monitor.notify.message import Receipt
 from ldlm_monitor.source import PollingWaker
 from ldlm_monitor.state.state_dir import StateDir
 from ldlm_monitor.state.state_store import StateStore
@@ -47,8 +48,8 @@ class Watched:
         self.now += seconds
         self.pump.turn((), self.now)
         while (pending := self.outbox.due("pager", self.now)) is not None:
-            self.heard.append((pending.notification.alert, pending.notification.state))
-            self.outbox.accepted(pending, self.now)
+            self.heard.append((pending.message.lead.alert, pending.message.lead.state))
+            self.outbox.accepted(pending, self.now, Receipt())
 
     def until(self, heard: tuple[str, str], within: float, step: float = 5.0) -> None:
         end = self.now + within
@@ -62,7 +63,7 @@ class Watched:
 
     def slack_takes_all(self) -> None:
         while (pending := self.outbox.due("slack", self.now)) is not None:
-            self.outbox.accepted(pending, self.now)
+            self.outbox.accepted(pending, self.now, Receipt())
 
     def close(self) -> None:
         self.pump.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ldlm_monitor.notify.notification import Notification
+from ldlm_monitor.notify.message import Notification
 from ldlm_monitor.notify.outbox import Outbox
 
 NAN_LINE = "WARNING: Invalid text_loss detected: nan"

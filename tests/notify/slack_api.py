@@ -160,7 +160,7 @@ class SlackApi:
         return {"ok": True, "upload_url": f"{host}/upload/{number}", "file_id": number}
 
     def _files_completeUploadExternal(self, given: dict[str, Any]) -> dict[str, Any]:  # noqa: N802
-        for each in json.loads(given["files"]):
+        for each in given["files"]:
             if each["id"] not in self.files:
                 return {"ok": False, "error": "file_not_found"}
             self.shared.append((each["id"], given["channel_id"], given["thread_ts"]))
@@ -188,9 +188,10 @@ def slack_api() -> Iterator[SlackApi]:
 
         def _given(self, body: bytes) -> dict[str, Any]:
             given: dict[str, Any] = dict(parse_qsl(urlsplit(self.path).query))
-            if "json" in self.headers.get("Content-Type", ""):
-                return {**given, **json.loads(body)}
-            return {**given, **dict(parse_qsl(body.decode()))}
+            for name, value in parse_qsl(body.decode(), strict_parsing=True):
+                is_json = name in ("blocks", "metadata", "files") or value in ("true", "false")
+                given[name] = json.loads(value) if is_json else value
+            return given
 
         def _answer(self, answer: Any) -> None:
             if answer == HANG:

@@ -1,6 +1,8 @@
-"""What failed, as messages show it."""
+"""What failed, as messages show it, and messages as Slack gets them."""
 
-from ldlm_monitor.notify.message import Story
+from ldlm_monitor.notify.content import news_of, whole_of
+from ldlm_monitor.notify.message import Message, Notification, Story, message_of
+from ldlm_monitor.notify.slack import Block, drawn
 
 OUT_OF_MEMORY = Story(
     id="r1/1",
@@ -10,7 +12,19 @@ OUT_OF_MEMORY = Story(
     why=("its traceback", "its peers lost it"),
     excerpt=(("train.log:17", "torch.OutOfMemoryError: CUDA out of memory"),),
     action="Lower BATCH_SIZE.",
-    events=12,
-    opened_at=1_700_000_000.0,
-    ended_at=None,
 )
+
+
+def slack_message(each: Notification) -> tuple[str, list[Block]]:
+    """One alert alone."""
+    return drawn(news_of(message_of(each)))
+
+
+def group_message(message: Message) -> tuple[str, list[Block]]:
+    """A group as it is now."""
+    return drawn(whole_of(message))
+
+
+def news_message(message: Message) -> tuple[str, list[Block]]:
+    """What is new in a group, or still fires."""
+    return drawn(news_of(message))

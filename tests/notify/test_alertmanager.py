@@ -7,6 +7,7 @@ from ldlm_monitor.model.view import AlertView, MonitorView, Snapshot
 from ldlm_monitor.notify import AlertmanagerClient, AlertmanagerSender, Outbox, Pulse
 from ldlm_monitor.notify.alertmanager import (
     BATCH,
+    LOOK_SECONDS,
     RESEND_SECONDS,
     RESOLVED_KEPT_SECONDS,
     SentAlerts,
@@ -18,10 +19,11 @@ NOW = 1_769_681_700.0
 
 
 class Turning:
-    """A pump whose turns are counted by hand."""
+    """A pump whose turns are counted by hand, and the time."""
 
     def __init__(self) -> None:
         self.turns = 1
+        self.now = NOW
         self.pulse = Pulse(lambda: self.turns)
 
 
@@ -118,8 +120,10 @@ def sender(
         version=1, at=NOW, runs=(), alerts=alerts, events=(), monitor=monitor, points=()
     )
     client = AlertmanagerClient(url, authorization="Bearer secret")
-    pulse = (pump or Turning()).pulse
-    return AlertmanagerSender(client, lambda: snapshot, outbox, pulse=pulse)
+    pump = pump or Turning()
+    return AlertmanagerSender(
+        client, lambda: snapshot, outbox, pulse=pump.pulse, clock=lambda: pump.now
+    )
 
 
 def test_what_was_not_accepted_is_sent_again_after_the_pause_that_was_asked_for(
@@ -128,7 +132,7 @@ def test_what_was_not_accepted_is_sent_again_after_the_pause_that_was_asked_for(
     elsewhere = {"Retry-After": "7", "Location": "http://127.0.0.1:1/"}
     slack.answers = [(503, elsewhere, b""), (301, elsewhere, b"")]
     alertmanager = sender(slack.url, outbox, alert())
-    assert [alertmanager.turn(NOW + second) for second in range(4)] == [7.0, 7.0, 0.0, 0.0]
+    assert [alertmanager.turn() for _ in range(4)] == [7.0, 7.0, LOOK_SECONDS, LOOK_SECONDS]
     assert [headers["Authorization"] for headers, _ in slack.posted] == ["Bearer secret"] * 3
     counts = outbox.counts()
     assert counts[alertmanager.receiver, "sent"] == 1
@@ -139,7 +143,7 @@ def test_a_server_that_is_not_there_is_said_and_counted(outbox: Outbox) -> None:
     alertmanager = sender("http://127.0.0.1:1", outbox, alert())
     with pytest.raises(DeliveryError, match="could not be reached"):
         AlertmanagerClient("http://127.0.0.1:1").send([])
-    assert 0.5 <= alertmanager.turn(NOW) <= 1.0
+    assert 0.5 <= alertmanager.turn() <= 1.0
     assert outbox.counts()[alertmanager.receiver, "retried"] == 1
 
 
@@ -152,7 +156,8 @@ def test_the_watchdog_is_sent_no_more_while_the_pump_is_stuck_and_the_other_aler
 
     def told_at(second: float) -> set[str]:
         before = len(slack.received)
-        alertmanager.turn(NOW + second)
+        pump.now = NOW + second
+        alertmanager.turn()
         return {each["labels"]["alertname"] for sent in slack.received[before:] for each in sent}
 
     assert told_at(0) == {"NonFiniteLoss", "Watchdog"}

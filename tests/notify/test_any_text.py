@@ -18,10 +18,10 @@ from ldlm_monitor.model.records import Event, Position
 from ldlm_monitor.model.view import AlertView, MonitorView, Snapshot
 from ldlm_monitor.notify import from_transition, redact
 from ldlm_monitor.notify.alertmanager import SentAlert, body
-from ldlm_monitor.notify.apprise_services import group_text, text, title
-from ldlm_monitor.notify.message import Message
-from ldlm_monitor.notify.notification import from_json, to_json
-from ldlm_monitor.notify.slack_blocks import group_message, news_message, slack_message
+from ldlm_monitor.notify.apprise import plain_text
+from ldlm_monitor.notify.content import news_of, whole_of
+from ldlm_monitor.notify.message import Message, Notification, from_json, message_of, to_json
+from ldlm_monitor.notify.slack import drawn
 from ldlm_monitor.notify.webhook import WebhookBody, webhook_body
 from ldlm_monitor.report.text import health_report
 from ldlm_monitor.serve.metrics import exposition
@@ -105,7 +105,7 @@ def strings(document: object) -> list[str]:
 
 @given(transitions())
 def test_slack_gets_blocks_in_which_nothing_acts(transition: Transition) -> None:
-    fallback, blocks = slack_message(from_transition(transition))
+    fallback, blocks = drawn(news_of(message_of(from_transition(transition))))
     for shown in strings(json.loads(json.dumps([fallback, blocks]))):
         check(shown)
         assert not set("<>") & set(shown)
@@ -122,13 +122,15 @@ def test_a_group_in_slack_and_in_services_shows_nothing_that_acts(passed: list[T
         alerts=notifications,
         opened_at=NOW,
     )
-    for made in (group_message(message), news_message(message)):
-        for shown in strings(json.loads(json.dumps(made))):
+    for content in (whole_of(message), news_of(message)):
+        for shown in strings(json.loads(json.dumps(drawn(content)))):
             check(shown)
             assert not set("<>") & set(shown)
-    for shown in group_text(notifications):
-        check(shown)
-        assert not re.search(r"(?<![\w.+-])@|<[@!#&/A-Za-z]|\]\(", shown, re.ASCII)
+        title, text = plain_text(content)
+        assert "\n" not in title
+        for shown in (title, text):
+            check(shown)
+            assert not re.search(r"(?<![\w.+-])@|<[@!#&/A-Za-z]|\]\(", shown, re.ASCII)
 
 
 @given(transitions())
@@ -138,15 +140,6 @@ def test_a_webhook_gets_json_of_the_documented_schema(transition: Transition) ->
     assert len(posted) < 100_000
     for shown in strings(json.loads(posted)):
         check(shown)
-
-
-@given(transitions())
-def test_services_get_lines_in_which_nothing_acts(transition: Transition) -> None:
-    notification = from_transition(transition)
-    assert "\n" not in title(notification)
-    for shown in (title(notification), text(notification)):
-        check(shown)
-        assert not re.search(r"(?<![\w.+-])@|<[@!#&/A-Za-z]|\]\(", shown, re.ASCII)
 
 
 @given(transitions())
@@ -162,7 +155,7 @@ def test_an_alertmanager_gets_labels_and_annotations(transition: Transition) -> 
 def test_the_outbox_keeps_no_secret_and_gives_back_what_it_got(transition: Transition) -> None:
     kept = to_json(from_transition(transition))
     check(kept.replace("\\n", " "))
-    assert to_json(from_json(kept)) == kept
+    assert to_json(from_json(Notification, kept)) == kept
 
 
 @given(transitions())

@@ -70,7 +70,7 @@ def test_a_run_without_a_curve_has_no_picture(make_notification):
     from ldlm_monitor.notify.message import Message
 
     message = Message(
-        step="picture", group=1, identity="1", news=(), alerts=(make_notification(),),
+        step="first", group=1, identity="1", news=(), alerts=(make_notification(),),
         opened_at=0.0,
     )  # fmt: skip
     assert picture_of(dict)(message) is None

@@ -2,14 +2,12 @@
 
 import math
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.records import Position
-from ldlm_monitor.notify.notification import MAX_TEXT, from_json, from_transition, to_json
+from ldlm_monitor.notify.message import MAX_TEXT, Notification, from_json, from_transition, to_json
 
 KEY = "hf_AbCdEfGhIjKlMnOpQrStUvWxYz012345"
 
@@ -40,14 +38,14 @@ def test_it_has_what_where_and_since_when():
     assert (made.run, made.rank, made.step) == ("r1", "3", 120)
     assert (made.line, made.path, made.line_number) == ("loss: nan", "logs/a.log", 17)
     assert (made.summary, made.description, made.action) == ("s", "d", "a")
-    assert (made.started_at, made.at, made.duration) == (1_700_000_000.0, 1_700_000_030.0, 30.0)
+    assert (made.started_at, made.at) == (1_700_000_000.0, 1_700_000_030.0)
 
 
 def test_what_is_not_known_is_none():
     made = from_transition(
         a_transition(time=None, position=None, line=None, step=None, labels={}, annotations={})
     )
-    assert (made.line, made.path, made.line_number, made.duration) == (None, None, None, None)
+    assert (made.line, made.path, made.line_number) == (None, None, None)
     assert (made.run, made.rank, made.severity, made.summary) == ("", None, "none", "")
 
 
@@ -73,10 +71,9 @@ def test_secrets_are_gone_before_it_is_stored_and_before_it_is_cut():
 )
 def test_it_comes_back_from_json_as_it_was(line, value, at):
     made = from_transition(a_transition(line=line, value=value, time=at))
-    back = from_json(to_json(made))
+    back = from_json(Notification, to_json(made))
     assert math.isnan(back.value) if math.isnan(value) else back == made
 
 
 def test_text_that_is_no_notification_is_refused():
-    with pytest.raises(ValidationError):
-        from_json('{"key": "k"}')
+    assert from_json(Notification, '{"key": "k"}') is None

@@ -10,7 +10,8 @@ import pytest
 
 from ldlm_monitor.model.errors import ConfigError, DeliveryError, RemoteError
 from ldlm_monitor.notify import AlertmanagerClient, HeartbeatSender, Outbox, Pulse, SlackWebhook
-from ldlm_monitor.notify.apprise_services import apprise_services
+from ldlm_monitor.notify.apprise import apprise_services
+from ldlm_monitor.notify.message import message_of
 from ldlm_monitor.notify.webhook import WebhookSender
 from ldlm_monitor.tui.remote import RemoteSource
 
@@ -74,18 +75,18 @@ class Senders:
 
     def __init__(self, outbox: Outbox, make_notification) -> None:
         self._outbox = outbox
-        self._notification = make_notification()
+        self._message = message_of(make_notification())
 
     def send(self, name: str, url: str) -> None:
         secret = "Bearer 5f0d1c2b3a49586776859403"
         match name:
             case "slack":
-                SlackWebhook(f"{url}/services/x").send(self._notification)
+                SlackWebhook(f"{url}/services/x").send(self._message)
             case "webhook":
-                WebhookSender(f"{url}/x").send(self._notification)
+                WebhookSender(f"{url}/x").send(self._message)
             case "apprise":
                 (service,) = apprise_services([url.replace("http", "json", 1)])
-                service.send(self._notification)
+                service.send(self._message)
             case "alertmanager":
                 AlertmanagerClient(url, authorization=secret).send([])
             case "heartbeat":

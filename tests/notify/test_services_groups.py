@@ -2,7 +2,8 @@
 
 import pytest
 
-from ldlm_monitor.notify.apprise_services import apprise_services, group_text
+from ldlm_monitor.notify.apprise import apprise_services, plain_text
+from ldlm_monitor.notify.content import news_of
 from ldlm_monitor.notify.message import Message, Receipt
 
 pytest.importorskip("apprise")
@@ -15,32 +16,31 @@ def message(*news, alerts=()) -> Message:
 
 def test_alerts_of_one_kind_and_run_are_counted_in_one_line(make_notification):
     many = [make_notification("NcclTimeout", rank=str(rank)) for rank in range(999)]
-    heading, lines = group_text([*many, make_notification(state="resolved")])
-    assert heading == "1000 alerts (999 firing, 1 resolved)"
-    assert lines.splitlines() == [
-        "NcclTimeout firing (critical) x999: r1",
-        "NonFiniteLoss resolved (critical) x1: r1",
+    heading, lines = plain_text(news_of(message(*many, make_notification(state="resolved"))))
+    assert heading == "1000 alerts (999 firing, 1 resolved): r1"
+    assert lines.splitlines()[:2] == [
+        "🔴 NcclTimeout firing ×999: r1 ranks 0-998",
+        "✅ NonFiniteLoss resolved: r1 rank 3",
     ]
 
 
 def test_what_has_no_room_is_counted(make_notification):
     kinds = [make_notification(f"Alert{number}") for number in range(40)]
-    _, lines = group_text(kinds)
-    *named, rest = lines.splitlines()
-    assert rest == f"and {40 - len(named)} more"
+    _, text = plain_text(news_of(message(*kinds)))
+    lines = text.splitlines()
+    named = sum("Alert" in line for line in lines)
+    assert f"… and {40 - named} more" in lines
 
 
 def test_a_service_gets_one_message_for_a_group_and_the_whole_of_a_single_alert(
     slack, make_notification
 ):
     (service,) = apprise_services([slack.url.replace("http", "json")])
-    assert (
-        service.send_group(message(make_notification(), make_notification("OutOfMemory")))
-        == Receipt()
-    )
-    service.send_group(message(make_notification()))
-    service.send_group(message(alerts=(make_notification(),)))
+    both = message(make_notification(), make_notification("OutOfMemory"))
+    assert service.send(both) == Receipt()
+    service.send(message(make_notification()))
+    service.send(message(alerts=(make_notification(),)))
     group, single, repeat = slack.received
-    assert group["title"] == "2 alerts (2 firing)"
+    assert group["title"] == "2 alerts (2 firing): r1"
     assert "Invalid text_loss detected: nan" in single["message"]
-    assert repeat["title"] == "NonFiniteLoss firing (critical): r1 rank 3"
+    assert repeat["title"] == "still firing: NonFiniteLoss (critical): r1"

@@ -9,11 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ldlm_monitor.config.policy import Policy
 from ldlm_monitor.model.alert import State, Transition
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.view import AlertView
-from ldlm_monitor.notify.silence import Acknowledgement, LabelMatcher, Silence, from_json
-from ldlm_monitor.notify.silences import MAX_KEPT, Silences, Withheld
+from ldlm_monitor.notify import Notification, Outbox, from_transition
+from ldlm_monitor.notify.message import Receipt
+from ldlm_monitor.notify.silences import (
+    MAX_KEPT,
+    Acknowledgement,
+    LabelMatcher,
+    Silence,
+    Silences,
+    read_request,
+)
 
 NOW = 1_700_000_000.0
 LABELS = {"run": "r1", "severity": "critical"}
@@ -53,16 +62,20 @@ def an_ack(**labels: str) -> bytes:
     return json.dumps({"alert": "LossSpike", "labels": labels, "by": "ada", "comment": ""}).encode()
 
 
-def change(state: State, run: str = "r1") -> Transition:
-    return Transition(
-        time=NOW,
-        alert="LossSpike",
-        state=state,
-        previous="firing",
-        reason="condition holds",
-        labels={"run": run, "severity": "critical"},
-        value=1.0,
-        active_at=NOW,
+def an_instance(
+    alert: str = "LossSpike", labels: dict[str, str] = LABELS, state: State = "firing"
+) -> Notification:
+    return from_transition(
+        Transition(
+            time=NOW,
+            alert=alert,
+            state=state,
+            previous="firing",
+            reason="condition holds",
+            labels=labels,
+            value=1.0,
+            active_at=NOW,
+        )
     )
 
 
@@ -110,14 +123,14 @@ def silences(opened: Callable[[], Silences]) -> Silences:
 )
 def test_a_matcher_compares_the_whole_value_and_a_missing_label_is_empty(silences, matcher, meant):
     silences.take_silence(asked({"name": "severity", "value": "critical"}, matcher), NOW)
-    assert (silences.silenced("LossSpike", LABELS, NOW) is not None) is meant
+    assert (silences.silenced(an_instance("LossSpike", LABELS), NOW) is not None) is meant
 
 
 def test_every_matcher_must_hold(silences):
     silences.take_silence(
         asked({"name": "run", "value": "r1"}, {"name": "severity", "value": "info"}), NOW
     )
-    assert silences.silenced("LossSpike", LABELS, NOW) is None
+    assert silences.silenced(an_instance("LossSpike", LABELS), NOW) is None
 
 
 @given(st.text(max_size=50), st.text(max_size=50))
@@ -129,7 +142,7 @@ def test_a_negated_matcher_is_the_opposite(value, label):
 
 def test_a_label_that_is_no_valid_text_is_matched_too(silences):
     silences.take_silence(asked({"name": "run", "value": ".+", "isRegex": True}), NOW)
-    assert silences.silenced("LossSpike", {"run": "\udcff\n"}, NOW)
+    assert silences.silenced(an_instance("LossSpike", {"run": "\udcff\n"}), NOW)
 
 
 # When it holds
@@ -137,17 +150,17 @@ def test_a_label_that_is_no_valid_text_is_matched_too(silences):
 
 def test_it_holds_from_its_start_until_its_end(silences):
     silences.take_silence(asked(startsAt=rfc3339(NOW + 60)), NOW)
-    held = [bool(silences.silenced("X", LABELS, NOW + t)) for t in (0, 60, 3599, 3600)]
+    held = [bool(silences.silenced(an_instance("X", LABELS), NOW + t)) for t in (0, 60, 3599, 3600)]
     assert held == [False, True, True, False]
     states = [s["status"]["state"] for s in silences.listing(NOW)["silences"]]
-    assert (states, silences.active(NOW)) == (["pending"], [])
+    assert (states, silences.in_effect(NOW)) == (["pending"], frozenset())
     assert silences.listing(NOW + 3600)["silences"] == []
 
 
 def test_it_can_be_ended_before_its_time_and_once(silences):
     number = silences.take_silence(asked(), NOW)
     assert silences.expire(number, NOW + 1)
-    assert silences.silenced("X", LABELS, NOW + 1) is None
+    assert silences.silenced(an_instance("X", LABELS), NOW + 1) is None
     assert not silences.expire(number, NOW + 2)
 
 
@@ -157,9 +170,9 @@ def test_a_restart_changes_nothing(silences, opened):
     before = silences.listing(NOW)
     again = opened()
     assert again.listing(NOW) == before
-    assert again.silenced("X", LABELS, NOW).by == "ada"
+    assert again.silenced(an_instance("X", LABELS), NOW).by == "ada"
     assert again.expire(number, NOW)
-    assert opened().silenced("X", LABELS, NOW) is None
+    assert opened().silenced(an_instance("X", LABELS), NOW) is None
 
 
 def test_what_is_over_makes_room(silences):
@@ -214,7 +227,7 @@ def test_what_cannot_be_used_is_refused_in_one_line_that_names_it(silences, body
 def test_no_body_does_more_than_be_refused(body):
     for kind in (Silence, Acknowledgement):
         with pytest.raises(UsageError):
-            from_json(kind, body)
+            read_request(kind, body)
 
 
 # Acknowledgements
@@ -222,14 +235,14 @@ def test_no_body_does_more_than_be_refused(body):
 
 def test_an_acknowledgement_means_exactly_one_alert_until_it_ends(silences):
     silences.take_ack(an_ack(), [an_alert()], NOW)
-    key = change("firing").key
-    assert silences.silenced("LossSpike", LABELS, NOW + 1e9)
-    assert silences.silenced("LossSpike", {**LABELS, "rank": "3"}, NOW) is None
-    assert silences.silenced("NonFiniteLoss", LABELS, NOW) is None
+    key = an_instance().key
+    assert silences.silenced(an_instance("LossSpike", LABELS), NOW + 1e9)
+    assert silences.silenced(an_instance("LossSpike", {**LABELS, "rank": "3"}), NOW) is None
+    assert silences.silenced(an_instance("NonFiniteLoss", LABELS), NOW) is None
     silences.end_acknowledgements((), [key])
-    assert silences.silenced("LossSpike", LABELS, NOW)
+    assert silences.silenced(an_instance("LossSpike", LABELS), NOW)
     silences.end_acknowledgements([key], [key])
-    assert silences.silenced("LossSpike", LABELS, NOW) is None
+    assert silences.silenced(an_instance("LossSpike", LABELS), NOW) is None
 
 
 def test_an_alert_that_is_not_active_cannot_be_acknowledged(silences):
@@ -247,46 +260,103 @@ def test_an_alert_whose_label_holds_a_secret_is_acknowledged_by_what_was_shown(s
     labels = {"run": "HF_TOKEN=hf_" + "a" * 30, "node": "\udcff"}
     shown = {"run": "HF_TOKEN=[redacted]", "node": "\ufffd"}
     silences.take_ack(an_ack(**shown), [an_alert(**labels)], NOW)
-    assert opened().silenced("LossSpike", labels, NOW)
+    assert opened().silenced(an_instance("LossSpike", labels), NOW)
 
 
 # What is held back
 
 
-def test_a_silenced_alert_is_sent_when_the_silence_ends_and_it_still_fires(silences):
-    withheld = Withheld(silences)
-    silences.take_silence(asked({"name": "alertname", "value": "LossSpike"}), NOW)
+class Channel:
+    """A receiver whose outbox asks the silences, over restarts."""
+
+    def __init__(self, folder: Path, opened: Callable[[], Silences]) -> None:
+        self.path = folder / "outbox.sqlite"
+        self.opened = opened
+        self.restart()
+
+    def restart(self) -> None:
+        self.silences = self.opened()
+        self.outbox = Outbox(self.path, {}, self.silences)
+
+    def add(self, state: State = "firing", **labels: str) -> None:
+        self.outbox.add(an_instance(labels=labels or LABELS, state=state), ["slack"], NOW)
+
+    def sent(self, now: float) -> list[tuple[str, str]]:
+        """Run and state of what is due."""
+        sent = []
+        while (pending := self.outbox.due("slack", now)) is not None:
+            self.outbox.accepted(pending, now, Receipt())
+            sent += [(each.run, each.state) for each in pending.message.news]
+        return sent
+
+
+@pytest.fixture
+def channel(tmp_path: Path, opened: Callable[[], Silences]) -> Iterator[Channel]:
+    made = Channel(tmp_path, opened)
+    yield made
+    made.outbox.close()
+
+
+def test_a_silenced_alert_is_sent_when_the_silence_ends_and_it_still_fires(channel):
+    channel.silences.take_silence(asked({"name": "alertname", "value": "LossSpike"}), NOW)
     for run in ("r1", "r2"):
-        assert withheld.judge(change("firing", run), NOW, hold=True)
-    assert withheld.release([], [change("firing").key], NOW + 1) == []
-    assert withheld.release([], [change("firing").key], NOW + 3600) == [change("firing")]
-    assert withheld.release([], [change("firing").key], NOW + 3601) == []
+        channel.add(run=run)
+    assert channel.sent(NOW) == []
+    channel.add("resolved", run="r2")
+    assert channel.sent(NOW + 3600) == [("r1", "firing")]
+    assert channel.sent(NOW + 3601) == []
+    assert channel.outbox.counts()["slack", "withheld"] == 2
 
 
-def test_the_end_of_what_was_never_sent_is_not_sent_and_of_what_was_sent_is(silences):
-    withheld = Withheld(silences)
-    assert withheld.judge(change("firing", "r2"), NOW, hold=True) is None
-    silences.take_silence(asked({"name": "alertname", "value": "LossSpike"}), NOW)
-    assert withheld.judge(change("firing", "r1"), NOW, hold=True)
-    assert withheld.judge(change("resolved", "r1"), NOW, hold=True)
-    assert withheld.judge(change("resolved", "r2"), NOW, hold=True) is None
+def test_the_end_of_what_was_never_sent_is_not_sent_and_of_what_was_sent_is(channel):
+    channel.add(run="r2")
+    assert channel.sent(NOW) == [("r2", "firing")]
+    channel.silences.take_silence(asked({"name": "alertname", "value": "LossSpike"}), NOW)
+    channel.add(run="r1")
+    for run in ("r1", "r2"):
+        channel.add("resolved", run=run)
+    assert channel.sent(NOW) == [("r2", "resolved")]
+    assert channel.sent(NOW + 3600) == []
 
 
-def test_an_alert_that_comes_back_after_its_acknowledgement_is_sent(silences):
-    withheld = Withheld(silences)
-    silences.take_ack(an_ack(), [an_alert()], NOW)
-    ended, back = change("resolved"), change("firing")
-    assert withheld.judge(ended, NOW, hold=True) is None
-    assert withheld.judge(back, NOW, hold=True)
-    assert withheld.release([ended, back], [back.key], NOW) == [back]
+def test_an_alert_that_comes_back_after_its_acknowledgement_is_sent(channel):
+    key = an_instance().key
+    channel.silences.take_ack(an_ack(), [an_alert()], NOW)
+    channel.add()
+    assert channel.sent(NOW) == []
+    channel.silences.end_acknowledgements([key], [key])
+    assert channel.sent(NOW) == [("r1", "firing")]
 
 
-def test_what_was_held_back_is_known_after_a_restart(silences, opened):
-    withheld = Withheld(silences)
-    silences.take_silence(asked({"name": "severity", "value": "critical"}), NOW)
-    withheld.judge(change("firing", "\udcff"), NOW, hold=True)
-    withheld.judge(change("firing", "r1"), NOW, hold=False)
-    withheld.save()
-    again = Withheld(opened())
-    assert change("firing", "\udcff").key in again
-    assert change("firing", "r1").key not in again
+def test_what_was_held_back_is_sent_after_a_restart_once_it_is_seen_to_fire(channel):
+    channel.silences.take_silence(asked(), NOW)
+    channel.add()
+    assert channel.sent(NOW) == []
+    channel.outbox.close()
+    channel.restart()
+    assert channel.sent(NOW + 1) == []
+    assert channel.sent(NOW + 3600) == [], "the logs were not read again yet"
+    channel.outbox.note(an_instance())
+    assert channel.sent(NOW + 3600) == [("r1", "firing")]
+
+
+def test_what_ended_while_the_monitor_was_down_is_not_sent(channel):
+    channel.silences.take_silence(asked(), NOW)
+    channel.add()
+    assert channel.sent(NOW) == []
+    channel.outbox.close()
+    channel.restart()
+    channel.add("resolved")
+    assert channel.sent(NOW + 3600) == []
+
+
+def test_what_is_silenced_is_not_repeated(tmp_path, opened):
+    silences = opened()
+    policy = Policy(repeat_interval_seconds=600)
+    outbox = Outbox(tmp_path / "outbox.sqlite", {"slack": policy}, silences)
+    outbox.add(an_instance(), ["slack"], NOW)
+    outbox.accepted(outbox.due("slack", NOW), NOW, Receipt())
+    silences.take_silence(asked(), NOW)
+    assert outbox.due("slack", NOW + 600) is None
+    assert outbox.due("slack", NOW + 3660).message.step == "repeat"
+    outbox.close()

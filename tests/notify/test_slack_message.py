@@ -5,9 +5,9 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stories import slack_message
 
-from ldlm_monitor.notify.notification import Notification
-from ldlm_monitor.notify.slack_blocks import slack_message
+from ldlm_monitor.notify.message import Notification
 
 
 def texts(blocks: list[dict]) -> list[str]:

@@ -7,16 +7,10 @@ from dataclasses import replace
 
 import pytest
 from slack_page import Shown, page
-from stories import OUT_OF_MEMORY
+from stories import OUT_OF_MEMORY, group_message, news_message, slack_message
 
-from ldlm_monitor.notify.message import Message
-from ldlm_monitor.notify.notification import Notification
-from ldlm_monitor.notify.slack_blocks import (
-    group_message,
-    news_message,
-    slack_message,
-)
-from ldlm_monitor.notify.slack_text import Block, mrkdwn
+from ldlm_monitor.notify.message import Message, Notification
+from ldlm_monitor.notify.slack import Block, mrkdwn
 
 STORY = replace(
     OUT_OF_MEMORY,

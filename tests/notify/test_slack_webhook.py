@@ -6,20 +6,21 @@ import time
 from email.utils import formatdate
 
 import pytest
+from stories import slack_message
 
 from ldlm_monitor.model.errors import ConfigError, DeliveryError
+from ldlm_monitor.notify.message import message_of
 from ldlm_monitor.notify.slack import SlackWebhook, how_to_configure
-from ldlm_monitor.notify.slack_blocks import slack_message
 
 
 def refused(slack, notification) -> DeliveryError:
     with pytest.raises(DeliveryError) as caught:
-        SlackWebhook(slack.url, timeout=1).send(notification)
+        SlackWebhook(slack.url, timeout=1).send(message_of(notification))
     return caught.value
 
 
 def test_the_message_arrives_as_rendered(slack, make_notification):
-    SlackWebhook(slack.url).send(make_notification())
+    SlackWebhook(slack.url).send(message_of(make_notification()))
     text, blocks = slack_message(make_notification())
     assert slack.received == [
         {"text": text, "blocks": blocks, "unfurl_links": False, "unfurl_media": False}
@@ -36,7 +37,7 @@ def test_some_refusals_are_for_good(slack, make_notification, status):
 
 def test_blocks_that_slack_refuses_are_left_out_rather_than_the_message(slack, make_notification):
     slack.answers.append((400, {}, b"msg_blocks_too_long"))
-    SlackWebhook(slack.url).send(make_notification())
+    SlackWebhook(slack.url).send(message_of(make_notification()))
     first, second = slack.received
     assert second["text"] == f"`{first['text']}`"
     assert "blocks" not in second
@@ -100,7 +101,7 @@ def test_nobody_listening_is_tried_again(make_notification):
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}/services/T/B/s3cr3tpath"
         with pytest.raises(DeliveryError, match="refused") as caught:
-            SlackWebhook(url).send(make_notification())
+            SlackWebhook(url).send(message_of(make_notification()))
     assert not caught.value.permanent
 
 
@@ -108,7 +109,7 @@ def test_an_answer_that_is_not_http_is_tried_again(make_notification):
     with socket.create_server(("127.0.0.1", 0)) as server:
         client = SlackWebhook(f"http://127.0.0.1:{server.getsockname()[1]}/x", timeout=1)
         with pytest.raises(DeliveryError) as caught:
-            client.send(make_notification())
+            client.send(message_of(make_notification()))
     assert not caught.value.permanent
 
 
@@ -125,7 +126,7 @@ def test_the_url_is_never_logged_or_shown(slack, make_notification, caplog, capf
     receiver = SlackWebhook(slack.url, timeout=1)
     slack.answers += [(500, {}, b""), (302, {"Location": slack.url}, b""), "hang"]
     errors = [refused(slack, make_notification()) for _ in range(3)]
-    receiver.send(make_notification())
+    receiver.send(message_of(make_notification()))
     shown = [*map(repr, errors), *map(str, errors), repr(receiver), caplog.text]
     assert not any("s3cr3tpath" in text for text in shown)
     assert capfd.readouterr() == ("", "")

@@ -11,7 +11,8 @@ import pytest
 
 from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.notify import Notification
-from ldlm_monitor.notify.apprise_services import apprise_services
+from ldlm_monitor.notify.apprise import apprise_services
+from ldlm_monitor.notify.message import message_of
 from ldlm_monitor.notify.webhook import WebhookBody, WebhookSender, webhook_body
 
 SCHEMA = Path(__file__).parents[2] / "docs/webhook.schema.json"
@@ -61,9 +62,9 @@ def test_the_schema_that_is_documented_is_that_of_the_body() -> None:
 
 def test_a_receiver_can_check_the_signature_and_knows_a_repeat(slack) -> None:
     webhook = WebhookSender(slack.url, secret=SECRET, clock=lambda: 1_769_681_701.9)
-    webhook.send(NAN)
-    webhook.send(NAN)
-    webhook.send(replace(NAN, state="resolved"))
+    webhook.send(message_of(NAN))
+    webhook.send(message_of(NAN))
+    webhook.send(message_of(replace(NAN, state="resolved")))
     (headers, body), (again, _), (other, _) = slack.posted
     signed = f"{headers['webhook-id']}.1769681701.".encode() + body
     digest = hmac.new(SECRET.encode(), signed, hashlib.sha256).digest()
@@ -73,13 +74,13 @@ def test_a_receiver_can_check_the_signature_and_knows_a_repeat(slack) -> None:
 
 
 def test_without_a_secret_nothing_is_signed(slack) -> None:
-    WebhookSender(slack.url).send(NAN)
+    WebhookSender(slack.url).send(message_of(NAN))
     assert slack.posted[0][0]["webhook-signature"] is None
 
 
 def test_a_secret_in_standard_form_is_base64(slack) -> None:
     key = bytes(range(24))
-    WebhookSender(slack.url, secret="whsec_" + base64.b64encode(key).decode()).send(NAN)
+    WebhookSender(slack.url, secret="whsec_" + base64.b64encode(key).decode()).send(message_of(NAN))
     headers, body = slack.posted[0]
     signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
     digest = hmac.new(key, signed, hashlib.sha256).digest()
@@ -109,7 +110,7 @@ def test_what_is_not_accepted_is_an_error_with_the_servers_retry_after(
 ) -> None:
     slack.answers = [(status, {"Retry-After": "30"}, b"")]
     with pytest.raises(DeliveryError) as refused:
-        WebhookSender(slack.url).send(NAN)
+        WebhookSender(slack.url).send(message_of(NAN))
     assert refused.value.permanent is permanent
     assert refused.value.retry_after == 30
     assert "s3cr3tpath" not in str(refused.value)
@@ -117,16 +118,16 @@ def test_what_is_not_accepted_is_an_error_with_the_servers_retry_after(
 
 def test_a_service_of_apprise_gets_plain_text(slack) -> None:
     (service,) = apprise_services([slack.url.replace("http", "json")])
-    service.send(NAN)
+    service.send(message_of(NAN))
     posted = json.loads(slack.posted[0][1])
     assert service.name == "apprise json"
     assert posted["title"] == "NonFiniteLoss firing (critical): gpt rank 3"
     assert posted["message"].splitlines() == [
-        "gpt: the loss is NaN",
-        "Step 100",
-        "train.log:7",
+        "the loss is NaN",
+        "Run gpt, Rank 3, Step 100, Log train.log:7",
         "loss: nan ‹!channel> *bold*",
         "What to do: Stop.",
+        "since 2026-01-29 10:15:00 UTC",
     ]
     assert posted["type"] == "failure"
 
@@ -135,7 +136,7 @@ def test_a_service_that_refuses_is_tried_again(slack, caplog: pytest.LogCaptureF
     slack.answers = [(500, {}, b"")]
     (service,) = apprise_services([slack.url.replace("http://", "json://user:passw0rd@")])
     with pytest.raises(DeliveryError, match="apprise json did not accept it"):
-        service.send(NAN)
+        service.send(message_of(NAN))
     assert "passw0rd" not in caplog.text
 
 

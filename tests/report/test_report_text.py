@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from ldlm_monitor.text.format import duration, number, names_of, utc
+from ldlm_monitor.text.format import duration, number, utc
 from ldlm_monitor.text.sanitize import plain, shorten_path
 
 
@@ -57,11 +57,6 @@ def test_numbers_are_short(value: float | None, shown: str) -> None:
 def test_durations_are_two_units_long(seconds: float, shown: str) -> None:
     assert duration(seconds) == shown
 
-
-def test_ranks_are_shown_as_ranges() -> None:
-    assert names_of([7]) == "rank 7"
-    assert names_of([63, *range(37), 5, 38, 39]) == "ranks 0-36,38-39,63"
-    assert names_of(range(0, 30, 2)).endswith("20,22 and 3 more")
 
 
 def test_times_are_utc_and_an_unknown_one_is_a_dash() -> None:

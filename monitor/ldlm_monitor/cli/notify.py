@@ -42,7 +42,8 @@ def send_test(*, flags: SharedFlags | None = None) -> int:
         except DeliveryError as error:
             problems.append(f"{name}: {str(error).removeprefix(f'{name} ')}")
         else:
-            print(f"{name}: accepted the test message" + (f"; {remark}" if remark else ""))
+            more = f"; {remark}" if isinstance(remark, str) and remark else ""
+            print(f"{name}: accepted the test message{more}")
     if problems:
         raise UsageError(
             "; ".join(problems), where="notify test", remedy="check its URL and the network"
@@ -50,18 +51,18 @@ def send_test(*, flags: SharedFlags | None = None) -> int:
     return 0
 
 
-def _receivers(configured: Settings, now: float) -> Iterator[tuple[str, Callable[[], str | None]]]:
+def _receivers(configured: Settings, now: float) -> Iterator[tuple[str, Callable[[], object]]]:
     """Each receiver's name, and what sends it the test message and may have a remark."""
+    from ldlm_monitor.daemon.senders import receivers_of
     from ldlm_monitor.notify import AlertmanagerClient
     from ldlm_monitor.notify.alertmanager import SentAlert, body
     from ldlm_monitor.notify.heartbeat import ping
-    from ldlm_monitor.notify.notification import from_transition
-    from ldlm_monitor.notify.receivers import receivers
+    from ldlm_monitor.notify.message import from_transition, message_of
     from ldlm_monitor.notify.slack_bot import SlackBot
 
     transition, alert = _test_alert(now)
-    message = from_transition(transition)
-    for receiver in receivers(configured):
+    message = message_of(from_transition(transition))
+    for receiver in receivers_of(configured):
         send = receiver.send_test if isinstance(receiver, SlackBot) else receiver.send
         yield receiver.name, partial(send, message)
     authorization = configured.alertmanager.authorization()

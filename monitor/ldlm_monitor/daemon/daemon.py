@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import CancelledError, Future
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -16,25 +15,22 @@ from ldlm_monitor.config.fields import is_loopback
 from ldlm_monitor.daemon.listener import listen, names_for, url_of, write_file_sd
 from ldlm_monitor.daemon.local_source import LocalSource
 from ldlm_monitor.daemon.pump import Pump
+from ldlm_monitor.daemon.senders import couriers, draw_from, policy_of, receivers_of, senders
 from ldlm_monitor.daemon.signals import Signals
 from ldlm_monitor.daemon.stall_probe import Probing
 from ldlm_monitor.model.errors import UsageError
 from ldlm_monitor.model.queries import Source
-from ldlm_monitor.model.view import CurveView, Snapshot
+from ldlm_monitor.model.view import Snapshot
 from ldlm_monitor.notify import (
-    AlertmanagerClient,
     AlertmanagerSender,
     Courier,
     HeartbeatSender,
     Outbox,
-    Pulse,
     Receiver,
     Silences,
     how_to_configure,
     redact,
 )
-from ldlm_monitor.notify.receivers import draw_from, group_policies, single_policies
-from ldlm_monitor.notify.receivers import receivers as named_receivers
 from ldlm_monitor.playback.recording import Recorder
 from ldlm_monitor.probe.host import HostProbe
 from ldlm_monitor.serve import Gate, Server, Site
@@ -62,25 +58,21 @@ def run(
     daemon on the same inputs runs already.
     """
     with ExitStack() as stack:
-        receivers = list(named_receivers(settings))
+        receivers = list(receivers_of(settings))
         gate = Gate(settings.web_config)
         wanted = settings.state_dir or default_state_dir(settings.files, Path.cwd())
         state = StateDir(wanted)
         stack.callback(state.close)
-        policies = group_policies(settings, receivers), single_policies(settings)
-        outbox = Outbox(state.path / "outbox.sqlite", *policies)
-        stack.callback(outbox.close)
-        made: Future[Pump] = Future()
-        draw_from(partial(_curves, made), receivers)
-        # Before what was known is read again, which may take long: what waits goes out at once.
-        pace = settings.post_interval_seconds
-        couriers = [Courier(receiver, outbox, pace=pace) for receiver in receivers]
-        _start(couriers, stack)
-        stack.callback(made.cancel)
-        store = StateStore(state.path / "ledger.sqlite")
-        stack.callback(store.close)
         silences = Silences(state.path / "silences.sqlite")
         stack.callback(silences.close)
+        policies = {each.name: policy_of(settings, each) for each in receivers}
+        outbox = Outbox(state.path / "outbox.sqlite", policies, silences)
+        stack.callback(outbox.close)
+        # Before what was known is read again, which may take long: what waits goes out at once.
+        posting = list(couriers(settings, outbox, receivers))
+        _start(posting, stack)
+        store = StateStore(state.path / "ledger.sqlite")
+        stack.callback(store.close)
         journal = Journal()
         waker = WatchdogWaker(journal)
         stack.callback(waker.close)
@@ -91,14 +83,14 @@ def run(
             [receiver.name for receiver in receivers],
             waker,
             silences=silences,
-            couriers=couriers,
+            couriers=posting,
             probing=_probing(settings, waker, stack),
             folder=state,
             recorder=_recorder(settings, stack),
             stopping=lambda: signals.stop,
             prints=not signals.has_screen,
         )
-        made.set_result(pump)
+        draw_from(pump, receivers)
         stack.callback(pump.close)
         signals.wake = partial(waker.ring, Path())
         source = LocalSource(
@@ -128,21 +120,13 @@ def run(
         server = listen(settings, gate, bind)
         stack.callback(server.stop)
         url = url_of(settings.listen_address[0], server.port, gate)
-        _start(_senders(settings, pump, outbox, url), stack)
+        _start(senders(settings, pump, outbox, url), stack)
         stack.callback(write_file_sd(settings, server.port, gate))
         _greet(settings, pump, state, url, receivers)
         waker.watch(pump.inputs.folders())
         opened(source, url)
         _follow(settings, pump, waker, journal, signals, load=load)
     return pump.snapshot
-
-
-def _curves(made: Future[Pump]) -> Mapping[str, Mapping[str, CurveView]]:
-    """What pictures are drawn from. Blocks until the pump exists, or nothing will come of it."""
-    try:
-        return made.result().snapshot.curves
-    except CancelledError:
-        return {}
 
 
 def _shown_inputs(settings: Settings) -> str:
@@ -193,28 +177,6 @@ def _start(
     for each in threads:
         each.start()
         stack.callback(each.stop, COURIER_SECONDS)
-
-
-def _senders(
-    settings: Settings, pump: Pump, outbox: Outbox, url: str
-) -> Iterator[AlertmanagerSender | HeartbeatSender]:
-    """One for each Alertmanager, which gets the firing alerts, and the dead man's switch."""
-    authorization = settings.alertmanager.authorization()
-    for server in settings.alertmanager.urls:
-        client = AlertmanagerClient(server, authorization=authorization)
-        log.info("%s gets what fires", client.name)
-        yield AlertmanagerSender(
-            client,
-            lambda: pump.snapshot,
-            outbox,
-            pulse=Pulse(lambda: pump.turns),
-            generator=url,
-            external_labels=settings.external_labels,
-        )
-    if switch := settings.heartbeat.target():
-        interval = settings.heartbeat.interval_seconds
-        log.info("a dead man's switch is called every %g s", interval)
-        yield HeartbeatSender(switch, interval, Pulse(lambda: pump.turns), outbox)
 
 
 def _probing(settings: Settings, waker: Waker, stack: ExitStack) -> Probing | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.view import IncidentView
-from ldlm_monitor.notify import Courier, Outbox, Silences, Withheld, from_transition
+from ldlm_monitor.notify import Courier, Outbox, Silences, from_transition
 from ldlm_monitor.text.lines import transition_line
 from ldlm_monitor.text.sanitize import plain
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class Dispatcher:
-    """Hands transitions on, each once, unless a silence holds them back."""
+    """Hands transitions on, each once."""
 
     def __init__(
         self,
@@ -27,7 +27,8 @@ class Dispatcher:
         prints: bool = True,
     ) -> None:
         """`couriers` are woken when something was queued. `prints`: each also to stdout."""
-        self.withheld = Withheld(silences)
+        self._silences = silences
+        self._in_effect: frozenset[str] = frozenset()
         self._couriers = couriers
         self._outbox = outbox
         self._receivers = list(receivers)
@@ -40,24 +41,28 @@ class Dispatcher:
         for transition in transitions:
             if transition.is_heartbeat:
                 continue
-            self._outbox.note(transition)
-            silence = self.withheld.judge(transition, now, hold=notify)
+            notification = from_transition(transition)
+            self._outbox.note(notification)
+            if notify and transition.state != "pending":
+                self._outbox.add(notification, self._receivers, now)
+            silence = self._silences and self._silences.silenced(notification, now)
             mark = f"  [silenced by {plain(silence.by)}]" if silence else ""
-            if notify and silence is None and transition.state != "pending":
-                self._send(transition, now)
             self._print(transition_line(transition) + mark)
         self._wake()
 
-    def send_unsilenced(
+    def update_silences(
         self, passed: list[Transition], active: Callable[[], Collection[str]], now: float
     ) -> None:
-        """Send what a silence held back once it is over, if the alert is still `active`."""
-        if self.withheld.waits:
-            for transition in self.withheld.release(passed, active(), now):
-                log.info("%s: its silence is over", plain(transition.key))
-                self._send(transition, now)
-                self._wake()
-        self.withheld.save()
+        """End acknowledgements with their alerts; send what no silence holds back any more."""
+        if self._silences is None or not self._silences.any:
+            in_effect = frozenset[str]()
+        else:
+            ended = {each.key for each in passed if each.state not in ("pending", "firing")}
+            self._silences.end_acknowledgements(ended, active())
+            in_effect = self._silences.in_effect(now)
+        if in_effect != self._in_effect:
+            self._in_effect = in_effect
+            self._wake()
 
     def dispatch_history(
         self, passed: list[tuple[Transition, bool]], now: float, *, recent: bool
@@ -85,8 +90,7 @@ class Dispatcher:
                 self.dispatch([transition], now, notify=False)
         for key, past in before.items():
             if past.state == "firing":
-                wanted = recent or key in self.withheld
-                self.dispatch([past], now, notify=wanted and key not in sent)
+                self.dispatch([past], now, notify=recent and key not in sent)
             elif key in sent:
                 self.dispatch([past], now)
         if over:
@@ -109,6 +113,3 @@ class Dispatcher:
             except OSError as error:
                 self._prints = False
                 log.error("stdout: cannot be written (%s); alerts go on without it", error.strerror)
-
-    def _send(self, transition: Transition, now: float) -> None:
-        self._outbox.add(from_transition(transition), self._receivers, now)

@@ -137,7 +137,7 @@ class Pump:
         self._note_edge(now, everything=everything)
         transitions += self.monitor.tick(now)
         self.dispatcher.dispatch(transitions, now)
-        self.dispatcher.send_unsilenced(transitions, self.monitor.active, now)
+        self.dispatcher.update_silences(transitions, self.monitor.active, now)
         if transitions or self.follower.notices or now >= self._commit_at:
             self._commit(now)
         for notice in self.follower.journal.drain():

@@ -1,30 +1,29 @@
 """Alertmanager: gets every alert that fires again and again, as from Prometheus.
 
-An AlertmanagerSender gets states, not transitions: an alert that is not sent any more ends at its
-`endsAt`. So nothing waits in the outbox for it, and after a restart it simply gets what fires
-then. Times as in Prometheus' rule manager (cmd/prometheus/main.go, `--rules.alert.resend-delay`;
-rules/alerting.go, `resolvedRetention`), the body as in Alertmanager's API v2
-(api/v2/openapi.yaml, `postableAlerts`).
+It gets states, not transitions: an alert that is not sent any more ends at its `endsAt`. So
+nothing waits in the outbox for it, and after a restart it simply gets what fires then. Times as in
+Prometheus' rule manager (cmd/prometheus/main.go, `--rules.alert.resend-delay`; rules/alerting.go,
+`resolvedRetention`), the body as in Alertmanager's API v2 (api/v2/openapi.yaml,
+`postableAlerts`).
 """
 
 from __future__ import annotations
 
 import json
-import logging
-import random
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
 from urllib.request import Request
 
 from ldlm_monitor.model.alert import alert_key
-from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.model.view import AlertView, Snapshot
-from ldlm_monitor.notify.heartbeat import Pulse
-from ldlm_monitor.notify.http_client import TIMEOUT_SECONDS, Sender, deliver
-from ldlm_monitor.notify.notification import clean
+from ldlm_monitor.notify.deliveries import pause
+from ldlm_monitor.notify.heartbeat import Pulse, Sender
+from ldlm_monitor.notify.http_client import TIMEOUT_SECONDS, deliver
+from ldlm_monitor.notify.message import clean
 from ldlm_monitor.notify.outbox import Outbox
 from ldlm_monitor.text.format import iso
 
@@ -37,11 +36,9 @@ BATCH: Final = 64
 """Alerts of one request, as Prometheus' `--alertmanager.notification-batch-size` bounds it."""
 TEXT_LIMIT: Final = 4096
 """Characters of a label or annotation: what Slack and mail show of an alert is shorter still."""
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
-"""Seconds between two attempts, at first and at most: an alert ends at the AlertmanagerSender after
-VALID_SECONDS without an update."""
-
-log = logging.getLogger(__name__)
+LONGEST_PAUSE: Final = 60.0
+"""Seconds between two attempts at most: an alert ends there after VALID_SECONDS without an
+update."""
 
 
 @dataclass(slots=True)
@@ -60,7 +57,7 @@ class SentAlert:
 
 
 class SentAlerts:
-    """The alerts that one AlertmanagerSender has, and which are due to be sent to it."""
+    """The alerts that one Alertmanager has, and which are due to be sent to it."""
 
     def __init__(self) -> None:
         self._known: dict[str, SentAlert] = {}
@@ -129,7 +126,7 @@ def _texts(pairs: Mapping[str, str]) -> dict[str, str]:
 
 
 class AlertmanagerClient:
-    """Posts to one AlertmanagerSender.
+    """Posts to one Alertmanager.
 
     `url` as in Prometheus' `alertmanagers`, a path prefix included. `authorization` is
     the header of that name. `timeout` (seconds) bounds each wait for the server.
@@ -152,9 +149,9 @@ class AlertmanagerClient:
 
 
 class AlertmanagerSender(Sender):
-    """Keeps one AlertmanagerSender up to date with the snapshot's alerts, in a thread of its own.
+    """Keeps one Alertmanager up to date with the snapshot's alerts.
 
-    `pulse` says whether that snapshot still follows the logs.
+    `pulse` says whether that snapshot still follows the logs. `clock` returns Unix seconds.
     """
 
     def __init__(
@@ -168,50 +165,29 @@ class AlertmanagerSender(Sender):
         external_labels: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.receiver = client.name
-        super().__init__(self.receiver)
+        super().__init__(client.name, outbox)
         self._client = client
         self._snapshot = snapshot
-        self._outbox = outbox
         self._pulse = pulse
         self._generator = generator
-        self._external = dict(external_labels or {})
+        self._external = external_labels
         self._clock = clock
         self._alerts = SentAlerts()
-        self._failures = 0
         self._seen: Snapshot | None = None
-        outbox.register(self.receiver)
 
-    def run(self) -> None:
-        """Send until stopped."""
-        while not self._stopping.is_set():
-            self._stopping.wait(self.turn(self._clock()) or LOOK_SECONDS)
-
-    def turn(self, now: float) -> float:
-        """Send all that is due; how many seconds to wait after an attempt that failed, else 0."""
+    def turn(self) -> float:
+        """Send all that is due; how many seconds to wait then."""
+        now = self._clock()
         snapshot = self._snapshot()
         if snapshot is not self._seen:
             self._alerts.update(snapshot.alerts, now)
             self._seen = snapshot
         beats = self._pulse.beats(now)
         while (due := self._alerts.due(now, beats=beats)) and not self._stopping.is_set():
-            try:
-                self._client.send(body(due, now, self._generator, self._external))
-            except DeliveryError as error:
-                return self._note_failure(error)
-            self._failures = 0
-            self._outbox.count(self.receiver, "sent")
+            posted = body(due, now, self._generator, self._external)
+            if error := self._attempt(partial(self._client.send, posted)):
+                wait = pause(self._failures - 1, error.retry_after)
+                return min(wait, LONGEST_PAUSE)
             for sent in due:
                 sent.sent_at = now
-        return 0.0
-
-    def _note_failure(self, error: DeliveryError) -> float:
-        if not self._failures:
-            log.warning("%s: %s; trying again until it is accepted", self.receiver, error)
-        self._failures += 1
-        self._outbox.count(self.receiver, "failed" if error.permanent else "retried")
-        if error.retry_after is not None:
-            return min(max(error.retry_after, FIRST_PAUSE), LONGEST_PAUSE)
-        doubled = min(FIRST_PAUSE * 2.0 ** min(self._failures - 1, 10), LONGEST_PAUSE)
-        # Several monitors of one job are not to return to the AlertmanagerSender in step.
-        return max(doubled, FIRST_PAUSE) * random.uniform(0.5, 1.0)
+        return LOOK_SECONDS

@@ -4,14 +4,13 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from ldlm_monitor.model.errors import DeliveryError
-from ldlm_monitor.notify.deliveries import Pending
+from ldlm_monitor.notify.group_messages import Pending
 from ldlm_monitor.notify.message import Message, Receipt
-from ldlm_monitor.notify.notification import Notification
 from ldlm_monitor.notify.outbox import Outbox
+from ldlm_monitor.text.sanitize import plain
 
 log = logging.getLogger(__name__)
 
@@ -21,44 +20,26 @@ after so long."""
 
 
 class Receiver(Protocol):
-    """A destination of notifications; a repeat of the same one does no harm."""
+    """A destination of messages; a repeat of the same one does no harm."""
 
     name: str
 
-    def send(self, notification: Notification) -> None:
-        """Return once it was accepted. Raises DeliveryError if it was not."""
-        ...
-
-
-@runtime_checkable
-class GroupReceiver(Receiver, Protocol):
-    """A destination that people read: it gets one message per group."""
-
-    def send_group(self, message: Message) -> Receipt:
+    def send(self, message: Message) -> Receipt:
         """Return once it was accepted. Raises DeliveryError if it was not."""
         ...
 
 
 class Courier(threading.Thread):
-    """Drains the outbox for one receiver, oldest first; a receiver that is down stalls no other.
+    """Drains the outbox for one receiver; a receiver that is down stalls no other.
 
-    Call `wake` after `Outbox.add`; for the next attempt the courier wakes by itself. `clock`
-    returns Unix seconds. `pace` is the least number of seconds between two messages to a
-    receiver of groups.
+    Call `wake` after `Outbox.add`; for the next attempt the courier wakes by itself. `pace`
+    is the least number of seconds between two messages.
     """
 
-    def __init__(
-        self,
-        receiver: Receiver,
-        outbox: Outbox,
-        *,
-        clock: Callable[[], float] = time.time,
-        pace: float = 0.0,
-    ) -> None:
+    def __init__(self, receiver: Receiver, outbox: Outbox, *, pace: float = 0.0) -> None:
         super().__init__(name=f"courier-{receiver.name}", daemon=True)
         self._receiver = receiver
         self._outbox = outbox
-        self._clock = clock
         self._pace = pace
         self._wake = threading.Event()
         self._stopping = threading.Event()
@@ -94,11 +75,10 @@ class Courier(threading.Thread):
         while not self._abandoned.is_set():
             self._wake.clear()
             stopping = self._stopping.is_set()  # read first: what was added before `stop` is sent
-            pending = self._outbox.due(self._receiver.name, self._clock(), last=stopping)
+            pending = self._outbox.due(self._receiver.name, time.time(), last=stopping)
             if pending is not None:
                 self._deliver(pending)
-                if pending.message is not None and self._pace:
-                    self._abandoned.wait(self._pace)
+                self._abandoned.wait(self._pace)
             elif stopping:
                 return
             else:
@@ -108,30 +88,39 @@ class Courier(threading.Thread):
         next_at = self._outbox.next_attempt(self._receiver.name)
         if next_at is None:
             return LONGEST_SLEEP
-        return min(LONGEST_SLEEP, max(0.0, next_at - self._clock()))
+        return min(LONGEST_SLEEP, max(0.0, next_at - time.time()))
 
     def _deliver(self, pending: Pending) -> None:
-        receipt = None
         try:
-            if pending.message is not None and isinstance(self._receiver, GroupReceiver):
-                receipt = self._receiver.send_group(pending.message)
-            else:
-                self._receiver.send(pending.notification)
+            receipt = self._receiver.send(pending.message)
         except DeliveryError as error:
             self._record_failure(pending, error)
         except Exception:  # one message that breaks its receiver must not end the thread
             log.exception("%s: a bug of the monitor while sending", pending.receiver)
             self._record_failure(pending, DeliveryError("a bug of the monitor", permanent=True))
         else:
-            self._outbox.accepted(pending, self._clock(), receipt)
+            self._outbox.accepted(pending, time.time(), receipt)
+            self._add(receipt)
+
+    def _add(self, receipt: Receipt) -> None:
+        """A picture is no alert: it is left out where it fails."""
+        try:
+            if receipt.then is not None:
+                receipt.then()
+        except Exception as error:  # noqa: BLE001 # whatever fails: the message has arrived
+            log.warning("%s: a picture was left out: %s", self._receiver.name, plain(str(error)))
 
     def _record_failure(self, pending: Pending, error: DeliveryError) -> None:
-        self._outbox.failed(pending, error, self._clock())
+        self._outbox.failed(pending, error, time.time())
         if error.permanent:
-            first, more = pending.notification, len(pending.ids) - 1
-            what = f"{first.key} ({first.state})" + (f" and {more} more" if more > 0 else "")
-            if pending.message is not None and not pending.ids:
-                what = f"the {pending.message.step} of {first.key}"
-            log.error("%s refused %s for good: %s", pending.receiver, what, error)
+            log.error("%s refused %s for good: %s", pending.receiver, _what(pending), error)
         elif pending.attempts == 0:
             log.warning("%s: %s; trying again until it is accepted", pending.receiver, error)
+
+
+def _what(pending: Pending) -> str:
+    """What a message is about, for the log."""
+    news, lead = pending.message.news, pending.message.lead
+    if not news:
+        return f"the {pending.message.step} of {lead.key}"
+    return f"{news[0].key} ({news[0].state})" + (f" and {len(news) - 1} more" if news[1:] else "")

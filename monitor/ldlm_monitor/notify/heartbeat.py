@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 from typing import Final
 from urllib.request import Request
 
 from ldlm_monitor.model.errors import DeliveryError
-from ldlm_monitor.notify.http_client import TIMEOUT_SECONDS, Sender, deliver
+from ldlm_monitor.notify.http_client import TIMEOUT_SECONDS, deliver
 from ldlm_monitor.notify.outbox import Outbox
 
 STILL_SECONDS: Final = 60.0
@@ -38,14 +39,57 @@ class Pulse:
         return now - self._seen_at <= STILL_SECONDS
 
 
+class Sender(threading.Thread):
+    """A thread that sends again and again until it is stopped; `turn` does what is due now.
+
+    Nothing of it waits in the outbox: what is late is not worth sending any more.
+    """
+
+    def __init__(self, receiver: str, outbox: Outbox) -> None:
+        super().__init__(name=receiver, daemon=True)
+        self.receiver = receiver
+        self._outbox = outbox
+        self._stopping = threading.Event()
+        self._failures = 0
+        outbox.register(receiver)
+
+    def run(self) -> None:
+        """Send until stopped."""
+        pause = 0.0
+        while not self._stopping.wait(pause):
+            pause = self.turn()
+
+    def turn(self) -> float:
+        """Send what is due; how many seconds to wait then."""
+        raise NotImplementedError
+
+    def stop(self, timeout: float) -> bool:
+        """End, within `timeout` seconds; False if the server did not answer in time."""
+        self._stopping.set()
+        self.join(timeout)
+        return not self.is_alive()
+
+    def _attempt(self, send: Callable[[], None]) -> DeliveryError | None:
+        """The error with which it failed, if it did; counted, and logged once."""
+        try:
+            send()
+        except DeliveryError as error:
+            if not self._failures:
+                log.warning("%s: %s; trying again until it is accepted", self.receiver, error)
+            self._failures += 1
+            self._outbox.count(self.receiver, "failed" if error.permanent else "retried")
+            return error
+        self._failures = 0
+        self._outbox.count(self.receiver, "sent")
+        return None
+
+
 class HeartbeatSender(Sender):
     """Requests one URL every `interval` seconds while the pulse beats.
 
     The URL is a secret: it is never logged or shown. `timeout` (seconds) bounds each wait for
     the server.
     """
-
-    receiver = "heartbeat"
 
     def __init__(
         self,
@@ -56,34 +100,18 @@ class HeartbeatSender(Sender):
         *,
         timeout: float = TIMEOUT_SECONDS,
     ) -> None:
-        super().__init__(self.receiver)
+        super().__init__("heartbeat", outbox)
         self._url = url
         self._interval = interval
         self._pulse = pulse
-        self._outbox = outbox
         self._timeout = timeout
-        self._failing = False
-        outbox.register(self.receiver)
-
-    def run(self) -> None:
-        """Request until stopped."""
-        pause = 0.0
-        while not self._stopping.wait(pause):
-            pause = self.turn() if self._pulse.beats(time.monotonic()) else LOOK_SECONDS
 
     def turn(self) -> float:
-        """Request once; how many seconds to wait then."""
-        try:
-            ping(self._url, self._timeout)
-        except DeliveryError as problem:
-            if not self._failing:
-                log.warning("%s: %s; trying again", self.receiver, problem)
-            self._failing = True
-            self._outbox.count(self.receiver, "retried")
-            return min(AGAIN_SECONDS, self._interval)
-        self._failing = False
-        self._outbox.count(self.receiver, "sent")
-        return self._interval
+        """Request once, if the pulse beats."""
+        if not self._pulse.beats(time.monotonic()):
+            return LOOK_SECONDS
+        error = self._attempt(lambda: ping(self._url, self._timeout))
+        return min(AGAIN_SECONDS, self._interval) if error else self._interval
 
 
 def ping(url: str, timeout: float = TIMEOUT_SECONDS) -> None:

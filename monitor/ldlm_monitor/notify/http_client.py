@@ -1,11 +1,7 @@
-"""HTTP requests to receivers: no redirect is followed, answers are bounded, one kind of error.
-
-A thread that sends again and again until it is stopped (`Sender`) is here too.
-"""
+"""HTTP requests to receivers: no redirect is followed, answers are bounded, one kind of error."""
 
 from __future__ import annotations
 
-import threading
 import time
 from dataclasses import dataclass
 from email.message import Message
@@ -16,7 +12,7 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPErrorProcessor, Request, build_opener
 
 from ldlm_monitor.config.fields import is_loopback
-from ldlm_monitor.model.errors import DeliveryError
+from ldlm_monitor.model.errors import ConfigError, DeliveryError
 from ldlm_monitor.text.sanitize import plain
 
 PERMANENT: Final = frozenset({400, 401, 403, 404, 405, 410, 413})
@@ -39,8 +35,14 @@ class HttpAnswer:
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds of its `Retry-After`."""
-        return retry_after(self.headers.get("Retry-After"))
+        """Seconds of its `Retry-After`, which gives seconds or a date (RFC 9110, 10.2.3)."""
+        value = self.headers.get("Retry-After") or ""
+        if value.strip().isdecimal():
+            return float(value)
+        try:
+            return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+        except ValueError:
+            return None
 
 
 class _EveryAnswer(HTTPErrorProcessor):
@@ -79,6 +81,11 @@ def deliver(request: Request, timeout: float, name: str = "", *, show_body: bool
         answer = post(request, timeout)
     except (OSError, HTTPException, ValueError) as error:
         raise unreachable(error, begin) from None
+    check_accepted(answer, begin, show_body=show_body)
+
+
+def check_accepted(answer: HttpAnswer, begin: str = "", *, show_body: bool = True) -> None:
+    """Raises DeliveryError, whose text begins with `begin`, unless the answer is a success."""
     if not 200 <= answer.status < 300:
         body = f": {plain(answer.body, _SHOWN)}" if show_body else ""
         raise DeliveryError(
@@ -94,38 +101,19 @@ def unreachable(error: Exception, begin: str = "", *, unsure: bool = False) -> D
     return DeliveryError(f"{begin}could not be reached: {reason}", unsure=unsure)
 
 
-def retry_after(value: str | None) -> float | None:
-    """Seconds of a `Retry-After` header, which gives seconds or a date (RFC 9110, 10.2.3)."""
-    if not value:
-        return None
-    if value.strip().isdecimal():
-        return float(value)
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except ValueError:
-        return None
+def checked_url(url: str, where: str, *, what: str, remedy: str) -> str:
+    """`url`. Raises ConfigError, which does not repeat it, where others could read what is sent.
 
-
-def is_private(url: str) -> bool:
-    """Whether nobody on the way can read what is sent to an ASCII URL: https, or this machine."""
+    It is to be ASCII, and https or plain http to this machine.
+    """
     try:
         parts = urlsplit(url)
-        usable = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname))
-        usable = usable and bool((parts.hostname or "").encode("idna")) and parts.port != 0
+        is_local = parts.scheme == "http" and is_loopback(parts.hostname)
+        is_private = parts.scheme == "https" or is_local
+        is_named = bool((parts.hostname or "").encode("idna")) and parts.port != 0
     except ValueError:
-        return False
-    return usable and url.isascii() and not any(char <= " " or char == "\x7f" for char in url)
-
-
-class Sender(threading.Thread):
-    """A thread that sends again and again; `run` waits on `_stopping` between two attempts."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name=name, daemon=True)
-        self._stopping = threading.Event()
-
-    def stop(self, timeout: float) -> bool:
-        """End, within `timeout` seconds; False if the server did not answer in time."""
-        self._stopping.set()
-        self.join(timeout)
-        return not self.is_alive()
+        is_private = is_named = False
+    is_plain = url.isascii() and not any(char <= " " or char == "\x7f" for char in url)
+    if not (is_private and is_named and is_plain):
+        raise ConfigError(f"is not {what}", where=where, remedy=remedy)
+    return url

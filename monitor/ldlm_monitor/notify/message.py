@@ -1,20 +1,27 @@
-"""The message that a receiver gets about a group of alerts, and the story of its incident."""
+"""What receivers get: transitions of alerts, the story of an incident, messages of both."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar, cast
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ldlm_monitor.config.policy import severity_rank
+from ldlm_monitor.model.alert import State, Transition
 from ldlm_monitor.model.view import IncidentView
-from ldlm_monitor.notify.notification import MAX_ID, Notification, fit
+from ldlm_monitor.text.sanitize import sanitized
 
-Step: TypeAlias = Literal["first", "follow-up", "repeat", "update", "picture"]
+MAX_TEXT = 4000
+"""Characters kept of the log line and of each annotation; a receiver may show fewer."""
+MAX_LABEL = 256
+MAX_ID = 256
+"""A label's value and an incident's id are names: longer ones are dumps that no receiver shows."""
+Step: TypeAlias = Literal["first", "follow-up", "repeat", "update"]
 """`first` begins a message, `follow-up` adds what is new, `repeat` says that it still fires;
-`update` edits the first message, `picture` adds one to it."""
+`update` edits the first message."""
 
 FLAPPING: Final = 2
 """An alert that fires oftener than this within an hour is flapping: once is a start, twice may be a
@@ -25,8 +32,44 @@ _WHY = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Notification:
+    """One transition in text that may leave the machine. Times are Unix seconds.
+
+    `key` names the alert instance and is the same for all its transitions; with `state` and
+    `started_at` it identifies the notification. `at` is None where the log has no time.
+    `line` is the log line that made the condition hold, at `path`, `line_number` (1-based) and
+    `offset` (bytes). `cause` is the first cause of the alert's incident, where it is known, and
+    `incident` that incident's id. `reason` is a word of `names.REASONS`.
+    """
+
+    __pydantic_config__: ClassVar = ConfigDict(ser_json_inf_nan="strings")
+
+    key: str
+    alert: str
+    state: State
+    severity: str
+    reason: str
+    run: str
+    rank: str | None
+    step: int | None
+    line: str | None
+    path: str | None
+    line_number: int | None
+    offset: int | None = None
+    summary: str
+    description: str
+    action: str
+    labels: dict[str, str]
+    value: float
+    started_at: float
+    at: float | None
+    cause: str | None = None
+    incident: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """An incident in text that may leave the machine. Times are Unix seconds.
+    """An incident in text that may leave the machine.
 
     `excerpt` are (file:line, text) of the lines that show the first cause. `cause` is empty
     where it is unknown.
@@ -39,9 +82,6 @@ class Story:
     why: tuple[str, ...]
     excerpt: tuple[tuple[str, str], ...]
     action: str
-    events: int
-    opened_at: float
-    ended_at: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,11 +118,6 @@ class Message:
         return tuple(each for each in self.alerts if each.state == "firing")
 
     @property
-    def is_flapping(self) -> bool:
-        """Whether an alert of it comes and goes."""
-        return self.flaps > FLAPPING
-
-    @property
     def is_worse(self) -> bool:
         """Whether its news fire with a severity worse than any sent before."""
         news = [severity_rank(each.severity) for each in self.news if each.state == "firing"]
@@ -91,15 +126,73 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A receiver's answer: where the message is, and whether it was there already."""
+    """A receiver's answer: where the message is, and whether it was there already.
+
+    `then` is what the receiver adds to it once its arrival is committed; that is tried once.
+    """
 
     place: str | None = None
     found: bool = False
+    then: Callable[[], None] | None = None
 
 
 def weight(each: Notification) -> tuple[bool, int, float]:
     """Sorts what fires, then what is worst, then what began first to the front."""
     return each.state != "firing", severity_rank(each.severity), each.started_at
+
+
+def from_transition(transition: Transition) -> Notification:
+    """The notification of a transition: its texts cleaned, redacted and then bounded."""
+    labels = {name: fit(value, MAX_LABEL) for name, value in transition.labels.items()}
+    annotations = transition.annotations
+    position = transition.position
+    return Notification(
+        key=fit(transition.key),
+        alert=transition.alert,
+        state=transition.state,
+        severity=labels.get("severity", "none"),
+        reason=transition.reason,
+        run=labels.get("run", ""),
+        rank=labels.get("rank"),
+        step=transition.step,
+        line=None if transition.line is None else fit(transition.line),
+        path=None if position is None else fit(position.path),
+        line_number=None if position is None else position.line,
+        offset=None if position is None else position.offset,
+        summary=fit(annotations.get("summary", "")),
+        description=fit(annotations.get("description", "")),
+        action=fit(annotations.get("action", "")),
+        labels=labels,
+        value=transition.value,
+        started_at=transition.active_at,
+        at=transition.time,
+        cause=None if transition.cause is None else fit(transition.cause),
+        incident=None if transition.incident is None else fit(transition.incident, MAX_ID),
+    )
+
+
+def fit(text: str, limit: int = MAX_TEXT) -> str:
+    """Redacted before it is cut: half a secret is not recognised any more."""
+    shown = clean(text)
+    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+def clean(text: str) -> str:
+    """`text` without escape sequences and secrets; its lines stay."""
+    return sanitized(text).strip()
+
+
+def message_of(each: Notification) -> Message:
+    """A message of one alert alone, as `notify test` sends it."""
+    alone = (each,)
+    return Message(
+        step="first",
+        group=0,
+        identity=each.key,
+        news=alone,
+        alerts=alone,
+        opened_at=each.started_at,
+    )
 
 
 def story_of(view: IncidentView) -> Story:
@@ -117,22 +210,25 @@ def story_of(view: IncidentView) -> Story:
             for each in view.excerpt[:_EXCERPT]
         ),
         action=fit(view.action, 2000),
-        events=view.events,
-        opened_at=view.opened_at,
-        ended_at=view.ended_at,
     )
 
 
+Stored = TypeVar("Stored", Notification, Story)
+
+
 @cache
-def _adapter() -> TypeAdapter[Story]:
-    return TypeAdapter(Story)
+def _adapters() -> dict[type[Any], TypeAdapter[Any]]:
+    return {kind: TypeAdapter(kind) for kind in (Notification, Story)}
 
 
-def story_to_json(story: Story) -> str:
-    """One JSON object."""
-    return _adapter().dump_json(story).decode()
+def to_json(stored: Notification | Story) -> str:
+    """One JSON object, non-finite numbers as strings."""
+    return _adapters()[type(stored)].dump_json(stored).decode()
 
 
-def story_from_json(text: str) -> Story:
-    """What `story_to_json` wrote. Raises `pydantic.ValidationError`."""
-    return _adapter().validate_json(text)
+def from_json(kind: type[Stored], body: str) -> Stored | None:
+    """What `to_json` wrote; None where another version wrote it."""
+    try:
+        return cast("Stored", _adapters()[kind].validate_json(body))
+    except ValidationError:
+        return None

@@ -1,4 +1,7 @@
-"""Silences and acknowledgements, kept over restarts, and the alerts that they hold back."""
+"""Silences as Alertmanager's API v2 spells them, and acknowledgements of single alerts.
+
+The outbox asks them what to hold back; they are kept over restarts.
+"""
 
 from __future__ import annotations
 
@@ -6,30 +9,120 @@ import json
 import sqlite3
 import threading
 import uuid
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
-from pydantic import ValidationError
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
-from ldlm_monitor.model.alert import Transition, alert_key
+from ldlm_monitor.model.alert import alert_key
 from ldlm_monitor.model.errors import UsageError
+from ldlm_monitor.model.matchers import MAX_NAME, MAX_VALUE, LabelMatcher, Value
 from ldlm_monitor.model.view import AlertView
-from ldlm_monitor.notify.silence import Acknowledgement, Silence, from_json, moment, to_json
+from ldlm_monitor.notify.message import MAX_LABEL, Notification, fit
 from ldlm_monitor.state.database import Database
-from ldlm_monitor.text.sanitize import encodable, redact
+from ldlm_monitor.text.sanitize import redact
 
+MAX_MATCHERS: Final = 20
+MAX_LABELS: Final = 100
+"""More than any alert has labels; a request is bounded, as anybody on this machine can send one."""
 MAX_KEPT: Final = 1000
 """Silences and acknowledgements: every alert is matched against all, on the pump's thread."""
-
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS silence (
     id TEXT PRIMARY KEY,
     body TEXT NOT NULL
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS withheld (key TEXT PRIMARY KEY) WITHOUT ROWID;
 """
+_EXAMPLE: Final = {
+    "Silence": '{"matchers": [{"name": "alertname", "value": "LossSpike"}],'
+    ' "endsAt": "2026-01-30T06:00:00Z", "createdBy": "me", "comment": "known"}',
+    "Acknowledgement": '{"alert": "LossSpike", "labels": {...}, "by": "me", "comment": "known"}',
+}
+
+
+def _is_a_date(value: object) -> object:
+    """pydantic would read a bare number as seconds or as milliseconds, by its size."""
+    if isinstance(value, datetime) or (isinstance(value, str) and "-" in value[1:]):
+        return value
+    raise ValueError("should be a time of RFC 3339, such as 2026-01-30T06:00:00Z")
+
+
+Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
+Moment = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_is_a_date)]
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
+
+
+class Silence(_Request):
+    """Alerts whose labels satisfy every matcher are not sent from `startsAt` to `endsAt`.
+
+    `alertname` is a label. Without `startsAt` it begins when it is added.
+    """
+
+    matchers: tuple[LabelMatcher, ...] = Field(min_length=1, max_length=MAX_MATCHERS, strict=False)
+    starts_at: Moment | None = Field(None, alias="startsAt")
+    ends_at: Moment = Field(alias="endsAt")
+    by: Name = Field(alias="createdBy")
+    comment: Value
+
+    @model_validator(mode="after")
+    def _selects_something(self) -> Silence:
+        if self.starts_at is not None and self.ends_at <= self.starts_at:
+            raise ValueError("endsAt must lie after startsAt")
+        if all(matcher.holds({}) for matcher in self.matchers):
+            raise ValueError("at least one matcher must ask for a label that is not empty")
+        return self
+
+    def matches(self, each: Notification) -> bool:
+        """Whether its matchers hold for the alert, whatever the time."""
+        named = {**each.labels, "alertname": each.alert}
+        return all(matcher.holds(named) for matcher in self.matchers)
+
+    def state(self, now: float) -> str:
+        """`pending`, `active` or `expired` at `now` (Unix seconds)."""
+        if now >= self.ends_at.timestamp():
+            return "expired"
+        started = self.starts_at is None or self.starts_at.timestamp() <= now
+        return "active" if started else "pending"
+
+
+class Acknowledgement(_Request):
+    """Somebody is working on exactly this alert: it is not sent until it has ended."""
+
+    alert: Name
+    labels: dict[Name, Value] = Field(max_length=MAX_LABELS)
+    by: Name
+    comment: Value = ""
+
+
 Request: TypeAlias = Silence | Acknowledgement
+Asked = TypeVar("Asked", Silence, Acknowledgement)
+
+
+def read_request(kind: type[Asked], body: bytes) -> Asked:
+    """Parses a client's request. Raises `UsageError`, one line for the first thing wrong."""
+    try:
+        return kind.model_validate_json(body)
+    except ValidationError as problem:
+        first = problem.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])[:MAX_NAME]
+        what = first["msg"].removeprefix("Value error, ")
+        what = "unknown key" if first["type"] == "extra_forbidden" else what
+        raise UsageError(
+            what[:MAX_VALUE], where=where, remedy=f"for example {_EXAMPLE[kind.__name__]}"
+        ) from None
 
 
 class Silences:
@@ -41,228 +134,140 @@ class Silences:
     def __init__(self, path: Path) -> None:
         self._database = Database(path, _SCHEMA)
         self._lock = threading.Lock()
-        self._silences: dict[str, Silence] = {}
-        self._acks: dict[str, tuple[str, Acknowledgement]] = {}
-        for number, request in self._database.run(_read):
-            if isinstance(request, Silence):
-                self._silences[number] = request
-            else:
-                self._acks[_key(request.alert, request.labels)] = (number, request)
+        # By id, with the key of the alert that is acknowledged, "" for a silence. Other threads
+        # read it without the lock: each change is a new dictionary.
+        self._kept: dict[str, tuple[str, Request]] = self._database.run(_read)
 
     @property
-    def acknowledges(self) -> bool:
-        """Whether any acknowledgement waits for its alert's end."""
-        return bool(self._acks)
+    def any(self) -> bool:
+        """Whether there are any."""
+        return bool(self._kept)
 
-    def add(self, silence: Silence, now: float) -> str:
+    def silenced(self, each: Notification, now: float) -> Request | None:
+        """The request that keeps this alert from being sent now; None without one."""
+        for key, request in self._kept.values():
+            if isinstance(request, Acknowledgement):
+                if key == each.key:
+                    return request
+            elif request.state(now) == "active" and request.matches(each):
+                return request
+        return None
+
+    def in_effect(self, now: float) -> frozenset[str]:
+        """The ids of what holds alerts back now."""
+        return frozenset(
+            number
+            for number, (_, request) in self._kept.items()
+            if isinstance(request, Acknowledgement) or request.state(now) == "active"
+        )
+
+    def take_silence(self, body: bytes, now: float) -> str:
         """Store a silence, committed on return; its id.
 
-        Raises `UsageError` where it is over already, or where there are too many.
+        Raises `UsageError` where it is wrong, or over already, or where there are too many.
         """
+        silence = read_request(Silence, body)
         if silence.state(now) == "expired":
             raise UsageError("endsAt is in the past", where="endsAt", remedy="choose a later time")
-        if silence.starts_at is None:
-            silence = silence.model_copy(update={"starts_at": moment(now)})
-        with self._lock:
-            self._forget_expired(now)
-            return self._keep(silence)
+        # Alerts are matched as receivers get them, which is without secrets.
+        shown = tuple(
+            each if each.is_regex else each.model_copy(update={"value": fit(each.value, MAX_LABEL)})
+            for each in silence.matchers
+        )
+        starts_at = silence.starts_at or datetime.fromtimestamp(now, UTC)
+        silence = silence.model_copy(update={"matchers": shown, "starts_at": starts_at})
+        return self._keep("", silence, now)
 
-    def acknowledge(self, ack: Acknowledgement, alerts: Iterable[AlertView], now: float) -> str:
+    def take_ack(self, body: bytes, alerts: Iterable[AlertView], now: float) -> str:
         """Store an acknowledgement of one of `alerts`, committed on return; its id.
 
         A second one of the same alert replaces the first. Raises `LookupError` where
-        no such alert is active, `UsageError` where there are too many.
+        no such alert is active, `UsageError` where it is wrong, or where there are too many.
         """
+        ack = read_request(Acknowledgement, body)
         for alert in alerts:
             # The API shows labels without their secrets.
             shown = {redact(name): redact(value) for name, value in alert.labels.items()}
             if alert.name == ack.alert and ack.labels in (alert.labels, shown):
-                with self._lock:
-                    self._forget_expired(now)
-                    return self._keep(ack.model_copy(update={"labels": _cleaned(alert.labels)}))
+                key = fit(alert_key(alert.name, alert.labels))
+                return self._keep(key, ack.model_copy(update={"labels": shown}), now)
         raise LookupError("no alert of this name with exactly these labels is active")
 
     def expire(self, number: str, now: float) -> bool:
         """End a silence or an acknowledgement before its time; False if there is none."""
         with self._lock:
             self._forget_expired(now)
-            acks = [key for key, (known, _) in self._acks.items() if known == number]
-            if number not in self._silences and not acks:
-                return False
-            self._drop([number])
-            return True
-
-    def active(self, now: float) -> list[Silence]:
-        """The silences in effect; those that are still to begin are not."""
-        return [each for each in [*self._silences.values()] if each.state(now) == "active"]
-
-    def silenced(self, alertname: str, labels: Mapping[str, str], now: float) -> Request | None:
-        """The request that keeps this alert from being sent now; None without one."""
-        if self._acks and (kept := self._acks.get(_key(alertname, labels))):
-            return kept[1]
-        return next((each for each in self.active(now) if each.matches(alertname, labels)), None)
+            known = number in self._kept
+            self._drop([number] if known else [])
+            return known
 
     def end_acknowledgements(self, ended: Collection[str], active: Collection[str]) -> None:
         """Drop those whose alert (by its key) ended, or is not among the active ones."""
-        over, alive = set(map(encodable, ended)), set(map(encodable, active))
+        if not any(key for key, _ in self._kept.values()):
+            return
+        over, alive = set(map(fit, ended)), set(map(fit, active))
         with self._lock:
-            acks = self._acks.items()
-            self._drop([kept[0] for key, kept in acks if key in over or key not in alive])
-
-    def take_silence(self, body: bytes, now: float) -> str:
-        """`add` a client's JSON. Raises `UsageError`."""
-        return self.add(from_json(Silence, body), now)
-
-    def take_ack(self, body: bytes, alerts: Iterable[AlertView], now: float) -> str:
-        """`acknowledge` a client's JSON. Raises as that does."""
-        return self.acknowledge(from_json(Acknowledgement, body), alerts, now)
+            acks = [(number, key) for number, (key, _) in self._kept.items() if key]
+            self._drop([number for number, key in acks if key in over or key not in alive])
 
     def listing(self, now: float) -> dict[str, list[dict[str, Any]]]:
         """`silences` that are not over, spelled as in Alertmanager, and `acks`."""
-        with self._lock:
-            silences, acks = list(self._silences.items()), list(self._acks.values())
-        return {
-            "silences": [
-                {"id": number, "status": {"state": state}, **to_json(silence)}
-                for number, silence in silences
-                if (state := silence.state(now)) != "expired"
-            ],
-            "acks": [{"id": number, **to_json(ack)} for number, ack in acks],
-        }
-
-    def withheld(self) -> frozenset[str]:
-        """The keys that `keep_withheld` stored last."""
-        return self._database.run(
-            lambda db: frozenset(str(row[0]) for row in db.execute("SELECT key FROM withheld"))
-        )
-
-    def keep_withheld(self, keys: Collection[str]) -> None:
-        """Store the keys of the alerts that are held back."""
-
-        def work(db: sqlite3.Connection) -> None:
-            db.execute("DELETE FROM withheld")
-            db.executemany(
-                "INSERT INTO withheld VALUES (?)",
-                [(key,) for key in sorted(set(map(encodable, keys)))],
-            )
-
-        self._database.run(work)
+        silences, acks = [], []
+        for number, (_, request) in self._kept.items():
+            spelled = {"id": number, **_spelled(request)}
+            if isinstance(request, Acknowledgement):
+                acks.append(spelled)
+            elif (state := request.state(now)) != "expired":
+                silences.append({**spelled, "status": {"state": state}})
+        return {"silences": silences, "acks": acks}
 
     def close(self) -> None:
         """Release the file."""
         self._database.close()
 
-    def _keep(self, request: Request) -> str:
-        key = _key(request.alert, request.labels) if isinstance(request, Acknowledgement) else ""
-        if len(self._silences) + len(self._acks) >= MAX_KEPT and key not in self._acks:
-            raise UsageError(
-                f"{MAX_KEPT} silences are kept already", remedy="let some of them expire first"
-            )
-        if key in self._acks:
-            self._drop([self._acks[key][0]])
-        number = str(uuid.uuid4())
-        row = (number, json.dumps({"ack": bool(key), **to_json(request)}))
-        self._database.run(lambda db: db.execute("INSERT INTO silence VALUES (?, ?)", row))
-        # Other threads read these without the lock: each change is a new dictionary.
-        if isinstance(request, Acknowledgement):
-            self._acks = {**self._acks, key: (number, request)}
-        else:
-            self._silences = {**self._silences, number: request}
-        return number
+    def _keep(self, key: str, request: Request, now: float) -> str:
+        with self._lock:
+            self._forget_expired(now)
+            replaced = [number for number, (known, _) in self._kept.items() if known == key != ""]
+            if len(self._kept) - len(replaced) >= MAX_KEPT:
+                raise UsageError(
+                    f"{MAX_KEPT} silences are kept already", remedy="let some of them expire first"
+                )
+            self._drop(replaced)
+            number = str(uuid.uuid4())
+            row = (number, json.dumps({"ack": key, **_spelled(request)}))
+            self._database.run(lambda db: db.execute("INSERT INTO silence VALUES (?, ?)", row))
+            self._kept = {**self._kept, number: (key, request)}
+            return number
 
     def _forget_expired(self, now: float) -> None:
-        self._drop([n for n, each in self._silences.items() if each.state(now) == "expired"])
+        self._drop(
+            number
+            for number, (_, request) in self._kept.items()
+            if isinstance(request, Silence) and request.state(now) == "expired"
+        )
 
-    def _drop(self, numbers: Collection[str]) -> None:
-        if not numbers:
-            return
-        rows = [(number,) for number in numbers]
-        self._database.run(lambda db: db.executemany("DELETE FROM silence WHERE id = ?", rows))
-        self._silences = {n: each for n, each in self._silences.items() if n not in numbers}
-        self._acks = {key: kept for key, kept in self._acks.items() if kept[0] not in numbers}
-
-
-class Withheld:
-    """Firing alerts that were not sent because of a silence, and are sent if they outlast it.
-
-    An alert that was sent before a silence began is not sent again when that ends, but its
-    own end is sent: nobody is left with an alert that seems to fire for ever. Without
-    `silences` nothing is held back.
-    """
-
-    def __init__(self, silences: Silences | None) -> None:
-        self._silences = silences
-        self._held: dict[str, tuple[Transition, Request | None]] = {}
-        self._saved = silences.withheld() if silences else frozenset()
-
-    def __contains__(self, key: str) -> bool:
-        """Whether the alert was held back before the restart, or at the last `save`."""
-        return encodable(key) in self._saved
-
-    def judge(self, transition: Transition, now: float, *, hold: bool) -> Request | None:
-        """Why a transition is not to be sent; with `hold` a firing one is kept until it may be."""
-        if self._silences is None:
-            return None
-        if transition.state not in ("pending", "firing"):
-            held = self._held.pop(transition.key, None)
-            return held and held[1]
-        why = self._silences.silenced(transition.alert, transition.labels, now)
-        if hold and why and transition.state == "firing":
-            self._held[transition.key] = (transition, why)
-        return why
-
-    @property
-    def waits(self) -> bool:
-        """Whether anything may change with time or with an alert's end."""
-        return self._silences is not None and bool(self._held or self._silences.acknowledges)
-
-    def release(
-        self, passed: Iterable[Transition], active: Collection[str], now: float
-    ) -> list[Transition]:
-        """End acknowledgements with their alerts; what still fires and may be sent now.
-
-        `passed` are the transitions since the last call, `active` the keys of the
-        alerts that are active now.
-        """
-        if self._silences is None:
-            return []
-        ended = {each.key for each in passed if each.state not in ("pending", "firing")}
-        self._silences.end_acknowledgements(ended, active)
-        over = [
-            transition
-            for transition, _ in self._held.values()
-            if transition.key not in active
-            or self._silences.silenced(transition.alert, transition.labels, now) is None
-        ]
-        for transition in over:
-            del self._held[transition.key]
-        return [transition for transition in over if transition.key in active]
-
-    def save(self) -> None:
-        """Store what is held back for a restart; commit the outbox first."""
-        held = frozenset(map(encodable, self._held))
-        if self._silences is not None and self._saved != held:
-            self._saved = held
-            self._silences.keep_withheld(self._saved)
+    def _drop(self, numbers: Iterable[str]) -> None:
+        if over := set(numbers):
+            rows = [(number,) for number in over]
+            self._database.run(lambda db: db.executemany("DELETE FROM silence WHERE id = ?", rows))
+            self._kept = {n: kept for n, kept in self._kept.items() if n not in over}
 
 
-def _cleaned(labels: Mapping[str, str]) -> dict[str, str]:
-    return {encodable(name): encodable(value) for name, value in labels.items()}
+def _spelled(request: Request) -> dict[str, Any]:
+    """The spelling of the API, as plain values."""
+    return request.model_dump(mode="json", by_alias=True)
 
 
-def _key(alertname: str, labels: Mapping[str, str]) -> str:
-    """The alert's key, in a form that any file can store."""
-    return encodable(alert_key(alertname, labels))
-
-
-def _read(db: sqlite3.Connection) -> list[tuple[str, Request]]:
+def _read(db: sqlite3.Connection) -> dict[str, tuple[str, Request]]:
     """The file's rows by their ids; a row that another version wrote is left out."""
-    kept: list[tuple[str, Request]] = []
+    kept: dict[str, tuple[str, Request]] = {}
     for number, body in db.execute("SELECT id, body FROM silence").fetchall():
         try:
             fields = json.loads(body)
-            kind = Acknowledgement if fields.pop("ack") else Silence
-            kept.append((number, kind.model_validate_json(json.dumps(fields))))
+            key = fields.pop("ack")
+            kind = Acknowledgement if key else Silence
+            kept[number] = key, kind.model_validate_json(json.dumps(fields))
         except (ValidationError, ValueError, KeyError):
             continue
     return kept

@@ -9,22 +9,26 @@ after a crash what had arrived.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
-from http.client import HTTPException
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import Request
 
-from slack_sdk.web import SlackResponse
-
+from ldlm_monitor.config.policy import severity_rank
 from ldlm_monitor.model.errors import ConfigError, DeliveryError
-from ldlm_monitor.notify.http_client import TIMEOUT_SECONDS, is_private, post, unreachable
+from ldlm_monitor.notify.content import news_of, whole_of
+from ldlm_monitor.notify.http_client import TIMEOUT_SECONDS, checked_url, deliver
 from ldlm_monitor.notify.message import Message, Receipt
-from ldlm_monitor.notify.notification import Notification
-from ldlm_monitor.notify.slack_api import GoneError, MendableError, RefusedError, SlackClient, call
-from ldlm_monitor.notify.slack_blocks import group_message, news_message, slack_message
-from ldlm_monitor.notify.slack_text import Block, as_code
+from ldlm_monitor.notify.slack import (
+    Block,
+    GoneError,
+    MendableError,
+    RefusedError,
+    SlackApi,
+    as_code,
+    drawn,
+)
 
 API_URL = "https://slack.com/api/"
 EVENT = "ldlm_monitor_alert"
@@ -66,126 +70,96 @@ class SlackBot:
         self._channel = channel
         self.draw: Draw | None = None
         self._timeout = timeout
-        self._api = urlsplit(_checked_api(api_url))
-        self._client = SlackClient(
-            token=_checked_token(token),
-            base_url=api_url.rstrip("/") + "/",
-            timeout=timeout,
-            retry_handlers=[],
-            # The SDK's own logger would write the token and what is sent at debug level.
-            logger=logging.Logger("slack_sdk.silent", logging.CRITICAL + 1),
-        )
+        what, remedy = "the https URL of Slack's API", f"leave {API_URL}"
+        self._address = urlsplit(checked_url(api_url, "slack.api_url", what=what, remedy=remedy))
+        self._api = SlackApi(api_url, _checked_token(token), timeout)
 
-    def send(self, notification: Notification) -> None:
-        """Post one notification by itself. Raises DeliveryError unless Slack accepted it."""
-        self._post(*slack_message(notification))
-
-    def send_test(self, notification: Notification) -> str:
-        """Post one notification and edit it; returns a remark on scopes that the token lacks.
+    def send_test(self, message: Message) -> str:
+        """Post a message and edit it; returns a remark on scopes that the token lacks.
 
         Raises DeliveryError unless Slack accepted both.
         """
-        text, blocks = slack_message(notification)
+        text, blocks = drawn(whole_of(message))
         posted = self._post(text, blocks)
         place = {"channel": posted["channel"], "ts": posted["ts"]}
         try:
-            call(self._client.chat_update, text=text, blocks=blocks, **place)
+            self._api.call("chat.update", text=text, blocks=blocks, **place)
         except (GoneError, RefusedError) as error:
             raise DeliveryError(str(error)) from None
-        granted = {
-            scope.strip()
-            for name, value in posted.headers.items()
-            if name.lower() == "x-oauth-scopes"
-            for scope in value.split(",")
-        }
+        granted = self._api.scopes
         return "; ".join(
             f"without the scope {'/'.join(scopes)} {loss}"
             for scopes, loss in _LOSSES.items()
-            if granted and not granted & set(scopes)
+            if granted and granted.isdisjoint(scopes)
         )
 
-    def send_group(self, message: Message) -> Receipt:
+    def send(self, message: Message) -> Receipt:
         """Post, reply or edit, by the message's step. Raises DeliveryError."""
-        if message.step == "picture":
-            self._add_picture(message)
-            return Receipt()
-        if message.step == "update":
-            return self._update(message)
         if message.unsure and (found := self._find(message)):
             return Receipt(message.place or found, found=True)
         if message.place is None:
             return self._begin(message)
         try:
-            return self._reply(message, message.place)
+            if message.step == "update":
+                self._update(message, message.place)
+            else:
+                self._reply(message, message.place)
+            return Receipt()
         except GoneError:
             return self._begin(message)
 
     def _begin(self, message: Message) -> Receipt:
-        answer = self._post(*group_message(message), metadata=_metadata(message))
-        return Receipt(f"{answer['channel']} {answer['ts']}")
+        answer = self._post(*drawn(whole_of(message)), metadata=_metadata(message))
+        place = f"{answer['channel']} {answer['ts']}"
+        is_info = severity_rank(message.lead.severity) >= severity_rank("info")
+        picture = None if is_info else partial(self._add_picture, message, place)
+        return Receipt(place, then=picture)
 
-    def _reply(self, message: Message, place: str) -> Receipt:
+    def _reply(self, message: Message, place: str) -> None:
         channel, ts = place.split(" ")
         self._post(
-            *news_message(message),
+            *drawn(news_of(message)),
             channel=channel,
             thread_ts=ts,
             reply_broadcast=message.is_worse or message.step == "repeat",
             metadata=_metadata(message),
         )
-        return Receipt()
 
-    def _update(self, message: Message) -> Receipt:
-        if message.place is None:
-            return Receipt()
-        channel, ts = message.place.split(" ")
-        text, blocks = group_message(message)
+    def _update(self, message: Message, place: str) -> None:
+        channel, ts = place.split(" ")
+        text, blocks = drawn(whole_of(message))
         try:
-            call(self._client.chat_update, channel=channel, ts=ts, text=text, blocks=blocks)
+            self._api.call("chat.update", channel=channel, ts=ts, text=text, blocks=blocks)
         except GoneError:
             pass  # somebody deleted it: the next news begin a new message
         except RefusedError:
-            self._plainly(self._client.chat_update, text, channel=channel, ts=ts, blocks=[])
-        return Receipt()
+            self._plainly("chat.update", text, channel=channel, ts=ts, blocks=[])
 
-    def _post(self, text: str, blocks: list[Block], **more: Any) -> SlackResponse:
+    def _post(self, text: str, blocks: list[Block], **more: Any) -> dict[str, Any]:
         fields = {"channel": self._channel, "unfurl_links": False, "unfurl_media": False, **more}
         try:
-            return call(self._client.chat_postMessage, text=text, blocks=blocks, **fields)
+            return self._api.call("chat.postMessage", text=text, blocks=blocks, **fields)
         except RefusedError:
             fields.pop("metadata", None)
-            return self._plainly(self._client.chat_postMessage, text, **fields)
+            return self._plainly("chat.postMessage", text, **fields)
 
-    def _plainly(
-        self, method: Callable[..., SlackResponse], text: str, **fields: Any
-    ) -> SlackResponse:
+    def _plainly(self, method: str, text: str, **fields: Any) -> dict[str, Any]:
         """Better a plain line than nothing. Raises DeliveryError, and `GoneError`."""
         try:
-            return call(method, text=as_code(text), **fields)
+            return self._api.call(method, text=as_code(text), **fields)
         except RefusedError as error:
             raise DeliveryError(str(error), permanent=True) from None
 
     def _find(self, message: Message) -> str | None:
         """The place of a message that may have arrived; None: it did not, or a scope is missing."""
         oldest = f"{message.opened_at - _BEFORE_SECONDS:.6f}"
-        wanted: dict[str, Any] = {"oldest": oldest, "include_all_metadata": True}
+        method, where = "conversations.history", {"channel": self._channel, "limit": SEARCHED}
+        if message.place is not None:
+            channel, ts = message.place.split(" ")
+            method = "conversations.replies"
+            where = {"channel": channel, "ts": ts, "limit": SEARCHED_REPLIES}
         try:
-            if message.place is None:
-                answer = call(
-                    self._client.conversations_history,
-                    channel=self._channel,
-                    limit=SEARCHED,
-                    **wanted,
-                )
-            else:
-                channel, ts = message.place.split(" ")
-                answer = call(
-                    self._client.conversations_replies,
-                    channel=channel,
-                    ts=ts,
-                    limit=SEARCHED_REPLIES,
-                    **wanted,
-                )
+            answer = self._api.call(method, oldest=oldest, include_all_metadata=True, **where)
         except (GoneError, RefusedError, MendableError):
             return None
         for known in answer.get("messages") or ():
@@ -193,42 +167,31 @@ class SlackBot:
                 return f"{self._channel} {known['ts']}"
         return None
 
-    def _add_picture(self, message: Message) -> None:
-        """Raises DeliveryError."""
+    def _add_picture(self, message: Message, place: str) -> None:
+        """Raises DeliveryError, `GoneError` and `RefusedError`."""
         drawn = self.draw(message) if self.draw is not None else None
-        if drawn is None or message.place is None:
+        if drawn is None:
             return
-        channel, ts = message.place.split(" ")
-        try:
-            asked = call(
-                self._client.files_getUploadURLExternal, filename="loss.png", length=len(drawn)
-            )
-            self._upload(str(asked["upload_url"]), drawn)
-            call(
-                self._client.files_completeUploadExternal,
-                files=[{"id": asked["file_id"], "title": "Loss around the incident"}],
-                channel_id=channel,
-                thread_ts=ts,
-            )
-        except (GoneError, RefusedError, MendableError) as error:
-            # The alert has arrived; its group does not wait for a person to grant a scope.
-            raise DeliveryError(str(error), permanent=True) from None
+        channel, ts = place.split(" ")
+        asked = self._api.call("files.getUploadURLExternal", filename="loss.png", length=len(drawn))
+        self._upload(str(asked["upload_url"]), drawn)
+        self._api.call(
+            "files.completeUploadExternal",
+            files=[{"id": asked["file_id"], "title": "Loss around the incident"}],
+            channel_id=channel,
+            thread_ts=ts,
+        )
 
     def _upload(self, url: str, data: bytes) -> None:
         parts = urlsplit(url)
-        same = (parts.scheme, parts.netloc) == (self._api.scheme, self._api.netloc)
+        same = (parts.scheme, parts.netloc) == (self._address.scheme, self._address.netloc)
         slack = parts.scheme == "https" and f".{parts.hostname}".endswith(
             (".slack.com", ".slack-gov.com")
         )
         if not (same or slack):
             raise DeliveryError("slack returned an upload URL that is not its own", permanent=True)
         request = Request(url, data, {"Content-Type": "application/octet-stream"}, method="POST")
-        try:
-            answer = post(request, self._timeout)
-        except (OSError, HTTPException) as error:
-            raise unreachable(error, "slack ") from None
-        if answer.status != 200:
-            raise DeliveryError(f"slack answered {answer.status} to a picture")
+        deliver(request, self._timeout, "slack")
 
 
 def _metadata(message: Message) -> dict[str, Any]:
@@ -243,11 +206,3 @@ def _checked_token(token: str) -> str:
             remedy="copy the Bot User OAuth Token (xoxb-...) from your app's page",
         )
     return token
-
-
-def _checked_api(url: str) -> str:
-    if not is_private(url) or urlsplit(url).username:
-        raise ConfigError(
-            "is not the https URL of Slack's API", where="slack.api_url", remedy=f"leave {API_URL}"
-        )
-    return url

@@ -20,8 +20,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from ldlm_monitor.model.alert import State
 from ldlm_monitor.model.errors import ConfigError
 from ldlm_monitor.model.records import Position
-from ldlm_monitor.notify.http_client import TIMEOUT_SECONDS, deliver, is_private
-from ldlm_monitor.notify.notification import Notification
+from ldlm_monitor.notify.http_client import TIMEOUT_SECONDS, checked_url, deliver
+from ldlm_monitor.notify.message import Message, Notification, Receipt
 
 SECRET_PREFIX = "whsec_"
 LEAST_SECRET_BYTES = 16
@@ -84,13 +84,23 @@ class WebhookSender:
         timeout: float = TIMEOUT_SECONDS,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._url = _checked(url)
+        self._url = checked_url(
+            url,
+            "webhook",
+            what="a URL that begins with https://",
+            remedy="give the receiver's URL; plain http is accepted for this machine alone",
+        )
         self._key = None if secret is None else signing_key(secret)
         self._timeout = timeout
         self._clock = clock
 
-    def send(self, notification: Notification) -> None:
-        """Post it. Raises DeliveryError unless the server accepted it."""
+    def send(self, message: Message) -> Receipt:
+        """Post its news, each by itself. Raises DeliveryError unless the server accepted them."""
+        for each in message.news:
+            self._post(each)
+        return Receipt()
+
+    def _post(self, notification: Notification) -> None:
         body = webhook_body(notification)
         headers = {
             "Content-Type": "application/json",
@@ -131,13 +141,3 @@ def signature(key: bytes, identity: str, timestamp: str, body: bytes) -> str:
 def _identity(notification: Notification) -> str:
     named = f"{notification.key}\n{notification.state}\n{notification.started_at!r}"
     return f"msg_{hashlib.sha256(named.encode()).hexdigest()[:32]}"
-
-
-def _checked(url: str) -> str:
-    if not is_private(url):
-        raise ConfigError(
-            "is not a URL that begins with https://",
-            where="webhook",
-            remedy="give the receiver's URL; plain http is accepted for this machine alone",
-        )
-    return url

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import re2
 
 from ldlm_monitor.model.errors import ConfigError, DeliveryError
-from ldlm_monitor.notify.message import Message, Receipt
-from ldlm_monitor.notify.notification import Notification
+from ldlm_monitor.notify.content import Content, news_of
+from ldlm_monitor.notify.message import Message, Notification, Receipt, weight
 
 if TYPE_CHECKING:
     from apprise import Apprise, NotifyType
 
-TEXT_LIMIT = 1500
-"""Characters of the log line and of each text: Discord accepts 2000 in all."""
+TITLE_LIMIT, TEXT_LIMIT = 200, 1500
+"""Characters of the title and of each line: Discord accepts 2000 in all."""
 
 _ACTIVE = (
     (re2.compile(r"(^|[^A-Za-z0-9_.+-])@"), lambda found: f"{found.group(1)}＠"),
@@ -25,8 +25,6 @@ _ACTIVE = (
     (re2.compile(r"\]\("), lambda found: "] ("),
 )
 """Look-alikes are inert; a mail address stays as it is."""
-GROUP_LINES = 15
-"""Kinds of alerts that a message lists, as many as a phone's screen shows; the rest is counted."""
 
 
 class AppriseService:
@@ -36,25 +34,16 @@ class AppriseService:
         self.name = name
         self._service = service
 
-    def send(self, notification: Notification) -> None:
-        """Raises DeliveryError unless the service accepted it."""
-        self._notify(title(notification), text(notification), notification)
-
-    def send_group(self, message: Message) -> Receipt:
-        """Send what is new in a group, or still fires. Raises as `send`."""
-        alerts = message.news or message.firing
-        if len(alerts) == 1:
-            self.send(alerts[0])
-        else:
-            self._notify(*group_text(alerts), message.lead)
-        return Receipt()
-
-    def _notify(self, heading: str, body: str, lead: Notification) -> None:
+    def send(self, message: Message) -> Receipt:
+        """Send what is new in a group, or still fires. Raises DeliveryError unless accepted."""
+        lead = min(message.news or message.firing, key=weight)
+        title, body = plain_text(news_of(message))
         accepted = self._service.notify(
-            title=heading, body=body, notify_type=_type(lead), body_format="text"
+            title=title, body=body, notify_type=_type(lead), body_format="text"
         )
         if not accepted:
             raise DeliveryError(f"{self.name} did not accept it")
+        return Receipt()
 
 
 def apprise_services(urls: Iterable[str]) -> Iterator[AppriseService]:
@@ -95,44 +84,21 @@ def apprise_services(urls: Iterable[str]) -> Iterator[AppriseService]:
         yield AppriseService(service, f"apprise {scheme}{count}")
 
 
-def title(notification: Notification) -> str:
-    """One line: what happened to which run."""
-    rank = f" rank {notification.rank}" if notification.rank else ""
-    severity, state = notification.severity, notification.state
-    return _line(f"{notification.alert} {state} ({severity}): {notification.run}{rank}", 200)
-
-
-def text(notification: Notification) -> str:
-    """Summary, description, step, log line and action, one plain line each."""
-    place = notification.path
-    if place and notification.line_number is not None:
-        place = f"{place}:{notification.line_number}"
+def plain_text(content: Content) -> tuple[str, str]:
+    """Title and text, each part a plain line."""
     parts = [
-        notification.summary,
-        notification.description,
-        f"Step {notification.step}" if notification.step is not None else "",
-        *((place, notification.line) if place and notification.line else ()),
+        *content.summary,
+        f"First cause: {content.cause}" if content.cause else "",
+        ", ".join(f"{name} {value}" for name, value in content.facts),
+        *content.alerts,
+        *content.log.splitlines(),
+        f"What to do: {content.action}" if content.action else "",
+        *content.notes,
     ]
-    if notification.state in ("firing", "pending") and notification.action:
-        parts.append(f"What to do: {notification.action}")
-    return "\n".join(_line(part, TEXT_LIMIT) for part in parts if part)
+    return _line(content.title, TITLE_LIMIT), "\n".join(_line(part) for part in parts if part)
 
 
-def group_text(alerts: Sequence[Notification]) -> tuple[str, str]:
-    """Heading and lines of several; those of one kind and run are counted in one line."""
-    kinds = Counter((each.state, each.severity, each.alert, each.run) for each in alerts)
-    counts = Counter(each.state for each in alerts)
-    spelled = ", ".join(f"{count} {state}" for state, count in counts.items())
-    lines = [
-        _line(f"{alert} {state} ({severity}) x{count}: {run}", 200)
-        for (state, severity, alert, run), count in kinds.most_common(GROUP_LINES)
-    ]
-    rest = sum(kinds.values()) - sum(count for _, count in kinds.most_common(GROUP_LINES))
-    more = [f"and {rest} more"] if rest else []
-    return f"{len(alerts)} alerts ({spelled})", "\n".join([*lines, *more])
-
-
-def _line(words: str, limit: int) -> str:
+def _line(words: str, limit: int = TEXT_LIMIT) -> str:
     """One line without anything that services would act on: mentions, links, tags.
 
     Discord and Mattermost render the text of an Apprise message as Markdown.

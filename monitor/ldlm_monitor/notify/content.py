@@ -1,0 +1,229 @@
+"""What a message says: one description of it, which each receiver draws in its own form.
+
+Texts are cleaned and redacted here; what its own form acts on is escaped by the receiver.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ldlm_monitor.notify.message import FLAPPING, Message, Notification, Story, clean, weight
+from ldlm_monitor.text.format import compressed, duration, utc
+
+ALERTS_SHOWN: Final = 15
+"""Kinds of alerts that a message lists, as many as a phone's screen shows; the rest is counted."""
+ALERT_LIMIT: Final = 160
+"""Characters of each, so that a section of Slack (3000) holds them all."""
+LINES_SHOWN, LINE_LIMIT = 4, 350
+"""Log lines of a message about several alerts, and characters of each."""
+
+SEVERITY_MARKS: Final = {"critical": "🔴", "error": "🟠", "warning": "🟡", "info": "🔵"}
+STATE_MARKS: Final = {"resolved": "✅", "ended": "⏹️", "unknown": "❔", "pending": "⏳"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """The parts of a message in the order in which they are shown; an empty one is left out.
+
+    `mark` shows state and severity at a glance. `facts` are names and values, `alerts` a line
+    for each kind, `log` lines of the log, `notes` small print.
+    """
+
+    mark: str
+    title: str
+    summary: tuple[str, ...] = ()
+    cause: str = ""
+    facts: tuple[tuple[str, str], ...] = ()
+    alerts: tuple[str, ...] = ()
+    log: str = ""
+    action: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def news_of(message: Message) -> Content:
+    """What is new in a group, or, without news, what still fires."""
+    shown = message.news or message.firing
+    if len(message.news) == 1:
+        return _alone(message, shown[0])
+    lead = min(shown, key=weight)
+    if message.news:
+        title, log = _counted(shown), _lines(shown)
+    else:
+        more = _and_more(len(shown))
+        title, log = f"still firing: {lead.alert} ({lead.severity}): {lead.run}{more}", ""
+    return Content(
+        mark=_mark(lead),
+        title=one_line(title),
+        alerts=_listed(shown),
+        log=log,
+        action=clean(lead.action) if message.news and lead.state == "firing" else "",
+        notes=(_times(message.alerts), *_flapping(message)),
+    )
+
+
+def whole_of(message: Message) -> Content:
+    """A group as it is now, for the one message that is edited."""
+    lead, story = message.lead, message.story
+    if len(message.alerts) == 1 and story is None:
+        return _alone(message, lead)
+    excerpt = story.excerpt if story else ()
+    log = "\n".join(f"{one_line(place)}\n  {one_line(text)}" for place, text in excerpt)
+    summary = clean(story.title) if story else ""
+    action = (story.action if story else "") or lead.action
+    return Content(
+        mark=_mark(lead),
+        title=_title(message),
+        summary=_known(summary or clean(lead.summary) or clean(lead.description)),
+        cause=_cause(story, lead),
+        facts=_facts(lead),
+        alerts=_listed(message.alerts) if len(message.alerts) > 1 else (),
+        log=log or clean(lead.line or ""),
+        action=clean(action) if message.firing else "",
+        notes=(_times(message.alerts), *_flapping(message)),
+    )
+
+
+def _alone(message: Message, each: Notification) -> Content:
+    # The headline has the run's name already.
+    summary = clean(each.summary).removeprefix(each.run or "").lstrip(": ")
+    return Content(
+        mark=_mark(each),
+        title=headline(each),
+        summary=_known(summary, clean(each.description)),
+        cause=_cause(None, each),
+        facts=_facts(each),
+        log=clean(each.line or ""),
+        action=clean(each.action) if each.state in ("firing", "pending") else "",
+        notes=(_times([each]), *_flapping(message)),
+    )
+
+
+def one_line(text: str) -> str:
+    """Redacted, its line ends made spaces."""
+    return " ".join(clean(text).split())
+
+
+def headline(each: Notification) -> str:
+    """One line: alert, state, severity, run and rank."""
+    rank = f" rank {each.rank}" if each.rank else ""
+    return one_line(f"{each.alert} {each.state} ({each.severity}): {each.run}{rank}")
+
+
+def _title(message: Message) -> str:
+    lead, more = message.lead, _and_more(len(message.alerts))
+    if message.firing:
+        return f"{headline(lead)}{more}"
+    run = f": {lead.run}" if lead.run else ""
+    lasted = _lasted(message.alerts)
+    after = f" after {lasted}" if lasted else ""
+    return f"{one_line(f'{lead.alert} {lead.state}{run}')}{more}{after}"
+
+
+def _counted(shown: Sequence[Notification]) -> str:
+    states = Counter(each.state for each in shown)
+    runs = {each.run for each in shown if each.run}
+    of = f": {next(iter(runs))}" if len(runs) == 1 else f" of {len(runs)} runs"
+    counts = ", ".join(f"{count} {state}" for state, count in states.items())
+    return f"{len(shown)} alerts ({counts}){of if runs else ''}"
+
+
+def _and_more(count: int) -> str:
+    return f" and {count - 1} more" if count > 1 else ""
+
+
+def _mark(each: Notification) -> str:
+    return STATE_MARKS.get(each.state) or SEVERITY_MARKS.get(each.severity, "⚪")
+
+
+def _known(*texts: str) -> tuple[str, ...]:
+    return tuple(text for text in texts if text)
+
+
+def _cause(story: Story | None, lead: Notification) -> str:
+    if story is None or not story.cause:
+        return clean(lead.cause or "")
+    why = "".join(f"\n• {one_line(text)}" for text in story.why)
+    return f"{one_line(story.cause)} ({one_line(story.confidence)}){why}"
+
+
+def _facts(each: Notification) -> tuple[tuple[str, str], ...]:
+    """Run, rank, step and place in the log, as far as they are known."""
+    place = each.path
+    if place and each.line_number is not None:
+        place = f"{place}:{each.line_number}"
+    step = None if each.step is None else str(each.step)
+    facts = {"Run": each.run, "Rank": each.rank, "Step": step, "Log": place}
+    shown = ((name, one_line(value or "")) for name, value in facts.items())
+    return tuple((name, value) for name, value in shown if value)
+
+
+def _lines(shown: Iterable[Notification]) -> str:
+    """The log lines behind several alerts, the worst first."""
+    lines = {
+        f"{one_line(each.path or '')}:{each.line_number}": one_line(each.line)
+        for each in sorted(shown, key=weight)
+        if each.line
+    }
+    first = [*lines.items()][:LINES_SHOWN]
+    return "\n".join(f"{place}\n  {_bounded(line, LINE_LIMIT)}" for place, line in first)
+
+
+def _bounded(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _flapping(message: Message) -> tuple[str, ...]:
+    if message.flaps <= FLAPPING:
+        return ()
+    return (f"fired {message.flaps} times within an hour: sent less often until it settles",)
+
+
+def _times(alerts: Sequence[Notification]) -> str:
+    """Since when, and how it ended."""
+    lead = min(alerts, key=weight)
+    ends = [each.at for each in alerts if each.at is not None]
+    if lead.state in ("firing", "pending"):
+        return f"since {_moment(lead.started_at)}"
+    since = f"since {_moment(min(each.started_at for each in alerts))}"
+    if not ends:
+        return since
+    reason = _bounded(one_line(lead.reason), 200)
+    return f"{since}, {lead.state} {_moment(max(ends))} after {_lasted(alerts)} ({reason})"
+
+
+def _lasted(alerts: Sequence[Notification]) -> str:
+    ends = [each.at for each in alerts if each.at is not None]
+    if not ends:
+        return ""
+    return duration(max(0.0, max(ends) - min(each.started_at for each in alerts)))
+
+
+def _moment(time: float) -> str:
+    """A log may contain any number: beyond a calendar's range it is no time."""
+    try:
+        return utc(time)
+    except (ValueError, OverflowError, OSError):
+        return "an unknown time"
+
+
+def _listed(alerts: Iterable[Notification]) -> tuple[str, ...]:
+    """Every alert, those of one kind in one line, the worst first; the rest is counted."""
+    kinds: dict[tuple[str, str, str, str], list[Notification]] = {}
+    for each in alerts:
+        kinds.setdefault((each.state, each.severity, each.alert, each.run), []).append(each)
+    ordered = sorted(kinds.values(), key=lambda kind: weight(kind[0])[:2])
+    rest = sum(map(len, ordered[ALERTS_SHOWN:]))
+    more = (f"… and {rest} more",) if rest else ()
+    return (*map(_kind, ordered[:ALERTS_SHOWN]), *more)
+
+
+def _kind(members: Sequence[Notification]) -> str:
+    first = members[0]
+    times = f" ×{len(members)}" if len(members) > 1 else ""
+    ranks = compressed(int(each.rank) for each in members if each.rank and each.rank.isdecimal())
+    of = f" rank{'s' if len(members) > 1 else ''} {ranks}" if ranks else ""
+    line = one_line(f"{first.alert} {first.state}{times}: {first.run}{of}")
+    return f"{_mark(first)} {_bounded(line, ALERT_LIMIT)}"
