@@ -28,8 +28,6 @@ the third that of a bar without total."""
 
 _MAX_CACHED = 1024
 """Descriptions and items that are cached; a run has some dozens that stay the same."""
-
-
 _UNKNOWN = NamedKey(name="")
 
 
@@ -135,25 +133,13 @@ class Bars:
             rule.describe(meter.description, numbers)
         elif b"oss" in meter.description:
             _read_description(meter.description, numbers)
+        has_loss = "loss" in numbers.values or "eval_loss" in numbers.values
         phase: str = rule.spec.phase if rule is not None else ""
         if phase == "unnamed" and meter.counts_steps:
             phase = file.unnamed_phase(meter.total)
-        has_loss = "loss" in numbers.values or "eval_loss" in numbers.values
-        if phase in ("", "unnamed"):
-            if not has_loss:
-                return None
-            phase = "epoch"
-        if phase == "eval" and "loss" in numbers.values:
-            numbers.values.setdefault("eval_loss", numbers.values.pop("loss"))
-        _measure(numbers.values, meter, phase)
-        step = meter.step if phase != "epoch" or numbers.step is None else numbers.step
-        # A bar with an epoch ends when the epoch ends.
-        ends_run = numbers.epoch is None and (bool(meter.description) or has_loss)
-        if phase == "train" and not ends_run:
-            phase = "epoch"
-        home = rule.home if rule is not None else "tqdm"
-        total = meter.total or None
-        return BarReading(phase, step, total, end, numbers.epoch, numbers.values, home)
+        elif phase in ("", "unnamed"):
+            phase = "epoch" if has_loss else ""
+        return _reading(rule, phase, meter, numbers, end) if phase else None
 
     def _rule_of(self, description: bytes) -> tuple[BarRule | None, bool]:
         """The definition of a description, and whether no prefix can be before it."""
@@ -175,6 +161,25 @@ def _known(rule: BarRule, meter: Meter, text: bytes) -> BarReading:
         elif value is not None:
             values[name] = value
     return BarReading(phase, meter.step, meter.total or None, end, epoch, values, rule.home)
+
+
+def _reading(
+    rule: BarRule | None, phase: str, meter: Meter, numbers: Numbers, end: int
+) -> BarReading:
+    """A bar whose postfix and description are read."""
+    if phase == "eval" and "loss" in numbers.values:
+        numbers.values.setdefault("eval_loss", numbers.values.pop("loss"))
+    _measure(numbers.values, meter, phase)
+    step = meter.step if phase != "epoch" or numbers.step is None else numbers.step
+    # A bar with an epoch ends when the epoch ends.
+    ends_run = numbers.epoch is None and bool(
+        meter.description or {"loss", "eval_loss"} & numbers.values.keys()
+    )
+    if phase == "train" and not ends_run:
+        phase = "epoch"
+    home = rule.home if rule is not None else "tqdm"
+    total = meter.total or None
+    return BarReading(phase, step, total, end, numbers.epoch, numbers.values, home)
 
 
 def _add_items(items: Sequence[tuple[bytes, bytes]], numbers: Numbers, counted: int) -> None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, chain, compress, count, islice, pairwise, repeat
 from operator import add, ge, gt, is_not
@@ -24,6 +23,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from ldlm_monitor.model.records import SampleBlock
+from ldlm_monitor.parse.events import RecordPlace
 from ldlm_monitor.parse.jsonl import EARLIEST, LATEST, STEPS, TIMES
 from ldlm_monitor.parse.vocabulary import is_known, measure
 
@@ -57,15 +57,6 @@ _PER_ROW_KEYS = frozenset({*STEPS, *TIMES, "epoch", "rank", "type", "schema"})
 """Keys whose value decides how the row is read; they cannot be optional."""
 _PROGRESS = frozenset({"progress", "total_steps", "eval_progress", "skip_progress"})
 """Values that the run's progress needs at their row; `sparse` values come later."""
-
-
-@dataclass(frozen=True, slots=True)
-class RowOwner:
-    """The run and file of rows; `rank` is that of rows without their own."""
-
-    run: str
-    path: str
-    rank: int | None
 
 
 def offsets_of(raws: list[bytes], start: int) -> list[int]:
@@ -143,13 +134,13 @@ class RowShape:
         return rows
 
     def blocks(
-        self, rows: list[msgspec.Struct], owner: RowOwner, first_line: int, offsets: list[int]
+        self, rows: list[msgspec.Struct], place: RecordPlace, offsets: list[int]
     ) -> list[SampleBlock] | None:
-        """Decoded rows as blocks; None if their values require reading them one by one."""
+        """Decoded rows from `place` on as blocks; None if they must be read one by one."""
         width = len(self.signature) + len(self.optional)
         flat = list(chain.from_iterable(map(msgspec.structs.astuple, rows)))
         steps = _whole(flat[self._step :: width])
-        rank, times = owner.rank, None
+        rank, times = place.rank, None
         if self._rank is not None:
             ranks = _whole(flat[self._rank :: width])
             if ranks is None or min(ranks) != max(ranks):
@@ -180,10 +171,10 @@ class RowShape:
             return None if sparse else []
         epochs = None if self._epoch is None else flat[self._epoch :: width]
         whole = SampleBlock(
-            run=owner.run,
+            run=place.origin.run,
             rank=rank,
-            path=owner.path,
-            first_line=first_line,
+            path=place.path,
+            first_line=place.line,
             offsets=offsets,
             steps=steps,
             epochs=epochs,

@@ -233,15 +233,26 @@ def mark_of(trigger: str) -> int | None:
     return None if needed is None else ord(needed[1] or needed[2])
 
 
-def _database(triggers: Sequence[tuple[str, str]], indexes: list[int]) -> Any:
+def _database(triggers: Sequence[tuple[str, str]], indexes: Sequence[int]) -> Any:
     database = hyperscan.Database()
     expressions = [_expression(triggers[index][0]) for index in indexes]
     try:
-        _compile(database, expressions, indexes)
-    except hyperscan.error:
-        for expression, index in zip(expressions, indexes, strict=True):
-            _compile_alone(expression, triggers[index][1])
-        raise
+        database.compile(
+            expressions=expressions,
+            ids=indexes,
+            elements=len(expressions),
+            flags=[hyperscan.HS_FLAG_MULTILINE] * len(expressions),
+        )
+    except hyperscan.error as error:
+        if len(indexes) > 1:
+            for index in indexes:  # find the one that does not compile
+                _database(triggers, [index])
+            raise
+        raise FormatError(
+            f"the trigger {expressions[0].decode()!r} does not compile: {error}",
+            where=triggers[indexes[0]][1],
+            remedy="use a literal part of the line, with \\ before ()[]{}.*+?|^$",
+        ) from error
     return database
 
 
@@ -250,23 +261,3 @@ def _expression(trigger: str) -> bytes:
     for name, phrase in _PHRASES.items():
         trigger = trigger.replace(name, phrase)
     return (f"(?:^|\\r){trigger[1:]}" if trigger.startswith("^") else trigger).encode()
-
-
-def _compile(database: Any, expressions: list[bytes], indexes: list[int]) -> None:
-    database.compile(
-        expressions=expressions,
-        ids=indexes,
-        elements=len(expressions),
-        flags=[hyperscan.HS_FLAG_MULTILINE] * len(expressions),
-    )
-
-
-def _compile_alone(expression: bytes, where: str) -> None:
-    try:
-        _compile(hyperscan.Database(), [expression], [0])
-    except hyperscan.error as error:
-        raise FormatError(
-            f"the trigger {expression.decode()!r} does not compile: {error}",
-            where=where,
-            remedy="use a literal part of the line, with \\ before ()[]{}.*+?|^$",
-        ) from error

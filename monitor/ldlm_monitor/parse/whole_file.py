@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ldlm_monitor.parse import jsonl
-from ldlm_monitor.parse.columns import RowOwner, RowShape, offsets_of, shape_of, signature
+from ldlm_monitor.parse.columns import RowShape, offsets_of, shape_of, signature
 from ldlm_monitor.parse.event_file import EventFileReader
 from ldlm_monitor.parse.events import RecordPlace
 from ldlm_monitor.parse.framing import MAX_RECORD_BYTES
@@ -55,11 +56,10 @@ class RowReader:
         while at < len(raws):
             alike = self._shape.decode(raws, at) if self._shape is not None else []
             stop = at + len(alike)
-            owner = RowOwner(
-                origin.run, chunk.path, origin.rank if self._rank is None else self._rank
-            )
+            owner = origin if self._rank is None else replace(origin, rank=self._rank)
+            place = RecordPlace.of(chunk, chunk.line + at, offsets[at], owner)
             blocks = (
-                self._shape.blocks(alike, owner, chunk.line + at, offsets[at:stop])
+                self._shape.blocks(alike, place, offsets[at:stop])
                 if self._shape is not None and alike
                 else []
             )
@@ -67,8 +67,7 @@ class RowReader:
                 found += (block,) if len(block) > 1 else block.samples()
             first = at if blocks is None else stop
             for index in range(first, min(stop + 1, len(raws))):
-                place = RecordPlace.of(chunk, chunk.line + index, offsets[index], origin)
-                place.rank = owner.rank
+                place = RecordPlace.of(chunk, chunk.line + index, offsets[index], owner)
                 found += self._row(raws[index], place)
             at = stop + 1
         return found
