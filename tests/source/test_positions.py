@@ -252,16 +252,16 @@ def test_a_negative_place_is_no_state(reading, log):
 FINDS = """
 import os, sys
 from pathlib import Path
-from ldlm_monitor.source import DIRECT, Continuation, Journal, FilePosition
+from ldlm_monitor.source import DIRECT, Backlog, Journal, FilePosition
 
 log = Path(sys.argv[1])
 listed = []
 sys.addaudithook(lambda event, given: event == "os.scandir" and listed.append(given[0]))
 position = FilePosition.reached(str(log), 70, 11, DIRECT)
-found = Continuation.of(position, 0.0, Journal())
+found = Backlog.of(position, 0.0, Journal())
 print(found.offset, found.has_name, listed)
 log.rename(log.with_name("a.log.1"))
-found = Continuation.of(position, 0.0, Journal())
+found = Backlog.of(position, 0.0, Journal())
 print(found.offset, found.has_name, listed)
 """
 

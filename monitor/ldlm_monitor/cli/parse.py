@@ -122,12 +122,9 @@ def _chunks(place: str) -> Generator[Chunk, None, None]:
 
 
 def _split(place: str, file: BinaryIO) -> Iterator[Chunk]:
-    from ldlm_monitor.source.split import CHUNK_BYTES, Splitter
+    from ldlm_monitor.source.split import Splitter, split
 
-    splitter = Splitter(_shown(place), (0, 0, 0))
-    while data := file.read(CHUNK_BYTES):
-        yield from splitter.feed(data, 0.0)
-    yield splitter.finish()
+    return split(file, Splitter(_shown(place), (0, 0, 0)))
 
 
 def _as_text(found: Coverage) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ldlm_monitor.core.monitor import Monitor
-from ldlm_monitor.playback.history import HEAD_BYTES, callback_run, has_bars, is_rows, launch_facts
+from ldlm_monitor.playback.launch import HEAD_BYTES, callback_run, has_bars, is_rows, launch_facts
 from ldlm_monitor.run.fleet import RunStatus
 from ldlm_monitor.run.identity import launch_time
 from ldlm_monitor.source import (

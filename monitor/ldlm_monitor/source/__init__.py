@@ -1,5 +1,6 @@
 """Finds the input files and reads what is new in them, as `model.chunk.Chunk`s."""
 
+from ldlm_monitor.source.backlog import Backlog
 from ldlm_monitor.source.companions import (
     Companion,
     LaunchFacts,
@@ -12,14 +13,13 @@ from ldlm_monitor.source.follow import Follower, StdinSource
 from ldlm_monitor.source.journal import Journal, Notice
 from ldlm_monitor.source.patterns import InputPatterns, resolve
 from ldlm_monitor.source.position import FilePosition, positions_from_json, positions_to_json
-from ldlm_monitor.source.resume import Continuation
 from ldlm_monitor.source.timed_disk import TimedDisk
 from ldlm_monitor.source.wake import PollingWaker, Waker, WatchdogWaker
 
 __all__ = [
     "DIRECT",
+    "Backlog",
     "Companion",
-    "Continuation",
     "Disk",
     "FilePosition",
     "Follower",

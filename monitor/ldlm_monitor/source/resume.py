@@ -1,21 +1,15 @@
-"""After a restart: finds the files that were read before it, and continues each.
-
-`Recall` finds the file of a saved position; `Continuation` reads the rest of one file.
-"""
+"""After a restart: finds the file of a saved position."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ldlm_monitor.model.chunk import Chunk, FileId
 from ldlm_monitor.model.errors import InputError
-from ldlm_monitor.source.file_system import DIRECT, Disk, Key, likely_places
+from ldlm_monitor.source.file_system import Disk, Key, likely_places
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.position import FilePosition
-from ldlm_monitor.source.split import RECORD_BYTES
 from ldlm_monitor.source.tail import COPY_BYTES, Tail
 
 
@@ -113,94 +107,3 @@ class Recall:
         if at is not None:
             tail.start_at(at.offset, at.line, at.shown)
         return tail
-
-
-START_BYTES = 256
-"""Enough to recognise the form of a file (`model.frames.HEAD_BYTES`) and its first line."""
-
-
-class Continuation:
-    """Reads what was appended to one file since its saved position.
-
-    The chunks are those that following the file would have given. `path` is the followed
-    name, `place` the file's present path, `offset` the start of the first chunk, `size` its
-    bytes, `modified` (Unix seconds) its mtime. `has_name`: the followed name leads to this file.
-    `start`: the file's first bytes.
-    """
-
-    def __init__(self, tail: Tail, disk: Disk) -> None:
-        self._tail = tail
-        self._disk = disk
-        descriptor = tail.descriptor
-        assert descriptor is not None  # `Recall.find` opened it
-        self._descriptor = descriptor
-        self._status = disk.fstat(descriptor)
-        self.path = tail.name
-        self.place: Path = tail.place
-        self.file: FileId = tail.splitter.file
-        self.offset = tail.splitter.offset
-        self.size = self._status.st_size
-        self.modified = self._status.st_mtime
-        self.has_name = tail.retired_at is None
-        self.start = disk.pread(descriptor, START_BYTES, 0)
-
-    @classmethod
-    def of(
-        cls, position: FilePosition, now: float, journal: Journal, disk: Disk = DIRECT
-    ) -> Continuation | None:
-        """The file that `Recall.find` finds for `position`; None if it is gone.
-
-        Raises `OSError` or `InputError` while the name cannot be read.
-        """
-        tail = Recall(journal, disk).find(position, Path(position.path), now)
-        return None if tail is None else cls(tail, disk)
-
-    def begin_at(self, offset: int, line: int) -> None:
-        """Read again from `offset` on, where a record begins; `line` is its line."""
-        self._tail.begin_at(offset, line)
-        self.offset = offset
-
-    def chunks(self, now: float) -> Iterator[Chunk]:
-        """Whole records up to the end of the file, read at `now`. Raises `OSError`."""
-        self._tail.see(self._status, now)
-        while self._tail.due:
-            before = self._tail.splitter.position
-            found = self._tail.read(now)
-            yield from found
-            if not found and self._tail.splitter.position == before:
-                return  # truncated meanwhile: the file is shorter than its size at the start
-
-    def unfinished(self) -> Chunk | None:
-        """The last record, if its terminator is missing. Exhaust `chunks` first."""
-        return self._tail.splitter.rest() if self._tail.splitter.unfinished else None
-
-    def note_shown(self, stop: int) -> None:
-        """Mark the unfinished record as emitted up to byte `stop`."""
-        self._tail.splitter.shown = max(self._tail.splitter.shown, stop)
-
-    def show(self) -> Chunk:
-        """The `unfinished` record, marked as emitted."""
-        return self._tail.splitter.peek()
-
-    @property
-    def was_shown(self) -> bool:
-        """Whether the unfinished record was emitted in its present length."""
-        return self._tail.splitter.peek_at() is None
-
-    def part(self, start: int, stop: int) -> bytes:
-        """Bytes `start` to `stop` as they are now, at most `RECORD_BYTES`."""
-        return self._disk.pread(self._descriptor, min(stop - start, RECORD_BYTES), start)
-
-    def finish(self) -> Chunk:
-        """The last chunk; nothing more is read from the file."""
-        return self._tail.finish()
-
-    def position(self) -> FilePosition | None:
-        """The present position; None if the file is finished and deleted."""
-        if self._tail.finished and not self._disk.fstat(self._descriptor).st_nlink:
-            return None
-        return self._tail.position()
-
-    def close(self) -> None:
-        """Close the descriptor."""
-        self._tail.close()

@@ -26,6 +26,8 @@ from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.position import FilePosition, Fingerprint
 from ldlm_monitor.source.split import CHUNK_BYTES, Splitter
 
+BOM = b"\xef\xbb\xbf"
+"""The mark of UTF-8 at a file's start, as PowerShell and some editors write it: no text."""
 SETTLED_SECONDS = 2.0
 """A file that changed so recently may change again with the same size and mtime: FAT stores
 mtimes with a resolution of two seconds, ext3 with one."""
@@ -92,7 +94,7 @@ class Tail:
         `line` is the line at `offset`; None: count the lines before it, which reads them.
         `shown` is as in `Position`.
         """
-        descriptor = self._open_descriptor()
+        descriptor = self.open_descriptor()
         found = Fingerprint.of(self._disk, descriptor, offset) if offset > 0 else None
         if found is None:
             return
@@ -123,6 +125,18 @@ class Tail:
             else:
                 line += data.count(b"\n")
         return (counter.offset, counter.line) if framed else (offset, line)
+
+    def another(self) -> "Tail":
+        """A second reader of the same open file, which begins at its start and reports nothing."""
+        return Tail(
+            self.name,
+            self.place,
+            self.open_descriptor(),
+            self.key,
+            generation=self.generation,
+            journal=Journal(),
+            disk=self._disk,
+        )
 
     def continue_from(self, other: "Tail") -> None:
         """Begin after the last record of `other`, which read the same content."""
@@ -182,7 +196,7 @@ class Tail:
 
     def same_content(self, descriptor: int | None = None) -> bool:
         """Whether the file (or the one behind `descriptor`) still has the bytes that were read."""
-        descriptor = self._open_descriptor() if descriptor is None else descriptor
+        descriptor = self.open_descriptor() if descriptor is None else descriptor
         return self._fingerprint.fits(self._disk, descriptor)
 
     def see(self, status: os.stat_result, now: float) -> None:
@@ -197,11 +211,16 @@ class Tail:
         elif not self._dirty and modified > (self._checked - SETTLED_SECONDS) * 1e9:
             self._dirty = True
 
-    def read(self, now: float) -> list[Chunk]:
-        """The chunks of the next slice, or the last chunk of a generation. Raises `OSError`."""
-        descriptor = self._open_descriptor()
+    def read(self, now: float, stop: int | None = None) -> list[Chunk]:
+        """The chunks of the next slice, or the last chunk of a generation. Raises `OSError`.
+
+        Bytes from `stop` on are left for later.
+        """
+        descriptor = self.open_descriptor()
         position = self.splitter.position
         wanted = max(CHUNK_BYTES - self.splitter.unfinished, CHUNK_BYTES // 4)
+        if stop is not None:
+            wanted = min(wanted, stop - position)
         data = self._disk.pread(descriptor, wanted, position)
         # Checked after the read: if it holds now, it held during the read.
         if not self.same_content(descriptor):
@@ -216,8 +235,8 @@ class Tail:
             self.size = max(self.size, position + len(data))
         if at_end or written.endswith((b"\n", b"\r")):
             data = written
-        if data[:1] == b"\0" and not (framed or self.splitter.unfinished):
-            data = self._skip_hole(descriptor, data)
+        if not (framed or self.splitter.unfinished):
+            data = self._skip_blank(descriptor, data)
         self._dirty = self.unread > 0
         if not data:
             self._checked = now
@@ -263,13 +282,20 @@ class Tail:
                 self._disk.close(self.descriptor)
             self.descriptor = None
 
-    def _open_descriptor(self) -> int:
+    def open_descriptor(self) -> int:
+        """The descriptor. Raises `InputError` if it is closed."""
         if self.descriptor is None:
             raise InputError("closed", where=self.name)
         return self.descriptor
 
-    def _skip_hole(self, descriptor: int, data: bytes) -> bytes:
-        """`data` without its leading NULs; a whole hole is skipped with one seek."""
+    def _skip_blank(self, descriptor: int, data: bytes) -> bytes:
+        """`data` without leading NULs or a BOM; a whole hole is skipped with one seek."""
+        if self.splitter.position == 0 and data.startswith(BOM):
+            self.splitter.skip(len(BOM))
+            self._fingerprint.add(BOM)
+            data = data[len(BOM) :]
+        if data[:1] != b"\0":
+            return data
         text = data.lstrip(b"\0")
         skipped = len(data) - len(text)
         if not text:

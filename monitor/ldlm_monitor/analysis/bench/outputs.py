@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ldlm_monitor.analysis.readings import Readings, RunReadings
 from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.playback.history import launch_facts
+from ldlm_monitor.playback.launch import launch_facts
 from ldlm_monitor.source import Surroundings, companions, resolve
 from ldlm_monitor.source.split import Splitter
 

@@ -1,0 +1,158 @@
+"""What a file holds already, read by the same `Tail` that follows it afterwards."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+
+from ldlm_monitor.model.chunk import Chunk, FileId
+from ldlm_monitor.model.errors import InputError
+from ldlm_monitor.model.frames import form_of
+from ldlm_monitor.source.file_system import DIRECT, Disk
+from ldlm_monitor.source.journal import Journal
+from ldlm_monitor.source.position import FilePosition
+from ldlm_monitor.source.resume import Recall
+from ldlm_monitor.source.split import RECORD_BYTES
+from ldlm_monitor.source.tail import BOM, Tail
+
+HEAD_BYTES = 2048
+"""Enough to know a file's form."""
+
+
+class Backlog:
+    """The bytes of one file that are there now, in the chunks that following it would give.
+
+    `path` is the followed name, `place` the file's present path, `offset` where reading
+    begins, `size` its bytes, `modified` (Unix seconds) its mtime. `has_name`: the followed
+    name leads to this file. `head`: its first bytes that are text, or frames.
+    """
+
+    def __init__(self, tail: Tail, disk: Disk) -> None:
+        self._tail = tail
+        self._disk = disk
+        self._status = disk.fstat(tail.open_descriptor())
+        self.path = tail.name
+        self.place: Path = tail.place
+        self.file: FileId = tail.splitter.file
+        self.offset = tail.splitter.offset
+        self.size = self._status.st_size
+        self.modified = self._status.st_mtime
+        self.has_name = tail.retired_at is None
+        self.head = self._head()
+
+    @classmethod
+    def new(cls, path: Path, journal: Journal, disk: Disk = DIRECT) -> Backlog:
+        """A file of which nothing was read yet. Raises `OSError`."""
+        try:
+            descriptor, key = disk.open_regular(path)
+        except InputError as error:
+            raise OSError(errno.EINVAL, error.what, str(path)) from error
+        place = disk.realpath(path)
+        tail = Tail(str(path), place, descriptor, key, generation=0, journal=journal, disk=disk)
+        try:
+            return cls(tail, disk)
+        except OSError:
+            tail.close()
+            raise
+
+    @classmethod
+    def of(
+        cls, position: FilePosition, now: float, journal: Journal, disk: Disk = DIRECT
+    ) -> Backlog | None:
+        """The file that `Recall.find` finds for `position`; None if it is gone.
+
+        Raises `OSError` or `InputError` while the name cannot be read.
+        """
+        tail = Recall(journal, disk).find(position, Path(position.path), now)
+        return None if tail is None else cls(tail, disk)
+
+    def begin_at(self, offset: int, line: int) -> None:
+        """Read from `offset` on, where a record begins; `line` is its line. Raises `OSError`."""
+        self._reopen()
+        self._tail.begin_at(offset, line)
+        self.offset = offset
+
+    def chunks(self, now: float, stop: int | None = None) -> Iterator[Chunk]:
+        """Whole records up to `stop`, or the end of the file. Raises `OSError`."""
+        self._reopen()
+        yield from self._read(self._tail, self.size if stop is None else stop, now)
+
+    def scan(self, start: int, stop: int) -> Iterator[Chunk]:
+        """What stands between, the unfinished record at its end too; nothing counts as read."""
+        self._reopen()
+        tail = self._tail.another()
+        tail.start_at(start, 1)
+        yield from self._read(tail, min(stop, self.size), 0.0)
+        if tail.splitter.unfinished:
+            yield tail.splitter.rest()
+
+    def unfinished(self) -> Chunk | None:
+        """The last record, if its terminator is missing. Exhaust `chunks` first."""
+        return self._tail.splitter.rest() if self._tail.splitter.unfinished else None
+
+    def note_shown(self, stop: int) -> None:
+        """Mark the unfinished record as emitted up to byte `stop`."""
+        self._tail.splitter.shown = max(self._tail.splitter.shown, stop)
+
+    def show(self) -> Chunk:
+        """The `unfinished` record, marked as emitted."""
+        return self._tail.splitter.peek()
+
+    @property
+    def was_shown(self) -> bool:
+        """Whether the unfinished record was emitted in its present length."""
+        return self._tail.splitter.peek_at() is None
+
+    def part(self, start: int, stop: int) -> bytes:
+        """Bytes `start` to `stop` as they are now, at most `RECORD_BYTES`. Raises `OSError`."""
+        size = max(min(stop - start, RECORD_BYTES), 0)
+        return self._disk.pread(self._reopen(), size, start)
+
+    def finish(self) -> Chunk:
+        """The last chunk; nothing more is read from the file."""
+        return self._tail.finish()
+
+    def position(self) -> FilePosition | None:
+        """The present position; None if the file is finished and deleted."""
+        if self._tail.finished and not self._disk.fstat(self._reopen()).st_nlink:
+            return None
+        return self._tail.position()
+
+    def rest(self) -> None:
+        """Give the descriptor back until it is needed: there may be more files than those."""
+        if self.has_name:
+            self._tail.close()
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        self._tail.close()
+
+    def descriptor(self) -> int:
+        """The open file. Raises `OSError`."""
+        return self._reopen()
+
+    def _reopen(self) -> int:
+        try:
+            if self._tail.reopen(self.place):
+                return self._tail.open_descriptor()
+        except InputError as error:
+            raise OSError(errno.EINVAL, error.what, self.path) from error
+        raise FileNotFoundError(errno.ENOENT, "another file has its name", self.path)
+
+    def _read(self, tail: Tail, stop: int, now: float) -> Iterator[Chunk]:
+        tail.see(self._status, now)
+        while tail.due and tail.splitter.position < stop:
+            before = tail.splitter.position
+            found = tail.read(now, stop)
+            yield from found
+            if not found and tail.splitter.position == before:
+                return  # truncated meanwhile: the file is shorter than its size at the start
+
+    def _head(self) -> bytes:
+        descriptor = self._tail.open_descriptor()
+        head = self._disk.pread(descriptor, HEAD_BYTES, 0)
+        if head[:1] == b"\0" and not form_of(head):
+            first = next(self.scan(0, self.size), None)
+            head = b"" if first is None else first.data[:HEAD_BYTES]
+        return head.removeprefix(BOM)
