@@ -252,12 +252,14 @@ def test_a_negative_place_is_no_state(reading, log):
 FINDS = """
 import os, sys
 from pathlib import Path
-from ldlm_monitor.source import DIRECT, Backlog, Journal, FilePosition
+from ldlm_monitor.source import Backlog, Journal
 
 log = Path(sys.argv[1])
 listed = []
 sys.addaudithook(lambda event, given: event == "os.scandir" and listed.append(given[0]))
-position = FilePosition.reached(str(log), 70, 11, DIRECT)
+backlog = Backlog.new(log, Journal())
+assert sum(len(chunk.data) for chunk in backlog.chunks(0.0)) == 70
+position = backlog.position()
 found = Backlog.of(position, 0.0, Journal())
 print(found.offset, found.has_name, listed)
 log.rename(log.with_name("a.log.1"))

@@ -117,7 +117,7 @@ def place(
     journal = Journal() if journal is None else journal
     for path in paths:
         try:
-            backlog = Backlog.new(path, journal, disk)
+            backlog = Backlog.new(path, journal, disk, is_followed=not ends)
             if form_of(backlog) == "rows":
                 name_by_content(path, names, disk)
             run = names.origin(str(path)).run

@@ -42,14 +42,22 @@ class Backlog:
         self.head = self._head()
 
     @classmethod
-    def new(cls, path: Path, journal: Journal, disk: Disk = DIRECT) -> Backlog:
-        """A file of which nothing was read yet. Raises `OSError`."""
+    def new(
+        cls, path: Path, journal: Journal, disk: Disk = DIRECT, *, is_followed: bool = False
+    ) -> Backlog:
+        """A file of which nothing was read yet. Raises `OSError`.
+
+        `is_followed`: it is followed afterwards.
+        """
         try:
             descriptor, key = disk.open_regular(path)
         except InputError as error:
             raise OSError(errno.EINVAL, error.what, str(path)) from error
         place = disk.realpath(path)
-        tail = Tail(str(path), place, descriptor, key, generation=0, journal=journal, disk=disk)
+        tail = Tail(
+            str(path), place, descriptor, key,
+            generation=0, journal=journal, disk=disk, is_followed=is_followed,
+        )  # fmt: skip
         try:
             return cls(tail, disk)
         except OSError:

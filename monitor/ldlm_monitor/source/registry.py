@@ -91,7 +91,7 @@ class Registry:
                 continue
             del self._ended[tail.key]
             entry = self.entries[Path(tail.name)]
-            again = self._new(entry, tail.descriptor, tail.key, tail)
+            again = self._new(tail.name, entry, tail.descriptor, tail.key, tail.generation + 1)
             again.continue_from(tail)
             again.retired_at, again.place = now, tail.place
             entry.retired.append(again)
@@ -187,6 +187,7 @@ class Registry:
             if tail is not owner.tail:  # else it is followed already, under another name
                 owner.retired.remove(tail)
                 tail.retired_at = None
+                tail.place = Path(os.path.realpath(entry.path))
                 self._assign(entry, tail)
         else:
             copied = self._begin(entry, old)
@@ -204,12 +205,10 @@ class Registry:
         if key in self.live:  # the name changed again since the stat: handled next turn
             os.close(descriptor)
             return False
-        before = self._ended.get(key)
-        tail = self._new(entry, descriptor, key, before)
         try:
-            copied = self._find_start(entry, tail, old, before, descriptor)
+            tail, copied = self._begun(entry, old, descriptor, key)
         except OSError as error:  # the next check tries again
-            tail.close()
+            self.disk.close(descriptor)
             entry.report(self.journal, error)
             return False
         self._ended.pop(key, None)
@@ -219,32 +218,49 @@ class Registry:
         entry.recover(self.journal)
         return copied
 
-    def _find_start(
-        self,
-        entry: FollowedName,
-        tail: Tail,
-        old: Tail | None,
-        before: Tail | None,
-        descriptor: int,
-    ) -> bool:
-        """Set where reading begins in a new file. Returns whether it is a copy of `old`."""
+    def _waiting_for(self, key: Key, descriptor: int) -> FilePosition | None:
+        """How far this file was read before a restart, if it was not found until now.
+
+        The position waits no longer: the file is here, under whichever name.
+        """
+        for entry in self._recalled:
+            for position in entry.kept:
+                if position.key == key and position.verify(self.disk, descriptor) is not None:
+                    entry.kept.remove(position)
+                    return position
+        return None
+
+    def _begun(
+        self, entry: FollowedName, old: Tail | None, descriptor: int, key: Key
+    ) -> tuple[Tail, bool]:
+        """The reader of a new file, where reading begins, and whether it is a copy of `old`."""
+        waiting = self._waiting_for(key, descriptor)
+        if waiting is not None:
+            tail = self._new(waiting.path, entry, descriptor, key, waiting.generation)
+            tail.continue_at(waiting)
+            return tail, False
+        before = self._ended.get(key)
+        generation = 0 if before is None else before.generation + 1
+        tail = self._new(str(entry.path), entry, descriptor, key, generation)
         if old is not None and old.is_copied_by(descriptor):
             tail.continue_from(old)
             old.leave_rest()
-            return True
+            return tail, True
         if before is not None and before.same_content(descriptor):
             tail.continue_from(before)
         elif entry.start:
             tail.start_at(entry.start, entry.line)
-        return False
+        return tail, False
 
-    def _new(self, entry: FollowedName, descriptor: int, key: Key, before: Tail | None) -> Tail:
+    def _new(
+        self, name: str, entry: FollowedName, descriptor: int, key: Key, generation: int
+    ) -> Tail:
         return Tail(
-            str(entry.path),
+            name,
             Path(os.path.realpath(entry.path)),
             descriptor,
             key,
-            generation=0 if before is None else before.generation + 1,
+            generation=generation,
             journal=self.journal,
             disk=self.disk,
         )

@@ -93,7 +93,11 @@ class Recall:
                 self.journal.rewritten(str(path), position.read, shrunk=shrunk)
                 return self._begin(path, file, position.generation + 1, None)
         for file in kept:
-            if file.path == path and position.offset >= COPY_BYTES:
+            if (
+                file.path == path
+                and position.offset >= COPY_BYTES
+                and position.checksum.fits(self.disk, file.descriptor)
+            ):
                 self.journal.replaced(str(path), copied=True)
                 return self._begin(path, file, 0, position)
         return None
@@ -105,5 +109,5 @@ class Recall:
             generation=generation, journal=self.journal, disk=self.disk,
         )  # fmt: skip
         if at is not None:
-            tail.start_at(at.offset, at.line, at.shown)
+            tail.continue_at(at)
         return tail

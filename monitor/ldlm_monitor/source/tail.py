@@ -23,7 +23,7 @@ from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.model.frames import HEAD_BYTES, Form, form_of
 from ldlm_monitor.source.file_system import Disk, Key, likely_places
 from ldlm_monitor.source.journal import Journal
-from ldlm_monitor.source.position import FilePosition, Fingerprint
+from ldlm_monitor.source.position import Checksum, FilePosition, Fingerprint
 from ldlm_monitor.source.split import CHUNK_BYTES, Splitter
 
 BOM = b"\xef\xbb\xbf"
@@ -42,7 +42,8 @@ class Tail:
 
     `name` is the path in its chunks, wherever the file is moved. `size` is the last known
     size. `retired_at` (Unix seconds) is when its name was taken away; `finished`: its last
-    chunk was returned.
+    chunk was returned. `before` is how far the content was read that a truncation removed
+    last. `is_followed`: it will be asked which files are copies of it.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Tail:
         generation: int,
         journal: Journal,
         disk: Disk,
+        is_followed: bool = True,
     ) -> None:
         self.name = name
         self.place = place
@@ -64,13 +66,15 @@ class Tail:
         self.size = 0
         self.retired_at: float | None = None
         self.finished = False
+        self.before: FilePosition | None = None
+        self._is_followed = is_followed
         self._journal = journal
         self._disk = disk
         self._modified = 0
         self._checked = 0.0
         self._dirty = True
         self._blank = 0
-        self._fingerprint = Fingerprint()
+        self._fingerprint = self._nothing_read()
         self._kept: FilePosition | None = None
 
     @property
@@ -88,11 +92,20 @@ class Tail:
         """Whether a read may return something."""
         return not self.finished and (self._dirty or self.unread > 0)
 
-    def start_at(self, offset: int, line: int | None = None, shown: int = 0) -> None:
+    def _nothing_read(self) -> Fingerprint:
+        return Fingerprint(checksum=Checksum() if self._is_followed else None)
+
+    def start_at(
+        self,
+        offset: int,
+        line: int | None = None,
+        shown: int = 0,
+        checksum: Checksum | None = None,
+    ) -> None:
         """Begin at `offset`, if the file is that long, as if everything before were read.
 
         `line` is the line at `offset`; None: count the lines before it, which reads them.
-        `shown` is as in `Position`.
+        `shown` and `checksum` are as in `FilePosition`.
         """
         descriptor = self.open_descriptor()
         found = Fingerprint.of(self._disk, descriptor, offset) if offset > 0 else None
@@ -102,6 +115,9 @@ class Tail:
         if line is None:
             offset, line = self._counted(descriptor, offset, framed=framed)
             found = Fingerprint.of(self._disk, descriptor, offset) or found
+        if self._is_followed:
+            known = checksum is not None and checksum.stop >= offset
+            found.checksum = checksum if known else Checksum(offset, offset)
         self._fingerprint = found
         self.splitter = Splitter(
             self.name, self.splitter.file, offset=offset, line=line, framed=framed
@@ -111,7 +127,7 @@ class Tail:
     def begin_at(self, offset: int, line: int) -> None:
         """Forget what was read behind `offset`, where line `line` begins."""
         self.splitter = Splitter(self.name, self.splitter.file)
-        self._fingerprint = Fingerprint()
+        self._fingerprint = self._nothing_read()
         self.start_at(offset, line)
 
     def _counted(self, descriptor: int, offset: int, *, framed: Form) -> tuple[int, int]:
@@ -136,12 +152,17 @@ class Tail:
             generation=self.generation,
             journal=Journal(),
             disk=self._disk,
+            is_followed=False,
         )
+
+    def continue_at(self, position: FilePosition) -> None:
+        """Begin where this content was read to before a restart."""
+        self.start_at(position.offset, position.line, position.shown, position.checksum)
 
     def continue_from(self, other: "Tail") -> None:
         """Begin after the last record of `other`, which read the same content."""
         before = other.splitter
-        self.start_at(before.offset, before.line, before.shown)
+        self.start_at(before.offset, before.line, before.shown, other._fingerprint.checksum)
 
     def is_copied_by(self, descriptor: int) -> bool:
         """Whether the file behind `descriptor` is a copy that replaced this one, as rsync does.
@@ -157,6 +178,9 @@ class Tail:
         rest = size - offset
         if names or offset < COPY_BYTES or rest > REST_BYTES or not self.same_content(descriptor):
             return False
+        checksum = self._fingerprint.checksum
+        if checksum is None or not checksum.fits(self._disk, descriptor):
+            return False
         copied = self._disk.pread(descriptor, rest, offset)
         if self.descriptor is None:
             return len(copied) == rest
@@ -168,7 +192,10 @@ class Tail:
             offset, line = self.splitter.offset, self.splitter.line
             rest = self._disk.pread(self.descriptor, REST_BYTES, offset)
             counted = None if self.splitter.framed else line + rest.count(b"\n")
-            self.start_at(offset + len(rest), counted)
+            checksum = self._fingerprint.checksum
+            if checksum is not None:
+                checksum = checksum.more(rest, offset)
+            self.start_at(offset + len(rest), counted, checksum=checksum)
 
     def position(self) -> FilePosition:
         """The reading position, to be saved for a restart."""
@@ -191,6 +218,7 @@ class Tail:
                 *self._fingerprint.digests(),
                 nameless=nameless,
                 shown=splitter.shown,
+                checksum=self._fingerprint.checksum or Checksum(),
             )
         return kept
 
@@ -309,11 +337,12 @@ class Tail:
     def _begin_again(self) -> Chunk:
         shrunk = self.size < self.splitter.position
         read = self.splitter.position
+        self.before = self.position()
         cut = self.splitter.cut_records
         last = self.splitter.finish()
         self._journal.cut(self.name, self.splitter.cut_records - cut)
         self.splitter = Splitter(self.name, (*self.key, self.generation + 1))
-        self._fingerprint = Fingerprint()
+        self._fingerprint = self._nothing_read()
         self._blank = 0
         self._dirty = True
         self._journal.rewritten(self.name, read, shrunk=shrunk)
