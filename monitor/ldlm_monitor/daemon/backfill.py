@@ -16,7 +16,7 @@ from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk, FileId
 from ldlm_monitor.playback.history import History, place
 from ldlm_monitor.playback.history_file import HistoryFile
-from ldlm_monitor.source import Disk, FilePosition, Follower
+from ldlm_monitor.source import Disk, FilePosition, Follower, Found, Known
 from ldlm_monitor.state.read_log import ContentState
 from ldlm_monitor.state.state_store import State
 
@@ -71,6 +71,7 @@ class Backfill:
         self._played: dict[str, tuple[FileId, int]] = {}
         self._replaced: set[Path] = set()
         self._contents: list[ContentState] = []
+        self._known: list[Known] = []
         self.reading: float | None = None
 
     def take_contents(self) -> list[ContentState]:
@@ -81,11 +82,26 @@ class Backfill:
     def resume(self, restart: Restart) -> set[Path]:
         """Adopt the files of a restart; names under which there is another file by now."""
         self._inputs.adopt(restart.paths, restart.state.runs.values())
+        self._known = restart.contents
         self._replaced = {path for path in restart.unnamed if stat.S_ISREG(self._mode(path))}
         return self._replaced
 
-    def pass_over(self, path: Path) -> None:
-        """Follow a file from its present end."""
+    def known(self) -> list[Known]:
+        """What is read, or was, also before a restart."""
+        return [*self._follower.contents(), *self._known]
+
+    def go_on(self, path: Path, found: Found) -> None:
+        """Follow a known file under another name, or a copy from where it was read to."""
+        names = self._monitor.names
+        names.tie(str(path), names.origin(found.name).run)
+        if found.offset is None:
+            self._follower.add(path)
+        else:
+            self.pass_over(path, found.offset)
+        log.info("%s: goes on with %s", path, found.name)
+
+    def pass_over(self, path: Path, offset: int | None = None) -> None:
+        """Follow a file from `offset` on; None: from its present end."""
         try:
             status = self._disk.stat(path)
         except TimeoutError:
@@ -94,9 +110,10 @@ class Backfill:
             self._follower.add(path)
         else:
             file = (status.st_dev, status.st_ino, 0)
-            self._follower.add(path, offset=status.st_size)
+            offset = status.st_size if offset is None else offset
+            self._follower.add(path, offset=offset)
             self._contents.append(
-                ContentState(str(path), file, 0, status.st_size, status.st_mtime, "skipped")
+                ContentState(str(path), file, 0, offset, status.st_mtime, "skipped")
             )
 
     def play(

@@ -262,16 +262,18 @@ class Pump:
                 disk=self._disk,
             )
             again = self._backfill.resume(restart)
-        joining = self.inputs.joining(now, rung=rung)
+        joining = self.inputs.joining(now, rung=rung, known=self._backfill.known)
         for file in joining:
             if file.stale:
                 self._backfill.pass_over(file.path)
+            elif file.found.name:
+                self._backfill.go_on(file.path, file.found)
         if self.inputs.patterns.standard_input and self._stdin is None:
             self._stdin = StdinSource(sys.stdin.buffer, self._waker.ring, self.follower.journal)
         if not joining and restart is None:
             return True
         self._waker.watch(self.inputs.folders())
-        fresh = sorted({file.path for file in joining if not file.stale} | again)
+        fresh = sorted({file.path for file in joining if file.is_new} | again)
         found = self._backfill.play(fresh, now, restart, cut_short=self._is_cut_short)
         if found is None:
             return False

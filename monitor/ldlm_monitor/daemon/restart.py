@@ -11,7 +11,7 @@ from ldlm_monitor.model.chunk import FileId
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.playback.history_file import HistoryFile, Seen
 from ldlm_monitor.run.identity import RunNames
-from ldlm_monitor.source import Backlog, Disk, FilePosition, Journal
+from ldlm_monitor.source import Backlog, Disk, FilePosition, Journal, Known
 from ldlm_monitor.state.read_log import Arrival, ObservedRecords, file_key
 from ldlm_monitor.state.state_store import State, StateStore
 from ldlm_monitor.text.format import byte_size
@@ -28,7 +28,8 @@ class Restart:
     """The state of the daemon before, and the files of its positions once they are opened.
 
     `files` are read again; `waiting` are positions, by name, whose files cannot be read now;
-    of these names, `missing` lead nowhere. `observed` no file holds.
+    of these names, `missing` lead nowhere. `observed` no file holds. `contents` are those
+    that were read, wherever they are by now.
     """
 
     state: State
@@ -37,6 +38,7 @@ class Restart:
     files: list[HistoryFile] = field(default_factory=list)
     waiting: dict[str, list[FilePosition]] = field(default_factory=dict)
     missing: set[str] = field(default_factory=set)
+    contents: list[Known] = field(default_factory=list)
 
     @property
     def floor(self) -> float:
@@ -65,7 +67,11 @@ class Restart:
         for position in [*kept, *_begun_since(kept, self.arrivals)]:
             try:
                 found = Backlog.of(position, now, journal, disk)
+                is_same = found is not None and found.offset == position.offset
+                self.contents.append(Known(position, gone=not is_same))
                 if found is not None:
+                    if is_same and (here := found.position()) is not None:
+                        self.contents.append(Known(here))
                     seen = self._seen(found, position, own, store)
                     run = names.origin(position.path).run
                     file = HistoryFile(found, run, now=now, seen=seen, budget=budget, disk=disk)

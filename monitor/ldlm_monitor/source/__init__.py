@@ -10,6 +10,7 @@ from ldlm_monitor.source.companions import (
 )
 from ldlm_monitor.source.file_system import DIRECT, Disk
 from ldlm_monitor.source.follow import Follower, StdinSource
+from ldlm_monitor.source.identity import NEW, Found, Known, KnownContents
 from ldlm_monitor.source.journal import Journal, Notice
 from ldlm_monitor.source.patterns import InputPatterns, resolve
 from ldlm_monitor.source.position import FilePosition, positions_from_json, positions_to_json
@@ -18,13 +19,17 @@ from ldlm_monitor.source.wake import PollingWaker, Waker, WatchdogWaker
 
 __all__ = [
     "DIRECT",
+    "NEW",
     "Backlog",
     "Companion",
     "Disk",
     "FilePosition",
     "Follower",
+    "Found",
     "InputPatterns",
     "Journal",
+    "Known",
+    "KnownContents",
     "LaunchFacts",
     "Notice",
     "PollingWaker",

@@ -12,6 +12,7 @@ from typing import BinaryIO
 from ldlm_monitor.model.chunk import Chunk, FileId
 from ldlm_monitor.source.file_system import MOUNT_SECONDS, Disk, Mount, MountTable, read_mounts
 from ldlm_monitor.source.held_files import FollowedName
+from ldlm_monitor.source.identity import Known
 from ldlm_monitor.source.journal import Journal, Notice
 from ldlm_monitor.source.mount_reader import MountReader
 from ldlm_monitor.source.patterns import STANDARD_INPUT
@@ -125,6 +126,10 @@ class Follower:
         this name.
         """
         return [position for reader in self._all() for position in reader.positions()]
+
+    def contents(self) -> list[Known]:
+        """What is read, or was, for asking whether a path is new."""
+        return [known for reader in self._all() for known in reader.contents()]
 
     def finish(self) -> Iterator[Chunk]:
         """The last chunk of every file; nothing more is read."""

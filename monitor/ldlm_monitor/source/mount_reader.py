@@ -9,6 +9,7 @@ from typing import TypeAlias
 from ldlm_monitor.model.chunk import Chunk, FileId
 from ldlm_monitor.source.file_system import Disk, Mount, Worker
 from ldlm_monitor.source.held_files import FollowedName
+from ldlm_monitor.source.identity import Known
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.position import FilePosition
 from ldlm_monitor.source.tailer import Tailer
@@ -133,6 +134,10 @@ class MountReader:
             return [*self._positions, *joining]
         self._apply()
         return self._tailer.positions()
+
+    def contents(self) -> list[Known]:
+        """As `Follower.contents`; while the thread reads, what was known before."""
+        return self._tailer.contents() if self.idle else [*map(Known, self._positions)]
 
     def finish(self, patience: float) -> list[Chunk]:
         """The last chunk of every file; none if the file system does not answer."""

@@ -19,6 +19,7 @@ from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.source.file_system import Disk, Key, key_of
 from ldlm_monitor.source.held_files import Descriptors, FollowedName, Lingering
+from ldlm_monitor.source.identity import Known
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.position import FilePosition
 from ldlm_monitor.source.resume import Recall
@@ -120,6 +121,15 @@ class Registry:
         tails = [*self._lingering, *(tail for _, tail in self.live.values())]
         waiting = [position for entry in self.entries.values() for position in entry.kept]
         return [*waiting, *(tail.position() for tail in tails)]
+
+    def contents(self) -> list[Known]:
+        """What is read, or was: of files that have another content by now, the one before."""
+        tails = [tail for _, tail in list(self.live.values())]
+        before = [tail.before for tail in tails if tail.before is not None]
+        return [
+            *(Known(position) for position in self.positions()),
+            *(Known(position, gone=True) for position in before),
+        ]
 
     def _recall(self, entry: FollowedName, now: float, *, gives_up: bool) -> None:
         """Resume the name's files; positions whose file is missing or unreadable stay.

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.source.file_system import Disk, Key, likely_places
+from ldlm_monitor.source.identity import COPY_BYTES
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.position import FilePosition
-from ldlm_monitor.source.tail import COPY_BYTES, Tail
+from ldlm_monitor.source.tail import Tail
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.model.frames import HEAD_BYTES, Form, form_of
 from ldlm_monitor.source.file_system import Disk, Key, likely_places
+from ldlm_monitor.source.identity import COPY_BYTES
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.position import Checksum, FilePosition, Fingerprint
 from ldlm_monitor.source.split import CHUNK_BYTES, Splitter
@@ -31,8 +32,6 @@ BOM = b"\xef\xbb\xbf"
 SETTLED_SECONDS = 2.0
 """A file that changed so recently may change again with the same size and mtime: FAT stores
 mtimes with a resolution of two seconds, ext3 with one."""
-COPY_BYTES = 1024
-"""A file of which less was read is too short for a copy to be recognised (`WINDOW_BYTES`)."""
 REST_BYTES = 8 * 1024 * 1024
 """A file of which more is unread is not compared with a copy: both would be read whole."""
 

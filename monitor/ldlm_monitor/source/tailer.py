@@ -8,6 +8,7 @@ from ldlm_monitor.model.chunk import Chunk, FileId
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.source.file_system import Disk
 from ldlm_monitor.source.held_files import FollowedName
+from ldlm_monitor.source.identity import Known
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.position import FilePosition
 from ldlm_monitor.source.registry import Registry
@@ -83,6 +84,10 @@ class Tailer:
     def positions(self) -> list[FilePosition]:
         """The reading position of every file."""
         return self._registry.positions()
+
+    def contents(self) -> list[Known]:
+        """As `Follower.contents`."""
+        return self._registry.contents()
 
     def finish(self) -> Iterator[Chunk]:
         """The last chunk of every file."""
