@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from polling import PollingWaker
 
 from ldlm_monitor.callback import heartbeat as written
 from ldlm_monitor.config import Settings
@@ -31,7 +32,6 @@ from ldlm_monitor.model.records import Event, Heartbeat
 from ldlm_monitor.notify import Outbox
 from ldlm_monitor.probe.evidence import Case
 from ldlm_monitor.probe.host import HostProbe
-from ldlm_monitor.source import PollingWaker
 from ldlm_monitor.state.state_store import StateStore
 
 NOW = 1_769_681_700.0

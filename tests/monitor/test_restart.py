@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from polling import PollingWaker
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.daemon.pump import Pump
 from ldlm_monitor.notify import Outbox
-from ldlm_monitor.source import Backlog, Journal, PollingWaker
+from ldlm_monitor.source import Backlog, Journal
 from ldlm_monitor.state.state_store import StateStore
 
 NOW = 1_769_681_700.0

@@ -1,4 +1,4 @@
-"""Finished files are read by the reader of live ones: holes, marks and long lines cost no record."""
+"""Finished files are read as live ones are: holes, marks and long lines cost no record."""
 
 import resource
 import subprocess

@@ -39,7 +39,7 @@ from ldlm_monitor.notify.receivers import receivers as named_receivers
 from ldlm_monitor.playback.recording import Recorder
 from ldlm_monitor.probe.host import HostProbe, this_host
 from ldlm_monitor.serve import Gate, Server, Site
-from ldlm_monitor.source import Journal, Waker, WatchdogWaker
+from ldlm_monitor.source import Journal, Waker
 from ldlm_monitor.state.state_dir import Room, StateDir, default_state_dir
 from ldlm_monitor.state.state_store import StateStore
 from ldlm_monitor.text.lines import status_lines
@@ -93,7 +93,7 @@ def run(
         silences = Silences(state.path / "silences.sqlite")
         stack.callback(silences.close)
         journal = Journal()
-        waker = WatchdogWaker(journal)
+        waker = Waker(journal)
         stack.callback(waker.close)
         names = [receiver.name for receiver in receivers]
         probing = _probing(settings, waker)

@@ -170,7 +170,9 @@ class Pump:
         self._looked_at = self._commit_at = -math.inf
 
     def pause(self, now: float) -> float:
-        """Seconds that the pump may wait if nothing rings."""
+        """Seconds that the pump may wait if nothing rings; none while a backlog is read."""
+        if self.follower.has_backlog:
+            return 0.0
         times = (self.monitor.due(), self.follower.next_peek())
         until = min([now + POLL_SECONDS, *(time for time in times if time is not None)])
         return max(until - now, 0.0)

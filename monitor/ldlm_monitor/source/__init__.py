@@ -15,7 +15,7 @@ from ldlm_monitor.source.journal import Journal, Notice
 from ldlm_monitor.source.patterns import InputPatterns, resolve
 from ldlm_monitor.source.position import FilePosition, positions_from_json, positions_to_json
 from ldlm_monitor.source.timed_disk import TimedDisk
-from ldlm_monitor.source.wake import PollingWaker, Waker, WatchdogWaker
+from ldlm_monitor.source.wake import Waker
 
 __all__ = [
     "DIRECT",
@@ -32,12 +32,10 @@ __all__ = [
     "KnownContents",
     "LaunchFacts",
     "Notice",
-    "PollingWaker",
     "StdinSource",
     "Surroundings",
     "TimedDisk",
     "Waker",
-    "WatchdogWaker",
     "companions",
     "positions_from_json",
     "positions_to_json",

@@ -109,6 +109,11 @@ class Follower:
         """Files that lost their name: the system may delete them at any time."""
         return {file for reader in self._all() for file in reader.nameless()}
 
+    @property
+    def has_backlog(self) -> bool:
+        """Whether the last read left something for the next one."""
+        return any(reader.has_backlog for reader in self._all())
+
     def behind(self) -> int:
         """Bytes known to be written and not read. May be called from any thread."""
         return sum(reader.behind() for reader in self._all())

@@ -1,6 +1,5 @@
 """Followed names, and the descriptors that stay open while their files do not grow."""
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,12 +8,6 @@ from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.position import FilePosition
 from ldlm_monitor.source.tail import Tail
-
-LINGER_SECONDS = 3600.0
-"""How long a renamed file stays open without growth: longer than a usual evaluation, during
-which a trainer prints nothing."""
-LINGERING_FILES = 64
-"""Bounds the descriptors that renamed files hold; a daily rotation of 64 logs fits."""
 
 
 @dataclass(slots=True, eq=False)
@@ -95,58 +88,3 @@ class Descriptors:
     def clear(self) -> None:
         """Remove all without closing them."""
         self._tails.clear()
-
-
-class Lingering:
-    """Renamed files that stopped growing, kept open in case their writers continue.
-
-    A trainer that evaluates may write nothing for longer than a retired file is read.
-    A deleted file is not kept open: the system frees its space when it is closed.
-    """
-
-    def __init__(self) -> None:
-        self._tails: dict[Tail, None] = {}
-
-    def __iter__(self) -> Iterator[Tail]:
-        return iter(list(self._tails))
-
-    def keep(self, tail: Tail) -> bool:
-        """Keep `tail` open, unless the file was deleted; whether it is kept."""
-        if tail.descriptor is None or not _status(tail)[0]:
-            return False
-        self._tails[tail] = None
-        if len(self._tails) > LINGERING_FILES:
-            self._drop(next(iter(self._tails)))
-        return tail in self._tails
-
-    def grown(self, now: float) -> list[Tail]:
-        """Remove and return the files that grew; they stay open."""
-        found = []
-        for tail in self:
-            names, size = _status(tail)
-            if size > tail.splitter.position:
-                del self._tails[tail]
-                found.append(tail)
-            elif not names or now - (tail.retired_at or now) > LINGER_SECONDS:
-                self._drop(tail)
-        return found
-
-    def close(self) -> None:
-        """Close all files."""
-        for tail in self:
-            self._drop(tail)
-
-    def _drop(self, tail: Tail) -> None:
-        del self._tails[tail]
-        tail.close()
-
-
-def _status(tail: Tail) -> tuple[int, int]:
-    """The file's link count and size; zeros if its handle is stale."""
-    if tail.descriptor is None:
-        return 0, 0
-    try:
-        status = os.fstat(tail.descriptor)
-    except OSError:  # a stale handle
-        return 0, 0
-    return status.st_nlink, status.st_size

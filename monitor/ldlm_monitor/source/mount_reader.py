@@ -115,6 +115,11 @@ class MountReader:
         self._journal.absorb(self._tailer.journal)
         return chunks
 
+    @property
+    def has_backlog(self) -> bool:
+        """As `Follower.has_backlog`; False while the thread reads."""
+        return self.idle and self._tailer.has_backlog
+
     def behind(self) -> int:
         """Bytes known to be written and not read."""
         return self._tailer.behind()

@@ -4,7 +4,7 @@ A name is checked with one `stat` per turn. Its file is read through a descripto
 stays open, so that bytes written after the name was taken away are read too. A file that
 loses its name is *retired*: it is read to its end before the name's next file, then
 checked until it has not grown for `RETIRED_SECONDS`, which also ends an unfinished last
-record. A retired file that has another name then lingers, and is read again if it grows.
+record. One that has another name stays open for longer, and is read on if it grows.
 A file that appears under another followed name, or comes back, continues where it was.
 None of this depends on file system events.
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.source.file_system import Disk, Key, key_of
-from ldlm_monitor.source.held_files import Descriptors, FollowedName, Lingering
+from ldlm_monitor.source.held_files import Descriptors, FollowedName
 from ldlm_monitor.source.identity import Known
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.position import FilePosition
@@ -28,6 +28,11 @@ from ldlm_monitor.source.tail import Tail
 RETIRED_SECONDS = 60.0
 """Writers keep a rotated file open until they reopen their log: logrotate's `postrotate`
 signal takes seconds, a trainer with a buffered stream writes at least at each log interval."""
+LINGER_SECONDS = 3600.0
+"""How long a renamed file stays open without growth: longer than a usual evaluation, during
+which a trainer prints nothing."""
+LINGERING_FILES = 64
+"""Bounds the descriptors that renamed files hold; a daily rotation of 64 logs fits."""
 RECALL_SECONDS = 1.0
 """How often files from before a restart that are missing are searched for; the search lists
 their folders, which is slow on a network file system."""
@@ -51,7 +56,6 @@ class Registry:
         self.live: dict[Key, tuple[FollowedName, Tail]] = {}
         self.ready: deque[Chunk] = deque()
         self.held = Descriptors(open_files)
-        self._lingering = Lingering()
         self._recalled: dict[FollowedName, tuple[float, float]] = {}
         self._ended: dict[Key, Tail] = {}
 
@@ -82,25 +86,6 @@ class Registry:
         for tail in list(entry.retired):
             self._check_retired(entry, tail, now)
 
-    def resume_lingering(self, now: float) -> list[FollowedName]:
-        """Resume lingering files that grew; returns their names."""
-        resumed: list[FollowedName] = []
-        for tail in self._lingering.grown(now):
-            before = self._ended.get(tail.key)
-            if before is not tail or tail.descriptor is None or tail.key in self.live:
-                tail.close()
-                continue
-            del self._ended[tail.key]
-            entry = self.entries[Path(tail.name)]
-            again = self._new(tail.name, entry, tail.descriptor, tail.key, tail.generation + 1)
-            again.continue_from(tail)
-            again.retired_at, again.place = now, tail.place
-            entry.retired.append(again)
-            self.live[again.key] = (entry, again)
-            self.held.use(again)
-            resumed.append(entry)
-        return resumed
-
     def finish(self) -> None:
         """End every file."""
         for entry in self.entries.values():
@@ -113,12 +98,11 @@ class Registry:
         """Close all files."""
         for _, tail in self.live.values():
             tail.close()
-        self._lingering.close()
         self.held.clear()
 
     def positions(self) -> list[FilePosition]:
         """The position of every file; for a file not resumed yet, its position from before."""
-        tails = [*self._lingering, *(tail for _, tail in self.live.values())]
+        tails = [tail for _, tail in self.live.values()]
         waiting = [position for entry in self.entries.values() for position in entry.kept]
         return [*waiting, *(tail.position() for tail in tails)]
 
@@ -196,6 +180,8 @@ class Registry:
             owner, tail = self.live[key]
             if tail is not owner.tail:  # else it is followed already, under another name
                 owner.retired.remove(tail)
+                if tail.finished:
+                    tail.go_on(now)
                 tail.retired_at = None
                 tail.place = Path(os.path.realpath(entry.path))
                 self._assign(entry, tail)
@@ -290,21 +276,32 @@ class Registry:
         entry.retired.append(tail)
 
     def _check_retired(self, entry: FollowedName, tail: Tail, now: float) -> None:
+        """End a file that does not grow; it stays open for a while, in case its writer goes on."""
+        names = 0
         if tail.descriptor is not None and tail.retired_at is not None:
             with contextlib.suppress(OSError):  # a stale handle keeps its size until it times out
-                tail.see(os.fstat(tail.descriptor), now)
+                status = os.fstat(tail.descriptor)
+                names = status.st_nlink
+                tail.see(status, now)
+            if tail.unread and tail.finished:
+                tail.go_on(now)
             quiet = now - max(tail.retired_at, tail.splitter.grown)
             if tail.unread or quiet < RETIRED_SECONDS:
                 return
+            if not tail.finished:
+                self.ready.append(tail.finish())
+            lingering = sum(each.finished for _, each in self.live.values())
+            if names and quiet < LINGER_SECONDS and lingering <= LINGERING_FILES:
+                return
         entry.retired.remove(tail)
-        self._end(tail, lingers=True)
+        self._end(tail)
 
-    def _end(self, tail: Tail, *, lingers: bool = False) -> None:
-        self.ready.append(tail.finish())
+    def _end(self, tail: Tail) -> None:
+        if not tail.finished:
+            self.ready.append(tail.finish())
         self.held.forget(tail)
         self.live.pop(tail.key, None)
         self._ended[tail.key] = tail
         if len(self._ended) > REMEMBERED_FILES:
             del self._ended[next(iter(self._ended))]
-        if not (lingers and self._lingering.keep(tail)):
-            tail.close()
+        tail.close()

@@ -283,6 +283,13 @@ class Tail:
         self.finished = True
         return chunk
 
+    def go_on(self, now: float) -> None:
+        """Read on after the last chunk, as another generation: its writer has woken."""
+        before = self.splitter
+        self.splitter = Splitter(self.name, (*self.key, self.generation + 1))
+        self.start_at(before.offset, before.line, before.shown, self._fingerprint.checksum)
+        self.finished, self.retired_at = False, now
+
     def reopen(self, path: Path) -> bool:
         """Open again if `path` leads to the same file. Raises `OSError`, `InputError`."""
         if self.descriptor is None:

@@ -45,8 +45,6 @@ class Tailer:
         for entry in chosen:
             self.at = entry.path
             self._registry.check(entry, now)
-        if paths is None:
-            chosen |= dict.fromkeys(self._registry.resume_lingering(now))
         yield from self._drain()
         turns = deque(entry for entry in chosen if entry.due())
         self._backlog = dict.fromkeys(turns)
@@ -61,6 +59,11 @@ class Tailer:
                 self._backlog[entry] = None
             yield from self._drain()
         yield from self._peeks(now)
+
+    @property
+    def has_backlog(self) -> bool:
+        """As `Follower.has_backlog`."""
+        return bool(self._backlog)
 
     def has_work(self, now: float) -> bool:
         """Whether a read would do something without a new event."""
