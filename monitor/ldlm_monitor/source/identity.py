@@ -7,20 +7,27 @@ a number or a date.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ldlm_monitor.source.file_system import Disk, Key, key_of
 from ldlm_monitor.source.position import WINDOW_BYTES, FilePosition
+
+if TYPE_CHECKING:
+    from ldlm_monitor.source.tail import Tail
 
 COPY_BYTES = 1024
 """A content of which less was read is too short to be recognised (`WINDOW_BYTES`)."""
 _ADDED = re.compile(r"[-._]?\d[\d\-._:TZ]*|[-._](?:old|bak|prev)\b|~")
 """What logrotate, loguru and Python's handlers put into a name, with digits beside it."""
 _SEPARATORS = "-._~"
+
+REST_BYTES = 8 * 1024 * 1024
+"""A file of which more is unread is not compared with a copy: both would be read whole."""
 
 
 class Known(NamedTuple):
@@ -101,3 +108,38 @@ class KnownContents:
         if copied:  # what it has beyond is in its original too, until that is truncated
             return Found(copied[0].position.path, size, is_doubtful=True)
         return Found(is_doubtful=bool(rotated))
+
+
+def is_copied_by(tail: Tail, descriptor: int) -> bool:
+    """Whether the file behind `descriptor` is a copy that replaced this one, as rsync does.
+
+    It has the whole content of this file, and this file is deleted: after a rotation
+    it would have another name. Short files may be equal by chance.
+    """
+    disk, offset, size, names = tail.disk, tail.splitter.offset, tail.size, 0
+    if tail.descriptor is not None:
+        with contextlib.suppress(OSError):  # a stale handle: the file is deleted
+            status = disk.fstat(tail.descriptor)
+            size, names = status.st_size, status.st_nlink
+    rest = size - offset
+    if names or offset < COPY_BYTES or rest > REST_BYTES or not tail.same_content(descriptor):
+        return False
+    checksum = tail.fingerprint.checksum
+    if checksum is None or not checksum.fits(disk, descriptor):
+        return False
+    copied = disk.pread(descriptor, rest, offset)
+    if tail.descriptor is None:
+        return len(copied) == rest
+    return disk.pread(tail.descriptor, rest, offset) == copied
+
+
+def leave_rest(tail: Tail) -> None:
+    """Skip the unread bytes: a copy of the file provides them."""
+    if tail.descriptor is not None:
+        offset, line = tail.splitter.offset, tail.splitter.line
+        rest = tail.disk.pread(tail.descriptor, REST_BYTES, offset)
+        counted = None if tail.splitter.framed else line + rest.count(b"\n")
+        checksum = tail.fingerprint.checksum
+        if checksum is not None:
+            checksum = checksum.more(rest, offset)
+        tail.start_at(offset + len(rest), counted, checksum=checksum)

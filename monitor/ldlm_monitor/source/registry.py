@@ -19,7 +19,7 @@ from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.source.file_system import Disk, Key, key_of
 from ldlm_monitor.source.held_files import Descriptors, FollowedName
-from ldlm_monitor.source.identity import Known
+from ldlm_monitor.source.identity import Known, is_copied_by, leave_rest
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.position import FilePosition
 from ldlm_monitor.source.resume import Recall
@@ -238,9 +238,9 @@ class Registry:
         before = self._ended.get(key)
         generation = 0 if before is None else before.generation + 1
         tail = self._new(str(entry.path), entry, descriptor, key, generation)
-        if old is not None and old.is_copied_by(descriptor):
+        if old is not None and is_copied_by(old, descriptor):
             tail.continue_from(old)
-            old.leave_rest()
+            leave_rest(old)
             return tail, True
         if before is not None and before.same_content(descriptor):
             tail.continue_from(before)

@@ -22,7 +22,6 @@ from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.model.frames import HEAD_BYTES, Form, form_of
 from ldlm_monitor.source.file_system import Disk, Key, likely_places
-from ldlm_monitor.source.identity import COPY_BYTES
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.position import Checksum, FilePosition, Fingerprint
 from ldlm_monitor.source.split import CHUNK_BYTES, Splitter
@@ -32,8 +31,6 @@ BOM = b"\xef\xbb\xbf"
 SETTLED_SECONDS = 2.0
 """A file that changed so recently may change again with the same size and mtime: FAT stores
 mtimes with a resolution of two seconds, ext3 with one."""
-REST_BYTES = 8 * 1024 * 1024
-"""A file of which more is unread is not compared with a copy: both would be read whole."""
 
 
 class Tail:
@@ -42,7 +39,8 @@ class Tail:
     `name` is the path in its chunks, wherever the file is moved. `size` is the last known
     size. `retired_at` (Unix seconds) is when its name was taken away; `finished`: its last
     chunk was returned. `before` is how far the content was read that a truncation removed
-    last. `is_followed`: it will be asked which files are copies of it.
+    last. `is_followed`: it will be asked which files are copies of it. `fingerprint` is of
+    what was read.
     """
 
     def __init__(
@@ -68,13 +66,13 @@ class Tail:
         self.before: FilePosition | None = None
         self._is_followed = is_followed
         self._journal = journal
-        self._disk = disk
+        self.disk = disk
         self._modified = 0
         self._checked = 0.0
         self._dirty = True
         self._blank = 0
-        self._fingerprint = self._nothing_read()
-        self._kept: FilePosition | None = None
+        self.fingerprint = self._nothing_read()
+        self._kept: tuple[tuple[object, ...], FilePosition] | None = None
 
     @property
     def unread(self) -> int:
@@ -107,17 +105,17 @@ class Tail:
         `shown` and `checksum` are as in `FilePosition`.
         """
         descriptor = self.open_descriptor()
-        found = Fingerprint.of(self._disk, descriptor, offset) if offset > 0 else None
+        found = Fingerprint.of(self.disk, descriptor, offset) if offset > 0 else None
         if found is None:
             return
-        framed = form_of(self._disk.pread(descriptor, HEAD_BYTES, 0)) or ""
+        framed = form_of(self.disk.pread(descriptor, HEAD_BYTES, 0)) or ""
         if line is None:
             offset, line = self._counted(descriptor, offset, framed=framed)
-            found = Fingerprint.of(self._disk, descriptor, offset) or found
+            found = Fingerprint.of(self.disk, descriptor, offset) or found
         if self._is_followed:
             known = checksum is not None and checksum.stop >= offset
             found.checksum = checksum if known else Checksum(offset, offset)
-        self._fingerprint = found
+        self.fingerprint = found
         self.splitter = Splitter(
             self.name, self.splitter.file, offset=offset, line=line, framed=framed
         )
@@ -126,7 +124,7 @@ class Tail:
     def begin_at(self, offset: int, line: int) -> None:
         """Forget what was read behind `offset`, where line `line` begins."""
         self.splitter = Splitter(self.name, self.splitter.file)
-        self._fingerprint = self._nothing_read()
+        self.fingerprint = self._nothing_read()
         self.start_at(offset, line)
 
     def _counted(self, descriptor: int, offset: int, *, framed: Form) -> tuple[int, int]:
@@ -134,7 +132,7 @@ class Tail:
         counter = Splitter(self.name, self.splitter.file)
         line = 1
         for at in range(0, offset, CHUNK_BYTES):
-            data = self._disk.pread(descriptor, min(CHUNK_BYTES, offset - at), at)
+            data = self.disk.pread(descriptor, min(CHUNK_BYTES, offset - at), at)
             if framed:
                 counter.feed(data, 0.0)
             else:
@@ -150,7 +148,7 @@ class Tail:
             self.key,
             generation=self.generation,
             journal=Journal(),
-            disk=self._disk,
+            disk=self.disk,
             is_followed=False,
         )
 
@@ -161,70 +159,32 @@ class Tail:
     def continue_from(self, other: "Tail") -> None:
         """Begin after the last record of `other`, which read the same content."""
         before = other.splitter
-        self.start_at(before.offset, before.line, before.shown, other._fingerprint.checksum)
-
-    def is_copied_by(self, descriptor: int) -> bool:
-        """Whether the file behind `descriptor` is a copy that replaced this one, as rsync does.
-
-        It has the whole content of this file, and this file is deleted: after a rotation
-        it would have another name. Short files may be equal by chance.
-        """
-        offset, size, names = self.splitter.offset, self.size, 0
-        if self.descriptor is not None:
-            with contextlib.suppress(OSError):  # a stale handle: the file is deleted
-                status = self._disk.fstat(self.descriptor)
-                size, names = status.st_size, status.st_nlink
-        rest = size - offset
-        if names or offset < COPY_BYTES or rest > REST_BYTES or not self.same_content(descriptor):
-            return False
-        checksum = self._fingerprint.checksum
-        if checksum is None or not checksum.fits(self._disk, descriptor):
-            return False
-        copied = self._disk.pread(descriptor, rest, offset)
-        if self.descriptor is None:
-            return len(copied) == rest
-        return self._disk.pread(self.descriptor, rest, offset) == copied
-
-    def leave_rest(self) -> None:
-        """Skip the unread bytes: a copy of the file provides them."""
-        if self.descriptor is not None:
-            offset, line = self.splitter.offset, self.splitter.line
-            rest = self._disk.pread(self.descriptor, REST_BYTES, offset)
-            counted = None if self.splitter.framed else line + rest.count(b"\n")
-            checksum = self._fingerprint.checksum
-            if checksum is not None:
-                checksum = checksum.more(rest, offset)
-            self.start_at(offset + len(rest), counted, checksum=checksum)
+        self.start_at(before.offset, before.line, before.shown, other.fingerprint.checksum)
 
     def position(self) -> FilePosition:
         """The reading position, to be saved for a restart."""
-        splitter, nameless = self.splitter, self.retired_at is not None
-        place = str(self.place)
-        state = (splitter.offset, splitter.position, splitter.shown, self.generation)
-        kept = self._kept
-        if (
-            kept is None
-            or (kept.offset, kept.read, kept.shown, kept.generation) != state
-            or (kept.place, kept.nameless) != (place, nameless)
-        ):
-            kept = self._kept = FilePosition(
+        splitter, nameless, place = self.splitter, self.retired_at is not None, str(self.place)
+        state = (splitter.file, splitter.offset, splitter.position, splitter.shown, place, nameless)
+        if self._kept is None or self._kept[0] != state:
+            kept = FilePosition(
                 self.name,
                 place,
                 *splitter.file,
                 splitter.offset,
                 splitter.line,
                 splitter.position,
-                *self._fingerprint.digests(),
+                *self.fingerprint.digests(),
                 nameless=nameless,
                 shown=splitter.shown,
-                checksum=self._fingerprint.checksum or Checksum(),
+                checksum=self.fingerprint.checksum or Checksum(),
             )
-        return kept
+            self._kept = state, kept
+        return self._kept[1]
 
     def same_content(self, descriptor: int | None = None) -> bool:
         """Whether the file (or the one behind `descriptor`) still has the bytes that were read."""
         descriptor = self.open_descriptor() if descriptor is None else descriptor
-        return self._fingerprint.fits(self._disk, descriptor)
+        return self.fingerprint.fits(self.disk, descriptor)
 
     def see(self, status: os.stat_result, now: float) -> None:
         """Update the file's size and mtime."""
@@ -248,7 +208,7 @@ class Tail:
         wanted = max(CHUNK_BYTES - self.splitter.unfinished, CHUNK_BYTES // 4)
         if stop is not None:
             wanted = min(wanted, stop - position)
-        data = self._disk.pread(descriptor, wanted, position)
+        data = self.disk.pread(descriptor, wanted, position)
         # Checked after the read: if it holds now, it held during the read.
         if not self.same_content(descriptor):
             return [self._begin_again()]
@@ -270,7 +230,7 @@ class Tail:
             return []
         cut = self.splitter.cut_records
         chunks = self.splitter.feed(data, now)
-        self._fingerprint.add(data)
+        self.fingerprint.add(data)
         self._dirty, self._checked = self.unread > 0, now
         self._journal.cut(self.name, self.splitter.cut_records - cut)
         return chunks
@@ -287,15 +247,15 @@ class Tail:
         """Read on after the last chunk, as another generation: its writer has woken."""
         before = self.splitter
         self.splitter = Splitter(self.name, (*self.key, self.generation + 1))
-        self.start_at(before.offset, before.line, before.shown, self._fingerprint.checksum)
+        self.start_at(before.offset, before.line, before.shown, self.fingerprint.checksum)
         self.finished, self.retired_at = False, now
 
     def reopen(self, path: Path) -> bool:
         """Open again if `path` leads to the same file. Raises `OSError`, `InputError`."""
         if self.descriptor is None:
-            descriptor, key = self._disk.open_regular(path)
+            descriptor, key = self.disk.open_regular(path)
             if key != self.key:
-                self._disk.close(descriptor)
+                self.disk.close(descriptor)
                 return False
             self.descriptor = descriptor
         return True
@@ -313,7 +273,7 @@ class Tail:
         """Close the descriptor; the position stays."""
         if self.descriptor is not None:
             with contextlib.suppress(OSError):  # a stale handle; the system has released it
-                self._disk.close(self.descriptor)
+                self.disk.close(self.descriptor)
             self.descriptor = None
 
     def open_descriptor(self) -> int:
@@ -326,7 +286,7 @@ class Tail:
         """`data` without leading NULs or a BOM; a whole hole is skipped with one seek."""
         if self.splitter.position == 0 and data.startswith(BOM):
             self.splitter.skip(len(BOM))
-            self._fingerprint.add(BOM)
+            self.fingerprint.add(BOM)
             data = data[len(BOM) :]
         if data[:1] != b"\0":
             return data
@@ -334,10 +294,10 @@ class Tail:
         skipped = len(data) - len(text)
         if not text:
             with contextlib.suppress(OSError):  # no data after it, or SEEK_DATA is unsupported
-                start = self._disk.lseek(descriptor, self.splitter.position + skipped, os.SEEK_DATA)
+                start = self.disk.lseek(descriptor, self.splitter.position + skipped, os.SEEK_DATA)
                 skipped = start - self.splitter.position
         self.splitter.skip(skipped)
-        self._fingerprint.skip(skipped)
+        self.fingerprint.skip(skipped)
         return text
 
     def _begin_again(self) -> Chunk:
@@ -348,7 +308,7 @@ class Tail:
         last = self.splitter.finish()
         self._journal.cut(self.name, self.splitter.cut_records - cut)
         self.splitter = Splitter(self.name, (*self.key, self.generation + 1))
-        self._fingerprint = self._nothing_read()
+        self.fingerprint = self._nothing_read()
         self._blank = 0
         self._dirty = True
         self._journal.rewritten(self.name, read, shrunk=shrunk)
