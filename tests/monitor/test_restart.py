@@ -357,7 +357,7 @@ def test_a_file_that_is_emptied_while_it_is_read_on_is_read_to_its_end(watched: 
     found = Backlog.of(position, NOW, Journal())
     watched.log.write_text("new\n")
     assert b"new\n" in b"".join(chunk.data for chunk in found.chunks(NOW))
-    found.close()
+    found.tail.close()
 
 
 @pytest.mark.parametrize("setting", [{"evaluation_interval": 1.0}, {"run": "mine"}])

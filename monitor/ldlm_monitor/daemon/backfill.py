@@ -217,7 +217,7 @@ class Backfill:
         if file.seen is None:
             if (reached := file.position()) is not None:
                 kept.setdefault(file.path, []).append(reached)
-            file.backlog.close()
+            file.backlog.tail.close()
         name, written = file.backlog.file, file.backlog.modified
         for position in kept.get(file.path, ()):
             if position.file == name and position.offset > file.seen_to:

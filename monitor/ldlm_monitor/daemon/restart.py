@@ -118,7 +118,7 @@ class Restart:
         for file in self.files:
             if (position := file.position()) is not None:
                 found[file.path].append(position)
-            file.backlog.close()
+            file.backlog.tail.close()
         return found
 
     def _present(self) -> set[str]:

@@ -147,19 +147,20 @@ class HistoryFile:
                     yield from self._other(self._others.pop(0), piece)
                 yield when, order, piece
         if ends:
-            for when, piece in self.timeline.split(self.backlog.finish()):
+            for when, piece in self.timeline.split(self.backlog.tail.finish()):
                 yield when, UNSEEN, piece
         else:
             yield from self._unfinished()
         self.backlog.rest()
 
     def _unfinished(self) -> Iterator[Piece]:
-        rest = self.backlog.unfinished()
+        splitter = self.backlog.tail.splitter
+        rest = splitter.rest() if splitter.unfinished else None
         for each in self._others:
             yield from self._other(each, rest)
         shown_at = self.backlog.modified + PEEK_SECONDS
-        if rest is not None and not self.backlog.was_shown and shown_at <= self._now:
-            yield max(shown_at, self.timeline.end), UNSEEN, self.backlog.show()
+        if splitter.peek_at() is not None and shown_at <= self._now:
+            yield max(shown_at, self.timeline.end), UNSEEN, splitter.peek()
 
     @staticmethod
     def _is_before(other: Arrival, order: float, piece: Chunk) -> bool:
@@ -207,10 +208,11 @@ class HistoryFile:
     def _other(self, arrival: Arrival, near: Chunk | None) -> Iterator[Piece]:
         """A record that was shown unfinished, or the end of the file."""
         if arrival.kind == "final":
-            yield arrival.at, arrival.order, self.backlog.finish()
+            yield arrival.at, arrival.order, self.backlog.tail.finish()
         elif near is not None and arrival.start == near.offset:
             data = self.backlog.part(arrival.start, arrival.stop)
-            self.backlog.note_shown(arrival.stop)
+            splitter = self.backlog.tail.splitter
+            splitter.shown = max(splitter.shown, arrival.stop)
             shown = replace(near, data=data, peek=True, age=PEEK_SECONDS)
             yield arrival.at, arrival.order, shown
 

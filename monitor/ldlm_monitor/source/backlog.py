@@ -25,11 +25,11 @@ class Backlog:
 
     `path` is the followed name, `place` the file's present path, `offset` where reading
     begins, `size` its bytes, `modified` (Unix seconds) its mtime. `has_name`: the followed
-    name leads to this file. `head`: its first bytes that are text, or frames.
+    name leads to this file. `head`: its first bytes that are text, or frames. `tail` reads it.
     """
 
     def __init__(self, tail: Tail, disk: Disk) -> None:
-        self._tail = tail
+        self.tail = tail
         self._disk = disk
         self._status = disk.fstat(tail.open_descriptor())
         self.path = tail.name
@@ -77,73 +77,45 @@ class Backlog:
 
     def begin_at(self, offset: int, line: int) -> None:
         """Read from `offset` on, where a record begins; `line` is its line. Raises `OSError`."""
-        self._reopen()
-        self._tail.begin_at(offset, line)
+        self.descriptor()
+        self.tail.begin_at(offset, line)
         self.offset = offset
 
     def chunks(self, now: float, stop: int | None = None) -> Iterator[Chunk]:
         """Whole records up to `stop`, or the end of the file. Raises `OSError`."""
-        self._reopen()
-        yield from self._read(self._tail, self.size if stop is None else stop, now)
+        self.descriptor()
+        yield from self._read(self.tail, self.size if stop is None else stop, now)
 
     def scan(self, start: int, stop: int) -> Iterator[Chunk]:
         """What stands between, the unfinished record at its end too; nothing counts as read."""
-        self._reopen()
-        tail = self._tail.another()
+        self.descriptor()
+        tail = self.tail.another()
         tail.start_at(start, 1)
         yield from self._read(tail, min(stop, self.size), 0.0)
         if tail.splitter.unfinished:
             yield tail.splitter.rest()
 
-    def unfinished(self) -> Chunk | None:
-        """The last record, if its terminator is missing. Exhaust `chunks` first."""
-        return self._tail.splitter.rest() if self._tail.splitter.unfinished else None
-
-    def note_shown(self, stop: int) -> None:
-        """Mark the unfinished record as emitted up to byte `stop`."""
-        self._tail.splitter.shown = max(self._tail.splitter.shown, stop)
-
-    def show(self) -> Chunk:
-        """The `unfinished` record, marked as emitted."""
-        return self._tail.splitter.peek()
-
-    @property
-    def was_shown(self) -> bool:
-        """Whether the unfinished record was emitted in its present length."""
-        return self._tail.splitter.peek_at() is None
-
     def part(self, start: int, stop: int) -> bytes:
         """Bytes `start` to `stop` as they are now, at most `RECORD_BYTES`. Raises `OSError`."""
         size = max(min(stop - start, RECORD_BYTES), 0)
-        return self._disk.pread(self._reopen(), size, start)
-
-    def finish(self) -> Chunk:
-        """The last chunk; nothing more is read from the file."""
-        return self._tail.finish()
+        return self._disk.pread(self.descriptor(), size, start)
 
     def position(self) -> FilePosition | None:
         """The present position; None if the file is finished and deleted."""
-        if self._tail.finished and not self._disk.fstat(self._reopen()).st_nlink:
+        if self.tail.finished and not self._disk.fstat(self.descriptor()).st_nlink:
             return None
-        return self._tail.position()
+        return self.tail.position()
 
     def rest(self) -> None:
         """Give the descriptor back until it is needed: there may be more files than those."""
         if self.has_name:
-            self._tail.close()
-
-    def close(self) -> None:
-        """Close the descriptor."""
-        self._tail.close()
+            self.tail.close()
 
     def descriptor(self) -> int:
         """The open file. Raises `OSError`."""
-        return self._reopen()
-
-    def _reopen(self) -> int:
         try:
-            if self._tail.reopen(self.place):
-                return self._tail.open_descriptor()
+            if self.tail.reopen(self.place):
+                return self.tail.open_descriptor()
         except InputError as error:
             raise OSError(errno.EINVAL, error.what, self.path) from error
         raise FileNotFoundError(errno.ENOENT, "another file has its name", self.path)
@@ -158,7 +130,7 @@ class Backlog:
                 return  # truncated meanwhile: the file is shorter than its size at the start
 
     def _head(self) -> bytes:
-        descriptor = self._tail.open_descriptor()
+        descriptor = self.tail.open_descriptor()
         head = self._disk.pread(descriptor, HEAD_BYTES, 0)
         if head[:1] == b"\0" and not form_of(head):
             first = next(self.scan(0, self.size), None)

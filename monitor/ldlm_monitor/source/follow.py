@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from ldlm_monitor.model.chunk import Chunk, FileId
+from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.source.file_system import MOUNT_SECONDS, Disk, Mount, MountTable, read_mounts
 from ldlm_monitor.source.held_files import FollowedName
 from ldlm_monitor.source.identity import Known
@@ -104,10 +104,6 @@ class Follower:
             yield from self._local.read(self._share(self._local, paths), now, budget, self._clock)
         for reader in threaded:
             yield from reader.collect(now, max(0.0, until - self._clock()))
-
-    def nameless(self) -> set[FileId]:
-        """Files that lost their name: the system may delete them at any time."""
-        return {file for reader in self._all() for file in reader.nameless()}
 
     @property
     def has_backlog(self) -> bool:
@@ -211,7 +207,7 @@ class StdinSource:
 
     def read(self, now: float) -> Iterator[Chunk]:
         """The chunks that arrived; the last one of the stream is `final`."""
-        cut = self.cut_records
+        cut = self._splitter.cut_records
         while not self.ended:
             try:
                 piece = self._pieces.get_nowait()
@@ -222,7 +218,7 @@ class StdinSource:
             else:
                 self.ended = True
                 yield self._splitter.finish()
-        self._journal.cut(STANDARD_INPUT, self.cut_records - cut)
+        self._journal.cut(STANDARD_INPUT, self._splitter.cut_records - cut)
         peek_at = self._splitter.peek_at()
         if peek_at is not None and peek_at <= now:
             yield self._splitter.peek()
@@ -230,11 +226,6 @@ class StdinSource:
     def next_peek(self) -> float | None:
         """When (Unix seconds) the unfinished record is due as a peek."""
         return self._splitter.peek_at()
-
-    @property
-    def cut_records(self) -> int:
-        """Records that were longer than 1 MiB."""
-        return self._splitter.cut_records
 
     def _pump(self, stream: BinaryIO) -> None:
         piece = b"..."
