@@ -139,7 +139,7 @@ class Pump:
         transitions += self.monitor.tick(now)
         self.dispatcher.dispatch(transitions, now)
         self.dispatcher.send_unsilenced(transitions, self.monitor.active, now)
-        changed = bool(transitions or self.follower.notices)
+        changed = bool(transitions or self.follower.journal.notices)
         for notice in self.follower.journal.drain():
             log.warning("%s", notice)
             if notice.kind == "unreadable":

@@ -13,7 +13,7 @@ from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.source.file_system import MOUNT_SECONDS, Disk, Mount, MountTable, read_mounts
 from ldlm_monitor.source.held_files import FollowedName
 from ldlm_monitor.source.identity import Known
-from ldlm_monitor.source.journal import Journal, Notice
+from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.mount_reader import MountReader
 from ldlm_monitor.source.patterns import STANDARD_INPUT
 from ldlm_monitor.source.position import FilePosition
@@ -62,11 +62,6 @@ class Follower:
     def paths(self) -> Collection[Path]:
         """The followed names, as they were added."""
         return self._readers.keys()
-
-    @property
-    def notices(self) -> list[Notice]:
-        """Notices that were not drained yet (`journal.drain`)."""
-        return self.journal.notices
 
     def add(
         self,

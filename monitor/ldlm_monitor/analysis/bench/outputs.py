@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ldlm_monitor.analysis.readings import Readings, RunReadings
-from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.playback.launch import launch_facts
-from ldlm_monitor.source import Surroundings, companions, resolve
+from ldlm_monitor.source import Follower, Surroundings, companions, resolve
 from ldlm_monitor.source.split import Splitter
 
 LOOK_SECONDS = 2.0
@@ -42,7 +41,7 @@ class Outputs:
         self._file = log.open("wb")
         self._splitter = Splitter(str(log), (0, 0, 0))
         self._before = {path: _size(path) for path in (*self._patterns.files(), *self._near())}
-        self._others: dict[Path, Splitter] = {}
+        self._others = Follower()
         self._present: list[Path] = []
         self._due = -math.inf
 
@@ -51,6 +50,7 @@ class Outputs:
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
+        self._others.close()
 
     @property
     def run(self) -> RunReadings:
@@ -67,22 +67,20 @@ class Outputs:
         """Look for files that it writes, and read what is new in them."""
         self._file.flush()
         for path in self._files(now):
-            splitter = self._others.get(path)
-            if splitter is None:
-                start = self._before.get(path, 0)
-                splitter = Splitter(str(path), (0, 0, 1), offset=start)
-                self._others[path] = splitter
-            for chunk in _new(path, splitter, now):
-                self._readings.feed(chunk, now)
+            self._others.add(path, offset=self._before.get(path, 0))
+        for chunk in self._others.read(None, now):
+            self._readings.feed(chunk, now)
 
     def finish(self, now: float) -> None:
         """The command has ended: complete what is open."""
         self._due = -math.inf
         self.poll(now)
         self._readings.feed(self._splitter.finish(), now)
-        for splitter in self._others.values():
-            self._readings.feed(splitter.finish(), now)
-        self._readings.finish([str(self._log), *map(str, self._others)])
+        while self._others.has_backlog:
+            self.poll(now)
+        for chunk in self._others.finish():
+            self._readings.feed(chunk, now)
+        self._readings.finish([str(self._log), *map(str, self._others.paths)])
 
     def _files(self, now: float) -> list[Path]:
         """What is read beside the output; looked for every `LOOK_SECONDS`."""
@@ -97,8 +95,8 @@ class Outputs:
         facts = launch_facts(self._log)
         for companion in companions(self._directory / self._log.name, facts, Surroundings()):
             path = companion.path
-            if path in self._others or _size(path) > self._before.get(path, 0):
-                if path not in self._others:
+            if path in self._others.paths or _size(path) > self._before.get(path, 0):
+                if path not in self._others.paths:
                     self._notice(f"{path}: read too, {companion.reason}")
                 yield path
 
@@ -106,16 +104,6 @@ class Outputs:
         """Companions of earlier runs in the same place."""
         for folder in Surroundings().of(self._directory):
             yield from folder.glob("*.jsonl")
-
-
-def _new(path: Path, splitter: Splitter, now: float) -> Iterator[Chunk]:
-    try:
-        with path.open("rb") as file:
-            file.seek(splitter.position)
-            if data := file.read():
-                yield from splitter.feed(data, now)
-    except OSError:
-        return
 
 
 def _size(path: Path) -> int:
