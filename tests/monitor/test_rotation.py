@@ -140,6 +140,22 @@ def test_a_short_log_with_such_a_name_is_another_run_soon(rotated: Rotated) -> N
     assert rotated.fired() == ["NonFiniteLoss firing"]
 
 
+def test_a_live_log_is_read_between_the_files_that_join(rotated: Rotated) -> None:
+    rotated.write(bars(40, 50))
+    noise = "nothing of interest\n" * 250_000
+    for number in range(5):
+        rotated.write(f"launch {number}\n{noise}{bars(0, 40)}", rotated.folder / f"b{number}.log")
+    rotated.look(1)
+    rotated.write(bars(50, 60))
+    rotated.look(1)
+    assert rotated.pump.pause(NOW + rotated.second) == 0.0
+    assert 1 < len(rotated.runs()) < 6
+    (app,) = (run for run in rotated.pump.monitor.snapshot().runs if run.name == "app")
+    assert app.step == 59
+    rotated.look(6)
+    assert len(rotated.runs()) == 6
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -20,6 +20,8 @@ from ldlm_monitor.source import Disk, FilePosition, Follower, Found, Known
 from ldlm_monitor.state.read_log import ContentState
 from ldlm_monitor.state.state_store import State
 
+JOIN_BYTES = 8 * 1024 * 1024
+"""Of files that join later, judged in one turn: less than a second, in which live ones wait."""
 END_SECONDS = 2.0
 """After the last byte: blocks of several lines that it left open are complete by then."""
 
@@ -85,6 +87,19 @@ class Backfill:
         self._known = restart.contents
         self._replaced = {path for path in restart.unnamed if stat.S_ISREG(self._mode(path))}
         return self._replaced
+
+    def batch(self, queued: set[Path]) -> set[Path]:
+        """Those that are judged next: all files of the first runs, which belong together."""
+        runs: dict[str, set[Path]] = {}
+        for path in sorted(queued):
+            runs.setdefault(self._monitor.names.origin(str(path)).run, set()).add(path)
+        chosen: set[Path] = set()
+        size = 0
+        for paths in runs.values():
+            if size < JOIN_BYTES:
+                chosen |= paths
+                size += sum(self._size(path) for path in paths)
+        return chosen
 
     def known(self) -> list[Known]:
         """What is read, or was, also before a restart."""
@@ -251,6 +266,12 @@ class Backfill:
                 self._follower.add(path)  # tried again with every look, which says so
         for file in history.files:
             self._played.pop(file.path, None)
+
+    def _size(self, path: Path) -> int:
+        try:
+            return self._disk.stat(path).st_size
+        except OSError:  # placing it reports the error
+            return 0
 
     def _mode(self, path: Path) -> int:
         try:

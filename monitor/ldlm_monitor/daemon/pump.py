@@ -90,6 +90,7 @@ class Pump:
         self._looked_at = self._picture_at = self._edge_at = -math.inf
         self._unreadable: set[str] = set()
         self._is_whole = False
+        self._queued: set[Path] = set()
         self._stdin: StdinSource | None = None
         self._settings = settings
         self._committed: tuple[int, int, list[FilePosition]] | None = None
@@ -129,7 +130,7 @@ class Pump:
         self._is_whole = False
         everything = not dirty or now - self._looked_at >= POLL_SECONDS
         rung = self.inputs.has_new(dirty)
-        if everything or rung:
+        if everything or rung or self._queued:
             self._looked_at = now
             if not self._join(now, rung=rung):
                 return
@@ -171,7 +172,7 @@ class Pump:
 
     def pause(self, now: float) -> float:
         """Seconds that the pump may wait if nothing rings; none while a backlog is read."""
-        if self.follower.has_backlog:
+        if self._queued or self.follower.has_backlog:
             return 0.0
         times = (self.monitor.due(), self.follower.next_peek())
         until = min([now + POLL_SECONDS, *(time for time in times if time is not None)])
@@ -272,11 +273,14 @@ class Pump:
                 self._backfill.go_on(file.path, file.found)
         if self.inputs.patterns.standard_input and self._stdin is None:
             self._stdin = StdinSource(sys.stdin.buffer, self._waker.ring, self.follower.journal)
-        if not joining and restart is None:
+        self._queued |= {file.path for file in joining if file.is_new} | again
+        if not (joining or self._queued) and restart is None:
             return True
-        self._waker.watch(self.inputs.folders())
-        fresh = sorted({file.path for file in joining if file.is_new} | again)
-        found = self._backfill.play(fresh, now, restart, cut_short=self._is_cut_short)
+        if joining or restart is not None:
+            self._waker.watch(self.inputs.folders())
+        fresh = self._backfill.batch(self._queued) if self.caught_up else self._queued
+        self._queued = self._queued - fresh
+        found = self._backfill.play(sorted(fresh), now, restart, cut_short=self._is_cut_short)
         if found is None:
             return False
         self._commit_at = -math.inf

@@ -88,8 +88,11 @@ class Backlog:
 
     def scan(self, start: int, stop: int) -> Iterator[Chunk]:
         """What stands between, the unfinished record at its end too; nothing counts as read."""
-        self.descriptor()
-        tail = self.tail.another()
+        held = self.tail
+        tail = Tail(
+            self.path, self.place, self.descriptor(), held.key,
+            generation=held.generation, journal=Journal(), disk=self._disk, is_followed=False,
+        )  # fmt: skip
         tail.start_at(start, 1)
         yield from self._read(tail, min(stop, self.size), 0.0)
         if tail.splitter.unfinished:

@@ -9,6 +9,12 @@ from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.position import FilePosition
 from ldlm_monitor.source.tail import Tail
 
+LINGER_SECONDS = 3600.0
+"""How long a renamed file stays open without growth: longer than a usual evaluation, during
+which a trainer prints nothing."""
+LINGERING_FILES = 64
+"""Bounds the descriptors that renamed files hold; a daily rotation of 64 logs fits."""
+
 
 @dataclass(slots=True, eq=False)
 class FollowedName:
@@ -58,6 +64,14 @@ class FollowedName:
         if self.lost and self.tail is not None:
             self.lost = False
             journal.note("returned", str(self.path), "is back")
+
+
+def lingers(names: int, quiet: float, others: int) -> bool:
+    """Whether a file that has other `names` stays open after `quiet` seconds without growth.
+
+    A deleted file does not: the system frees its space when it is closed.
+    """
+    return names > 0 and quiet < LINGER_SECONDS and others < LINGERING_FILES
 
 
 class Descriptors:

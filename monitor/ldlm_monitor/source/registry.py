@@ -18,21 +18,16 @@ from pathlib import Path
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.source.file_system import Disk, Key, key_of
-from ldlm_monitor.source.held_files import Descriptors, FollowedName
+from ldlm_monitor.source.held_files import Descriptors, FollowedName, lingers
 from ldlm_monitor.source.identity import Known, is_copied_by, leave_rest
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.position import FilePosition
-from ldlm_monitor.source.resume import Recall
+from ldlm_monitor.source.resume import Recall, find_again
 from ldlm_monitor.source.tail import Tail
 
 RETIRED_SECONDS = 60.0
 """Writers keep a rotated file open until they reopen their log: logrotate's `postrotate`
 signal takes seconds, a trainer with a buffered stream writes at least at each log interval."""
-LINGER_SECONDS = 3600.0
-"""How long a renamed file stays open without growth: longer than a usual evaluation, during
-which a trainer prints nothing."""
-LINGERING_FILES = 64
-"""Bounds the descriptors that renamed files hold; a daily rotation of 64 logs fits."""
 RECALL_SECONDS = 1.0
 """How often files from before a restart that are missing are searched for; the search lists
 their folders, which is slow on a network file system."""
@@ -154,7 +149,10 @@ class Registry:
         try:
             status = self.disk.stat(entry.path)
         except (FileNotFoundError, NotADirectoryError):
-            self._handle_missing(entry, now)
+            if entry.tail is not None:
+                entry.report_missing(self.journal)
+                self._retire(entry, entry.tail, now)
+            entry.start = 0
         except OSError as error:
             entry.report(self.journal, error)
         else:
@@ -164,12 +162,6 @@ class Registry:
                 entry.tail.see(status, now)
                 if entry.tail.descriptor is not None:
                     entry.recover(self.journal)
-
-    def _handle_missing(self, entry: FollowedName, now: float) -> None:
-        if entry.tail is not None:
-            entry.report_missing(self.journal)
-            self._retire(entry, entry.tail, now)
-        entry.start = 0
 
     def _switch_to(self, entry: FollowedName, key: Key, now: float) -> None:
         """The name leads to another file than before, or to its first one."""
@@ -268,7 +260,7 @@ class Registry:
 
     def _retire(self, entry: FollowedName, tail: Tail, now: float) -> None:
         entry.tail = None
-        if tail.descriptor is None and not tail.find_again():
+        if tail.descriptor is None and not find_again(tail):
             self._end(tail)
             return
         self.held.use(tail)
@@ -290,8 +282,8 @@ class Registry:
                 return
             if not tail.finished:
                 self.ready.append(tail.finish())
-            lingering = sum(each.finished for _, each in self.live.values())
-            if names and quiet < LINGER_SECONDS and lingering <= LINGERING_FILES:
+            finished = sum(each.finished for _, each in self.live.values())
+            if lingers(names, quiet, finished - 1):
                 return
         entry.retired.remove(tail)
         self._end(tail)

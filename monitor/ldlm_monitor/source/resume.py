@@ -1,4 +1,4 @@
-"""After a restart: finds the file of a saved position."""
+"""Finds the file of a position that was saved before a restart, or of a name that is gone."""
 
 from __future__ import annotations
 
@@ -112,3 +112,13 @@ class Recall:
         if at is not None:
             tail.continue_at(at)
         return tail
+
+
+def find_again(tail: Tail) -> bool:
+    """Open a closed file that lost its name: at its place, or renamed in the same folder."""
+    for place in likely_places(tail.place, tail.key[1], read=tail.splitter.position):
+        with contextlib.suppress(OSError, InputError):
+            if tail.reopen(place) and tail.same_content():
+                return True
+            tail.close()  # another file has reused the inode
+    return False

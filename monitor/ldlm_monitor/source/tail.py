@@ -21,7 +21,7 @@ from pathlib import Path
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.model.frames import HEAD_BYTES, Form, form_of
-from ldlm_monitor.source.file_system import Disk, Key, likely_places
+from ldlm_monitor.source.file_system import Disk, Key
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.position import Checksum, FilePosition, Fingerprint
 from ldlm_monitor.source.split import CHUNK_BYTES, Splitter
@@ -139,19 +139,6 @@ class Tail:
                 line += data.count(b"\n")
         return (counter.offset, counter.line) if framed else (offset, line)
 
-    def another(self) -> "Tail":
-        """A second reader of the same open file, which begins at its start and reports nothing."""
-        return Tail(
-            self.name,
-            self.place,
-            self.open_descriptor(),
-            self.key,
-            generation=self.generation,
-            journal=Journal(),
-            disk=self.disk,
-            is_followed=False,
-        )
-
     def continue_at(self, position: FilePosition) -> None:
         """Begin where this content was read to before a restart."""
         self.start_at(position.offset, position.line, position.shown, position.checksum)
@@ -259,15 +246,6 @@ class Tail:
                 return False
             self.descriptor = descriptor
         return True
-
-    def find_again(self) -> bool:
-        """Open a closed file that lost its name: at its place, or renamed in the same folder."""
-        for place in likely_places(self.place, self.key[1], read=self.splitter.position):
-            with contextlib.suppress(OSError, InputError):
-                if self.reopen(place) and self.same_content():
-                    return True
-                self.close()  # another file has reused the inode
-        return False
 
     def close(self) -> None:
         """Close the descriptor; the position stays."""
