@@ -10,7 +10,7 @@ import pytest
 
 from ldlm_monitor.source import Follower, Journal, Waker
 from ldlm_monitor.source import wake as wake_module
-from ldlm_monitor.source.file_system import MountTable, file_system
+from ldlm_monitor.source.file_system import MountTable, read_mounts
 
 LONG = 30.0
 """Never waited for when all is well: something rings."""
@@ -177,4 +177,4 @@ def test_beyond_the_number_of_watches_folders_are_polled_and_it_is_said_once(
 
 
 def test_the_file_system_of_proc_is_proc():
-    assert file_system(Path("/proc/self")) == "proc"
+    assert read_mounts().of(Path("/proc/self")).kind == "proc"

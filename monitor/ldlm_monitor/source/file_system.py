@@ -115,11 +115,6 @@ def read_mounts() -> MountTable:
     return MountTable(text)
 
 
-def file_system(folder: Path) -> str:
-    """The type of the file system that holds `folder`; empty if unknown."""
-    return read_mounts().of(folder).kind
-
-
 def _parts(path: str | Path) -> list[str]:
     """The parts of a path, the last one first."""
     return [part for part in reversed(os.fspath(path).split("/")) if part not in ("", ".")]

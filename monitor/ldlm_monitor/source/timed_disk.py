@@ -73,11 +73,6 @@ class TimedDisk:
             realpath=self._of_path(real.realpath),
         )
 
-    def silent(self, path: Path) -> bool:
-        """Whether a call to the file system of `path` is unanswered."""
-        caller = self._caller(path)
-        return caller is not None and caller.blocked
-
     def close(self) -> None:
         """End the threads; one that is blocked in a call is not waited for."""
         for caller in self._callers.values():
