@@ -7,9 +7,9 @@ import os
 import sys
 import time
 from collections.abc import Generator, Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -109,22 +109,24 @@ def _records(parser: Parser, place: str, origin: Origin) -> Generator[Record, No
 
 
 def _chunks(place: str) -> Generator[Chunk, None, None]:
+    from ldlm_monitor.source import Backlog, Journal
+    from ldlm_monitor.source.split import Splitter, split
+
     try:
-        if place == "-":
-            yield from _split(place, sys.stdin.buffer)
-        else:
-            with Path(place).open("rb") as file:
-                yield from _split(place, file)
+        if place != "-" and Path(place).is_file():
+            backlog = Backlog.new(Path(place), Journal())
+            with closing(backlog.tail):
+                for chunk in backlog.all(0.0):
+                    chunk.path = _shown(place)
+                    yield chunk
+            return
+        stdin = nullcontext(sys.stdin.buffer)
+        with stdin if place == "-" else Path(place).open("rb") as stream:
+            yield from split(stream, Splitter(_shown(place), (0, 0, 0)))
     except OSError as error:
         raise InputError(
             f"cannot be read ({error.strerror})", where=place, remedy="check its permissions"
         ) from error
-
-
-def _split(place: str, file: BinaryIO) -> Iterator[Chunk]:
-    from ldlm_monitor.source.split import Splitter, split
-
-    return split(file, Splitter(_shown(place), (0, 0, 0)))
 
 
 def _as_text(found: Coverage) -> str:

@@ -86,6 +86,11 @@ class Backlog:
         self.descriptor()
         yield from self._read(self.tail, self.size if stop is None else stop, now)
 
+    def all(self, now: float) -> Iterator[Chunk]:
+        """Like `chunks`, and the last one of the file. Raises `OSError`."""
+        yield from self.chunks(now)
+        yield self.tail.finish()
+
     def scan(self, start: int, stop: int) -> Iterator[Chunk]:
         """What stands between, the unfinished record at its end too; nothing counts as read."""
         held = self.tail
