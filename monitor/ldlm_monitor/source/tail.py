@@ -15,6 +15,7 @@ Bytes that are written and truncated between two checks are not detected.
 """
 
 import contextlib
+import errno
 import os
 from pathlib import Path
 
@@ -271,9 +272,15 @@ class Tail:
         text = data.lstrip(b"\0")
         skipped = len(data) - len(text)
         if not text:
-            with contextlib.suppress(OSError):  # no data after it, or SEEK_DATA is unsupported
-                start = self.disk.lseek(descriptor, self.splitter.position + skipped, os.SEEK_DATA)
-                skipped = start - self.splitter.position
+            position = self.splitter.position
+            try:
+                start = self.disk.lseek(descriptor, position + skipped, os.SEEK_DATA)
+            except OSError as error:  # else SEEK_DATA is not supported
+                if error.errno == errno.ENXIO:  # nothing was written behind it yet
+                    self._blank = max(0, self.size - position)
+                    return b""
+            else:
+                skipped = start - position
         self.splitter.skip(skipped)
         self.fingerprint.skip(skipped)
         return text
