@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from failing_lines import NAN
+from polling import PollingWaker
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.core.monitor import Monitor
@@ -15,7 +16,7 @@ from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.notify import Outbox
 from ldlm_monitor.playback.history import place
 from ldlm_monitor.run.identity import RunNames
-from ldlm_monitor.source import FilePosition, PollingWaker
+from ldlm_monitor.source import FilePosition
 from ldlm_monitor.state.state_store import StateStore
 
 NOW = 1_769_681_700.0

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from polling import PollingWaker
 
 from ldlm_monitor.callback import rank as written
 from ldlm_monitor.callback.rank import pid_namespace, start_ticks
@@ -33,7 +34,6 @@ from ldlm_monitor.notify import Outbox
 from ldlm_monitor.notify.message import Receipt
 from ldlm_monitor.probe.host import HostProbe
 from ldlm_monitor.run.verdict import ProbeCandidate
-from ldlm_monitor.source import PollingWaker
 from ldlm_monitor.state.state_store import StateStore
 
 NOW = 1_769_681_700.0

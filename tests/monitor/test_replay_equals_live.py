@@ -17,6 +17,7 @@ import pytest
 from failing_lines import NAN, NCCL, OOM, TRACEBACK
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from polling import PollingWaker
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.daemon.dispatcher import Dispatcher
@@ -24,7 +25,6 @@ from ldlm_monitor.daemon.pump import Pump
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.notify import Outbox
 from ldlm_monitor.playback.replay import Replay
-from ldlm_monitor.source import PollingWaker
 from ldlm_monitor.state.state_store import StateStore
 
 START = 1_769_681_700.0

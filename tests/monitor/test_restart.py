@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from polling import PollingWaker
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.daemon.pump import Pump
 from ldlm_monitor.notify import Outbox
 from ldlm_monitor.notify.message import Receipt
-from ldlm_monitor.source import Continuation, Journal, PollingWaker
+from ldlm_monitor.source import Backlog, Journal
 from ldlm_monitor.state.state_store import StateStore
 
 NOW = 1_769_681_700.0
@@ -354,10 +355,10 @@ def test_a_file_that_is_emptied_while_it_is_read_on_is_read_to_its_end(watched: 
     watched.begin(41)
     (position,) = watched.pump.follower.positions()
     watched.write(bars(40, 80), 80)
-    found = Continuation.of(position, NOW, Journal())
+    found = Backlog.of(position, NOW, Journal())
     watched.log.write_text("new\n")
     assert b"new\n" in b"".join(chunk.data for chunk in found.chunks(NOW))
-    found.close()
+    found.tail.close()
 
 
 @pytest.mark.parametrize("setting", [{"evaluation_interval": 1.0}, {"run": "mine"}])

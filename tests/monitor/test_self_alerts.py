@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from polling import PollingWaker
 
 from ldlm_monitor.config import Settings
 from ldlm_monitor.daemon.pump import Pump
 from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.notify import Outbox
 from ldlm_monitor.notify.message import Receipt
-from ldlm_monitor.source import PollingWaker
 from ldlm_monitor.state.state_dir import StateDir
 from ldlm_monitor.state.state_store import StateStore
 

@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from polling import PollingWaker
 from tfevents import VERSION, scalar
 from wandblog import ended, log_of, row
 
@@ -13,7 +14,6 @@ from ldlm_monitor.config import Settings
 from ldlm_monitor.daemon.pump import Pump
 from ldlm_monitor.notify import Outbox
 from ldlm_monitor.playback.replay import Replay
-from ldlm_monitor.source import PollingWaker
 from ldlm_monitor.state.state_store import StateStore
 
 NOW = 1_769_681_700.0

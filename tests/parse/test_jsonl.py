@@ -172,3 +172,28 @@ def test_what_a_logger_of_json_lines_calls_an_error_is_one(
     assert [(r.kind, r.severity, r.message) for r in found if isinstance(r, Event)] == [
         ("error", "error", text) for text in said
     ]
+
+
+def test_a_last_row_without_its_end_is_shown_and_comes_once() -> None:
+    parser, origin = Parser(), Origin("run")
+    whole = b'{"step": 1, "loss": 2.5}\n'
+
+    def peek(data: bytes) -> list[object]:
+        chunk = Chunk("a.jsonl", (1, 1, 0), len(whole), 2, data, peek=True)
+        return parser.feed(chunk, origin, 2.0)
+
+    parser.feed(Chunk("a.jsonl", (1, 1, 0), 0, 1, whole), origin, 1.0)
+    assert peek(b'{"step": 2, "lo') == []
+    (shown,) = peek(b'{"step": 2, "loss": NaN}')
+    assert shown.step == 2
+    assert peek(b'{"step": 2, "loss": NaN}') == []
+    rest = b'{"step": 2, "loss": NaN}\n{"step": 3, "loss": 2.5}\n'
+    came = parser.feed(Chunk("a.jsonl", (1, 1, 0), len(whole), 2, rest), origin, 3.0)
+    assert [(row.step, row.position.line) for row in came] == [(3, 3)]
+    assert parser.counters.parse_errors == 0
+
+
+def test_the_first_row_is_shown_though_it_has_no_end() -> None:
+    chunk = Chunk("a.jsonl", (1, 1, 0), 0, 1, b'{"step": 1, "loss": 2.5}', peek=True)
+    (row,) = Parser().feed(chunk, Origin("run"), 2.0)
+    assert row.step == 1

@@ -58,7 +58,6 @@ def test_durations_are_two_units_long(seconds: float, shown: str) -> None:
     assert duration(seconds) == shown
 
 
-
 def test_times_are_utc_and_an_unknown_one_is_a_dash() -> None:
     assert utc(1769681700.0) == "2026-01-29 10:15:00 UTC"
     assert utc(None) == "-"

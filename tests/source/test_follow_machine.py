@@ -209,9 +209,8 @@ class Writers(RuleBasedStateMachine):
         if copied:
             shutil.copy(self.log, self.folder / "copy")
         os.truncate(self.log, 0)
-        self.life = Life(
-            self.life.writer, begun=regrown > 0, seen=self.life.seen, kept=self.life.kept
-        )
+        # Not kept: the last commit knows the file by what is gone now, and by its name.
+        self.life = Life(self.life.writer, begun=regrown > 0, seen=self.life.seen)
         if regrown:
             self.life.writer.write(BANNER)
         for _ in range(regrown):

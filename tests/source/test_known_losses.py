@@ -5,8 +5,6 @@ Each fails today, strictly: whoever mends the follower turns it green and takes 
 
 from pathlib import Path
 
-import pytest
-
 from ldlm_monitor.source import Follower, positions_from_json, positions_to_json
 from ldlm_monitor.source.registry import RETIRED_SECONDS
 
@@ -17,11 +15,6 @@ def record(number: int) -> bytes:
     return b"<%d|%s>" % (number, b"x" * 3000)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a new file with the size, the first and the last bytes of the one before it is taken "
-    "for a copy of that, and what stands between is not read",
-)
 def test_a_file_that_resembles_one_that_was_moved_away_is_read(reading, log):
     """Write a record; long silence; move the file away; delete and recreate; write a record."""
     log.write_bytes(BANNER + record(2) + b"\n")
@@ -63,11 +56,6 @@ class Restarted:
         self.kept = positions_to_json(self.follower.positions())
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a position that waits for its file and the one under the file's new name are both "
-    "kept: the restart goes on from the older, and records come again, out of order",
-)
 def test_a_restart_goes_on_where_the_file_was_read_last_under_any_name(tmp_path):
     """The file is away while a restart looks for it, and comes back renamed and grown.
 

@@ -59,6 +59,5 @@ def test_a_record_that_is_too_long_is_counted_and_said(pipe):
         rung.get(timeout=30)
         data += b"".join(chunk.data for chunk in stdin.read(0.0))
     assert data == b"x" * RECORD_BYTES + b"\nnext\n"
-    assert journal.cut_records == 1
     assert [notice.kind for notice in journal.drain()] == ["record_cut"]
     stdin.thread.join()

@@ -109,18 +109,24 @@ def _records(parser: Parser, place: str, origin: Origin) -> Generator[Record, No
 
 
 def _chunks(place: str) -> Generator[Chunk, None, None]:
-    from ldlm_monitor.source.split import CHUNK_BYTES, Splitter
+    from ldlm_monitor.source import Backlog, Journal
+    from ldlm_monitor.source.split import Splitter, split
 
-    splitter = Splitter(_shown(place), (0, 0, 0))
     try:
-        with nullcontext(sys.stdin.buffer) if place == "-" else Path(place).open("rb") as file:
-            while data := file.read(CHUNK_BYTES):
-                yield from splitter.feed(data, 0.0)
+        if place != "-" and Path(place).is_file():
+            backlog = Backlog.new(Path(place), Journal())
+            with closing(backlog.tail):
+                for chunk in backlog.all(0.0):
+                    chunk.path = _shown(place)
+                    yield chunk
+            return
+        stdin = nullcontext(sys.stdin.buffer)
+        with stdin if place == "-" else Path(place).open("rb") as stream:
+            yield from split(stream, Splitter(_shown(place), (0, 0, 0)))
     except OSError as error:
         raise InputError(
             f"cannot be read ({error.strerror})", where=place, remedy="check its permissions"
         ) from error
-    yield splitter.finish()
 
 
 def _as_json(found: Coverage) -> str:

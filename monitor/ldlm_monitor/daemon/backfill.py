@@ -14,12 +14,14 @@ from ldlm_monitor.daemon.discovery import Inputs
 from ldlm_monitor.daemon.restart import Restart
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk, FileId
-from ldlm_monitor.playback.history import History, PlacedFile, place
-from ldlm_monitor.playback.resumed_file import ResumedFile
-from ldlm_monitor.source import Disk, FilePosition, Follower
+from ldlm_monitor.playback.history import History, place
+from ldlm_monitor.playback.history_file import HistoryFile
+from ldlm_monitor.source import Disk, FilePosition, Follower, Found, Known
 from ldlm_monitor.state.read_log import Arrival
 from ldlm_monitor.state.state_store import State
 
+JOIN_BYTES = 8 * 1024 * 1024
+"""Of files that join later, judged in one turn: less than a second, in which live ones wait."""
 END_SECONDS = 2.0
 """After the last byte: blocks of several lines that it left open are complete by then."""
 
@@ -71,6 +73,7 @@ class Backfill:
         self._played: dict[str, tuple[FileId, int]] = {}
         self._replaced: set[Path] = set()
         self._contents: list[Arrival] = []
+        self._known: list[Known] = []
         self.reading: float | None = None
 
     def take_contents(self) -> list[Arrival]:
@@ -81,11 +84,39 @@ class Backfill:
     def resume(self, restart: Restart) -> set[Path]:
         """Adopt the files of a restart; names under which there is another file by now."""
         self._inputs.adopt(restart.paths, restart.state.runs.values())
+        self._known = restart.contents
         self._replaced = {path for path in restart.unnamed if stat.S_ISREG(self._mode(path))}
         return self._replaced
 
-    def pass_over(self, path: Path) -> None:
-        """Follow a file from its present end."""
+    def batch(self, queued: set[Path]) -> set[Path]:
+        """Those that are judged next: all files of the first runs, which belong together."""
+        runs: dict[str, set[Path]] = {}
+        for path in sorted(queued):
+            runs.setdefault(self._monitor.names.origin(str(path)).run, set()).add(path)
+        chosen: set[Path] = set()
+        size = 0
+        for paths in runs.values():
+            if size < JOIN_BYTES:
+                chosen |= paths
+                size += sum(self._size(path) for path in paths)
+        return chosen
+
+    def known(self) -> list[Known]:
+        """What is read, or was, also before a restart."""
+        return [*self._follower.contents(), *self._known]
+
+    def go_on(self, path: Path, found: Found) -> None:
+        """Follow a known file under another name, or a copy from where it was read to."""
+        names = self._monitor.names
+        names.tie(str(path), names.origin(found.name).run)
+        if found.offset is None:
+            self._follower.add(path)
+        else:
+            self.pass_over(path, found.offset)
+        log.info("%s: goes on with %s", path, found.name)
+
+    def pass_over(self, path: Path, offset: int | None = None) -> None:
+        """Follow a file from `offset` on; None: from its present end."""
         try:
             status = self._disk.stat(path)
         except TimeoutError:
@@ -94,9 +125,10 @@ class Backfill:
             self._follower.add(path)
         else:
             file = (status.st_dev, status.st_ino, 0)
-            self._follower.add(path, offset=status.st_size)
+            offset = status.st_size if offset is None else offset
+            self._follower.add(path, offset=offset)
             self._contents.append(
-                Arrival(status.st_mtime, str(path), file, 0, status.st_size, kind="skipped")
+                Arrival(status.st_mtime, str(path), file, 0, offset, kind="skipped")
             )
 
     def play(
@@ -115,18 +147,22 @@ class Backfill:
             budget=self._budget,
             continued=restart.files if restart else (),
             floor=floor,
+            now=now,
+            journal=self._follower.journal,
+            ends=False,
             disk=self._disk,
         )
         for notice in history.notices:
             log.info("%s", notice)
         passed: list[tuple[Transition, bool]] = []
-        reached: dict[str, Chunk] = {}
-        if not self._judge(history, now, restart, passed, reached, cut_short=cut_short):
+        if not self._judge(history, now, restart, passed, cut_short=cut_short):
             return None
         kept = restart.positions() if restart else {}
         self._put_off(history, kept)
-        self._keep_contents(history, reached, kept)
-        self._follow(reached, kept)
+        for file in history.files:
+            self._keep(file, kept)
+        for name, positions in kept.items():
+            self._follower.add(Path(name), resume=positions)
         for at in (min(history.end + END_SECONDS, now), now):
             passed += [(each, restart is not None) for each in self._monitor.tick(at)]
         if restart is not None:
@@ -140,13 +176,16 @@ class Backfill:
         now: float,
         restart: Restart | None,
         passed: list[tuple[Transition, bool]],
-        reached: dict[str, Chunk],
         *,
         cut_short: Callable[[], bool],
     ) -> bool:
-        """All pieces in their order, into `passed` and `reached`; False: cut short."""
+        """All pieces in their order, into `passed`; False: cut short."""
         observed = list(restart.observed) if restart else []
-        is_news = {file.path: self._is_news(file.path, restart) for file in history.files}
+        late = {
+            file.path
+            for file in history.files
+            if file.seen is None and self._is_late(file, restart)
+        }
         total, read = max(history.size, 1), 0
 
         def observe_until(when: float, order: float) -> None:
@@ -162,15 +201,13 @@ class Backfill:
             if cut_short():
                 return False  # what half a history leads to was never so
             observe_until(when, order)
-            if isinstance(file, ResumedFile):
-                news = file.is_news(chunk, order)
-                found = self._feed(chunk, min(when, now), counted=news)
+            news = counted = file.is_news(chunk, order)
+            rest: Chunk | None = chunk
+            if file.seen is None:
+                rest, news, counted = self._not_played(chunk), file.path in late, True
+            if rest is not None:
+                found = self._feed(rest, min(when, now), counted=counted)
                 passed += [(each, news) for each in found]
-            elif chunk.final:
-                reached[chunk.path] = chunk
-            elif (rest := self._not_played(chunk)) is not None:
-                news = is_news[rest.path]
-                passed += [(each, news) for each in self._feed(rest, min(when, now))]
         observe_until(math.inf, math.inf)
         self.reading = None
         return True
@@ -190,45 +227,24 @@ class Backfill:
             {each.key: each.active_at for each in state.alerts if each.key not in ended}
         )
 
-    def _keep_contents(
-        self, history: History, reached: dict[str, Chunk], kept: dict[str, list[FilePosition]]
-    ) -> None:
+    def _keep(self, file: HistoryFile, kept: dict[str, list[FilePosition]]) -> None:
         """For the next restart: what nobody saw arrive, and when it was written."""
-        for file in history.files:
-            if isinstance(file, PlacedFile):
-                if (end := reached.get(file.path)) is not None and end.offset:
-                    self._contents.append(
-                        Arrival(file.written_at, file.path, end.file, 0, end.offset)
-                    )
-                continue
-            name, written = file.continuation.file, file.continuation.modified
-            for position in kept.get(file.path, ()):
-                if position.file == name and position.offset > file.seen_to:
-                    self._contents.append(
-                        Arrival(written, file.path, name, file.seen_to, position.offset)
-                    )
+        if file.seen is None:
+            if (reached := file.position()) is not None:
+                kept.setdefault(file.path, []).append(reached)
+            file.backlog.tail.close()
+        name, written = file.backlog.file, file.backlog.modified
+        for position in kept.get(file.path, ()):
+            if position.file == name and position.offset > file.seen_to:
+                self._contents.append(
+                    Arrival(written, file.path, name, file.seen_to, position.offset)
+                )
 
-    def _follow(self, reached: dict[str, Chunk], kept: dict[str, list[FilePosition]]) -> None:
-        """Read on where history ended: at the last chunk of a file, which holds its unread rest."""
-        for name, rest in reached.items():
-            here = FilePosition.reached(name, rest.offset, rest.line, self._disk)
-            if here is not None:
-                kept.setdefault(name, []).append(here)
-            elif name not in kept:
-                self._follower.add(Path(name), offset=rest.offset, line=rest.line)
-        for name, positions in kept.items():
-            self._follower.add(Path(name), resume=positions)
-
-    def _is_news(self, path: str, restart: Restart | None) -> bool:
+    def _is_late(self, file: HistoryFile, restart: Restart | None) -> bool:
         """Whether a file that was not followed before was written while nothing ran."""
         if restart is None:
             return False
-        try:
-            return (
-                Path(path) in self._replaced or self._disk.stat(Path(path)).st_mtime > restart.floor
-            )
-        except OSError:
-            return False
+        return Path(file.path) in self._replaced or file.backlog.modified > restart.floor
 
     def _not_played(self, chunk: Chunk) -> Chunk | None:
         """What of it was not fed yet: its mount may have stopped answering."""
@@ -245,12 +261,17 @@ class Backfill:
                 continue
             if isinstance(error, TimeoutError):
                 self._inputs.forget(path)
-            else:  # tried again with every look, which says so
-                _, offset = self._played.pop(str(path), (None, 0))
-                self._follower.add(path, offset=offset)
+                history.files = [file for file in history.files if file.path != str(path)]
+            elif not any(file.path == str(path) for file in history.files):
+                self._follower.add(path)  # tried again with every look, which says so
         for file in history.files:
-            if Path(file.path) not in history.unreadable:
-                self._played.pop(file.path, None)
+            self._played.pop(file.path, None)
+
+    def _size(self, path: Path) -> int:
+        try:
+            return self._disk.stat(path).st_size
+        except OSError:  # placing it reports the error
+            return 0
 
     def _mode(self, path: Path) -> int:
         try:

@@ -34,7 +34,7 @@ from ldlm_monitor.notify import (
 from ldlm_monitor.playback.recording import Recorder
 from ldlm_monitor.probe.host import HostProbe
 from ldlm_monitor.serve import Gate, Server, Site
-from ldlm_monitor.source import Journal, Waker, WatchdogWaker
+from ldlm_monitor.source import Journal, Waker
 from ldlm_monitor.state.state_dir import StateDir, default_state_dir
 from ldlm_monitor.state.state_store import StateStore
 from ldlm_monitor.text.lines import status_lines
@@ -74,7 +74,7 @@ def run(
         store = StateStore(state.path / "ledger.sqlite")
         stack.callback(store.close)
         journal = Journal()
-        waker = WatchdogWaker(journal)
+        waker = Waker(journal)
         stack.callback(waker.close)
         pump = Pump(
             settings,

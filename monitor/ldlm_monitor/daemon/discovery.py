@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from ldlm_monitor.core.monitor import Monitor
-from ldlm_monitor.playback.history import HEAD_BYTES, callback_run, has_bars, is_rows, launch_facts
+from ldlm_monitor.model.errors import InputError
+from ldlm_monitor.playback.launch import HEAD_BYTES, callback_run, has_bars, is_rows, launch_facts
 from ldlm_monitor.run.identity import launch_time
 from ldlm_monitor.run.training_run import TrainingRun
 from ldlm_monitor.source import (
+    NEW,
     Companion,
     Disk,
+    Found,
     InputPatterns,
+    Known,
+    KnownContents,
     LaunchFacts,
     Surroundings,
     companions,
@@ -28,6 +33,9 @@ SELDOM_SECONDS = 320.0
 """How often companions of a log are looked for, at first and later."""
 SCAN_SECONDS = 10.0
 """How often all patterns are matched although no folder changed."""
+DOUBT_SECONDS = 3.0
+"""How long a file with the name of a rotated one waits: a copy of a few GB is complete by then,
+and its original truncated."""
 REMEMBERED_PATHS = 10_000
 """Paths that rang and are remembered."""
 
@@ -36,10 +44,19 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A file to follow from now on; `stale`: what it holds is an earlier launch's."""
+    """A file to follow from now on; `stale`: what it holds is an earlier launch's.
+
+    `found`: which known file it is, if it is one.
+    """
 
     path: Path
     stale: bool = False
+    found: Found = NEW
+
+    @property
+    def is_new(self) -> bool:
+        """Whether what it holds is to be judged."""
+        return not (self.stale or self.found.name)
 
 
 class Inputs:
@@ -60,6 +77,7 @@ class Inputs:
         self._named: set[str] = set()
         self._seen: set[Path] = set()
         self._said: set[str] = set()
+        self._doubted: dict[Path, float] = {}
         self._seek: dict[Path, tuple[float, float]] = {}
         self._facts: dict[Path, tuple[tuple[int, int, int], LaunchFacts]] = {}
         self._folders: dict[Path, int] = {}
@@ -91,16 +109,35 @@ class Inputs:
         self._seen |= fresh
         return bool(fresh)
 
-    def joining(self, now: float, *, rung: bool) -> list[NewFile]:
-        """Files to follow from now on. `rung`: something new rang."""
+    def joining(
+        self, now: float, *, rung: bool, known: Callable[[], Iterable[Known]] = tuple
+    ) -> list[NewFile]:
+        """Files to follow from now on.
+
+        `rung`: something new rang. `known`: what is read already, or was.
+        """
         fresh: list[NewFile] = []
         if rung or now - self._scanned_at >= SCAN_SECONDS or self._folders_changed():
             self._scanned_at = now
-            fresh += [NewFile(path) for path in self.patterns.files() if self._is_new(path)]
+            fresh += self._matching(now, known)
             self._folders = {folder: self._changed(folder) for folder in self.patterns.folders()}
         if self._seeks_companions:
             fresh += self._companions(now)
         return fresh
+
+    def _matching(self, now: float, known: Callable[[], Iterable[Known]]) -> Iterator[NewFile]:
+        """Files that match the patterns, and which of them are known under other names."""
+        paths = [path for path in self.patterns.files() if path not in self._names]
+        contents = KnownContents(known() if paths else (), self._disk)
+        for path in paths:
+            try:
+                found = contents.find(path)
+            except (OSError, InputError):  # reading it reports the error
+                found = NEW
+            if found.is_doubtful and now - self._doubted.setdefault(path, now) < DOUBT_SECONDS:
+                self._scanned_at = -math.inf
+            elif self._is_new(path):
+                yield NewFile(path, found=found)
 
     def forget(self, path: Path) -> None:
         """Find it anew: its server fell silent before it could be read."""

@@ -91,6 +91,8 @@ class Pump:
         self._waker = waker
         self._looked_at = self._picture_at = self._edge_at = self._commit_at = -math.inf
         self._unreadable: set[str] = set()
+        self._is_whole = False
+        self._queued: set[Path] = set()
         self._stdin: StdinSource | None = None
         self._settings = settings
         self._committed: tuple[int, int, list[FilePosition]] | None = None
@@ -128,7 +130,7 @@ class Pump:
         self._is_whole = False
         everything = not dirty or now - self._looked_at >= POLL_SECONDS
         rung = self.inputs.has_new(dirty)
-        if everything or rung:
+        if everything or rung or self._queued:
             self._looked_at = now
             if not self._join(now, rung=rung):
                 return
@@ -138,7 +140,7 @@ class Pump:
         transitions += self.monitor.tick(now)
         self.dispatcher.dispatch(transitions, now)
         self.dispatcher.update_silences(transitions, self.monitor.active, now)
-        if transitions or self.follower.notices or now >= self._commit_at:
+        if transitions or self.follower.journal.notices or now >= self._commit_at:
             self._commit(now)
         for notice in self.follower.journal.drain():
             log.warning("%s", notice)
@@ -163,7 +165,9 @@ class Pump:
         self._looked_at = self._commit_at = -math.inf
 
     def pause(self, now: float) -> float:
-        """Seconds that the pump may wait if nothing rings."""
+        """Seconds that the pump may wait if nothing rings; none while a backlog is read."""
+        if self._queued or self.follower.has_backlog:
+            return 0.0
         times = (self.monitor.due(), self.follower.next_peek())
         until = min([now + POLL_SECONDS, *(time for time in times if time is not None)])
         return max(until - now, 0.0)
@@ -252,18 +256,23 @@ class Pump:
                 disk=self._disk,
             )
             again = self._backfill.resume(restart)
-        joining = self.inputs.joining(now, rung=rung)
+        joining = self.inputs.joining(now, rung=rung, known=self._backfill.known)
         for file in joining:
             if file.stale:
                 self._backfill.pass_over(file.path)
+            elif file.found.name:
+                self._backfill.go_on(file.path, file.found)
         if self.inputs.patterns.standard_input and self._stdin is None:
             self._stdin = StdinSource(sys.stdin.buffer, self._waker.ring, self.follower.journal)
-        if not joining and restart is None:
+        self._queued |= {file.path for file in joining if file.is_new} | again
+        if not (joining or self._queued) and restart is None:
             return True
-        self._waker.watch(self.inputs.folders())
-        fresh = sorted({file.path for file in joining if not file.stale} | again)
+        if joining or restart is not None:
+            self._waker.watch(self.inputs.folders())
+        fresh = self._backfill.batch(self._queued) if self.caught_up else self._queued
+        self._queued = self._queued - fresh
         found = self._backfill.play(
-            fresh, now, restart, cut_short=lambda: self._stopping() and not self.caught_up
+            sorted(fresh), now, restart, cut_short=lambda: self._stopping() and not self.caught_up
         )
         if found is None:
             return False
@@ -289,6 +298,9 @@ class Pump:
             judged=self._store.read_log.last,
         )
         self._store.commit(state, self._backfill.take_contents())
+
+    def _is_cut_short(self) -> bool:
+        return self._stopping() and not self.caught_up
 
     def _picture(self, now: float) -> None:
         """A new snapshot if anything changed; taking them costs a twentieth of the time at most."""

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from ldlm_monitor.model.chunk import FileId
 from ldlm_monitor.model.errors import InputError
-from ldlm_monitor.playback.resumed_file import ResumedFile
+from ldlm_monitor.playback.history_file import HistoryFile, Seen
 from ldlm_monitor.run.identity import RunNames
-from ldlm_monitor.source import Continuation, Disk, FilePosition, Journal
+from ldlm_monitor.source import Backlog, Disk, FilePosition, Journal, Known
 from ldlm_monitor.state.read_log import Arrival, ObservedRecords, file_key
 from ldlm_monitor.state.state_store import State, StateStore
 from ldlm_monitor.text.format import byte_size
@@ -28,15 +28,17 @@ class Restart:
     """The state of the daemon before, and the files of its positions once they are opened.
 
     `files` are read again; `waiting` are positions, by name, whose files cannot be read now;
-    of these names, `missing` lead nowhere. `observed` no file holds.
+    of these names, `missing` lead nowhere. `observed` no file holds. `contents` are those
+    that were read, wherever they are by now.
     """
 
     state: State
     arrivals: list[Arrival]
     observed: list[ObservedRecords]
-    files: list[ResumedFile] = field(default_factory=list)
+    files: list[HistoryFile] = field(default_factory=list)
     waiting: dict[str, list[FilePosition]] = field(default_factory=dict)
     missing: set[str] = field(default_factory=set)
+    contents: list[Known] = field(default_factory=list)
 
     @property
     def floor(self) -> float:
@@ -64,35 +66,40 @@ class Restart:
             own.setdefault((arrival.path, arrival.file), []).append(arrival)
         for position in [*kept, *_begun_since(kept, self.arrivals)]:
             try:
-                found = Continuation.of(position, now, journal, disk)
+                found = Backlog.of(position, now, journal, disk)
+                is_same = found is not None and found.offset == position.offset
+                self.contents.append(Known(position, gone=not is_same))
+                if found is not None:
+                    if is_same and (here := found.position()) is not None:
+                        self.contents.append(Known(here))
+                    seen = self._seen(found, position, own, store)
+                    run = names.origin(position.path).run
+                    file = HistoryFile(found, run, now=now, seen=seen, budget=budget, disk=disk)
+                    self.files.append(file)
             except (OSError, InputError) as error:
                 self.waiting.setdefault(position.path, []).append(position)
                 if isinstance(error, FileNotFoundError | NotADirectoryError):
                     self.missing.add(position.path)
-                continue
-            if found is None:
-                continue
-            # Else another content begins in the same file.
-            is_same = found.offset == position.offset
-            before = position.file if is_same else found.file
-            if before != found.file:  # a copy, or the device has another number
-                store.read_log.rename(position.path, before, found.file)
-            self.files.append(
-                ResumedFile(
-                    found,
-                    own.get((found.path, before), []),
-                    names.origin(position.path).run,
-                    now,
-                    kept=position if is_same else FilePosition.at_start(found.path, found.file),
-                    judged=self.state.judged,
-                    was_named=not position.nameless,
-                    budget=budget,
-                    disk=disk,
-                )
-            )
         _count_lost(store, self._present(), journal)
         # An old one before the new, as in the daemon's life.
-        self.files.sort(key=lambda file: (file.continuation.has_name, file.was_named))
+        self.files.sort(key=_age)
+
+    def _seen(
+        self,
+        found: Backlog,
+        position: FilePosition,
+        own: dict[tuple[str, FileId], list[Arrival]],
+        store: StateStore,
+    ) -> Seen:
+        """What was kept of a file."""
+        # Else another content begins in the same file.
+        is_same = found.offset == position.offset
+        before = position.file if is_same else found.file
+        if before != found.file:  # a copy, or the device has another number
+            store.read_log.rename(position.path, before, found.file)
+        kept = position if is_same else FilePosition.at_start(found.path, found.file)
+        arrivals = own.get((found.path, before), [])
+        return Seen(kept, arrivals, self.state.judged, was_named=not position.nameless)
 
     @property
     def paths(self) -> set[Path]:
@@ -102,7 +109,7 @@ class Restart:
     @property
     def unnamed(self) -> set[Path]:
         """Names of which only files that they led to before are known."""
-        named = {file.path for file in self.files if file.continuation.has_name}
+        named = {file.path for file in self.files if file.backlog.has_name}
         return self.paths - {Path(name) for name in (*named, *self.waiting)}
 
     def positions(self) -> dict[str, list[FilePosition]]:
@@ -111,7 +118,7 @@ class Restart:
         for file in self.files:
             if (position := file.position()) is not None:
                 found[file.path].append(position)
-            file.continuation.close()
+            file.backlog.tail.close()
         return found
 
     def _present(self) -> set[str]:
@@ -122,7 +129,7 @@ class Restart:
             if path not in self.missing
             for each in positions
         }
-        return waiting | {file_key(file.path, file.continuation.file) for file in self.files}
+        return waiting | {file_key(file.path, file.backlog.file) for file in self.files}
 
 
 def recall(store: StateStore, now: float) -> Restart | None:
@@ -154,6 +161,10 @@ def _count_lost(store: StateStore, present: Collection[str], journal: Journal) -
             " were rotated away or emptied since, and are not judged again; alerts that were"
             " active go on",
         )
+
+
+def _age(file: HistoryFile) -> tuple[bool, bool]:
+    return file.backlog.has_name, file.seen is not None and file.seen.was_named
 
 
 def _begun_since(kept: list[FilePosition], arrivals: list[Arrival]) -> list[FilePosition]:

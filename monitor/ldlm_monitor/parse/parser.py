@@ -15,7 +15,7 @@ from ldlm_monitor.parse.blocks import BLOCK_SECONDS
 from ldlm_monitor.parse.patterns import Pattern, compile_pattern
 from ldlm_monitor.parse.scan import compiled
 from ldlm_monitor.parse.text import FileState, TextReader
-from ldlm_monitor.parse.whole_file import may_be_text, reader_of
+from ldlm_monitor.parse.whole_file import RowReader, may_be_text, reader_of
 
 RecordT = TypeVar("RecordT", Record, Record | SampleBlock)
 
@@ -92,9 +92,7 @@ class Parser:
         if file.whole is None and not chunk.peek:
             file.whole = reader_of(chunk)
         if chunk.peek:
-            peeks = may_be_text(chunk.path) and file.whole is None and not file.blocks
-            shown = self.text.peek(file, chunk, origin, now) if peeks else []
-            return self._counted([*ended, *shown])
+            return self._counted([*ended, *self._peek(file, chunk, origin, now)])
         self.counters.bytes += len(chunk.data)
         self.counters.lines += chunk.newlines
         if file.whole is not None:
@@ -136,6 +134,14 @@ class Parser:
         file = self._files.pop(path, None)
         self._open.pop(path, None)
         return self._counted(file.blocks.finish()) if file else []
+
+    def _peek(self, file: FileState, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
+        if file.whole is None and not may_be_text(chunk.path):
+            file.whole = reader_of(chunk)
+        if isinstance(file.whole, RowReader):
+            return file.whole.peek(chunk, origin)
+        shows = file.whole is None and not file.blocks
+        return self.text.peek(file, chunk, origin, now) if shows else []
 
     def _counted(self, found: list[RecordT]) -> list[RecordT]:
         for item in found:

@@ -41,6 +41,7 @@ class RowReader:
         self._rank: int | None = None
         self._shape: RowShape | None = None
         self._alone: tuple[int, tuple[str, ...]] = (-1, ())  # line and keys of the last such row
+        self._shown = -1  # where an unfinished row began that was read
 
     def feed(self, chunk: Chunk, origin: Origin) -> list[Record | SampleBlock]:
         """The records of a chunk's rows, in order of position."""
@@ -48,6 +49,8 @@ class RowReader:
         if not raws[-1]:
             raws.pop()
         offsets = offsets_of(raws, chunk.offset)
+        if chunk.offset == self._shown:
+            raws[:1] = [b""]
         if len(chunk.data) > MAX_RECORD_BYTES:
             self.truncated += sum(len(raw) > MAX_RECORD_BYTES for raw in raws)
             raws = [raw if len(raw) <= MAX_RECORD_BYTES else b"" for raw in raws]
@@ -70,6 +73,19 @@ class RowReader:
                 place = RecordPlace.of(chunk, chunk.line + index, offsets[index], owner)
                 found += self._row(raws[index], place)
             at = stop + 1
+        return found
+
+    def peek(self, chunk: Chunk, origin: Origin) -> list[Record]:
+        """The records of an unfinished last row that is a whole object; they come once."""
+        if chunk.offset == self._shown or not chunk.data.rstrip().endswith(b"}"):
+            return []
+        errors = self.errors
+        rank = origin.rank if self._rank is None else self._rank
+        place = RecordPlace(chunk.path, chunk.line, chunk.offset, origin, rank, None)
+        found = self._row(chunk.data, place)
+        if self.errors == errors:
+            self._shown = chunk.offset
+        self.errors = errors  # the rest of the row may come
         return found
 
     def _row(self, raw: bytes, place: RecordPlace) -> list[Record]:
@@ -225,6 +241,8 @@ class MetricFileReader(LineReader):
 
 ROW_SUFFIXES = (".jsonl", ".ndjson")
 """The suffixes of files of JSON lines."""
+_MARK_BYTES = 3
+"""A file's first record may stand behind a byte order mark."""
 READERS = (
     (RowReader.name, "metric rows with any key names, one object a line; ldlm.health/1"),
     (TableReader.name, "a header with a step or epoch and a metric: Lightning, Keras, ultralytics"),
@@ -260,7 +278,7 @@ def reader_of(chunk: Chunk) -> WholeFile | None:
         return WandbReader()
     if not may_be_text(chunk.path):
         return RowReader()
-    if chunk.offset == 0 and header_of(chunk.data[: _MAX_LINE + 1].partition(b"\n")[0]):
+    if chunk.offset <= _MARK_BYTES and header_of(chunk.data[: _MAX_LINE + 1].partition(b"\n")[0]):
         return TableReader()
     metric = metric_of(chunk.path, chunk.data)
     return None if metric is None else MetricFileReader(metric)

@@ -1,7 +1,6 @@
 """Recordings and finished logs, played back on a clock that can be stopped and hurried."""
 
-from ldlm_monitor.playback.engine import Playback
+from ldlm_monitor.playback.engine import Playback, Showing
 from ldlm_monitor.playback.reel import Reel, of_logs, of_recording
-from ldlm_monitor.playback.showing import Showing
 
 __all__ = ["Playback", "Reel", "Showing", "of_logs", "of_recording"]

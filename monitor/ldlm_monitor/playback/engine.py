@@ -1,11 +1,15 @@
 """Plays a reel on a clock that can be stopped, hurried and sent on to the next alert.
 
-Deterministic, and reads no clock: `advance` gets the time that passed.
+`Playback` is deterministic and reads no clock: `advance` gets the time that passed. `Showing`
+calls it in a thread, for a screen that must answer keys meanwhile.
 """
 
 from __future__ import annotations
 
 import math
+import queue
+import threading
+import time
 from collections.abc import Callable, Iterable
 
 from ldlm_monitor.model.alert import Transition
@@ -23,6 +27,9 @@ STEP_BYTES = 256 * 1024
 _PIECE = 2048
 """A piece costs as much as these bytes, however small it is."""
 _PULSE = 1.0
+TURN_SECONDS = 0.05
+PICTURE_SECONDS = 0.2
+"""How often a new picture is taken; it costs a fifth of the time at most."""
 
 
 class Playback:
@@ -145,3 +152,93 @@ class Playback:
         firing = [each for each in transitions if each.state == "firing" and not each.is_heartbeat]
         if self._seeks and firing and self.at > self._reel.start:
             self._seeks, self._alert = False, firing[0]
+
+
+class Showing:
+    """`queries.Player`, and the snapshot that a `LocalSource` shows. Close it at the end."""
+
+    def __init__(self, playback: Playback) -> None:
+        self._playback = playback
+        self._asked: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._rung = threading.Event()
+        self._stopping = False
+        self._failure: BaseException | None = None
+        self._picture_at = 0.0
+        self._played = playback.played()
+        self._snapshot = playback.snapshot()
+        self.opened = playback.opened
+        self._thread = threading.Thread(target=self._run, name="playback")
+
+    def start(self) -> None:
+        """Begin to play."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread. Raises what it met."""
+        self._stopping = True
+        self._rung.set()
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the thread ended by itself."""
+        return self._failure is not None
+
+    def clock(self) -> float:
+        """The time that is shown, Unix seconds."""
+        return self._played.at
+
+    def snapshot(self) -> Snapshot:
+        """The last picture."""
+        return self._snapshot
+
+    def played(self) -> Played:
+        """How far it is."""
+        return self._played
+
+    def toggle(self) -> None:
+        """Stop, or go on; after the end, begin again."""
+        self._ask(self._playback.toggle)
+
+    def change_speed(self, by: int) -> None:
+        """So many notches faster, or slower."""
+        self._ask(lambda: self._playback.change_speed(by))
+
+    def seek_alert(self) -> None:
+        """Go to where the next alert begins to fire, and stop there."""
+        self._ask(self._playback.seek_alert)
+
+    def rewind(self) -> None:
+        """Begin again."""
+        self._ask(self._playback.rewind)
+
+    def _ask(self, command: Callable[[], None]) -> None:
+        self._asked.put(command)
+        self._rung.set()
+
+    def _run(self) -> None:
+        try:
+            last = time.monotonic()
+            while not self._stopping:
+                now = time.monotonic()
+                self._turn(now - last, now)
+                last = now
+                if not self._playback.played().seeks:
+                    self._rung.wait(TURN_SECONDS)
+                self._rung.clear()
+        except BaseException as failure:  # noqa: BLE001 - raised again where main closes
+            self._failure = failure
+
+    def _turn(self, elapsed: float, now: float) -> None:
+        while not self._asked.empty():
+            self._asked.get()()
+            self._picture_at = 0.0
+        self._playback.advance(elapsed)
+        self._played = self._playback.played()
+        changed = self._playback.version != self._snapshot.version or self._picture_at == 0.0
+        if changed and now >= self._picture_at:
+            self._snapshot = self._playback.snapshot()
+            taken = time.monotonic() - now
+            self._picture_at = now + max(PICTURE_SECONDS, 5 * taken)

@@ -18,12 +18,11 @@ from ldlm_monitor.core.monitor import Monitor
 from ldlm_monitor.model.alert import Transition
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import InputError
-from ldlm_monitor.playback.content import Content
-from ldlm_monitor.playback.history import History, PlacedFile, Played
+from ldlm_monitor.playback.history import History
 from ldlm_monitor.playback.recording import Begun, Entry, Fed, Finished, Observed, entries
 from ldlm_monitor.playback.replay import Replay
+from ldlm_monitor.playback.stretch import Stretch
 from ldlm_monitor.run.timeline import Timeline, from_rows
-from ldlm_monitor.source import DIRECT
 from ldlm_monitor.source.log_parts import LogReader
 
 Play: TypeAlias = Callable[[], list[Transition]]
@@ -64,18 +63,18 @@ def of_logs(settings: Settings) -> Reel:
         ends[chunk.path] = chunk.offset + len(chunk.data)
         return monitor.feed(chunk, when)
 
-    def pieces(played: Iterator[tuple[float, Chunk, Played]]) -> Iterator[Piece]:
+    def pieces(played: Iterator[tuple[float, Chunk, object]]) -> Iterator[Piece]:
         for when, chunk, _ in played:
             yield Piece(when, len(chunk.data), partial(feed, chunk, when))
 
     return Reel(
-        start=min((file.timeline.start for file in history.files), default=history.end),
+        start=min((file.timeline.start for file in history.all), default=history.end),
         end=history.end,
-        runs=len({file.run for file in history.files}),
+        runs=len({file.run for file in history.all}),
         monitor=monitor,
         pieces=pieces(history.play()),
         opened=lambda path: LogReader(path, ends.get(path, 0)),
-        finish=lambda: monitor.finish(history.end, [file.path for file in history.files]),
+        finish=lambda: monitor.finish(history.end, [file.path for file in history.all]),
     )
 
 
@@ -174,26 +173,25 @@ _STAMP = re2.compile(
 def paced(history: History) -> None:
     """In place: lines come when they say, or, where none does, in their order a second apart."""
     for file in history.files:
-        if isinstance(file, PlacedFile) and file.timeline.is_at_once and Path(file.path).is_file():
-            content = Content(Path(file.path), None, DIRECT)
-            if content.form == "text":
-                stamped = _stamped(content)
-                rows = [0, *list(content.row_offsets())[1:]]
-                file.timeline = stamped or from_rows(rows, content.written_at)
+        if file.timeline.is_at_once and file.form == "text":
+            whole = file.whole()
+            rows = [0, *list(whole.row_offsets())[1:]]
+            file.timeline = _stamped(whole) or from_rows(rows, whole.written_at)
+            file.backlog.rest()
 
 
-def _stamped(content: Content) -> Timeline | None:
+def _stamped(stretch: Stretch) -> Timeline | None:
     """By the dates and times in front of lines, taken for this machine's; they never fall."""
     offsets, times = [0], [-1.0]
-    for start, block in content.blocks():
-        for found in _STAMP.finditer(block):
+    for chunk in stretch.chunks():
+        for found in _STAMP.finditer(chunk.data):
             try:
                 moment = datetime.fromisoformat(f"{found[1].decode()}T{found[2].decode()}")
                 when = moment.astimezone().timestamp()
             except (ValueError, OverflowError, OSError):
                 continue
             if when > times[-1]:
-                offsets.append(start + found.start())
+                offsets.append(chunk.offset + found.start())
                 times.append(when)
     if len(times) < 2:
         return None

@@ -1,5 +1,6 @@
 """Finds the input files and reads what is new in them, as `model.chunk.Chunk`s."""
 
+from ldlm_monitor.source.backlog import Backlog
 from ldlm_monitor.source.companions import (
     Companion,
     LaunchFacts,
@@ -9,30 +10,32 @@ from ldlm_monitor.source.companions import (
 )
 from ldlm_monitor.source.file_system import DIRECT, Disk
 from ldlm_monitor.source.follow import Follower, StdinSource
+from ldlm_monitor.source.identity import NEW, Found, Known, KnownContents
 from ldlm_monitor.source.journal import Journal, Notice
 from ldlm_monitor.source.patterns import InputPatterns, resolve
 from ldlm_monitor.source.position import FilePosition
-from ldlm_monitor.source.resume import Continuation
 from ldlm_monitor.source.timed_disk import TimedDisk
-from ldlm_monitor.source.wake import PollingWaker, Waker, WatchdogWaker
+from ldlm_monitor.source.wake import Waker
 
 __all__ = [
     "DIRECT",
+    "NEW",
+    "Backlog",
     "Companion",
-    "Continuation",
     "Disk",
     "FilePosition",
     "Follower",
+    "Found",
     "InputPatterns",
     "Journal",
+    "Known",
+    "KnownContents",
     "LaunchFacts",
     "Notice",
-    "PollingWaker",
     "StdinSource",
     "Surroundings",
     "TimedDisk",
     "Waker",
-    "WatchdogWaker",
     "companions",
     "resolve",
     "undecided",

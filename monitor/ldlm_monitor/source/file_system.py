@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from ldlm_monitor.model.errors import InputError
 
@@ -115,11 +115,6 @@ def read_mounts() -> MountTable:
     return MountTable(text)
 
 
-def file_system(folder: Path) -> str:
-    """The type of the file system that holds `folder`; empty if unknown."""
-    return read_mounts().of(folder).kind
-
-
 def _parts(path: str | Path) -> list[str]:
     """The parts of a path, the last one first."""
     return [part for part in reversed(os.fspath(path).split("/")) if part not in ("", ".")]
@@ -147,10 +142,6 @@ FileKind: TypeAlias = Literal["file", "folder", "link", "other"]
 OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 
 
-def _reader(path: Path) -> BinaryIO:
-    return path.open("rb")
-
-
 def _listing(folder: Path) -> list[tuple[str, FileKind]]:
     with os.scandir(folder) as entries:
         return [(entry.name, _kind(entry)) for entry in entries]
@@ -169,7 +160,7 @@ class Disk:
     """The calls that inspect, open and read files; others can be put in their place.
 
     All raise `OSError`; `TimeoutError` if a server did not answer, so that nothing is
-    known. `reader` opens a buffered file, `listing` gives the names in a folder and their
+    known. `listing` gives the names in a folder and their
     kinds, `realpath` follows all symbolic links, `lseek` is lseek(2).
     """
 
@@ -180,7 +171,6 @@ class Disk:
     fstat: Callable[[int], os.stat_result] = os.fstat
     lseek: Callable[[int, int, int], int] = os.lseek
     close: Callable[[int], None] = os.close
-    reader: Callable[[Path], BinaryIO] = _reader
     listing: Callable[[Path], list[tuple[str, FileKind]]] = _listing
     realpath: Callable[[Path], Path] = Path.resolve
 
@@ -192,6 +182,14 @@ class Disk:
             raise
         except (OSError, ValueError):  # ValueError: a name from a log may hold a NUL byte
             return 0
+
+    def part(self, path: Path, start: int, size: int) -> bytes:
+        """At most `size` bytes of a file from `start` on. Raises `OSError`."""
+        descriptor = self.open(path, OPEN_FLAGS)
+        try:
+            return self.pread(descriptor, size, start)
+        finally:
+            self.close(descriptor)
 
     def open_regular(self, path: Path) -> tuple[int, Key]:
         """Open for reading. Raises `OSError`, or `InputError` for pipes and folders."""

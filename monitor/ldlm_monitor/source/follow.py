@@ -9,10 +9,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from ldlm_monitor.model.chunk import Chunk, FileId
+from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.source.file_system import MOUNT_SECONDS, Disk, Mount, MountTable, read_mounts
 from ldlm_monitor.source.held_files import FollowedName
-from ldlm_monitor.source.journal import Journal, Notice
+from ldlm_monitor.source.identity import Known
+from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.mount_reader import MountReader
 from ldlm_monitor.source.patterns import STANDARD_INPUT
 from ldlm_monitor.source.position import FilePosition
@@ -62,11 +63,6 @@ class Follower:
         """The followed names, as they were added."""
         return self._readers.keys()
 
-    @property
-    def notices(self) -> list[Notice]:
-        """Notices that were not drained yet (`journal.drain`)."""
-        return self.journal.notices
-
     def add(
         self,
         path: Path,
@@ -104,9 +100,10 @@ class Follower:
         for reader in threaded:
             yield from reader.collect(now, max(0.0, until - self._clock()))
 
-    def nameless(self) -> set[FileId]:
-        """Files that lost their name: the system may delete them at any time."""
-        return {file for reader in self._all() for file in reader.nameless()}
+    @property
+    def has_backlog(self) -> bool:
+        """Whether the last read left something for the next one."""
+        return any(reader.has_backlog for reader in self._all())
 
     def behind(self) -> int:
         """Bytes known to be written and not read. May be called from any thread."""
@@ -125,6 +122,10 @@ class Follower:
         this name.
         """
         return [position for reader in self._all() for position in reader.positions()]
+
+    def contents(self) -> list[Known]:
+        """What is read, or was, for asking whether a path is new."""
+        return [known for reader in self._all() for known in reader.contents()]
 
     def finish(self) -> Iterator[Chunk]:
         """The last chunk of every file; nothing more is read."""
@@ -201,7 +202,7 @@ class StdinSource:
 
     def read(self, now: float) -> Iterator[Chunk]:
         """The chunks that arrived; the last one of the stream is `final`."""
-        cut = self.cut_records
+        cut = self._splitter.cut_records
         while not self.ended:
             try:
                 piece = self._pieces.get_nowait()
@@ -212,7 +213,7 @@ class StdinSource:
             else:
                 self.ended = True
                 yield self._splitter.finish()
-        self._journal.cut(STANDARD_INPUT, self.cut_records - cut)
+        self._journal.cut(STANDARD_INPUT, self._splitter.cut_records - cut)
         peek_at = self._splitter.peek_at()
         if peek_at is not None and peek_at <= now:
             yield self._splitter.peek()
@@ -220,11 +221,6 @@ class StdinSource:
     def next_peek(self) -> float | None:
         """When (Unix seconds) the unfinished record is due as a peek."""
         return self._splitter.peek_at()
-
-    @property
-    def cut_records(self) -> int:
-        """Records that were longer than 1 MiB."""
-        return self._splitter.cut_records
 
     def _pump(self, stream: BinaryIO) -> None:
         piece = b"..."

@@ -1,6 +1,5 @@
 """Followed names, and the descriptors that stay open while their files do not grow."""
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,6 +66,14 @@ class FollowedName:
             journal.note("returned", str(self.path), "is back")
 
 
+def lingers(names: int, quiet: float, others: int) -> bool:
+    """Whether a file that has other `names` stays open after `quiet` seconds without growth.
+
+    A deleted file does not: the system frees its space when it is closed.
+    """
+    return names > 0 and quiet < LINGER_SECONDS and others < LINGERING_FILES
+
+
 class Descriptors:
     """The files with an open descriptor, the least recently used first."""
 
@@ -95,58 +102,3 @@ class Descriptors:
     def clear(self) -> None:
         """Remove all without closing them."""
         self._tails.clear()
-
-
-class Lingering:
-    """Renamed files that stopped growing, kept open in case their writers continue.
-
-    A trainer that evaluates may write nothing for longer than a retired file is read.
-    A deleted file is not kept open: the system frees its space when it is closed.
-    """
-
-    def __init__(self) -> None:
-        self._tails: dict[Tail, None] = {}
-
-    def __iter__(self) -> Iterator[Tail]:
-        return iter(list(self._tails))
-
-    def keep(self, tail: Tail) -> bool:
-        """Keep `tail` open, unless the file was deleted; whether it is kept."""
-        if tail.descriptor is None or not _status(tail)[0]:
-            return False
-        self._tails[tail] = None
-        if len(self._tails) > LINGERING_FILES:
-            self._drop(next(iter(self._tails)))
-        return tail in self._tails
-
-    def grown(self, now: float) -> list[Tail]:
-        """Remove and return the files that grew; they stay open."""
-        found = []
-        for tail in self:
-            names, size = _status(tail)
-            if size > tail.splitter.position:
-                del self._tails[tail]
-                found.append(tail)
-            elif not names or now - (tail.retired_at or now) > LINGER_SECONDS:
-                self._drop(tail)
-        return found
-
-    def close(self) -> None:
-        """Close all files."""
-        for tail in self:
-            self._drop(tail)
-
-    def _drop(self, tail: Tail) -> None:
-        del self._tails[tail]
-        tail.close()
-
-
-def _status(tail: Tail) -> tuple[int, int]:
-    """The file's link count and size; zeros if its handle is stale."""
-    if tail.descriptor is None:
-        return 0, 0
-    try:
-        status = os.fstat(tail.descriptor)
-    except OSError:  # a stale handle
-        return 0, 0
-    return status.st_nlink, status.st_size

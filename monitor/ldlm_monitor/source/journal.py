@@ -1,6 +1,6 @@
-"""Notices and counts of what happened to the followed files."""
+"""Notices of what happened to the followed files."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from ldlm_monitor.source.file_system import Mount
@@ -37,24 +37,14 @@ class Notice:
 
 @dataclass(slots=True)
 class Journal:
-    """Notices since the last `drain`, and counts since the start.
+    """Notices since the last `drain`; `silent`: file systems that do not answer at present.
 
-    `lost_bytes`: bytes that were in a file's size and disappeared before they were read,
-    or read again after a restart.
-    Bytes written and truncated between two checks cannot be counted; `truncations` counts
-    the files emptied or rewritten in place. `replacements`: another file appeared under a
-    followed name. `gone`: files read before a restart and not found after it.
-    `cut_records` were too long. `stalls`: file systems that stopped answering; `silent`:
-    those that do not answer at present.
+    `lost_bytes` were in a file's size and disappeared before they were read, or read again
+    after a restart. Bytes written and truncated between two checks cannot be counted.
     """
 
     notices: list[Notice] = field(default_factory=list)
     lost_bytes: int = 0
-    truncations: int = 0
-    replacements: int = 0
-    gone: int = 0
-    cut_records: int = 0
-    stalls: int = 0
     silent: set[Mount] = field(default_factory=set)
 
     def note(self, kind: NoticeKind, path: str, message: str) -> None:
@@ -62,14 +52,12 @@ class Journal:
         self.notices.append(Notice(kind, path, message))
 
     def cut(self, path: str, count: int) -> None:
-        """Count `count` records of `path` that were longer than 1 MiB."""
+        """`count` records of `path` were longer than 1 MiB."""
         if count:
-            self.cut_records += count
             self.note("record_cut", path, "a record longer than 1 MiB was cut; the next are whole")
 
     def rewritten(self, path: str, read: int, *, shrunk: bool) -> None:
         """The file holds new content, after `read` bytes of the old were read."""
-        self.truncations += 1
         self.note(
             "truncated" if shrunk else "rewritten",
             path,
@@ -79,7 +67,6 @@ class Journal:
 
     def replaced(self, path: str, *, copied: bool) -> None:
         """The name `path` leads to another file."""
-        self.replacements += 1
         if copied:
             self.note("copied", path, "was replaced by a copy of itself; reading continues")
         else:
@@ -87,7 +74,6 @@ class Journal:
 
     def lost_file(self, path: str, read: int) -> None:
         """The file that was read under the name `path` before a restart cannot be found."""
-        self.gone += 1
         self.note(
             "gone", path, f"the file read before is gone; everything after byte {read} is lost"
         )
@@ -100,7 +86,6 @@ class Journal:
         if mount in self.silent:
             return
         self.silent.add(mount)
-        self.stalls += 1
         self.note(
             "stalled",
             path,
@@ -114,17 +99,13 @@ class Journal:
             self.note("answering", "", f"{mount} answers again")
 
     def absorb(self, other: "Journal") -> None:
-        """Move the notices and counts of another journal into this one."""
+        """Move the notices of another journal into this one."""
         self.notices += other.drain()
-        for count in COUNTS:
-            setattr(self, count, getattr(self, count) + getattr(other, count))
-            setattr(other, count, 0)
+        self.lost_bytes += other.lost_bytes
+        other.lost_bytes = 0
 
     def drain(self) -> list[Notice]:
         """Remove and return the notices."""
         drained = self.notices.copy()
         self.notices.clear()
         return drained
-
-
-COUNTS = tuple(count.name for count in fields(Journal) if count.type is int)

@@ -1,9 +1,7 @@
 r"""Parts of a big log: those to read first, and those that a screen shows.
 
-`excerpt` chooses what to read first of a log of, say, 100 GB: its start (configuration,
-world size) and its end decide the first verdict. The middle is read later, or skipped.
-Byte offsets are exact. A line number after the middle is an estimate (`ByteSpan.exact` is
-False) until `count_lines` has counted the middle, at the speed of the disk.
+`excerpt` chooses what to read of a log of, say, 100 GB: its start (configuration, world
+size) and its end decide the verdict.
 
 `LogReader` reads only the part that a screen shows, whatever the file's size. Records end at
 `\n`, `\r\n` or a bare `\r`, as in `split`.
@@ -14,32 +12,28 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
-from ldlm_monitor.source.file_system import Disk
+from ldlm_monitor.source.file_system import DIRECT, Disk
 from ldlm_monitor.text.format import byte_size
 
-BUDGET_BYTES = 64 * 1024 * 1024
-"""Read before the first verdict: a few seconds of parsing."""
 START_BYTES = 1024 * 1024
 """A launch prints its configuration and world size well within the first MiB."""
 BLOCK_BYTES = 1024 * 1024
-COUNTED_BYTES = 64 * 1024 * 1024
-"""`count_lines` yields after so many bytes: some 20 ms from the page cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class ByteSpan:
     """Bytes `start` to `end` of a file; both lie between records.
 
-    `line` (1-based, counts `\\n`) is that of `start`; it is an estimate unless `exact`.
+    `line` (1-based, counts `\\n`) is that of `start`; behind a gap it is an estimate.
     """
 
     start: int
     end: int
     line: int
-    exact: bool = True
 
     @property
     def size(self) -> int:
@@ -47,88 +41,41 @@ class ByteSpan:
         return self.end - self.start
 
 
-@dataclass(frozen=True, slots=True)
-class Excerpt:
-    """A file's first part, its last part, and what lies between; a short file is all `first`.
+def excerpt(descriptor: int, size: int, *, budget: int, disk: Disk = DIRECT) -> list[ByteSpan]:
+    """The parts to read of a file of `size` bytes: all of it, or its start and its end.
 
-    Read `first` and `last` first. `middle` is read afterwards (its line is exact), or
-    skipped.
+    They have at most `budget` bytes and the rest of the record at the end of the first. A
+    file is not cut if it fits the budget, or if there is no end of a record where it would
+    be cut. Reads about `START_BYTES`. Raises `OSError`.
     """
-
-    first: ByteSpan
-    middle: ByteSpan | None = None
-    last: ByteSpan | None = None
-
-    def spans(self) -> tuple[ByteSpan, ...]:
-        """The spans to read first, in order."""
-        return (self.first,) if self.last is None else (self.first, self.last)
-
-    def counted(self, lines: int) -> Excerpt:
-        """The excerpt with the exact line of `last`, given the `lines` in the middle."""
-        if self.middle is None or self.last is None:
-            return self
-        return replace(self, last=replace(self.last, line=self.middle.line + lines, exact=True))
-
-    def note(self, *, skipped: bool) -> str:
-        """A note for the user; empty if the whole file is read in order."""
-        if self.middle is None or self.last is None:
-            return ""
-        first, last = byte_size(self.first.size), byte_size(self.last.size)
-        return (
-            f"its first {first} and last {last} are read first; "
-            f"{byte_size(self.middle.size)} between them (bytes {self.middle.start} to "
-            f"{self.middle.end}) are {'skipped' if skipped else 'read afterwards'}"
-        )
-
-
-def excerpt(
-    descriptor: int,
-    size: int,
-    *,
-    budget: int = BUDGET_BYTES,
-    start: int = START_BYTES,
-    disk: Disk | None = None,
-) -> Excerpt:
-    """The parts of a file of `size` bytes to read first: at most `budget` bytes in all.
-
-    The first part has `start` bytes and the rest of the record at its end. A file is not
-    cut if it fits the budget, or if there is no end of a record where it would be cut.
-    Reads about `start` bytes. Raises `OSError`.
-    """
-    disk = Disk() if disk is None else disk
-    whole = Excerpt(ByteSpan(0, size, 1))
+    whole = [ByteSpan(0, size, 1)]
     if size <= budget:
         return whole
-    tail = size - max(budget - start, 0)
+    start = min(START_BYTES, budget // 2)
+    tail = size - (budget - start)
     end = _record_end(disk, descriptor, start, tail)
     begin = None if end is None else _record_end(disk, descriptor, max(tail, end), size)
     if end is None or begin is None or begin <= end:
         return whole
-    newlines = sum(disk.pread(descriptor, n, at).count(b"\n") for at, n in _blocks(0, end))
-    first, middle = ByteSpan(0, end, 1), ByteSpan(end, begin, 1 + newlines)
-    guess = middle.line + round(middle.size * newlines / end)
-    return Excerpt(first, middle, ByteSpan(begin, size, guess, exact=False))
+    blocks = range(0, end, BLOCK_BYTES)
+    newlines = sum(
+        disk.pread(descriptor, min(BLOCK_BYTES, end - at), at).count(b"\n") for at in blocks
+    )
+    line = 1 + newlines + round((begin - end) * newlines / end)
+    return [ByteSpan(0, end, 1), ByteSpan(begin, size, line)]
 
 
-def count_lines(descriptor: int, span: ByteSpan, *, disk: Disk | None = None) -> Iterator[int]:
-    """Counts `\\n` in `span`; yields the count so far every 64 MiB, and at last the result.
-
-    Skips holes. Raises `OSError`.
-    """
-    disk = Disk() if disk is None else disk
-    count, at, yielded_at = 0, span.start, span.start
-    while at < span.end:
-        data = disk.pread(descriptor, min(BLOCK_BYTES, span.end - at), at)
-        if not data:  # truncated meanwhile
-            break
-        count += data.count(b"\n")
-        at += len(data)
-        if data.count(0) == len(data):
-            at = min(_after_hole(disk, descriptor, at), span.end)
-        if at - yielded_at >= COUNTED_BYTES:
-            yielded_at = at
-            yield count
-    yield count
+def skipped_note(spans: Sequence[ByteSpan]) -> str:
+    """What of a file is left out, for the user; empty if nothing is."""
+    for before, after in pairwise(spans):
+        if before.end < after.start:
+            last = spans[-1].end - after.start
+            return (
+                f"its first {byte_size(before.end)} and last {byte_size(last)} are read; "
+                f"{byte_size(after.start - before.end)} between them "
+                f"(bytes {before.end} to {after.start}) are skipped"
+            )
+    return ""
 
 
 def _record_end(disk: Disk, descriptor: int, start: int, stop: int) -> int | None:
@@ -157,11 +104,6 @@ def _after_hole(disk: Disk, descriptor: int, at: int) -> int:
     with contextlib.suppress(OSError):
         return disk.lseek(descriptor, at, os.SEEK_DATA)
     return disk.fstat(descriptor).st_size
-
-
-def _blocks(start: int, end: int) -> Iterator[tuple[int, int]]:
-    for at in range(start, end, BLOCK_BYTES):
-        yield at, min(BLOCK_BYTES, end - at)
 
 
 BLOCK = 256 * 1024

@@ -6,9 +6,10 @@ from concurrent.futures import TimeoutError as LateError
 from pathlib import Path
 from typing import TypeAlias
 
-from ldlm_monitor.model.chunk import Chunk, FileId
+from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.source.file_system import Disk, Mount, Worker
 from ldlm_monitor.source.held_files import FollowedName
+from ldlm_monitor.source.identity import Known
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.position import FilePosition
 from ldlm_monitor.source.tailer import Tailer
@@ -89,7 +90,7 @@ class MountReader:
         assert self._worker is not None  # the follower reads in its own thread otherwise
         if self.idle and (paths is None or paths or self._changes or self._tailer.has_work(now)):
             self._apply()
-            self._positions = self._tailer.positions()
+            self._positions = self._tailer.registry.positions()
             self._submitted_at = now
             self._pending = self._worker.submit(lambda: list(self._tailer.read(paths, now, budget)))
 
@@ -114,13 +115,14 @@ class MountReader:
         self._journal.absorb(self._tailer.journal)
         return chunks
 
+    @property
+    def has_backlog(self) -> bool:
+        """As `Follower.has_backlog`; False while the thread reads."""
+        return self.idle and self._tailer.has_backlog
+
     def behind(self) -> int:
         """Bytes known to be written and not read."""
         return self._tailer.behind()
-
-    def nameless(self) -> list[FileId]:
-        """As `Follower.nameless`."""
-        return self._tailer.nameless()
 
     def next_peek(self) -> float | None:
         """As `Follower.next_peek`; None while the thread reads."""
@@ -132,7 +134,11 @@ class MountReader:
             joining = [position for entry in self._joining for position in entry.kept]
             return [*self._positions, *joining]
         self._apply()
-        return self._tailer.positions()
+        return self._tailer.registry.positions()
+
+    def contents(self) -> list[Known]:
+        """As `Follower.contents`; while the thread reads, what was known before."""
+        return self._tailer.registry.contents() if self.idle else [*map(Known, self._positions)]
 
     def finish(self, patience: float) -> list[Chunk]:
         """The last chunk of every file; none if the file system does not answer."""
@@ -149,9 +155,9 @@ class MountReader:
         """Close the files; a thread that is blocked in a call is not waited for."""
         worker, self._worker = self._worker, None
         if worker is None:
-            self._tailer.close()
+            self._tailer.registry.close()
         else:
-            worker.submit(self._tailer.close)
+            worker.submit(self._tailer.registry.close)
             worker.close(0.0 if self.overdue else patience)
 
     def _apply(self) -> None:

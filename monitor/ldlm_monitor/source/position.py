@@ -8,29 +8,67 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path
 from typing import Annotated, TypeAlias
+from zlib import crc32
 
 from pydantic import Field
 
 from ldlm_monitor.model.chunk import FileId
-from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.source.file_system import Disk, Key
 
 WINDOW_BYTES = 1024
 """Compared at every read of every file: more would cost a second page of each file, and a
 KiB of a training log holds several lines with times or losses, which no other log repeats."""
+BLOCK_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Checksum:
+    """CRC-32 of bytes `start` to `stop` of a file: equal ends alone do not make a copy.
+
+    Two logs of one program may differ in their middle only. A CRC costs a tenth of reading
+    and goes on after a restart, which no digest of the standard library can.
+    """
+
+    start: int = 0
+    stop: int = 0
+    value: int = 0
+
+    def more(self, data: bytes, position: int) -> Checksum:
+        """With `data` at `position`, of which some may be covered already."""
+        fresh = memoryview(data)[max(self.stop - position, 0) :]
+        return Checksum(self.start, self.stop + len(fresh), crc32(fresh, self.value))
+
+    def fits(self, disk: Disk, descriptor: int) -> bool:
+        """Whether a file has these bytes."""
+        value, at = 0, self.start
+        while at < self.stop:
+            data = disk.pread(descriptor, min(BLOCK_BYTES, self.stop - at), at)
+            if not data:
+                return False
+            value, at = crc32(data, value), at + len(data)
+        return value == self.value
 
 
 class Fingerprint:
-    """The first KiB of a file, and the KiB before `position`, up to which it was read."""
+    """The first KiB of a file, and the KiB before `position`, up to which it was read.
 
-    __slots__ = ("head", "position", "window")
+    `checksum` is of what was read; None: nobody will ask for it.
+    """
 
-    def __init__(self, head: bytes = b"", window: bytes = b"", position: int = 0) -> None:
+    __slots__ = ("checksum", "head", "position", "window")
+
+    def __init__(
+        self,
+        head: bytes = b"",
+        window: bytes = b"",
+        position: int = 0,
+        checksum: Checksum | None = None,
+    ) -> None:
         self.head = head
         self.window = window
         self.position = position
+        self.checksum = checksum
 
     @classmethod
     def of(cls, disk: Disk, descriptor: int, position: int) -> Fingerprint | None:
@@ -45,12 +83,17 @@ class Fingerprint:
         if len(self.head) < WINDOW_BYTES:
             self.head = (self.head + data[:WINDOW_BYTES])[:WINDOW_BYTES]
         self.window = (self.window + data[-WINDOW_BYTES:])[-WINDOW_BYTES:]
+        if self.checksum is not None:
+            self.checksum = self.checksum.more(data, self.position)
         self.position += len(data)
 
     def skip(self, count: int) -> None:
-        """Append `count` NUL bytes."""
+        """Append `count` NUL bytes; the checksum begins anew behind them."""
+        checksum, self.checksum = self.checksum, None
         self.add(bytes(min(count, WINDOW_BYTES)))
         self.position += max(0, count - WINDOW_BYTES)
+        if checksum is not None:
+            self.checksum = Checksum(self.position, self.position)
 
     def fits(self, disk: Disk, descriptor: int) -> bool:
         """Whether the file behind `descriptor` still holds the bytes that were read."""
@@ -77,7 +120,7 @@ class FilePosition:
     `offset` plus the bytes that were read of an unfinished record. `head` and `window` are
     SHA-256 of the first KiB and of the KiB before `read`, or of less if less was read.
     `nameless`: the followed name no longer led to this file. `shown`: an unfinished record
-    was emitted as a peek up to this byte.
+    was emitted as a peek up to this byte. `checksum` is of what was read, or of its end.
     """
 
     path: str
@@ -92,28 +135,13 @@ class FilePosition:
     window: str
     nameless: bool = False
     shown: Count = 0
+    checksum: Checksum = Checksum()
 
     @classmethod
     def at_start(cls, path: str, file: FileId) -> FilePosition:
         """The position in a file of which nothing was read."""
         nothing = Fingerprint().digests()
         return cls(path, path, *file, 0, 1, 0, *nothing)
-
-    @classmethod
-    def reached(cls, path: str, offset: int, line: int, disk: Disk) -> FilePosition | None:
-        """The position at `offset` of the file named `path`; None if it cannot be read."""
-        try:
-            descriptor, key = disk.open_regular(Path(path))
-            try:
-                found = Fingerprint.of(disk, descriptor, offset)
-            finally:
-                disk.close(descriptor)
-            place = str(disk.realpath(Path(path)))
-        except (OSError, InputError):
-            return None
-        if found is None:
-            return None
-        return cls(path, place, *key, 0, offset, line, offset, *found.digests())
 
     @property
     def key(self) -> Key:
@@ -131,3 +159,7 @@ class FilePosition:
         if found is None or found.digests() != (self.head, self.window):
             return None
         return found
+
+    def is_copied(self, disk: Disk, descriptor: int) -> bool:
+        """Whether another file begins with the content that was read."""
+        return self.verify(disk, descriptor) is not None and self.checksum.fits(disk, descriptor)

@@ -4,7 +4,7 @@ A name is checked with one `stat` per turn. Its file is read through a descripto
 stays open, so that bytes written after the name was taken away are read too. A file that
 loses its name is *retired*: it is read to its end before the name's next file, then
 checked until it has not grown for `RETIRED_SECONDS`, which also ends an unfinished last
-record. A retired file that has another name then lingers, and is read again if it grows.
+record. One that has another name stays open for longer, and is read on if it grows.
 A file that appears under another followed name, or comes back, continues where it was.
 None of this depends on file system events.
 """
@@ -17,11 +17,12 @@ from pathlib import Path
 
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import InputError
+from ldlm_monitor.source.backlog import Recall, find_again
 from ldlm_monitor.source.file_system import Disk, Key, key_of
-from ldlm_monitor.source.held_files import Descriptors, FollowedName, Lingering
+from ldlm_monitor.source.held_files import Descriptors, FollowedName, lingers
+from ldlm_monitor.source.identity import Known, is_copied_by, leave_rest
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.position import FilePosition
-from ldlm_monitor.source.resume import Recall
 from ldlm_monitor.source.tail import Tail
 
 RETIRED_SECONDS = 60.0
@@ -50,7 +51,6 @@ class Registry:
         self.live: dict[Key, tuple[FollowedName, Tail]] = {}
         self.ready: deque[Chunk] = deque()
         self.held = Descriptors(open_files)
-        self._lingering = Lingering()
         self._recalled: dict[FollowedName, tuple[float, float]] = {}
         self._ended: dict[Key, Tail] = {}
 
@@ -81,25 +81,6 @@ class Registry:
         for tail in list(entry.retired):
             self._check_retired(entry, tail, now)
 
-    def resume_lingering(self, now: float) -> list[FollowedName]:
-        """Resume lingering files that grew; returns their names."""
-        resumed: list[FollowedName] = []
-        for tail in self._lingering.grown(now):
-            before = self._ended.get(tail.key)
-            if before is not tail or tail.descriptor is None or tail.key in self.live:
-                tail.close()
-                continue
-            del self._ended[tail.key]
-            entry = self.entries[Path(tail.name)]
-            again = self._new(entry, tail.descriptor, tail.key, tail)
-            again.continue_from(tail)
-            again.retired_at, again.place = now, tail.place
-            entry.retired.append(again)
-            self.live[again.key] = (entry, again)
-            self.held.use(again)
-            resumed.append(entry)
-        return resumed
-
     def finish(self) -> None:
         """End every file."""
         for entry in self.entries.values():
@@ -112,14 +93,22 @@ class Registry:
         """Close all files."""
         for _, tail in self.live.values():
             tail.close()
-        self._lingering.close()
         self.held.clear()
 
     def positions(self) -> list[FilePosition]:
         """The position of every file; for a file not resumed yet, its position from before."""
-        tails = [*self._lingering, *(tail for _, tail in self.live.values())]
+        tails = [tail for _, tail in self.live.values()]
         waiting = [position for entry in self.entries.values() for position in entry.kept]
         return [*waiting, *(tail.position() for tail in tails)]
+
+    def contents(self) -> list[Known]:
+        """What is read, or was: of files that have another content by now, the one before."""
+        tails = [tail for _, tail in list(self.live.values())]
+        before = [tail.before for tail in tails if tail.before is not None]
+        return [
+            *(Known(position) for position in self.positions()),
+            *(Known(position, gone=True) for position in before),
+        ]
 
     def _recall(self, entry: FollowedName, now: float, *, gives_up: bool) -> None:
         """Resume the name's files; positions whose file is missing or unreadable stay.
@@ -160,7 +149,10 @@ class Registry:
         try:
             status = self.disk.stat(entry.path)
         except (FileNotFoundError, NotADirectoryError):
-            self._handle_missing(entry, now)
+            if entry.tail is not None:
+                entry.report_missing(self.journal)
+                self._retire(entry, entry.tail, now)
+            entry.start = 0
         except OSError as error:
             entry.report(self.journal, error)
         else:
@@ -171,12 +163,6 @@ class Registry:
                 if entry.tail.descriptor is not None:
                     entry.recover(self.journal)
 
-    def _handle_missing(self, entry: FollowedName, now: float) -> None:
-        if entry.tail is not None:
-            entry.report_missing(self.journal)
-            self._retire(entry, entry.tail, now)
-        entry.start = 0
-
     def _switch_to(self, entry: FollowedName, key: Key, now: float) -> None:
         """The name leads to another file than before, or to its first one."""
         path, old, copied = str(entry.path), entry.tail, False
@@ -186,7 +172,10 @@ class Registry:
             owner, tail = self.live[key]
             if tail is not owner.tail:  # else it is followed already, under another name
                 owner.retired.remove(tail)
+                if tail.finished:
+                    tail.go_on(now)
                 tail.retired_at = None
+                tail.place = Path(os.path.realpath(entry.path))
                 self._assign(entry, tail)
         else:
             copied = self._begin(entry, old)
@@ -204,12 +193,10 @@ class Registry:
         if key in self.live:  # the name changed again since the stat: handled next turn
             os.close(descriptor)
             return False
-        before = self._ended.get(key)
-        tail = self._new(entry, descriptor, key, before)
         try:
-            copied = self._find_start(entry, tail, old, before, descriptor)
+            tail, copied = self._begun(entry, old, descriptor, key)
         except OSError as error:  # the next check tries again
-            tail.close()
+            self.disk.close(descriptor)
             entry.report(self.journal, error)
             return False
         self._ended.pop(key, None)
@@ -219,32 +206,49 @@ class Registry:
         entry.recover(self.journal)
         return copied
 
-    def _find_start(
-        self,
-        entry: FollowedName,
-        tail: Tail,
-        old: Tail | None,
-        before: Tail | None,
-        descriptor: int,
-    ) -> bool:
-        """Set where reading begins in a new file. Returns whether it is a copy of `old`."""
-        if old is not None and old.is_copied_by(descriptor):
+    def _waiting_for(self, key: Key, descriptor: int) -> FilePosition | None:
+        """How far this file was read before a restart, if it was not found until now.
+
+        The position waits no longer: the file is here, under whichever name.
+        """
+        for entry in self._recalled:
+            for position in entry.kept:
+                if position.key == key and position.verify(self.disk, descriptor) is not None:
+                    entry.kept.remove(position)
+                    return position
+        return None
+
+    def _begun(
+        self, entry: FollowedName, old: Tail | None, descriptor: int, key: Key
+    ) -> tuple[Tail, bool]:
+        """The reader of a new file, where reading begins, and whether it is a copy of `old`."""
+        waiting = self._waiting_for(key, descriptor)
+        if waiting is not None:
+            tail = self._new(waiting.path, entry, descriptor, key, waiting.generation)
+            tail.continue_at(waiting)
+            return tail, False
+        before = self._ended.get(key)
+        generation = 0 if before is None else before.generation + 1
+        tail = self._new(str(entry.path), entry, descriptor, key, generation)
+        if old is not None and is_copied_by(old, descriptor):
             tail.continue_from(old)
-            old.leave_rest()
-            return True
+            leave_rest(old)
+            return tail, True
         if before is not None and before.same_content(descriptor):
             tail.continue_from(before)
         elif entry.start:
             tail.start_at(entry.start, entry.line)
-        return False
+        return tail, False
 
-    def _new(self, entry: FollowedName, descriptor: int, key: Key, before: Tail | None) -> Tail:
+    def _new(
+        self, name: str, entry: FollowedName, descriptor: int, key: Key, generation: int
+    ) -> Tail:
         return Tail(
-            str(entry.path),
+            name,
             Path(os.path.realpath(entry.path)),
             descriptor,
             key,
-            generation=0 if before is None else before.generation + 1,
+            generation=generation,
             journal=self.journal,
             disk=self.disk,
         )
@@ -256,7 +260,7 @@ class Registry:
 
     def _retire(self, entry: FollowedName, tail: Tail, now: float) -> None:
         entry.tail = None
-        if tail.descriptor is None and not tail.find_again():
+        if tail.descriptor is None and not find_again(tail):
             self._end(tail)
             return
         self.held.use(tail)
@@ -264,21 +268,32 @@ class Registry:
         entry.retired.append(tail)
 
     def _check_retired(self, entry: FollowedName, tail: Tail, now: float) -> None:
+        """End a file that does not grow; it stays open for a while, in case its writer goes on."""
+        names = 0
         if tail.descriptor is not None and tail.retired_at is not None:
             with contextlib.suppress(OSError):  # a stale handle keeps its size until it times out
-                tail.see(os.fstat(tail.descriptor), now)
+                status = os.fstat(tail.descriptor)
+                names = status.st_nlink
+                tail.see(status, now)
+            if tail.unread and tail.finished:
+                tail.go_on(now)
             quiet = now - max(tail.retired_at, tail.splitter.grown)
             if tail.unread or quiet < RETIRED_SECONDS:
                 return
+            if not tail.finished:
+                self.ready.append(tail.finish())
+            finished = sum(each.finished for _, each in self.live.values())
+            if lingers(names, quiet, finished - 1):
+                return
         entry.retired.remove(tail)
-        self._end(tail, lingers=True)
+        self._end(tail)
 
-    def _end(self, tail: Tail, *, lingers: bool = False) -> None:
-        self.ready.append(tail.finish())
+    def _end(self, tail: Tail) -> None:
+        if not tail.finished:
+            self.ready.append(tail.finish())
         self.held.forget(tail)
         self.live.pop(tail.key, None)
         self._ended[tail.key] = tail
         if len(self._ended) > REMEMBERED_FILES:
             del self._ended[next(iter(self._ended))]
-        if not (lingers and self._lingering.keep(tail)):
-            tail.close()
+        tail.close()

@@ -1,5 +1,8 @@
 """Cuts the bytes of a file, in pieces of any length, into chunks of whole records."""
 
+from collections.abc import Iterator
+from typing import BinaryIO
+
 from ldlm_monitor.model.chunk import Chunk, FileId
 from ldlm_monitor.model.frames import HEAD_BYTES, Form, Frame, form_of, frame_bytes, frames
 
@@ -165,6 +168,13 @@ class Splitter:
         data = bytes(self._rest) + ending[-1:]
         self._rest, self._cut = bytearray(), False
         return self._chunk(data, length=length)
+
+
+def split(stream: BinaryIO, splitter: Splitter) -> Iterator[Chunk]:
+    """What a stream holds until it ends, in chunks of whole records; the last is `final`."""
+    while data := stream.read(CHUNK_BYTES):
+        yield from splitter.feed(data, 0.0)
+    yield splitter.finish()
 
 
 def after_last_end(data: bytes) -> int:

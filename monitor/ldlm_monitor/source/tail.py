@@ -15,24 +15,23 @@ Bytes that are written and truncated between two checks are not detected.
 """
 
 import contextlib
+import errno
 import os
 from pathlib import Path
 
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.model.frames import HEAD_BYTES, Form, form_of
-from ldlm_monitor.source.file_system import Disk, Key, likely_places
+from ldlm_monitor.source.file_system import Disk, Key
 from ldlm_monitor.source.journal import Journal
-from ldlm_monitor.source.position import FilePosition, Fingerprint
+from ldlm_monitor.source.position import Checksum, FilePosition, Fingerprint
 from ldlm_monitor.source.split import CHUNK_BYTES, Splitter
 
+BOM = b"\xef\xbb\xbf"
+"""The mark of UTF-8 at a file's start, as PowerShell and some editors write it: no text."""
 SETTLED_SECONDS = 2.0
 """A file that changed so recently may change again with the same size and mtime: FAT stores
 mtimes with a resolution of two seconds, ext3 with one."""
-COPY_BYTES = 1024
-"""A file of which less was read is too short for a copy to be recognised (`WINDOW_BYTES`)."""
-REST_BYTES = 8 * 1024 * 1024
-"""A file of which more is unread is not compared with a copy: both would be read whole."""
 
 
 class Tail:
@@ -40,7 +39,9 @@ class Tail:
 
     `name` is the path in its chunks, wherever the file is moved. `size` is the last known
     size. `retired_at` (Unix seconds) is when its name was taken away; `finished`: its last
-    chunk was returned.
+    chunk was returned. `before` is how far the content was read that a truncation removed
+    last. `is_followed`: it will be asked which files are copies of it. `fingerprint` is of
+    what was read.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Tail:
         generation: int,
         journal: Journal,
         disk: Disk,
+        is_followed: bool = True,
     ) -> None:
         self.name = name
         self.place = place
@@ -62,14 +64,16 @@ class Tail:
         self.size = 0
         self.retired_at: float | None = None
         self.finished = False
+        self.before: FilePosition | None = None
+        self._is_followed = is_followed
         self._journal = journal
-        self._disk = disk
+        self.disk = disk
         self._modified = 0
         self._checked = 0.0
         self._dirty = True
         self._blank = 0
-        self._fingerprint = Fingerprint()
-        self._kept: FilePosition | None = None
+        self.fingerprint = self._nothing_read()
+        self._kept: tuple[tuple[object, ...], FilePosition] | None = None
 
     @property
     def unread(self) -> int:
@@ -86,21 +90,33 @@ class Tail:
         """Whether a read may return something."""
         return not self.finished and (self._dirty or self.unread > 0)
 
-    def start_at(self, offset: int, line: int | None = None, shown: int = 0) -> None:
+    def _nothing_read(self) -> Fingerprint:
+        return Fingerprint(checksum=Checksum() if self._is_followed else None)
+
+    def start_at(
+        self,
+        offset: int,
+        line: int | None = None,
+        shown: int = 0,
+        checksum: Checksum | None = None,
+    ) -> None:
         """Begin at `offset`, if the file is that long, as if everything before were read.
 
         `line` is the line at `offset`; None: count the lines before it, which reads them.
-        `shown` is as in `Position`.
+        `shown` and `checksum` are as in `FilePosition`.
         """
-        descriptor = self._open_descriptor()
-        found = Fingerprint.of(self._disk, descriptor, offset) if offset > 0 else None
+        descriptor = self.open_descriptor()
+        found = Fingerprint.of(self.disk, descriptor, offset) if offset > 0 else None
         if found is None:
             return
-        framed = form_of(self._disk.pread(descriptor, HEAD_BYTES, 0)) or ""
+        framed = form_of(self.disk.pread(descriptor, HEAD_BYTES, 0)) or ""
         if line is None:
             offset, line = self._counted(descriptor, offset, framed=framed)
-            found = Fingerprint.of(self._disk, descriptor, offset) or found
-        self._fingerprint = found
+            found = Fingerprint.of(self.disk, descriptor, offset) or found
+        if self._is_followed:
+            known = checksum is not None and checksum.stop >= offset
+            found.checksum = checksum if known else Checksum(offset, offset)
+        self.fingerprint = found
         self.splitter = Splitter(
             self.name, self.splitter.file, offset=offset, line=line, framed=framed
         )
@@ -109,7 +125,7 @@ class Tail:
     def begin_at(self, offset: int, line: int) -> None:
         """Forget what was read behind `offset`, where line `line` begins."""
         self.splitter = Splitter(self.name, self.splitter.file)
-        self._fingerprint = Fingerprint()
+        self.fingerprint = self._nothing_read()
         self.start_at(offset, line)
 
     def _counted(self, descriptor: int, offset: int, *, framed: Form) -> tuple[int, int]:
@@ -117,73 +133,46 @@ class Tail:
         counter = Splitter(self.name, self.splitter.file)
         line = 1
         for at in range(0, offset, CHUNK_BYTES):
-            data = self._disk.pread(descriptor, min(CHUNK_BYTES, offset - at), at)
+            data = self.disk.pread(descriptor, min(CHUNK_BYTES, offset - at), at)
             if framed:
                 counter.feed(data, 0.0)
             else:
                 line += data.count(b"\n")
         return (counter.offset, counter.line) if framed else (offset, line)
 
+    def continue_at(self, position: FilePosition) -> None:
+        """Begin where this content was read to before a restart."""
+        self.start_at(position.offset, position.line, position.shown, position.checksum)
+
     def continue_from(self, other: "Tail") -> None:
         """Begin after the last record of `other`, which read the same content."""
         before = other.splitter
-        self.start_at(before.offset, before.line, before.shown)
-
-    def is_copied_by(self, descriptor: int) -> bool:
-        """Whether the file behind `descriptor` is a copy that replaced this one, as rsync does.
-
-        It has the whole content of this file, and this file is deleted: after a rotation
-        it would have another name. Short files may be equal by chance.
-        """
-        offset, size, names = self.splitter.offset, self.size, 0
-        if self.descriptor is not None:
-            with contextlib.suppress(OSError):  # a stale handle: the file is deleted
-                status = self._disk.fstat(self.descriptor)
-                size, names = status.st_size, status.st_nlink
-        rest = size - offset
-        if names or offset < COPY_BYTES or rest > REST_BYTES or not self.same_content(descriptor):
-            return False
-        copied = self._disk.pread(descriptor, rest, offset)
-        if self.descriptor is None:
-            return len(copied) == rest
-        return self._disk.pread(self.descriptor, rest, offset) == copied
-
-    def leave_rest(self) -> None:
-        """Skip the unread bytes: a copy of the file provides them."""
-        if self.descriptor is not None:
-            offset, line = self.splitter.offset, self.splitter.line
-            rest = self._disk.pread(self.descriptor, REST_BYTES, offset)
-            counted = None if self.splitter.framed else line + rest.count(b"\n")
-            self.start_at(offset + len(rest), counted)
+        self.start_at(before.offset, before.line, before.shown, other.fingerprint.checksum)
 
     def position(self) -> FilePosition:
         """The reading position, to be saved for a restart."""
-        splitter, nameless = self.splitter, self.retired_at is not None
-        place = str(self.place)
-        state = (splitter.offset, splitter.position, splitter.shown, self.generation)
-        kept = self._kept
-        if (
-            kept is None
-            or (kept.offset, kept.read, kept.shown, kept.generation) != state
-            or (kept.place, kept.nameless) != (place, nameless)
-        ):
-            kept = self._kept = FilePosition(
+        splitter, nameless, place = self.splitter, self.retired_at is not None, str(self.place)
+        state = (splitter.file, splitter.offset, splitter.position, splitter.shown, place, nameless)
+        if self._kept is None or self._kept[0] != state:
+            kept = FilePosition(
                 self.name,
                 place,
                 *splitter.file,
                 splitter.offset,
                 splitter.line,
                 splitter.position,
-                *self._fingerprint.digests(),
+                *self.fingerprint.digests(),
                 nameless=nameless,
                 shown=splitter.shown,
+                checksum=self.fingerprint.checksum or Checksum(),
             )
-        return kept
+            self._kept = state, kept
+        return self._kept[1]
 
     def same_content(self, descriptor: int | None = None) -> bool:
         """Whether the file (or the one behind `descriptor`) still has the bytes that were read."""
-        descriptor = self._open_descriptor() if descriptor is None else descriptor
-        return self._fingerprint.fits(self._disk, descriptor)
+        descriptor = self.open_descriptor() if descriptor is None else descriptor
+        return self.fingerprint.fits(self.disk, descriptor)
 
     def see(self, status: os.stat_result, now: float) -> None:
         """Update the file's size and mtime."""
@@ -197,12 +186,17 @@ class Tail:
         elif not self._dirty and modified > (self._checked - SETTLED_SECONDS) * 1e9:
             self._dirty = True
 
-    def read(self, now: float) -> list[Chunk]:
-        """The chunks of the next slice, or the last chunk of a generation. Raises `OSError`."""
-        descriptor = self._open_descriptor()
+    def read(self, now: float, stop: int | None = None) -> list[Chunk]:
+        """The chunks of the next slice, or the last chunk of a generation. Raises `OSError`.
+
+        Bytes from `stop` on are left for later.
+        """
+        descriptor = self.open_descriptor()
         position = self.splitter.position
         wanted = max(CHUNK_BYTES - self.splitter.unfinished, CHUNK_BYTES // 4)
-        data = self._disk.pread(descriptor, wanted, position)
+        if stop is not None:
+            wanted = min(wanted, stop - position)
+        data = self.disk.pread(descriptor, wanted, position)
         # Checked after the read: if it holds now, it held during the read.
         if not self.same_content(descriptor):
             return [self._begin_again()]
@@ -216,15 +210,15 @@ class Tail:
             self.size = max(self.size, position + len(data))
         if at_end or written.endswith((b"\n", b"\r")):
             data = written
-        if data[:1] == b"\0" and not (framed or self.splitter.unfinished):
-            data = self._skip_hole(descriptor, data)
+        if not (framed or self.splitter.unfinished):
+            data = self._skip_blank(descriptor, data)
         self._dirty = self.unread > 0
         if not data:
             self._checked = now
             return []
         cut = self.splitter.cut_records
         chunks = self.splitter.feed(data, now)
-        self._fingerprint.add(data)
+        self.fingerprint.add(data)
         self._dirty, self._checked = self.unread > 0, now
         self._journal.cut(self.name, self.splitter.cut_records - cut)
         return chunks
@@ -237,57 +231,69 @@ class Tail:
         self.finished = True
         return chunk
 
+    def go_on(self, now: float) -> None:
+        """Read on after the last chunk, as another generation: its writer has woken."""
+        before = self.splitter
+        self.splitter = Splitter(self.name, (*self.key, self.generation + 1))
+        self.start_at(before.offset, before.line, before.shown, self.fingerprint.checksum)
+        self.finished, self.retired_at = False, now
+
     def reopen(self, path: Path) -> bool:
         """Open again if `path` leads to the same file. Raises `OSError`, `InputError`."""
         if self.descriptor is None:
-            descriptor, key = self._disk.open_regular(path)
+            descriptor, key = self.disk.open_regular(path)
             if key != self.key:
-                self._disk.close(descriptor)
+                self.disk.close(descriptor)
                 return False
             self.descriptor = descriptor
         return True
-
-    def find_again(self) -> bool:
-        """Open a closed file that lost its name: at its place, or renamed in the same folder."""
-        for place in likely_places(self.place, self.key[1], read=self.splitter.position):
-            with contextlib.suppress(OSError, InputError):
-                if self.reopen(place) and self.same_content():
-                    return True
-                self.close()  # another file has reused the inode
-        return False
 
     def close(self) -> None:
         """Close the descriptor; the position stays."""
         if self.descriptor is not None:
             with contextlib.suppress(OSError):  # a stale handle; the system has released it
-                self._disk.close(self.descriptor)
+                self.disk.close(self.descriptor)
             self.descriptor = None
 
-    def _open_descriptor(self) -> int:
+    def open_descriptor(self) -> int:
+        """The descriptor. Raises `InputError` if it is closed."""
         if self.descriptor is None:
             raise InputError("closed", where=self.name)
         return self.descriptor
 
-    def _skip_hole(self, descriptor: int, data: bytes) -> bytes:
-        """`data` without its leading NULs; a whole hole is skipped with one seek."""
+    def _skip_blank(self, descriptor: int, data: bytes) -> bytes:
+        """`data` without leading NULs or a BOM; a whole hole is skipped with one seek."""
+        if self.splitter.position == 0 and data.startswith(BOM):
+            self.splitter.skip(len(BOM))
+            self.fingerprint.add(BOM)
+            data = data[len(BOM) :]
+        if data[:1] != b"\0":
+            return data
         text = data.lstrip(b"\0")
         skipped = len(data) - len(text)
         if not text:
-            with contextlib.suppress(OSError):  # no data after it, or SEEK_DATA is unsupported
-                start = self._disk.lseek(descriptor, self.splitter.position + skipped, os.SEEK_DATA)
-                skipped = start - self.splitter.position
+            position = self.splitter.position
+            try:
+                start = self.disk.lseek(descriptor, position + skipped, os.SEEK_DATA)
+            except OSError as error:  # else SEEK_DATA is not supported
+                if error.errno == errno.ENXIO:  # nothing was written behind it yet
+                    self._blank = max(0, self.size - position)
+                    return b""
+            else:
+                skipped = start - position
         self.splitter.skip(skipped)
-        self._fingerprint.skip(skipped)
+        self.fingerprint.skip(skipped)
         return text
 
     def _begin_again(self) -> Chunk:
         shrunk = self.size < self.splitter.position
         read = self.splitter.position
+        self.before = self.position()
         cut = self.splitter.cut_records
         last = self.splitter.finish()
         self._journal.cut(self.name, self.splitter.cut_records - cut)
         self.splitter = Splitter(self.name, (*self.key, self.generation + 1))
-        self._fingerprint = Fingerprint()
+        self.fingerprint = self._nothing_read()
         self._blank = 0
         self._dirty = True
         self._journal.rewritten(self.name, read, shrunk=shrunk)

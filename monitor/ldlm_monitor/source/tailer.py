@@ -4,12 +4,11 @@ from collections import deque
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from ldlm_monitor.model.chunk import Chunk, FileId
+from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.source.file_system import Disk
 from ldlm_monitor.source.held_files import FollowedName
 from ldlm_monitor.source.journal import Journal
-from ldlm_monitor.source.position import FilePosition
 from ldlm_monitor.source.registry import Registry
 from ldlm_monitor.source.split import CHUNK_BYTES
 from ldlm_monitor.source.tail import Tail
@@ -24,28 +23,26 @@ class Tailer:
     def __init__(self, journal: Journal, disk: Disk, open_files: int) -> None:
         self.journal = journal
         self.at = Path()
-        self._registry = Registry(journal, disk, open_files)
+        self.registry = Registry(journal, disk, open_files)
         self._unfinished: dict[Tail, None] = {}
         self._backlog: dict[FollowedName, None] = {}
 
     def add(self, entry: FollowedName) -> None:
         """Follow a name, also one that led to another file system for a while."""
-        self._registry.add(entry)
-        self._registry.entries[entry.path].elsewhere = False
+        self.registry.add(entry)
+        self.registry.entries[entry.path].elsewhere = False
 
     def leave(self, path: Path) -> None:
         """The name leads to another file system: its files here are retired."""
-        self._registry.entries[path].elsewhere = True
+        self.registry.entries[path].elsewhere = True
 
     def read(self, paths: Collection[Path] | None, now: float, budget: int) -> Iterator[Chunk]:
         """As `Follower.read`."""
-        self._registry.recall(now)
+        self.registry.recall(now)
         chosen = self._chosen(paths, now)
         for entry in chosen:
             self.at = entry.path
-            self._registry.check(entry, now)
-        if paths is None:
-            chosen |= dict.fromkeys(self._registry.resume_lingering(now))
+            self.registry.check(entry, now)
         yield from self._drain()
         turns = deque(entry for entry in chosen if entry.due())
         self._backlog = dict.fromkeys(turns)
@@ -61,6 +58,11 @@ class Tailer:
             yield from self._drain()
         yield from self._peeks(now)
 
+    @property
+    def has_backlog(self) -> bool:
+        """As `Follower.has_backlog`."""
+        return bool(self._backlog)
+
     def has_work(self, now: float) -> bool:
         """Whether a read would do something without a new event."""
         peek = self.next_peek()
@@ -68,33 +70,20 @@ class Tailer:
 
     def behind(self) -> int:
         """Bytes known to be written and not read. May be called from any thread."""
-        return sum(tail.unread for _, tail in list(self._registry.live.values()))
-
-    def nameless(self) -> list[FileId]:
-        """As `Follower.nameless`. May be called from any thread."""
-        live = list(self._registry.live.values())
-        return [tail.splitter.file for _, tail in live if tail.retired_at is not None]
+        return sum(tail.unread for _, tail in list(self.registry.live.values()))
 
     def next_peek(self) -> float | None:
         """When (Unix seconds) the next unfinished record is due as a peek."""
         times = (tail.splitter.peek_at() for tail in self._unfinished if not tail.finished)
         return min((time for time in times if time is not None), default=None)
 
-    def positions(self) -> list[FilePosition]:
-        """The reading position of every file."""
-        return self._registry.positions()
-
     def finish(self) -> Iterator[Chunk]:
         """The last chunk of every file."""
-        self._registry.finish()
+        self.registry.finish()
         yield from self._drain()
 
-    def close(self) -> None:
-        """Close all files."""
-        self._registry.close()
-
     def _chosen(self, paths: Collection[Path] | None, now: float) -> dict[FollowedName, None]:
-        entries, places = self._registry.entries, self._registry.places
+        entries, places = self.registry.entries, self.registry.places
         chosen = dict(self._backlog)
         if paths is None:
             return chosen | dict.fromkeys(entries.values())
@@ -104,8 +93,8 @@ class Tailer:
                 chosen[entry] = None
         for tail in self._unfinished:
             at = tail.splitter.peek_at()
-            if at is not None and at <= now and tail.key in self._registry.live:
-                chosen[self._registry.live[tail.key][0]] = None
+            if at is not None and at <= now and tail.key in self.registry.live:
+                chosen[self.registry.live[tail.key][0]] = None
         return chosen
 
     def _serve(self, entry: FollowedName, now: float) -> int:
@@ -123,13 +112,13 @@ class Tailer:
         try:
             if not tail.reopen(entry.path):
                 return
-            self._registry.ready.extend(tail.read(now))
+            self.registry.ready.extend(tail.read(now))
         except (OSError, InputError) as error:
             tail.close()
-            self._registry.held.forget(tail)
+            self.registry.held.forget(tail)
             entry.report(self.journal, error)
             return
-        self._registry.held.use(tail)
+        self.registry.held.use(tail)
         entry.recover(self.journal)
         if tail.splitter.unfinished:
             self._unfinished[tail] = None
@@ -145,6 +134,6 @@ class Tailer:
                 yield tail.splitter.peek()
 
     def _drain(self) -> Iterator[Chunk]:
-        ready = self._registry.ready
+        ready = self.registry.ready
         while ready:
             yield ready.popleft()

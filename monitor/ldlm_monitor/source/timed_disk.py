@@ -6,19 +6,16 @@ The pump's thread calls network file systems only through this.
 """
 
 import errno
-import io
-import os
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as LateError
 from pathlib import Path
-from typing import Any, BinaryIO, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ldlm_monitor.source.file_system import (
     DIRECT,
     MOUNT_SECONDS,
-    OPEN_FLAGS,
     Disk,
     Mount,
     MountTable,
@@ -31,8 +28,6 @@ from ldlm_monitor.source.mount_reader import STALL_SECONDS
 CALL_SECONDS = 1.0
 """How long a call may take: healthy servers answer in milliseconds, and the pump waits for
 it. A later answer is discarded, and the caller tries again."""
-READ_BYTES = 256 * 1024
-"""One call reads at most so much: a network of 3 Mbit/s transfers it within the limit."""
 JOIN_SECONDS = 0.1
 """How long `close` waits for a thread that no call blocks."""
 
@@ -74,15 +69,9 @@ class TimedDisk:
             fstat=self._of_descriptor(real.fstat),
             lseek=self._of_descriptor(real.lseek),
             close=self._close,
-            reader=self._reader,
             listing=self._of_path(real.listing),
             realpath=self._of_path(real.realpath),
         )
-
-    def silent(self, path: Path) -> bool:
-        """Whether a call to the file system of `path` is unanswered."""
-        caller = self._caller(path)
-        return caller is not None and caller.blocked
 
     def close(self) -> None:
         """End the threads; one that is blocked in a call is not waited for."""
@@ -136,11 +125,6 @@ class TimedDisk:
             self._real.close(descriptor)
         else:
             caller.submit(lambda: self._real.close(descriptor))
-
-    def _reader(self, path: Path) -> BinaryIO:
-        if self._caller(path) is None:
-            return self._real.reader(path)
-        return io.BufferedReader(_RawFile(self.disk, self.disk.open(path, OPEN_FLAGS)), READ_BYTES)
 
 
 class _Caller:
@@ -211,41 +195,6 @@ class _Caller:
     def _discard(self, late: "Future[T]", discard: Callable[[T], None]) -> None:
         if late.exception() is None:
             self.submit(lambda: discard(late.result()))
-
-
-class _RawFile(io.RawIOBase):
-    """An open file whose reads are calls of a `Disk`."""
-
-    def __init__(self, disk: Disk, descriptor: int) -> None:
-        self._disk = disk
-        self._descriptor = descriptor
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return self._descriptor
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._disk.pread(self._descriptor, min(len(buffer), READ_BYTES), self._position)
-        buffer[: len(data)] = data
-        self._position += len(data)
-        return len(data)
-
-    def seek(self, offset: int, anchor: int = os.SEEK_SET) -> int:
-        if anchor == os.SEEK_END:
-            raise io.UnsupportedOperation("seek from the end")
-        self._position = offset + (self._position if anchor == os.SEEK_CUR else 0)
-        return self._position
-
-    def close(self) -> None:
-        if not self.closed:
-            super().close()
-            self._disk.close(self._descriptor)
 
 
 def _no_answer(place: str) -> TimeoutError:

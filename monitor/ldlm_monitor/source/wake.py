@@ -10,7 +10,6 @@ import queue
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Protocol
 
 from watchdog.events import (
     FileCreatedEvent,
@@ -46,54 +45,11 @@ EVENTS: list[type[FileSystemEvent]] = [
 """Not `opened` and `closed`: the monitor's own reads would cause events."""
 
 
-class Waker(Protocol):
-    """Waits for changes of files."""
-
-    def wait(self, timeout: float) -> set[Path]:
-        """The paths that have events; empty after `timeout`: check every file."""
-        ...
-
-    def watch(self, folders: Collection[Path]) -> None:
-        """Watch exactly these folders from now on."""
-        ...
-
-    def ring(self, path: Path) -> None:
-        """Add an event for `path` and end the wait; callable from any thread."""
-        ...
-
-    def close(self) -> None:
-        """End threads."""
-        ...
-
-
-class PollingWaker:
-    """Wakes every `interval` seconds."""
-
-    def __init__(self, *, interval: float = POLL_SECONDS) -> None:
-        self._interval = interval
-        self._events = _EventQueue()
-
-    def wait(self, timeout: float) -> set[Path]:
-        """The paths of `ring`."""
-        return self._events.wait(min(timeout, self._interval), GATHER_SECONDS)
-
-    def watch(self, folders: Collection[Path]) -> None:
-        """Does nothing: every file is polled."""
-
-    def ring(self, path: Path) -> None:
-        """End the wait."""
-        self._events.ring(path)
-
-    def close(self) -> None:
-        """Does nothing: it has no thread."""
-
-
-class WatchdogWaker:
+class Waker:
     """Wakes when the operating system reports a change in a watched folder.
 
     If some folder cannot be watched (on a network, or beyond the system's limits), it
-    polls as well; `journal` gets a notice of each reason. An observer whose thread ended
-    is restarted once.
+    polls as well; `journal` gets a notice of each reason.
     """
 
     def __init__(
@@ -110,7 +66,6 @@ class WatchdogWaker:
         self._watches: dict[Path, ObservedWatch] = {}
         self._polled: set[Path] = set()
         self._reported: set[str] = set()
-        self._restarted = False
         self._observer: BaseObserver | None = None
         self._start()
 
@@ -122,7 +77,7 @@ class WatchdogWaker:
     def wait(self, timeout: float) -> set[Path]:
         """The paths with events of the system or of `ring`; if polling, empty after `interval`."""
         if self._observer is not None and not self._observer.is_alive():
-            self._restart()
+            self._give_up(self._observer)
         if self.polling:
             timeout = min(timeout, self._interval)
         return self._events.wait(timeout, GATHER_SECONDS)
@@ -157,19 +112,12 @@ class WatchdogWaker:
         else:
             self._observer = observer
 
-    def _restart(self) -> None:
-        """Replace an observer whose dispatching thread ended; events since then are lost."""
-        folders = [*self._watches, *self._polled]
-        if self._observer is not None:
-            self._observer.stop()
+    def _give_up(self, observer: BaseObserver) -> None:
+        """Poll from now on: the dispatching thread ended, which no error is known to cause."""
+        observer.stop()
         self._observer = None
         self._watches.clear()
-        if self._restarted:
-            self._report("the watcher of file events failed twice")
-            return
-        self._restarted = True
-        self._start()
-        self.watch(folders)
+        self._report("the watcher of file events failed")
 
     def _watched(self, folder: Path) -> bool:
         """Whether the folder's watch is active: watchdog ends it when the folder is deleted."""

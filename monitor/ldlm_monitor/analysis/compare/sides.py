@@ -16,7 +16,7 @@ from ldlm_monitor.analysis.readings import Readings, RunReadings
 from ldlm_monitor.config import Settings
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.parse import Parser
-from ldlm_monitor.playback.finished_inputs import gather, refuse_unreadable
+from ldlm_monitor.playback.replay import gather, refuse_unreadable
 from ldlm_monitor.run.identity import RunNames
 
 _BATCH = ("global_batch_size", "global_train_batch_size", "total_batch_size")
@@ -200,7 +200,7 @@ def _read(settings: Settings, notice: Callable[[str], None]) -> RunReadings:
     for when, chunk, file in history.play():
         readings.feed(chunk, when, timed=file.timeline.timed)
     refuse_unreadable(history)
-    readings.finish(file.path for file in history.files)
+    readings.finish(file.path for file in history.all)
     found = [run for run in readings.runs.values() if run.first_step is not None]
     if len(found) == 1:
         return found[0]

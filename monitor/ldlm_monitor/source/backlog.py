@@ -1,22 +1,29 @@
-"""After a restart: finds the files that were read before it, and continues each.
+"""What a file holds already, and where a file is of which a part was read before.
 
-`Recall` finds the file of a saved position; `Continuation` reads the rest of one file.
+`Recall` finds the file of a position that was saved before a restart, `Backlog` reads what
+is there now, with the same `Tail` that follows it afterwards.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from ldlm_monitor.model.chunk import Chunk, FileId
 from ldlm_monitor.model.errors import InputError
+from ldlm_monitor.model.frames import form_of
 from ldlm_monitor.source.file_system import DIRECT, Disk, Key, likely_places
+from ldlm_monitor.source.identity import COPY_BYTES
 from ldlm_monitor.source.journal import Journal
 from ldlm_monitor.source.position import FilePosition
 from ldlm_monitor.source.split import RECORD_BYTES
-from ldlm_monitor.source.tail import COPY_BYTES, Tail
+from ldlm_monitor.source.tail import BOM, Tail
+
+HEAD_BYTES = 2048
+"""Enough to know a file's form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +106,11 @@ class Recall:
                 self.journal.rewritten(str(path), position.read, shrunk=shrunk)
                 return self._begin(path, file, position.generation + 1, None)
         for file in kept:
-            if file.path == path and position.offset >= COPY_BYTES:
+            if (
+                file.path == path
+                and position.offset >= COPY_BYTES
+                and position.checksum.fits(self.disk, file.descriptor)
+            ):
                 self.journal.replaced(str(path), copied=True)
                 return self._begin(path, file, 0, position)
         return None
@@ -111,30 +122,32 @@ class Recall:
             generation=generation, journal=self.journal, disk=self.disk,
         )  # fmt: skip
         if at is not None:
-            tail.start_at(at.offset, at.line, at.shown)
+            tail.continue_at(at)
         return tail
 
 
-START_BYTES = 256
-"""Enough to recognise the form of a file (`model.frames.HEAD_BYTES`) and its first line."""
+def find_again(tail: Tail) -> bool:
+    """Open a closed file that lost its name: at its place, or renamed in the same folder."""
+    for place in likely_places(tail.place, tail.key[1], read=tail.splitter.position):
+        with contextlib.suppress(OSError, InputError):
+            if tail.reopen(place) and tail.same_content():
+                return True
+            tail.close()  # another file has reused the inode
+    return False
 
 
-class Continuation:
-    """Reads what was appended to one file since its saved position.
+class Backlog:
+    """The bytes of one file that are there now, in the chunks that following it would give.
 
-    The chunks are those that following the file would have given. `path` is the followed
-    name, `place` the file's present path, `offset` the start of the first chunk, `size` its
-    bytes, `modified` (Unix seconds) its mtime. `has_name`: the followed name leads to this file.
-    `start`: the file's first bytes.
+    `path` is the followed name, `place` the file's present path, `offset` where reading
+    begins, `size` its bytes, `modified` (Unix seconds) its mtime. `has_name`: the followed
+    name leads to this file. `head`: its first bytes that are text, or frames. `tail` reads it.
     """
 
     def __init__(self, tail: Tail, disk: Disk) -> None:
-        self._tail = tail
+        self.tail = tail
         self._disk = disk
-        descriptor = tail.descriptor
-        assert descriptor is not None  # `Recall.find` opened it
-        self._descriptor = descriptor
-        self._status = disk.fstat(descriptor)
+        self._status = disk.fstat(tail.open_descriptor())
         self.path = tail.name
         self.place: Path = tail.place
         self.file: FileId = tail.splitter.file
@@ -142,12 +155,35 @@ class Continuation:
         self.size = self._status.st_size
         self.modified = self._status.st_mtime
         self.has_name = tail.retired_at is None
-        self.start = disk.pread(descriptor, START_BYTES, 0)
+        self.head = self._head()
+
+    @classmethod
+    def new(
+        cls, path: Path, journal: Journal, disk: Disk = DIRECT, *, is_followed: bool = False
+    ) -> Backlog:
+        """A file of which nothing was read yet. Raises `OSError`.
+
+        `is_followed`: it is followed afterwards.
+        """
+        try:
+            descriptor, key = disk.open_regular(path)
+        except InputError as error:
+            raise OSError(errno.EINVAL, error.what, str(path)) from error
+        place = disk.realpath(path)
+        tail = Tail(
+            str(path), place, descriptor, key,
+            generation=0, journal=journal, disk=disk, is_followed=is_followed,
+        )  # fmt: skip
+        try:
+            return cls(tail, disk)
+        except OSError:
+            tail.close()
+            raise
 
     @classmethod
     def of(
         cls, position: FilePosition, now: float, journal: Journal, disk: Disk = DIRECT
-    ) -> Continuation | None:
+    ) -> Backlog | None:
         """The file that `Recall.find` finds for `position`; None if it is gone.
 
         Raises `OSError` or `InputError` while the name cannot be read.
@@ -156,51 +192,71 @@ class Continuation:
         return None if tail is None else cls(tail, disk)
 
     def begin_at(self, offset: int, line: int) -> None:
-        """Read again from `offset` on, where a record begins; `line` is its line."""
-        self._tail.begin_at(offset, line)
+        """Read from `offset` on, where a record begins; `line` is its line. Raises `OSError`."""
+        self.descriptor()
+        self.tail.begin_at(offset, line)
         self.offset = offset
 
-    def chunks(self, now: float) -> Iterator[Chunk]:
-        """Whole records up to the end of the file, read at `now`. Raises `OSError`."""
-        self._tail.see(self._status, now)
-        while self._tail.due:
-            before = self._tail.splitter.position
-            found = self._tail.read(now)
-            yield from found
-            if not found and self._tail.splitter.position == before:
-                return  # truncated meanwhile: the file is shorter than its size at the start
+    def chunks(self, now: float, stop: int | None = None) -> Iterator[Chunk]:
+        """Whole records up to `stop`, or the end of the file. Raises `OSError`."""
+        self.descriptor()
+        yield from self._read(self.tail, self.size if stop is None else stop, now)
 
-    def unfinished(self) -> Chunk | None:
-        """The last record, if its terminator is missing. Exhaust `chunks` first."""
-        return self._tail.splitter.rest() if self._tail.splitter.unfinished else None
+    def all(self, now: float) -> Iterator[Chunk]:
+        """Like `chunks`, and the last one of the file. Raises `OSError`."""
+        yield from self.chunks(now)
+        yield self.tail.finish()
 
-    def note_shown(self, stop: int) -> None:
-        """Mark the unfinished record as emitted up to byte `stop`."""
-        self._tail.splitter.shown = max(self._tail.splitter.shown, stop)
-
-    def show(self) -> Chunk:
-        """The `unfinished` record, marked as emitted."""
-        return self._tail.splitter.peek()
-
-    @property
-    def was_shown(self) -> bool:
-        """Whether the unfinished record was emitted in its present length."""
-        return self._tail.splitter.peek_at() is None
+    def scan(self, start: int, stop: int) -> Iterator[Chunk]:
+        """What stands between, the unfinished record at its end too; nothing counts as read."""
+        held = self.tail
+        tail = Tail(
+            self.path, self.place, self.descriptor(), held.key,
+            generation=held.generation, journal=Journal(), disk=self._disk, is_followed=False,
+        )  # fmt: skip
+        tail.start_at(start, 1)
+        yield from self._read(tail, min(stop, self.size), 0.0)
+        if tail.splitter.unfinished:
+            yield tail.splitter.rest()
 
     def part(self, start: int, stop: int) -> bytes:
-        """Bytes `start` to `stop` as they are now, at most `RECORD_BYTES`."""
-        return self._disk.pread(self._descriptor, min(stop - start, RECORD_BYTES), start)
-
-    def finish(self) -> Chunk:
-        """The last chunk; nothing more is read from the file."""
-        return self._tail.finish()
+        """Bytes `start` to `stop` as they are now, at most `RECORD_BYTES`. Raises `OSError`."""
+        size = max(min(stop - start, RECORD_BYTES), 0)
+        return self._disk.pread(self.descriptor(), size, start)
 
     def position(self) -> FilePosition | None:
         """The present position; None if the file is finished and deleted."""
-        if self._tail.finished and not self._disk.fstat(self._descriptor).st_nlink:
+        if self.tail.finished and not self._disk.fstat(self.descriptor()).st_nlink:
             return None
-        return self._tail.position()
+        return self.tail.position()
 
-    def close(self) -> None:
-        """Close the descriptor."""
-        self._tail.close()
+    def rest(self) -> None:
+        """Give the descriptor back until it is needed: there may be more files than those."""
+        if self.has_name:
+            self.tail.close()
+
+    def descriptor(self) -> int:
+        """The open file. Raises `OSError`."""
+        try:
+            if self.tail.reopen(self.place):
+                return self.tail.open_descriptor()
+        except InputError as error:
+            raise OSError(errno.EINVAL, error.what, self.path) from error
+        raise FileNotFoundError(errno.ENOENT, "another file has its name", self.path)
+
+    def _read(self, tail: Tail, stop: int, now: float) -> Iterator[Chunk]:
+        tail.see(self._status, now)
+        while tail.due and tail.splitter.position < stop:
+            before = tail.splitter.position
+            found = tail.read(now, stop)
+            yield from found
+            if not found and tail.splitter.position == before:
+                return  # truncated meanwhile: the file is shorter than its size at the start
+
+    def _head(self) -> bytes:
+        descriptor = self.tail.open_descriptor()
+        head = self._disk.pread(descriptor, HEAD_BYTES, 0)
+        if head[:1] == b"\0" and not form_of(head):
+            first = next(self.scan(0, self.size), None)
+            head = b"" if first is None else first.data[:HEAD_BYTES]
+        return head.removeprefix(BOM)

@@ -1,0 +1,234 @@
+"""One file of a history: its bytes come when they came before, or when they were written."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import TypeAlias
+
+from ldlm_monitor.model.chunk import Chunk
+from ldlm_monitor.playback.stretch import Form, Stretch, form_of
+from ldlm_monitor.run.timeline import Timeline, at_once
+from ldlm_monitor.source import Backlog, Disk, FilePosition
+from ldlm_monitor.source.log_parts import ByteSpan, excerpt, skipped_note
+from ldlm_monitor.source.split import PEEK_SECONDS
+from ldlm_monitor.state.read_log import Arrival
+
+ROWS_BUDGET = 8
+"""So many times the budget of text is read of JSON lines, which are parsed faster."""
+Piece: TypeAlias = tuple[float, float, Chunk]
+"""Bytes with their time (Unix seconds) and their order among those of the same time."""
+UNSEEN = math.inf
+"""The order of bytes that no read log has: behind those of the same time that it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a daemon kept of a file before a restart.
+
+    The file was judged up to `position`, and up to the number `judged` of the read log;
+    `arrivals` are its own. `was_named`: its name led to it.
+    """
+
+    position: FilePosition
+    arrivals: Sequence[Arrival]
+    judged: int
+    was_named: bool
+
+
+class HistoryFile:
+    """What the read log has comes as it came then; the rest as its content lets estimate.
+
+    `run` is the file's, `now` when it is read, `seen` None: nobody read it before. Of a file
+    that is longer than `budget`, the start and the end are read; `note` says so. Raises
+    `OSError`.
+    """
+
+    def __init__(
+        self,
+        backlog: Backlog,
+        run: str,
+        *,
+        now: float,
+        seen: Seen | None = None,
+        budget: int | None = None,
+        disk: Disk,
+    ) -> None:
+        self.backlog = backlog
+        self.path = backlog.path
+        self.run = run
+        self.seen = seen
+        self.form: Form = form_of(backlog)
+        self.timeline = at_once(0.0)
+        self._now = now
+        self._kept = 0 if seen is None else seen.position.offset
+        arrivals = () if seen is None else seen.arrivals
+        self._others = [each for each in arrivals if each.kind in ("peek", "final")]
+        self._rows = sorted(
+            (each for each in arrivals if each.kind in ("records", "backlog")),
+            key=lambda each: each.start,
+        )
+        self._records = [each for each in self._rows if each.kind == "records"]
+        self._begin = max((each.stop for each in arrivals if each.kind == "skipped"), default=0)
+        self._spans = self._choose_spans(budget, disk)
+        self.note = skipped_note(self._spans)
+        backlog.rest()
+
+    @property
+    def seen_to(self) -> int:
+        """Up to which byte it was read before the restart."""
+        read = max((each.stop for each in self._rows), default=self._begin)
+        return max(read, self._kept)
+
+    @property
+    def size(self) -> int:
+        """Bytes that are read."""
+        return sum(span.size for span in self._spans)
+
+    def whole(self) -> Stretch:
+        """All that is read, or the end of what is read in two parts."""
+        return Stretch(
+            self.backlog, self._spans[-1].start, self._spans[-1].end, self.backlog.modified
+        )
+
+    def stretches(self) -> Iterator[tuple[int, Stretch | Timeline]]:
+        """From its start on, what was seen to come and what was not, each with its first byte."""
+        end = self._begin
+        for is_seen, group in groupby(self._rows, lambda each: each.kind == "records"):
+            rows = list(group)
+            if rows[0].start > end:  # its rows were dropped from the read log
+                yield end, self._stretch(end, rows[0].start, rows[0].at)
+            if is_seen:
+                starts, times = [each.start for each in rows], [each.at for each in rows]
+                yield rows[0].start, Timeline(starts, times)
+            else:
+                for each in rows:
+                    yield each.start, self._stretch(each.start, each.stop, each.at)
+            end = max(each.stop for each in rows)
+        modified = self.backlog.modified
+        if self.seen_to > end:
+            yield end, self._stretch(end, self.seen_to, modified)
+        yield self.seen_to, self._stretch(self.seen_to, self.backlog.size, modified)
+
+    def seen_at(self, offset: int) -> float | None:
+        """When a byte was read, None: the read log does not have it."""
+        index = bisect_right(self._records, offset, key=lambda each: each.start) - 1
+        row = self._records[index] if index >= 0 else None
+        return row.at if row is not None and offset < row.stop else None
+
+    def is_news(self, chunk: Chunk, order: float) -> bool:
+        """Whether it was not judged before the restart."""
+        if self.seen is None or math.isinf(order):
+            return chunk.offset >= self._kept
+        return order > self.seen.judged
+
+    def position(self) -> FilePosition | None:
+        """Where reading stands, not before where it stood: its mount may be silent by now.
+
+        None: it was finished, and nobody can write to it by name.
+        """
+        reached = self.backlog.position()
+        is_behind = reached is not None and reached.offset < self._kept
+        return self.seen.position if self.seen is not None and is_behind else reached
+
+    def pieces(self, *, ends: bool) -> Iterator[Piece]:
+        """Pieces with their times, and their order among those of the same time.
+
+        `ends`: nothing will follow, so that the unfinished record is the last.
+        """
+        orders = {each.start: each.order for each in self._records}
+        for chunk in self._chunks():
+            for when, piece in self.timeline.split(chunk):
+                order = orders.get(piece.offset, UNSEEN)
+                while self._others and self._is_before(self._others[0], order, piece):
+                    yield from self._other(self._others.pop(0), piece)
+                yield when, order, piece
+        if ends:
+            for when, piece in self.timeline.split(self.backlog.tail.finish()):
+                yield when, UNSEEN, piece
+        else:
+            yield from self._unfinished()
+        self.backlog.rest()
+
+    def _unfinished(self) -> Iterator[Piece]:
+        splitter = self.backlog.tail.splitter
+        rest = splitter.rest() if splitter.unfinished else None
+        for each in self._others:
+            yield from self._other(each, rest)
+        shown_at = self.backlog.modified + PEEK_SECONDS
+        if splitter.peek_at() is not None and shown_at <= self._now:
+            yield max(shown_at, self.timeline.end), UNSEEN, splitter.peek()
+
+    @staticmethod
+    def _is_before(other: Arrival, order: float, piece: Chunk) -> bool:
+        return other.order < order and (order < UNSEEN or other.start <= piece.offset)
+
+    def _chunks(self) -> Iterator[Chunk]:
+        for span in self._spans:
+            self.backlog.begin_at(span.start, span.line)
+            yield from self.backlog.chunks(self._now, span.end)
+
+    def _choose_spans(self, budget: int | None, disk: Disk) -> list[ByteSpan]:
+        """The start of the file, cut where it is too long, and what was read before or is new."""
+        size, line = self.backlog.size, 1
+        start = 0 if self.seen is None else size
+        if budget is None or self.form == "frames":
+            budget = size
+        elif self.form == "rows":
+            budget *= ROWS_BUDGET
+        if self.seen is not None:
+            start, line = self._choose_start(self.seen.position, size - budget)
+        rest = ByteSpan(start, max(size, start), line)
+        before = start if self.seen is not None else size
+        if self._begin or before == 0:
+            return [rest]
+        head = excerpt(self.backlog.descriptor(), before, budget=budget, disk=disk)
+        return head if self.seen is None else [*head, rest]
+
+    def _choose_start(self, kept: FilePosition, least: int) -> tuple[int, int]:
+        """From where on all is read: a record that the read log has, or the judged end."""
+        places = {each.start: each.line for each in self._records}
+        places[kept.offset] = kept.line
+        if self._begin == 0:
+            places[0] = 1
+        fitting = [place for place in places if place >= max(least, self._begin)]
+        start = min(fitting, default=kept.offset)
+        return start, places[start]
+
+    def _stretch(self, start: int, stop: int, written_at: float) -> Stretch:
+        """Without what is not read of it."""
+        parts = (span.start for span in self._spans if start < span.start < stop)
+        if start == 0 and self.note:
+            start = next(parts, start)
+        return Stretch(self.backlog, start, stop, written_at)
+
+    def _other(self, arrival: Arrival, near: Chunk | None) -> Iterator[Piece]:
+        """A record that was shown unfinished, or the end of the file."""
+        if arrival.kind == "final":
+            yield arrival.at, arrival.order, self.backlog.tail.finish()
+        elif near is not None and arrival.start == near.offset:
+            data = self.backlog.part(arrival.start, arrival.stop)
+            splitter = self.backlog.tail.splitter
+            splitter.shown = max(splitter.shown, arrival.stop)
+            shown = replace(near, data=data, peek=True, age=PEEK_SECONDS)
+            yield arrival.at, arrival.order, shown
+
+
+@dataclass(slots=True)
+class StreamFile:
+    """A stream that ends, such as standard input of `--once`, at one time."""
+
+    path: str
+    run: str
+    timeline: Timeline
+    chunks: Iterable[Chunk]
+
+    def pieces(self, *, ends: bool) -> Iterator[Piece]:
+        """As `HistoryFile.pieces`."""
+        del ends
+        for chunk in self.chunks:
+            for when, piece in self.timeline.split(chunk):
+                yield when, UNSEEN, piece

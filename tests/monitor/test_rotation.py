@@ -1,0 +1,177 @@
+"""A rotated log under a name that is followed too goes on as itself, and nothing comes twice."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from polling import PollingWaker
+
+from ldlm_monitor.config import Settings
+from ldlm_monitor.daemon.pump import Pump
+from ldlm_monitor.notify import Outbox
+from ldlm_monitor.source.identity import originals
+from ldlm_monitor.state.state_store import StateStore
+
+NOW = 1_769_681_700.0
+
+
+def bars(first: int, last: int) -> str:
+    return "".join(
+        f"Training:   1%|▏         | {step}/9500 [{step // 60:02d}:{step % 60:02d}<9:00:00,  "
+        f"1.00it/s, Epoch=0/1, Progress=1.0%, Loss=2.{5000 + step * 37 % 991}, Text=2.5]\n"
+        for step in range(first, last)
+    )
+
+
+NAN = "WARNING: Invalid text_loss detected: nan\n"
+
+
+class Rotated:
+    """A pump on `*.log*`, and what it sends of one log while that is rotated."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.log, self.second = folder, folder / "app.log", 0.0
+        (folder / "state").mkdir()
+        self.open()
+
+    def open(self) -> None:
+        self.outbox = Outbox(self.folder / "state" / "outbox.sqlite")
+        self.ledger = StateStore(self.folder / "state" / "ledger.sqlite")
+        wanted = Settings(files=(str(self.folder / "*.log*"),), companions=False)
+        self.pump = Pump(wanted, self.outbox, self.ledger, ["slack"], PollingWaker())
+
+    def close(self) -> None:
+        self.pump.close()
+        self.outbox.close()
+        self.ledger.close()
+
+    def write(self, text: str, path: Path | None = None) -> None:
+        path = path or self.log
+        with path.open("a") as file:
+            file.write(text)
+        os.utime(path, (NOW + self.second,) * 2)
+
+    def look(self, seconds: int = 1) -> None:
+        for _ in range(seconds):
+            self.second += 1.0
+            self.pump.turn((self.folder / f"x{self.second}",), NOW + self.second)
+
+    def runs(self) -> list[str]:
+        return [run.name for run in self.pump.monitor.snapshot().runs]
+
+    def samples(self) -> int:
+        return self.pump.monitor.counts().records.get("sample", 0)
+
+    def fired(self) -> list[str]:
+        found = []
+        while (pending := self.outbox.due("slack", NOW + 1e6)) is not None:
+            found.append(f"{pending.notification.alert} {pending.notification.state}")
+            self.outbox.accepted(pending, NOW)
+        return found
+
+
+@pytest.fixture
+def rotated(tmp_path: Path) -> Iterator[Rotated]:
+    rotated = Rotated(tmp_path)
+    rotated.write(bars(0, 40) + NAN)
+    rotated.look(2)
+    assert rotated.fired() == ["NonFiniteLoss firing"]
+    yield rotated
+    rotated.close()
+
+
+@pytest.mark.parametrize("name", ["app.log.1", "app-20261122.log", "app.log-20261122"])
+@pytest.mark.parametrize("restart", [False, True], ids=["on", "restart"])
+def test_a_renamed_log_goes_on_under_any_name(rotated: Rotated, name: str, restart: bool) -> None:
+    away = rotated.log.rename(rotated.folder / name)
+    rotated.write(bars(40, 45), away)
+    rotated.write(bars(45, 50))
+    if restart:
+        rotated.close()
+        rotated.open()
+    for step in range(50, 120, 10):  # longer than a file is read that lost its name
+        rotated.look(10)
+        rotated.write(bars(step, step + 10))
+    rotated.write(bars(120, 125), away)
+    rotated.look(3)
+    assert rotated.runs() == ["app"]
+    assert rotated.samples() == 125
+    assert rotated.fired() == []
+    rotated.close()
+    rotated.open()
+    rotated.look(10)
+    assert (rotated.runs(), rotated.samples(), rotated.fired()) == (["app"], 125, [])
+
+
+@pytest.mark.parametrize("when", ["on", "before", "down"])
+def test_a_copy_before_a_truncation_is_not_read_again(rotated: Rotated, when: str) -> None:
+    rotated.write(bars(40, 45))
+    if when == "down":
+        rotated.close()
+    shutil.copy(rotated.log, rotated.folder / "app.log.1")
+    if when == "before":
+        rotated.look(2)
+    os.truncate(rotated.log, 0)
+    rotated.write(bars(45, 50))
+    if when == "down":
+        rotated.open()
+    rotated.look(10)
+    assert rotated.runs() == ["app"]
+    assert rotated.samples() == 50
+    assert rotated.fired() == []
+    rotated.close()
+    rotated.open()
+    rotated.look(10)
+    assert (rotated.runs(), rotated.samples(), rotated.fired()) == (["app"], 50, [])
+
+
+def test_another_log_with_such_a_name_is_another_run(rotated: Rotated) -> None:
+    rotated.write("another launch\n" + bars(0, 30) + NAN, rotated.folder / "app.2.log")
+    rotated.look(1)
+    assert rotated.runs() == ["app", "app.2"]
+    assert rotated.fired() == ["NonFiniteLoss firing"]
+
+
+def test_a_short_log_with_such_a_name_is_another_run_soon(rotated: Rotated) -> None:
+    rotated.write(NAN, rotated.folder / "app.2.log")
+    rotated.look(5)
+    assert rotated.fired() == ["NonFiniteLoss firing"]
+
+
+def test_a_live_log_is_read_between_the_files_that_join(rotated: Rotated) -> None:
+    rotated.write(bars(40, 50))
+    noise = "nothing of interest\n" * 250_000
+    for number in range(5):
+        rotated.write(f"launch {number}\n{noise}{bars(0, 40)}", rotated.folder / f"b{number}.log")
+    rotated.look(1)
+    rotated.write(bars(50, 60))
+    rotated.look(1)
+    assert rotated.pump.pause(NOW + rotated.second) == 0.0
+    assert 1 < len(rotated.runs()) < 6
+    (app,) = (run for run in rotated.pump.monitor.snapshot().runs if run.name == "app")
+    assert app.step == 59
+    rotated.look(6)
+    assert len(rotated.runs()) == 6
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "rank1.log.1",
+        "rank1.1.log",
+        "rank1-20261122.log",
+        "rank1.log-20261122T101500",
+        "rank1.log.old",
+        "rank1.log~",
+        "rank1.2026-11-22_10-15-00_123456.log",
+    ],
+)
+def test_names_that_a_rotation_gives(name: str) -> None:
+    assert "rank1.log" in originals(name)
+
+
+@pytest.mark.parametrize("name", ["rank10.log", "rank1_node1.log", "rank1.log", "1rank1.log"])
+def test_names_that_no_rotation_gives(name: str) -> None:
+    assert "rank1.log" not in originals(name)
