@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from ldlm_monitor.analysis.charts import Figure, Line, bucketed
+from ldlm_monitor.analysis.charts import Figure, Line
 from ldlm_monitor.analysis.compare.comparison import Cell, Comparison, Row, RunSummary
 from ldlm_monitor.analysis.compare.sides import Side
 from ldlm_monitor.analysis.compare.verdict import (
@@ -89,6 +89,8 @@ def value(amount: float | None, unit: str) -> str:
 GIB = 2.0**30
 LEARNED = 6
 """Losses and accuracies that are drawn at most."""
+BUCKETS = 400
+"""A chart is at most about this many pixels wide on screens where it is read."""
 
 
 def charts(sides: Sequence[Side]) -> list[Figure]:
@@ -126,3 +128,25 @@ def _over_time(sides: Sequence[Side]) -> Iterator[Line]:
             clock = [at - started for at in column.times]
             if math.isfinite(clock[-1]):
                 yield bucketed(side.name, clock, column.values, color=index)
+
+
+def bucketed(
+    name: str,
+    steps: Sequence[float],
+    values: Sequence[float],
+    nonfinite: Sequence[float] = (),
+    *,
+    color: int = 0,
+) -> Line:
+    """Finite values in at most `BUCKETS` buckets, of which none loses a spike."""
+    width = math.ceil(len(values) / BUCKETS) or 1
+    parts = [values[at : at + width] for at in range(0, len(values), width)]
+    return Line(
+        name=name,
+        xs=list(steps[::width]),
+        means=[sum(part) / len(part) for part in parts],
+        lows=[min(part) for part in parts],
+        highs=[max(part) for part in parts],
+        nonfinite=nonfinite,
+        color=color,
+    )
