@@ -47,12 +47,11 @@ class FigureMark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """Lines over the same axes. `unit` is written beside the title."""
+    """Lines over the same steps. `unit` is written beside the title."""
 
     title: str
     lines: Sequence[Line]
     unit: str = ""
-    x_title: str = "step"
     marks: Sequence[FigureMark] = ()
 
 
@@ -150,7 +149,7 @@ def _parts(chart: Figure, y: int, legend: int) -> Iterator[str]:
         f'<svg class="chart" y="{y}" width="100%" height="{HEIGHT}" overflow="visible" role="img" '
         f'aria-label="{escape(title)}"><title>{escape(title)}</title>'
         f'<text class="title" x="-{GUTTER}" y="16">{escape(title)}</text>'
-        f'<text x="100%" y="16" text-anchor="end">{escape(chart.x_title)} →</text>'
+        f'<text x="100%" y="16" text-anchor="end">step →</text>'
     )
     yield from _legend(chart, legend)
     top = _top(chart)

@@ -94,12 +94,9 @@ BUCKETS = 400
 
 
 def charts(sides: Sequence[Side]) -> list[Figure]:
-    """Over steps, and the loss over time too where times are known."""
+    """Losses and accuracies, then the best measures of speed and memory that a run has."""
     names = {name for side in sides for name in side.readings.quantities()}
-    wanted = learned(names)[:LEARNED]
-    found = [_chart(quantity, sides) for quantity in wanted]
-    if "loss" in names and (timed := list(_over_time(sides))):
-        found.insert(1, Figure(title="loss over time", lines=timed, x_title="seconds"))
+    found = [_chart(quantity, sides) for quantity in learned(names)[:LEARNED]]
     for measures in (SPEED_BY, MEMORY_BY):
         best = next((name for name in measures if any(side.has(name) for side in sides)), "")
         found += [_chart(each, sides) for each in (*PACE, *MEMORY) if each.name == best]
@@ -118,16 +115,6 @@ def _curves(quantity: str, sides: Sequence[Side], scale: float) -> Iterator[Line
         if column is not None and (len(column) or column.nonfinite):
             values = [value / scale for value in column.values]
             yield bucketed(side.name, column.steps, values, column.nonfinite, color=index)
-
-
-def _over_time(sides: Sequence[Side]) -> Iterator[Line]:
-    for index, side in enumerate(sides):
-        column = side.column("loss")
-        started = side.readings.started
-        if column is not None and len(column) and math.isfinite(started):
-            clock = [at - started for at in column.times]
-            if math.isfinite(clock[-1]):
-                yield bucketed(side.name, clock, column.values, color=index)
 
 
 def bucketed(
