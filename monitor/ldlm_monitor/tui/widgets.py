@@ -24,7 +24,7 @@ from textual.worker import get_current_worker
 
 from ldlm_monitor.model.errors import LdlmError
 from ldlm_monitor.tui.desk import Desk
-from ldlm_monitor.tui.draw import Line, StyledSpan, fit_line, style_of
+from ldlm_monitor.tui.draw import Line, StyledSpan, style_of
 
 if TYPE_CHECKING:
     from rich.style import Style
@@ -69,12 +69,9 @@ class PlainScrollBar(ScrollBarRender):
 
 def strip_of(line: Line, width: int, base: Style, *, dark: bool, also: str = "") -> Strip:
     """The line as a Textual strip of exactly `width` cells; a span's style overrides `also`."""
-    extra = style_of(also, dark=dark)
-    segments = [
-        Segment(text, base + extra + style_of(style, dark=dark))
-        for text, style in fit_line(line, width)
-    ]
-    return Strip(segments, width)
+    ground = base + style_of(also, dark=dark)
+    segments = [Segment(text, ground + style_of(style, dark=dark)) for text, style in line if text]
+    return Strip(segments).adjust_cell_length(width, ground)
 
 
 class Painted(Widget):
