@@ -91,8 +91,7 @@ def show_screen(
 
 def _on_screen(found: Settings, load: Callable[[], Settings]) -> int:
     """The daemon behind the screen; its log lines are shown there, and printed here at the end."""
-    # Collecting garbage while all this is imported would be a seventh of the wait.
-    gc.disable()
+    gc.disable()  # collecting garbage during the imports would be a seventh of the wait
     from ldlm_monitor.cli import logs
     from ldlm_monitor.cli.opening import Opening
     from ldlm_monitor.tui.app import MonitorApp
