@@ -12,7 +12,8 @@ import pytest
 FOLLOWER = """
 import sqlite3, sys, time
 from pathlib import Path
-from ldlm_monitor.source import Follower, positions_from_json, positions_to_json
+from kept_positions import positions_from_json, positions_to_json
+from ldlm_monitor.source import Follower
 
 log, state = Path(sys.argv[1]), sqlite3.connect(sys.argv[2], isolation_level=None)
 state.execute("PRAGMA journal_mode=WAL")

@@ -25,9 +25,10 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from kept_positions import positions_from_json, positions_to_json
 
 from ldlm_monitor.model.chunk import Chunk
-from ldlm_monitor.source import Follower, positions_from_json, positions_to_json
+from ldlm_monitor.source import Follower
 from ldlm_monitor.source.registry import RETIRED_SECONDS
 
 WHOLE = re.compile(rb"<(\d+)\|x*>")

@@ -5,7 +5,9 @@ Each fails today, strictly: whoever mends the follower turns it green and takes 
 
 from pathlib import Path
 
-from ldlm_monitor.source import Follower, positions_from_json, positions_to_json
+from kept_positions import positions_from_json, positions_to_json
+
+from ldlm_monitor.source import Follower
 from ldlm_monitor.source.registry import RETIRED_SECONDS
 
 BANNER = b"#" * 1500 + b"\n"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from ldlm_monitor.cli.flags import InputFlags, settings, write_file
 from ldlm_monitor.model.errors import UsageError
@@ -22,7 +23,7 @@ def compare(
     target: Annotated[tuple[str, ...] | None, _Repeated] = None,
     at: Annotated[tuple[str, ...], _Repeated] = (),
     warm_up: str | None = None,
-    confidence: float = 0.95,
+    confidence: Annotated[float, Parameter(validator=Number(gte=0.5, lt=1))] = 0.95,
     companions: Annotated[
         bool | None, Parameter(name="--companions", negative="--no-companions")
     ] = None,
@@ -66,8 +67,6 @@ def compare(
             where="compare",
             remedy="name the baseline and what to compare with it",
         )
-    if not 0.5 <= confidence < 1:
-        raise UsageError("should be between 0.5 and 1", where="--confidence", remedy="try 0.95")
     if plot is not None and plot.suffix.lower() != ".svg":
         raise UsageError(
             f'cannot draw as "{plot.suffix}": charts are SVG',
