@@ -37,7 +37,7 @@ _WORDS_AT = 32
 _LAST = BEAT.size // 8 - 1
 _SAFE_TO_MAP = frozenset({"ext2", "ext3", "ext4", "xfs", "tmpfs", "ramfs", "overlay", "f2fs"})
 """File systems where a page that is allocated stays so: a store can't fail (as SIGBUS would)."""
-_RANK = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _WORLD = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 _LOCAL = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK")
 _RUN = ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
@@ -66,7 +66,7 @@ class Launch:
         """Takes what is not given from the process group, if there is one, then the environment."""
         found_rank, found_world = _process_group()
         name = run or (Path(out).resolve().name if out is not None else _text(_RUN)) or "run"
-        number = _first(rank, found_rank, _number(_RANK), 0)
+        number = _first(rank, found_rank, _number(RANK_VARIABLES), 0)
         return cls(
             run=str(name)[:256],
             out=Path("saved", name) if out is None else Path(out),
