@@ -114,10 +114,16 @@ def environment(pid: int, names: Collection[str], proc: Path = PROC) -> dict[str
     return {name: value for name, _, value in pairs if name in names}
 
 
+def table(proc: Path = PROC) -> dict[int, Process]:
+    """Every process of this host by its number; empty on a system that shows them elsewhere."""
+    pids = [int(name) for name in _names(proc) if name.isdecimal()]
+    return {pid: found for pid in pids if (found := look(pid, proc)) is not None}
+
+
 def scan(proc: Path = PROC) -> Scan:
     """Every process of this host but this one, and what it may be asked has open."""
-    pids = sorted({int(name) for name in _names(proc) if name.isdecimal()} - {os.getpid()})
-    seen = Scan(proc, {pid: found for pid in pids if (found := look(pid, proc)) is not None})
+    seen = Scan(proc, table(proc))
+    seen.table.pop(os.getpid(), None)
     if booted := _BOOTED.search(read_text(proc / "stat", 4 * 1024 * 1024)):
         seen.booted_at = float(booted[1])
     for pid, each in seen.table.items():
