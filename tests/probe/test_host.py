@@ -18,9 +18,8 @@ from ldlm_monitor.probe.host import HostProbe
 from ldlm_monitor.probe.process import family
 from ldlm_monitor.run.verdict import verdict
 
-from . import test_nccl_ras as nccl
 from .conftest import wait_until
-from .test_nccl_ras import Ras
+from .test_nccl_ras import INCOMPLETE, Ras
 
 DATA = Path(__file__).parent / "data"
 NOBODY = ("127.0.0.1", 1)
@@ -325,7 +324,7 @@ def test_a_dump_that_cannot_be_read_is_not_one_that_lacks(tmp_path, case) -> Non
 
 
 def test_ras_is_evidence_where_it_accuses(case) -> None:
-    server = Ras(nccl.in_json([nccl.rank(0)], [nccl.rank(21)]))
+    server = Ras(INCOMPLETE, None)
     event = only(looked(probe(ras=server.address), case()))
     server.close()
     assert (event.kind, event.severity, event.fields["missing"]) == ("ras_status", "warning", [21])

@@ -1,13 +1,15 @@
 """What NCCL's RAS threads say of a job's ranks: a query over TCP.
 
-Protocol and outputs: NCCL user guide, "RAS" (JSON since 2.28.7), and
+Protocol and outputs: NCCL user guide, "RAS" (since 2.24; JSON since 2.28.7), and
 src/ras/client_support.cc. Commands are lines; the answers to all come in order, and the
-server closes after a status. Only `STATUS` is asked, which changes nothing in the job. That
-it finds nothing is no evidence: its threads live on in a process whose collectives hang.
+server closes after a status. An older server answers `SET FORMAT` with an error and goes
+on in text. Only `STATUS` is asked, which changes nothing in the job. That it finds
+nothing is no evidence: its threads live on in a process whose collectives hang.
 """
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from collections.abc import Iterable, Sequence
@@ -28,6 +30,16 @@ RAS_SECONDS = 2.0
 """How long RAS itself is to wait for silent processes."""
 MAX_BYTES = 32 * 1024 * 1024
 """A bound on memory, far above the answer for the largest jobs."""
+
+_MISSING = re.compile(r"The missing ranks?: ([\d ,]{1,200000})")
+_DEAD = re.compile(r"(\d{1,9}) job process(?:es)? (?:is|are) considered dead")
+_SILENT = re.compile(r"Missing communicator data from (\d{1,9}) job process")
+_PROCESS = re.compile(
+    r"(?:Rank (\d{1,9}) -- GPU (\S{1,20}) managed by process (\d{1,9}) on node (\S{1,256})"
+    r"|Process (\d{1,9}) on node (\S{1,256}) managing GPUs? (\S{1,20}))"
+)
+_LAUNCHED = re.compile(r"(\d{1,9}) ranks? ha(?:s|ve) launched up to operation (\d{1,19})")
+_COMMUNICATOR = re.compile(r"#\d+-\d+ \(([0-9a-f]{1,32})\) (\S{1,40})")
 
 
 class RasError(OSError):
@@ -63,7 +75,7 @@ class _RasAnswer(msgspec.Struct):
 class Suspect:
     """A rank that RAS calls missing, dead or behind. `rank` is that within its communicator."""
 
-    rank: int
+    rank: int | None
     host: str
     pid: int | None
     gpu: str
@@ -104,14 +116,16 @@ def suspects_of(answer: str) -> list[Suspect]:
     """What a whole answer accuses. Raises `RasError` where it is none of RAS'."""
     if "SERVER PROTOCOL" not in answer[:200]:
         raise RasError("what answered is not NCCL's RAS")
-    _, brace, status = answer.partition("\n{")
+    start = answer.find("\n{")
+    if start < 0:
+        return _of_text(answer)
     try:
-        return _suspects(msgspec.json.decode(brace + status, type=_RasAnswer))
+        return _of_json(msgspec.json.decode(answer[start + 1 :], type=_RasAnswer))
     except (msgspec.DecodeError, RecursionError) as error:
         raise RasError(f"an answer that is cut short or malformed ({error})") from error
 
 
-def _suspects(answer: _RasAnswer) -> list[Suspect]:
+def _of_json(answer: _RasAnswer) -> list[Suspect]:
     suspects: list[Suspect] = []
     for each in answer.communicators:
         for rank in each.missing_ranks:
@@ -145,25 +159,57 @@ def _suspect(rank: _RasRank, what: str) -> Suspect:
     return Suspect(rank.rank, rank.host[:256], rank.pid, gpu, what)
 
 
+def _of_text(answer: str) -> list[Suspect]:
+    """Groups of outliers follow the line that says what they are; most ranks are not listed."""
+    suspects: list[Suspect] = []
+    what = "missing"
+    groups: dict[int, int] = {}
+    for line in answer.splitlines():
+        if _COMMUNICATOR.search(line):
+            groups = {}
+        if _DEAD.search(line):
+            what = "dead"
+        elif _SILENT.search(line):
+            what = "unresponsive"
+        elif match := _LAUNCHED.search(line):
+            groups[int(match[2])] = int(match[1])
+            most = max(groups, key=lambda each: groups[each])
+            what = "behind" if int(match[2]) < most else ""
+        elif match := _MISSING.search(line):
+            numbers = re.findall(r"\d{1,9}", match[1])
+            suspects += [Suspect(int(number), "", None, "", "missing") for number in numbers]
+        elif (match := _PROCESS.search(line)) and what:
+            suspects.append(_listed(match, what))
+    return [*dict.fromkeys(suspects)]
+
+
+def _listed(match: re.Match[str], what: str) -> Suspect:
+    rank, gpu, pid, host, process, node, gpus = match.groups()
+    if rank is not None:
+        return Suspect(int(rank), host, int(pid), gpu, what)
+    return Suspect(None, node, int(process), gpus, what)
+
+
 def describe(suspects: Sequence[Suspect]) -> str:
     """The suspects in a sentence. That there are none is no evidence of health: see the module."""
     if not suspects:
         return "RAS finds nothing wrong, which proves nothing"
     said = []
     for what in dict.fromkeys(each.what for each in suspects):
-        said.append(f"{names_of(_ranks(suspects, what))} {what}")
+        found = [each for each in suspects if each.what == what]
+        ranks = {each.rank for each in found if each.rank is not None}
+        who = names_of(ranks) if ranks else f"process {found[0].pid} on {found[0].host}"
+        said.append(f"{who} {what}")
     return "RAS: " + ", ".join(said)
-
-
-def _ranks(suspects: Sequence[Suspect], what: str) -> set[int]:
-    return {each.rank for each in suspects if each.what == what}
 
 
 def event_of(case: ProbeCandidate, suspects: Sequence[Suspect]) -> Event:
     """RAS' report. Where it finds nothing, the event is context and clears no rank."""
-    fields: dict[str, Any] = {
-        what: evidence.listed(_ranks(suspects, what)) for what in {each.what for each in suspects}
-    }
+    fields: dict[str, Any] = {}
+    for what in dict.fromkeys(each.what for each in suspects):
+        ranks = {each.rank for each in suspects if each.what == what and each.rank is not None}
+        if ranks:
+            fields[what] = evidence.listed(ranks)
     processes: list[dict[str, Scalar]] = [asdict(each) for each in suspects if each.pid is not None]
     return evidence.event(
         case,
