@@ -12,6 +12,7 @@ import pytest
 FOLLOWER = """
 import sqlite3, sys, time
 from pathlib import Path
+sys.path.append(sys.argv[3])
 from kept_positions import positions_from_json, positions_to_json
 from ldlm_monitor.source import Follower
 
@@ -81,7 +82,14 @@ class Killed:
     def restart(self) -> None:
         self.kill()
         self.process = subprocess.Popen(
-            [sys.executable, "-c", FOLLOWER, str(self.log), str(self.state)],
+            [
+                sys.executable,
+                "-c",
+                FOLLOWER,
+                str(self.log),
+                str(self.state),
+                str(Path(__file__).parent),
+            ],
             stdout=subprocess.PIPE,
             text=True,
         )
