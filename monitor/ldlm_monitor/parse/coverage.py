@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.records import Event, Sample
-from ldlm_monitor.parse.formats import EventDefinition
+from ldlm_monitor.parse.formats import EventDefinition, SampleExample
 from ldlm_monitor.parse.framing import Lines
 from ldlm_monitor.parse.free_fields import MetricLike
-from ldlm_monitor.parse.number_formats import SampleExample
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.records import Record

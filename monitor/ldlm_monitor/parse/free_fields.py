@@ -225,7 +225,7 @@ def _names(text: bytes) -> Iterator[str]:
 
 def _text(raw: bytes) -> bytes | None:
     """A line without its prefixes; None for a shell's trace and an empty line."""
-    cleaned = clean(raw[:_MAX_BYTES]).text
+    cleaned = clean(raw[:_MAX_BYTES])
     envelope = peel(cleaned)
     text = cleaned[envelope.start :].strip()
     return None if envelope.shell or not text else text

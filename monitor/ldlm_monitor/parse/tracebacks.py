@@ -177,7 +177,7 @@ class Traceback(Block):
             rule, found = named
             return rule.records(self.place, message, {**found, **fields})
         kind, family = self._rule.spec.kind, self._rule.family
-        return [self.place.event(kind, severity, message, family=family, role=role, fields=fields)]
+        return [self.place.event(kind, severity, message, role, fields, family=family)]
 
     def _named(self, text: bytes) -> tuple[EventRule, dict[str, FieldValue]] | None:
         """The rule whose pattern begins first in the exception's text."""

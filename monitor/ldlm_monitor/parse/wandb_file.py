@@ -136,4 +136,4 @@ def _exit(content: bytes, place: RecordPlace) -> Record:
     if code == _INTERRUPTED:
         kind, family, role = "python_exception", "process", "root"
         fields["exc_type"] = "KeyboardInterrupt"
-    return place.event(kind, "error", f"exit code {code}", family=family, role=role, fields=fields)
+    return place.event(kind, "error", f"exit code {code}", role, fields, family=family)
