@@ -12,19 +12,11 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import yaml
-from pydantic import (
-    AliasChoices,
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ldlm_monitor.model.errors import FormatError, first_problem
 from ldlm_monitor.model.records import Scalar, Severity
-from ldlm_monitor.parse.patterns import UNITS
+from ldlm_monitor.parse.patterns import NumberSpec
 
 Role: TypeAlias = Literal["root", "evidence", "victim", "death", "context", "progress"]
 Conversion: TypeAlias = Literal["int", "float", "str", "bytes", "scalar", "exit_code"]
@@ -46,33 +38,6 @@ class SampleExample(DefinitionPart):
     epoch: float | None = None
     rank: int | None = None
     values: dict[str, float]
-
-
-class NumberSpec(DefinitionPart):
-    """How a number is printed; a text alone is its `name`.
-
-    `name`: the canonical name of a key (`step` and `epoch` set the sample's fields), or as
-    `group` the named group that a value is read from. `unit`: its unit (`patterns.UNITS`),
-    whatever unit is printed. `unknown`: numbers that stand for no value, or for one too
-    small to print. `finite`: NaN and infinities stand for no value.
-    """
-
-    name: str = Field(validation_alias=AliasChoices("name", "group"))
-    unit: str | None = None
-    unknown: tuple[float, ...] = ()
-    finite: bool = False
-
-    @model_validator(mode="before")
-    @classmethod
-    def _only_a_name(cls, given: Any) -> Any:
-        return {"name": given} if isinstance(given, str) else given
-
-    @field_validator("unit")
-    @classmethod
-    def _is_a_unit(cls, unit: str | None) -> str | None:
-        if unit is not None and unit not in UNITS:
-            raise ValueError(f"{unit} is not a unit; the units are {', '.join(UNITS)}")
-        return unit
 
 
 class Pairs(DefinitionPart):
