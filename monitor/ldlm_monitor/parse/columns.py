@@ -1,4 +1,4 @@
-"""Reads consecutive rows of JSON lines with the same keys as columns.
+"""Reads files of JSON lines: consecutive rows with the same keys as columns.
 
 Read one by one, a row costs 3 us, most of it for creating objects. Consecutive rows with
 the same keys are decoded by a msgspec struct made for these keys, and become one
@@ -15,17 +15,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from itertools import accumulate, chain, compress, count, islice, pairwise, repeat
 from operator import add, ge, gt, is_not
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
 from ldlm_monitor.model.records import SampleBlock
+from ldlm_monitor.parse import jsonl
 from ldlm_monitor.parse.events import RecordPlace
-from ldlm_monitor.parse.jsonl import EARLIEST, LATEST, STEPS, TIMES
+from ldlm_monitor.parse.framing import MAX_RECORD_BYTES, WholeFile
+from ldlm_monitor.parse.jsonl import EARLIEST, LATEST, STEPS, TIMES, BadRowError
 from ldlm_monitor.parse.vocabulary import is_known, measure
+
+if TYPE_CHECKING:
+    from ldlm_monitor.model.chunk import Chunk, Origin
+    from ldlm_monitor.model.records import Record
 
 ValueKind: TypeAlias = Literal["number", "str", "bool", "none", "step row"]
 Signature: TypeAlias = tuple[tuple[str, ValueKind], ...]
@@ -36,13 +43,6 @@ MAX_KEYS = 256
 searches the fields of the struct linearly."""
 MAX_OPTIONAL = 16
 """Keys that only some rows have; each costs time in every row."""
-_KINDS: dict[type, ValueKind] = {
-    int: "number",
-    float: "number",
-    str: "str",
-    bool: "bool",
-    type(None): "none",
-}
 _FIELD_TYPES: dict[ValueKind, Any] = {
     "number": float,
     "str": str,
@@ -50,19 +50,13 @@ _FIELD_TYPES: dict[ValueKind, Any] = {
     "none": None,
     "step row": Literal["step"],
 }
-
-
+_KINDS: dict[type, ValueKind] = {int: "number", float: "number", str: "str", bool: "bool"}
+_KINDS[type(None)] = "none"
 _ONE_BY_ONE = "the rows must be read one by one"
 _PER_ROW_KEYS = frozenset({*STEPS, *TIMES, "epoch", "rank", "type", "schema"})
 """Keys whose value decides how the row is read; they cannot be optional."""
 _PROGRESS = frozenset({"progress", "total_steps", "eval_progress", "skip_progress"})
 """Values that the run's progress needs at their row; `sparse` values come later."""
-
-
-def offsets_of(raws: list[bytes], start: int) -> list[int]:
-    """Where each row begins; the first begins at `start`, and one byte ends each."""
-    lengths = accumulate(map(len, raws[:-1]), initial=0)
-    return list(map(add, lengths, count(start)))
 
 
 def signature(row: dict[str, Any]) -> Signature | None:
@@ -102,9 +96,8 @@ class RowShape:
         self._step = _sole(signed, STEPS)
         if self._step is None:
             raise ValueError("no step")
-        self._time = _sole(signed, TIMES)
-        self._epoch = _sole(signed, ("epoch",))
-        self._rank = _sole(signed, ("rank",))
+        keys = (TIMES, ("epoch",), ("rank",))
+        self._time, self._epoch, self._rank = (_sole(signed, each) for each in keys)
         if any(key in _PER_ROW_KEYS for key, _ in optional):
             raise ValueError(_ONE_BY_ONE)
         taken = (self._step, self._epoch, self._rank)
@@ -229,12 +222,79 @@ def _whole(column: list[float]) -> list[int] | None:
 
 def _rising(block: SampleBlock) -> list[SampleBlock]:
     """The block, cut before each line whose step does not rise or whose time falls."""
-    steps, times = block.steps, block.times or (0.0,)
-    if not any(map(ge, steps, islice(steps, 1, None))) and not any(
-        map(gt, times, islice(times, 1, None))
-    ):
+    steps, times = block.steps, block.times or ()
+    cuts = {*compress(count(1), map(ge, steps, islice(steps, 1, None)))}
+    cuts |= {*compress(count(1), map(gt, times, islice(times, 1, None)))}
+    if not cuts:
         return [block]
-    cuts = {i for i in range(1, len(steps)) if steps[i - 1] >= steps[i]}
-    cuts |= {i for i in range(1, len(times)) if times[i - 1] > times[i]}
-    bounds = [0, *sorted(cuts), len(steps)]
-    return [block.part(start, stop) for start, stop in pairwise(bounds)]
+    return [block.part(start, stop) for start, stop in pairwise([0, *sorted(cuts), len(steps)])]
+
+
+class RowReader(WholeFile):
+    """Reads the rows of a JSON-lines file: similar ones as blocks, others one by one.
+
+    `errors` counts lines that are not JSON objects, `truncated` lines longer than 1 MiB.
+    """
+
+    name = "JSON lines"
+
+    def __init__(self) -> None:
+        self._rank: int | None = None
+        self._shape: RowShape | None = None
+        self._alone: tuple[int, tuple[str, ...]] = (-1, ())  # line and keys of the last such row
+
+    def feed(self, chunk: Chunk, origin: Origin) -> list[Record | SampleBlock]:
+        """The records of a chunk's rows, in order of position."""
+        raws = chunk.data.split(b"\n")
+        if not raws[-1]:
+            raws.pop()
+        lengths = accumulate(map(len, raws[:-1]), initial=0)
+        offsets = list(map(add, lengths, count(chunk.offset)))  # one byte ends each row
+        if len(chunk.data) > MAX_RECORD_BYTES:
+            self.truncated += sum(len(raw) > MAX_RECORD_BYTES for raw in raws)
+            raws = [raw if len(raw) <= MAX_RECORD_BYTES else b"" for raw in raws]
+        found: list[Record | SampleBlock] = []
+        at = 0
+        while at < len(raws):
+            shape = self._shape
+            alike = shape.decode(raws, at) if shape is not None else []
+            stop = at + len(alike)
+            owner = origin if self._rank is None else replace(origin, rank=self._rank)
+            place = RecordPlace.of(chunk, chunk.line + at, offsets[at], owner)
+            blocks = shape.blocks(alike, place, offsets[at:stop]) if shape and alike else []
+            for block in blocks or ():
+                found += (block,) if len(block) > 1 else block.samples()
+            first = at if blocks is None else stop
+            for index in range(first, min(stop + 1, len(raws))):
+                place = RecordPlace.of(chunk, chunk.line + index, offsets[index], owner)
+                found += self._row(raws[index], place)
+            at = stop + 1
+        return found
+
+    def _row(self, raw: bytes, place: RecordPlace) -> list[Record]:
+        """The records of a row that is read alone."""
+        if not raw or raw.isspace():
+            return []
+        try:
+            row = jsonl.decode(raw)
+            found = jsonl.records(row, place)
+        except BadRowError:
+            self.errors += 1
+            return []
+        if row.get("type") == "run" and found:
+            self._rank = found[0].rank
+        self._learn(row, place.line)
+        return found
+
+    def _learn(self, row: dict[str, Any], line: int) -> None:
+        """Make a reader of similar rows, after two rows with the same keys were read alone."""
+        before, self._alone = self._alone, (line, tuple(row))
+        if before[1] != self._alone[1]:
+            return
+        signed, shape = signature(row), self._shape
+        if signed is None or (shape is not None and shape.signature == signed):
+            return
+        wider = None if shape is None else shape.with_more(signed)
+        if wider is None and before[0] == line - 1:
+            wider = shape_of(signed)
+        self._shape = wider or shape

@@ -11,13 +11,15 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.parse.envelope import Envelope, peel
 from ldlm_monitor.parse.events import RecordPlace
 from ldlm_monitor.parse.patterns import compile_pattern
 
 if TYPE_CHECKING:
-    from ldlm_monitor.model.chunk import Chunk
+    from collections.abc import Sequence
+
+    from ldlm_monitor.model.chunk import Chunk, Origin
+    from ldlm_monitor.model.records import Record, SampleBlock
 
 MAX_RECORD_BYTES = 1 << 20
 """A longer record is cut here, and counted as truncated (`source.split.RECORD_BYTES`)."""
@@ -29,6 +31,21 @@ _CONTROL = compile_pattern(
 
 _DOCKER = b'{"log":"'
 """The start of a line of Docker's json-file driver: `{"log":..., "stream":..., "time":...}`."""
+
+
+class WholeFile:
+    """Reads one file that is not text.
+
+    `errors` and `truncated` count what it could not read; the caller resets them.
+    """
+
+    name = ""
+    errors = 0
+    truncated = 0
+
+    def feed(self, chunk: Chunk, origin: Origin) -> Sequence[Record | SampleBlock]:
+        """The records of the next bytes, in order of position."""
+        raise NotImplementedError
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from ldlm_monitor.parse.blocks import BLOCK_SECONDS
 from ldlm_monitor.parse.patterns import Pattern, compile_pattern
 from ldlm_monitor.parse.scan import compiled
 from ldlm_monitor.parse.text import FileState, TextReader
-from ldlm_monitor.parse.whole_file import may_be_text, reader_of
+from ldlm_monitor.parse.whole_file import ROW_SUFFIXES, reader_of
 
 RecordT = TypeVar("RecordT", Record, Record | SampleBlock)
 
@@ -92,8 +92,8 @@ class Parser:
         if file.whole is None and not chunk.peek:
             file.whole = reader_of(chunk)
         if chunk.peek:
-            peeks = may_be_text(chunk.path) and file.whole is None and not file.blocks
-            shown = self.text.peek(file, chunk, origin, now) if peeks else []
+            other = chunk.path.endswith(ROW_SUFFIXES) or file.whole is not None or file.blocks
+            shown = [] if other else self.text.peek(file, chunk, origin, now)
             return self._counted([*ended, *shown])
         self.counters.bytes += len(chunk.data)
         self.counters.lines += chunk.newlines

@@ -15,11 +15,10 @@ from ldlm_monitor.parse.blocks import Block, BlockOpening, Blocks, EventRows, Sa
 from ldlm_monitor.parse.dumps import FailureTable, StackDump
 from ldlm_monitor.parse.envelope import level_of, peel
 from ldlm_monitor.parse.events import MAX_MESSAGE_BYTES, EventRule, RecordPlace, text_of
-from ldlm_monitor.parse.framing import LineContext, Lines, TextLine
+from ldlm_monitor.parse.framing import LineContext, Lines, TextLine, WholeFile
 from ldlm_monitor.parse.patterns import PatternMatch, certain
 from ldlm_monitor.parse.scan import NO_CLAIMS, Claims, Rules, Scanner
 from ldlm_monitor.parse.tracebacks import Traceback
-from ldlm_monitor.parse.whole_file import WholeFile
 
 _MAX_EVENTS_A_RECORD = 32
 """Events found in one record; bounds the time that a line of 1 MiB takes."""
