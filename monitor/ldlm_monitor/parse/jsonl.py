@@ -136,8 +136,7 @@ def _health(kind: str, row: dict[str, Any], place: RecordPlace) -> list[Record]:
     rest = {key: value for key, value in row.items() if key not in ("type", "schema")}
     if kind == "step":
         return _sample(rest, place)
-    time = _first(rest, TIMES, unix_time)
-    place = place.known(_first(rest, ("rank",), _whole), time)
+    place = place.known(_first(rest, ("rank",), _whole), _first(rest, TIMES, unix_time))
     if kind == "heartbeat":
         return [_heartbeat(rest, place)]
     if kind == "run":
@@ -248,15 +247,10 @@ def _text(value: object) -> str:
 
 def _fields(row: dict[str, Any]) -> dict[str, FieldValue]:
     """An event's fields: scalars, flat lists and flat objects stay, other values become JSON."""
-    fields: dict[str, FieldValue] = {}
-    for key, value in list(row.items())[:_MAX_ITEMS]:
-        fields[key[:_MAX_KEY]] = _field(value)
-    return fields
+    return {key[:_MAX_KEY]: _field(value) for key, value in list(row.items())[:_MAX_ITEMS]}
 
 
 def _field(value: Any) -> FieldValue:
-    if isinstance(value, str):
-        return value[:_MAX_TEXT]
     if isinstance(value, list) and all(map(_is_scalar, value)):
         return [_scalar(part) for part in value[:_MAX_ITEMS]]
     if isinstance(value, dict) and all(map(_is_scalar, value.values())):

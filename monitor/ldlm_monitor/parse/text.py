@@ -24,7 +24,7 @@ _MAX_EVENTS_A_RECORD = 32
 """Events found in one record; bounds the time that a line of 1 MiB takes."""
 _MAX_COMBINATIONS = 4096
 """Combinations of triggers whose rules are cached; real logs have some dozens."""
-_EVENT_BLOCKS: dict[str, type[Block]] = {
+_EVENT_BLOCKS: dict[str, type[Block[EventRule]]] = {
     "rows": EventRows,
     "traceback": Traceback,
     "failure_table": FailureTable,
@@ -184,8 +184,8 @@ class TextReader:
             if rule.continues is not None:
                 if rule.begins(text):
                     self._matched(record.line, rule.home)
-                    opening = BlockOpening(place, text, record.envelope.stream, record.now)
-                    return file.blocks.open(SampleRows(opening, rule))
+                    opening = BlockOpening(place, text, record.envelope.stream, record.now, rule)
+                    return file.blocks.open(SampleRows(opening))
                 continue
             numbers = rule.read(text, closed=record.line.closed)
             if numbers is not None:
