@@ -126,7 +126,7 @@ def clean(raw: bytes) -> bytes:
         return _unwrapped(raw)
     if b"\x1b" not in raw and b"\x08" not in raw:
         return raw
-    return _CONTROL.without(raw)
+    return _CONTROL.replaced(raw, b"")
 
 
 def raw_index(raw: bytes, index: int) -> int:

@@ -194,10 +194,10 @@ class Pattern:
         found: Iterator[PatternMatch] = self._compiled.finditer(text)
         return found
 
-    def without(self, text: bytes) -> bytes:
-        """The text without any match."""
-        left: bytes = self._compiled.sub(b"", text)
-        return left
+    def replaced(self, text: bytes, by: bytes) -> bytes:
+        """The text with `by` for every match."""
+        found: bytes = self._compiled.sub(by, text)
+        return found
 
     def named(self, match: PatternMatch, until: int | None = None) -> dict[str, bytes]:
         """The named groups that took part in a match; `until`: only those that end by then."""
