@@ -62,7 +62,7 @@ def rules(*lines: str) -> str:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (rules("alert: A", "expr: x", "fro: 5m"), "group g, rule 1 (A): unknown key fro"),
+        (rules("alert: A", "expr: x", "fro: 5m"), "group g, rule 1 (A): fro: unknown key"),
         (rules("alert: A"), "expr"),
         (rules("expr: x"), "either alert or record"),
         (rules("alert: A", "record: b", "expr: x"), "either alert or record"),
@@ -72,7 +72,7 @@ def rules(*lines: str) -> str:
         (rules("alert: A", "expr: x", "labels: {a-b: c}"), "'a-b' is not a label name"),
         (rules("alert: A", "expr: x", "annotations: {s: '{{ $foo }}'}"), "$foo is not supported"),
         (rules("alert: A", "expr: bad"), "group g, rule 1 (A), here: no such thing; try another"),
-        ("groups: [{name: g, limit: 5}]", "unknown key groups.0.limit"),
+        ("groups: [{name: g, limit: 5}]", "groups.0.limit: unknown key"),
         ("groups: [{name: g}, {name: g}]", "group 'g' is defined twice"),
         ("groups: [{name: g, name: h}]", "written twice"),
         ("groups: [", "YAML"),

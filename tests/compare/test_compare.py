@@ -247,7 +247,7 @@ def test_an_input_of_several_runs_is_refused_by_name(ask: Ask, folder: Path) -> 
         (("a.jsonl", "a.jsonl", "--warm-up", "x"), '--warm-up: cannot read "x"'),
         (("a.jsonl", "a.jsonl", "--warm-up", "inf"), '--warm-up: cannot read "inf"'),
         (("a.jsonl", "a.jsonl", "--warm-up", "150%"), '--warm-up: cannot read "150%"'),
-        (("a.jsonl", "a.jsonl", "--confidence", "95"), "Invalid value "95.0" for --confidence"),
+        (("a.jsonl", "a.jsonl", "--confidence", "95"), 'Invalid value "95.0" for --confidence'),
         (
             ("a.jsonl", "a.jsonl", "--plot", "a.png"),
             '--plot a.png: cannot draw as ".png": charts are SVG',

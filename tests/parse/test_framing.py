@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.records import Record
 from ldlm_monitor.parse import Parser
-from ldlm_monitor.parse.framing import Lines, clean
+from ldlm_monitor.parse.framing import Lines, clean, raw_index
 
 ORIGIN = Origin(run="r")
 
@@ -106,6 +106,6 @@ def test_parsing_any_bytes_raises_nothing(data) -> None:
 def test_escapes_are_stripped_and_places_stay_those_of_the_raw_bytes() -> None:
     raw = b"\x1b[36mab\x1b[0mcd\x08\x08ef"
     cleaned = clean(raw)
-    assert cleaned.text == b"abcdef"
-    for index, byte in enumerate(cleaned.text):
-        assert raw[cleaned.raw_index(index)] == byte
+    assert cleaned == b"abcdef"
+    for index, byte in enumerate(cleaned):
+        assert raw[raw_index(raw, index)] == byte

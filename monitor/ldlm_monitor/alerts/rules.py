@@ -11,13 +11,15 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from ldlm_monitor.alerts.templates import Template
-from ldlm_monitor.model.errors import RuleError
+from ldlm_monitor.model.errors import RuleError, first_problem
 
+ModelT = TypeVar("ModelT", bound=BaseModel)
 E = TypeVar("E")
 """A parsed expression, opaque to this package."""
 
 ALERT_NAME = "alertname"
 TEST_SUFFIX = ".test.yml"
+_FORM = "see the rule file format of Prometheus"
 
 _DURATION = re.compile(
     r"(?:(\d+)y)?(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?"
@@ -194,7 +196,7 @@ def _files_of(path: Path) -> list[Path]:
 
 def _raw_rules(path: Path) -> list[tuple[str, int, Any]]:
     """Group, number in it, and raw content of each rule of a file."""
-    groups = _read(path).groups
+    groups = read_file(path, StrictLoader, _FileModel, _FORM).groups
     names = [group.name for group in groups]
     for name in names:
         if names.count(name) > 1:
@@ -206,19 +208,20 @@ def _raw_rules(path: Path) -> list[tuple[str, int, Any]]:
     ]
 
 
-def _read(path: Path) -> _FileModel:
+def read_file(path: Path, loader: type[StrictLoader], model: type[ModelT], form: str) -> ModelT:
+    """A YAML file as a model; `form` says where its form is described. Raises RuleError."""
     try:
-        document = yaml.load(path.read_bytes(), StrictLoader)  # a SafeLoader
+        document = yaml.load(path.read_bytes(), loader)  # a SafeLoader
     except OSError as problem:
         raise RuleError(
-            f"cannot be read: {problem.strerror}", where=str(path), remedy="check --rules"
+            f"cannot be read: {problem.strerror}", where=str(path), remedy="check its name"
         ) from problem
     except (yaml.YAMLError, UnicodeDecodeError) as problem:
-        raise unreadable(problem, path) from problem
+        raise _unreadable(problem, path) from problem
     try:
-        return _FileModel.model_validate({} if document is None else document)
+        return model.model_validate({} if document is None else document)
     except ValidationError as problem:
-        raise invalid(problem, str(path)) from None
+        raise _invalid(problem, str(path), form) from None
 
 
 def _build(raw: Any, number: int, parse: Callable[[str], E], file: str, group: str) -> Rule[E]:
@@ -227,7 +230,7 @@ def _build(raw: Any, number: int, parse: Callable[[str], E], file: str, group: s
     try:
         model = _RuleModel.model_validate(raw)
     except ValidationError as problem:
-        raise invalid(problem, where) from None
+        raise _invalid(problem, where, _FORM) from None
     try:
         expr = parse(model.expr)
         if model.record:
@@ -260,7 +263,7 @@ def _templates(kind: str, texts: dict[str, str]) -> dict[str, Template]:
     return parsed
 
 
-def unreadable(problem: Exception, path: Path) -> RuleError:
+def _unreadable(problem: Exception, path: Path) -> RuleError:
     """YAML's error as one line, with its position."""
     if isinstance(problem, yaml.MarkedYAMLError) and problem.problem_mark is not None:
         mark = problem.problem_mark
@@ -271,21 +274,6 @@ def unreadable(problem: Exception, path: Path) -> RuleError:
     return RuleError(line, where=str(path), remedy="it must be YAML")
 
 
-def invalid(
-    problem: ValidationError,
-    where: str,
-    remedy: str = "see the rule file format of Prometheus",
-) -> RuleError:
-    """The first error of pydantic as one line."""
-    first = problem.errors(include_url=False, include_context=False)[0]
-    key = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        return RuleError(
-            f"unknown key {key}", where=where, remedy="remove it, or correct its spelling"
-        )
-    message = first["msg"].removeprefix("Value error, ")
-    return RuleError(
-        f"{key}: {message}" if key else message,
-        where=where,
-        remedy=remedy,
-    )
+def _invalid(problem: ValidationError, where: str, form: str) -> RuleError:
+    key, what = first_problem(problem)
+    return RuleError(f"{key}: {what}" if key else what, where=where, remedy=form)

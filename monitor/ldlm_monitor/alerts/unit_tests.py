@@ -7,15 +7,14 @@ numbers and texts as written, and refuses unknown fields.
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
-import yaml
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic import model_validator as checked_model
 
-from ldlm_monitor.alerts.rules import StrictLoader, invalid, parse_duration, unreadable
+from ldlm_monitor.alerts.rules import StrictLoader, parse_duration, read_file
 from ldlm_monitor.model.errors import RuleError
 
 _RESOLVED = frozenset({"tag:yaml.org,2002:null", "tag:yaml.org,2002:merge"})
-_REMEDY = "see Prometheus' documentation, Unit Testing for Rules"
+_FORM = "see Prometheus' documentation, Unit Testing for Rules"
 
 
 class _TextLoader(StrictLoader):
@@ -124,18 +123,7 @@ class UnitTestFile(_Model):
 
 def load_unit_tests(path: Path) -> UnitTestFile:
     """The tests of a file. Raises RuleError naming file and field of the first problem."""
-    try:
-        document = yaml.load(path.read_bytes(), _TextLoader)  # a SafeLoader
-    except OSError as problem:
-        raise RuleError(
-            f"cannot be read: {problem.strerror}", where=str(path), remedy="check its name"
-        ) from problem
-    except (yaml.YAMLError, UnicodeDecodeError) as problem:
-        raise unreadable(problem, path) from problem
-    try:
-        found = UnitTestFile.model_validate({} if document is None else document)
-    except ValidationError as problem:
-        raise invalid(problem, str(path), _REMEDY) from None
+    found = read_file(path, _TextLoader, UnitTestFile, _FORM)
     for name in found.group_eval_order:
         if found.group_eval_order.count(name) > 1:
             raise RuleError(

@@ -15,11 +15,11 @@ from typing import Literal
 from ldlm_monitor.model.records import FieldValue, Record
 from ldlm_monitor.parse.envelope import can_be_peeled
 from ldlm_monitor.parse.events import RecordPlace, text_of
+from ldlm_monitor.parse.formats import Bar
 from ldlm_monitor.parse.free_fields import read_fields
 from ldlm_monitor.parse.meter import Meter, match_meter, read_item, read_items, split_meter
-from ldlm_monitor.parse.number_formats import Bar, NamedKey
-from ldlm_monitor.parse.patterns import Pattern, compile_pattern, quantity
-from ldlm_monitor.parse.samples import Numbers, read_number, values_of, whole
+from ldlm_monitor.parse.patterns import NumberSpec, Pattern, compile_pattern, quantity
+from ldlm_monitor.parse.samples import Numbers, read_number, whole
 from ldlm_monitor.parse.vocabulary import canonical
 
 TRIGGERS = (r"\d%\|", r"\d% \d{1,9}/", r"\dit \[")
@@ -28,7 +28,7 @@ the third that of a bar without total."""
 
 _MAX_CACHED = 1024
 """Descriptions and items that are cached; a run has some dozens that stay the same."""
-_UNKNOWN = NamedKey(name="")
+_UNKNOWN = NumberSpec(name="")
 
 
 @dataclass(slots=True)
@@ -58,13 +58,9 @@ class BarRule:
         self.spec = spec
         self.home = home
         self.pattern: Pattern = compile_pattern(f"(?:{spec.pattern})$")
-        self.values = values_of(spec.values)
-        self.names: dict[bytes, NamedKey] | None = None
+        self.names: dict[bytes, NumberSpec] | None = None
         if spec.postfix is not None:
-            self.names = {
-                key.encode(): name if isinstance(name, NamedKey) else NamedKey(name=name)
-                for key, name in spec.postfix.items()
-            }
+            self.names = {key.encode(): name for key, name in spec.postfix.items()}
         # Most items are the same as in the bar before.
         self.item = lru_cache(maxsize=_MAX_CACHED)(self._read_item)
 
@@ -76,8 +72,8 @@ class BarRule:
             numbers.step = whole(named["step"])
         epoch = whole(named.get("epoch"))
         numbers.epoch = numbers.epoch if epoch is None else float(epoch)
-        for name, value in self.values:
-            read = read_number(named.get(value.group), value)
+        for name, value in self.spec.values.items():
+            read = read_number(named.get(value.name), value)
             if read is not None:
                 numbers.values[name] = read
         for key in self.spec.skip:

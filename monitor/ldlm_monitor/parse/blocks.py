@@ -16,14 +16,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from ldlm_monitor.parse.events import EventRule, RecordPlace, text_of
 from ldlm_monitor.parse.patterns import Pattern, PatternMatch, certain, compile_pattern
+from ldlm_monitor.parse.samples import LineRule
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.records import Record
-    from ldlm_monitor.parse.samples import LineRule
+
+RuleT = TypeVar("RuleT", EventRule, LineRule)
 
 BLOCK_SECONDS = 2.0
 """A block that got no line for so long is complete: a process writes a traceback or a table
@@ -40,27 +42,21 @@ BLANK = compile_pattern(r"[\s\x0b]*$")
 
 
 @dataclass(frozen=True, slots=True)
-class BlockOpening:
+class BlockOpening(Generic[RuleT]):
     """The line that opens a block.
 
-    `now` is when it was read. An event's opening has its `rule`, the groups that the rule
-    found, the rules of `exceptions`, and whether Python `ignored` the exception.
+    `now` is when it was read. An event's opening has the groups that its `rule` found, the
+    rules of `exceptions`, and whether Python `ignored` the exception.
     """
 
     place: RecordPlace
     text: bytes
     stream: bytes
     now: float
-    rule: EventRule | None = None
+    rule: RuleT
     named: dict[str, bytes] = field(default_factory=dict)
     exceptions: Sequence[EventRule] = ()
     ignored: bool = False
-
-    @property
-    def event_rule(self) -> EventRule:
-        """The rule of an event's opening."""
-        assert self.rule is not None  # only `SampleRows` is opened without one
-        return self.rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +89,7 @@ class LineForm(NamedTuple):
     whole: bool = True
 
 
-class Block:
+class Block(Generic[RuleT]):
     """An open block. `done`: it takes no more lines. `forms` are tried in their order.
 
     `claims_indented`: the kind takes any indented line, and so comes after the kinds that
@@ -104,7 +100,9 @@ class Block:
     forms: Sequence[LineForm] = ()
     claims_indented: ClassVar[bool] = False
 
-    def __init__(self, opening: BlockOpening) -> None:
+    def __init__(self, opening: BlockOpening[RuleT]) -> None:
+        self.opening: BlockOpening[RuleT] = opening
+        self.rule: RuleT = opening.rule
         self.place = opening.place
         self.stream = opening.stream
         self.touched = opening.now
@@ -138,12 +136,12 @@ class Blocks:
     """The open blocks of one file, oldest first."""
 
     def __init__(self) -> None:
-        self._open: list[Block] = []
+        self._open: list[Block[Any]] = []
 
     def __bool__(self) -> bool:
         return bool(self._open)
 
-    def open(self, block: Block) -> list[Record]:
+    def open(self, block: Block[Any]) -> list[Record]:
         """Add a block; returns the records of the oldest one if there are too many."""
         self._open.append(block)
         return self._open.pop(0).records() if len(self._open) > MAX_OPEN else []
@@ -182,14 +180,14 @@ class Blocks:
         """When the block that expires next got its last line."""
         return min((block.touched for block in self._open), default=None)
 
-    def _by_priority(self, text: bytes) -> list[Block]:
+    def _by_priority(self, text: bytes) -> list[Block[Any]]:
         """Kinds that recognise their lines come first; source lines go to the newest traceback."""
         greedy = [block for block in self._open if block.claims_indented]
         if text[:1] in (b" ", b"\t"):
             greedy.reverse()
         return [*(block for block in self._open if not block.claims_indented), *greedy]
 
-    def _close(self, blocks: Sequence[Block]) -> list[Record]:
+    def _close(self, blocks: Sequence[Block[Any]]) -> list[Record]:
         records: list[Record] = []
         for block in blocks:
             self._open.remove(block)
@@ -197,7 +195,7 @@ class Blocks:
         return records
 
 
-def _may_take(block: Block, stream: bytes) -> bool:
+def _may_take(block: Block[Any], stream: bytes) -> bool:
     """Whether a line of `stream` can belong to the block.
 
     torch's C++ logger puts `[rankN]:` before the first line of a message only.
@@ -205,30 +203,29 @@ def _may_take(block: Block, stream: bytes) -> bool:
     return block.stream == stream or (not block.claims_indented and block.stream.startswith(stream))
 
 
-class EventRows(Block):
+class EventRows(Block[EventRule]):
     """An event's head line, and rows that add fields to it, each once."""
 
-    def __init__(self, opening: BlockOpening) -> None:
+    def __init__(self, opening: BlockOpening[EventRule]) -> None:
         super().__init__(opening)
-        self._rule = rule = opening.event_rule
-        self._head = self._previous = opening.text
+        self._previous = opening.text
         self._named = dict(opening.named)
-        self._missing = set(range(len(rule.rows)))
+        self._missing = set(range(len(self.rule.rows)))
         self.forms = [
             LineForm(pattern, partial(EventRows._row, index=index), whole=False)
-            for index, (pattern, _) in enumerate(rule.rows)
+            for index, (pattern, _) in enumerate(self.rule.rows)
         ]
-        if rule.until is not None:
-            self.forms.append(LineForm(rule.until, EventRows._end, whole=False))
+        if self.rule.until is not None:
+            self.forms.append(LineForm(self.rule.until, EventRows._end, whole=False))
 
     def _row(self, line: BlockLine, *, index: int) -> bool:
-        after = self._rule.rows[index][1]
+        after = self.rule.rows[index][1]
         if index not in self._missing or (after and not after.match(self._previous)):
             return False
         self._missing.remove(index)
         self._named.update(line.certain())
         self._previous = line.text
-        self.done = self._rule.until is None and not self._missing
+        self.done = self.rule.until is None and not self._missing
         return True
 
     def _end(self, _: BlockLine) -> bool:
@@ -237,24 +234,23 @@ class EventRows(Block):
 
     def records(self) -> list[Record]:
         """The event of the head line, with the fields of all rows."""
-        fields = self._rule.fields(self._named)
-        return self._rule.records(self.place, text_of(self._head), fields)
+        fields = self.rule.fields(self._named)
+        return self.rule.records(self.place, text_of(self.opening.text), fields)
 
 
-class SampleRows(Block):
+class SampleRows(Block[LineRule]):
     """Numbers over several consecutive lines, which make one sample."""
 
-    def __init__(self, opening: BlockOpening, rule: LineRule) -> None:
+    def __init__(self, opening: BlockOpening[LineRule]) -> None:
         super().__init__(opening)
-        self._rule = rule
         self._lines = [opening.text]
         self._closed = True
-        assert rule.continues is not None  # only a rule with `continued` opens a block
-        self.forms = [LineForm(rule.continues, SampleRows._row)]
+        assert self.rule.continues is not None  # only a rule with `continued` opens a block
+        self.forms = [LineForm(self.rule.continues, SampleRows._row)]
         self.max_foreign = 0  # no line of another writer may be between the rows
 
     def _row(self, line: BlockLine) -> bool:
-        until = self._rule.until
+        until = self.rule.until
         self._lines.append(line.text)
         self._closed = line.closed
         ended = until is not None and until.match(line.text) is not None
@@ -264,5 +260,5 @@ class SampleRows(Block):
     def records(self) -> list[Record]:
         """The sample of all lines."""
         end = b"\n" if self._closed else b""
-        numbers = self._rule.read(b"\n".join(self._lines) + end, closed=self._closed)
+        numbers = self.rule.read(b"\n".join(self._lines) + end, closed=self._closed)
         return [numbers.at(self.place)] if numbers else []

@@ -1,4 +1,4 @@
-"""Reads consecutive rows of JSON lines with the same keys as columns.
+"""Reads files of JSON lines: consecutive rows with the same keys as columns.
 
 Read one by one, a row costs 3 us, most of it for creating objects. Consecutive rows with
 the same keys are decoded by a msgspec struct made for these keys, and become one
@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
-from itertools import accumulate, chain, compress, count, islice, pairwise, repeat
-from operator import add, ge, gt, is_not
-from typing import Any, Literal, TypeAlias
+from itertools import chain, compress, count, islice, pairwise, repeat
+from operator import ge, gt, is_not
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
@@ -26,6 +26,9 @@ from ldlm_monitor.model.records import SampleBlock
 from ldlm_monitor.parse.events import RecordPlace
 from ldlm_monitor.parse.jsonl import EARLIEST, LATEST, STEPS, TIMES
 from ldlm_monitor.parse.vocabulary import is_known, measure
+
+if TYPE_CHECKING:
+    pass
 
 ValueKind: TypeAlias = Literal["number", "str", "bool", "none", "step row"]
 Signature: TypeAlias = tuple[tuple[str, ValueKind], ...]
@@ -36,13 +39,6 @@ MAX_KEYS = 256
 searches the fields of the struct linearly."""
 MAX_OPTIONAL = 16
 """Keys that only some rows have; each costs time in every row."""
-_KINDS: dict[type, ValueKind] = {
-    int: "number",
-    float: "number",
-    str: "str",
-    bool: "bool",
-    type(None): "none",
-}
 _FIELD_TYPES: dict[ValueKind, Any] = {
     "number": float,
     "str": str,
@@ -50,19 +46,13 @@ _FIELD_TYPES: dict[ValueKind, Any] = {
     "none": None,
     "step row": Literal["step"],
 }
-
-
+_KINDS: dict[type, ValueKind] = {int: "number", float: "number", str: "str", bool: "bool"}
+_KINDS[type(None)] = "none"
 _ONE_BY_ONE = "the rows must be read one by one"
 _PER_ROW_KEYS = frozenset({*STEPS, *TIMES, "epoch", "rank", "type", "schema"})
 """Keys whose value decides how the row is read; they cannot be optional."""
 _PROGRESS = frozenset({"progress", "total_steps", "eval_progress", "skip_progress"})
 """Values that the run's progress needs at their row; `sparse` values come later."""
-
-
-def offsets_of(raws: list[bytes], start: int) -> list[int]:
-    """Where each row begins; the first begins at `start`, and one byte ends each."""
-    lengths = accumulate(map(len, raws[:-1]), initial=0)
-    return list(map(add, lengths, count(start)))
 
 
 def signature(row: dict[str, Any]) -> Signature | None:
@@ -102,9 +92,8 @@ class RowShape:
         self._step = _sole(signed, STEPS)
         if self._step is None:
             raise ValueError("no step")
-        self._time = _sole(signed, TIMES)
-        self._epoch = _sole(signed, ("epoch",))
-        self._rank = _sole(signed, ("rank",))
+        keys = (TIMES, ("epoch",), ("rank",))
+        self._time, self._epoch, self._rank = (_sole(signed, each) for each in keys)
         if any(key in _PER_ROW_KEYS for key, _ in optional):
             raise ValueError(_ONE_BY_ONE)
         taken = (self._step, self._epoch, self._rank)
@@ -229,12 +218,9 @@ def _whole(column: list[float]) -> list[int] | None:
 
 def _rising(block: SampleBlock) -> list[SampleBlock]:
     """The block, cut before each line whose step does not rise or whose time falls."""
-    steps, times = block.steps, block.times or (0.0,)
-    if not any(map(ge, steps, islice(steps, 1, None))) and not any(
-        map(gt, times, islice(times, 1, None))
-    ):
+    steps, times = block.steps, block.times or ()
+    cuts = {*compress(count(1), map(ge, steps, islice(steps, 1, None)))}
+    cuts |= {*compress(count(1), map(gt, times, islice(times, 1, None)))}
+    if not cuts:
         return [block]
-    cuts = {i for i in range(1, len(steps)) if steps[i - 1] >= steps[i]}
-    cuts |= {i for i in range(1, len(times)) if times[i - 1] > times[i]}
-    bounds = [0, *sorted(cuts), len(steps)]
-    return [block.part(start, stop) for start, stop in pairwise(bounds)]
+    return [block.part(start, stop) for start, stop in pairwise([0, *sorted(cuts), len(steps)])]

@@ -11,14 +11,14 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.model.records import Event, Sample
-from ldlm_monitor.parse.formats import EventDefinition
+from ldlm_monitor.parse.formats import EventDefinition, SampleExample
 from ldlm_monitor.parse.framing import Lines
 from ldlm_monitor.parse.free_fields import MetricLike
-from ldlm_monitor.parse.number_formats import SampleExample
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.records import Record
@@ -66,8 +66,7 @@ class CoverageReader:
     def __init__(self, parser: Parser, path: str) -> None:
         self.found = Coverage(path)
         self._parser = parser
-        self._offsets: list[int] = []
-        self._homes: list[str] = []
+        self._matches: list[tuple[int, str]] = []
         self._places: set[int] = set()
         self._reader: str | None = None
 
@@ -84,7 +83,7 @@ class CoverageReader:
         self._count(records)
         if self._reader is None:
             self._examine_rest(chunk)
-        del self._offsets[:-_RECENT], self._homes[:-_RECENT]
+        del self._matches[:-_RECENT]
 
     def finish(self) -> Coverage:
         """The file ended; returns its counts."""
@@ -94,8 +93,7 @@ class CoverageReader:
         return self.found
 
     def _on_match(self, offset: int, home: str) -> None:
-        self._offsets.append(offset)
-        self._homes.append(home)
+        self._matches.append((offset, home))
 
     def _count(self, records: Sequence[Record]) -> None:
         found = self.found
@@ -117,11 +115,11 @@ class CoverageReader:
 
     def _home(self, offset: int) -> str:
         """The format of the sample at `offset`; samples of an event's fields have none."""
-        at = bisect_right(self._offsets, offset) - 1
-        return (self._homes[at] if at >= 0 else "") or "event fields"
+        at = bisect_right(self._matches, offset, key=itemgetter(0)) - 1
+        return (self._matches[at][1] if at >= 0 else "") or "event fields"
 
     def _examine_rest(self, chunk: Chunk) -> None:
-        known = dict(zip(self._offsets, self._homes, strict=True))
+        known = dict(self._matches)
         for offset, line, raw in _lines(chunk):
             home = known.get(offset)
             if home == "":

@@ -15,14 +15,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from ldlm_monitor.parse.blocks import BLANK, Block, BlockLine, BlockOpening, LineForm
-from ldlm_monitor.parse.events import signal_name, text_of
+from ldlm_monitor.parse.events import EventRule, signal_name, text_of
 from ldlm_monitor.parse.patterns import compile_pattern
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.records import FieldValue, Record, Scalar
 
     Thread: TypeAlias = dict[str, Scalar | list[Scalar]]
-    from ldlm_monitor.model.records import Scalar
 
 MAX_THREADS = 64
 """Threads kept of a dump; a data loader with many workers has a few dozen."""
@@ -53,17 +52,14 @@ _VARIABLES = compile_pattern(r" {8,}\S")
 _MAIN = "MainThread"
 
 
-class StackDump(Block):
+class StackDump(Block[EventRule]):
     """The threads of one process, from the first line of its dump on.
 
     A thread that the dump already has begins another dump.
     """
 
-    def __init__(self, opening: BlockOpening) -> None:
+    def __init__(self, opening: BlockOpening[EventRule]) -> None:
         super().__init__(opening)
-        self._rule = opening.event_rule
-        self._head = opening.text
-        self._named = {name: opening.named[name] for name in ("after",) if name in opening.named}
         self._threads: list[Thread] = []
         self._frames: list[Scalar] = []
         self._seen: set[bytes] = set()
@@ -118,8 +114,9 @@ class StackDump(Block):
 
     def records(self) -> list[Record]:
         """One event; its message is the main thread's innermost frame."""
-        fields = self._rule.fields(self._named)
-        message = text_of(self._head)
+        named = self.opening.named
+        fields = self.rule.fields({name: named[name] for name in ("after",) if name in named})
+        message = text_of(self.opening.text)
         main = self._main()
         if main is not None:
             for name in ("thread", "name", "state"):
@@ -131,7 +128,7 @@ class StackDump(Block):
             if (frame := _innermost(main)) is not None:
                 fields["frame"] = frame
                 message = f"{self._owner(main)} in {frame}"
-        return self._rule.records(self.place, message, fields)
+        return self.rule.records(self.place, message, fields)
 
     def _main(self) -> Thread | None:
         """The main thread by its name, else the dumping one, else the oldest, which is last."""
@@ -191,14 +188,11 @@ _MAX_FAILURES = 1024
 _ROOT_FIELDS = ("rank", "local_rank", "exitcode", "signal", "pid", "host", "time", "kind", "role")
 
 
-class FailureTable(Block):
+class FailureTable(Block[EventRule]):
     """The rows of one table. A `FAILED` line without a table gives no record."""
 
-    def __init__(self, opening: BlockOpening) -> None:
+    def __init__(self, opening: BlockOpening[EventRule]) -> None:
         super().__init__(opening)
-        self._rule = opening.event_rule
-        self._exceptions = opening.exceptions
-        self._script = text_of(opening.named["script"])
         self._rows: list[dict[str, Scalar]] = []
         self._started = self._at_root = False
 
@@ -247,7 +241,7 @@ class FailureTable(Block):
     def _add_kind(self, row: dict[str, Scalar]) -> None:
         """The kind of the row's own exception: a surviving rank's is only a victim's."""
         text = str(row.get("message", "")).encode()
-        for rule in self._exceptions:
+        for rule in self.opening.exceptions:
             if rule.find(text, 0, glued=True):
                 row["kind"], row["role"] = rule.spec.kind, rule.spec.role
                 return
@@ -258,12 +252,13 @@ class FailureTable(Block):
             return []
         for row in self._rows:
             self._add_kind(row)
-        fields: dict[str, FieldValue] = {"script": self._script, "failures": self._rows}
-        message = f"{self._script} FAILED"
+        script = text_of(self.opening.named["script"])
+        fields: dict[str, FieldValue] = {"script": script, "failures": self._rows}
+        message = f"{script} FAILED"
         root = next((row for row in self._rows if row["root"]), None)
         if root is not None:
             fields |= {f"root_{key}": root.get(key) for key in _ROOT_FIELDS}
             if root.get("rank") is not None:
                 cause = root.get("signal") or f"exit code {root.get('exitcode')}"
                 message = f"{message}: first failure is rank {root['rank']} ({cause})"
-        return self._rule.records(self.place, message, fields)
+        return self.rule.records(self.place, message, fields)

@@ -9,7 +9,6 @@ packages that read it install all of TensorFlow, TensorBoard or W&B.
 
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ldlm_monitor.model.frames import frames
 from ldlm_monitor.parse.events import RecordPlace
+from ldlm_monitor.parse.framing import WholeFile
 from ldlm_monitor.parse.jsonl import EARLIEST, LATEST
 from ldlm_monitor.parse.samples import Numbers
 
@@ -69,28 +69,17 @@ def varint(content: bytes, at: int) -> tuple[int, int]:
 
 MAX_TAG_BYTES = 128
 """Bytes kept of a tag, as of the keys of other formats."""
-_FLOAT, _DOUBLE, _INT32, _INT64 = 1, 2, 3, 9
-_CONTENT = {_FLOAT: "<f", _DOUBLE: "<d", _INT32: "<i", _INT64: "<q"}
-"""The `struct` format of a tensor's element, by its type."""
+_CONTENT = {1: "<f", 2: "<d"}
+"""The `struct` format of a tensor's element, by its type: writers make scalars floats."""
 _LISTS = {5: "<f", 6: "<d"}
 """`float_val` and `double_val` of a tensor."""
-_LARGEST = 3e38
-"""`struct.pack("<f", ...)` raises for numbers above 3.4e38."""
-_WHOLE_LISTS = frozenset((7, 10))
-"""`int_val` and `int64_val`."""
 _TIME_KEY = b"\x09"
 """The key of field 1 with 8 bytes."""
 _EVALUATIONS = frozenset(("validation", "val", "eval", "test"))
 
 
-class FrameReader:
-    """Reads one file of frames. `errors` counts damaged ones; the caller resets it."""
-
-    name = ""
-    truncated = 0
-
-    def __init__(self) -> None:
-        self.errors = 0
+class FrameReader(WholeFile):
+    """Reads one file of frames. `errors` counts damaged ones."""
 
     def feed(self, chunk: Chunk, origin: Origin) -> list[Record]:
         """The records of a chunk's frames, in order; `line` is the number of the frame."""
@@ -141,7 +130,6 @@ class EventFileReader(FrameReader):
     name = "TensorBoard"
 
     def __init__(self, path: str) -> None:
-        super().__init__()
         self._step = -1
         self._leader = b""
         folder = PurePosixPath(path).parent.name
@@ -227,8 +215,6 @@ def _tensor(content: bytes) -> float | None:
             values.append(_real(part, _CONTENT[kind]))
         elif number in _LISTS:
             values.append(_real(part, _LISTS[number]))
-        elif number in _WHOLE_LISTS:
-            values.append(_whole(part))
     return values[0] if len(values) == 1 else None
 
 
@@ -237,30 +223,11 @@ def _real(part: int | bytes, form: str) -> float | None:
     if not isinstance(part, bytes) or len(part) != struct.calcsize(form):
         return None
     value = float(struct.unpack(form, part)[0])
-    return _shortest(value, part) if form == "<f" else value
-
-
-def _shortest(value: float, part: bytes) -> float:
-    """The shortest decimal of a 4-byte number: 0.1, not 0.10000000149011612."""
-    for digits in (7, 8) if not value.is_integer() else ():
-        near = float(f"{value:.{digits}g}")
-        if math.isfinite(near) and abs(near) < _LARGEST and struct.pack("<f", near) == part:
-            return near
-    return value
+    # Four bytes have seven digits: 0.1, not 0.10000000149011612.
+    return value if form != "<f" or value.is_integer() else float(f"{value:.7g}")
 
 
 def _time(part: int | bytes) -> float | None:
     """Unix seconds; None for an impossible time."""
     value = _real(part, "<d")
     return value if value is not None and EARLIEST < value < LATEST else None
-
-
-def _whole(part: int | bytes) -> float | None:
-    """A varint, packed or not; negative numbers are two's complement."""
-    if isinstance(part, bytes):
-        value, end = varint(part, 0)
-        if end != len(part):
-            return None
-    else:
-        value = part
-    return float(value - (1 << 64) if value >= 1 << 63 else value)

@@ -57,10 +57,10 @@ class RecordPlace:
         kind: str,
         severity: Severity,
         message: str,
-        *,
-        family: str,
         role: str,
         fields: dict[str, FieldValue] | None = None,
+        *,
+        family: str = "process",
     ) -> Event:
         """An event at this place."""
         return Event(
@@ -79,7 +79,7 @@ class RecordPlace:
         self, kind: str, message: str, fields: dict[str, FieldValue] | None = None
     ) -> Event:
         """An event of the run's progress, such as `run_started`."""
-        return self.event(kind, "info", message, family="progress", role="progress", fields=fields)
+        return self.event(kind, "info", message, "progress", fields, family="progress")
 
     def sample(
         self, values: dict[str, float], step: int | None = None, epoch: float | None = None
@@ -155,19 +155,12 @@ class EventRule:
         if spec.finite and _is_finite(fields.get(spec.finite.field)):
             kind, severity, role = spec.finite.kind, spec.finite.severity, spec.finite.role
         found: list[Record] = [
-            place.event(kind, severity, message, family=self.family, role=role, fields=fields)
+            place.event(kind, severity, message, role, fields, family=self.family)
         ]
         for also in spec.also:
             kept = {name: fields[name] for name in also.fields if name in fields}
             found.append(
-                place.event(
-                    also.kind,
-                    also.severity,
-                    message,
-                    family=self.family,
-                    role=also.role,
-                    fields=kept,
-                )
+                place.event(also.kind, also.severity, message, also.role, kept, family=self.family)
             )
         if spec.sample:
             found.extend(self._sample(spec.sample, place, fields))

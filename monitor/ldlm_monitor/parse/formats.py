@@ -1,4 +1,4 @@
-"""Definition files: the YAML schema of events, and loading.
+"""Definition files: their YAML schema, and loading.
 
 A definition file has any of `bars`, `lines` and `events`. Each entry has a
 `trigger` (a Hyperscan expression that selects records), a `pattern` (re2, finds the
@@ -12,16 +12,120 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from ldlm_monitor.model.errors import FormatError
+from ldlm_monitor.model.errors import FormatError, first_problem
 from ldlm_monitor.model.records import Scalar, Severity
-from ldlm_monitor.parse.number_formats import Bar, DefinitionPart, SampleLine
+from ldlm_monitor.parse.patterns import NumberSpec
 
 Role: TypeAlias = Literal["root", "evidence", "victim", "death", "context", "progress"]
 Conversion: TypeAlias = Literal["int", "float", "str", "bytes", "scalar", "exit_code"]
 
 PACKAGED = Path(__file__).parent / "data"
+
+
+class DefinitionPart(BaseModel):
+    """Any part of a definition file; unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SampleExample(DefinitionPart):
+    """A record and the sample that it must give; `values` are complete."""
+
+    line: str
+    step: int | None = None
+    epoch: float | None = None
+    rank: int | None = None
+    values: dict[str, float]
+
+
+class Pairs(DefinitionPart):
+    """Consecutive `key: value` items, the first at the group `start`.
+
+    `item` has the groups `key` and `value`. A value must be followed by one of the bytes
+    in `closed_by` (with a newline there, also by the end of the line), so that a cut value
+    is unknown. Keys are mapped by `names`, else by the shared vocabulary; those of `skip`
+    are left out.
+    """
+
+    item: str
+    start: str
+    closed_by: str
+    names: dict[str, NumberSpec] = Field(default_factory=dict)
+    skip: tuple[str, ...] = ()
+
+
+class Continued(DefinitionPart):
+    """A record of several lines: lines that match `pattern` continue the one before.
+
+    `until`, if set, matches the last one.
+    """
+
+    pattern: str
+    until: str | None = None
+
+
+class SampleLine(DefinitionPart):
+    """A line that gives a sample: groups `step`, `epoch` and `rank`, and the mapped values.
+
+    `trigger`: `{{loss}}` stands for a loss with a number, which most such lines have;
+    `contains` is a text that the line also contains, checked before `pattern`. `anywhere`:
+    the match may begin after any logger's prefix. `free`: after the match, fields of any
+    form are read. `fallback`: only for lines that no other rule matches. `needs`: of each
+    list, one name (`loss*`: or one with this prefix) must have been read, `step` and
+    `epoch` included, or the line does not match. `lifecycle`: an event that the line also
+    gives. `experimental`: no real log has confirmed this line, though others of its format.
+    """
+
+    name: str
+    experimental: bool = False
+    trigger: str
+    contains: str = ""
+    pattern: str = ""
+    anywhere: bool = False
+    free: bool = False
+    fallback: bool = False
+    values: dict[str, NumberSpec] = Field(default_factory=dict)
+    pairs: Pairs | None = None
+    continued: Continued | None = None
+    needs: tuple[tuple[str, ...], ...] = ()
+    lifecycle: Literal["run_finished"] | None = None
+    examples: tuple[SampleExample, ...] = Field(min_length=1)
+    counter_examples: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _complete(self) -> SampleLine:
+        if not self.pattern and not self.free:
+            raise ValueError("a line needs a pattern, unless it is `free`")
+        pairs = self.pairs
+        if pairs is None:
+            return self
+        if f"(?P<{pairs.start}>" not in self.pattern:
+            raise ValueError(f"the pattern has no group {pairs.start}, where the pairs start")
+        if "(?P<key>" not in pairs.item or "(?P<value>" not in pairs.item:
+            raise ValueError("the item of pairs needs the groups key and value")
+        return self
+
+
+class Bar(DefinitionPart):
+    """A tqdm progress bar: `pattern` matches its whole description.
+
+    The groups `step`, `epoch` and those in `values` are read from the description. `postfix`
+    has the keys of the postfix that are read; without it all are, by the shared vocabulary,
+    and a bar that is cut does not count. `train`: the bar counts the run's steps; `epoch`:
+    those of one epoch; `eval`: those of an evaluation; `skip`: batches that a resumed run
+    skips; `unnamed`: it has no description, and the file's other bars decide what it counts.
+    """
+
+    name: str
+    pattern: str
+    phase: Literal["train", "epoch", "eval", "skip", "unnamed"]
+    values: dict[str, NumberSpec] = Field(default_factory=dict)
+    postfix: dict[str, NumberSpec] | None = None
+    skip: tuple[str, ...] = ()
+    examples: tuple[SampleExample, ...] = Field(min_length=1)
+    counter_examples: tuple[str, ...] = ()
 
 
 class EventExample(DefinitionPart):
@@ -174,19 +278,14 @@ def load(path: Path) -> Definitions:
     try:
         return Definitions.model_validate(document)
     except ValidationError as error:
-        raise _format_error(path, error) from error
+        key, what = first_problem(error)
+        raise FormatError(
+            what,
+            where=f"{path}: {key or 'the whole file'}",
+            remedy="see the files in ldlm_monitor/parse/data for the form",
+        ) from error
 
 
 def packaged_files() -> tuple[Path, ...]:
     """The definition files of the package, formats before events."""
     return (*sorted(PACKAGED.glob("formats/*.yml")), *sorted(PACKAGED.glob("events/*.yml")))
-
-
-def _format_error(path: Path, error: ValidationError) -> FormatError:
-    first = error.errors(include_url=False)[0]
-    key = ".".join(str(part) for part in first["loc"]) or "the whole file"
-    remedy = {
-        "missing": "add it",
-        "extra_forbidden": "remove it, or correct its spelling",
-    }.get(first["type"], "see the files in ldlm_monitor/parse/data for the form")
-    return FormatError(first["msg"], where=f"{path}: {key}", remedy=remedy)

@@ -8,17 +8,18 @@ block is open.
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ldlm_monitor.model.chunk import Chunk, Origin
 from ldlm_monitor.parse.envelope import Envelope, peel
 from ldlm_monitor.parse.events import RecordPlace
 from ldlm_monitor.parse.patterns import compile_pattern
 
 if TYPE_CHECKING:
-    from ldlm_monitor.model.chunk import Chunk
+    from collections.abc import Sequence
+
+    from ldlm_monitor.model.chunk import Chunk, Origin
+    from ldlm_monitor.model.records import Record, SampleBlock
 
 MAX_RECORD_BYTES = 1 << 20
 """A longer record is cut here, and counted as truncated (`source.split.RECORD_BYTES`)."""
@@ -30,6 +31,26 @@ _CONTROL = compile_pattern(
 
 _DOCKER = b'{"log":"'
 """The start of a line of Docker's json-file driver: `{"log":..., "stream":..., "time":...}`."""
+
+
+class WholeFile:
+    """Reads one file that is not text.
+
+    `errors` and `truncated` count what it could not read; the caller resets them.
+    """
+
+    name = ""
+    errors = 0
+    truncated = 0
+
+    def feed(self, chunk: Chunk, origin: Origin) -> Sequence[Record | SampleBlock]:
+        """The records of the next bytes, in order of position."""
+        raise NotImplementedError
+
+    def peek(self, chunk: Chunk, origin: Origin) -> list[Record]:
+        """The records of an unfinished end that can be shown already."""
+        del chunk, origin
+        return []
 
 
 @dataclass(slots=True)
@@ -104,55 +125,37 @@ class Lines:
         return len(self._data) if found < 0 else found
 
 
-@dataclass(slots=True)
-class Clean:
-    """A record without ANSI escapes and backspaces, and a map to its raw bytes."""
-
-    text: bytes
-    starts: list[int]
-    removed: list[int]
-
-    def raw_index(self, index: int) -> int:
-        """The index in the raw record of the byte at `index` of `text`."""
-        at = bisect_right(self.starts, index)
-        return index + (self.removed[at - 1] if at else 0)
-
-
-def clean(raw: bytes) -> Clean:
+def clean(raw: bytes) -> bytes:
     """Remove terminal control sequences; unwrap a line of Docker's JSON."""
     if raw.startswith(_DOCKER):
         return _unwrapped(raw)
     if b"\x1b" not in raw and b"\x08" not in raw:
-        return Clean(raw, [], [])
-    parts: list[bytes] = []
-    starts: list[int] = []
-    removed: list[int] = []
-    position = kept = 0
+        return raw
+    return _CONTROL.replaced(raw, b"")
+
+
+def raw_index(raw: bytes, index: int) -> int:
+    """The index in a raw record of the byte at `index` of what `clean` makes of it."""
     for match in _CONTROL.finditer(raw):
         start, end = match.span()
-        parts.append(raw[position:start])
-        kept += start - position
-        starts.append(kept)
-        removed.append(end - kept)
-        position = end
-    parts.append(raw[position:])
-    return Clean(b"".join(parts), starts, removed)
+        if start > index:
+            break
+        index += end - start
+    return index
 
 
-def _unwrapped(raw: bytes) -> Clean:
+def _unwrapped(raw: bytes) -> bytes:
     """Docker's line in the form of CRI: `{time} {stream} F {text}`, a known prefix."""
     try:
         row = json.loads(raw)
         text, stream, time = row["log"], row["stream"], row["time"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        return Clean(raw, [], [])
+        return raw
     if not (isinstance(text, str) and isinstance(stream, str) and isinstance(time, str)):
-        return Clean(raw, [], [])
+        return raw
     shown = next((part for part in reversed(text.splitlines()) if part.strip()), "")
-    inner = clean(shown.encode("utf-8", "replace"))
     head = f"{time} {stream} F ".encode("utf-8", "replace")
-    # Every byte maps to the start of the raw record.
-    return Clean(head + inner.text, [0], [0])
+    return head + clean(shown.encode("utf-8", "replace"))
 
 
 _HEADER = compile_pattern(r"(?:\[rank\d+\]:)?\[?[EWIF]\d{3,4} \d\d:\d\d:\d\d\.\d+ [^\]]{1,200}\] ")
@@ -161,10 +164,13 @@ _WRITER = compile_pattern(r"(?:\[[A-Za-z_]+\d+\]: ?)+")
 
 @dataclass(slots=True)
 class LineContext:
-    """One record of text on its way through the rules; `now` is when it was read."""
+    """One record of text on its way through the rules.
+
+    `text` has no terminal control sequences; `now` is when the record was read.
+    """
 
     line: TextLine
-    cleaned: Clean
+    text: bytes
     envelope: Envelope
     place: RecordPlace
     now: float
@@ -172,22 +178,17 @@ class LineContext:
     @classmethod
     def of(cls, line: TextLine, chunk: Chunk, origin: Origin, now: float) -> LineContext:
         """The context of a line; `origin` is the file's run, node and rank."""
-        cleaned = clean(line.raw)
-        envelope = peel(cleaned.text)
+        text = clean(line.raw)
+        envelope = peel(text)
         rank = origin.rank if envelope.rank is None else envelope.rank
         if envelope.node is not None:
             origin = replace(origin, node=envelope.node)
         place = RecordPlace(chunk.path, line.number, line.offset, origin, rank, envelope.time)
-        return cls(line, cleaned, envelope, place, now)
-
-    @property
-    def text(self) -> bytes:
-        """The record without terminal control sequences."""
-        return self.cleaned.text
+        return cls(line, text, envelope, place, now)
 
     def place_of(self, index: int) -> RecordPlace:
         """The place of the text that begins at `index` of the record."""
-        return self.place.moved(self.cleaned.raw_index(index)) if index else self.place
+        return self.place.moved(raw_index(self.line.raw, index)) if index else self.place
 
     def glued(self, begin: int) -> tuple[RecordPlace, bytes, bytes]:
         """RecordPlace, text and stream of text that directly follows another writer's.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from ldlm_monitor.parse.envelope import peel
 from ldlm_monitor.parse.framing import clean
-from ldlm_monitor.parse.patterns import Pattern, bare_rates, compile_pattern, quantity, rate_after
+from ldlm_monitor.parse.patterns import bare_rates, compile_pattern, quantity, rate_after
 from ldlm_monitor.parse.vocabulary import (
     EPOCH_KEYS,
     STEP_KEYS,
@@ -121,16 +121,6 @@ def _other_words(rest: list[bytes], found: list[tuple[str, float]]) -> int:
     return others
 
 
-def keys_of(text: bytes) -> list[str]:
-    """The keys that have numbers, whatever else the text contains."""
-    keys: list[str] = []
-    for match in _FIELD.finditer(text[:_MAX_BYTES]):
-        key, _, counted, _, _, _, metric, _ = match.groups()
-        spelled = (key or counted or metric or b"").decode("latin-1")
-        keys.append(spelled if key is None else _known_part(spelled)[0])
-    return keys
-
-
 def _known_part(key: str) -> tuple[str, str]:
     """Split a key of several words into its known part and the words before that."""
     words = key.split(" ")
@@ -215,8 +205,11 @@ def looks_like_metrics(text: bytes) -> bool:
 
 
 def _names(text: bytes) -> Iterator[str]:
-    """The keys, and the last word of each: `rank0 loss` is a loss."""
-    for key in keys_of(text):
+    """The keys that have numbers, and the last word of each: `rank0 loss` is a loss."""
+    for match in _FIELD.finditer(text[:_MAX_BYTES]):
+        named, _, counted, _, _, _, metric, _ = match.groups()
+        spelled = (named or counted or metric or b"").decode("latin-1")
+        key = spelled if named is None else _known_part(spelled)[0]
         yield key
         last = key.rpartition(" ")[2]
         if last != key and is_metric(last):
@@ -225,7 +218,7 @@ def _names(text: bytes) -> Iterator[str]:
 
 def _text(raw: bytes) -> bytes | None:
     """A line without its prefixes; None for a shell's trace and an empty line."""
-    cleaned = clean(raw[:_MAX_BYTES]).text
+    cleaned = clean(raw[:_MAX_BYTES])
     envelope = peel(cleaned)
     text = cleaned[envelope.start :].strip()
     return None if envelope.shell or not text else text
@@ -233,14 +226,4 @@ def _text(raw: bytes) -> bytes | None:
 
 def _shape(text: bytes) -> bytes:
     """A line with `#` for its numbers, and with single blanks."""
-    return b" ".join(_between(_BLANK, b"#".join(_between(_NUMBER, text))))
-
-
-def _between(pattern: Pattern, text: bytes) -> Iterator[bytes]:
-    """The parts between the matches of a pattern."""
-    start = 0
-    for match in pattern.finditer(text):
-        begin, end = match.span()
-        yield text[start:begin]
-        start = end
-    yield text[start:]
+    return _BLANK.replaced(_NUMBER.replaced(text, b"#"), b" ")

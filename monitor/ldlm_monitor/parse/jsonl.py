@@ -118,7 +118,7 @@ def _logged(row: dict[str, Any], place: RecordPlace) -> list[Record]:
     if level.lower() not in _ERRORS or not message:
         return []
     text = message[:_MAX_TEXT]
-    return [place.event("error", "error", text, family="process", role="context")]
+    return [place.event("error", "error", text, "context")]
 
 
 def _add(values: dict[str, float], key: str, value: object) -> None:
@@ -136,8 +136,7 @@ def _health(kind: str, row: dict[str, Any], place: RecordPlace) -> list[Record]:
     rest = {key: value for key, value in row.items() if key not in ("type", "schema")}
     if kind == "step":
         return _sample(rest, place)
-    time = _first(rest, TIMES, unix_time)
-    place = place.known(_first(rest, ("rank",), _whole), time)
+    place = place.known(_first(rest, ("rank",), _whole), _first(rest, TIMES, unix_time))
     if kind == "heartbeat":
         return [_heartbeat(rest, place)]
     if kind == "run":
@@ -145,12 +144,7 @@ def _health(kind: str, row: dict[str, Any], place: RecordPlace) -> list[Record]:
     if kind == "end":
         return _end(rest, place)
     if kind == "stack_dump":
-        fields = _fields(rest)
-        return [
-            place.event(
-                kind, "info", "stack dump", family="process", role="evidence", fields=fields
-            )
-        ]
+        return [place.event(kind, "info", "stack dump", "evidence", _fields(rest))]
     return _event(rest, place)
 
 
@@ -159,11 +153,9 @@ def _run(row: dict[str, Any], place: RecordPlace) -> list[Record]:
     message = f"run {row.get('run', '')} started"
     found: list[Record] = [place.lifecycle("run_started", message, _fields(row))]
     if isinstance(config, dict) and config:
-        fields = _fields(config)
+        settings = _fields(config)
         found.append(
-            place.event(
-                "config", "info", "config", family="progress", role="context", fields=fields
-            )
+            place.event("config", "info", "config", "context", settings, family="progress")
         )
     return found
 
@@ -176,11 +168,7 @@ def _end(row: dict[str, Any], place: RecordPlace) -> list[Record]:
     # A signal comes from another process; with a text of `_PEER_IS_GONE`, another rank ended first.
     followed = "signal" in row or any(words in message for words in _PEER_IS_GONE)
     role = "victim" if followed else "root"
-    return [
-        place.event(
-            "python_exception", "error", message, family="process", role=role, fields=fields
-        )
-    ]
+    return [place.event("python_exception", "error", message, role, fields)]
 
 
 def _event(row: dict[str, Any], place: RecordPlace) -> list[Record]:
@@ -194,7 +182,7 @@ def _event(row: dict[str, Any], place: RecordPlace) -> list[Record]:
     fields = _fields({**row, **(inner if isinstance(inner, dict) else {})})
     family = str(fields.pop("family", "process"))
     role = str(fields.pop("role", "context"))
-    return [place.event(kind[:_MAX_KEY], level, message, family=family, role=role, fields=fields)]
+    return [place.event(kind[:_MAX_KEY], level, message, role, fields, family=family)]
 
 
 def _heartbeat(row: dict[str, Any], place: RecordPlace) -> Heartbeat:
@@ -259,15 +247,10 @@ def _text(value: object) -> str:
 
 def _fields(row: dict[str, Any]) -> dict[str, FieldValue]:
     """An event's fields: scalars, flat lists and flat objects stay, other values become JSON."""
-    fields: dict[str, FieldValue] = {}
-    for key, value in list(row.items())[:_MAX_ITEMS]:
-        fields[key[:_MAX_KEY]] = _field(value)
-    return fields
+    return {key[:_MAX_KEY]: _field(value) for key, value in list(row.items())[:_MAX_ITEMS]}
 
 
 def _field(value: Any) -> FieldValue:
-    if isinstance(value, str):
-        return value[:_MAX_TEXT]
     if isinstance(value, list) and all(map(_is_scalar, value)):
         return [_scalar(part) for part in value[:_MAX_ITEMS]]
     if isinstance(value, dict) and all(map(_is_scalar, value.values())):

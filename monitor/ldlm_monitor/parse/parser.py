@@ -15,7 +15,7 @@ from ldlm_monitor.parse.blocks import BLOCK_SECONDS
 from ldlm_monitor.parse.patterns import Pattern, compile_pattern
 from ldlm_monitor.parse.scan import compiled
 from ldlm_monitor.parse.text import FileState, TextReader
-from ldlm_monitor.parse.whole_file import RowReader, may_be_text, reader_of
+from ldlm_monitor.parse.whole_file import ROW_SUFFIXES, reader_of
 
 RecordT = TypeVar("RecordT", Record, Record | SampleBlock)
 
@@ -136,12 +136,11 @@ class Parser:
         return self._counted(file.blocks.finish()) if file else []
 
     def _peek(self, file: FileState, chunk: Chunk, origin: Origin, now: float) -> list[Record]:
-        if file.whole is None and not may_be_text(chunk.path):
+        if file.whole is None and chunk.path.endswith(ROW_SUFFIXES):
             file.whole = reader_of(chunk)
-        if isinstance(file.whole, RowReader):
+        if file.whole is not None:
             return file.whole.peek(chunk, origin)
-        shows = file.whole is None and not file.blocks
-        return self.text.peek(file, chunk, origin, now) if shows else []
+        return [] if file.blocks else self.text.peek(file, chunk, origin, now)
 
     def _counted(self, found: list[RecordT]) -> list[RecordT]:
         for item in found:

@@ -11,12 +11,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import re2
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
 
 NUMBER = (
     r"[-+]?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?"
@@ -116,6 +121,35 @@ def quantity(text: str, unit: str | None = None) -> float | None:
     return scaled(amount, UNITS[unit]) if unit in UNITS else None
 
 
+class NumberSpec(BaseModel):
+    """How a number is printed; a text alone is its `name`.
+
+    `name`: the canonical name of a key (`step` and `epoch` set the sample's fields), or as
+    `group` the named group that a value is read from. `unit`: its unit (`UNITS`),
+    whatever unit is printed. `unknown`: numbers that stand for no value, or for one too
+    small to print. `finite`: NaN and infinities stand for no value.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(validation_alias=AliasChoices("name", "group"))
+    unit: str | None = None
+    unknown: tuple[float, ...] = ()
+    finite: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _only_a_name(cls, given: Any) -> Any:
+        return {"name": given} if isinstance(given, str) else given
+
+    @field_validator("unit")
+    @classmethod
+    def _is_a_unit(cls, unit: str | None) -> str | None:
+        if unit is not None and unit not in UNITS:
+            raise ValueError(f"{unit} is not a unit; the units are {', '.join(UNITS)}")
+        return unit
+
+
 _NCCL_WARN = (
     r"(?:(?P<host>[\w.\-]+):(?P<pid>\d+):(?P<tid>\d+) \[(?P<cuda_device>\d+)\] "
     r"(?:(?P<source>[\w./\-]+:\d+) )?(?:\((?P<function>[\w:~]+)\) )?NCCL WARN )"
@@ -158,6 +192,11 @@ class Pattern:
     def finditer(self, text: bytes) -> Iterator[PatternMatch]:
         """Every match, in order."""
         found: Iterator[PatternMatch] = self._compiled.finditer(text)
+        return found
+
+    def replaced(self, text: bytes, by: bytes) -> bytes:
+        """The text with `by` for every match."""
+        found: bytes = self._compiled.sub(by, text)
         return found
 
     def named(self, match: PatternMatch, until: int | None = None) -> dict[str, bytes]:

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 from ldlm_monitor.parse.events import text_of
 from ldlm_monitor.parse.free_fields import read_fields
-from ldlm_monitor.parse.number_formats import GroupValue, NamedKey
-from ldlm_monitor.parse.patterns import Pattern, certain, compile_pattern, quantity
+from ldlm_monitor.parse.patterns import NumberSpec, Pattern, certain, compile_pattern, quantity
 from ldlm_monitor.parse.vocabulary import EPOCH_KEYS, STEP_KEYS, plain, put
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.records import Record, Sample
     from ldlm_monitor.parse.events import RecordPlace
-    from ldlm_monitor.parse.number_formats import NumberSpec, SampleLine
+    from ldlm_monitor.parse.formats import SampleLine
     from ldlm_monitor.parse.patterns import PatternMatch
 
 MAX_VALUES = 512
@@ -79,11 +78,6 @@ class LineRule:
         self.contains = spec.contains.encode()
         self._item = compile_pattern(spec.pairs.item) if spec.pairs else None
         self._groups = dict(self._pattern.groups)
-        self._values = values_of(spec.values)
-        self._names = {
-            key: name if isinstance(name, NamedKey) else NamedKey(name=name)
-            for key, name in (spec.pairs.names if spec.pairs else {}).items()
-        }
         continued = spec.continued
         self.continues = compile_pattern(continued.pattern) if continued else None
         self.until = compile_pattern(continued.until) if continued and continued.until else None
@@ -122,8 +116,8 @@ class LineRule:
         numbers.step = whole(named.get("step")) if "step" in named else numbers.step
         numbers.epoch = _real(named["epoch"]) if "epoch" in named else numbers.epoch
         numbers.rank = whole(named.get("rank")) if "rank" in named else numbers.rank
-        for name, source in self._values:
-            read = read_number(named.get(source.group), source)
+        for name, source in self.spec.values.items():
+            read = read_number(named.get(source.name), source)
             if read is not None:
                 numbers.values[name] = read
         return numbers if numbers.values and numbers.has_all(self.spec.needs) else None
@@ -154,7 +148,7 @@ class LineRule:
             key = (found[key_group] or b"").decode("latin-1")[:128]
             if key in pairs.skip:
                 continue
-            known = self._names.get(key)
+            known = pairs.names.get(key)
             if known is not None:
                 value = read_number(found[value_group], known)
                 if value is not None:
@@ -163,14 +157,6 @@ class LineRule:
             value = _real(found[value_group])
             if value is not None:
                 numbers.add(key, value)
-
-
-def values_of(mapping: dict[str, str | GroupValue]) -> list[tuple[str, GroupValue]]:
-    """Canonical names with the groups that they are read from."""
-    return [
-        (name, value if isinstance(value, GroupValue) else GroupValue(group=value))
-        for name, value in mapping.items()
-    ]
 
 
 def read_number(text: bytes | None, how: NumberSpec) -> float | None:

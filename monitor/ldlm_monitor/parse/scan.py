@@ -91,7 +91,9 @@ class Rules:
             (trigger, "the parser", rule) for trigger, rule in _OURS
         ]
         for path, definitions in loaded:
-            bars += _bars(path, definitions)
+            for index, bar in enumerate(definitions.bars):
+                with _located(f"{path}: bars.{index}"):
+                    bars.append(BarRule(bar, definitions.format))
             for where, rule, trigger in _rules(path, definitions):
                 rule.order = len(triggers)
                 if isinstance(rule, LineRule) and path in users:
@@ -168,13 +170,6 @@ def _rules(
             with _located(where):
                 event_rule = EventRule(event, shape, event.family or loaded.family)
             yield f"{where} ({event.kind})", event_rule, shape.trigger
-
-
-def _bars(path: Path, loaded: formats.Definitions) -> Iterator[BarRule]:
-    for index, bar in enumerate(loaded.bars):
-        with _located(f"{path}: bars.{index}"):
-            rule = BarRule(bar, loaded.format)
-        yield rule
 
 
 @contextmanager

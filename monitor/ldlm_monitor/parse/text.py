@@ -15,17 +15,16 @@ from ldlm_monitor.parse.blocks import Block, BlockOpening, Blocks, EventRows, Sa
 from ldlm_monitor.parse.dumps import FailureTable, StackDump
 from ldlm_monitor.parse.envelope import level_of, peel
 from ldlm_monitor.parse.events import MAX_MESSAGE_BYTES, EventRule, RecordPlace, text_of
-from ldlm_monitor.parse.framing import LineContext, Lines, TextLine
+from ldlm_monitor.parse.framing import LineContext, Lines, TextLine, WholeFile
 from ldlm_monitor.parse.patterns import PatternMatch, certain
 from ldlm_monitor.parse.scan import NO_CLAIMS, Claims, Rules, Scanner
 from ldlm_monitor.parse.tracebacks import Traceback
-from ldlm_monitor.parse.whole_file import WholeFile
 
 _MAX_EVENTS_A_RECORD = 32
 """Events found in one record; bounds the time that a line of 1 MiB takes."""
 _MAX_COMBINATIONS = 4096
 """Combinations of triggers whose rules are cached; real logs have some dozens."""
-_EVENT_BLOCKS: dict[str, type[Block]] = {
+_EVENT_BLOCKS: dict[str, type[Block[EventRule]]] = {
     "rows": EventRows,
     "traceback": Traceback,
     "failure_table": FailureTable,
@@ -185,8 +184,8 @@ class TextReader:
             if rule.continues is not None:
                 if rule.begins(text):
                     self._matched(record.line, rule.home)
-                    opening = BlockOpening(place, text, record.envelope.stream, record.now)
-                    return file.blocks.open(SampleRows(opening, rule))
+                    opening = BlockOpening(place, text, record.envelope.stream, record.now, rule)
+                    return file.blocks.open(SampleRows(opening))
                 continue
             numbers = rule.read(text, closed=record.line.closed)
             if numbers is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -52,16 +51,13 @@ _MAX_FOREIGN_AFTER = 3
 event should not wait for the others' `MAX_FOREIGN_LINES`."""
 
 
-class Traceback(Block):
+class Traceback(Block[EventRule]):
     """A Python traceback, with the exceptions that it is chained to."""
 
     claims_indented = True
 
-    def __init__(self, opening: BlockOpening) -> None:
+    def __init__(self, opening: BlockOpening[EventRule]) -> None:
         super().__init__(opening)
-        self._rule = opening.event_rule
-        self._exceptions = opening.exceptions
-        self._ignored = opening.ignored
         self._text = BoundedText()
         self._text.add(_TRACEBACK)
         self._expect(frames=True)
@@ -163,26 +159,26 @@ class Traceback(Block):
             fields["line"] = int(self._frame[1])
         text = b"\n".join(self._exception)
         message = text_of(self._exception[0] if self._exception else self._last, 4096)
-        severity, role = self._rule.spec.severity, self._rule.spec.role
-        for pattern, special in self._rule.exceptions:
+        severity, role = self.rule.spec.severity, self.rule.spec.role
+        for pattern, special in self.rule.exceptions:
             if self._exception and pattern.match(self._exception[0]):
                 severity, role = special.severity, special.role
                 break
-        if self._ignored or (self._empty and not self._type):
+        if self.opening.ignored or (self._empty and not self._type):
             severity, role = "info", "context"
         named = None
-        if not self._ignored:
+        if not self.opening.ignored:
             named = self._named(text) or self._named(b"\n".join(self._wrapper))
         if named:
             rule, found = named
             return rule.records(self.place, message, {**found, **fields})
-        kind, family = self._rule.spec.kind, self._rule.family
-        return [self.place.event(kind, severity, message, family=family, role=role, fields=fields)]
+        kind, family = self.rule.spec.kind, self.rule.family
+        return [self.place.event(kind, severity, message, role, fields, family=family)]
 
     def _named(self, text: bytes) -> tuple[EventRule, dict[str, FieldValue]] | None:
         """The rule whose pattern begins first in the exception's text."""
         first: tuple[int, int, EventRule, dict[str, bytes]] | None = None
-        for rule in self._exceptions:
+        for rule in self.opening.exceptions:
             match = rule.find(text, 0, glued=True)
             if match and (first is None or (match.span()[0], rule.order) < first[:2]):
                 named = rule.named(match, certain(text, closed=self._closed))
@@ -213,25 +209,21 @@ class BoundedText:
 
     def __init__(self, limit: int = MAX_TEXT_BYTES) -> None:
         self._half = limit // 2
-        self._head: list[bytes] = []
-        self._tail: deque[bytes] = deque()
-        self._head_size = self._tail_size = self._left_out = 0
+        self._head = self._tail = b""
+        self._left_out = 0
 
     def add(self, line: bytes) -> None:
         """Append a line; lines in the middle that do not fit are counted."""
-        kept = line[: self._half // 4]
-        if not self._tail and self._head_size + len(kept) <= self._half:
-            self._head.append(kept)
-            self._head_size += len(kept) + 1
+        kept = line[: self._half // 4] + b"\n"
+        if not self._tail and len(self._head) + len(kept) <= self._half:
+            self._head += kept
             return
-        self._tail.append(kept)
-        self._tail_size += len(kept) + 1
-        while self._tail_size > self._half:
-            self._tail_size -= len(self._tail.popleft()) + 1
+        self._tail += kept
+        while len(self._tail) > self._half:
+            self._tail = self._tail.partition(b"\n")[2]
             self._left_out += 1
 
     def joined(self) -> str:
         """The text, without trailing blank lines."""
-        gap = [b"... %d lines left out ..." % self._left_out] if self._left_out else []
-        text = b"\n".join([*self._head, *gap, *self._tail])
-        return text.decode("utf-8", errors="replace").rstrip()
+        gap = b"... %d lines left out ...\n" % self._left_out if self._left_out else b""
+        return (self._head + gap + self._tail).decode("utf-8", errors="replace").rstrip()

@@ -1,120 +1,30 @@
 """Files that are not text logs, and their readers.
 
-Here: JSON lines, CSV tables with a header, and MLflow's file store. TensorBoard's and W&B's
+Here: CSV tables with a header, MLflow's file store and W&B's log. JSON lines and TensorBoard's
 files have modules of their own. A file is recognised by its name or its first bytes.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from ldlm_monitor.model.records import Sample
 from ldlm_monitor.parse import jsonl
-from ldlm_monitor.parse.columns import RowShape, offsets_of, shape_of, signature
-from ldlm_monitor.parse.event_file import EventFileReader
+from ldlm_monitor.parse.event_file import EventFileReader, FrameReader, fields_of
 from ldlm_monitor.parse.events import RecordPlace
-from ldlm_monitor.parse.framing import MAX_RECORD_BYTES
+from ldlm_monitor.parse.framing import WholeFile
 from ldlm_monitor.parse.patterns import compile_pattern, number
+from ldlm_monitor.parse.rows import RowReader
 from ldlm_monitor.parse.samples import Numbers
 from ldlm_monitor.parse.vocabulary import EPOCH_KEYS, STEP_KEYS, is_training, measure, plain
-from ldlm_monitor.parse.wandb_file import WandbReader
 
 if TYPE_CHECKING:
     from ldlm_monitor.model.chunk import Chunk, Origin
-    from ldlm_monitor.model.records import Record, SampleBlock
-
-
-class RowReader:
-    """Reads the rows of a JSON-lines file: similar ones as blocks, others one by one.
-
-    `errors` counts lines that are not JSON objects, `truncated` lines longer than 1 MiB;
-    the caller resets them.
-    """
-
-    name = "JSON lines"
-
-    def __init__(self) -> None:
-        self.errors = 0
-        self.truncated = 0
-        self._rank: int | None = None
-        self._shape: RowShape | None = None
-        self._alone: tuple[int, tuple[str, ...]] = (-1, ())  # line and keys of the last such row
-        self._shown = -1  # where an unfinished row began that was read
-
-    def feed(self, chunk: Chunk, origin: Origin) -> list[Record | SampleBlock]:
-        """The records of a chunk's rows, in order of position."""
-        raws = chunk.data.split(b"\n")
-        if not raws[-1]:
-            raws.pop()
-        offsets = offsets_of(raws, chunk.offset)
-        if chunk.offset == self._shown:
-            raws[:1] = [b""]
-        if len(chunk.data) > MAX_RECORD_BYTES:
-            self.truncated += sum(len(raw) > MAX_RECORD_BYTES for raw in raws)
-            raws = [raw if len(raw) <= MAX_RECORD_BYTES else b"" for raw in raws]
-        found: list[Record | SampleBlock] = []
-        at = 0
-        while at < len(raws):
-            alike = self._shape.decode(raws, at) if self._shape is not None else []
-            stop = at + len(alike)
-            owner = origin if self._rank is None else replace(origin, rank=self._rank)
-            place = RecordPlace.of(chunk, chunk.line + at, offsets[at], owner)
-            blocks = (
-                self._shape.blocks(alike, place, offsets[at:stop])
-                if self._shape is not None and alike
-                else []
-            )
-            for block in blocks or ():
-                found += (block,) if len(block) > 1 else block.samples()
-            first = at if blocks is None else stop
-            for index in range(first, min(stop + 1, len(raws))):
-                place = RecordPlace.of(chunk, chunk.line + index, offsets[index], owner)
-                found += self._row(raws[index], place)
-            at = stop + 1
-        return found
-
-    def peek(self, chunk: Chunk, origin: Origin) -> list[Record]:
-        """The records of an unfinished last row that is a whole object; they come once."""
-        if chunk.offset == self._shown or not chunk.data.rstrip().endswith(b"}"):
-            return []
-        errors = self.errors
-        rank = origin.rank if self._rank is None else self._rank
-        place = RecordPlace(chunk.path, chunk.line, chunk.offset, origin, rank, None)
-        found = self._row(chunk.data, place)
-        if self.errors == errors:
-            self._shown = chunk.offset
-        self.errors = errors  # the rest of the row may come
-        return found
-
-    def _row(self, raw: bytes, place: RecordPlace) -> list[Record]:
-        """The records of a row that is read alone."""
-        if not raw or raw.isspace():
-            return []
-        try:
-            row = jsonl.decode(raw)
-            found = jsonl.records(row, place)
-        except jsonl.BadRowError:
-            self.errors += 1
-            return []
-        if row.get("type") == "run" and found:
-            self._rank = found[0].rank
-        self._learn(row, place.line)
-        return found
-
-    def _learn(self, row: dict[str, Any], line: int) -> None:
-        """Make a reader of similar rows, after two rows with the same keys were read alone."""
-        before, self._alone = self._alone, (line, tuple(row))
-        if before[1] != self._alone[1]:
-            return
-        signed, shape = signature(row), self._shape
-        if signed is None or (shape is not None and shape.signature == signed):
-            return
-        wider = None if shape is None else shape.with_more(signed)
-        if wider is None and before[0] == line - 1:
-            wider = shape_of(signed)
-        self._shape = wider or shape
+    from ldlm_monitor.model.records import FieldValue, Record
 
 
 _MAX_LINE = 1 << 16
@@ -136,14 +46,8 @@ def header_of(line: bytes) -> list[str] | None:
     return names if counted and metrics else None
 
 
-class LineReader:
-    """Reads a file whose every line can be a sample. The caller resets `errors`."""
-
-    name = ""
-    truncated = 0
-
-    def __init__(self) -> None:
-        self.errors = 0
+class LineReader(WholeFile):
+    """Reads a file whose every line can be a sample."""
 
     def feed(self, chunk: Chunk, origin: Origin) -> list[Record]:
         """The records of a chunk's rows, in order of position."""
@@ -170,7 +74,6 @@ class TableReader(LineReader):
     name = "CSV table"
 
     def __init__(self) -> None:
-        super().__init__()
         self._columns: list[str] = []
 
     def read(self, line: bytes, *, closed: bool) -> Numbers | None:
@@ -220,7 +123,6 @@ class MetricFileReader(LineReader):
     name = "MLflow metric"
 
     def __init__(self, metric: str) -> None:
-        super().__init__()
         self._metric = metric
         self._has_steps = measure(metric).name == "loss"
 
@@ -239,6 +141,130 @@ class MetricFileReader(LineReader):
         return numbers
 
 
+_HISTORY, _CONFIG, _RUN, _EXIT = 2, 5, 17, 18
+_UPDATE, _RUN_CONFIG, _RUN_START = 1, 4, 17
+_RUN_TEXTS = {1: "run", 8: "run", 13: "host"}
+_KEY, _NESTED_KEY, _VALUE = 1, 2, 16
+_CALLS, _TIME = "_step", "_timestamp"
+_INTERNAL = ("_wandb", "_runtime", "type")
+"""Keys that are not metrics; a `type` would make the row one of the callback's."""
+_INTERRUPTED = 255
+"""The exit code that wandb's hook records for a KeyboardInterrupt (wandb/sdk/lib/exit_hooks.py)."""
+
+
+class WandbReader(FrameReader):
+    """Reads one run's log of W&B's transactions.
+
+    A record (wandb/proto/wandb_internal.proto) contains one of: 2 history; 5 config; 17 run,
+    whose 1 is its id, 4 its config, 8 its name, 13 its host and 17 when it began; 18 exit, whose
+    1 is the code. An item of a history or config has 1 a key or 2 the parts of a nested key, and
+    16 the value as Python's JSON, with `NaN` and `Infinity`. They are read like rows of JSON
+    lines. `_step` counts calls of `log`, so it is the step only if the rows have no other.
+    """
+
+    name = "W&B"
+
+    def __init__(self) -> None:
+        self._has_steps = False
+
+    def records(self, content: bytes, place: RecordPlace) -> list[Record]:
+        """The records of one transaction."""
+        for tag, value in fields_of(content):
+            if not isinstance(value, bytes):
+                continue
+            if tag == _HISTORY:
+                return self._row(_items(value), place)
+            if tag == _CONFIG:
+                return _run({"config": _items(value)}, place)[1:]
+            if tag == _RUN:
+                return _run(_run_row(value), place)
+            if tag == _EXIT:
+                return [_exit(value, place)]
+        return []
+
+    @staticmethod
+    def time_of(content: bytes) -> float | None:
+        """When a row of metrics was logged."""
+        value = dict(fields_of(content)).get(_HISTORY)
+        return jsonl.unix_time(_items(value).get(_TIME)) if isinstance(value, bytes) else None
+
+    def _row(self, row: dict[str, Any], place: RecordPlace) -> list[Record]:
+        """The sample of one step."""
+        for key in _INTERNAL:
+            row.pop(key, None)
+        calls = row.pop(_CALLS, None)
+        found = jsonl.records(row, place)
+        rows = [each for each in found if isinstance(each, Sample)]
+        self._has_steps |= any(each.step is not None for each in rows)
+        if self._has_steps or not isinstance(calls, int):
+            return found
+        return [replace(each, step=calls) for each in rows]
+
+
+def _items(content: bytes) -> dict[str, Any]:
+    """The items of a history or config; the parts of a nested key are joined by `/`."""
+    found: dict[str, Any] = {}
+    for tag, item in fields_of(content):
+        if tag != _UPDATE or not isinstance(item, bytes):
+            continue
+        key: list[str] = []
+        value = b""
+        for inner, part in fields_of(item):
+            if inner in (_KEY, _NESTED_KEY) and isinstance(part, bytes):
+                key.append(part.decode("utf-8", "replace"))
+            elif inner == _VALUE and isinstance(part, bytes):
+                value = part
+        found["/".join(key)] = _value(value)
+    return found
+
+
+def _value(text: bytes) -> Any:
+    """A JSON value; None for one that is nested too deeply. Most are numbers."""
+    try:
+        return int(text) if text.isdigit() else float(text)
+    except ValueError:
+        pass
+    try:
+        return json.loads(text)
+    except RecursionError:
+        return None
+
+
+def _run_row(content: bytes) -> dict[str, Any]:
+    """A run, as a row of the callback."""
+    row: dict[str, Any] = {"config": {}}
+    for tag, value in fields_of(content):
+        if not isinstance(value, bytes):
+            continue
+        if tag == _RUN_CONFIG:
+            row["config"] = _items(value)
+        elif tag in _RUN_TEXTS and value:
+            row[_RUN_TEXTS[tag]] = value.decode("utf-8", "replace")
+        elif tag == _RUN_START:
+            row["time"] = dict(fields_of(value)).get(1)
+    return row
+
+
+def _run(row: dict[str, Any], place: RecordPlace) -> list[Record]:
+    """The run's start, and its config if it has one."""
+    row["config"].pop("_wandb", None)
+    return jsonl.records({"type": "run", **row}, place)
+
+
+def _exit(content: bytes, place: RecordPlace) -> Record:
+    value = dict(fields_of(content)).get(1, 0)
+    code = value if isinstance(value, int) else 0
+    code -= 1 << 64 if code >= 1 << 63 else 0
+    if code == 0:
+        return place.lifecycle("run_finished", "exit code 0")
+    fields: dict[str, FieldValue] = {"exitcode": code, "launcher": "wandb"}
+    kind, family, role = "elastic_worker_failed", "elastic", "death"
+    if code == _INTERRUPTED:
+        kind, family, role = "python_exception", "process", "root"
+        fields["exc_type"] = "KeyboardInterrupt"
+    return place.event(kind, "error", f"exit code {code}", role, fields, family=family)
+
+
 ROW_SUFFIXES = (".jsonl", ".ndjson")
 """The suffixes of files of JSON lines."""
 _MARK_BYTES = 3
@@ -253,30 +279,13 @@ READERS = (
 """The formats of whole files, each with a description."""
 
 
-class WholeFile(Protocol):
-    """Reads one file that is not text. `errors` and `truncated` count what it could not read."""
-
-    name: str
-    errors: int
-    truncated: int
-
-    def feed(self, chunk: Chunk, origin: Origin) -> Sequence[Record | SampleBlock]:
-        """The records of the next bytes, in order of position."""
-        ...
-
-
-def may_be_text(path: str) -> bool:
-    """Whether a file with this name may be text."""
-    return not path.endswith(ROW_SUFFIXES)
-
-
 def reader_of(chunk: Chunk) -> WholeFile | None:
     """The reader of the file that begins with this chunk; None if it is text."""
     if chunk.framed == "tfrecord":
         return EventFileReader(chunk.path)
     if chunk.framed == "wandb":
         return WandbReader()
-    if not may_be_text(chunk.path):
+    if chunk.path.endswith(ROW_SUFFIXES):
         return RowReader()
     if chunk.offset <= _MARK_BYTES and header_of(chunk.data[: _MAX_LINE + 1].partition(b"\n")[0]):
         return TableReader()

@@ -1,0 +1,105 @@
+"""The reader of files of JSON lines: similar rows as columns, others one by one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import accumulate, count
+from operator import add
+from typing import TYPE_CHECKING, Any
+
+from ldlm_monitor.model.records import SampleBlock
+from ldlm_monitor.parse import jsonl
+from ldlm_monitor.parse.columns import RowShape, shape_of, signature
+from ldlm_monitor.parse.events import RecordPlace
+from ldlm_monitor.parse.framing import MAX_RECORD_BYTES, WholeFile
+from ldlm_monitor.parse.jsonl import BadRowError
+
+if TYPE_CHECKING:
+    from ldlm_monitor.model.chunk import Chunk, Origin
+    from ldlm_monitor.model.records import Record
+
+
+class RowReader(WholeFile):
+    """Reads the rows of a JSON-lines file: similar ones as blocks, others one by one.
+
+    `errors` counts lines that are not JSON objects, `truncated` lines longer than 1 MiB.
+    """
+
+    name = "JSON lines"
+
+    def __init__(self) -> None:
+        self._rank: int | None = None
+        self._shape: RowShape | None = None
+        self._alone: tuple[int, tuple[str, ...]] = (-1, ())  # line and keys of the last such row
+        self._shown = -1  # where an unfinished row began that was read
+
+    def feed(self, chunk: Chunk, origin: Origin) -> list[Record | SampleBlock]:
+        """The records of a chunk's rows, in order of position."""
+        raws = chunk.data.split(b"\n")
+        if not raws[-1]:
+            raws.pop()
+        lengths = accumulate(map(len, raws[:-1]), initial=0)
+        offsets = list(map(add, lengths, count(chunk.offset)))  # one byte ends each row
+        if chunk.offset == self._shown:
+            raws[:1] = [b""]
+        if len(chunk.data) > MAX_RECORD_BYTES:
+            self.truncated += sum(len(raw) > MAX_RECORD_BYTES for raw in raws)
+            raws = [raw if len(raw) <= MAX_RECORD_BYTES else b"" for raw in raws]
+        found: list[Record | SampleBlock] = []
+        at = 0
+        while at < len(raws):
+            shape = self._shape
+            alike = shape.decode(raws, at) if shape is not None else []
+            stop = at + len(alike)
+            owner = origin if self._rank is None else replace(origin, rank=self._rank)
+            place = RecordPlace.of(chunk, chunk.line + at, offsets[at], owner)
+            blocks = shape.blocks(alike, place, offsets[at:stop]) if shape and alike else []
+            for block in blocks or ():
+                found += (block,) if len(block) > 1 else block.samples()
+            first = at if blocks is None else stop
+            for index in range(first, min(stop + 1, len(raws))):
+                place = RecordPlace.of(chunk, chunk.line + index, offsets[index], owner)
+                found += self._row(raws[index], place)
+            at = stop + 1
+        return found
+
+    def peek(self, chunk: Chunk, origin: Origin) -> list[Record]:
+        """The records of an unfinished last row that is a whole object; they come once."""
+        if chunk.offset == self._shown or not chunk.data.rstrip().endswith(b"}"):
+            return []
+        errors = self.errors
+        rank = origin.rank if self._rank is None else self._rank
+        place = RecordPlace(chunk.path, chunk.line, chunk.offset, origin, rank, None)
+        found = self._row(chunk.data, place)
+        if self.errors == errors:
+            self._shown = chunk.offset
+        self.errors = errors  # the rest of the row may come
+        return found
+
+    def _row(self, raw: bytes, place: RecordPlace) -> list[Record]:
+        """The records of a row that is read alone."""
+        if not raw or raw.isspace():
+            return []
+        try:
+            row = jsonl.decode(raw)
+            found = jsonl.records(row, place)
+        except BadRowError:
+            self.errors += 1
+            return []
+        if row.get("type") == "run" and found:
+            self._rank = found[0].rank
+        self._learn(row, place.line)
+        return found
+
+    def _learn(self, row: dict[str, Any], line: int) -> None:
+        """Make a reader of similar rows, after two rows with the same keys were read alone."""
+        before, self._alone = self._alone, (line, tuple(row))
+        if before[1] != self._alone[1]:
+            return
+        signed, shape = signature(row), self._shape
+        if signed is None or (shape is not None and shape.signature == signed):
+            return
+        wider = None if shape is None else shape.with_more(signed)
+        if wider is None and before[0] == line - 1:
+            wider = shape_of(signed)
+        self._shape = wider or shape
