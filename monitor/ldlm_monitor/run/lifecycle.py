@@ -103,9 +103,8 @@ class Lifecycle:
             self._stalled = now - self.last_progress_at > self.stall_limit
         return self.state != before
 
-    def observe_sample(self, sample: Sample, at: float) -> bool:
-        """Process a sample; True if the state changed."""
-        before = self.state
+    def observe_sample(self, sample: Sample, at: float) -> None:
+        """Process a sample."""
         self._training = True
         self._announces_phases = self._announces_phases or "progress" in sample.values
         if _is_sign(sample.values):
@@ -117,7 +116,6 @@ class Lifecycle:
                 self._advance(None, sample.position, at)
         else:
             self._step(sample.step, (sample.position.path, sample.rank), sample.position, at)
-        return self.state != before
 
     def only_advances(self, block: SampleBlock, until: float) -> bool:
         """Whether lines up to `until` whose steps rise can only advance the run.
@@ -143,16 +141,13 @@ class Lifecycle:
                 self.progress_step = block.steps[-2]
             self._advance(last.step, last.position, times[-1])
 
-    def observe_heartbeat(self, beat: Heartbeat, at: float) -> bool:
-        """Process a heartbeat of a rank; True if the state changed."""
-        before = self.state
+    def observe_heartbeat(self, beat: Heartbeat, at: float) -> None:
+        """Process a heartbeat of a rank."""
         self._training = True
         self._step(beat.step, (beat.position.path, beat.rank), beat.position, at)
-        return self.state != before
 
-    def observe_event(self, event: Event, at: float) -> bool:
-        """Process an event; True if the state changed, or is about to."""
-        before = (self.state, self.ending)
+    def observe_event(self, event: Event, at: float) -> None:
+        """Process an event."""
         kind = event.kind
         if kind in ("run_started", "config"):
             self._training = True
@@ -170,7 +165,6 @@ class Lifecycle:
                 self._pause(kind, at)
         else:
             self._ending.observe(event, at, phase=self.phase)
-        return (self.state, self.ending) != before
 
     def _step(
         self, step: int, source: tuple[str, int | None], position: Position, at: float

@@ -11,7 +11,7 @@ from enum import IntEnum
 from functools import lru_cache
 
 from ldlm_monitor.model.points import Labels, Point, make_labels
-from ldlm_monitor.model.records import Event, Position, Sample
+from ldlm_monitor.model.records import Position, Sample
 from ldlm_monitor.run.curve import RunCurve
 
 
@@ -167,15 +167,6 @@ class NonfiniteCounts:
         seen.count += 1
         seen.evidence = evidence
         return True
-
-    def count_event(self, event: Event, order: int) -> bool:
-        """Count the value that a `nonfinite_metric` event reports; True if it is new."""
-        quantity = str(event.fields.get("quantity") or "loss")
-        step = event.fields.get("step")
-        number = int(step) if isinstance(step, int) else None
-        return self.count(
-            quantity, event.rank, SourceLine(event.position, number, event.message, order)
-        )
 
     def items(self) -> Iterator[tuple[str, int]]:
         """QuantityValues and count, of each rank."""

@@ -13,7 +13,7 @@ from ldlm_monitor.run.pace import StallSettings
 from ldlm_monitor.run.progress import EVENTS, EventCounts, LoggedSettings, Progress
 from ldlm_monitor.run.quantity import SourceLine, ValueSource, labels_of, source_of
 from ldlm_monitor.run.values import RunValues
-from ldlm_monitor.run.verdict import Findings, ProbeCandidate, Verdict
+from ldlm_monitor.run.verdict import Findings, ProbeCandidate
 
 _URGENT = ("error", "critical")
 _SKIPS = frozenset({"skipped_step", "loss_scale_overflow"})
@@ -65,10 +65,10 @@ class TrainingRun:
             return self._observe_sample(record, at, source)
         if isinstance(record, Heartbeat):
             stalled = self.life.state == "stalled"
-            changed = self.life.observe_heartbeat(record, at)
+            self.life.observe_heartbeat(record, at)
             self.progress.observe_beat(record, at)
             self.findings.note_process(record)
-            return "recovered" if changed and stalled else None
+            return "recovered" if stalled and self.life.state != "stalled" else None
         return self._observe_event(record, at)
 
     def observe_block(self, block: SampleBlock, at: float, *, timed: bool = True) -> str | None:
@@ -144,7 +144,7 @@ class TrainingRun:
         )
 
     @property
-    def verdict(self) -> Verdict | None:
+    def verdict(self) -> VerdictView | None:
         """What became of a run that stalled, or whose host was probed after its end."""
         return self.findings.verdict(complete=self.progress.ratio == 1.0)
 
@@ -218,7 +218,7 @@ class TrainingRun:
             skipped_steps=self.progress.skipped_steps,
             settings=dict(self.logged.settings),
             failed_rank=self.failed_rank,
-            verdict=_verdict_view(self.verdict),
+            verdict=self.verdict,
             ranks=tuple(self.progress.ranks()),
             detected=detected or {},
         )
@@ -231,8 +231,8 @@ class TrainingRun:
     def _observe_progress(self, sample: Sample, at: float, source: ValueSource) -> str | None:
         self.progress.observe(sample, at, source, timed=self._timed)
         stalled = self.life.state == "stalled"
-        changed = self.life.observe_sample(sample, at)
-        return "recovered" if changed and stalled else None
+        self.life.observe_sample(sample, at)
+        return "recovered" if stalled and self.life.state != "stalled" else None
 
     def _observe_event(self, event: Event, at: float) -> str | None:
         self._events.add(event)
@@ -304,7 +304,3 @@ class TrainingRun:
 def _is_read(reads: Callable[[str, Labels], bool], name: str, labels: Labels) -> bool:
     """Whether `reads` selects the series, or a detector's gauge that is derived from it."""
     return reads(name, labels) or any(reads(gauge, labels) for gauge in DETECTED_IN.get(name, ()))
-
-
-def _verdict_view(found: Verdict | None) -> VerdictView | None:
-    return None if found is None else VerdictView(word=found.word, reasons=found.reasons)

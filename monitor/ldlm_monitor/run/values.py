@@ -89,9 +89,9 @@ class RunValues:
         They were logged at `times`, or all at `at`.
         """
         before, self._order = self._order, self._order + len(block)
-        quantities = self._by_rank.setdefault(block.rank, {})
+        self._by_rank.setdefault(block.rank, {})
         for quantity, column in block.values.items():
-            kept = self._kept(quantities, quantity, last, source, len(column))
+            kept = self._admit(quantity, last, source, len(column))
             if kept is not None:
                 kept.extend(column, last, self._order)
                 if kept.curve is not None:
@@ -99,7 +99,7 @@ class RunValues:
         for quantity, cells in block.sparse.items():
             index = next(reversed(cells))
             sample = block.sample(index)
-            kept = self._kept(quantities, quantity, sample, source, len(cells))
+            kept = self._admit(quantity, sample, source, len(cells))
             if kept is not None:
                 kept.extend(tuple(cells.values()), sample, before + index + 1)
                 if kept.curve is not None:
@@ -110,7 +110,10 @@ class RunValues:
     def observe_nonfinite(self, event: Event) -> bool:
         """Count the non-finite value that a `nonfinite_metric` event reports; True if it is new."""
         self._order += 1
-        return self._nonfinite.count_event(event, self._order)
+        step = event.fields.get("step")
+        number = int(step) if isinstance(step, int) else None
+        line = SourceLine(event.position, number, event.message, self._order)
+        return self._nonfinite.count(str(event.fields.get("quantity") or "loss"), event.rank, line)
 
     def points(self) -> list[Point]:
         """All values and counts."""
@@ -120,12 +123,8 @@ class RunValues:
     def evidence(self) -> Iterator[tuple[str, Labels, SourceLine]]:
         """Metric, labels and last line of every series."""
         for _, kept in self._all():
-            sample = kept.sample
-            yield (
-                kept.metric,
-                kept.labels,
-                SourceLine(sample.position, sample.step, order=kept.order),
-            )
+            line = SourceLine(kept.sample.position, kept.sample.step, order=kept.order)
+            yield kept.metric, kept.labels, line
         yield from self._nonfinite.evidence()
 
     def last(self, quantity: str) -> float | None:
@@ -181,19 +180,6 @@ class RunValues:
         for quantities in self._by_rank.values():
             yield from quantities.items()
 
-    def _kept(
-        self,
-        quantities: dict[str, QuantityValues],
-        quantity: str,
-        sample: Sample,
-        source: ValueSource,
-        rows: int,
-    ) -> QuantityValues | None:
-        kept = quantities.get(quantity)
-        if kept is None or kept.source is not source:
-            return self._admit(quantity, sample, source, rows)
-        return kept
-
     def _admit(
         self, quantity: str, sample: Sample, source: ValueSource, rows: int = 1
     ) -> QuantityValues | None:
@@ -201,13 +187,15 @@ class RunValues:
 
         `rows`: so many values are dropped where there are too many quantities.
         """
+        quantities = self._by_rank[sample.rank]
+        kept = quantities.get(quantity)
+        if kept is not None and kept.source is source:
+            return kept
         if quantity in _OF_THE_RUN or source > self._best.get(quantity, source):
             return None
         if source < self._best.get(quantity, source):
             self._forget(quantity, but=sample.rank)
         self._best[quantity] = source
-        quantities = self._by_rank[sample.rank]
-        kept = quantities.get(quantity)
         # The rate of a progress bar is smoothed (tqdm: 0.3), so that a pause lowers many values.
         measured = quantity in MEASURED and (quantity, source) != _SMOOTHED
         fresh = array("d") if measured else None
