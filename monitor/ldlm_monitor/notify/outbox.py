@@ -47,7 +47,7 @@ class Outbox:
     ) -> None:
         self._policies = policies
         self._silences = silences
-        self._stories: dict[str, str] = {}
+        self._incidents: dict[str, IncidentView] = {}
         self._forgot_at = -math.inf
         self._active: set[str] = set()
         self._failures: dict[str, tuple[int, float]] = {}
@@ -116,13 +116,8 @@ class Outbox:
 
     def update_incidents(self, views: Sequence[IncidentView], now: float) -> bool:
         """Store the incidents that changed; whether any did, so that messages may be due."""
-        changed = []
-        for view in views:
-            summary = f"{view.title} {view.confidence} {view.state} {view.events} {view.action}"
-            if self._stories.get(view.id) != summary:
-                self._stories[view.id] = summary
-                changed.append(story_of(view))
-        self._stories = {view.id: self._stories[view.id] for view in views}
+        changed = [story_of(view) for view in views if self._incidents.get(view.id) != view]
+        self._incidents = {view.id: view for view in views}
 
         def work(db: sqlite3.Connection) -> None:
             for story in changed:

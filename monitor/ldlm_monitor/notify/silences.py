@@ -25,8 +25,8 @@ from pydantic import (
 )
 
 from ldlm_monitor.model.alert import alert_key
-from ldlm_monitor.model.errors import UsageError
-from ldlm_monitor.model.matchers import MAX_NAME, MAX_VALUE, LabelMatcher, Value
+from ldlm_monitor.model.errors import UsageError, first_problem
+from ldlm_monitor.model.matchers import MAX_NAME, LabelMatcher, Value
 from ldlm_monitor.model.view import AlertView
 from ldlm_monitor.notify.message import MAX_LABEL, Notification, fit
 from ldlm_monitor.state.database import Database
@@ -116,13 +116,9 @@ def read_request(kind: type[Asked], body: bytes) -> Asked:
     try:
         return kind.model_validate_json(body)
     except ValidationError as problem:
-        first = problem.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])[:MAX_NAME]
-        what = first["msg"].removeprefix("Value error, ")
-        what = "unknown key" if first["type"] == "extra_forbidden" else what
-        raise UsageError(
-            what[:MAX_VALUE], where=where, remedy=f"for example {_EXAMPLE[kind.__name__]}"
-        ) from None
+        where, what = first_problem(problem)
+        remedy = f"for example {_EXAMPLE[kind.__name__]}"
+        raise UsageError(what, where=where[:MAX_NAME], remedy=remedy) from None
 
 
 class Silences:

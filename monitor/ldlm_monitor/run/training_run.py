@@ -53,10 +53,7 @@ class TrainingRun:
         `rows`: its file is JSON lines. `timed`: `at` is when it was written; else only the
         order of times is right.
         """
-        self.files[record.position.path] = None
-        if record.rank is not None:
-            self._add_rank(record.rank)
-        self._points = None
+        self._note(record.position.path, record.rank)
         self._timed = self.life.timed = timed or record.time is not None
         if isinstance(record, Sample):
             # Values that an error block repeats are no source of their own: the next bar has more.
@@ -73,10 +70,7 @@ class TrainingRun:
 
     def observe_block(self, block: SampleBlock, at: float, *, timed: bool = True) -> str | None:
         """Process rows with equal keys, all at one time; equal to one by one, and faster."""
-        self.files[block.path] = None
-        if block.rank is not None:
-            self._add_rank(block.rank)
-        self._points = None
+        self._note(block.path, block.rank)
         self._timed = self.life.timed = timed
         first, last = block.sample(0), block.sample(len(block) - 1)
         source = source_of(last, rows=True)
@@ -97,9 +91,12 @@ class TrainingRun:
         self.values.observe_block(block, last, source, times=times)
         self.progress.observe_steps(block, last, times, source)
 
-    def _add_rank(self, rank: int) -> None:
-        if rank < _MAX_RANKS:
+    def _note(self, path: str, rank: int | None) -> None:
+        """A record of that file and rank came, so that the series may differ."""
+        self.files[path] = None
+        if rank is not None and rank < _MAX_RANKS:
             self.ranks.add(rank)
+        self._points = None
 
     def tick(self, at: float) -> bool:
         """Run the timers that are due at `at`; whether the state changed."""
@@ -250,10 +247,12 @@ class TrainingRun:
         return urgent if counted or event.severity in _URGENT else None
 
     def _life_points(self) -> list[Point]:
-        life, run = self.life, self.labels
+        life, run, logged = self.life, self.labels, self.logged
+        size = None if logged.world_size is None else str(logged.world_size)
+        info = make_labels(run=self.name, framework=logged.framework, world_size=size)
         points = [
             Point("ldlm_train_skipped_steps_total", run, self.progress.skipped_steps),
-            Point("ldlm_run_info", self._info_labels(), 1),
+            Point("ldlm_run_info", info, 1),
         ]
         gauges = {
             "ldlm_train_step": self.progress.step,
@@ -284,14 +283,6 @@ class TrainingRun:
             yield EVENTS, labels, evidence
             if kind in _SKIPS:
                 yield "ldlm_train_skipped_steps_total", self.labels, evidence
-
-    def _info_labels(self) -> Labels:
-        size = self.logged.world_size
-        return make_labels(
-            run=self.name,
-            framework=self.logged.framework,
-            world_size=None if size is None else str(size),
-        )
 
     def _step_seconds(self) -> float | None:
         """Seconds a step: as logged, by the times of steps, or by the logged rate."""
