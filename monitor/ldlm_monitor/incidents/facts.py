@@ -90,10 +90,7 @@ class Roster:
 
     def of(self, rank: int) -> RankFacts:
         """The facts of a rank."""
-        known = self.facts.get(rank)
-        if known is None:
-            known = self.facts[rank] = RankFacts()
-        return known
+        return self.facts.setdefault(rank, RankFacts())
 
     def note_line(self, rank: int, path: str) -> None:
         """A rank has a line in a file, so that lines of its neighbours would be there too."""
