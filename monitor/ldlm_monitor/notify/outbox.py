@@ -196,7 +196,11 @@ class Outbox:
 
     def firing_keys(self) -> frozenset[str]:
         """Keys of the alerts whose last notification says that they fire."""
-        return self._database.run(deliveries.firing_keys)
+        latest = (
+            "SELECT key FROM notification AS one WHERE state = 'firing' "
+            "AND id = (SELECT max(id) FROM notification WHERE key = one.key)"
+        )
+        return frozenset(self._database.run(lambda db: [key for (key,) in db.execute(latest)]))
 
     def counts(self) -> dict[tuple[str, str], int]:
         """By (receiver, outcome).
@@ -204,4 +208,10 @@ class Outbox:
         `sent`, `retried`, `failed` and `repeated` only ever grow, `pending` is how
         many wait now.
         """
-        return self._database.run(deliveries.counts)
+        known = (
+            "SELECT receiver, outcome, count FROM tally"
+            " UNION ALL SELECT DISTINCT receiver, 'pending', (SELECT count(*) FROM delivery"
+            " WHERE receiver = tally.receiver AND outcome = 'pending') FROM tally"
+        )
+        rows = self._database.run(lambda db: db.execute(known).fetchall())
+        return {(receiver, outcome): count for receiver, outcome, count in rows}

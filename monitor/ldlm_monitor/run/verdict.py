@@ -50,8 +50,10 @@ def verdict(evidence: Iterable[Event], *, complete: bool = False) -> VerdictView
         return VerdictView(word="crashed", reasons=(failed.message,))
     if gone:
         return _of_the_gone(gone, events, complete=complete)
-    reasons = [*_of_accused(events), *_of_collectives(events), *_of_states(looks)]
-    stacks = [*_of_stacks(events)]
+    dumps = {event.rank: event for event in events if event.kind == "stack_dump"}
+    accused = [event.message for event in dumps.values() if event.fields.get("accused")]
+    reasons = [*accused, *_of_collectives(events), *_of_states(looks)]
+    stacks = [*_of_stacks(dumps)]
     if reasons:
         return VerdictView(word="hung", reasons=(*reasons[:MAX_REASONS], *stacks))
     looks = [look for look in looks if _trains(look)]
@@ -89,20 +91,11 @@ def _of_collectives(events: Iterable[Event]) -> Iterator[str]:
             yield event.message
 
 
-def _of_stacks(events: Sequence[Event]) -> Iterator[str]:
+def _of_stacks(dumps: Mapping[int | None, Event]) -> Iterator[str]:
     """Where ranks stood in their last stack dumps."""
-    newest = {event.rank: event for event in events if event.kind == "stack_dump"}
-    for rank, event in [*newest.items()][:2]:
+    for rank, event in [*dumps.items()][:2]:
         if "frame" in event.fields and "accused" not in event.fields:
             yield event.message if rank is None else f"rank {rank}: {event.message}"
-
-
-def _of_accused(events: Sequence[Event]) -> Iterator[str]:
-    """Ranks that the others wait for, by their last stack dumps."""
-    newest = {event.rank: event for event in events if event.kind == "stack_dump"}
-    for event in newest.values():
-        if event.fields.get("accused"):
-            yield event.message
 
 
 def _of_states(looks: Sequence[_Look]) -> Iterator[str]:
