@@ -210,7 +210,7 @@ class Silences:
         """`silences` that are not over, spelled as in Alertmanager, and `acks`."""
         silences, acks = [], []
         for number, (_, request) in self._kept.items():
-            spelled = {"id": number, **_spelled(request)}
+            spelled = {"id": number, **request.model_dump(mode="json", by_alias=True)}
             if isinstance(request, Acknowledgement):
                 acks.append(spelled)
             elif (state := request.state(now)) != "expired":
@@ -231,7 +231,8 @@ class Silences:
                 )
             self._drop(replaced)
             number = str(uuid.uuid4())
-            row = (number, json.dumps({"ack": key, **_spelled(request)}))
+            fields = request.model_dump(mode="json", by_alias=True)
+            row = (number, json.dumps({"ack": key, **fields}))
             self._database.run(lambda db: db.execute("INSERT INTO silence VALUES (?, ?)", row))
             self._kept = {**self._kept, number: (key, request)}
             return number
@@ -248,11 +249,6 @@ class Silences:
             rows = [(number,) for number in over]
             self._database.run(lambda db: db.executemany("DELETE FROM silence WHERE id = ?", rows))
             self._kept = {n: kept for n, kept in self._kept.items() if n not in over}
-
-
-def _spelled(request: Request) -> dict[str, Any]:
-    """The spelling of the API, as plain values."""
-    return request.model_dump(mode="json", by_alias=True)
 
 
 def _read(db: sqlite3.Connection) -> dict[str, tuple[str, Request]]:

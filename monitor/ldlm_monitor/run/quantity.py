@@ -113,7 +113,6 @@ class QuantityValues:
     curve: RunCurve | None = None
     order: int = 0
     value: float = math.nan
-    nonfinite: int = 0
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
 
     def extend(self, column: Sequence[float], last: Sample, order: int) -> None:
@@ -162,10 +161,13 @@ class NonfiniteCounts:
         seen.evidence = evidence
         return True
 
-    def items(self) -> Iterator[tuple[str, int]]:
-        """QuantityValues and count, of each rank."""
+    def by_quantity(self) -> dict[str, int]:
+        """The counts above 0, each of the rank that has most."""
+        counts: dict[str, int] = {}
         for (quantity, _), seen in self._counts.items():
-            yield quantity, seen.count
+            if seen.count > counts.get(quantity, 0):
+                counts[quantity] = seen.count
+        return counts
 
     def points(self) -> list[Point]:
         """All counts."""

@@ -69,7 +69,6 @@ class RunValues:
             if kept.curve is not None:
                 kept.curve.add(sample, at, value)
             if not math.isfinite(value):
-                kept.nonfinite += 1
                 evidence = SourceLine(sample.position, sample.step, order=self._order)
                 if self._nonfinite.count(quantity, sample.rank, evidence):
                     alarming.append(quantity)
@@ -136,27 +135,24 @@ class RunValues:
 
     def statistics(self) -> dict[str, Statistics]:
         """Statistics of recent values, of each quantity that has any."""
-        result: dict[str, tuple[float, list[float], int]] = {}
+        known: dict[str, tuple[float, list[float]]] = {}
         for quantity, kept in self._all():
-            if quantity not in _WITHOUT_STATISTICS and quantity not in result:
-                result[quantity] = (kept.value, list(kept.recent), kept.nonfinite)
-        for quantity in result:
-            if is_of_its_rank(quantity, self._best[quantity]):
-                result[quantity] = self._summed(quantity)
-        for quantity, seen in self._nonfinite.items():
-            value, recent, count = result.get(quantity, (math.nan, [], 0))
-            if seen > count:
-                result[quantity] = (value, recent, seen)
-        return {quantity: _statistics(*known) for quantity, known in result.items()}
+            if quantity in _WITHOUT_STATISTICS or quantity in known:
+                continue
+            own = is_of_its_rank(quantity, self._best[quantity])
+            known[quantity] = self._summed(quantity) if own else (kept.value, list(kept.recent))
+        broken = self._nonfinite.by_quantity()
+        for quantity in broken:
+            known.setdefault(quantity, (math.nan, []))
+        return {name: _statistics(*last, broken.get(name, 0)) for name, last in known.items()}
 
-    def _summed(self, quantity: str) -> tuple[float, list[float], int]:
-        """Value, recent values and count of non-finite ones, of all ranks together."""
+    def _summed(self, quantity: str) -> tuple[float, list[float]]:
+        """Value and recent values of all ranks together."""
         ranks = [known[quantity] for known in self._by_rank.values() if quantity in known]
         recent = [
             sum(each) for each in zip(*(reversed(kept.recent) for kept in ranks), strict=False)
         ]
-        values, nonfinite = (kept.value for kept in ranks), (kept.nonfinite for kept in ranks)
-        return sum(values), recent[::-1], sum(nonfinite)
+        return sum(kept.value for kept in ranks), recent[::-1]
 
     def curves(self) -> dict[str, CurveView]:
         """By quantity, what a chart is drawn from, of its best source."""
