@@ -251,7 +251,7 @@ def _death(clue: Clue) -> Death:
         code = 128 - code  # how a shell reports a signal
     if code is None:
         code = _SIGNALS.get(str(clue.fields.get("signal")))
-    return Death(clue, code, whole(clue.fields.get("local_rank")), clue.pid)
+    return Death(clue, code, whole(clue.fields.get("local_rank")))
 
 
 _SIGNALS: Final = {

@@ -56,7 +56,6 @@ class Death:
     clue: Clue
     exitcode: int | None
     local_rank: int | None
-    pid: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +128,8 @@ class Roster:
         clue, path = death.clue, death.clue.position.path
         if clue.rank is not None:
             return clue.rank
-        if (path, death.pid) in self._by_pid and death.pid is not None:
-            return self._by_pid[path, death.pid]
+        if clue.pid is not None and (path, clue.pid) in self._by_pid:
+            return self._by_pid[path, clue.pid]
         if death.local_rank is None:
             return None
         if (path, death.local_rank) in self._by_local:
