@@ -136,9 +136,8 @@ class EndingTracker:
         """Process an event while the run is in `phase`, one of `names.RUN_STATES`."""
         kind = event.kind
         if is_kill(event):
-            if self.ending is not None and explains(event, self.ending):
+            if self.ending is None or explains(event, self.ending):
                 self.ending = None
-            if self.ending is None:
                 self._assume("killed", at, TABLE_SECONDS, event, phase)
         elif kind == _TABLE:
             # Where a node's table blames a victim, another node's table may have the cause.
