@@ -5,15 +5,15 @@ import pytest
 from ldlm_monitor.model.errors import DeliveryError
 from ldlm_monitor.model.view import AlertView, MonitorView, Snapshot
 from ldlm_monitor.notify import AlertmanagerClient, AlertmanagerSender, Outbox, Pulse
-from ldlm_monitor.notify.alertmanager import (
+from ldlm_monitor.notify.states import (
     BATCH,
     LOOK_SECONDS,
     RESEND_SECONDS,
     RESOLVED_KEPT_SECONDS,
+    STILL_SECONDS,
     SentAlerts,
     body,
 )
-from ldlm_monitor.notify.heartbeat import STILL_SECONDS
 
 NOW = 1_769_681_700.0
 

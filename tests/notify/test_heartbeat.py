@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ldlm_monitor.notify import HeartbeatSender, Outbox, Pulse
-from ldlm_monitor.notify.heartbeat import AGAIN_SECONDS, STILL_SECONDS
+from ldlm_monitor.notify.states import AGAIN_SECONDS, STILL_SECONDS
 
 
 class Pump:

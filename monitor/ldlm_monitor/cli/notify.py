@@ -55,10 +55,9 @@ def _receivers(configured: Settings, now: float) -> Iterator[tuple[str, Callable
     """Each receiver's name, and what sends it the test message and may have a remark."""
     from ldlm_monitor.daemon.senders import receivers_of
     from ldlm_monitor.notify import AlertmanagerClient
-    from ldlm_monitor.notify.alertmanager import SentAlert, body
-    from ldlm_monitor.notify.heartbeat import ping
     from ldlm_monitor.notify.message import from_transition, message_of
     from ldlm_monitor.notify.slack_bot import SlackBot
+    from ldlm_monitor.notify.states import SentAlert, body, ping
 
     transition, alert = _test_alert(now)
     message = message_of(from_transition(transition))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Protocol
+from typing import TypeAlias
 
 from ldlm_monitor.detect.gradient import (
     GradientDetector,
@@ -86,19 +86,16 @@ class CheckpointDetector:
             yield "checkpoint_age_ratio", self._ratio
 
 
-class Detector(Protocol):
-    """Detector of one quantity of one rank."""
-
-    def update(self, values: Values, /) -> None:
-        """Add the next values, one a logged step."""
-        ...
-
-    def measures(self) -> Iterator[tuple[str, float]]:
-        """Names without `ldlm_detect_`, and values."""
-        ...
-
-
-_OF_QUANTITY: dict[str, tuple[Callable[[], Detector], ...]] = {
+Detector: TypeAlias = (
+    LossDetector
+    | ConstantDetector
+    | GradientDetector
+    | OverflowDetector
+    | MemoryDetector
+    | LossScaleDetector
+)
+"""Of one quantity of one rank."""
+_OF_QUANTITY: dict[str, tuple[type[Detector], ...]] = {
     "loss": (LossDetector, ConstantDetector),
     "grad_norm": (GradientDetector, OverflowDetector),
     "memory_allocated_bytes": (MemoryDetector,),

@@ -33,14 +33,11 @@ class RecentValues:
 
 
 class Groups:
-    """Values in consecutive groups of `size`; the length is that of the incomplete last one."""
+    """Values in consecutive groups of `size`."""
 
     def __init__(self, size: int) -> None:
         self.size = size
         self._rest = array("d")
-
-    def __len__(self) -> int:
-        return len(self._rest)
 
     def extend(self, values: Values) -> Iterator[Values]:
         """Add values; yields the groups that they complete. The caller must exhaust it."""

@@ -17,25 +17,22 @@ _FEW: Final = 8
 """At most one of 8 ranks is accused by a mark that all ranks have in a common hang: a node has 8
 GPUs, so that a single rank of one node still is."""
 _REPORTS: Final = (
-    (
-        "monitored_barrier_failed",
-        "barrier",
-        "the barrier timed out waiting for",
-        "did not reach the barrier",
-    ),
-    ("ras_status", "ras", "NCCL's own status lacks", "missing or dead by NCCL's status"),
-    ("fr_dump", "flight recorder", "the flight record lacks", "did not join the collective"),
-    ("stack_dump", "stacks", "the stacks show outside of the collective:", "not in the collective"),
+    ("monitored_barrier_failed", "the barrier timed out waiting for", "did not reach the barrier"),
+    ("ras_status", "NCCL's own status lacks", "missing or dead by NCCL's status"),
+    ("fr_dump", "the flight record lacks", "did not join the collective"),
+    ("stack_dump", "the stacks show outside of the collective:", "not in the collective"),
 )
-"""Event kind, source, text before the accused ranks, and what they are accused of."""
+"""Event kind, text before the accused ranks, and what they are accused of."""
 _NEVER_JOINED: Final = ("never_joined", "finished_not_joined")
 
 
 @dataclass(frozen=True, slots=True)
 class Accusation:
-    """The ranks that one source holds at fault; `message` is the fault, without the rank."""
+    """The ranks that one source holds at fault: `why` is its reason, and that of no other.
 
-    source: str
+    `message` is the fault, without the rank.
+    """
+
     kind: str
     ranks: frozenset[int]
     why: str
@@ -54,12 +51,10 @@ def accused(
     if not found:
         return None
     first = found[0]
-    agreeing = [each for each in found if each.ranks == first.ranks]
-    why = list(dict.fromkeys(each.why for each in agreeing))
-    sources = {each.source for each in agreeing}
+    why = list(dict.fromkeys(each.why for each in found if each.ranks == first.ranks))
     if silent and first.ranks == silent and first.kind != "collective_mismatch":
-        sources.add("silence")
         why.append(f"{names_of(first.ranks)} logged no timeout; all other ranks did")
+    sources = tuple(why)
     against = {rank for each in found for rank in each.ranks} - first.ranks
     if against:
         why.append(f"but other lines accuse {names_of(against)}")
@@ -89,11 +84,11 @@ def _accusations(
 
 def _missing(evidence: Evidence) -> Iterator[Accusation]:
     """Ranks missing at a barrier or in a flight record, or dead by NCCL's status."""
-    for kind, source, who, what in _REPORTS:
+    for kind, who, what in _REPORTS:
         for fold in sorted(evidence.of_kind(kind), key=lambda each: each.first.order):
             ranks = frozenset(rank for clue in fold.clues for rank in named_ranks(clue))
             if ranks:
-                yield Accusation(source, kind, ranks, f"{who} {names_of(ranks)}", fold.first, what)
+                yield Accusation(kind, ranks, f"{who} {names_of(ranks)}", fold.first, what)
 
 
 def _fingerprints(evidence: Evidence) -> Iterator[Accusation]:
@@ -115,7 +110,7 @@ def _fingerprints(evidence: Evidence) -> Iterator[Accusation]:
         called = f"{op} of shape [{shape}]"
         why = f"{names_of(odd)} called {called}; the other {len(calls) - len(odd)} ranks did not"
         fault = f"another collective than the others: {called}"
-        yield Accusation("fingerprints", "collective_mismatch", odd, why, first, fault)
+        yield Accusation("collective_mismatch", odd, why, first, fault)
 
 
 def _minority(calls: dict[int, tuple[str, str]]) -> frozenset[int]:
@@ -149,7 +144,7 @@ def _parameters(evidence: Evidence) -> Iterator[Accusation]:
     else:
         return
     fault = "other model parameters than the other ranks"
-    yield Accusation("parameters", first.kind, odd, why, first, fault)
+    yield Accusation(first.kind, odd, why, first, fault)
 
 
 def _different_calls(collective: Collective | None) -> Iterator[Accusation]:
@@ -161,7 +156,7 @@ def _different_calls(collective: Collective | None) -> Iterator[Accusation]:
         op, size = collective.calls[min(odd)]
         why = f"only {names_of(odd)} called {op} of {size} elements at #{collective.seq}"
         fault = f"another collective than the others at #{collective.seq}: {op} of {size} elements"
-        yield Accusation("timeouts", "collective_mismatch", odd, why, None, fault)
+        yield Accusation("collective_mismatch", odd, why, None, fault)
 
 
 def _desync(evidence: Evidence, collective: Collective | None) -> Iterator[Accusation]:
@@ -174,18 +169,22 @@ def _desync(evidence: Evidence, collective: Collective | None) -> Iterator[Accus
         ranks = frozenset(collective.global_rank(rank) if collective else rank for rank in pg_ranks)
         why = f"torch's desync report: {names_of(ranks)} never joined"
         fault = "never joined the collective"
-        yield Accusation("desync report", fold.kind, ranks, why, fold.first, fault)
+        yield Accusation(fold.kind, ranks, why, fold.first, fault)
 
 
 def _hung(evidence: Evidence) -> Iterator[Accusation]:
     """nvidia-resiliency-ext: the rank that it reports first hung first."""
-    folds = list(evidence.of_kind("nvrx_rank_hang"))
-    clues = [clue for fold in folds for clue in fold.clues if clue.rank is not None]
+    clues = [
+        clue
+        for fold in evidence.of_kind("nvrx_rank_hang")
+        for clue in fold.clues
+        if clue.rank is not None
+    ]
     first = min(clues, key=lambda each: each.order, default=None)
     if first is not None and first.rank is not None:
         why = f"rank {first.rank} sent no heartbeat, the earliest of {len(clues)}"
         odd = frozenset({first.rank})
-        yield Accusation("nvrx", first.kind, odd, why, first, first.message)
+        yield Accusation(first.kind, odd, why, first, first.message)
 
 
 def _stuck(evidence: Evidence, run: RunFacts) -> Iterator[Accusation]:
@@ -200,4 +199,4 @@ def _stuck(evidence: Evidence, run: RunFacts) -> Iterator[Accusation]:
         ranks = frozenset(rank for fold in folds for rank in fold.ranks)
         if ranks and len(ranks) <= max(1, present // _FEW) < present:
             first = min((fold.first for fold in folds), key=lambda each: each.order)
-            yield Accusation(kind, kind, ranks, f"{names_of(ranks)}: {what}", first, first.message)
+            yield Accusation(kind, ranks, f"{names_of(ranks)}: {what}", first, first.message)

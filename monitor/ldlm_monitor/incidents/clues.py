@@ -59,54 +59,39 @@ class Clue:
 
 TIMEOUTS: Final = frozenset(
     {
-        "nccl_collective_timeout",
-        "nccl_blocking_wait_timeout",
-        "nccl2_backend_timeout",
-        "nccl_work_failure_status",
-        "gloo_timeout",
-        "tcpstore_wait_timeout",
+        *("nccl_collective_timeout", "nccl_blocking_wait_timeout", "nccl2_backend_timeout"),
+        *("nccl_work_failure_status", "gloo_timeout", "tcpstore_wait_timeout"),
     }
 )
 """Logged after a wait of the timeout's length: the cause is older than the line."""
 
-_TIERS: Final = {
-    **dict.fromkeys(("slurm_cancelled", "elastic_agent_signaled"), Tier.EXTERNAL),
-    **dict.fromkeys(
-        (
-            *("gpu_xid", "gpu_fallen_off_bus", "nvswitch_sxid", "host_oom_kill"),
-            *("slurm_oom_kill", "host_blocked_task", "host_storage_error", "host_segfault"),
-            *("elastic_unkillable", "k8s_pod_killed"),
-        ),
-        Tier.HARDWARE,
+_CAUSES: Final = {
+    Tier.EXTERNAL: ("slurm_cancelled", "elastic_agent_signaled"),
+    Tier.HARDWARE: (
+        *("gpu_xid", "gpu_fallen_off_bus", "nvswitch_sxid", "host_oom_kill"),
+        *("slurm_oom_kill", "host_blocked_task", "host_storage_error", "host_segfault"),
+        *("elastic_unkillable", "k8s_pod_killed"),
     ),
-    **dict.fromkeys(
-        (
-            *("python_exception", "cuda_oom", "cuda_error", "cuda_lib_error"),
-            *("cuda_device_assert", "fatal_python_error", "dataloader_worker_killed"),
-            *("dataloader_worker_exception", "dataloader_timeout", "dataloader_pin_thread"),
-            *("bus_error_shm", "no_space_left", "io_error", "cpu_oom", "loss_scale_floor"),
-            *("lightning_nonfinite", "megatron_result_validation", "autograd_anomaly"),
-            *("nonfinite_metric", "ddp_unfinished_reduction", "nccl_config_error"),
-            *("nccl_cuda_failure", "rendezvous_failure", "cxx_terminate"),
-        ),
-        Tier.LOCAL,
+    Tier.LOCAL: (
+        *("python_exception", "cuda_oom", "cuda_error", "cuda_lib_error"),
+        *("cuda_device_assert", "fatal_python_error", "dataloader_worker_killed"),
+        *("dataloader_worker_exception", "dataloader_timeout", "dataloader_pin_thread"),
+        *("bus_error_shm", "no_space_left", "io_error", "cpu_oom", "loss_scale_floor"),
+        *("lightning_nonfinite", "megatron_result_validation", "autograd_anomaly"),
+        *("nonfinite_metric", "ddp_unfinished_reduction", "nccl_config_error"),
+        *("nccl_cuda_failure", "rendezvous_failure", "cxx_terminate"),
     ),
-    **dict.fromkeys(
-        (
-            *("monitored_barrier_failed", "collective_mismatch", "ddp_param_mismatch"),
-            *("nccl_desync_report", "nccl_heartbeat_stuck", "nccl_monitor_kill"),
-            *("gil_hang_suspected", "nvrx_rank_hang", "fr_dump", "ras_status", "stack_dump"),
-        ),
-        Tier.NAMED,
+    Tier.NAMED: (
+        *("monitored_barrier_failed", "collective_mismatch", "ddp_param_mismatch"),
+        *("nccl_desync_report", "nccl_heartbeat_stuck", "nccl_monitor_kill"),
+        *("gil_hang_suspected", "nvrx_rank_hang", "fr_dump", "ras_status", "stack_dump"),
     ),
-    **dict.fromkeys(
-        (
-            *("nccl_ib_completion_error", "nccl_ib_async_fatal", "nccl_ib_verbs_failed"),
-            *("host_nic_error", "nccl_ib_async_event"),
-        ),
-        Tier.NETWORK,
+    Tier.NETWORK: (
+        *("nccl_ib_completion_error", "nccl_ib_async_fatal", "nccl_ib_verbs_failed"),
+        *("host_nic_error", "nccl_ib_async_event"),
     ),
 }
+_TIERS: Final = {kind: tier for tier, kinds in _CAUSES.items() for kind in kinds}
 _BY_TEXT: Final = {
     "srun_task_exit": (Tier.HARDWARE, "srun: error: Node failure"),
     "k8s_pod_killed": (Tier.HARDWARE, "OOMKilled"),
@@ -118,8 +103,8 @@ _BY_TEXT: Final = {
 _CAUSE_ROLES: Final = frozenset({"root", "evidence"})
 _ENDS_RUN: Final = frozenset({"slurm_cancelled", "elastic_agent_signaled"})
 """Warnings, since they are intended; they end a run all the same."""
-_FAILS: Final = frozenset({"root", "evidence", "victim", "death"})
-_SERIOUS: Final = frozenset({"error", "critical"})
+FAILING: Final = frozenset({"root", "evidence", "victim", "death"})
+SERIOUS: Final = frozenset({"error", "critical"})
 _SECONDS_BEFORE: Final = (
     ("ran_ms", 1e-3),
     ("stuck_seconds", 1.0),
@@ -128,21 +113,15 @@ _SECONDS_BEFORE: Final = (
 )
 """Fields with the time between the begin and the line, and their unit in seconds."""
 _LASTED: Final = TIMEOUTS | {
-    "nccl_heartbeat_stuck",
-    "nvrx_rank_hang",
-    "dataloader_timeout",
-    "monitored_barrier_failed",
-    "host_blocked_task",
+    *("nccl_heartbeat_stuck", "nvrx_rank_hang", "dataloader_timeout"),
+    *("monitored_barrier_failed", "host_blocked_task"),
 }
 _LONGEST_SECONDS: Final = 86400.0
 """A forged duration must not move a cause before the run; no collective timeout is a day."""
 _LOST_PEER: Final = frozenset(
     {
-        "ConnectionResetError",
-        "BrokenPipeError",
-        "ConnectionRefusedError",
-        "ConnectionAbortedError",
-        "EOFError",
+        *("ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError"),
+        *("BrokenPipeError", "EOFError"),
     }
 )
 """Raised because another process had gone."""
@@ -175,9 +154,8 @@ _KEPT: Final = frozenset(
 
 def fails(event: Event) -> bool:
     """Whether an event is one of a failure: it opens an incident where none is open."""
-    if event.kind in _ENDS_RUN:
-        return event.severity != "info" and event.fields.get("role") in _FAILS
-    return event.severity in _SERIOUS and event.fields.get("role") in _FAILS
+    intended = event.kind in _ENDS_RUN and event.severity != "info"
+    return (intended or event.severity in SERIOUS) and event.fields.get("role") in FAILING
 
 
 def clue_of(event: Event, seen: float) -> Clue:
@@ -195,7 +173,7 @@ def clue_of(event: Event, seen: float) -> Clue:
         rank=_rank(event),
         node=event.node,
         host=_text(fields.get("host")) or _text(fields.get("reported_node")),
-        pid=_whole(fields.get("pid")),
+        pid=whole(fields.get("pid")),
         fields={name: fields[name] for name in fields if name in _KEPT},
     )
 
@@ -208,15 +186,13 @@ def tier_of(clue: Clue) -> Tier | None:
     if clue.kind in _BY_TEXT:
         kind_tier, needed = _BY_TEXT[clue.kind]
         text = clue.message if clue.kind != "nccl_ib_async_event" else clue.fields.get("event")
-        return kind_tier if needed in str(text) else _elsewhere(clue)
+        if needed in str(text):
+            return kind_tier
+        # A pod that was not killed for its memory was evicted.
+        return Tier.EXTERNAL if clue.kind == "k8s_pod_killed" else None
     if tier is Tier.NAMED and clue.role in ("context", "death"):
         return tier if named_ranks(clue) else None
     return tier if clue.role in _CAUSE_ROLES else None
-
-
-def _elsewhere(clue: Clue) -> Tier | None:
-    """A pod that was not killed for its memory was evicted."""
-    return Tier.EXTERNAL if clue.kind == "k8s_pod_killed" else None
 
 
 def named_ranks(clue: Clue) -> list[int]:
@@ -230,8 +206,8 @@ def named_ranks(clue: Clue) -> list[int]:
 
 def rank_in(value: object) -> int | None:
     """The value of a field as a rank; None where it cannot be one."""
-    whole = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_RANKS
-    return int(str(value)) if whole else None
+    number = whole(value)
+    return number if number is not None and 0 <= number < MAX_RANKS else None
 
 
 def ranks_in(value: FieldValue) -> list[int]:
@@ -289,5 +265,6 @@ def _text(value: FieldValue) -> str | None:
     return value[:200] if isinstance(value, str) and value else None
 
 
-def _whole(value: FieldValue) -> int | None:
+def whole(value: object) -> int | None:
+    """The value of a field as an integer; None where it is none."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None

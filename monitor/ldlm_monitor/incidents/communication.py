@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ldlm_monitor.incidents.clues import MAX_RANKS, Clue, Tier
-from ldlm_monitor.incidents.evidence import Evidence, Wait
+from ldlm_monitor.incidents.evidence import Evidence
 from ldlm_monitor.incidents.facts import RootCause, RunFacts
 from ldlm_monitor.model.view import Confidence
 from ldlm_monitor.text.format import names_of
@@ -96,15 +96,11 @@ def _by_group(evidence: Evidence) -> list[Collective]:
             known = found.setdefault(
                 (wait.seq, group), Collective(wait.seq, group, name, wait.began, wait.timeout_ms)
             )
-            _join(known, rank, wait)
+            known.began = min(known.began, wait.began)
+            known.calls[rank] = (wait.op, wait.size)
+            if wait.pg_rank is not None:
+                known.pg_ranks[rank] = wait.pg_rank
     return list(found.values())
-
-
-def _join(known: Collective, rank: int, wait: Wait) -> None:
-    known.began = min(known.began, wait.began)
-    known.calls[rank] = (wait.op, wait.size)
-    if wait.pg_rank is not None:
-        known.pg_ranks[rank] = wait.pg_rank
 
 
 SHARE: Final = 4

@@ -15,12 +15,14 @@ from typing import Final
 
 from ldlm_monitor.incidents.clues import (
     MAX_MESSAGE,
+    SERIOUS,
     TIMEOUTS,
     Clue,
     Tier,
     clue_of,
     rank_in,
     tier_of,
+    whole,
 )
 from ldlm_monitor.incidents.facts import Claim, Death, Roster
 from ldlm_monitor.model.records import Event
@@ -38,7 +40,6 @@ _TEXT: Final = 160
 _TABLE: Final = "elastic_failure_table"
 _DEATH: Final = "elastic_worker_failed"
 _NO_DIGITS: Final = str.maketrans("", "", digits)
-_SERIOUS: Final = frozenset({"error", "critical"})
 # Roles of a line that a rank itself prints about its failure.
 _OWN_ROLES: Final = frozenset({"root", "evidence", "victim"})
 
@@ -97,7 +98,7 @@ class Evidence:
         self.records = 0
         self.assumes_default_group = False
 
-    def take(self, event: Event, seen: float) -> Clue:
+    def take(self, event: Event, seen: float) -> None:
         """Add an event that was processed at `seen`."""
         clue = clue_of(event, seen)
         if rank_in(event.rank) is not None and event.rank is not None:
@@ -105,7 +106,6 @@ class Evidence:
         self.add(clue)
         if event.kind == _TABLE:
             self._read_table(event, clue)
-        return clue
 
     def add(self, clue: Clue) -> None:
         """Add a clue, which may be from before the incident."""
@@ -163,7 +163,7 @@ class Evidence:
         facts = self.roster.of(rank)
         facts.node = facts.node or clue.node
         facts.host = facts.host or clue.host
-        if clue.severity in _SERIOUS and clue.role in _OWN_ROLES:
+        if clue.severity in SERIOUS and clue.role in _OWN_ROLES:
             facts.has_error = True
             stopped = tier_of(clue) is Tier.EXTERNAL
             if clue.role == "victim" and not stopped and len(facts.waited) < _KEPT_KINDS:
@@ -213,7 +213,7 @@ class Evidence:
                 self._read_row(row, rank, clue)
 
     def _read_row(self, row: Mapping[str, object], rank: int, clue: Clue) -> None:
-        pid, code, local = (_whole(row.get(name)) for name in ("pid", "exitcode", "local_rank"))
+        pid, code, local = (whole(row.get(name)) for name in ("pid", "exitcode", "local_rank"))
         path, host = clue.position.path, str(row.get("host") or "") or None
         self.roster.enter(path, rank, local, pid)
         facts = self.roster.of(rank)
@@ -246,12 +246,12 @@ class Evidence:
 
 
 def _death(clue: Clue) -> Death:
-    code = _whole(clue.fields.get("exitcode"))
+    code = whole(clue.fields.get("exitcode"))
     if code is not None and 128 < code < 160:
         code = 128 - code  # how a shell reports a signal
     if code is None:
         code = _SIGNALS.get(str(clue.fields.get("signal")))
-    return Death(clue, code, _whole(clue.fields.get("local_rank")), clue.pid)
+    return Death(clue, code, whole(clue.fields.get("local_rank")))
 
 
 _SIGNALS: Final = {
@@ -264,7 +264,3 @@ def _is_exception(message: str) -> bool:
     """Whether this is the last line of a traceback, which an error file contains."""
     name = message.partition(":")[0].rpartition(".")[2]
     return name.isidentifier() and name.endswith(("Error", "Exception")) and name[:1].isupper()
-
-
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None

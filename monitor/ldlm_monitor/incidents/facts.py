@@ -56,7 +56,6 @@ class Death:
     clue: Clue
     exitcode: int | None
     local_rank: int | None
-    pid: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +89,7 @@ class Roster:
 
     def of(self, rank: int) -> RankFacts:
         """The facts of a rank."""
-        known = self.facts.get(rank)
-        if known is None:
-            known = self.facts[rank] = RankFacts()
-        return known
+        return self.facts.setdefault(rank, RankFacts())
 
     def note_line(self, rank: int, path: str) -> None:
         """A rank has a line in a file, so that lines of its neighbours would be there too."""
@@ -132,8 +128,8 @@ class Roster:
         clue, path = death.clue, death.clue.position.path
         if clue.rank is not None:
             return clue.rank
-        if (path, death.pid) in self._by_pid and death.pid is not None:
-            return self._by_pid[path, death.pid]
+        if clue.pid is not None and (path, clue.pid) in self._by_pid:
+            return self._by_pid[path, clue.pid]
         if death.local_rank is None:
             return None
         if (path, death.local_rank) in self._by_local:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from ldlm_monitor.incidents import shown
-from ldlm_monitor.incidents.clues import MAX_MESSAGE, Clue, Tier, clue_of, rank_in, tier_of
+from ldlm_monitor.incidents.clues import FAILING, MAX_MESSAGE, Clue, Tier, clue_of, rank_in, tier_of
 from ldlm_monitor.incidents.evidence import Evidence
 from ldlm_monitor.incidents.facts import RunFacts
 from ldlm_monitor.incidents.root import Judgement, judge
@@ -52,8 +52,6 @@ def alert_clue(transition: Transition, kind: str, at: float) -> Clue:
 SETTLED_SECONDS: Final = 5.0
 """Ranks report a timeout within seconds of each other: watchdogs poll every second or less."""
 State = Literal["open", "recovered", "ended"]
-_ENDS: Final = frozenset({"elastic_failure_table"})
-_FAILS: Final = frozenset({"root", "evidence", "victim", "death"})
 _AFTERMATH: Final = frozenset({"store_lost_during_monitoring", "pg_not_destroyed"})
 """Logged every second while a survivor lives, so that they do not extend the incident."""
 
@@ -102,9 +100,9 @@ class Incident:
             if self.state == "recovered":
                 self.state, self.ended, self.ended_reason = "open", None, ""
         role = event.fields.get("role")
-        self._final = self._final or event.kind in _ENDS
+        self._final = self._final or event.kind == "elastic_failure_table"
         self.deadly = self.deadly or (role == "death" and fails)
-        if self.deadly or (event.severity == "critical" and role in _FAILS):
+        if self.deadly or (event.severity == "critical" and role in FAILING):
             self.shows = True
 
     def add_host_fault(self, clue: Clue) -> None:

@@ -90,9 +90,10 @@ def hardware(evidence: Evidence, local: Clue | None) -> RootCause | None:
     A process with an error of its own that the machine's fault does not explain is the nearer
     cause: a kernel log contains faults of other jobs.
     """
+    waits = [fold.first.effective for fold in evidence.folds.values() if fold.kind in TIMEOUTS]
+    since = min(waits, default=float("-inf")) - BEFORE_SECONDS
     clues = [clue for fold in evidence.of_tier(Tier.HARDWARE) for clue in fold.clues]
-    began = _hang_began(evidence)
-    clues = [clue for clue in clues if clue.seen >= began - BEFORE_SECONDS]
+    clues = [clue for clue in clues if clue.seen >= since]
     if local is not None:
         own = {local.rank} - {None}
         clues = [
@@ -146,11 +147,6 @@ def _who(evidence: Evidence, clue: Clue, local: Clue | None) -> tuple[list[str],
     return ([f"ranks of that machine: {len(ranks)}"] if ranks else []), ranks
 
 
-def _hang_began(evidence: Evidence) -> float:
-    began = [fold.first.effective for fold in evidence.folds.values() if fold.kind in TIMEOUTS]
-    return min(began, default=float("-inf"))
-
-
 LATE_SECONDS: Final = 1.0
 """An error or a death this long after the first timeout is its consequence: watchdogs abort at
 once."""
@@ -184,7 +180,7 @@ def own_exits(evidence: Evidence) -> list[Exit]:
     found: dict[int | None, Exit] = {}
     for death in sorted(evidence.deaths, key=lambda each: each.clue.order):
         rank = evidence.roster.of_death(death)
-        if _is_own(evidence, rank, death.exitcode, death.pid, death.clue):
+        if _is_own(evidence, rank, death.exitcode, death.clue.pid, death.clue):
             ended = death.exitcode if death.exitcode is not None else 1
             clue = replace(death.clue, rank=rank)
             found.setdefault(rank, _exit(evidence, rank, ended, clue))

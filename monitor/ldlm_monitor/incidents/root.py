@@ -17,7 +17,7 @@ from ldlm_monitor.incidents.communication import (
     silent_ranks,
 )
 from ldlm_monitor.incidents.evidence import Evidence, Fold
-from ldlm_monitor.incidents.facts import Claim, RootCause, RunFacts
+from ldlm_monitor.incidents.facts import Claim, RankFacts, RootCause, RunFacts
 from ldlm_monitor.incidents.local import first_failure
 from ldlm_monitor.incidents.outside import exit_text, external, hardware
 from ldlm_monitor.model.view import ClaimView
@@ -124,29 +124,14 @@ def _loudest(evidence: Evidence) -> Fold | None:
 
 
 def _compare(evidence: Evidence, claim: Claim, verdict: RootCause) -> ClaimView:
-    if claim.rank in verdict.ranks:
-        agrees = "it agrees" if verdict.rank is not None else "it is one of these ranks"
-        return _claim_view(claim, True, agrees)
     facts = evidence.roster.of(claim.rank)
-    if facts.waited:
-        kinds = ", ".join(sorted(facts.waited)[:3])
-        reason = f"rank {claim.rank} itself waited for, or lost, another rank ({kinds})"
-    elif claim.exitcode == -15:
-        reason = f"rank {claim.rank} was terminated by its launcher"
-    elif verdict.kind in ("ddp_param_mismatch", "collective_mismatch"):
-        reason = f"rank {claim.rank} is one of those that agree with each other"
-    elif facts.failed is not None and verdict.clue is not None:
-        reason = f"rank {claim.rank} failed later, or together with others"
-    elif facts.has_error:
-        reason = f"rank {claim.rank} only reports it"
+    agrees: bool | None = claim.rank in verdict.ranks
+    if not verdict.ranks and not facts.waited:
+        agrees = None
+    if agrees:
+        reason = "it agrees" if verdict.rank is not None else "it is one of these ranks"
     else:
-        reason = f"rank {claim.rank} {exit_text(claim.exitcode)}; no other line names it"
-    if not verdict.ranks:
-        return _claim_view(claim, None if not facts.waited else False, reason)
-    return _claim_view(claim, False, reason)
-
-
-def _claim_view(claim: Claim, agrees: bool | None, reason: str) -> ClaimView:
+        reason = _against(facts, claim, verdict)
     return ClaimView(
         rank=claim.rank,
         exitcode=claim.exitcode,
@@ -155,3 +140,19 @@ def _claim_view(claim: Claim, agrees: bool | None, reason: str) -> ClaimView:
         reason=reason,
         position=claim.position,
     )
+
+
+def _against(facts: RankFacts, claim: Claim, verdict: RootCause) -> str:
+    """What speaks against the rank that a launcher blames."""
+    if facts.waited:
+        kinds = ", ".join(sorted(facts.waited)[:3])
+        return f"rank {claim.rank} itself waited for, or lost, another rank ({kinds})"
+    if claim.exitcode == -15:
+        return f"rank {claim.rank} was terminated by its launcher"
+    if verdict.kind in ("ddp_param_mismatch", "collective_mismatch"):
+        return f"rank {claim.rank} is one of those that agree with each other"
+    if facts.failed is not None and verdict.clue is not None:
+        return f"rank {claim.rank} failed later, or together with others"
+    if facts.has_error:
+        return f"rank {claim.rank} only reports it"
+    return f"rank {claim.rank} {exit_text(claim.exitcode)}; no other line names it"

@@ -51,9 +51,7 @@ def cause_text(verdict: RootCause, evidence: Evidence) -> str:
         message = message.removesuffix(".")
     if verdict.tier is Tier.UNATTRIBUTED:
         return f"{message} (cause unknown)"
-    if verdict.tier is Tier.SILENCE:
-        return message + _place(verdict, evidence)
-    if not verdict.ranks:
+    if verdict.tier is Tier.SILENCE or not verdict.ranks:
         return message + _place(verdict, evidence)
     return f"{message} on {names_of(verdict.ranks)}{_place(verdict, evidence)}"
 
@@ -144,8 +142,7 @@ def excerpt(verdict: RootCause, evidence: Evidence) -> tuple[ExcerptView, ...]:
     clues += [fold.first for fold in serious if fold.role == "death"][:1]
     shown: dict[str, ExcerptView] = {}
     for clue in clues:
-        text = _line(clue)
-        view = ExcerptView(rank=clue.rank, text=text, position=clue.position)
+        view = ExcerptView(rank=clue.rank, text=_line(clue), position=clue.position)
         shown.setdefault(clue.message, view)
     return tuple(shown.values())[:EXCERPT]
 

@@ -50,6 +50,9 @@ class VerdictView(View):
     word: Literal["hung", "killed", "crashed", "finished", "silent"]
     reasons: tuple[str, ...]
 
+    def __str__(self) -> str:
+        return f"{self.word}: {'; '.join(self.reasons)}" if self.reasons else self.word
+
 
 class RankView(View):
     """One rank of a run: its last step, when it last logged, and its phase where it reports one."""

@@ -200,24 +200,3 @@ def tally(db: sqlite3.Connection, receiver: str, outcome: Outcome, more: int = 1
             " ON CONFLICT (receiver, outcome) DO UPDATE SET count = count + excluded.count",
             (receiver, outcome, more),
         )
-
-
-def firing_keys(db: sqlite3.Connection) -> frozenset[str]:
-    """Keys of the alerts whose last notification says that they fire."""
-    latest = db.execute(
-        "SELECT key FROM notification AS one WHERE state = 'firing' "
-        "AND id = (SELECT max(id) FROM notification WHERE key = one.key)"
-    )
-    return frozenset(str(row[0]) for row in latest)
-
-
-def counts(db: sqlite3.Connection) -> dict[tuple[str, str], int]:
-    """By (receiver, outcome), and how many wait."""
-    rows = db.execute("SELECT receiver, outcome, count FROM tally").fetchall()
-    counts = {(receiver, outcome): int(count) for receiver, outcome, count in rows}
-    counts.update({(receiver, "pending"): 0 for receiver, _, _ in rows})
-    waiting = db.execute(
-        "SELECT receiver, count(*) FROM delivery WHERE outcome = 'pending' GROUP BY receiver"
-    )
-    counts.update({(receiver, "pending"): int(count) for receiver, count in waiting})
-    return counts

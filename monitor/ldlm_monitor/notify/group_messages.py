@@ -23,8 +23,6 @@ UPDATE_SECONDS: Final = 5.0
 """Between two edits of a message: an incident changes with every line, and Slack limits edits."""
 RECHECK_SECONDS: Final = 60.0
 """Pause before a repeat is considered again that was due while nothing was known to fire."""
-
-
 _COLUMNS: Final = "id, kind, incident, opened_at, worst_sent, place, changes, sent_at"
 # A group of the future: the clock was set back meanwhile.
 _WITH_NEWS: Final = f"{WAITS} AND (:last OR send_at <= :now OR coalesce(sent_at, opened_at) > :now)"

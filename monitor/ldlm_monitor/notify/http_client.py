@@ -58,17 +58,32 @@ class _EveryAnswer(HTTPErrorProcessor):
     https_response = http_response
 
 
-def post(request: Request, timeout: float, *, limit: int = _ANSWER_LIMIT) -> HttpAnswer:
+def post(
+    request: Request,
+    timeout: float,
+    begin: str = "",
+    *,
+    limit: int = _ANSWER_LIMIT,
+    unsure: bool = False,
+) -> HttpAnswer:
     """Send a request; `timeout` (seconds) bounds each wait, `limit` the bytes of the answer.
 
-    Raises OSError and HTTPException.
+    Raises DeliveryError, whose text begins with `begin` and never shows the URL, where no answer
+    comes; `unsure`: the message may have arrived all the same.
     """
-    with build_opener(_EveryAnswer()).open(request, timeout=timeout) as answer:
-        try:
-            body = answer.read(limit).decode("utf-8", "replace")
-        except (OSError, HTTPException):
-            body = ""  # the status has arrived: it alone decides
-        return HttpAnswer(answer.status, body, answer.headers)
+    try:
+        with build_opener(_EveryAnswer()).open(request, timeout=timeout) as answer:
+            return HttpAnswer(answer.status, _body(answer, limit), answer.headers)
+    except (OSError, HTTPException, ValueError) as error:
+        reason = plain(str(getattr(error, "reason", None) or error), _SHOWN)
+        raise DeliveryError(f"{begin}could not be reached: {reason}", unsure=unsure) from None
+
+
+def _body(answer: HTTPResponse, limit: int) -> str:
+    try:
+        return answer.read(limit).decode("utf-8", "replace")
+    except (OSError, HTTPException):
+        return ""  # the status has arrived: it alone decides
 
 
 def deliver(request: Request, timeout: float, name: str = "", *, show_body: bool = True) -> None:
@@ -77,11 +92,7 @@ def deliver(request: Request, timeout: float, name: str = "", *, show_body: bool
     `name` begins the error's text; without `show_body` the answer's text is left out.
     """
     begin = f"{name} " if name else ""
-    try:
-        answer = post(request, timeout)
-    except (OSError, HTTPException, ValueError) as error:
-        raise unreachable(error, begin) from None
-    check_accepted(answer, begin, show_body=show_body)
+    check_accepted(post(request, timeout, begin), begin, show_body=show_body)
 
 
 def check_accepted(answer: HttpAnswer, begin: str = "", *, show_body: bool = True) -> None:
@@ -93,12 +104,6 @@ def check_accepted(answer: HttpAnswer, begin: str = "", *, show_body: bool = Tru
             retry_after=answer.retry_after,
             permanent=answer.status in PERMANENT,
         )
-
-
-def unreachable(error: Exception, begin: str = "", *, unsure: bool = False) -> DeliveryError:
-    """The DeliveryError for a request without an answer."""
-    reason = plain(str(getattr(error, "reason", None) or error), _SHOWN)
-    return DeliveryError(f"{begin}could not be reached: {reason}", unsure=unsure)
 
 
 def checked_url(url: str, where: str, *, what: str, remedy: str) -> str:

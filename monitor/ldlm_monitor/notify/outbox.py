@@ -47,7 +47,7 @@ class Outbox:
     ) -> None:
         self._policies = policies
         self._silences = silences
-        self._stories: dict[str, str] = {}
+        self._incidents: dict[str, IncidentView] = {}
         self._forgot_at = -math.inf
         self._active: set[str] = set()
         self._failures: dict[str, tuple[int, float]] = {}
@@ -116,13 +116,8 @@ class Outbox:
 
     def update_incidents(self, views: Sequence[IncidentView], now: float) -> bool:
         """Store the incidents that changed; whether any did, so that messages may be due."""
-        changed = []
-        for view in views:
-            summary = f"{view.title} {view.confidence} {view.state} {view.events} {view.action}"
-            if self._stories.get(view.id) != summary:
-                self._stories[view.id] = summary
-                changed.append(story_of(view))
-        self._stories = {view.id: self._stories[view.id] for view in views}
+        changed = [story_of(view) for view in views if self._incidents.get(view.id) != view]
+        self._incidents = {view.id: view for view in views}
 
         def work(db: sqlite3.Connection) -> None:
             for story in changed:
@@ -201,7 +196,11 @@ class Outbox:
 
     def firing_keys(self) -> frozenset[str]:
         """Keys of the alerts whose last notification says that they fire."""
-        return self._database.run(deliveries.firing_keys)
+        latest = (
+            "SELECT key FROM notification AS one WHERE state = 'firing' "
+            "AND id = (SELECT max(id) FROM notification WHERE key = one.key)"
+        )
+        return frozenset(self._database.run(lambda db: [key for (key,) in db.execute(latest)]))
 
     def counts(self) -> dict[tuple[str, str], int]:
         """By (receiver, outcome).
@@ -209,4 +208,10 @@ class Outbox:
         `sent`, `retried`, `failed` and `repeated` only ever grow, `pending` is how
         many wait now.
         """
-        return self._database.run(deliveries.counts)
+        known = (
+            "SELECT receiver, outcome, count FROM tally"
+            " UNION ALL SELECT DISTINCT receiver, 'pending', (SELECT count(*) FROM delivery"
+            " WHERE receiver = tally.receiver AND outcome = 'pending') FROM tally"
+        )
+        rows = self._database.run(lambda db: db.execute(known).fetchall())
+        return {(receiver, outcome): count for receiver, outcome, count in rows}

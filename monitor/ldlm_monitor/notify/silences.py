@@ -25,8 +25,8 @@ from pydantic import (
 )
 
 from ldlm_monitor.model.alert import alert_key
-from ldlm_monitor.model.errors import UsageError
-from ldlm_monitor.model.matchers import MAX_NAME, MAX_VALUE, LabelMatcher, Value
+from ldlm_monitor.model.errors import UsageError, first_problem
+from ldlm_monitor.model.matchers import MAX_NAME, LabelMatcher, Value
 from ldlm_monitor.model.view import AlertView
 from ldlm_monitor.notify.message import MAX_LABEL, Notification, fit
 from ldlm_monitor.state.database import Database
@@ -116,13 +116,9 @@ def read_request(kind: type[Asked], body: bytes) -> Asked:
     try:
         return kind.model_validate_json(body)
     except ValidationError as problem:
-        first = problem.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])[:MAX_NAME]
-        what = first["msg"].removeprefix("Value error, ")
-        what = "unknown key" if first["type"] == "extra_forbidden" else what
-        raise UsageError(
-            what[:MAX_VALUE], where=where, remedy=f"for example {_EXAMPLE[kind.__name__]}"
-        ) from None
+        where, what = first_problem(problem)
+        remedy = f"for example {_EXAMPLE[kind.__name__]}"
+        raise UsageError(what, where=where[:MAX_NAME], remedy=remedy) from None
 
 
 class Silences:
@@ -214,7 +210,7 @@ class Silences:
         """`silences` that are not over, spelled as in Alertmanager, and `acks`."""
         silences, acks = [], []
         for number, (_, request) in self._kept.items():
-            spelled = {"id": number, **_spelled(request)}
+            spelled = {"id": number, **request.model_dump(mode="json", by_alias=True)}
             if isinstance(request, Acknowledgement):
                 acks.append(spelled)
             elif (state := request.state(now)) != "expired":
@@ -235,7 +231,8 @@ class Silences:
                 )
             self._drop(replaced)
             number = str(uuid.uuid4())
-            row = (number, json.dumps({"ack": key, **_spelled(request)}))
+            fields = request.model_dump(mode="json", by_alias=True)
+            row = (number, json.dumps({"ack": key, **fields}))
             self._database.run(lambda db: db.execute("INSERT INTO silence VALUES (?, ?)", row))
             self._kept = {**self._kept, number: (key, request)}
             return number
@@ -252,11 +249,6 @@ class Silences:
             rows = [(number,) for number in over]
             self._database.run(lambda db: db.executemany("DELETE FROM silence WHERE id = ?", rows))
             self._kept = {n: kept for n, kept in self._kept.items() if n not in over}
-
-
-def _spelled(request: Request) -> dict[str, Any]:
-    """The spelling of the API, as plain values."""
-    return request.model_dump(mode="json", by_alias=True)
 
 
 def _read(db: sqlite3.Connection) -> dict[str, tuple[str, Request]]:

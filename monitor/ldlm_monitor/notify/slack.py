@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from http.client import HTTPException
 from itertools import accumulate
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlencode
@@ -26,7 +25,6 @@ from ldlm_monitor.notify.http_client import (
     check_accepted,
     checked_url,
     post,
-    unreachable,
 )
 from ldlm_monitor.notify.message import Message, Receipt
 from ldlm_monitor.text.sanitize import plain
@@ -56,14 +54,8 @@ _LIMITED = frozenset({"ratelimited", "rate_limited"})
 _GONE = frozenset({"message_not_found", "thread_not_found", "cant_update_message"})
 _OF_THE_MESSAGE = frozenset(
     {
-        "invalid_blocks",
-        "invalid_blocks_format",
-        "invalid_arguments",
-        "invalid_metadata_format",
-        "metadata_too_large",
-        "msg_blocks_too_long",
-        "msg_too_long",
-        "no_text",
+        *("invalid_blocks", "invalid_blocks_format", "invalid_arguments", "msg_blocks_too_long"),
+        *("invalid_metadata_format", "metadata_too_large", "msg_too_long", "no_text"),
     }
 )
 _OF_THE_SERVER = frozenset(
@@ -156,10 +148,8 @@ class SlackWebhook:
 
     def _send(self, content: dict[str, object]) -> HttpAnswer:
         body = json.dumps({**content, "unfurl_links": False, "unfurl_media": False}).encode()
-        try:
-            return post(Request(self._url, body, _HEADERS, method="POST"), self._timeout)
-        except (OSError, HTTPException) as error:
-            raise unreachable(error, "slack ", unsure=True) from None
+        request = Request(self._url, body, _HEADERS, method="POST")
+        return post(request, self._timeout, "slack ", unsure=True)
 
 
 class GoneError(Exception):
@@ -193,10 +183,7 @@ class SlackApi:
             for name, value in fields.items()
         }
         request = Request(self._url + method, urlencode(form).encode(), self._headers)
-        try:
-            answer = post(request, self._timeout, limit=_ANSWER_LIMIT)
-        except (OSError, HTTPException, ValueError) as error:
-            raise unreachable(error, "slack ", unsure=True) from None
+        answer = post(request, self._timeout, "slack ", limit=_ANSWER_LIMIT, unsure=True)
         try:
             given = json.loads(answer.body)
         except ValueError:

@@ -109,9 +109,8 @@ class WebhookSender:
             "webhook-timestamp": str(int(self._clock())),
         }
         if self._key is not None:
-            stamp = headers["webhook-timestamp"]
-            signed = signature(self._key, headers["webhook-id"], stamp, body)
-            headers["webhook-signature"] = signed
+            identity, stamp = headers["webhook-id"], headers["webhook-timestamp"]
+            headers["webhook-signature"] = signature(self._key, identity, stamp, body)
         deliver(Request(self._url, body, headers, method="POST"), self._timeout, self.name)
 
 

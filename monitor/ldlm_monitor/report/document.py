@@ -22,7 +22,6 @@ from ldlm_monitor.model.view import (
     MonitorView,
     RunView,
     Snapshot,
-    VerdictView,
     View,
 )
 from ldlm_monitor.report.alerts import firing, firing_of, recommendations, worst_health
@@ -176,17 +175,9 @@ def _facts(run: RunView, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
         ("Failed rank", "" if run.failed_rank is None else str(run.failed_rank)),
         ("Ranks", str(run.world_size) if run.world_size else ""),
         ("Skipped", f"{run.skipped_steps} steps" if run.skipped_steps else ""),
-        ("Verdict", _verdict(run.verdict)),
+        ("Verdict", str(run.verdict or "")),
     )
     yield from ((name, value) for name, value in pairs if value)
-
-
-def _verdict(verdict: VerdictView | None) -> str:
-    return (
-        ""
-        if verdict is None
-        else ": ".join(filter(None, (verdict.word, "; ".join(verdict.reasons))))
-    )
 
 
 def _pace(run: RunView, snapshot: Snapshot) -> Iterator[str]:

@@ -11,21 +11,16 @@ _TABLE = "elastic_failure_table"
 _ACCUSES_ANOTHER = frozenset({"monitored_barrier_failed", "megatron_result_validation"})
 _ONLY_FOLLOWS = frozenset(
     {
-        "collective_mismatch",
-        "ddp_param_mismatch",
-        "nccl_watchdog_terminated",
-        "nccl2_backend_timeout",
+        *("collective_mismatch", "ddp_param_mismatch"),
+        *("nccl_watchdog_terminated", "nccl2_backend_timeout"),
     }
 )
 """Logged by every rank except the one at fault."""
 _DEATHS = frozenset({"elastic_worker_failed", "fatal_python_error", "srun_task_exit"})
 _ABORTS = frozenset(
     {
-        "nccl_watchdog_terminated",
-        "nccl_monitor_kill",
-        "nccl2_backend_timeout",
-        "cxx_terminate",
-        "monitored_barrier_failed",
+        *("nccl_watchdog_terminated", "nccl_monitor_kill", "nccl2_backend_timeout"),
+        *("cxx_terminate", "monitored_barrier_failed"),
     }
 )
 """After the end of a finished run these are part of the teardown."""
@@ -141,9 +136,8 @@ class EndingTracker:
         """Process an event while the run is in `phase`, one of `names.RUN_STATES`."""
         kind = event.kind
         if is_kill(event):
-            if self.ending is not None and explains(event, self.ending):
+            if self.ending is None or explains(event, self.ending):
                 self.ending = None
-            if self.ending is None:
                 self._assume("killed", at, TABLE_SECONDS, event, phase)
         elif kind == _TABLE:
             # Where a node's table blames a victim, another node's table may have the cause.
@@ -176,32 +170,3 @@ class EndingTracker:
                 confirm_at=min(assumed.confirm_at, at + wait),
                 evidence=event if nearer else assumed.evidence,
             )
-
-
-class RankAttendance:
-    """Which ranks began and have not ended; the run is finished when none is left.
-
-    Only ranks that report their own begin and end count, as those with the callback do.
-    """
-
-    def __init__(self) -> None:
-        self._training: set[int] = set()
-
-    def observe(self, event: Event) -> bool:
-        """Process a begin or an end; returns whether the run has ended with it.
-
-        The callback's rows have a process (begin) or a status (end). A banner of a log has
-        neither, and applies to all ranks.
-        """
-        own = event.rank is not None and not {"pid", "status"}.isdisjoint(event.fields)
-        if event.rank is None or not own:
-            return True
-        if event.kind == "run_started":
-            self._training.add(event.rank)
-        else:
-            self._training.discard(event.rank)
-        return not self._training
-
-    def clear(self) -> None:
-        """The run starts again."""
-        self._training.clear()

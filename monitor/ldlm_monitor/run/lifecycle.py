@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from ldlm_monitor.model.names import ENDED_STATES
 from ldlm_monitor.model.records import Event, Heartbeat, Position, Sample, SampleBlock
-from ldlm_monitor.run.endings import STRAY_SECONDS, Ending, EndingTracker, RankAttendance
+from ldlm_monitor.run.endings import STRAY_SECONDS, Ending, EndingTracker
 from ldlm_monitor.run.pace import Pace, StallSettings
 
 _PHASES = {
@@ -47,7 +47,7 @@ class Lifecycle:
         self._stride = 0
         self._announces_phases = False
         self._ending = EndingTracker()
-        self._attendance = RankAttendance()
+        self._attending: set[int] = set()
 
     @property
     def ending(self) -> Ending | None:
@@ -103,9 +103,8 @@ class Lifecycle:
             self._stalled = now - self.last_progress_at > self.stall_limit
         return self.state != before
 
-    def observe_sample(self, sample: Sample, at: float) -> bool:
-        """Process a sample; True if the state changed."""
-        before = self.state
+    def observe_sample(self, sample: Sample, at: float) -> None:
+        """Process a sample."""
         self._training = True
         self._announces_phases = self._announces_phases or "progress" in sample.values
         if _is_sign(sample.values):
@@ -117,7 +116,6 @@ class Lifecycle:
                 self._advance(None, sample.position, at)
         else:
             self._step(sample.step, (sample.position.path, sample.rank), sample.position, at)
-        return self.state != before
 
     def only_advances(self, block: SampleBlock, until: float) -> bool:
         """Whether lines up to `until` whose steps rise can only advance the run.
@@ -143,25 +141,20 @@ class Lifecycle:
                 self.progress_step = block.steps[-2]
             self._advance(last.step, last.position, times[-1])
 
-    def observe_heartbeat(self, beat: Heartbeat, at: float) -> bool:
-        """Process a heartbeat of a rank; True if the state changed."""
-        before = self.state
+    def observe_heartbeat(self, beat: Heartbeat, at: float) -> None:
+        """Process a heartbeat of a rank."""
         self._training = True
         self._step(beat.step, (beat.position.path, beat.rank), beat.position, at)
-        return self.state != before
 
-    def observe_event(self, event: Event, at: float) -> bool:
-        """Process an event; True if the state changed, or is about to."""
-        before = (self.state, self.ending)
+    def observe_event(self, event: Event, at: float) -> None:
+        """Process an event."""
         kind = event.kind
         if kind in ("run_started", "config"):
             self._training = True
         if kind == "run_started" and self.ended:
             self._restart(at)
-        if kind == "run_started":
-            self._attendance.observe(event)
-        if kind == "run_finished":
-            if self._attendance.observe(event):
+        if kind in ("run_started", "run_finished"):
+            if self._is_left_by_all(event) and kind == "run_finished":
                 self._end("finished", at)
         elif kind in _PHASES:
             # A log that announces checkpoints need not announce evaluations.
@@ -170,7 +163,20 @@ class Lifecycle:
                 self._pause(kind, at)
         else:
             self._ending.observe(event, at, phase=self.phase)
-        return (self.state, self.ending) != before
+
+    def _is_left_by_all(self, event: Event) -> bool:
+        """Whether no rank goes on after this begin or end of one; a banner applies to all ranks.
+
+        Only ranks that report both count, as those with the callback do: its rows have a process
+        (begin) or a status (end).
+        """
+        if event.rank is None or {"pid", "status"}.isdisjoint(event.fields):
+            return True
+        if event.kind == "run_started":
+            self._attending.add(event.rank)
+        else:
+            self._attending.discard(event.rank)
+        return not self._attending
 
     def _step(
         self, step: int, source: tuple[str, int | None], position: Position, at: float
@@ -218,7 +224,7 @@ class Lifecycle:
         self._enter("starting", at)
         self._steps.clear()
         self._ending.ending = None
-        self._attendance.clear()
+        self._attending.clear()
         self._paused_by = None
         self._highest_step = -1
         self.ended_at = None

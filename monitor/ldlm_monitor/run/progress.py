@@ -177,11 +177,8 @@ class EventCounts:
     def evidence(self) -> Iterator[tuple[str, Labels, SourceLine]]:
         """Kind, labels and last line of every sort, by the time of the last line."""
         for order, (sort, event) in enumerate(self._last.items()):
-            yield (
-                event.kind,
-                self._labels(sort),
-                SourceLine(event.position, None, event.message, order),
-            )
+            line = SourceLine(event.position, None, event.message, order)
+            yield event.kind, self._labels(sort), line
 
     def _labels(self, sort: _Sort) -> Labels:
         kind, severity, rank = sort

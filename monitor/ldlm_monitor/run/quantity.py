@@ -11,7 +11,7 @@ from enum import IntEnum
 from functools import lru_cache
 
 from ldlm_monitor.model.points import Labels, Point, make_labels
-from ldlm_monitor.model.records import Event, Position, Sample
+from ldlm_monitor.model.records import Position, Sample
 from ldlm_monitor.run.curve import RunCurve
 
 
@@ -55,27 +55,21 @@ def is_of_its_rank(quantity: str, source: ValueSource) -> bool:
 WINDOW = 1000
 """Values that statistics are computed over: memory is 8 kB a quantity and rank."""
 
-_EXPORTED = {
-    "loss": "ldlm_train_loss",
-    "eval_loss": "ldlm_eval_loss",
-    "grad_norm": "ldlm_train_grad_norm",
-    "learning_rate": "ldlm_train_learning_rate",
-    "loss_scale": "ldlm_train_loss_scale",
-    "samples_total": "ldlm_train_samples_total",
-    "tokens_total": "ldlm_train_tokens_total",
-    "samples_per_second": "ldlm_train_samples_per_second",
-    "tokens_per_second": "ldlm_train_tokens_per_second",
-    "step_seconds": "ldlm_train_step_seconds",
-    "mfu": "ldlm_train_mfu_ratio",
-    "memory_allocated_bytes": "ldlm_train_memory_allocated_bytes",
-    "memory_reserved_bytes": "ldlm_train_memory_reserved_bytes",
-}
+_EXPORTED = frozenset(
+    {
+        *("loss", "grad_norm", "learning_rate", "loss_scale", "samples_total", "tokens_total"),
+        *("samples_per_second", "tokens_per_second", "step_seconds"),
+        *("memory_allocated_bytes", "memory_reserved_bytes"),
+    }
+)
+"""Exported under their own names."""
+_NAMED = {"eval_loss": "ldlm_eval_loss", "mfu": "ldlm_train_mfu_ratio"}
 
 
 def exported_name(quantity: str) -> tuple[str, Labels]:
     """The metric that exports a quantity, and its own labels."""
-    if metric := _EXPORTED.get(quantity):
-        return metric, ()
+    if quantity in _EXPORTED or quantity in _NAMED:
+        return _NAMED.get(quantity, f"ldlm_train_{quantity}"), ()
     if quantity.startswith("loss_"):
         return "ldlm_train_component_loss", make_labels(component=quantity[5:])
     if quantity == "accuracy" or quantity.startswith("accuracy_"):
@@ -119,7 +113,6 @@ class QuantityValues:
     curve: RunCurve | None = None
     order: int = 0
     value: float = math.nan
-    nonfinite: int = 0
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
 
     def extend(self, column: Sequence[float], last: Sample, order: int) -> None:
@@ -168,19 +161,13 @@ class NonfiniteCounts:
         seen.evidence = evidence
         return True
 
-    def count_event(self, event: Event, order: int) -> bool:
-        """Count the value that a `nonfinite_metric` event reports; True if it is new."""
-        quantity = str(event.fields.get("quantity") or "loss")
-        step = event.fields.get("step")
-        number = int(step) if isinstance(step, int) else None
-        return self.count(
-            quantity, event.rank, SourceLine(event.position, number, event.message, order)
-        )
-
-    def items(self) -> Iterator[tuple[str, int]]:
-        """QuantityValues and count, of each rank."""
+    def by_quantity(self) -> dict[str, int]:
+        """The counts above 0, each of the rank that has most."""
+        counts: dict[str, int] = {}
         for (quantity, _), seen in self._counts.items():
-            yield quantity, seen.count
+            if seen.count > counts.get(quantity, 0):
+                counts[quantity] = seen.count
+        return counts
 
     def points(self) -> list[Point]:
         """All counts."""

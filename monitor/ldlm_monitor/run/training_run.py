@@ -13,7 +13,7 @@ from ldlm_monitor.run.pace import StallSettings
 from ldlm_monitor.run.progress import EVENTS, EventCounts, LoggedSettings, Progress
 from ldlm_monitor.run.quantity import SourceLine, ValueSource, labels_of, source_of
 from ldlm_monitor.run.values import RunValues
-from ldlm_monitor.run.verdict import Findings, ProbeCandidate, Verdict
+from ldlm_monitor.run.verdict import Findings, ProbeCandidate
 
 _URGENT = ("error", "critical")
 _SKIPS = frozenset({"skipped_step", "loss_scale_overflow"})
@@ -53,10 +53,7 @@ class TrainingRun:
         `rows`: its file is JSON lines. `timed`: `at` is when it was written; else only the
         order of times is right.
         """
-        self.files[record.position.path] = None
-        if record.rank is not None:
-            self._add_rank(record.rank)
-        self._points = None
+        self._note(record.position.path, record.rank)
         self._timed = self.life.timed = timed or record.time is not None
         if isinstance(record, Sample):
             # Values that an error block repeats are no source of their own: the next bar has more.
@@ -65,18 +62,15 @@ class TrainingRun:
             return self._observe_sample(record, at, source)
         if isinstance(record, Heartbeat):
             stalled = self.life.state == "stalled"
-            changed = self.life.observe_heartbeat(record, at)
+            self.life.observe_heartbeat(record, at)
             self.progress.observe_beat(record, at)
             self.findings.note_process(record)
-            return "recovered" if changed and stalled else None
+            return "recovered" if stalled and self.life.state != "stalled" else None
         return self._observe_event(record, at)
 
     def observe_block(self, block: SampleBlock, at: float, *, timed: bool = True) -> str | None:
         """Process rows with equal keys, all at one time; equal to one by one, and faster."""
-        self.files[block.path] = None
-        if block.rank is not None:
-            self._add_rank(block.rank)
-        self._points = None
+        self._note(block.path, block.rank)
         self._timed = self.life.timed = timed
         first, last = block.sample(0), block.sample(len(block) - 1)
         source = source_of(last, rows=True)
@@ -97,9 +91,12 @@ class TrainingRun:
         self.values.observe_block(block, last, source, times=times)
         self.progress.observe_steps(block, last, times, source)
 
-    def _add_rank(self, rank: int) -> None:
-        if rank < _MAX_RANKS:
+    def _note(self, path: str, rank: int | None) -> None:
+        """A record of that file and rank came, so that the series may differ."""
+        self.files[path] = None
+        if rank is not None and rank < _MAX_RANKS:
             self.ranks.add(rank)
+        self._points = None
 
     def tick(self, at: float) -> bool:
         """Run the timers that are due at `at`; whether the state changed."""
@@ -144,7 +141,7 @@ class TrainingRun:
         )
 
     @property
-    def verdict(self) -> Verdict | None:
+    def verdict(self) -> VerdictView | None:
         """What became of a run that stalled, or whose host was probed after its end."""
         return self.findings.verdict(complete=self.progress.ratio == 1.0)
 
@@ -218,7 +215,7 @@ class TrainingRun:
             skipped_steps=self.progress.skipped_steps,
             settings=dict(self.logged.settings),
             failed_rank=self.failed_rank,
-            verdict=_verdict_view(self.verdict),
+            verdict=self.verdict,
             ranks=tuple(self.progress.ranks()),
             detected=detected or {},
         )
@@ -231,8 +228,8 @@ class TrainingRun:
     def _observe_progress(self, sample: Sample, at: float, source: ValueSource) -> str | None:
         self.progress.observe(sample, at, source, timed=self._timed)
         stalled = self.life.state == "stalled"
-        changed = self.life.observe_sample(sample, at)
-        return "recovered" if changed and stalled else None
+        self.life.observe_sample(sample, at)
+        return "recovered" if stalled and self.life.state != "stalled" else None
 
     def _observe_event(self, event: Event, at: float) -> str | None:
         self._events.add(event)
@@ -250,10 +247,12 @@ class TrainingRun:
         return urgent if counted or event.severity in _URGENT else None
 
     def _life_points(self) -> list[Point]:
-        life, run = self.life, self.labels
+        life, run, logged = self.life, self.labels, self.logged
+        size = None if logged.world_size is None else str(logged.world_size)
+        info = make_labels(run=self.name, framework=logged.framework, world_size=size)
         points = [
             Point("ldlm_train_skipped_steps_total", run, self.progress.skipped_steps),
-            Point("ldlm_run_info", self._info_labels(), 1),
+            Point("ldlm_run_info", info, 1),
         ]
         gauges = {
             "ldlm_train_step": self.progress.step,
@@ -285,14 +284,6 @@ class TrainingRun:
             if kind in _SKIPS:
                 yield "ldlm_train_skipped_steps_total", self.labels, evidence
 
-    def _info_labels(self) -> Labels:
-        size = self.logged.world_size
-        return make_labels(
-            run=self.name,
-            framework=self.logged.framework,
-            world_size=None if size is None else str(size),
-        )
-
     def _step_seconds(self) -> float | None:
         """Seconds a step: as logged, by the times of steps, or by the logged rate."""
         seconds = self.values.last("step_seconds") or self.progress.step_seconds
@@ -304,7 +295,3 @@ class TrainingRun:
 def _is_read(reads: Callable[[str, Labels], bool], name: str, labels: Labels) -> bool:
     """Whether `reads` selects the series, or a detector's gauge that is derived from it."""
     return reads(name, labels) or any(reads(gauge, labels) for gauge in DETECTED_IN.get(name, ()))
-
-
-def _verdict_view(found: Verdict | None) -> VerdictView | None:
-    return None if found is None else VerdictView(word=found.word, reasons=found.reasons)

@@ -69,7 +69,6 @@ class RunValues:
             if kept.curve is not None:
                 kept.curve.add(sample, at, value)
             if not math.isfinite(value):
-                kept.nonfinite += 1
                 evidence = SourceLine(sample.position, sample.step, order=self._order)
                 if self._nonfinite.count(quantity, sample.rank, evidence):
                     alarming.append(quantity)
@@ -89,9 +88,9 @@ class RunValues:
         They were logged at `times`, or all at `at`.
         """
         before, self._order = self._order, self._order + len(block)
-        quantities = self._by_rank.setdefault(block.rank, {})
+        self._by_rank.setdefault(block.rank, {})
         for quantity, column in block.values.items():
-            kept = self._kept(quantities, quantity, last, source, len(column))
+            kept = self._admit(quantity, last, source, len(column))
             if kept is not None:
                 kept.extend(column, last, self._order)
                 if kept.curve is not None:
@@ -99,7 +98,7 @@ class RunValues:
         for quantity, cells in block.sparse.items():
             index = next(reversed(cells))
             sample = block.sample(index)
-            kept = self._kept(quantities, quantity, sample, source, len(cells))
+            kept = self._admit(quantity, sample, source, len(cells))
             if kept is not None:
                 kept.extend(tuple(cells.values()), sample, before + index + 1)
                 if kept.curve is not None:
@@ -110,7 +109,10 @@ class RunValues:
     def observe_nonfinite(self, event: Event) -> bool:
         """Count the non-finite value that a `nonfinite_metric` event reports; True if it is new."""
         self._order += 1
-        return self._nonfinite.count_event(event, self._order)
+        step = event.fields.get("step")
+        number = int(step) if isinstance(step, int) else None
+        line = SourceLine(event.position, number, event.message, self._order)
+        return self._nonfinite.count(str(event.fields.get("quantity") or "loss"), event.rank, line)
 
     def points(self) -> list[Point]:
         """All values and counts."""
@@ -120,12 +122,8 @@ class RunValues:
     def evidence(self) -> Iterator[tuple[str, Labels, SourceLine]]:
         """Metric, labels and last line of every series."""
         for _, kept in self._all():
-            sample = kept.sample
-            yield (
-                kept.metric,
-                kept.labels,
-                SourceLine(sample.position, sample.step, order=kept.order),
-            )
+            line = SourceLine(kept.sample.position, kept.sample.step, order=kept.order)
+            yield kept.metric, kept.labels, line
         yield from self._nonfinite.evidence()
 
     def last(self, quantity: str) -> float | None:
@@ -137,27 +135,24 @@ class RunValues:
 
     def statistics(self) -> dict[str, Statistics]:
         """Statistics of recent values, of each quantity that has any."""
-        result: dict[str, tuple[float, list[float], int]] = {}
+        known: dict[str, tuple[float, list[float]]] = {}
         for quantity, kept in self._all():
-            if quantity not in _WITHOUT_STATISTICS and quantity not in result:
-                result[quantity] = (kept.value, list(kept.recent), kept.nonfinite)
-        for quantity in result:
-            if is_of_its_rank(quantity, self._best[quantity]):
-                result[quantity] = self._summed(quantity)
-        for quantity, seen in self._nonfinite.items():
-            value, recent, count = result.get(quantity, (math.nan, [], 0))
-            if seen > count:
-                result[quantity] = (value, recent, seen)
-        return {quantity: _statistics(*known) for quantity, known in result.items()}
+            if quantity in _WITHOUT_STATISTICS or quantity in known:
+                continue
+            own = is_of_its_rank(quantity, self._best[quantity])
+            known[quantity] = self._summed(quantity) if own else (kept.value, list(kept.recent))
+        broken = self._nonfinite.by_quantity()
+        for quantity in broken:
+            known.setdefault(quantity, (math.nan, []))
+        return {name: _statistics(*last, broken.get(name, 0)) for name, last in known.items()}
 
-    def _summed(self, quantity: str) -> tuple[float, list[float], int]:
-        """Value, recent values and count of non-finite ones, of all ranks together."""
+    def _summed(self, quantity: str) -> tuple[float, list[float]]:
+        """Value and recent values of all ranks together."""
         ranks = [known[quantity] for known in self._by_rank.values() if quantity in known]
         recent = [
             sum(each) for each in zip(*(reversed(kept.recent) for kept in ranks), strict=False)
         ]
-        values, nonfinite = (kept.value for kept in ranks), (kept.nonfinite for kept in ranks)
-        return sum(values), recent[::-1], sum(nonfinite)
+        return sum(kept.value for kept in ranks), recent[::-1]
 
     def curves(self) -> dict[str, CurveView]:
         """By quantity, what a chart is drawn from, of its best source."""
@@ -181,19 +176,6 @@ class RunValues:
         for quantities in self._by_rank.values():
             yield from quantities.items()
 
-    def _kept(
-        self,
-        quantities: dict[str, QuantityValues],
-        quantity: str,
-        sample: Sample,
-        source: ValueSource,
-        rows: int,
-    ) -> QuantityValues | None:
-        kept = quantities.get(quantity)
-        if kept is None or kept.source is not source:
-            return self._admit(quantity, sample, source, rows)
-        return kept
-
     def _admit(
         self, quantity: str, sample: Sample, source: ValueSource, rows: int = 1
     ) -> QuantityValues | None:
@@ -201,13 +183,15 @@ class RunValues:
 
         `rows`: so many values are dropped where there are too many quantities.
         """
+        quantities = self._by_rank[sample.rank]
+        kept = quantities.get(quantity)
+        if kept is not None and kept.source is source:
+            return kept
         if quantity in _OF_THE_RUN or source > self._best.get(quantity, source):
             return None
         if source < self._best.get(quantity, source):
             self._forget(quantity, but=sample.rank)
         self._best[quantity] = source
-        quantities = self._by_rank[sample.rank]
-        kept = quantities.get(quantity)
         # The rate of a progress bar is smoothed (tqdm: 0.3), so that a pause lowers many values.
         measured = quantity in MEASURED and (quantity, source) != _SMOOTHED
         fresh = array("d") if measured else None

@@ -11,15 +11,19 @@ import signal
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from ldlm_monitor.model.records import Event, Heartbeat, Position, Scalar
+from ldlm_monitor.model.view import VerdictView
 from ldlm_monitor.run.endings import is_abort, is_fatal
 from ldlm_monitor.run.lifecycle import Lifecycle
 
-Outcome: TypeAlias = Literal["hung", "killed", "crashed", "finished", "silent"]
-ENDINGS: dict[str, Outcome] = {"finished": "finished", "crashed": "crashed", "killed": "killed"}
-"""The outcome by the state of a run that ended."""
+_ENDINGS: Final[Mapping[str, Literal["finished", "crashed", "killed"]]] = {
+    "finished": "finished",
+    "crashed": "crashed",
+    "killed": "killed",
+}
+"""The word by the state of a run that ended."""
 IDLE_CORES = 0.05
 """A process below this is idle: watchdog and heartbeat threads alone use less."""
 RELAY_CORES = 0.005
@@ -33,18 +37,7 @@ KINDS = frozenset({*PROBED, "stack_dump"})
 _Look: TypeAlias = Mapping[str, Scalar]
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The outcome, and messages of the evidence as its reasons."""
-
-    word: Outcome
-    reasons: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"{self.word}: {'; '.join(self.reasons)}" if self.reasons else self.word
-
-
-def verdict(evidence: Iterable[Event], *, complete: bool = False) -> Verdict | None:
+def verdict(evidence: Iterable[Event], *, complete: bool = False) -> VerdictView | None:
     """The verdict by the events since the last step; None where there is no evidence.
 
     `complete`: the run has taken all its steps.
@@ -54,47 +47,43 @@ def verdict(evidence: Iterable[Event], *, complete: bool = False) -> Verdict | N
     gone = [look for look in looks if look["state"] in ("gone", "zombie")]
     failed = next((each for each in events if is_fatal(each) or is_abort(each)), None)
     if failed is not None and (gone or not looks):  # while processes live, it was caught
-        return Verdict("crashed", (failed.message,))
+        return VerdictView(word="crashed", reasons=(failed.message,))
     if gone:
         return _of_the_gone(gone, events, complete=complete)
-    reasons = [*_of_accused(events), *_of_collectives(events), *_of_states(looks)]
-    stacks = [*_of_stacks(events)]
+    dumps = {event.rank: event for event in events if event.kind == "stack_dump"}
+    accused = [event.message for event in dumps.values() if event.fields.get("accused")]
+    reasons = [*accused, *_of_collectives(events), *_of_states(looks)]
+    stacks = [*_of_stacks(dumps)]
     if reasons:
-        return Verdict("hung", (*reasons[:MAX_REASONS], *stacks))
+        return VerdictView(word="hung", reasons=(*reasons[:MAX_REASONS], *stacks))
     looks = [look for look in looks if _trains(look)]
     if looks:
         most = max(_cores(look) for look in looks)
         shown = f"{len(looks)} processes run" if len(looks) > 1 else f"{_who(looks)} runs"
         verb = "compute, on up to" if len(looks) > 1 else "computes, on"
-        return Verdict("silent", (f"{shown} and {verb} {most:.1f} cores", *stacks))
+        return VerdictView(word="silent", reasons=(f"{shown} and {verb} {most:.1f} cores", *stacks))
     return None
 
 
-def of_ended(word: Outcome, reason: Event | None, evidence: Iterable[Event]) -> Verdict:
-    """The verdict on a run whose log reports its end, with what its host adds."""
-    events = [*evidence]
-    killed = [f"out of memory: {each.message}" for each in events if each.kind == "host_oom_kill"]
-    logged = [] if reason is None else [reason.message]
-    return Verdict(word, tuple([*logged, *killed, *_of_collectives(events)][:MAX_REASONS]))
-
-
-def _of_the_gone(gone: Sequence[_Look], events: Sequence[Event], *, complete: bool) -> Verdict:
+def _of_the_gone(gone: Sequence[_Look], events: Sequence[Event], *, complete: bool) -> VerdictView:
     who = _who(gone)
     killed = next((each for each in events if each.kind == "host_oom_kill"), None)
     if killed is not None:
-        return Verdict("killed", (f"{who} is gone", f"out of memory: {killed.message}"))
+        return VerdictView(
+            word="killed", reasons=(f"{who} is gone", f"out of memory: {killed.message}")
+        )
     ends = [status for look in gone if isinstance(status := look.get("status"), int)]
     if signals := [_signal(status & 0x7F) for status in ends if status & 0x7F]:
-        return Verdict("killed", (f"{who} was ended by {signals[0]}",))
+        return VerdictView(word="killed", reasons=(f"{who} was ended by {signals[0]}",))
     if codes := [status >> 8 for status in ends if status >> 8]:
-        return Verdict("crashed", (f"{who} ended with exit code {codes[0]}",))
+        return VerdictView(word="crashed", reasons=(f"{who} ended with exit code {codes[0]}",))
     if complete or (ends and len(ends) == len(gone)):
-        return Verdict("finished", (f"{who} ended without an error",))
+        return VerdictView(word="finished", reasons=(f"{who} ended without an error",))
     why = "no line says why: a signal ended it, or it ended without a message"
-    return Verdict("killed", (f"{who} is gone, and {why}",))
+    return VerdictView(word="killed", reasons=(f"{who} is gone, and {why}",))
 
 
-def _of_collectives(events: Sequence[Event]) -> Iterator[str]:
+def _of_collectives(events: Iterable[Event]) -> Iterator[str]:
     """Messages that name a rank first; a probe that found nothing gives no reason."""
     found = [each for each in events if each.kind in ("fr_dump", "ras_status")]
     for event in sorted(found, key=lambda each: not each.fields.get("missing_ranks")):
@@ -102,20 +91,11 @@ def _of_collectives(events: Sequence[Event]) -> Iterator[str]:
             yield event.message
 
 
-def _of_stacks(events: Sequence[Event]) -> Iterator[str]:
+def _of_stacks(dumps: Mapping[int | None, Event]) -> Iterator[str]:
     """Where ranks stood in their last stack dumps."""
-    newest = {event.rank: event for event in events if event.kind == "stack_dump"}
-    for rank, event in [*newest.items()][:2]:
+    for rank, event in [*dumps.items()][:2]:
         if "frame" in event.fields and "accused" not in event.fields:
             yield event.message if rank is None else f"rank {rank}: {event.message}"
-
-
-def _of_accused(events: Sequence[Event]) -> Iterator[str]:
-    """Ranks that the others wait for, by their last stack dumps."""
-    newest = {event.rank: event for event in events if event.kind == "stack_dump"}
-    for event in newest.values():
-        if event.fields.get("accused"):
-            yield event.message
 
 
 def _of_states(looks: Sequence[_Look]) -> Iterator[str]:
@@ -231,17 +211,20 @@ class Findings:
         if event.kind == "fr_dump" and isinstance(path, str) and len(self.dumps) < _MAX_RANKS:
             self.dumps[event.rank] = path
 
-    def verdict(self, *, complete: bool) -> Verdict | None:
+    def verdict(self, *, complete: bool) -> VerdictView | None:
         """What became of a run that stalled; `complete`: it has taken all its steps.
 
         A run that ended has a verdict only where its host was probed; its log has the rest.
         """
         if not self._found or self._since != self._life.last_progress_at:
             return None
-        probed = any(event.fields.get("probe") for event in self._found)
         if self._life.state == "stalled":
             return verdict(self._found, complete=complete)
-        word = ENDINGS.get(self._life.state)
-        if word is None or not probed:
+        word = _ENDINGS.get(self._life.state)
+        if word is None or not any(event.fields.get("probe") for event in self._found):
             return None
-        return of_ended(word, self._life.end_evidence, self._found)
+        reason = self._life.end_evidence
+        logged = [] if reason is None else [reason.message]
+        killed = [f"out of memory: {e.message}" for e in self._found if e.kind == "host_oom_kill"]
+        reasons = [*logged, *killed, *_of_collectives(self._found)]
+        return VerdictView(word=word, reasons=tuple(reasons[:MAX_REASONS]))
