@@ -299,9 +299,6 @@ class Pump:
         )
         self._store.commit(state, self._backfill.take_contents())
 
-    def _is_cut_short(self) -> bool:
-        return self._stopping() and not self.caught_up
-
     def _picture(self, now: float) -> None:
         """A new snapshot if anything changed; taking them costs a twentieth of the time at most."""
         if self.monitor.version == self.snapshot.version or now < self._picture_at:
