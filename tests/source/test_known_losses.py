@@ -5,9 +5,12 @@ Each fails today, strictly: whoever mends the follower turns it green and takes 
 
 from pathlib import Path
 
-from ldlm_monitor.source import Follower, positions_from_json, positions_to_json
+from pydantic import TypeAdapter
+
+from ldlm_monitor.source import FilePosition, Follower
 from ldlm_monitor.source.registry import RETIRED_SECONDS
 
+POSITIONS = TypeAdapter(list[FilePosition])
 BANNER = b"#" * 1500 + b"\n"
 
 
@@ -45,7 +48,7 @@ class Restarted:
     def restart(self) -> None:
         self.follower.close()
         self.follower = Follower()
-        positions = positions_from_json(self.kept)
+        positions = POSITIONS.validate_json(self.kept)
         for path in (self.log, self.rotated):
             self.follower.add(path, resume=[each for each in positions if each.path == str(path)])
 
@@ -53,7 +56,7 @@ class Restarted:
         for _ in range(3):
             for chunk in self.follower.read(None, self.now, 2**20):
                 self.came += [] if chunk.peek else chunk.data.splitlines()
-        self.kept = positions_to_json(self.follower.positions())
+        self.kept = POSITIONS.dump_json(self.follower.positions()).decode()
 
 
 def test_a_restart_goes_on_where_the_file_was_read_last_under_any_name(tmp_path):
