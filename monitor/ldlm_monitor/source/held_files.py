@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ldlm_monitor.model.errors import InputError
+from ldlm_monitor.source.identity import FilePosition
 from ldlm_monitor.source.journal import Journal
-from ldlm_monitor.source.position import FilePosition
 from ldlm_monitor.source.tail import Tail
 
 LINGER_SECONDS = 3600.0

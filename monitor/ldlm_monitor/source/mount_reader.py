@@ -11,9 +11,8 @@ from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.model.errors import InputError
 from ldlm_monitor.source.file_system import Disk, Mount, Worker
 from ldlm_monitor.source.held_files import FollowedName
-from ldlm_monitor.source.identity import Known
+from ldlm_monitor.source.identity import FilePosition, Known
 from ldlm_monitor.source.journal import Journal
-from ldlm_monitor.source.position import FilePosition
 from ldlm_monitor.source.registry import Registry
 from ldlm_monitor.source.split import CHUNK_BYTES
 from ldlm_monitor.source.tail import Tail
