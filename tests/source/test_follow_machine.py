@@ -29,7 +29,7 @@ from pydantic import TypeAdapter
 
 from ldlm_monitor.model.chunk import Chunk
 from ldlm_monitor.source import FilePosition, Follower
-from ldlm_monitor.source.registry import RETIRED_SECONDS
+from ldlm_monitor.source.registry import RECALL_SECONDS, RETIRED_SECONDS
 
 POSITIONS = TypeAdapter(list[FilePosition])
 WHOLE = re.compile(rb"<(\d+)\|x*>")
@@ -315,6 +315,8 @@ class Writers(RuleBasedStateMachine):
         self.life.seen = self.present
 
     def settle(self) -> None:
+        # A file that a restart did not find is looked for again after so long, not before.
+        self.now += RECALL_SECONDS
         for _ in range(40):
             if not self.look() and not self.follower.behind():
                 break
